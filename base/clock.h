@@ -1,0 +1,38 @@
+// Time as an interface, so that state machines can be driven by a virtual clock.
+//
+// Thread-safe. Nothing outside base/ reads the system's clocks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace xlad {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Monotonic nanoseconds since an arbitrary start; for intervals and deadlines.
+  virtual int64_t NowNs() const = 0;
+  // Nanoseconds since the Unix epoch; for records that people read.
+  virtual int64_t WallNs() const = 0;
+};
+
+// The system's clocks. Lives as long as the process.
+const Clock& RealClock();
+
+// Stands still until it is moved by hand.
+class ManualClock final : public Clock {
+ public:
+  explicit ManualClock(int64_t now_ns = 0) : now_ns_(now_ns) {}
+  int64_t NowNs() const override { return now_ns_.load(); }
+  int64_t WallNs() const override { return now_ns_.load(); }
+  void Advance(int64_t ns) { now_ns_ += ns; }
+
+ private:
+  std::atomic<int64_t> now_ns_;
+};
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+}  // namespace xlad

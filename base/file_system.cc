@@ -1,0 +1,160 @@
+#include "base/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace xlad {
+namespace {
+
+absl::Status SystemError(absl::string_view what, const std::string& path) {
+  const int error = errno;
+  const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
+  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
+  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
+  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
+  return absl::InternalError(text);
+}
+
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError("cannot write", path);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  File file(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync the folder of", path);
+  return absl::OkStatus();
+}
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    XLAD_ASSIGN_OR_RETURN(const int64_t size, Size(path));
+    return ReadRange(path, 0, size);
+  }
+
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
+    File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.fd() < 0) return SystemError("cannot open", path);
+    std::string bytes(static_cast<size_t>(size), '\0');
+    int64_t done = 0;
+    while (done < size) {
+      const ssize_t n = pread(file.fd(), bytes.data() + done, static_cast<size_t>(size - done), offset + done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return SystemError("cannot read", path);
+      if (n == 0) {
+        return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
+                                                offset + size));
+      }
+      done += n;
+    }
+    return bytes;
+  }
+
+  absl::StatusOr<int64_t> Size(const std::string& path) override {
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0) return SystemError("cannot open", path);
+    if (S_ISDIR(info.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, " is a folder, expected a file"));
+    }
+    return static_cast<int64_t>(info.st_size);
+  }
+
+  absl::Status WriteAtomically(const std::string& path, absl::string_view bytes) override {
+    static std::atomic<int> serial = 0;
+    const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
+    absl::Status status = WriteAndSync(temporary, bytes);
+    if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = SystemError("cannot write", path);
+    if (!status.ok()) {
+      unlink(temporary.c_str());
+      return status;
+    }
+    return SyncFolder(path);
+  }
+
+  bool Exists(const std::string& path) override { return access(path.c_str(), F_OK) == 0; }
+
+  bool IsDirectory(const std::string& path) override {
+    struct stat info {};
+    return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    DIR* folder = opendir(path.c_str());
+    if (folder == nullptr) return SystemError("cannot list", path);
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(folder)) {
+      const absl::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    closedir(folder);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::Status MakeDirectories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) {
+      return absl::InternalError(absl::StrCat("cannot make folder ", path, ": ", error.message()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Remove(const std::string& path) override {
+    if (unlink(path.c_str()) != 0) return SystemError("cannot remove", path);
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status WriteAndSync(const std::string& path, absl::string_view bytes) {
+    File file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.fd() < 0) return SystemError("cannot write", path);
+    XLAD_RETURN_IF_ERROR(WriteAll(file.fd(), bytes, path));
+    if (fsync(file.fd()) != 0) return SystemError("cannot sync", path);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+FileSystem& RealFileSystem() {
+  static PosixFileSystem file_system;
+  return file_system;
+}
+
+std::string JoinPath(absl::string_view folder, absl::string_view name) {
+  if (folder.empty()) return std::string(name);
+  if (folder.back() == '/') folder.remove_suffix(1);
+  return absl::StrCat(folder, "/", name);
+}
+
+}  // namespace xlad

@@ -1,0 +1,98 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+namespace xlad {
+namespace {
+
+bool JsonWanted() {
+  const char* format = std::getenv("XLAD_LOG_FORMAT");
+  if (format != nullptr) return absl::string_view(format) == "json";
+  return isatty(STDERR_FILENO) == 0;
+}
+
+spdlog::level::level_enum LevelWanted() {
+  const char* level = std::getenv("XLAD_LOG_LEVEL");
+  if (level == nullptr) return spdlog::level::info;
+  return spdlog::level::from_str(level);
+}
+
+struct Logger {
+  Logger() : json(JsonWanted()) {
+    auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    if (std::getenv("NO_COLOR") != nullptr) sink->set_color_mode(spdlog::color_mode::never);
+    log = std::make_shared<spdlog::logger>("xlad", sink);
+    SetPattern();
+    log->set_level(LevelWanted());
+    log->flush_on(spdlog::level::info);
+  }
+  void SetPattern() { log->set_pattern(json ? "%v" : "%Y-%m-%d %H:%M:%S.%e %^%L%$ %v"); }
+
+  bool json;
+  std::shared_ptr<spdlog::logger> log;
+};
+
+Logger& TheLogger() {
+  static Logger* logger = new Logger();
+  return *logger;
+}
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+std::string FormatJson(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+  static constexpr const char* kNames[] = {"debug", "info", "warn", "error"};
+  nlohmann::ordered_json line;
+  line["ts"] = fmt::format("{:.3f}", std::chrono::duration<double>(
+                                         std::chrono::system_clock::now().time_since_epoch()).count());
+  line["level"] = kNames[static_cast<int>(level)];
+  line["msg"] = std::string(message);
+  for (const auto& [key, value] : fields) line[std::string(key)] = value;
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+  Logger& logger = TheLogger();
+  const auto spd_level = ToSpdlog(level);
+  if (!logger.log->should_log(spd_level)) return;
+  std::string text;
+  if (logger.json) {
+    text = FormatJson(level, message, fields);
+  } else {
+    text = std::string(message);
+    for (const auto& [key, value] : fields) text.append(" ").append(std::string(key)).append("=").append(value);
+  }
+  logger.log->log(spd_level, "{}", text);
+}
+
+void SetLogLevel(LogLevel level) { TheLogger().log->set_level(ToSpdlog(level)); }
+
+bool AddLogFile(const std::string& path) {
+  try {
+    Logger& logger = TheLogger();
+    logger.log->sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+    logger.SetPattern();
+    return true;
+  } catch (const spdlog::spdlog_ex&) {
+    return false;
+  }
+}
+
+}  // namespace xlad

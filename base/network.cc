@@ -1,0 +1,203 @@
+#include "base/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+
+namespace xlad {
+namespace {
+
+struct Addresses {
+  ~Addresses() {
+    if (list != nullptr) freeaddrinfo(list);
+  }
+  addrinfo* list = nullptr;
+};
+
+absl::Status Resolve(const HostPort& host_port, int flags, Addresses* out) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  const std::string port = absl::StrCat(host_port.port);
+  const int error = getaddrinfo(host_port.host.c_str(), port.c_str(), &hints, &out->list);
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot resolve host ", host_port.host, ": ", gai_strerror(error)));
+  }
+  return absl::OkStatus();
+}
+
+std::string ToText(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "?";
+  }
+  return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+class TcpConnection final : public Connection {
+ public:
+  TcpConnection(int fd, std::string peer) : fd_(fd), peer_(std::move(peer)) {
+    const int one = 1;
+    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  }
+  ~TcpConnection() override { close(fd_); }
+
+  absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
+    while (true) {
+      const ssize_t n = recv(fd_, bytes.data(), bytes.size(), 0);
+      if (n > 0) return static_cast<size_t>(n);
+      if (n < 0 && errno == EINTR) continue;
+      return Failure(n == 0 ? 0 : errno);
+    }
+  }
+
+  absl::Status Write(absl::Span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return Failure(errno);
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return absl::OkStatus();
+  }
+
+  void Shutdown() override {
+    shut_down_ = true;
+    shutdown(fd_, SHUT_RDWR);
+  }
+
+  std::string Peer() const override { return peer_; }
+
+ private:
+  absl::Status Failure(int error) const {
+    if (shut_down_) return absl::CancelledError(absl::StrCat("connection to ", peer_, " was shut down here"));
+    if (error == 0) return absl::UnavailableError(absl::StrCat("peer ", peer_, " closed the connection"));
+    return absl::UnavailableError(absl::StrCat("connection to ", peer_, ": ", std::strerror(error)));
+  }
+
+  const int fd_;
+  const std::string peer_;
+  std::atomic<bool> shut_down_ = false;
+};
+
+class TcpListener final : public Listener {
+ public:
+  TcpListener(int fd, std::string address) : fd_(fd), address_(std::move(address)) {}
+  ~TcpListener() override { close(fd_); }
+
+  absl::StatusOr<std::unique_ptr<Connection>> Accept() override {
+    while (true) {
+      sockaddr_storage peer{};
+      socklen_t size = sizeof peer;
+      const int fd = accept4(fd_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC);
+      if (fd >= 0) return std::make_unique<TcpConnection>(fd, ToText(peer, size));
+      if (shut_down_) return absl::CancelledError(absl::StrCat("listener on ", address_, " was shut down"));
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return absl::UnavailableError(absl::StrCat("accept on ", address_, ": ", std::strerror(errno)));
+    }
+  }
+
+  void Shutdown() override {
+    shut_down_ = true;
+    shutdown(fd_, SHUT_RDWR);
+  }
+
+  std::string Address() const override { return address_; }
+
+ private:
+  const int fd_;
+  const std::string address_;
+  std::atomic<bool> shut_down_ = false;
+};
+
+// Connects without blocking past the timeout; returns 0 or the error number.
+int ConnectWithin(int fd, const addrinfo& to, int64_t timeout_ms) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd ready{fd, POLLOUT, 0};
+  const int n = poll(&ready, 1, static_cast<int>(timeout_ms));
+  if (n == 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+class TcpNetworkImpl final : public Network {
+ public:
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
+    XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+    Addresses addresses;
+    XLAD_RETURN_IF_ERROR(Resolve(host_port, AI_PASSIVE, &addresses));
+    const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int one = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, 128) != 0) {
+      const int error = errno;
+      if (fd >= 0) close(fd);
+      const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
+      return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
+    }
+    sockaddr_storage bound{};
+    socklen_t size = sizeof bound;
+    getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
+    return std::make_unique<TcpListener>(fd, ToText(bound, size));
+  }
+
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
+    XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+    Addresses addresses;
+    XLAD_RETURN_IF_ERROR(Resolve(host_port, 0, &addresses));
+    const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int error = fd < 0 ? errno : ConnectWithin(fd, *addresses.list, timeout_ms);
+    if (error != 0) {
+      if (fd >= 0) close(fd);
+      return absl::UnavailableError(absl::StrCat("cannot connect to ", address, ": ", std::strerror(error)));
+    }
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return std::make_unique<TcpConnection>(fd, address);
+  }
+};
+
+}  // namespace
+
+Network& TcpNetwork() {
+  static TcpNetworkImpl network;
+  return network;
+}
+
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  HostPort out;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &out.port) || out.port < 0 ||
+      out.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found address \"", address, "\", expected HOST:PORT with a port of 0 to 65535"));
+  }
+  absl::string_view host = address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("found address \"", address, "\" without a host, expected HOST:PORT"));
+  }
+  out.host = std::string(host);
+  return out;
+}
+
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+}  // namespace xlad

@@ -1,0 +1,49 @@
+#include "base/random.h"
+
+#include <sys/random.h>
+
+#include "base/status.h"
+
+namespace xlad {
+namespace {
+
+class SystemRandomImpl final : public Random {
+ public:
+  uint64_t Next() override {
+    uint64_t value = 0;
+    XLAD_CHECK(getrandom(&value, sizeof value, 0) == sizeof value) << "getrandom";
+    return value;
+  }
+};
+
+class SplitMix64 final : public Random {
+ public:
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+  uint64_t Next() override {
+    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace
+
+std::string Random::Hex(int bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (int i = 0; i < bytes; ++i) {
+    const uint64_t byte = Next() & 0xff;
+    out += kDigits[byte >> 4];
+    out += kDigits[byte & 15];
+  }
+  return out;
+}
+
+std::unique_ptr<Random> SystemRandom() { return std::make_unique<SystemRandomImpl>(); }
+std::unique_ptr<Random> SeededRandom(uint64_t seed) { return std::make_unique<SplitMix64>(seed); }
+
+}  // namespace xlad

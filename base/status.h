@@ -1,0 +1,57 @@
+// Status macros: how errors travel in xlad.
+//
+// Every function that can fail because of its input, a file, a peer or the system returns absl::Status or
+// absl::StatusOr<T>. A broken invariant of xlad's own is XLAD_CHECK, which prints the place and aborts.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace xlad {
+
+// The same error with `context` and ": " in front of its message; OK stays OK.
+absl::Status Annotate(const absl::Status& status, absl::string_view context);
+
+namespace internal {
+
+// Collects the message of a failed XLAD_CHECK and aborts when it goes out of scope.
+class CheckFailure {
+ public:
+  CheckFailure(const char* file, int line, const char* condition);
+  [[noreturn]] ~CheckFailure();
+  std::ostream& stream() { return stream_; }
+
+ private:
+  std::ostringstream stream_;
+};
+
+}  // namespace internal
+}  // namespace xlad
+
+#define XLAD_CONCAT_INNER_(a, b) a##b
+#define XLAD_CONCAT_(a, b) XLAD_CONCAT_INNER_(a, b)
+
+// Returns the error of a Status expression from the enclosing function.
+#define XLAD_RETURN_IF_ERROR(expr)                       \
+  do {                                                   \
+    absl::Status xlad_status_ = (expr);                  \
+    if (!xlad_status_.ok()) return xlad_status_;         \
+  } while (false)
+
+// Declares or assigns `lhs` from a StatusOr expression, or returns its error.
+#define XLAD_ASSIGN_OR_RETURN(lhs, expr) \
+  XLAD_ASSIGN_OR_RETURN_IMPL_(XLAD_CONCAT_(xlad_or_, __LINE__), lhs, expr)
+#define XLAD_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
+  auto tmp = (expr);                                \
+  if (!tmp.ok()) return std::move(tmp).status();    \
+  lhs = *std::move(tmp)
+
+// An invariant of xlad's own code; never for user input.
+#define XLAD_CHECK(condition)  \
+  if (condition) [[likely]] {} \
+  else ::xlad::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()

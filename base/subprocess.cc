@@ -1,0 +1,131 @@
+#include "base/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/clock.h"
+
+namespace xlad {
+namespace {
+
+constexpr size_t kKeptErrorBytes = 64 * 1024;
+
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+  absl::Status Open() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return absl::InternalError(absl::StrCat("pipe: ", std::strerror(errno)));
+    read_end = ends[0];
+    write_end = ends[1];
+    return absl::OkStatus();
+  }
+  static void Close(int* end) {
+    if (*end >= 0) close(*end);
+    *end = -1;
+  }
+  ~Pipe() {
+    Close(&read_end);
+    Close(&write_end);
+  }
+};
+
+// In the child, between fork and exec: only async-signal-safe calls.
+[[noreturn]] void BecomeChild(char* const* argv, const Pipe& in, const Pipe& out, const Pipe& err,
+                              const ChildLimits& limits) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(in.read_end, STDIN_FILENO);
+  dup2(out.write_end, STDOUT_FILENO);
+  dup2(err.write_end, STDERR_FILENO);
+  if (limits.memory_bytes > 0) {
+    const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
+    setrlimit(RLIMIT_AS, &memory);
+  }
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  execv(argv[0], argv);
+  _exit(127);
+}
+
+// Moves bytes until the child has closed its outputs; false where the time ran out.
+bool Converse(Pipe* in, Pipe* out, Pipe* err, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
+  fcntl(in->write_end, F_SETFL, O_NONBLOCK);
+  char buffer[65536];
+  while (out->read_end >= 0 || err->read_end >= 0) {
+    if (input.empty()) Pipe::Close(&in->write_end);
+    pollfd ends[3] = {{in->write_end, POLLOUT, 0}, {out->read_end, POLLIN, 0}, {err->read_end, POLLIN, 0}};
+    const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
+    if (left_ms <= 0) return false;
+    if (poll(ends, 3, static_cast<int>(std::min<int64_t>(left_ms, 1'000'000))) < 0 && errno != EINTR) return false;
+    if (ends[0].revents != 0) {
+      const ssize_t n = write(in->write_end, input.data(), input.size());
+      if (n > 0) input.remove_prefix(static_cast<size_t>(n));
+      if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};  // It stopped reading; its answer says why.
+    }
+    if (ends[1].revents != 0) {
+      const ssize_t n = read(out->read_end, buffer, sizeof buffer);
+      if (n > 0) result->output.append(buffer, static_cast<size_t>(n));
+      if (n == 0) Pipe::Close(&out->read_end);
+    }
+    if (ends[2].revents != 0) {
+      const ssize_t n = read(err->read_end, buffer, sizeof buffer);
+      if (n > 0) result->errors.append(buffer, static_cast<size_t>(n));
+      if (n == 0) Pipe::Close(&err->read_end);
+      if (result->errors.size() > kKeptErrorBytes) {
+        result->errors.erase(0, result->errors.size() - kKeptErrorBytes);
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
+                                     const ChildLimits& limits) {
+  Pipe in, out, err;
+  XLAD_RETURN_IF_ERROR(in.Open());
+  XLAD_RETURN_IF_ERROR(out.Open());
+  XLAD_RETURN_IF_ERROR(err.Open());
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const pid_t child = fork();
+  if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
+  if (child == 0) BecomeChild(arguments.data(), in, out, err, limits);
+  Pipe::Close(&in.read_end);
+  Pipe::Close(&out.write_end);
+  Pipe::Close(&err.write_end);
+
+  ChildResult result;
+  const int64_t deadline_ns = RealClock().NowNs() + limits.timeout_ms * kNsPerMs;
+  const bool finished = Converse(&in, &out, &err, input, deadline_ns, &result);
+  if (!finished) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!finished) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(argv[0], " was killed: not done after ", limits.timeout_ms, " ms"));
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return result;
+}
+
+std::string OwnExecutablePath() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
+}  // namespace xlad

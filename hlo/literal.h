@@ -1,0 +1,27 @@
+// A constant value in host memory: an array, or a tuple of literals.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "hlo/shape.h"
+#include "tensor/array.h"
+
+namespace xlad::hlo {
+
+// Immutable once shared. `elided` marks a constant whose values the dump left out ("{...}"): it prints so again
+// and evaluates as zeros.
+struct Literal {
+  tensor::Array array;               // Where `is_tuple` is false.
+  std::vector<Literal> tuple;
+  bool is_tuple = false;
+  bool elided = false;
+
+  Literal() = default;
+  explicit Literal(tensor::Array value) : array(std::move(value)) {}
+  static Literal Tuple(std::vector<Literal> elements);
+  Shape shape() const;
+  friend bool operator==(const Literal&, const Literal&) = default;
+};
+
+}  // namespace xlad::hlo

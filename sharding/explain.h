@@ -1,0 +1,30 @@
+// What a partitioned program sends, and why.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sharding/partition/partition.h"
+
+namespace xlad::sharding {
+
+struct ExplainedCollective {
+  std::string kind;
+  std::vector<std::string> axes;
+  int64_t group_size = 1;
+  int64_t bytes = 0;       // The least a device must send, once.
+  int64_t wire_bytes = 0;  // What the chosen plan sends, per device (the most loaded one), once.
+  std::optional<int64_t> trip_count;  // How often a step runs it; unknown: empty.
+  std::string op;
+  std::vector<std::string> because;
+};
+
+struct Explanation {
+  std::vector<ExplainedCollective> collectives;
+  int64_t bytes_per_device = 0;  // Sum of bytes x trip count (unknown counts as 1).
+};
+
+absl::StatusOr<Explanation> Explain(const PartitionedProgram& program);
+
+}  // namespace xlad::sharding

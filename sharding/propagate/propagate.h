@@ -1,0 +1,27 @@
+// Sharding propagation: from the user's annotations to a sharding for every value.
+#pragma once
+
+#include "sharding/sharded_module.h"
+
+namespace xlad::sharding {
+
+struct ImportOptions {
+  // Replaces the sizes of the program's mesh axes by name; must name exactly the program's axes. Empty: as written.
+  Mesh rebind;
+  std::vector<Feed> feeds;
+};
+
+// Reads meshes and shardings (xla.sdy.*, else V2/V1 sharding=) into a ShardedModule: inlines calls, turns Sharding
+// and FuncResultSharding custom calls into constraints. Takes the module over. A program without annotations gets a
+// mesh of no axes. InvalidArgument with the instruction's place where an annotation is wrong.
+absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
+
+// Fills `shardings` for every instruction, Shardy's hierarchy: user priorities > op priorities > aggressive >
+// basic. Every axis placed carries its origin chain. On return no sharding is left undecided (open dimensions
+// without axes are replicated) and a fed result has its parameter's sharding.
+absl::Status Propagate(ShardedModule* module);
+
+// The module with `xla.sdy.sharding` attributes for what was propagated; for `xlad opt --stage propagated`.
+std::string PrintPropagated(const ShardedModule& module);
+
+}  // namespace xlad::sharding

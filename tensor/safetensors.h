@@ -1,0 +1,23 @@
+// The safetensors format: an 8-byte little-endian header length, a JSON header, raw row-major data.
+//
+// Element types safetensors has no name for are stored as U8 by their bytes. Reading trusts nothing: a bad header,
+// overlapping or short data is an InvalidArgument that names the file, the tensor and the byte range.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/file_system.h"
+#include "tensor/array.h"
+
+namespace xlad::tensor {
+
+using NamedArrays = std::map<std::string, Array>;
+
+absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
+std::string SerializeSafetensors(const NamedArrays& arrays);
+
+absl::StatusOr<NamedArrays> ReadSafetensors(FileSystem& files, const std::string& path);
+absl::Status WriteSafetensors(FileSystem& files, const std::string& path, const NamedArrays& arrays);
+
+}  // namespace xlad::tensor
