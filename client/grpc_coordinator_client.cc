@@ -1,0 +1,177 @@
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "client/coordinator_client.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace xlad::client {
+namespace {
+
+constexpr int64_t kCallMs = 30'000;
+constexpr int64_t kTransferMs = 600'000;
+constexpr size_t kChunkBytes = 1 << 20;
+
+class GrpcCoordinatorClient final : public CoordinatorClient {
+ public:
+  GrpcCoordinatorClient(std::string address, std::string token, const std::shared_ptr<grpc::Channel>& channel)
+      : address_(std::move(address)), token_(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
+
+  absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) override {
+    HasBlobsRequest has;
+    for (const std::string& digest : {job.spec.program_blob(), job.spec.state_blob(), job.spec.data_blob()}) {
+      if (!digest.empty()) has.add_digests(digest);
+    }
+    XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse answer, Call(&Coordinator::Stub::HasBlobs, has));
+    for (const std::string& missing : answer.missing()) {
+      const std::string& bytes = missing == job.spec.program_blob() ? job.program
+                                 : missing == job.spec.state_blob() ? job.state
+                                                                    : job.data;
+      XLAD_RETURN_IF_ERROR(PutBlob(missing, bytes));
+    }
+    SubmitJobRequest request;
+    request.set_client_key(client_key);
+    *request.mutable_spec() = job.spec;
+    XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse response, Call(&Coordinator::Stub::SubmitJob, request));
+    return response.job_id();
+  }
+
+  absl::Status Watch(const std::string& job_id, int64_t patience_ms,
+                     const std::function<bool(const WatchJobResponse&)>& on_update) override {
+    int64_t next_step = 0;
+    int64_t lost_ns = 0;  // Since when the coordinator is away; 0: it is there.
+    while (true) {
+      bool done = false;
+      const absl::Status status = WatchOnce(job_id, &next_step, on_update, &done, &lost_ns);
+      if (done) return absl::OkStatus();
+      if (!status.ok() && !absl::IsUnavailable(status)) return status;
+      const int64_t now_ns = RealClock().NowNs();
+      if (lost_ns == 0) lost_ns = now_ns;
+      if (now_ns - lost_ns > patience_ms * kNsPerMs) return status;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  }
+
+  absl::StatusOr<std::vector<JobStatus>> ListJobs() override {
+    XLAD_ASSIGN_OR_RETURN(const ListJobsResponse response, Call(&Coordinator::Stub::ListJobs, ListJobsRequest()));
+    return std::vector<JobStatus>(response.jobs().begin(), response.jobs().end());
+  }
+
+  absl::StatusOr<JobStatus> GetJob(const std::string& job_id) override {
+    GetJobRequest request;
+    request.set_job_id(job_id);
+    return Call(&Coordinator::Stub::GetJob, request);
+  }
+
+  absl::Status Cancel(const std::string& job_id) override {
+    CancelJobRequest request;
+    request.set_job_id(job_id);
+    return Call(&Coordinator::Stub::CancelJob, request).status();
+  }
+
+  absl::StatusOr<JobLogResponse> Log(const std::string& job_id) override {
+    JobLogRequest request;
+    request.set_job_id(job_id);
+    return Call(&Coordinator::Stub::JobLog, request);
+  }
+
+  absl::StatusOr<ListWorkersResponse> ListWorkers() override {
+    return Call(&Coordinator::Stub::ListWorkers, ListWorkersRequest());
+  }
+
+  absl::StatusOr<std::string> GetBlob(const std::string& digest) override {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, kTransferMs);
+    GetBlobRequest request;
+    request.set_digest(digest);
+    const auto reader = stub_->GetBlob(&context, request);
+    std::string bytes;
+    Chunk chunk;
+    while (reader->Read(&chunk)) bytes += chunk.data();
+    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    if (Sha256Hex(bytes) != digest) {
+      return absl::DataLossError(absl::StrCat("blob ", digest, " arrived with other contents"));
+    }
+    return bytes;
+  }
+
+ private:
+  absl::Status ToStatus(const grpc::Status& status) const {
+    if (status.ok()) return absl::OkStatus();
+    const auto code = static_cast<absl::StatusCode>(status.error_code());
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " cannot be reached: ",
+                                                 status.error_message()));
+    }
+    return absl::Status(code, status.error_message());
+  }
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Coordinator::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                          Response*),
+                                const Request& request) {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, kCallMs);
+    Response response;
+    XLAD_RETURN_IF_ERROR(ToStatus((stub_.get()->*method)(&context, request, &response)));
+    return response;
+  }
+
+  absl::Status PutBlob(const std::string& digest, const std::string& bytes) {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, kTransferMs);
+    PutBlobResponse response;
+    const auto writer = stub_->PutBlob(&context, &response);
+    PutBlobRequest request;
+    request.set_digest(digest);
+    for (size_t offset = 0; offset == 0 || offset < bytes.size(); offset += kChunkBytes) {
+      request.set_chunk(bytes.substr(offset, kChunkBytes));
+      if (!writer->Write(request)) break;
+      request.clear_digest();
+    }
+    writer->WritesDone();
+    return ToStatus(writer->Finish());
+  }
+
+  absl::Status WatchOnce(const std::string& job_id, int64_t* next_step,
+                         const std::function<bool(const WatchJobResponse&)>& on_update, bool* done,
+                         int64_t* lost_ns) {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, 0);
+    WatchJobRequest request;
+    request.set_job_id(job_id);
+    request.set_from_step(*next_step);
+    const auto reader = stub_->WatchJob(&context, request);
+    WatchJobResponse response;
+    while (!*done && reader->Read(&response)) {
+      *lost_ns = 0;
+      for (const StepMetrics& metrics : response.metrics()) *next_step = std::max(*next_step, metrics.step() + 1);
+      *done = !on_update(response) || HasEnded(response.status().state());
+    }
+    if (*done) context.TryCancel();
+    const grpc::Status status = reader->Finish();
+    if (*done) return absl::OkStatus();
+    // A stream that ends without the job's end: the coordinator went away in order.
+    return status.ok() ? absl::UnavailableError("the coordinator ended the stream") : ToStatus(status);
+  }
+
+  const std::string address_;
+  const std::string token_;
+  const std::unique_ptr<Coordinator::Stub> stub_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Connect(const Endpoint& endpoint) {
+  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(endpoint.token_file));
+  XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel(endpoint));
+  return std::make_unique<GrpcCoordinatorClient>(endpoint.address, std::move(token), channel);
+}
+
+bool HasEnded(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
+
+}  // namespace xlad::client

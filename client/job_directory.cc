@@ -1,0 +1,227 @@
+#include "client/job_directory.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/hash.h"
+#include "tensor/shape.h"
+
+namespace xlad::client {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::Status Bad(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+}
+
+std::string MeshText(const std::vector<MeshAxis>& axes) {
+  if (axes.empty()) return "single";
+  return absl::StrJoin(axes, ",", [](std::string* out, const MeshAxis& axis) {
+    absl::StrAppend(out, axis.name(), "=", axis.size());
+  });
+}
+
+std::set<std::string> Names(const std::vector<MeshAxis>& axes) {
+  std::set<std::string> names;
+  for (const MeshAxis& axis : axes) names.insert(axis.name());
+  return names;
+}
+
+std::vector<MeshAxis> AxesOf(const Json& mesh) {
+  std::vector<MeshAxis> axes;
+  for (const auto& [name, size] : mesh.at("axes").items()) {
+    MeshAxis axis;
+    axis.set_name(name);
+    axis.set_size(size.get<int64_t>());
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+bool SameAxes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const MeshAxis& x, const MeshAxis& y) {
+    return x.name() == y.name() && x.size() == y.size();
+  });
+}
+
+// The manifest's mesh for the wanted axes: the same axes, else the same names.
+absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& meshes,
+                                       const std::vector<MeshAxis>& wanted) {
+  const Json* by_name = nullptr;
+  std::vector<std::string> known;
+  for (const Json& mesh : meshes) {
+    const std::vector<MeshAxis> axes = AxesOf(mesh);
+    if (SameAxes(axes, wanted)) return &mesh;
+    if (by_name == nullptr && !wanted.empty() && Names(axes) == Names(wanted)) by_name = &mesh;
+    known.push_back(MeshText(axes));
+  }
+  if (by_name != nullptr) return by_name;
+  return Bad(path, absl::StrCat("found no program for mesh ", MeshText(wanted), ", expected one of ",
+                                absl::StrJoin(known, "; "), " (or other sizes of the same axes)"));
+}
+
+absl::Status SetShape(const std::string& text, ArrayShape* out) {
+  XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::ParseShape(text));
+  out->set_element_type(static_cast<int>(shape.type));
+  out->mutable_dims()->Assign(shape.dims.begin(), shape.dims.end());
+  return absl::OkStatus();
+}
+
+absl::Status ReadParameter(const Json& json, int64_t index, JobSpec::Parameter* out) {
+  if (json.at("index").get<int64_t>() != index) {
+    return absl::InvalidArgumentError(absl::StrCat("found index ", json.at("index").get<int64_t>(), ", expected ",
+                                                   index, ": entries are listed in order"));
+  }
+  out->set_name(json.at("name").get<std::string>());
+  const std::string kind = json.at("kind").get<std::string>();
+  if (kind == "state" || kind == "rng") {
+    out->set_kind(JobSpec::Parameter::STATE);
+  } else if (kind == "data") {
+    out->set_kind(JobSpec::Parameter::DATA);
+  } else if (kind == "step") {
+    out->set_kind(JobSpec::Parameter::STEP);
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found kind \"", kind, "\", expected \"state\", \"rng\", \"data\" or \"step\""));
+  }
+  return SetShape(json.at("shape").get<std::string>(), out->mutable_shape());
+}
+
+absl::Status ReadResult(const Json& json, int64_t index, int64_t parameters, JobSpec::Result* out) {
+  if (json.at("index").get<int64_t>() != index) {
+    return absl::InvalidArgumentError(absl::StrCat("found index ", json.at("index").get<int64_t>(), ", expected ",
+                                                   index, ": entries are listed in order"));
+  }
+  out->set_name(json.at("name").get<std::string>());
+  const std::string kind = json.at("kind").get<std::string>();
+  if (kind == "state" || kind == "rng") {
+    out->set_kind(JobSpec::Result::STATE);
+  } else if (kind == "loss") {
+    out->set_kind(JobSpec::Result::LOSS);
+  } else if (kind == "metric") {
+    out->set_kind(JobSpec::Result::METRIC);
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found kind \"", kind, "\", expected \"state\", \"loss\" or \"metric\""));
+  }
+  out->set_feeds(json.contains("feeds") && !json.at("feeds").is_null() ? json.at("feeds").get<int64_t>() : -1);
+  if (out->feeds() >= parameters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found feeds ", out->feeds(), ", expected a parameter index below ", parameters));
+  }
+  return SetShape(json.at("shape").get<std::string>(), out->mutable_shape());
+}
+
+// Everything but meshes and blobs.
+absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* spec) {
+  spec->set_name(json.value("name", "job"));
+  for (const Json& entry : json.at("parameters")) {
+    const int index = spec->parameters_size();
+    const absl::Status status = ReadParameter(entry, index, spec->add_parameters());
+    if (!status.ok()) return Annotate(status, absl::StrCat(path, ": parameters[", index, "]"));
+  }
+  for (const Json& entry : json.at("results")) {
+    const int index = spec->results_size();
+    const absl::Status status = ReadResult(entry, index, spec->parameters_size(), spec->add_results());
+    if (!status.ok()) return Annotate(status, absl::StrCat(path, ": results[", index, "]"));
+  }
+  spec->set_steps(json.at("steps").get<int64_t>());
+  if (json.contains("batches") && !json.at("batches").is_null()) {
+    spec->set_batch_size(json.at("batches").at("batch").get<int64_t>());
+    spec->set_batch_count(json.at("batches").at("count").get<int64_t>());
+    if (spec->batch_size() < 1 || spec->batch_count() < 1) {
+      return Bad(path, "found batches with a batch or count below 1");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
+  std::string name;
+  for (const Json& file : mesh.at("files")) {
+    const std::string candidate = file.get<std::string>();
+    const bool text = absl::EndsWith(candidate, ".hlo");
+    if (text || (name.empty() && absl::EndsWith(candidate, ".pb"))) name = candidate;
+    if (text) break;
+  }
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("mesh ", mesh.value("name", "?"),
+                                                   " lists no file that ends in .hlo or .pb"));
+  }
+  job->program_path = JoinPath(directory, name);
+  XLAD_ASSIGN_OR_RETURN(job->program, files.Read(job->program_path));
+  job->spec.set_program_blob(Sha256Hex(job->program));
+  return absl::OkStatus();
+}
+
+bool HasData(const JobSpec& spec) {
+  return std::any_of(spec.parameters().begin(), spec.parameters().end(),
+                     [](const auto& parameter) { return parameter.kind() == JobSpec::Parameter::DATA; });
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<MeshAxis>> ParseMeshFlag(const std::string& text) {
+  std::vector<MeshAxis> axes;
+  if (text.empty() || text == "single") return axes;
+  std::set<std::string> seen;
+  int64_t devices = 1;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<std::string> sides = absl::StrSplit(part, '=');
+    int64_t size = 0;
+    if (sides.size() != 2 || sides[0].empty() || !absl::SimpleAtoi(sides[1], &size) || size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("found mesh \"", text, "\", expected AXIS=SIZE[,AXIS=SIZE...] "
+                                                     "with sizes of 1 or more, as in dp=4,tp=2"));
+    }
+    if (!seen.insert(sides[0]).second) {
+      return absl::InvalidArgumentError(absl::StrCat("found axis ", sides[0], " twice in mesh \"", text, "\""));
+    }
+    if (size > 65536 || (devices *= size) > 65536) {
+      return absl::InvalidArgumentError(absl::StrCat("found mesh \"", text, "\", expected at most 65536 devices"));
+    }
+    MeshAxis axis;
+    axis.set_name(sides[0]);
+    axis.set_size(size);
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& directory, const std::string& mesh,
+                                     int64_t steps) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<MeshAxis> axes, ParseMeshFlag(mesh));
+  if (!files.IsDirectory(directory)) {
+    return absl::NotFoundError(absl::StrCat(directory, " is not a folder, expected a job directory"));
+  }
+  const std::string path = JoinPath(directory, "manifest.json");
+  XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
+  Job job;
+  try {
+    const Json json = Json::parse(text);
+    XLAD_RETURN_IF_ERROR(ReadManifest(path, json, &job.spec));
+    XLAD_ASSIGN_OR_RETURN(const Json* selected, SelectMesh(path, json.at("meshes"), axes));
+    const absl::Status status = ReadProgram(files, directory, *selected, &job);
+    if (!status.ok()) return Annotate(status, path);
+  } catch (const Json::exception& error) {
+    return Bad(path, error.what());
+  }
+  for (const MeshAxis& axis : axes) *job.spec.add_mesh() = axis;
+  if (steps >= 0) job.spec.set_steps(steps);
+  if (job.spec.steps() < 0) return Bad(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
+  XLAD_ASSIGN_OR_RETURN(job.state, files.Read(JoinPath(directory, "state.safetensors")));
+  job.spec.set_state_blob(Sha256Hex(job.state));
+  if (HasData(job.spec)) {
+    if (job.spec.batch_size() == 0) return Bad(path, "has data parameters but no \"batches\"");
+    XLAD_ASSIGN_OR_RETURN(job.data, files.Read(JoinPath(directory, "data.safetensors")));
+    job.spec.set_data_blob(Sha256Hex(job.data));
+  }
+  return job;
+}
+
+}  // namespace xlad::client

@@ -1,0 +1,63 @@
+#include "proto/grpc_channel.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+
+#include "absl/strings/strip.h"
+#include "base/file_system.h"
+#include "base/network.h"
+
+namespace xlad {
+namespace {
+
+constexpr int kMaxMessageBytes = 64 << 20;
+
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(endpoint.address));
+  if (endpoint.ca_file.empty()) {
+    if (!IsLoopback(host_port.host)) {
+      return absl::InvalidArgumentError(absl::StrCat("found coordinator ", endpoint.address,
+                                                     " off loopback without TLS, expected --tls-ca FILE and "
+                                                     "--token-file FILE"));
+    }
+    return grpc::CreateCustomChannel(endpoint.address, grpc::InsecureChannelCredentials(), Arguments());
+  }
+  grpc::SslCredentialsOptions options;
+  XLAD_ASSIGN_OR_RETURN(options.pem_root_certs, RealFileSystem().Read(endpoint.ca_file));
+  return grpc::CreateCustomChannel(endpoint.address, grpc::SslCredentials(options), Arguments());
+}
+
+absl::StatusOr<std::string> ReadToken(const std::string& token_file) {
+  if (token_file.empty()) return std::string();
+  XLAD_ASSIGN_OR_RETURN(std::string token, RealFileSystem().Read(token_file));
+  token = token.substr(0, token.find('\n'));
+  if (token.empty()) return absl::InvalidArgumentError(absl::StrCat(token_file, " is empty, expected a token"));
+  return token;
+}
+
+void PrepareCall(grpc::ClientContext* context, const std::string& token, int64_t timeout_ms) {
+  if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
+  if (timeout_ms > 0) {
+    context->set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms));
+  }
+}
+
+}  // namespace xlad
