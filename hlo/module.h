@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "hlo/attributes.h"
 #include "hlo/opcode.h"
@@ -43,7 +44,7 @@ class Instruction {
   void ReplaceOperand(int64_t i, Instruction* with);
   // Operand lists are changed through these only.
   void AppendOperand(Instruction* operand);
-  // Every user, and the computation's root, takes `with` instead.
+  // Every user other than `with` itself, and the computation's root, takes `with` instead.
   void ReplaceAllUsesWith(Instruction* with);
 
   const std::vector<Instruction*>& control_predecessors() const { return control_predecessors_; }
@@ -121,13 +122,13 @@ class Computation {
   void set_root(Instruction* root) { root_ = root; }
 
   // Appends `instruction` with `operands`; gives it a unique name where it has none or its name is taken. A
-  // parameter is entered by its number.
+  // parameter is entered by its number (not where the number is taken or negative: the verifier says so).
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
   // Takes out an instruction without users that is neither root nor parameter.
   void Remove(Instruction* instruction);
   // Removes what neither the root nor a side effect needs (parameters stay). Returns how many.
   int64_t RemoveDead();
-  // Re-establishes the operands-before-users order after edits. XLAD_CHECKs that there is no cycle.
+  // Re-establishes the operands-before-users order after edits, changing no more than it must. XLAD_CHECKs that there is no cycle.
   void SortTopologically();
   // Renumbers parameters after one was taken out; see Module's passes. `kept` lists old numbers in new order.
   void KeepParameters(absl::Span<const int64_t> kept);
@@ -140,10 +141,14 @@ class Computation {
 
  private:
   friend class Module;
+  void EnterParameter(Instruction* parameter);
+  void Erase(const absl::flat_hash_set<const Instruction*>& gone);
+
   std::string name_;
   Module* parent_ = nullptr;
   std::vector<std::unique_ptr<Instruction>> instructions_;
-  std::vector<Instruction*> parameters_;
+  std::vector<Instruction*> parameters_;       // nullptr where a number is missing.
+  std::vector<Instruction*> late_parameters_;  // Numbers far beyond what has been seen so far.
   Instruction* root_ = nullptr;
   bool is_fusion_ = false;
   std::string execution_thread_;
@@ -188,7 +193,8 @@ class Module {
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
 
-  // Callees before callers; the entry last.
+  // Callees before callers and the entry last, as parsed; after edits that add calls, SortComputations() makes it so
+  // again.
   const std::vector<std::unique_ptr<Computation>>& computations() const { return computations_; }
   Computation* entry() const { return entry_; }
   void set_entry(Computation* entry) { entry_ = entry; }
@@ -227,7 +233,13 @@ class Module {
   std::string name_;
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
-  absl::flat_hash_map<std::string, int64_t> names_;  // Names in use, and the next suffix to try.
+  struct NameState {
+    bool used = false;
+    int64_t next = 1;  // The suffix to try next where this is a base.
+  };
+  using Names = absl::flat_hash_map<std::string, NameState>;
+  static std::string Unique(Names* names, absl::string_view base);
+  Names names_, computation_names_;
 };
 
 }  // namespace xlad::hlo

@@ -1,0 +1,108 @@
+// Attributes: equality, and replica groups in their three forms as lists of ids.
+#include "hlo/attributes.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace xlad::hlo {
+namespace {
+
+using Groups = std::vector<std::vector<int64_t>>;
+
+// The numbers 0..n-1 laid out as `dims`, transposed by `order`, in row-major order of the transposed array.
+Dims TransposedIota(const Dims& dims, const Dims& order) {
+  const Dims strides = tensor::Strides(dims);
+  Dims result;
+  result.reserve(static_cast<size_t>(tensor::Product(dims)));
+  Dims sizes;
+  for (const int64_t d : order) sizes.push_back(dims[static_cast<size_t>(d)]);
+  if (tensor::Product(sizes) == 0) return result;
+  Dims index(sizes.size(), 0);
+  do {
+    int64_t value = 0;
+    for (size_t i = 0; i < order.size(); ++i) value += index[i] * strides[static_cast<size_t>(order[i])];
+    result.push_back(value);
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return result;
+}
+
+Groups Split(const Dims& ids, int64_t group_size) {
+  Groups groups;
+  if (group_size <= 0) return groups;
+  for (size_t i = 0; i < ids.size(); i += static_cast<size_t>(group_size)) {
+    const size_t end = std::min(ids.size(), i + static_cast<size_t>(group_size));
+    groups.emplace_back(ids.begin() + static_cast<int64_t>(i), ids.begin() + static_cast<int64_t>(end));
+  }
+  return groups;
+}
+
+Groups ExpandIota(const ReplicaGroups::Iota& iota) {
+  Dims order = iota.transpose;
+  if (order.empty()) {
+    order.resize(iota.reshape_dims.size());
+    std::iota(order.begin(), order.end(), 0);
+  }
+  return Split(TransposedIota(iota.reshape_dims, order), iota.dims.empty() ? 0 : iota.dims.back());
+}
+
+// Cuts every mesh axis where a used part of it begins or ends. The parts of `mesh_axes.axes` become the last
+// (minor) dimensions in the order in which they are written, so that a group is what they run over.
+Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
+  Dims factors;
+  std::vector<bool> used;
+  std::vector<int64_t> factor_of(mesh_axes.axes.size(), -1);
+  for (const auto& [name, size] : mesh_axes.mesh) {
+    std::vector<size_t> parts;
+    for (size_t i = 0; i < mesh_axes.axes.size(); ++i) {
+      if (mesh_axes.axes[i].name == name) parts.push_back(i);
+    }
+    std::sort(parts.begin(), parts.end(),
+              [&](size_t a, size_t b) { return mesh_axes.axes[a].pre_size < mesh_axes.axes[b].pre_size; });
+    int64_t done = 1;  // Product of the factors of this axis so far.
+    for (const size_t part : parts) {
+      const ReplicaGroups::MeshAxes::Axis& axis = mesh_axes.axes[part];
+      const int64_t part_size = axis.size == 0 ? size : axis.size;
+      if (axis.pre_size < done || axis.pre_size % done != 0) return {};
+      factors.push_back(axis.pre_size / done);
+      used.push_back(false);
+      factor_of[part] = static_cast<int64_t>(factors.size());
+      factors.push_back(part_size);
+      used.push_back(true);
+      done = axis.pre_size * part_size;
+    }
+    if (done <= 0 || size % done != 0) return {};
+    factors.push_back(size / done);
+    used.push_back(false);
+  }
+  Dims order;
+  for (size_t f = 0; f < factors.size(); ++f) {
+    if (!used[f]) order.push_back(static_cast<int64_t>(f));
+  }
+  int64_t group_size = 1;
+  for (const int64_t f : factor_of) {
+    if (f < 0) return {};
+    order.push_back(f);
+    group_size *= factors[static_cast<size_t>(f)];
+  }
+  Dims ids = TransposedIota(factors, order);
+  if (!mesh_axes.device_ids.empty()) {
+    if (mesh_axes.device_ids.size() != ids.size()) return {};
+    for (int64_t& id : ids) id = mesh_axes.device_ids[static_cast<size_t>(id)];
+  }
+  return Split(ids, group_size);
+}
+
+}  // namespace
+
+Groups ReplicaGroups::Expand(int64_t devices) const {
+  if (iota.has_value()) return ExpandIota(*iota);
+  if (mesh_axes.has_value()) return ExpandMeshAxes(*mesh_axes);
+  if (!groups.empty()) return groups;
+  Dims all(static_cast<size_t>(std::max<int64_t>(0, devices)));
+  std::iota(all.begin(), all.end(), 0);
+  return {all};
+}
+
+bool operator==(const Attributes&, const Attributes&) = default;
+
+}  // namespace xlad::hlo

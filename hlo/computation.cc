@@ -1,0 +1,159 @@
+// Computations: adding, removing and ordering instructions.
+#include <algorithm>
+
+#include "base/status.h"
+#include "hlo/module.h"
+
+namespace xlad::hlo {
+namespace {
+
+using Set = absl::flat_hash_set<const Instruction*>;
+using ComputationMemo = absl::flat_hash_map<const Computation*, bool>;
+
+bool HasSideEffect(const Instruction& instruction, ComputationMemo* memo) {
+  if ((Flags(instruction.opcode()) & kSideEffect) != 0 || instruction.attributes().has_side_effect) return true;
+  for (const Computation* const called : instruction.called()) {
+    // Entered as harmless before the walk, so that a program that calls itself does not loop here.
+    const auto [entry, fresh] = memo->emplace(called, false);
+    if (fresh) {
+      bool found = false;
+      for (const auto& inner : called->instructions()) found = found || HasSideEffect(*inner, memo);
+      (*memo)[called] = found;
+      if (found) return true;
+    } else if (entry->second) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What `visit` is to see before `instruction`: operands, then control predecessors.
+template <typename Visit>
+void ForEachInput(const Instruction& instruction, const Visit& visit) {
+  for (Instruction* const operand : instruction.operands()) visit(operand);
+  for (Instruction* const before : instruction.control_predecessors()) visit(before);
+}
+
+}  // namespace
+
+void Computation::EnterParameter(Instruction* parameter) {
+  // A number far beyond what has been seen waits, so that "parameter(999999999)" takes no memory.
+  constexpr size_t kAhead = 64;
+  late_parameters_.push_back(parameter);
+  const size_t limit = kAhead + 2 * (parameters_.size() + late_parameters_.size());
+  const auto enter = [&](Instruction* candidate) {
+    if (candidate->number() < 0 || static_cast<size_t>(candidate->number()) >= limit) return false;
+    const auto number = static_cast<size_t>(candidate->number());
+    if (number >= parameters_.size()) parameters_.resize(number + 1, nullptr);
+    if (parameters_[number] == nullptr) parameters_[number] = candidate;
+    return true;
+  };
+  std::erase_if(late_parameters_, enter);
+}
+
+Instruction* Computation::Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands) {
+  Instruction* const added = instruction.get();
+  added->parent_ = this;
+  if (added->name_.empty()) added->name_ = std::string(hlo::ToString(added->opcode()));
+  if (parent_ != nullptr) added->name_ = parent_->UniqueName(added->name_);
+  added->operands_.reserve(operands.size());
+  for (Instruction* const operand : operands) added->AppendOperand(operand);
+  if (added->opcode() == Opcode::kParameter) EnterParameter(added);
+  instructions_.push_back(std::move(instruction));
+  return added;
+}
+
+void Computation::Erase(const Set& gone) {
+  for (const auto& instruction : instructions_) {
+    if (gone.contains(instruction.get())) continue;
+    std::erase_if(instruction->users_, [&](const Instruction* user) { return gone.contains(user); });
+    std::erase_if(instruction->control_predecessors_,
+                  [&](const Instruction* before) { return gone.contains(before); });
+  }
+  std::erase_if(instructions_, [&](const auto& instruction) { return gone.contains(instruction.get()); });
+}
+
+void Computation::Remove(Instruction* instruction) {
+  XLAD_CHECK(instruction->parent_ == this && instruction->users_.empty() && instruction != root_ &&
+             instruction->opcode() != Opcode::kParameter)
+      << "cannot remove " << instruction->name();
+  for (Instruction* const operand : instruction->operands_) operand->RemoveUser(instruction);
+  Erase({instruction});
+}
+
+int64_t Computation::RemoveDead() {
+  Set live;
+  std::vector<const Instruction*> pending;
+  const auto mark = [&](const Instruction* instruction) {
+    if (live.insert(instruction).second) pending.push_back(instruction);
+  };
+  ComputationMemo memo;
+  if (root_ != nullptr) mark(root_);
+  for (const auto& instruction : instructions_) {
+    if (instruction->opcode() == Opcode::kParameter || HasSideEffect(*instruction, &memo)) mark(instruction.get());
+  }
+  while (!pending.empty()) {
+    const Instruction* const instruction = pending.back();
+    pending.pop_back();
+    ForEachInput(*instruction, mark);
+  }
+  Set dead;
+  for (const auto& instruction : instructions_) {
+    if (!live.contains(instruction.get())) dead.insert(instruction.get());
+  }
+  if (!dead.empty()) Erase(dead);
+  return static_cast<int64_t>(dead.size());
+}
+
+void Computation::SortTopologically() {
+  // Depth first along inputs, in the order there is: an order that is right already stays as it is.
+  enum class Mark { kNew, kOpen, kDone };
+  absl::flat_hash_map<const Instruction*, Mark> marks;
+  absl::flat_hash_map<const Instruction*, size_t> position;
+  size_t next = 0;
+  std::vector<Instruction*> stack;
+  for (const auto& start : instructions_) {
+    stack.push_back(start.get());
+    while (!stack.empty()) {
+      Instruction* const instruction = stack.back();
+      Mark& mark = marks[instruction];
+      if (mark == Mark::kNew) {
+        mark = Mark::kOpen;
+        const size_t first = stack.size();
+        ForEachInput(*instruction, [&](Instruction* input) {
+          const auto found = marks.find(input);
+          XLAD_CHECK(found == marks.end() || found->second != Mark::kOpen)
+              << "cycle through " << input->name() << " in " << name_;
+          if (found == marks.end()) stack.push_back(input);
+        });
+        std::reverse(stack.begin() + static_cast<int64_t>(first), stack.end());
+        continue;
+      }
+      if (mark == Mark::kOpen) {
+        mark = Mark::kDone;
+        position[instruction] = next++;
+      }
+      stack.pop_back();
+    }
+  }
+  std::sort(instructions_.begin(), instructions_.end(),
+            [&](const auto& a, const auto& b) { return position.at(a.get()) < position.at(b.get()); });
+}
+
+void Computation::KeepParameters(absl::Span<const int64_t> kept) {
+  std::vector<Instruction*> parameters;
+  Set gone(parameters_.begin(), parameters_.end());
+  for (const int64_t old : kept) {
+    Instruction* const parameter = parameters_[static_cast<size_t>(old)];
+    XLAD_CHECK(gone.erase(parameter) == 1) << "parameter " << old << " kept twice";
+    parameter->set_number(static_cast<int64_t>(parameters.size()));
+    parameters.push_back(parameter);
+  }
+  for (const Instruction* const parameter : gone) {
+    XLAD_CHECK(parameter->users().empty() && parameter != root_) << parameter->name() << " is still in use";
+  }
+  parameters_ = std::move(parameters);
+  Erase(gone);
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,81 @@
+// Instructions: operands and users kept in step, and copies.
+#include <algorithm>
+
+#include "hlo/module.h"
+
+namespace xlad::hlo {
+namespace {
+
+template <typename T>
+bool Contains(const std::vector<T*>& list, const T* item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+}  // namespace
+
+void Instruction::AppendOperand(Instruction* operand) {
+  // `operand` lists this once already where this lists `operand`: look through the shorter of the two, because a
+  // tuple may have thousands of operands and a constant thousands of users.
+  const bool known = operands_.size() < operand->users_.size() ? Contains(operands_, operand)
+                                                               : Contains(operand->users_, this);
+  operands_.push_back(operand);
+  if (!known) operand->users_.push_back(this);
+}
+
+void Instruction::ReplaceOperand(int64_t i, Instruction* with) {
+  Instruction* const old = operands_[static_cast<size_t>(i)];
+  if (old == with) return;
+  const bool known = Contains(operands_, with);
+  operands_[static_cast<size_t>(i)] = with;
+  if (!Contains(operands_, old)) old->RemoveUser(this);
+  if (!known) with->users_.push_back(this);
+}
+
+void Instruction::RemoveUser(Instruction* user) {
+  // From the back: edits mostly undo what was done last.
+  const auto found = std::find(users_.rbegin(), users_.rend(), user);
+  if (found != users_.rend()) users_.erase(std::next(found).base());
+}
+
+void Instruction::ReplaceAllUsesWith(Instruction* with) {
+  if (with == this) return;
+  std::vector<Instruction*> users = std::move(users_);
+  users_.clear();
+  for (Instruction* const user : users) {
+    if (user == with) {  // What wraps this goes on reading it.
+      users_.push_back(user);
+      continue;
+    }
+    const bool known = Contains(user->operands_, with);
+    std::replace(user->operands_.begin(), user->operands_.end(), this, with);
+    if (!known) with->users_.push_back(user);
+  }
+  if (parent_ != nullptr && parent_->root() == this) parent_->set_root(with);
+}
+
+const Attributes& Instruction::attributes() const {
+  static const Attributes* const empty = new Attributes();
+  return attributes_ == nullptr ? *empty : *attributes_;
+}
+
+Attributes& Instruction::mutable_attributes() {
+  if (attributes_ == nullptr) attributes_ = std::make_unique<Attributes>();
+  return *attributes_;
+}
+
+std::unique_ptr<Instruction> Instruction::CloneWithoutOperands() const {
+  auto clone = std::make_unique<Instruction>(opcode_, shape_);
+  clone->called_ = called_;
+  clone->dimensions_ = dimensions_;
+  clone->number_ = number_;
+  clone->literal_ = literal_;
+  if (attributes_ != nullptr) clone->attributes_ = std::make_unique<Attributes>(*attributes_);
+  clone->metadata_ = metadata_;
+  clone->frontend_attributes_ = frontend_attributes_;
+  if (sharding_ != nullptr) clone->sharding_ = std::make_unique<OpSharding>(*sharding_);
+  clone->line_ = line_;
+  clone->column_ = column_;
+  return clone;
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,101 @@
+// Shapes: making, comparing, printing.
+#include "hlo/shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace xlad::hlo {
+namespace {
+
+// Long tuples carry their element numbers in comments, as HLO dumps do.
+constexpr size_t kIndexCommentInterval = 5;
+
+void AppendArray(const Shape& shape, bool layouts, std::string* out) {
+  absl::StrAppend(out, tensor::ToString(shape.type()), "[");
+  for (size_t d = 0; d < shape.dims().size(); ++d) {
+    const bool dynamic = d < shape.dynamic().size() && shape.dynamic()[d];
+    absl::StrAppend(out, d == 0 ? "" : ",", dynamic ? "<=" : "", shape.dims()[d]);
+  }
+  absl::StrAppend(out, "]");
+  const Layout* const layout = shape.layout();
+  if (!layouts || layout == nullptr) return;
+  if (layout->minor_to_major.empty() && layout->suffix.empty()) {
+    // A scalar's layout says nothing; other shapes keep the braces of a layout without an order.
+    if (!shape.dims().empty()) absl::StrAppend(out, "{}");
+    return;
+  }
+  absl::StrAppend(out, "{", absl::StrJoin(layout->minor_to_major, ","), layout->suffix.empty() ? "" : ":",
+                  layout->suffix, "}");
+}
+
+void Append(const Shape& shape, bool layouts, std::string* out) {
+  switch (shape.kind()) {
+    case Shape::Kind::kArray:
+      return AppendArray(shape, layouts, out);
+    case Shape::Kind::kToken:
+      return absl::StrAppend(out, "token[]");
+    case Shape::Kind::kOpaque:
+      return absl::StrAppend(out, "opaque[]");
+    case Shape::Kind::kBuffer:
+    case Shape::Kind::kTuple:
+      break;
+  }
+  absl::StrAppend(out, shape.kind() == Shape::Kind::kBuffer ? "b(" : "(");
+  for (size_t i = 0; i < shape.tuple().size(); ++i) {
+    if (i > 0) absl::StrAppend(out, ", ");
+    if (layouts && i > 0 && i % kIndexCommentInterval == 0) absl::StrAppend(out, "/*index=", i, "*/");
+    Append(shape.tuple()[i], layouts, out);
+  }
+  absl::StrAppend(out, ")");
+}
+
+}  // namespace
+
+Shape Shape::Tuple(std::vector<Shape> elements) {
+  Shape shape;
+  shape.tuple_ = std::move(elements);
+  return shape;
+}
+
+Shape Shape::Marker(Kind kind) {
+  Shape shape;
+  shape.kind_ = kind;
+  return shape;
+}
+
+int64_t Shape::bytes() const {
+  if (is_array()) return array_.bytes();
+  int64_t sum = 0;
+  for (const Shape& element : tuple_) sum += element.bytes();
+  return sum;
+}
+
+void Shape::clear_layout() {
+  layout_.reset();
+  for (Shape& element : tuple_) element.clear_layout();
+}
+
+std::string Shape::ToString(bool layouts) const {
+  std::string out;
+  Append(*this, layouts, &out);
+  return out;
+}
+
+bool Shape::SameIgnoringLayout(const Shape& other) const {
+  if (kind_ != other.kind_) return false;
+  if (is_array()) return array_ == other.array_;
+  if (tuple_.size() != other.tuple_.size()) return false;
+  for (size_t i = 0; i < tuple_.size(); ++i) {
+    if (!tuple_[i].SameIgnoringLayout(other.tuple_[i])) return false;
+  }
+  return true;
+}
+
+bool operator==(const Shape& a, const Shape& b) {
+  if (a.kind_ != b.kind_ || a.tuple_ != b.tuple_) return false;
+  if ((a.layout_ == nullptr) != (b.layout_ == nullptr)) return false;
+  if (a.layout_ != nullptr && !(*a.layout_ == *b.layout_)) return false;
+  return !a.is_array() || (a.array_ == b.array_ && a.dynamic_ == b.dynamic_);
+}
+
+}  // namespace xlad::hlo
