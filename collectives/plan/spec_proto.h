@@ -1,0 +1,62 @@
+// CollectiveSpec from the message of proto/executable.proto.
+//
+// Templates over the message type, so that this pure folder needs no protobuf: include executable.pb.h yourself.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/spec.h"
+
+namespace xlad::collectives {
+
+// Which devices (mesh positions) each group has: rank r of group g is groups[g][r]. A collective permute is one group
+// of all `num_devices` devices, because its pairs name devices.
+template <typename SpecProto>
+std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_devices) {
+  std::vector<std::vector<int>> groups;
+  if (static_cast<int>(proto.kind()) == static_cast<int>(CollectiveKind::kCollectivePermute)) {
+    groups.emplace_back(num_devices);
+    std::iota(groups[0].begin(), groups[0].end(), 0);
+    return groups;
+  }
+  for (const auto& group : proto.groups()) groups.emplace_back(group.devices().begin(), group.devices().end());
+  return groups;
+}
+
+// The spec that every group of `proto` has. InvalidArgument names the collective where the message is no valid
+// collective over `num_devices` devices.
+template <typename SpecProto>
+absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_devices) {
+  const auto error = [&](auto&&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("collective ", proto.collective_id(), " (", proto.op(), "): ", what...));
+  };
+  CollectiveSpec spec;
+  spec.kind = static_cast<CollectiveKind>(static_cast<int>(proto.kind()));
+  spec.reduction = Reduces(spec.kind) ? static_cast<Reduction>(static_cast<int>(proto.reduction())) : Reduction::kNone;
+  spec.type = static_cast<tensor::ElementType>(proto.element_type());
+  spec.counts.assign(proto.counts().begin(), proto.counts().end());
+  const std::vector<std::vector<int>> groups = GroupsFromProto(proto, num_devices);
+  if (groups.empty()) return error("found no groups, expected at least one");
+  spec.ranks = static_cast<int>(groups[0].size());
+  std::vector<bool> seen(num_devices, false);
+  for (const std::vector<int>& group : groups) {
+    if (group.size() != groups[0].size()) {
+      return error("found groups of ", groups[0].size(), " and ", group.size(), " devices, expected equal sizes");
+    }
+    for (int device : group) {
+      if (device < 0 || device >= num_devices) {
+        return error("found device ", device, " in a group, expected 0 to ", num_devices - 1);
+      }
+      if (seen[device]) return error("found device ", device, " in two places of the groups, expected one at most");
+      seen[device] = true;
+    }
+  }
+  for (const auto& pair : proto.pairs()) spec.pairs.push_back({pair.source(), pair.target()});
+  const absl::Status valid = ValidateSpec(spec);
+  if (!valid.ok()) return error(valid.message());
+  return spec;
+}
+
+}  // namespace xlad::collectives
