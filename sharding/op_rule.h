@@ -21,13 +21,18 @@ enum class FactorKind {
 };
 
 struct Factor {
+  // Of the dimension, or of the part of it where a dimension has several factors. Where a kPermutation or
+  // kNeedReplication factor joins dimensions of different sizes (slice, pad, windows): the largest.
   int64_t size = 1;
   FactorKind kind = FactorKind::kPassThrough;
   bool blocked = false;  // Propagation does not go through.
-  hlo::Opcode reduction = hlo::Opcode::kAdd;  // Of a kReduction factor.
+  // How the partial results of a kReduction factor combine; kReduce: only by the instruction's own computation
+  // (argmax). Partial results of gather and dot are added.
+  hlo::Opcode reduction = hlo::Opcode::kAdd;
 };
 
-// The factors of one dimension, major to minor; their sizes multiply to the dimension's size.
+// The factors of one dimension, major to minor; where there are several, their sizes multiply to its size. Every
+// dimension has at least one, except where a rule has no factors at all; those that nothing else shares come last.
 using DimensionFactors = std::vector<int>;
 // One entry a dimension.
 using TensorFactors = std::vector<DimensionFactors>;
@@ -42,6 +47,9 @@ struct OpRule {
 // The rule of an instruction, or an empty one (no factors) where nothing propagates through it. Control flow,
 // calls, tuples and annotations are no ops: propagation treats them as data flow.
 OpRule RuleOf(const hlo::Instruction& instruction);
+
+// "i", "j", ...: how messages name factor `factor` of any rule.
+std::string FactorName(int factor);
 
 // Whether RuleOf has a row for the opcode or says explicitly that it has none; for the completeness test.
 bool HasRule(hlo::Opcode opcode);
