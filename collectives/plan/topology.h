@@ -1,8 +1,6 @@
 // What connects the ranks of a collective, for the choice of an algorithm.
 #pragma once
 
-#include <vector>
-
 namespace xlad::collectives {
 
 // The default is threads and processes of one host. A plan decides the bits of a result, so whoever wants the same
@@ -12,7 +10,6 @@ struct Topology {
   double round_us = 8;           // To wait for messages of others once.
   double gigabytes_per_s = 4;    // What a rank sends while it receives as much.
   double reduce_gigabytes_per_s = 8;
-  std::vector<int> torus;        // Sizes of a physical torus that the ranks fill, row-major; empty: all see all.
 };
 
 }  // namespace xlad::collectives

@@ -1,0 +1,26 @@
+// The table of algorithms.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithms/rows.h"
+
+namespace xlad::collectives {
+
+absl::Span<const Algorithm> Algorithms() {
+  static const Algorithm kTable[] = {
+      DirectAlgorithm(), OneShotAlgorithm(), RingAlgorithm(), Ring2dAlgorithm(), DoubleBinaryTreeAlgorithm(),
+  };
+  return kTable;
+}
+
+absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name) {
+  std::vector<absl::string_view> names;
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (algorithm.name == name) return &algorithm;
+    names.push_back(algorithm.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("found collective algorithm \"", name, "\", expected one of ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace xlad::collectives

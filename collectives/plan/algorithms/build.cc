@@ -1,0 +1,61 @@
+// Helpers that algorithms build schedules with.
+#include "collectives/plan/algorithms/build.h"
+
+namespace xlad::collectives {
+
+std::vector<Interval> Parts(Interval whole, int64_t n) {
+  std::vector<Interval> parts;
+  parts.reserve(n);
+  for (int64_t i = 0; i < n; ++i) parts.push_back(Part(whole, n, i));
+  return parts;
+}
+
+ScheduleBuilder::ScheduleBuilder(const CollectiveSpec& spec, int rank) {
+  schedule_.rank = rank;
+  schedule_.ranks = spec.ranks;
+  schedule_.input = spec.input_elements();
+  schedule_.output = spec.output_elements();
+}
+
+void ScheduleBuilder::Send(int peer, Region src) {
+  if (src.count > 0) schedule_.ops.push_back({OpKind::kSend, channel_, peer, src, {}, {}});
+}
+
+void ScheduleBuilder::Recv(int peer, Region dst) {
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecv, channel_, peer, {}, dst, {}});
+}
+
+void ScheduleBuilder::RecvReduce(int peer, Region dst, Region src) {
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecvReduce, channel_, peer, src, dst, {}});
+}
+
+void ScheduleBuilder::Copy(Region dst, Region src) {
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kCopy, channel_, -1, src, dst, {}});
+}
+
+void ScheduleBuilder::Zero(Region dst) {
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kZero, channel_, -1, {}, dst, {}});
+}
+
+void ScheduleBuilder::ReduceMany(Region dst, std::vector<ReduceSource> sources) {
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kReduceMany, channel_, -1, {}, dst, std::move(sources)});
+}
+
+Schedule ScheduleBuilder::Finish(bool in_place, int64_t scratch) {
+  schedule_.in_place = in_place && schedule_.input == schedule_.output;
+  schedule_.scratch = scratch;
+  return std::move(schedule_);
+}
+
+std::vector<Unit> Units(const CollectivePlan& plan, Interval whole) {
+  std::vector<Unit> units;
+  for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+    for (int channel = 0; channel < plan.channels; ++channel) {
+      const Interval lane = Part(whole, plan.channels, channel);
+      units.push_back({channel, Part(lane, plan.chunks, chunk)});
+    }
+  }
+  return units;
+}
+
+}  // namespace xlad::collectives

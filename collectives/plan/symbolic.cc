@@ -1,0 +1,150 @@
+// Values of buffers as expressions over the ranks' inputs.
+#include "collectives/plan/symbolic.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// Appends, joining with the last segment where the value goes on.
+void AppendSegment(Segments* out, const Segment& segment) {
+  if (segment.begin == segment.end) return;
+  if (!out->empty()) {
+    Segment& last = out->back();
+    if (last.end == segment.begin && last.tree == segment.tree && last.shift == segment.shift &&
+        last.depth == segment.depth) {
+      last.end = segment.end;
+      return;
+    }
+  }
+  out->push_back(segment);
+}
+
+// The first segment that ends behind `position`.
+size_t IndexOf(const Segments& all, int64_t position) {
+  const auto at = std::upper_bound(all.begin(), all.end(), position,
+                                   [](int64_t p, const Segment& segment) { return p < segment.end; });
+  return static_cast<size_t>(at - all.begin());
+}
+
+}  // namespace
+
+ReductionTrees::ReductionTrees(int ranks) : ranks_(ranks), trees_(ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    trees_[rank].contributors.resize((ranks + 63) / 64);
+    trees_[rank].contributors[rank / 64] |= uint64_t{1} << (rank % 64);
+  }
+}
+
+absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
+  for (int operand : operands) {
+    if (operand < 0) return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces elements that nothing wrote");
+  }
+  if (operands.size() == 1) return operands[0];
+  std::vector<int> key(operands.begin(), operands.end());
+  const auto found = by_operands_.find(key);
+  if (found != by_operands_.end()) return found->second;
+  Tree tree;
+  tree.operands = key;
+  tree.contributors.resize((ranks_ + 63) / 64);
+  for (int operand : operands) {
+    for (size_t word = 0; word < tree.contributors.size(); ++word) {
+      const uint64_t more = trees_[operand].contributors[word];
+      if ((tree.contributors[word] & more) != 0) {
+        return absl::InternalError(absl::StrCat("a rank's contribution is taken twice, in ", ToString(operands[0]),
+                                                " and what it is combined with"));
+      }
+      tree.contributors[word] |= more;
+    }
+  }
+  const int id = static_cast<int>(trees_.size());
+  trees_.push_back(std::move(tree));
+  by_operands_.emplace(std::move(key), id);
+  return id;
+}
+
+bool ReductionTrees::IsComplete(int tree) const {
+  if (tree < 0) return false;
+  int64_t count = 0;
+  for (uint64_t word : trees_[tree].contributors) count += __builtin_popcountll(word);
+  return count == ranks_;
+}
+
+std::string ReductionTrees::ToString(int tree) const {
+  if (tree == kUndefined) return "undefined";
+  if (tree == kZero) return "zero";
+  if (tree < ranks_) return absl::StrCat(tree);
+  std::string out = "(";
+  for (size_t i = 0; i < trees_[tree].operands.size(); ++i) {
+    absl::StrAppend(&out, i == 0 ? "" : " + ", ToString(trees_[tree].operands[i]));
+  }
+  return out + ")";
+}
+
+Segments ReadSegments(const Segments& all, int64_t begin, int64_t count) {
+  Segments out;
+  for (size_t i = IndexOf(all, begin); i < all.size() && all[i].begin < begin + count; ++i) {
+    Segment segment = all[i];
+    segment.begin = std::max(segment.begin, begin) - begin;
+    segment.end = std::min(segment.end, begin + count) - begin;
+    segment.shift += begin;
+    AppendSegment(&out, segment);
+  }
+  return out;
+}
+
+void WriteSegments(Segments* all, int64_t begin, const Segments& values) {
+  if (values.empty()) return;
+  const int64_t end = begin + values.back().end;
+  Segments out;
+  for (const Segment& segment : *all) {
+    if (segment.begin >= begin) break;
+    Segment before = segment;
+    before.end = std::min(before.end, begin);
+    AppendSegment(&out, before);
+  }
+  for (Segment segment : values) {
+    segment.begin += begin;
+    segment.end += begin;
+    segment.shift -= begin;
+    AppendSegment(&out, segment);
+  }
+  for (size_t i = IndexOf(*all, end); i < all->size(); ++i) {
+    Segment after = (*all)[i];
+    after.begin = std::max(after.begin, end);
+    AppendSegment(&out, after);
+  }
+  *all = std::move(out);
+}
+
+absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, ReductionTrees* trees) {
+  Segments out;
+  std::vector<size_t> at(operands.size(), 0);
+  const int64_t size = operands[0].empty() ? 0 : operands[0].back().end;
+  std::vector<int> ids(operands.size());
+  for (int64_t begin = 0; begin < size;) {
+    Segment piece{begin, size, 0, operands[0][at[0]].shift, 0};
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Segment& segment = operands[i][at[i]];
+      ids[i] = segment.tree;
+      piece.end = std::min(piece.end, segment.end);
+      piece.depth = std::max(piece.depth, segment.depth);
+      if (segment.tree >= 0 && segment.shift != piece.shift) {
+        return absl::InternalError(absl::StrCat("combines element ", begin + piece.shift, " of ",
+                                                trees->ToString(ids[0]), " with element ", begin + segment.shift, " of ",
+                                                trees->ToString(segment.tree)));
+      }
+    }
+    XLAD_ASSIGN_OR_RETURN(piece.tree, trees->Combine(ids));
+    AppendSegment(&out, piece);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i][at[i]].end == piece.end) ++at[i];
+    }
+    begin = piece.end;
+  }
+  return out;
+}
+
+}  // namespace xlad::collectives
