@@ -58,7 +58,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const nlohmann::json& 
 
 }  // namespace
 
-absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
+absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, int64_t file_bytes) {
   if (bytes.size() < 8) return Bad(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
@@ -67,15 +67,23 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
   }
   const auto header = nlohmann::json::parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, nullptr, false);
   if (!header.is_object()) return Bad("the header is not a JSON object");
-  const absl::string_view data = bytes.substr(8 + header_bytes);
-  NamedArrays arrays;
+  const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+  SafetensorsIndex index;
   for (const auto& [name, json] : header.items()) {
     if (name == "__metadata__") continue;
-    XLAD_ASSIGN_OR_RETURN(Entry entry, ParseEntry(name, json, static_cast<int64_t>(data.size())));
-    Array array(std::move(entry.shape));
-    if (entry.end > entry.begin) {
-      std::memcpy(array.bytes().data(), data.data() + entry.begin, static_cast<size_t>(entry.end - entry.begin));
-    }
+    XLAD_ASSIGN_OR_RETURN(Entry entry, ParseEntry(name, json, file_bytes - data_begin));
+    index.emplace(name, SafetensorsEntry{std::move(entry.shape), data_begin + entry.begin});
+  }
+  return index;
+}
+
+absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
+  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex index,
+                        ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size())));
+  NamedArrays arrays;
+  for (const auto& [name, entry] : index) {
+    Array array(entry.shape);
+    if (array.bytes().size() > 0) std::memcpy(array.bytes().data(), bytes.data() + entry.begin, array.bytes().size());
     arrays.emplace(name, std::move(array));
   }
   return arrays;

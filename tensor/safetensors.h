@@ -17,6 +17,16 @@ using NamedArrays = std::map<std::string, Array>;
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 std::string SerializeSafetensors(const NamedArrays& arrays);
 
+// Where a tensor's data lies in a file.
+struct SafetensorsEntry {
+  Shape shape;
+  int64_t begin = 0;  // Bytes from the start of the file.
+};
+using SafetensorsIndex = std::map<std::string, SafetensorsEntry>;
+
+// The header alone: `bytes` may end anywhere behind it; `file_bytes` is how long the whole file is.
+absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, int64_t file_bytes);
+
 absl::StatusOr<NamedArrays> ReadSafetensors(FileSystem& files, const std::string& path);
 absl::Status WriteSafetensors(FileSystem& files, const std::string& path, const NamedArrays& arrays);
 

@@ -1,0 +1,155 @@
+#include "service/build.h"
+
+#include <iostream>
+#include <iterator>
+
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "compiler/compile.h"
+#include "hlo/proto.h"
+#include "hlo/read.h"
+#include "hlo/text.h"
+#include "service/check_spec.h"
+#include "sharding/pipeline.h"
+
+namespace xlad::service {
+namespace {
+
+using tensor::SafetensorsIndex;
+
+// A header that stands without its data: sizes were checked when it was cut off.
+absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
+  if (bytes.empty()) return SafetensorsIndex();
+  return tensor::ParseSafetensorsIndex(bytes, int64_t{1} << 62);
+}
+
+sharding::PipelineOptions OptionsFor(const JobSpec& spec) {
+  sharding::PipelineOptions options;
+  std::vector<sharding::Axis> axes;
+  for (const MeshAxis& axis : spec.mesh()) axes.push_back({axis.name(), axis.size()});
+  options.import.rebind = sharding::Mesh("mesh", std::move(axes));
+  for (int r = 0; r < spec.results_size(); ++r) {
+    if (spec.results(r).feeds() >= 0) options.import.feeds.push_back({r, spec.results(r).feeds()});
+  }
+  return options;
+}
+
+void SetShape(const tensor::Shape& shape, ArrayShape* out) {
+  out->set_element_type(static_cast<int>(shape.type));
+  out->mutable_dims()->Assign(shape.dims.begin(), shape.dims.end());
+}
+
+void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
+               EntryValue* entry) {
+  SetShape(shape, entry->mutable_global());
+  tensor::Shape local{shape.type, sharding::LocalDims(shape.dims, sharding)};
+  SetShape(local, entry->mutable_local());
+  const int64_t boxes = sharding.IsReplicated() ? 1 : mesh.devices();
+  for (int64_t device = 0; device < boxes; ++device) {
+    const tensor::Box box = sharding::BoxOf(shape.dims, mesh, sharding, device);
+    Box* out = entry->add_boxes();
+    out->mutable_lo()->Assign(box.lo.begin(), box.lo.end());
+    out->mutable_hi()->Assign(box.hi.begin(), box.hi.end());
+  }
+}
+
+void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* response) {
+  CompileResponse::PassTiming* timing = response->add_timings();
+  timing->set_name(name);
+  timing->set_milliseconds(static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs);
+}
+
+}  // namespace
+
+absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
+                                                  const Target& target) {
+  if (program.variants.size() != 1) {
+    return absl::UnimplementedError(absl::StrCat("found ", program.variants.size(),
+                                                 " program variants, expected one for all devices"));
+  }
+  CompileRequest request;
+  XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(*program.variants[0].module));
+  *request.mutable_target() = target;
+  for (const sharding::Axis& axis : program.mesh.axes()) {
+    MeshAxis* out = request.add_mesh();
+    out->set_name(axis.name);
+    out->set_size(axis.size);
+  }
+  for (size_t p = 0; p < program.parameter_shapes.size(); ++p) {
+    EntryValue* entry = request.add_parameters();
+    if (static_cast<int>(p) < spec.parameters_size()) entry->set_name(spec.parameters(static_cast<int>(p)).name());
+    FillEntry(program.mesh, program.parameter_shapes[p], program.parameters[p], entry);
+  }
+  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
+    EntryValue* entry = request.add_results();
+    if (static_cast<int>(r) < spec.results_size()) entry->set_name(spec.results(static_cast<int>(r)).name());
+    FillEntry(program.mesh, program.result_shapes[r], program.results[r], entry);
+  }
+  return request;
+}
+
+absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
+  BuildResponse response;
+  int64_t since_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(request.program()));
+  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex state, ParseHeader(request.state_header()));
+  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex data, ParseHeader(request.data_header()));
+  XLAD_RETURN_IF_ERROR(CheckSpec(request.spec(), *module, state, data));
+  AddTiming("read", since_ns, &response);
+
+  since_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded,
+                        sharding::RunPipeline(std::move(module), OptionsFor(request.spec())));
+  AddTiming("partition", since_ns, &response);
+  response.set_partitioned_text(hlo::PrintText(*sharded.partitioned.variants.at(0).module));
+  for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
+
+  since_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(CompileRequest compile,
+                        MakeCompileRequest(sharded.partitioned, request.spec(), request.target()));
+  compile.set_dump_directory(request.dump_directory());
+  XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(compile));
+  response.set_executable(executable.SerializeAsString());
+  AddTiming("compile", since_ns, &response);
+  return response;
+}
+
+int RunBuildChild() {
+  const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  BuildRequest request;
+  BuildResponse response;
+  if (!request.ParseFromString(input)) {
+    response.set_error("the build request cannot be read");
+    response.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
+  } else if (auto built = Build(request); built.ok()) {
+    response = *std::move(built);
+  } else {
+    response.set_error(std::string(built.status().message()));
+    response.set_error_code(static_cast<int>(built.status().code()));
+  }
+  std::cout << response.SerializeAsString() << std::flush;
+  return std::cout.good() ? 0 : 1;
+}
+
+absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
+                                           const ChildLimits& limits) {
+  XLAD_ASSIGN_OR_RETURN(const ChildResult child,
+                        RunChild({program_path, "__build"}, request.SerializeAsString(), limits));
+  if (child.exit_code != 0) {
+    const std::string how = child.signal != 0 ? absl::StrCat("died of signal ", child.signal)
+                                              : absl::StrCat("ended with exit code ", child.exit_code);
+    const size_t keep = std::min<size_t>(child.errors.size(), 2000);
+    return absl::InternalError(absl::StrCat("the build process ", how, "; its last words: ",
+                                            child.errors.substr(child.errors.size() - keep)));
+  }
+  BuildResponse response;
+  if (!response.ParseFromString(child.output)) {
+    return absl::InternalError("the build process gave an answer that cannot be read");
+  }
+  if (!response.error().empty()) {
+    return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
+  }
+  return response;
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,139 @@
+#include "service/check_spec.h"
+
+#include <vector>
+
+namespace xlad::service {
+namespace {
+
+using tensor::ElementType;
+using tensor::SafetensorsIndex;
+using tensor::Shape;
+
+absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+Shape ShapeOf(const ArrayShape& proto) {
+  return Shape{static_cast<ElementType>(proto.element_type()), {proto.dims().begin(), proto.dims().end()}};
+}
+
+// safetensors stores types that it has no name for as bytes.
+bool SameStored(const Shape& found, const Shape& expected) {
+  if (found == expected) return true;
+  return found.type == ElementType::kU8 && found.bytes() == expected.bytes() && found.dims.size() >= expected.dims.size();
+}
+
+absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& state, const SafetensorsIndex& data) {
+  const JobSpec::Parameter& parameter = spec.parameters(p);
+  Shape expected = ShapeOf(parameter.shape());
+  const std::string place = absl::StrCat("parameter ", p, " (\"", parameter.name(), "\")");
+  if (parameter.kind() == JobSpec::Parameter::STEP) {
+    if (!expected.dims.empty() || !tensor::IsInteger(expected.type)) {
+      return Bad(absl::StrCat(place, ": found kind step with shape ", expected.ToString(),
+                              ", expected an integer scalar, as s32[]"));
+    }
+    return absl::OkStatus();
+  }
+  const bool is_data = parameter.kind() == JobSpec::Parameter::DATA;
+  if (is_data) {
+    if (expected.dims.empty() || expected.dims[0] != spec.batch_size()) {
+      return Bad(absl::StrCat(place, ": found data of shape ", expected.ToString(), ", expected ", spec.batch_size(),
+                              " rows (the batch size)"));
+    }
+    expected.dims[0] = spec.batch_size() * spec.batch_count();
+  }
+  const SafetensorsIndex& index = is_data ? data : state;
+  const char* file = is_data ? "data.safetensors" : "state.safetensors";
+  const auto entry = index.find(parameter.name());
+  if (entry == index.end()) {
+    return Bad(absl::StrCat(place, ": found no tensor of that name in ", file, ", expected ", expected.ToString()));
+  }
+  Shape found = entry->second.shape;
+  if (is_data && !found.dims.empty() && found.dims[0] > expected.dims[0]) found.dims[0] = expected.dims[0];
+  if (!SameStored(found, expected)) {
+    return Bad(absl::StrCat(place, ": found ", entry->second.shape.ToString(), " in ", file, ", expected ",
+                            expected.ToString(), is_data ? " or more rows" : ""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module) {
+  const auto& parameters = module.entry()->parameters();
+  if (static_cast<int>(parameters.size()) != spec.parameters_size()) {
+    return Bad(absl::StrCat("found ", spec.parameters_size(), " parameters in the manifest, expected ",
+                            parameters.size(), ", as the program has"));
+  }
+  for (int p = 0; p < spec.parameters_size(); ++p) {
+    const hlo::Shape& expected = parameters[static_cast<size_t>(p)]->shape();
+    const Shape found = ShapeOf(spec.parameters(p).shape());
+    if (!expected.is_array() || expected.array() != found) {
+      return Bad(absl::StrCat("parameter ", p, " (\"", spec.parameters(p).name(), "\"): found ", found.ToString(),
+                              " in the manifest, expected ", expected.ToString(false), ", as the program has"));
+    }
+  }
+  const hlo::Shape& root = module.entry()->root()->shape();
+  const std::vector<hlo::Shape> results = root.is_tuple() ? root.tuple() : std::vector<hlo::Shape>{root};
+  if (static_cast<int>(results.size()) != spec.results_size()) {
+    return Bad(absl::StrCat("found ", spec.results_size(), " results in the manifest, expected ", results.size(),
+                            ", as the program has"));
+  }
+  for (int r = 0; r < spec.results_size(); ++r) {
+    const hlo::Shape& expected = results[static_cast<size_t>(r)];
+    const Shape found = ShapeOf(spec.results(r).shape());
+    if (!expected.is_array() || expected.array() != found) {
+      return Bad(absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\"): found ", found.ToString(),
+                              " in the manifest, expected ", expected.ToString(false), ", as the program has"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckResult(const JobSpec& spec, int r) {
+  const JobSpec::Result& result = spec.results(r);
+  const std::string place = absl::StrCat("result ", r, " (\"", result.name(), "\")");
+  const Shape shape = ShapeOf(result.shape());
+  if (result.kind() != JobSpec::Result::STATE) {
+    if (shape != Shape{ElementType::kF32, {}}) {
+      return Bad(absl::StrCat(place, ": found a loss or metric of shape ", shape.ToString(), ", expected f32[]"));
+    }
+    return absl::OkStatus();
+  }
+  if (result.feeds() < 0) return absl::OkStatus();
+  if (result.feeds() >= spec.parameters_size()) {
+    return Bad(absl::StrCat(place, ": found feeds ", result.feeds(), ", expected a parameter below ",
+                            spec.parameters_size()));
+  }
+  const JobSpec::Parameter& parameter = spec.parameters(static_cast<int>(result.feeds()));
+  if (parameter.kind() != JobSpec::Parameter::STATE) {
+    return Bad(absl::StrCat(place, ": feeds parameter ", result.feeds(), " (\"", parameter.name(),
+                            "\"), which is not state"));
+  }
+  if (ShapeOf(parameter.shape()) != shape) {
+    return Bad(absl::StrCat(place, ": found ", shape.ToString(), ", expected ",
+                            ShapeOf(parameter.shape()).ToString(), " as of the parameter it feeds (\"",
+                            parameter.name(), "\")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const SafetensorsIndex& state,
+                       const SafetensorsIndex& data) {
+  XLAD_RETURN_IF_ERROR(CheckAgainstProgram(spec, module));
+  for (int p = 0; p < spec.parameters_size(); ++p) {
+    XLAD_RETURN_IF_ERROR(CheckParameter(spec, p, state, data));
+  }
+  std::vector<bool> fed(static_cast<size_t>(spec.parameters_size()), false);
+  for (int r = 0; r < spec.results_size(); ++r) {
+    XLAD_RETURN_IF_ERROR(CheckResult(spec, r));
+    const int64_t feeds = spec.results(r).feeds();
+    if (feeds < 0) continue;
+    if (fed[static_cast<size_t>(feeds)]) {
+      return Bad(absl::StrCat("result ", r, ": found a second result that feeds parameter ", feeds,
+                              ", expected one at most"));
+    }
+    fed[static_cast<size_t>(feeds)] = true;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::service

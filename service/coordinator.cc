@@ -1,0 +1,372 @@
+// Jobs: submission, building, ending, and what clients ask. Workers are in coordinator_workers.cc.
+#include "service/coordinator.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "service/placement.h"
+
+namespace xlad::service {
+
+CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Environment environment)
+    : options_(options), environment_(std::move(environment)), incarnation_(environment_.random->Next()) {}
+
+absl::Status CoordinatorCore::Recover(Actions* actions) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, environment_.log->ReadEvents());
+  for (const JobEvent& event : events) {
+    Job& job = jobs_[event.job_id()];
+    Apply(event, &job);
+    if (event.has_submitted()) {
+      order_.push_back(job.id);
+      client_keys_[job.client_key] = job.id;
+    }
+    if (event.has_placed()) generation_ = std::max(generation_, event.placed().generation());
+  }
+  for (auto& [id, job] : jobs_) {
+    XLAD_ASSIGN_OR_RETURN(const auto last, environment_.log->LastMetrics(id));
+    if (last.has_value()) {
+      job.step = std::max(job.first_step, last->step() + 1);
+      job.has_loss = last->values_size() > 0;
+      if (job.has_loss) job.loss = last->values(0);
+    }
+    if (job.attempt_running) {
+      AttemptInfo& attempt = attempts_[id];
+      attempt.placed_ns = environment_.clock->NowNs();
+      attempt.awaiting_adoption = true;
+      attempt.lease_until = job.spec.steps();
+    } else if (!HasEnded(job)) {
+      MaybeBuild(&job, actions);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CoordinatorCore::Record(std::vector<JobEvent> events) {
+  const absl::Status status = environment_.log->Append(&events);
+  if (!status.ok()) {
+    LogError("job log cannot be written", {{"error", std::string(status.message())}});
+    return status;
+  }
+  for (const JobEvent& event : events) {
+    Apply(event, &jobs_[event.job_id()]);
+    LogInfo(Describe(event), {{"job", event.job_id()}});
+  }
+  return absl::OkStatus();
+}
+
+JobEvent CoordinatorCore::NewEvent(const std::string& job_id) const {
+  JobEvent event;
+  event.set_job_id(job_id);
+  event.set_unix_ns(environment_.clock->WallNs());
+  return event;
+}
+
+Job* CoordinatorCore::Find(const std::string& job_id, int64_t attempt) {
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return nullptr;
+  Job& job = found->second;
+  return job.attempt_running && job.attempt == attempt ? &job : nullptr;
+}
+
+absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest& request, Actions* actions) {
+  if (request.client_key().empty()) return absl::InvalidArgumentError("found no client_key, expected a unique one");
+  const std::string digest = Sha256Hex(request.spec().SerializeAsString());
+  SubmitJobResponse response;
+  if (const auto known = client_keys_.find(request.client_key()); known != client_keys_.end()) {
+    if (jobs_.at(known->second).spec_digest != digest) {
+      return absl::AlreadyExistsError(absl::StrCat("client_key ", request.client_key(), " belongs to job ",
+                                                   known->second, ", which has another spec"));
+    }
+    response.set_job_id(known->second);
+    response.set_existed(true);
+    return response;
+  }
+  std::string id;
+  do {
+    id = absl::StrCat("job-", environment_.random->Hex(4));
+  } while (jobs_.contains(id));
+  JobEvent event = NewEvent(id);
+  event.mutable_submitted()->set_client_key(request.client_key());
+  event.mutable_submitted()->set_spec_digest(digest);
+  *event.mutable_submitted()->mutable_spec() = request.spec();
+  if (const absl::Status status = Record({event}); !status.ok()) {
+    jobs_.erase(id);
+    return status;
+  }
+  order_.push_back(id);
+  client_keys_[request.client_key()] = id;
+  MaybeBuild(&jobs_[id], actions);
+  response.set_job_id(id);
+  return response;
+}
+
+// Starts the build once there is a worker to build for.
+void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
+  if (HasEnded(*job) || !job->executable_digest.empty() || build_targets_.contains(job->id)) return;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.state != "alive") continue;
+    build_targets_[job->id] = worker.registration.target();
+    job->state = COMPILING;
+    job->reason.clear();
+    actions->push_back(StartBuild{job->id, worker.registration.target()});
+    actions->push_back(JobChanged{job->id});
+    return;
+  }
+  job->reason = "waits for a worker to register";
+}
+
+void CoordinatorCore::OnBuilt(const std::string& job_id, const absl::StatusOr<BuiltProgram>& built,
+                              Actions* actions) {
+  Job& job = jobs_.at(job_id);
+  if (HasEnded(job)) return;
+  if (!built.ok()) {
+    EndJob(&job, FAILED, std::string(built.status().message()), "", actions);
+    return;
+  }
+  JobEvent event = NewEvent(job_id);
+  event.mutable_built()->set_executable_digest(built->executable_digest);
+  event.mutable_built()->set_compile_ms(built->compile_ms);
+  for (const std::string& warning : built->warnings) event.mutable_built()->add_warnings(warning);
+  if (!Record({event}).ok()) {
+    build_targets_.erase(job_id);  // Built again at the next tick.
+    job.state = PENDING;
+    return;
+  }
+  actions->push_back(JobChanged{job_id});
+  Schedule(actions);
+}
+
+absl::Status CoordinatorCore::Cancel(const std::string& job_id, Actions* actions) {
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return absl::NotFoundError(absl::StrCat("no job ", job_id));
+  Job& job = found->second;
+  if (job.state == CANCELLED) return absl::OkStatus();
+  if (HasEnded(job)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job_id, " has ended already: ", JobState_Name(job.state)));
+  }
+  JobEvent event = NewEvent(job_id);
+  event.mutable_ended()->set_state(CANCELLED);
+  event.mutable_ended()->set_reason("cancelled by a client");
+  XLAD_RETURN_IF_ERROR(Record({event}));
+  CoordinatorMessage abort;
+  abort.mutable_abort()->set_job_id(job_id);
+  abort.mutable_abort()->set_attempt(job.attempt);
+  abort.mutable_abort()->set_reason("cancelled by a client");
+  if (attempts_.erase(job_id) > 0) SendToAll(job, abort, actions);
+  actions->push_back(JobChanged{job_id});
+  LetIdleDrainersGo(actions);
+  Schedule(actions);
+  return absl::OkStatus();
+}
+
+void CoordinatorCore::EndJob(Job* job, JobState state, const std::string& reason, const std::string& blob,
+                             Actions* actions) {
+  JobEvent event = NewEvent(job->id);
+  event.mutable_ended()->set_state(state);
+  event.mutable_ended()->set_reason(reason);
+  event.mutable_ended()->set_final_state_blob(blob);
+  if (!Record({event}).ok()) return;  // Tried again when the message or the tick comes again.
+  CoordinatorMessage forget;
+  forget.mutable_forget()->set_job_id(job->id);
+  forget.mutable_forget()->set_attempt(job->attempt);
+  if (attempts_.erase(job->id) > 0) SendToAll(*job, forget, actions);
+  actions->push_back(JobChanged{job->id});
+  LetIdleDrainersGo(actions);
+  Schedule(actions);
+}
+
+// The attempt is over without its state; the job goes on from where it last had one, if it may.
+void CoordinatorCore::EndAttempt(Job* job, const std::string& reason, const std::string& lost_worker,
+                                 Actions* actions) {
+  std::vector<JobEvent> events(1, NewEvent(job->id));
+  AttemptEnded* ended = events[0].mutable_attempt_ended();
+  ended->set_attempt(job->attempt);
+  ended->set_reason(reason);
+  ended->set_lost_worker(lost_worker);
+  ended->set_step(job->step);
+  const bool again = job->failures + 1 < std::max(1, job->spec.max_attempts());
+  if (!again) {
+    events.push_back(NewEvent(job->id));
+    events[1].mutable_ended()->set_state(FAILED);
+    events[1].mutable_ended()->set_reason(reason);
+  }
+  if (!Record(events).ok()) return;
+  CoordinatorMessage abort;
+  abort.mutable_abort()->set_job_id(job->id);
+  abort.mutable_abort()->set_attempt(job->attempt);
+  abort.mutable_abort()->set_reason(reason);
+  attempts_.erase(job->id);
+  SendToAll(*job, abort, actions);
+  actions->push_back(JobChanged{job->id});
+  LetIdleDrainersGo(actions);
+  Schedule(actions);
+}
+
+void CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob,
+                                       Actions* actions) {
+  Job* job = Find(request.job_id, request.attempt);
+  if (job == nullptr) return;
+  AttemptInfo& attempt = attempts_[job->id];
+  attempt.assembling = false;
+  if (!blob.ok()) {
+    EndAttempt(job, absl::StrCat("state after step ", request.step, " is not whole: ", blob.status().message()), "",
+               actions);
+    return;
+  }
+  if (request.step == job->spec.steps()) return EndJob(job, SUCCEEDED, "", *blob, actions);
+  JobEvent event = NewEvent(job->id);
+  AttemptEnded* ended = event.mutable_attempt_ended();
+  ended->set_attempt(job->attempt);
+  ended->set_reason(attempt.stop_reason);
+  ended->set_step(request.step);
+  ended->set_state_blob(*blob);
+  if (!Record({event}).ok()) return;
+  CoordinatorMessage forget;
+  forget.mutable_forget()->set_job_id(job->id);
+  forget.mutable_forget()->set_attempt(job->attempt);
+  attempts_.erase(job->id);
+  SendToAll(*job, forget, actions);
+  actions->push_back(JobChanged{job->id});
+  LetIdleDrainersGo(actions);
+  Schedule(actions);
+}
+
+JobStatus CoordinatorCore::StatusOf(const Job& job) const {
+  JobStatus status;
+  status.set_id(job.id);
+  status.set_name(job.spec.name());
+  status.set_state(job.state);
+  *status.mutable_mesh() = job.spec.mesh();
+  status.set_step(job.state == SUCCEEDED ? job.spec.steps() : job.step);
+  status.set_steps(job.spec.steps());
+  if (job.has_loss) status.set_loss(job.loss);
+  status.set_reason(job.reason);
+  status.set_attempt(job.attempt);
+  status.set_compile_ms(job.compile_ms);
+  status.set_final_state_blob(job.final_state_blob);
+  status.set_submitted_unix_ns(job.submitted_unix_ns);
+  for (const Peer& peer : job.placed.peers()) {
+    JobWorker* worker = status.add_workers();
+    worker->set_id(peer.worker_id());
+    worker->set_host(peer.host());
+    worker->set_pid(peer.pid());
+    *worker->mutable_devices() = peer.devices();
+    const auto known = workers_.find(peer.worker_id());
+    const bool same = known != workers_.end() && known->second.registration.incarnation() == peer.incarnation();
+    if (job.lost_worker == peer.worker_id()) {
+      worker->set_state("lost");
+    } else {
+      worker->set_state(same ? known->second.state : "gone");
+    }
+  }
+  return status;
+}
+
+std::vector<JobStatus> CoordinatorCore::ListJobs() const {
+  std::vector<JobStatus> jobs;
+  for (const std::string& id : order_) jobs.push_back(StatusOf(jobs_.at(id)));
+  return jobs;
+}
+
+absl::StatusOr<JobStatus> CoordinatorCore::GetJob(const std::string& job_id) const {
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return absl::NotFoundError(absl::StrCat("no job ", job_id));
+  return StatusOf(found->second);
+}
+
+ListWorkersResponse CoordinatorCore::ListWorkers() const {
+  ListWorkersResponse response;
+  for (const auto& [id, info] : workers_) {
+    ListWorkersResponse::Worker* worker = response.add_workers();
+    worker->set_id(id);
+    worker->set_host(info.registration.host());
+    worker->set_pid(info.registration.pid());
+    worker->set_devices(info.registration.devices());
+    worker->set_state(info.draining && info.state == "alive" ? "draining" : info.state);
+    for (const auto& [job_id, attempt] : attempts_) {
+      for (const Peer& peer : jobs_.at(job_id).placed.peers()) {
+        if (peer.worker_id() == id) worker->set_job_id(job_id);
+      }
+    }
+  }
+  return response;
+}
+
+// The first job in order that fits, again and again. A job that is larger than the whole cluster waits without
+// holding the others up; one that only has to wait for devices holds up those behind it, so that it is not starved.
+void CoordinatorCore::Schedule(Actions* actions) {
+  int64_t cluster = 0;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.state == "alive" && !worker.draining) cluster += worker.registration.devices();
+  }
+  for (const std::string& id : order_) {
+    Job& job = jobs_.at(id);
+    if (job.state != PENDING || job.attempt_running) continue;
+    if (job.executable_digest.empty()) {
+      MaybeBuild(&job, actions);
+      continue;
+    }
+    const int64_t wanted = DeviceCount(job.spec);
+    if (wanted <= cluster && Place(&job, actions)) continue;
+    int64_t free = 0;
+    for (const auto& [worker_id, worker] : workers_) free += FreeDevices(worker);
+    job.reason = absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", cluster);
+    if (wanted <= cluster) return;
+  }
+}
+
+int64_t CoordinatorCore::FreeDevices(const WorkerInfo& worker) const {
+  if (worker.state != "alive" || worker.connection == 0 || worker.draining) return 0;
+  int64_t free = worker.registration.devices();
+  for (const auto& [job_id, attempt] : attempts_) {
+    for (const Peer& peer : jobs_.at(job_id).placed.peers()) {
+      if (peer.worker_id() == worker.registration.worker_id()) free -= peer.devices_size();
+    }
+  }
+  return free;
+}
+
+bool CoordinatorCore::Place(Job* job, Actions* actions) {
+  std::vector<FreeWorker> free;
+  for (const auto& [id, worker] : workers_) {
+    const int64_t devices = FreeDevices(worker);
+    if (devices > 0) free.push_back({worker.registration, devices});
+  }
+  auto executable = environment_.load_executable(job->executable_digest);
+  if (!executable.ok()) {
+    EndJob(job, FAILED, absl::StrCat("executable cannot be read: ", executable.status().message()), "", actions);
+    return true;
+  }
+  const std::vector<Peer> peers = PlaceOnWorkers(free, DeviceCount(job->spec), executable->target());
+  if (peers.empty()) return false;
+  const auto plans = PlanCollectives(*executable, peers);
+  if (!plans.ok()) {
+    EndJob(job, FAILED, std::string(plans.status().message()), "", actions);
+    return true;
+  }
+  JobEvent event = NewEvent(job->id);
+  AttemptPlaced* placed = event.mutable_placed();
+  placed->set_attempt(job->attempt + 1);
+  placed->set_generation(generation_ + 1);
+  for (const Peer& peer : peers) *placed->add_peers() = peer;
+  for (const CollectivePlanProto& plan : *plans) *placed->add_plans() = plan;
+  placed->set_first_step(job->first_step);
+  placed->set_state_blob(job->state_blob.empty() ? job->spec.state_blob() : job->state_blob);
+  if (!Record({event}).ok()) return false;
+  ++generation_;
+  AttemptInfo& attempt = attempts_[job->id] = AttemptInfo();
+  attempt.placed_ns = environment_.clock->NowNs();
+  for (const Peer& peer : peers) {
+    attempt.present.insert(peer.worker_id());
+    CoordinatorMessage message;
+    *message.mutable_launch() = LaunchFor(*job, peer);
+    Send(peer.worker_id(), std::move(message), actions);
+  }
+  actions->push_back(JobChanged{job->id});
+  return true;
+}
+
+}  // namespace xlad::service

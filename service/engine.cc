@@ -1,0 +1,329 @@
+#include "service/engine.h"
+
+#include <chrono>
+
+#include "base/log.h"
+#include "tensor/safetensors.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int kBackgroundThreads = 2;
+constexpr int64_t kMetricsPerUpdate = 2000;
+constexpr auto kTick = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options) : options_(options), random_(SystemRandom()) {}
+
+Engine::~Engine() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine(options));
+  XLAD_RETURN_IF_ERROR(engine->Recover());
+  engine->threads_.emplace_back([e = engine.get()] { e->RunTicks(); });
+  for (int t = 0; t < kBackgroundThreads; ++t) engine->threads_.emplace_back([e = engine.get()] { e->RunBackground(); });
+  return engine;
+}
+
+absl::Status Engine::Recover() {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(JoinPath(options_.data_folder, "jobs")));
+  XLAD_ASSIGN_OR_RETURN(log_, OpenSqliteJobLog(JoinPath(options_.data_folder, "jobs.sqlite")));
+  XLAD_ASSIGN_OR_RETURN(BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs")));
+  blobs_ = std::make_unique<BlobStore>(std::move(blobs));
+  const auto load = [this](const std::string& digest) -> absl::StatusOr<Executable> {
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
+    Executable executable;
+    if (!executable.ParseFromString(bytes)) {
+      return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
+    }
+    return executable;
+  };
+  core_ = std::make_unique<CoordinatorCore>(
+      options_.coordinator, CoordinatorCore::Environment{&RealClock(), random_.get(), log_.get(), load});
+  Actions actions;
+  XLAD_RETURN_IF_ERROR(core_->Recover(&actions));
+  Perform(actions);
+  return absl::OkStatus();
+}
+
+void Engine::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (const auto& [connection, outbox] : outboxes_) outbox->Close();
+    changed_.notify_all();
+    work_available_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+// Runs `work(actions)` on the core under the lock and carries out what it asks for.
+template <typename Work>
+auto Engine::WithCore(const Work& work) {
+  const std::lock_guard lock(mutex_);
+  Actions actions;
+  auto result = work(&actions);
+  Perform(actions);
+  return result;
+}
+
+void Engine::Perform(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (const auto* send = std::get_if<SendMessage>(&action)) {
+      const auto outbox = outboxes_.find(send->connection);
+      if (outbox != outboxes_.end()) outbox->second->Send(send->message);
+    } else if (const auto* close = std::get_if<CloseConnection>(&action)) {
+      const auto outbox = outboxes_.find(close->connection);
+      if (outbox != outboxes_.end()) outbox->second->Close();
+    } else if (const auto* build = std::get_if<StartBuild>(&action)) {
+      work_.push_back([this, request = *build] { BuildJob(request); });
+      work_available_.notify_one();
+    } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
+      work_.push_back([this, request = *assemble] { Assemble(request); });
+      work_available_.notify_one();
+    }
+  }
+  if (!actions.empty()) {
+    ++version_;
+    changed_.notify_all();
+  }
+}
+
+void Engine::RunTicks() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    Actions actions;
+    core_->OnTick(&actions);
+    Perform(actions);
+    // Woken early by every change; the next tick is due at its own time all the same.
+    const auto due = std::chrono::steady_clock::now() + kTick;
+    while (!stopping_ && changed_.wait_until(lock, due) == std::cv_status::no_timeout) {
+    }
+  }
+}
+
+void Engine::RunBackground() {
+  while (true) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex_);
+      work_available_.wait(lock, [&] { return stopping_ || !work_.empty(); });
+      if (stopping_) return;
+      work = std::move(work_.front());
+      work_.pop_front();
+    }
+    work();
+  }
+}
+
+std::string Engine::FolderOf(const std::string& job_id) const {
+  return JoinPath(JoinPath(options_.data_folder, "jobs"), job_id);
+}
+
+JobStatus Engine::WithFolder(JobStatus status) const {
+  status.set_directory(FolderOf(status.id()));
+  return status;
+}
+
+absl::StatusOr<std::string> Engine::ReadHeader(const std::string& digest) {
+  if (digest.empty()) return std::string();
+  XLAD_ASSIGN_OR_RETURN(const int64_t size, blobs_->Size(digest));
+  XLAD_ASSIGN_OR_RETURN(const std::string start, blobs_->GetRange(digest, 0, std::min<int64_t>(8, size)));
+  uint64_t header_bytes = 0;
+  if (start.size() == 8) std::memcpy(&header_bytes, start.data(), 8);
+  const int64_t keep = static_cast<int64_t>(std::min<uint64_t>(header_bytes, static_cast<uint64_t>(size)) + 8);
+  XLAD_ASSIGN_OR_RETURN(std::string header, blobs_->GetRange(digest, 0, std::min(keep, size)));
+  XLAD_RETURN_IF_ERROR(tensor::ParseSafetensorsIndex(header, size).status());
+  return header;
+}
+
+absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
+  BuildRequest build;
+  {
+    const std::lock_guard lock(mutex_);
+    *build.mutable_spec() = core_->SpecOf(request.job_id);
+  }
+  XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
+  auto state = ReadHeader(build.spec().state_blob());
+  if (!state.ok()) return Annotate(state.status(), "state.safetensors");
+  auto data = ReadHeader(build.spec().data_blob());
+  if (!data.ok()) return Annotate(data.status(), "data.safetensors");
+  build.set_state_header(*std::move(state));
+  build.set_data_header(*std::move(data));
+  *build.mutable_target() = request.target;
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(FolderOf(request.job_id)));
+  const int64_t start_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(const BuildResponse response,
+                        BuildInChild(options_.program_path, build, options_.build_limits));
+  BuiltProgram built;
+  built.compile_ms = static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
+  XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
+  built.warnings.assign(response.warnings().begin(), response.warnings().end());
+  XLAD_RETURN_IF_ERROR(RealFileSystem().WriteAtomically(JoinPath(FolderOf(request.job_id), "partitioned.hlo"),
+                                                        response.partitioned_text()));
+  return built;
+}
+
+void Engine::BuildJob(const StartBuild& request) {
+  const absl::StatusOr<BuiltProgram> built = BuildProgram(request);
+  WithCore([&](Actions* actions) {
+    if (!stopping_) core_->OnBuilt(request.job_id, built, actions);
+    return 0;
+  });
+}
+
+void Engine::Assemble(const AssembleState& request) {
+  JobSpec spec;
+  {
+    const std::lock_guard lock(mutex_);
+    spec = core_->SpecOf(request.job_id);
+  }
+  absl::StatusOr<std::string> blob = assembly_.Assemble(request.job_id, request.attempt, request.step, spec);
+  if (blob.ok()) blob = blobs_->Put(*blob);
+  WithCore([&](Actions* actions) {
+    core_->OnStateAssembled(request, blob, actions);
+    return 0;
+  });
+  assembly_.Drop(request.job_id);
+}
+
+absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {
+  for (const std::string& digest :
+       {request.spec().program_blob(), request.spec().state_blob(), request.spec().data_blob()}) {
+    if (digest.empty() && digest != request.spec().program_blob()) continue;
+    if (!blobs_->Has(digest)) {
+      return absl::FailedPreconditionError(absl::StrCat("found no blob ", digest, ", expected it to be uploaded"));
+    }
+  }
+  return WithCore([&](Actions* actions) { return core_->Submit(request, actions); });
+}
+
+absl::Status Engine::Cancel(const std::string& job_id) {
+  return WithCore([&](Actions* actions) { return core_->Cancel(job_id, actions); });
+}
+
+ListJobsResponse Engine::ListJobs() {
+  const std::lock_guard lock(mutex_);
+  ListJobsResponse response;
+  for (JobStatus& status : core_->ListJobs()) *response.add_jobs() = WithFolder(std::move(status));
+  return response;
+}
+
+absl::StatusOr<JobStatus> Engine::GetJob(const std::string& job_id) {
+  const std::lock_guard lock(mutex_);
+  XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(job_id));
+  return WithFolder(std::move(status));
+}
+
+ListWorkersResponse Engine::ListWorkers() {
+  const std::lock_guard lock(mutex_);
+  return core_->ListWorkers();
+}
+
+absl::StatusOr<JobLogResponse> Engine::Log(const std::string& job_id) {
+  const std::lock_guard lock(mutex_);
+  XLAD_RETURN_IF_ERROR(core_->GetJob(job_id).status());
+  XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, log_->ReadEvents());
+  JobLogResponse response;
+  for (const JobEvent& event : events) {
+    if (event.job_id() != job_id) continue;
+    JobLogResponse::Event* out = response.add_events();
+    out->set_sequence(event.sequence());
+    out->set_unix_ns(event.unix_ns());
+    out->set_text(Describe(event));
+  }
+  return response;
+}
+
+absl::Status Engine::Watch(const WatchJobRequest& request,
+                           const std::function<bool(const WatchJobResponse&)>& send) {
+  int64_t next_step = request.from_step();
+  int64_t seen = -1;
+  while (true) {
+    WatchJobResponse response;
+    {
+      std::unique_lock lock(mutex_);
+      // Looks up every second even without a change, so that a client that has gone is noticed.
+      changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || version_ != seen; });
+      if (stopping_) return absl::UnavailableError("the coordinator is stopping");
+      seen = version_;
+      XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(request.job_id()));
+      XLAD_ASSIGN_OR_RETURN(const auto metrics, log_->ReadMetrics(request.job_id(), next_step, kMetricsPerUpdate));
+      *response.mutable_status() = WithFolder(std::move(status));
+      for (const StepMetrics& step : metrics) *response.add_metrics() = step;
+      if (!metrics.empty()) next_step = metrics.back().step() + 1;
+      if (static_cast<int64_t>(metrics.size()) == kMetricsPerUpdate) seen = -1;  // More is there.
+    }
+    const JobState state = response.status().state();
+    const bool ended = state == SUCCEEDED || state == FAILED || state == CANCELLED;
+    if (!send(response) || (ended && seen >= 0)) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<std::string> Engine::ReadShard(const GetShardRequest& request) {
+  XLAD_ASSIGN_OR_RETURN(const std::string header, ReadHeader(request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const int64_t size, blobs_->Size(request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex index, tensor::ParseSafetensorsIndex(header, size));
+  const auto entry = index.find(request.tensor());
+  if (entry == index.end()) {
+    return absl::NotFoundError(absl::StrCat("found no tensor \"", request.tensor(), "\" in blob ", request.digest()));
+  }
+  const tensor::Shape& shape = entry->second.shape;
+  tensor::Box box{{request.box().lo().begin(), request.box().lo().end()},
+                  {request.box().hi().begin(), request.box().hi().end()}};
+  bool fits = box.lo.size() == shape.dims.size() && box.hi.size() == shape.dims.size();
+  for (size_t d = 0; fits && d < shape.dims.size(); ++d) {
+    fits = box.lo[d] >= 0 && box.lo[d] <= box.hi[d] && box.hi[d] <= shape.dims[d];
+  }
+  if (!fits) {
+    return absl::OutOfRangeError(absl::StrCat("found box ", box.ToString(), ", expected one inside ",
+                                              shape.ToString(), " (\"", request.tensor(), "\")"));
+  }
+  if (box.elements() == 0) return std::string();
+  if (shape.dims.empty()) return blobs_->GetRange(request.digest(), entry->second.begin, shape.bytes());
+  // Read the rows that hold the box, then cut the box out of them.
+  tensor::Shape rows = shape;
+  rows.dims[0] = box.hi[0] - box.lo[0];
+  const int64_t row_bytes = rows.bytes() / rows.dims[0];
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes,
+                        blobs_->GetRange(request.digest(), entry->second.begin + box.lo[0] * row_bytes, rows.bytes()));
+  tensor::Array slab(rows);
+  std::memcpy(slab.bytes().data(), bytes.data(), bytes.size());
+  box.hi[0] -= box.lo[0];
+  box.lo[0] = 0;
+  const tensor::Array part = tensor::ExtractBox(slab, box, box.sizes());
+  return std::string(reinterpret_cast<const char*>(part.bytes().data()), part.bytes().size());
+}
+
+ConnectionId Engine::Attach(Outbox* outbox) {
+  const std::lock_guard lock(mutex_);
+  const ConnectionId connection = next_connection_++;
+  outboxes_[connection] = outbox;
+  if (stopping_) outbox->Close();
+  return connection;
+}
+
+void Engine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
+  WithCore([&](Actions* actions) {
+    if (!stopping_) core_->OnWorkerMessage(connection, message, actions);
+    return 0;
+  });
+}
+
+void Engine::Detach(ConnectionId connection) {
+  WithCore([&](Actions* actions) {
+    outboxes_.erase(connection);
+    if (!stopping_) core_->OnWorkerGone(connection, actions);
+    return 0;
+  });
+}
+
+absl::Status Engine::PutStateShard(const PutStateShardRequest& header, std::string bytes) {
+  const tensor::Box box{{header.box().lo().begin(), header.box().lo().end()},
+                        {header.box().hi().begin(), header.box().hi().end()}};
+  return assembly_.Add(header.job_id(), header.attempt(), header.step(), header.tensor(), box, std::move(bytes));
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,98 @@
+// Runs a CoordinatorCore: carries its actions out, builds in child processes, keeps blobs and job folders on disk.
+//
+// Thread-safe. Knows no gRPC: the server translates calls into these methods.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/subprocess.h"
+#include "service/blob_store.h"
+#include "service/build.h"
+#include "service/coordinator.h"
+#include "service/state_assembly.h"
+
+namespace xlad::service {
+
+// Where messages to one attached worker go. Called with the engine's lock held: must not block.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  virtual void Send(const CoordinatorMessage& message) = 0;
+  virtual void Close() = 0;
+};
+
+struct EngineOptions {
+  std::string data_folder;
+  std::string program_path;  // Run as `program_path __build`.
+  ChildLimits build_limits;
+  CoordinatorOptions coordinator;
+};
+
+class Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
+  ~Engine();
+
+  // Clients.
+  absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request);
+  absl::Status Cancel(const std::string& job_id);
+  ListJobsResponse ListJobs();
+  absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
+  absl::StatusOr<JobLogResponse> Log(const std::string& job_id);
+  ListWorkersResponse ListWorkers();
+  // Calls `send` with what is new about the job until it returns false, the job has ended, or the engine stops.
+  absl::Status Watch(const WatchJobRequest& request, const std::function<bool(const WatchJobResponse&)>& send);
+  BlobStore& blobs() { return *blobs_; }
+  // The bytes of a box of a tensor in a safetensors blob.
+  absl::StatusOr<std::string> ReadShard(const GetShardRequest& request);
+
+  // Workers. `outbox` must live until Detach has returned.
+  ConnectionId Attach(Outbox* outbox);
+  void OnMessage(ConnectionId connection, const WorkerMessage& message);
+  void Detach(ConnectionId connection);
+  absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
+
+  // Ends waiting calls and threads. Running builds are given up. Idempotent.
+  void Stop();
+
+ private:
+  explicit Engine(const EngineOptions& options);
+  absl::Status Recover();
+  template <typename Work>
+  auto WithCore(const Work& work);
+  void Perform(const Actions& actions);
+  void RunTicks();
+  void RunBackground();
+  void BuildJob(const StartBuild& request);
+  void Assemble(const AssembleState& request);
+  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request);
+  absl::StatusOr<std::string> ReadHeader(const std::string& digest);
+  std::string FolderOf(const std::string& job_id) const;
+  JobStatus WithFolder(JobStatus status) const;
+
+  const EngineOptions options_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<JobLog> log_;
+  std::unique_ptr<Random> random_;
+  StateAssembly assembly_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;         // A job changed, or the engine stops.
+  std::condition_variable work_available_;
+  std::unique_ptr<CoordinatorCore> core_;
+  std::map<ConnectionId, Outbox*> outboxes_;
+  std::deque<std::function<void()>> work_;  // Builds and assemblies.
+  ConnectionId next_connection_ = 1;
+  int64_t version_ = 0;                     // Counts changes of any job.
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace xlad::service

@@ -1,0 +1,85 @@
+#include "service/placement.h"
+
+#include <algorithm>
+
+#include "collectives/plan/check.h"
+#include "collectives/plan/plan.h"
+#include "collectives/plan/spec_proto.h"
+
+namespace xlad::service {
+
+std::vector<Peer> PlaceOnWorkers(const std::vector<FreeWorker>& free, int64_t devices, const Target& target) {
+  std::vector<FreeWorker> fit;
+  for (const FreeWorker& worker : free) {
+    if (worker.registration.target().cpu() == target.cpu() &&
+        worker.registration.target().features() == target.features()) {
+      fit.push_back(worker);
+    }
+  }
+  std::stable_sort(fit.begin(), fit.end(), [](const auto& a, const auto& b) { return a.devices > b.devices; });
+  size_t workers = 0;
+  int64_t capacity = 0;
+  while (workers < fit.size() && capacity < devices) capacity += fit[workers++].devices;
+  if (capacity < devices) return {};
+  fit.resize(workers);
+
+  // Deal one device at a time to the worker that has the fewest and still has room.
+  std::vector<int64_t> share(workers, 0);
+  for (int64_t dealt = 0; dealt < devices; ++dealt) {
+    size_t best = workers;
+    for (size_t w = 0; w < workers; ++w) {
+      if (share[w] < fit[w].devices && (best == workers || share[w] < share[best])) best = w;
+    }
+    ++share[best];
+  }
+  std::vector<Peer> peers;
+  int32_t next = 0;
+  for (size_t w = 0; w < workers; ++w) {
+    if (share[w] == 0) continue;
+    const RegisterWorker& registration = fit[w].registration;
+    Peer& peer = peers.emplace_back();
+    peer.set_worker_id(registration.worker_id());
+    peer.set_incarnation(registration.incarnation());
+    peer.set_host(registration.host());
+    peer.set_pid(registration.pid());
+    peer.set_data_address(registration.data_address());
+    for (int64_t i = 0; i < share[w]; ++i) peer.add_devices(next++);
+  }
+  return peers;
+}
+
+absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
+                                                                 const std::vector<Peer>& peers) {
+  int devices = 0;
+  for (const Peer& peer : peers) devices += peer.devices_size();
+  std::vector<CollectivePlanProto> plans;
+  for (const CollectiveSpec& proto : executable.collectives()) {
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
+    XLAD_RETURN_IF_ERROR(collectives::CheckPlan(plan, spec));
+    XLAD_ASSIGN_OR_RETURN(const uint64_t hash, collectives::ScheduleHash(plan, spec));
+    CollectivePlanProto& out = plans.emplace_back();
+    out.set_algorithm(plan.algorithm);
+    out.set_chunks(plan.chunks);
+    out.set_channels(plan.channels);
+    out.set_schedule_hash(hash);
+  }
+  return plans;
+}
+
+LaunchTask LaunchFor(const Job& job, const Peer& peer) {
+  LaunchTask launch;
+  launch.set_job_id(job.id);
+  launch.set_attempt(job.placed.attempt());
+  launch.set_generation(job.placed.generation());
+  launch.set_executable_digest(job.executable_digest);
+  for (const int32_t device : peer.devices()) launch.add_devices()->set_device(device);
+  *launch.mutable_peers() = job.placed.peers();
+  *launch.mutable_plans() = job.placed.plans();
+  *launch.mutable_spec() = job.spec;
+  launch.set_first_step(job.placed.first_step());
+  launch.set_state_blob(job.placed.state_blob());
+  return launch;
+}
+
+}  // namespace xlad::service
