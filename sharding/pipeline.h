@@ -1,6 +1,9 @@
 // Verify, import, propagate, partition, check: the table of passes from a user's program to a partitioned one.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "sharding/partition/partition.h"
 #include "sharding/propagate/propagate.h"
 
@@ -9,11 +12,18 @@ namespace xlad::sharding {
 struct PipelineOptions {
   ImportOptions import;
   bool check = true;
+  std::string dump_folder;  // Where not empty, every pass leaves the program's text there: "2.propagate.hlo".
+};
+
+struct PassTime {
+  std::string pass;
+  int64_t ns = 0;
 };
 
 struct PipelineResult {
   ShardedModule propagated;
   PartitionedProgram partitioned;
+  std::vector<PassTime> times;
 };
 
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options);

@@ -1,0 +1,200 @@
+#include "sharding/partition/assignment.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sharding/partition/axes.h"
+
+namespace xlad::sharding {
+namespace {
+
+int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[static_cast<size_t>(f)].size; }
+
+// Reads the axes of one dimension as axes of its factors; a factor's axes may be cut in two where they reach beyond it.
+class DimensionReader {
+ public:
+  DimensionReader(const OpRule& rule, const DimensionFactors& factors, Assignment* result)
+      : rule_(rule), factors_(factors), result_(*result) {
+    Skip();
+    alone_ = true;
+    for (size_t i = 0; i < factors.size(); ++i) alone_ &= i == at_ || FactorSize(rule, factors[i]) == 1;
+  }
+
+  // False where the axis does not fit; nothing after it can be read.
+  bool Read(AxisRef axis, const OriginPtr& origin) {
+    while (axis.size > 1) {
+      if (at_ >= factors_.size()) return false;
+      if (alone_ || left_ % axis.size == 0) {
+        Give(axis, origin);
+        left_ = alone_ ? left_ : left_ / axis.size;
+        if (left_ == 1 && !alone_) Next();
+        return true;
+      }
+      if (axis.size % left_ != 0) return false;
+      const AxisRef part{axis.axis, axis.pre, left_};
+      Give(part, origin);
+      axis = {axis.axis, axis.pre * left_, axis.size / left_};
+      Next();
+    }
+    return true;
+  }
+
+ private:
+  void Give(const AxisRef& axis, const OriginPtr& origin) {
+    FactorAxes& factor = result_[static_cast<size_t>(factors_[at_])];
+    factor.axes.push_back(axis);
+    factor.origins.push_back(origin);
+  }
+  void Skip() {
+    while (at_ + 1 < factors_.size() && FactorSize(rule_, factors_[at_]) == 1) ++at_;
+    left_ = at_ < factors_.size() ? FactorSize(rule_, factors_[at_]) : 1;
+  }
+  void Next() {
+    ++at_;
+    Skip();
+    if (at_ < factors_.size() && left_ == 1) at_ = factors_.size();
+  }
+
+  const OpRule& rule_;
+  const DimensionFactors& factors_;
+  Assignment& result_;
+  size_t at_ = 0;
+  int64_t left_ = 1;
+  bool alone_ = false;
+};
+
+Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
+  Assignment result(rule.factors.size());
+  for (size_t d = 0; d < tensor.factors->size() && d < tensor.sharding->dims.size(); ++d) {
+    const DimensionSharding& dim = tensor.sharding->dims[d];
+    DimensionReader reader(rule, (*tensor.factors)[d], &result);
+    for (size_t i = 0; i < dim.axes.size(); ++i) {
+      if (!reader.Read(dim.axes[i], i < dim.origins.size() ? dim.origins[i] : nullptr)) break;
+    }
+  }
+  for (size_t f = 0; f < result.size(); ++f) {
+    if (!allowed[f]) result[f] = {};
+  }
+  return result;
+}
+
+// Adds what `more` has beyond `base`: to factors without axes, and behind those of which it has a continuation.
+void Merge(const Assignment& more, Assignment* base) {
+  for (size_t f = 0; f < base->size(); ++f) {
+    FactorAxes& have = (*base)[f];
+    const FactorAxes& from = more[f];
+    if (from.axes.size() <= have.axes.size() || !std::equal(have.axes.begin(), have.axes.end(), from.axes.begin())) {
+      continue;
+    }
+    for (size_t i = have.axes.size(); i < from.axes.size(); ++i) {
+      const bool used = std::any_of(base->begin(), base->end(), [&](const FactorAxes& factor) {
+        return OverlapsAny(from.axes[i], factor.axes);
+      });
+      if (used) break;
+      have.axes.push_back(from.axes[i]);
+      have.origins.push_back(from.origins[i]);
+    }
+  }
+}
+
+void Trim(FactorAxes* factor, size_t count) {
+  factor->axes.resize(count);
+  factor->origins.resize(count);
+}
+
+// Where factors share a dimension: drops axes that do not divide, and those of minor factors behind a major factor that
+// is not split wholly. Repeats until nothing changes, because dropping in one tensor matters in another.
+void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignment* assignment) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const OpTensor& tensor : tensors) {
+      for (const DimensionFactors& factors : *tensor.factors) {
+        if (factors.size() < 2) continue;
+        const int64_t real = std::count_if(factors.begin(), factors.end(), [&](int f) { return FactorSize(rule, f) > 1; });
+        bool whole_so_far = true;
+        for (int f : factors) {
+          if (real < 2 && FactorSize(rule, f) > 1) continue;
+          FactorAxes& factor = (*assignment)[static_cast<size_t>(f)];
+          size_t keep = 0;
+          int64_t shards = 1;
+          while (whole_so_far && keep < factor.axes.size() &&
+                 FactorSize(rule, f) % (shards * factor.axes[keep].size) == 0) {
+            shards *= factor.axes[keep++].size;
+          }
+          if (keep < factor.axes.size()) {
+            Trim(&factor, keep);
+            changed = true;
+          }
+          whole_so_far &= shards == FactorSize(rule, f);
+        }
+      }
+    }
+  }
+}
+
+bool SameAxes(const Assignment& a, const Assignment& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const FactorAxes& x, const FactorAxes& y) { return x.axes == y.axes; });
+}
+
+}  // namespace
+
+TensorSharding Project(const Assignment& assignment, const TensorFactors& factors) {
+  TensorSharding result = TensorSharding::Replicated(static_cast<int64_t>(factors.size()));
+  for (size_t d = 0; d < factors.size(); ++d) {
+    for (int f : factors[d]) {
+      const FactorAxes& factor = assignment[static_cast<size_t>(f)];
+      for (size_t i = 0; i < factor.axes.size(); ++i) {
+        DimensionSharding& dim = result.dims[d];
+        const AxisRef& axis = factor.axes[i];
+        const bool joins = !dim.axes.empty() && dim.axes.back().axis == axis.axis &&
+                           dim.axes.back().pre * dim.axes.back().size == axis.pre;
+        if (joins) {
+          dim.axes.back().size *= axis.size;
+        } else {
+          dim.axes.push_back(axis);
+          dim.origins.push_back(factor.origins[i]);
+        }
+      }
+    }
+  }
+  return result;
+}
+
+AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment) {
+  AxisList axes;
+  for (size_t f = 0; f < assignment.size(); ++f) {
+    if (rule.factors[f].kind != FactorKind::kReduction) continue;
+    axes.insert(axes.end(), assignment[f].axes.begin(), assignment[f].axes.end());
+  }
+  std::sort(axes.begin(), axes.end());
+  return Merged(axes);
+}
+
+std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
+                                   const std::vector<bool>& allowed) {
+  std::vector<Assignment> own;
+  for (const OpTensor& tensor : tensors) own.push_back(Read(rule, tensor, allowed));
+  std::vector<size_t> by_size(tensors.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return tensors[a].bytes > tensors[b].bytes; });
+  std::vector<Assignment> candidates;
+  const auto add = [&](Assignment candidate) {
+    MakeLegal(rule, tensors, &candidate);
+    const bool known = std::any_of(candidates.begin(), candidates.end(),
+                                   [&](const Assignment& have) { return SameAxes(have, candidate); });
+    if (!known) candidates.push_back(std::move(candidate));
+  };
+  // Each tensor's own shardings first, then the others from large to small; and each tensor's alone.
+  for (size_t first = tensors.size(); first-- > 0;) {
+    Assignment candidate = own[first];
+    for (size_t next : by_size) Merge(own[next], &candidate);
+    add(std::move(candidate));
+  }
+  for (size_t first = tensors.size(); first-- > 0;) add(own[first]);
+  add(Assignment(rule.factors.size()));
+  return candidates;
+}
+
+}  // namespace xlad::sharding

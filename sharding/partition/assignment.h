@@ -1,0 +1,38 @@
+// Which axes split which factor of an op: the one decision from which all local shapes and collectives of the op follow.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "sharding/op_rule.h"
+#include "sharding/tensor_sharding.h"
+
+namespace xlad::sharding {
+
+struct FactorAxes {
+  AxisList axes;
+  std::vector<OriginPtr> origins;  // Parallel to axes.
+};
+using Assignment = std::vector<FactorAxes>;  // An entry for each factor.
+
+// One tensor of an op as the chooser sees it.
+struct OpTensor {
+  const TensorFactors* factors = nullptr;
+  const TensorSharding* sharding = nullptr;  // As it lies (operand) or is wanted (result).
+  Dims dims;
+  int64_t bytes = 0;
+};
+
+// The sharding that an assignment asks of a tensor.
+TensorSharding Project(const Assignment& assignment, const TensorFactors& factors);
+
+// The axes of the assignment's split reduction factors, with the reduction: along these a result is partial.
+AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
+
+// Candidates, without duplicates: from the tensors' own shardings, each tensor first once, factors with
+// allowed[f] == false left whole. Every candidate is legal: no axis twice, and where several factors share a dimension
+// the split is even and major factors are split wholly before minor ones.
+std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
+                                   const std::vector<bool>& allowed);
+
+}  // namespace xlad::sharding

@@ -1,0 +1,85 @@
+// While and conditional: their computations are partitioned with the shardings that the carried values have.
+#include "absl/strings/str_cat.h"
+#include "sharding/partition/partitioner.h"
+
+namespace xlad::sharding {
+
+using hlo::Instruction;
+
+absl::StatusOr<hlo::Computation*> Partitioner::PartitionCalled(const hlo::Computation& source,
+                                                               const ValueSharding& result) {
+  hlo::Computation* target = program_.module->Add(std::make_unique<hlo::Computation>(source.name()));
+  Partitioner partitioner(&program_, target);
+  XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(source));
+  XLAD_RETURN_IF_ERROR(partitioner.Finish(source, std::move(root), result));
+  target->RemoveDead();
+  return target;
+}
+
+namespace {
+
+// An instruction like `source` that calls partitioned computations.
+Instruction* AddCalling(Emitter& emitter, const Instruction& source, hlo::Shape shape,
+                        std::vector<hlo::Computation*> called, absl::Span<Instruction* const> operands) {
+  std::unique_ptr<Instruction> clone = source.CloneWithoutOperands();
+  clone->mutable_shape() = std::move(shape);
+  clone->mutable_called() = std::move(called);
+  clone->set_sharding(nullptr);
+  clone->mutable_frontend_attributes().erase("xla.sdy.sharding");
+  clone->set_name(source.name());
+  return emitter.builder().computation()->Add(std::move(clone), operands);
+}
+
+}  // namespace
+
+// The carried values have one sharding before, in and after the loop.
+absl::Status Partitioner::VisitWhile(const Instruction& instruction) {
+  const ValueSharding carried = Wanted(instruction);
+  const Instruction* parameter = instruction.called()[1]->parameter(0);
+  if (Wanted(*parameter) != carried || Wanted(*instruction.called()[0]->parameter(0)) != carried) {
+    return absl::InternalError(absl::StrCat(instruction.name(), ": the loop's parameters have other shardings than it"));
+  }
+  LocalValue init = Operands(instruction);
+  for (size_t i = 0; i < init.size(); ++i) {
+    init[i] = emitter_.Reshard(init[i], carried[i],
+                               {&instruction, absl::StrCat("the loop carries value ", i, " as ",
+                                                           ToString(program_.mesh(), carried[i]))});
+  }
+  XLAD_ASSIGN_OR_RETURN(hlo::Computation * condition,
+                        PartitionCalled(*instruction.called()[0], {TensorSharding::Replicated(0)}));
+  XLAD_ASSIGN_OR_RETURN(hlo::Computation * body, PartitionCalled(*instruction.called()[1], carried));
+  emitter_.builder().set_template(&instruction);
+  Instruction* packed = Packed(instruction.shape(), init);
+  Instruction* local = AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), carried),
+                                  {condition, body}, {packed});
+  values_[&instruction] = Unpacked(local, instruction.shape(), carried);
+  return absl::OkStatus();
+}
+
+absl::Status Partitioner::VisitConditional(const Instruction& instruction) {
+  const ValueSharding results = Wanted(instruction);
+  std::vector<Instruction*> operands;
+  std::vector<hlo::Computation*> called;
+  for (int64_t i = 0; i < instruction.operand_count(); ++i) {
+    LocalValue value = values_.at(instruction.operand(i));
+    const ValueSharding wanted = i == 0 ? ValueSharding{TensorSharding::Replicated(0)}
+                                        : Wanted(*instruction.called()[static_cast<size_t>(i - 1)]->parameter(0));
+    for (size_t k = 0; k < value.size(); ++k) {
+      value[k] = emitter_.Reshard(value[k], wanted[k],
+                                  {&instruction, absl::StrCat("operand ", i, " is needed as ",
+                                                              ToString(program_.mesh(), wanted[k]))});
+    }
+    operands.push_back(Packed(instruction.operand(i)->shape(), value));
+  }
+  for (const hlo::Computation* branch : instruction.called()) {
+    XLAD_ASSIGN_OR_RETURN(hlo::Computation * target, PartitionCalled(*branch, results));
+    called.push_back(target);
+  }
+  emitter_.builder().set_template(&instruction);
+  Instruction* local =
+      AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), results), called, operands);
+  values_[&instruction] = Unpacked(local, instruction.shape(), results);
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,110 @@
+// Appends local instructions to one computation of the partitioned module: resharding with its collectives, masks over
+// padding, positions of this device in the mesh.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "hlo/builder.h"
+#include "sharding/partition/partition.h"
+#include "sharding/partition/reshard_plan.h"
+
+namespace xlad::sharding {
+
+// One array on its way through partitioning: what each device holds and how the devices' parts make the whole.
+// Local sizes are ceil(size / shards); what lies behind the global size is padding and may hold anything.
+struct LocalArray {
+  hlo::Instruction* local = nullptr;
+  tensor::Shape global;
+  TensorSharding sharding;
+  OriginPtr partial;  // Why it is unreduced, where it is.
+};
+using LocalValue = std::vector<LocalArray>;  // An entry for each leaf array.
+
+// Which instruction of the user's program asks for a reshard, and what for.
+struct Why {
+  const hlo::Instruction* op = nullptr;
+  std::string what;  // "operand 1 is needed as [{}, {"tp"}]"
+};
+
+// What all computations of a partitioned module share.
+struct ProgramInProgress {
+  const ShardedModule* source = nullptr;
+  hlo::Module* module = nullptr;
+  int64_t next_collective_id = 1;
+  std::vector<CollectiveInfo> collectives;
+  std::vector<std::string> warnings;
+  absl::flat_hash_map<const hlo::Computation*, hlo::Computation*> cloned;  // Reducers, comparators.
+
+  const Mesh& mesh() const { return source->mesh; }
+  hlo::Computation* Cloned(const hlo::Computation& computation);
+  void Warn(const hlo::Instruction& op, absl::string_view what);
+};
+
+class Emitter {
+ public:
+  Emitter(ProgramInProgress* program, hlo::Computation* computation)
+      : program_(program), builder_(computation) {}
+
+  ProgramInProgress& program() { return *program_; }
+  const Mesh& mesh() const { return program_->mesh(); }
+  hlo::Builder& builder() { return builder_; }
+
+  // This device's position along `axes`, s32[].
+  hlo::Instruction* Position(const AxisList& axes);
+  // The global index at which this device's shard of a dimension begins, s32[].
+  hlo::Instruction* ShardStart(const AxisList& axes, int64_t shard_size);
+  // pred[shard]: whether an index of a padded dimension's shard is real.
+  hlo::Instruction* RealIndices(const AxisList& axes, int64_t size);
+
+  LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const Why& why);
+  // What Reshard would send now; what was sent before is free.
+  double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
+
+  // `array` with `fill` (a scalar) in the padding of `dims`; the same instruction where they have none.
+  hlo::Instruction* MaskPadding(const LocalArray& array, absl::Span<const int64_t> dims, hlo::Instruction* fill);
+  static bool HasPadding(const LocalArray& array, int64_t dim);
+
+  // An instruction like `source` (attributes, metadata, called computations cloned) with local operands and shape.
+  hlo::Instruction* CloneLocal(const hlo::Instruction& source, hlo::Shape shape,
+                               absl::Span<hlo::Instruction* const> operands);
+
+ private:
+  using StepKey = std::pair<const hlo::Instruction*, std::string>;
+
+  hlo::Instruction* EmitStep(const LocalArray& array, const ReshardStep& step);
+  hlo::Instruction* EmitSlice(const LocalArray& array, const ReshardStep& step);
+  hlo::Instruction* EmitAllToAll(const LocalArray& array, const ReshardStep& step);
+  hlo::Instruction* EmitPermute(const LocalArray& array, const ReshardStep& step);
+  // Pads dimension step.dim so that it splits into the shards of step.after.
+  hlo::Instruction* PadForSplit(const LocalArray& array, const ReshardStep& step);
+  // Cuts `dim` to its global size where it became whole.
+  hlo::Instruction* CutPadding(hlo::Instruction* x, const LocalArray& array, int64_t dim);
+  hlo::ReplicaGroups GroupsOf(const AxisList& axes) const;
+  hlo::Instruction* Zero(tensor::ElementType type);
+  // The tag of a collective: attributes, its entry in `collectives`.
+  void Record(hlo::Instruction* collective, const LocalArray& from, const ReshardStep& step,
+              const TensorSharding& to, const Why& why);
+  std::vector<std::string> Because(const LocalArray& from, const ReshardStep& step, const TensorSharding& to,
+                                   const Why& why) const;
+  static std::string KeyOf(const ReshardStep& step, hlo::Opcode reduction);
+
+  ProgramInProgress* program_;
+  hlo::Builder builder_;
+  hlo::Instruction* partition_id_ = nullptr;
+  int64_t collective_id_ = 0;  // Of the step that is being emitted.
+  hlo::Instruction* collective_ = nullptr;
+  std::map<AxisList, hlo::Instruction*> positions_;
+  std::map<std::pair<AxisList, int64_t>, hlo::Instruction*> real_indices_;
+  absl::flat_hash_map<StepKey, hlo::Instruction*> steps_;
+};
+
+// Sharding `placement` of an array with origins taken from `first` and then `second` where an axis occurs there.
+TensorSharding WithOrigins(const Placement& placement, const TensorSharding& first, const TensorSharding& second);
+// The origin of `axis` in `sharding`, of whichever dimension has it; null where none has.
+OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis);
+
+}  // namespace xlad::sharding

@@ -1,0 +1,320 @@
+#include "sharding/partition/reshard_plan.h"
+
+#include <algorithm>
+
+namespace xlad::sharding {
+namespace {
+
+using Kind = ReshardStep::Kind;
+
+// How eagerly a candidate plan slices, and whether it permutes straight to the end where shard sizes agree.
+struct Style {
+  bool slice_out_of_order = false;
+  bool direct_permute = false;
+};
+
+// One plan in the making.
+class Planner {
+ public:
+  Planner(const tensor::Shape& shape, Placement from, Placement to, AxisList reduce)
+      : shape_(shape), state_(std::move(from)), target_(std::move(to)), reduce_(std::move(reduce)) {}
+
+  // Empty where some step does not work on these sizes.
+  std::optional<ReshardPlan> Run(Style style);
+  // Always works: what does not fit is gathered whole and sliced anew.
+  ReshardPlan RunWhole();
+
+ private:
+  size_t ndim() const { return state_.size(); }
+  int64_t Local(const AxisList& axes, size_t d) const { return ShardSize(shape_.dims[d], ShardCount(axes)); }
+  double LocalBytes(const Placement& placement) const;
+  // Whether shards of `coarse` are made of whole shards of coarse + `extra`.
+  bool Nests(size_t d, const AxisList& coarse, const AxisList& fine) const {
+    return coarse.empty() || Local(coarse, d) == Local(fine, d) * (ShardCount(fine) / ShardCount(coarse));
+  }
+  bool Used(const AxisRef& axis) const;
+  bool IsPrefix(size_t d) const;  // Of the target.
+
+  void Push(ReshardStep step);
+  bool SliceAndScatter(bool out_of_order);
+  bool TryExtend(size_t d, bool out_of_order);
+  void Reduce();
+  bool MoveOne();
+  bool TryMove(size_t i);
+  bool PermuteTo(Placement arrangement);
+  Placement Arranged(bool movers_last) const;
+  bool HasMovers() const;
+  bool Gather();
+  bool SliceRest();
+
+  const tensor::Shape& shape_;
+  Placement state_;
+  Placement target_;
+  AxisList reduce_;
+  ReshardPlan plan_;
+};
+
+double Planner::LocalBytes(const Placement& placement) const {
+  double bytes = static_cast<double>(tensor::ByteWidth(shape_.type));
+  for (size_t d = 0; d < ndim(); ++d) bytes *= static_cast<double>(Local(placement[d], d));
+  return bytes;
+}
+
+bool Planner::Used(const AxisRef& axis) const {
+  if (OverlapsAny(axis, reduce_)) return true;
+  return std::any_of(state_.begin(), state_.end(), [&](const AxisList& axes) { return OverlapsAny(axis, axes); });
+}
+
+bool Planner::IsPrefix(size_t d) const {
+  return state_[d].size() <= target_[d].size() && std::equal(state_[d].begin(), state_[d].end(), target_[d].begin());
+}
+
+void Planner::Push(ReshardStep step) {
+  step.before = state_;
+  const double n = static_cast<double>(ShardCount(step.axes));
+  switch (step.kind) {
+    case Kind::kSlice: step.bytes = 0; break;
+    case Kind::kAllReduce: step.bytes = 2 * (n - 1) / n * LocalBytes(step.before); break;
+    case Kind::kReduceScatter: step.bytes = (n - 1) * LocalBytes(step.after); break;
+    case Kind::kAllToAll: step.bytes = (n - 1) / n * LocalBytes(step.before); break;
+    case Kind::kPermute: step.bytes = LocalBytes(step.before); break;
+    case Kind::kAllGather: step.bytes = (n - 1) * LocalBytes(step.before); break;
+  }
+  plan_.bytes += step.bytes;
+  state_ = step.after;
+  step.axes = Merged(step.axes);
+  plan_.steps.push_back(std::move(step));
+}
+
+// Puts the next axes of the target on dimension d, as far as they are free (slice) or wait to be reduced
+// (reduce-scatter). One step.
+bool Planner::TryExtend(size_t d, bool out_of_order) {
+  const bool prefix = IsPrefix(d);
+  if (!prefix && !out_of_order) return false;
+  AxisList slice, scatter;
+  AxisList grown = state_[d];
+  for (size_t k = prefix ? state_[d].size() : 0; k < target_[d].size(); ++k) {
+    const AxisRef& axis = target_[d][k];
+    const bool partial = std::find(reduce_.begin(), reduce_.end(), axis) != reduce_.end();
+    const bool free = !partial && !Used(axis);
+    if ((!free && !partial) || (partial && !slice.empty()) || (free && !scatter.empty())) {
+      if (out_of_order && slice.empty() && scatter.empty()) continue;
+      break;
+    }
+    grown.push_back(axis);
+    if (!Nests(d, state_[d], grown)) {
+      // A longer run may nest where a shorter one does not only when the dimension was whole; then all nest.
+      break;
+    }
+    (partial ? scatter : slice).push_back(axis);
+  }
+  if (slice.empty() && scatter.empty()) return false;
+  ReshardStep step;
+  step.kind = slice.empty() ? Kind::kReduceScatter : Kind::kSlice;
+  step.dim = static_cast<int64_t>(d);
+  step.axes = slice.empty() ? scatter : slice;
+  step.after = state_;
+  step.after[d].insert(step.after[d].end(), step.axes.begin(), step.axes.end());
+  for (const AxisRef& axis : scatter) std::erase(reduce_, axis);
+  Push(std::move(step));
+  return true;
+}
+
+bool Planner::SliceAndScatter(bool out_of_order) {
+  bool any = false;
+  for (bool again = true; again;) {
+    again = false;
+    for (size_t d = 0; d < ndim(); ++d) again |= TryExtend(d, out_of_order);
+    any |= again;
+  }
+  return any;
+}
+
+void Planner::Reduce() {
+  if (reduce_.empty()) return;
+  ReshardStep step;
+  step.kind = Kind::kAllReduce;
+  step.axes = reduce_;
+  std::sort(step.axes.begin(), step.axes.end());
+  step.after = state_;
+  reduce_.clear();
+  Push(std::move(step));
+}
+
+// Moves the longest suffix of dimension i that belongs on one other dimension there.
+bool Planner::TryMove(size_t i) {
+  for (size_t j = 0; j < ndim(); ++j) {
+    if (i == j) continue;
+    size_t start = state_[i].size();
+    while (start > 0 && std::find(target_[j].begin(), target_[j].end(), state_[i][start - 1]) != target_[j].end()) {
+      --start;
+    }
+    if (start == state_[i].size()) continue;
+    ReshardStep step;
+    step.kind = Kind::kAllToAll;
+    step.dim = static_cast<int64_t>(j);
+    step.from_dim = static_cast<int64_t>(i);
+    step.axes.assign(state_[i].begin() + static_cast<int64_t>(start), state_[i].end());
+    step.after = state_;
+    step.after[i].resize(start);
+    step.after[j].insert(step.after[j].end(), step.axes.begin(), step.axes.end());
+    if (!Nests(i, step.after[i], state_[i]) || !Nests(j, state_[j], step.after[j])) continue;
+    Push(std::move(step));
+    return true;
+  }
+  return false;
+}
+
+bool Planner::MoveOne() {
+  for (size_t i = 0; i < ndim(); ++i) {
+    if (TryMove(i)) return true;
+  }
+  return false;
+}
+
+bool Planner::HasMovers() const {
+  for (size_t i = 0; i < ndim(); ++i) {
+    for (const AxisRef& axis : state_[i]) {
+      for (size_t j = 0; j < ndim(); ++j) {
+        if (i != j && std::find(target_[j].begin(), target_[j].end(), axis) != target_[j].end()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Every dimension's axes with those that stay in target order, then those to gather, then (or before) the movers.
+Placement Planner::Arranged(bool movers_last) const {
+  Placement result(ndim());
+  for (size_t i = 0; i < ndim(); ++i) {
+    AxisList movers, extras;
+    for (const AxisRef& axis : target_[i]) {
+      if (std::find(state_[i].begin(), state_[i].end(), axis) != state_[i].end()) result[i].push_back(axis);
+    }
+    for (const AxisRef& axis : state_[i]) {
+      if (std::find(target_[i].begin(), target_[i].end(), axis) != target_[i].end()) continue;
+      bool moves = false;
+      for (size_t j = 0; j < ndim(); ++j) {
+        moves |= std::find(target_[j].begin(), target_[j].end(), axis) != target_[j].end();
+      }
+      (moves ? movers : extras).push_back(axis);
+    }
+    if (!movers_last) std::swap(movers, extras);
+    result[i].insert(result[i].end(), extras.begin(), extras.end());
+    result[i].insert(result[i].end(), movers.begin(), movers.end());
+  }
+  return result;
+}
+
+bool Planner::PermuteTo(Placement arrangement) {
+  if (arrangement == state_) return false;
+  for (size_t d = 0; d < ndim(); ++d) {
+    if (ShardCount(arrangement[d]) != ShardCount(state_[d])) return false;
+  }
+  ReshardStep step;
+  step.kind = Kind::kPermute;
+  step.after = std::move(arrangement);
+  Push(std::move(step));
+  return true;
+}
+
+bool Planner::Gather() {
+  for (size_t d = 0; d < ndim(); ++d) {
+    size_t common = 0;
+    while (common < state_[d].size() && common < target_[d].size() && state_[d][common] == target_[d][common]) {
+      ++common;
+    }
+    if (common == state_[d].size()) continue;
+    ReshardStep step;
+    step.kind = Kind::kAllGather;
+    step.dim = static_cast<int64_t>(d);
+    step.after = state_;
+    step.after[d].resize(common);
+    if (!Nests(d, step.after[d], state_[d])) return false;
+    step.axes.assign(state_[d].begin() + static_cast<int64_t>(common), state_[d].end());
+    Push(std::move(step));
+  }
+  return true;
+}
+
+bool Planner::SliceRest() {
+  SliceAndScatter(false);
+  return state_ == target_ && reduce_.empty();
+}
+
+std::optional<ReshardPlan> Planner::Run(Style style) {
+  SliceAndScatter(style.slice_out_of_order);
+  Reduce();
+  SliceAndScatter(style.slice_out_of_order);
+  if (style.direct_permute) {
+    if (state_ != target_ && !PermuteTo(target_)) return std::nullopt;
+    return SliceRest() ? std::optional(std::move(plan_)) : std::nullopt;
+  }
+  while (MoveOne()) {
+  }
+  if (HasMovers()) {
+    PermuteTo(Arranged(true));
+    while (MoveOne()) {
+    }
+    if (HasMovers()) return std::nullopt;
+  }
+  PermuteTo(Arranged(false));
+  if (!Gather() || !SliceRest()) return std::nullopt;
+  return std::move(plan_);
+}
+
+ReshardPlan Planner::RunWhole() {
+  Reduce();
+  for (size_t d = 0; d < ndim(); ++d) {
+    if (state_[d].empty() || state_[d] == target_[d]) continue;
+    ReshardStep step;
+    step.kind = Kind::kAllGather;
+    step.dim = static_cast<int64_t>(d);
+    step.axes = state_[d];
+    step.after = state_;
+    step.after[d].clear();
+    Push(std::move(step));
+  }
+  XLAD_CHECK(SliceRest()) << "a reshard by whole dimensions did not reach its end";
+  return std::move(plan_);
+}
+
+// Everything gathered with the axes as `from` has them, then sliced as `to` has them: for axes whose cuts do not nest.
+ReshardPlan PlanAcrossCuts(const tensor::Shape& shape, const TensorSharding& from, const TensorSharding& to,
+                           const AxisList& reduce) {
+  Placement whole(shape.dims.size());
+  ReshardPlan first = Planner(shape, PlacementOf(from), whole, reduce).RunWhole();
+  ReshardPlan second = Planner(shape, whole, PlacementOf(to), {}).RunWhole();
+  first.steps.insert(first.steps.end(), second.steps.begin(), second.steps.end());
+  first.bytes += second.bytes;
+  return first;
+}
+
+}  // namespace
+
+ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const TensorSharding& from,
+                        const TensorSharding& to) {
+  if (from == to) return {};
+  AxisList reduce;
+  for (const AxisRef& axis : from.unreduced) {
+    if (!OverlapsAny(axis, to.unreduced)) reduce.push_back(axis);
+  }
+  AxisCuts cuts;
+  cuts.Add(PlacementOf(from));
+  cuts.Add(PlacementOf(to));
+  cuts.Add(reduce);
+  if (!cuts.Resolve(mesh)) return PlanAcrossCuts(shape, from, to, reduce);
+  const Placement start = cuts.Cut(PlacementOf(from)), end = cuts.Cut(PlacementOf(to));
+  reduce = cuts.Cut(reduce);
+
+  ReshardPlan best = Planner(shape, start, end, reduce).RunWhole();
+  for (const Style style : {Style{false, false}, Style{true, false}, Style{false, true}}) {
+    std::optional<ReshardPlan> plan = Planner(shape, start, end, reduce).Run(style);
+    const bool better = plan && (plan->bytes < best.bytes ||
+                                 (plan->bytes == best.bytes && plan->steps.size() < best.steps.size()));
+    if (better) best = *std::move(plan);
+  }
+  return best;
+}
+
+}  // namespace xlad::sharding
