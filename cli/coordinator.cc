@@ -1,0 +1,41 @@
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "base/log.h"
+#include "base/subprocess.h"
+#include "cli/command.h"
+#include "service/coordinator_daemon.h"
+
+namespace xlad::cli {
+namespace {
+
+int Run(const service::DaemonOptions& options) {
+  std::atomic<int>* stop = StopRequested();
+  const auto daemon = service::CoordinatorDaemon::Start(options);
+  if (!daemon.ok()) return Fail(daemon.status());
+  LogInfo("coordinator listens", {{"address", (*daemon)->Address()}, {"data", options.data_folder}});
+  while (*stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  LogInfo("coordinator stops; running jobs go on at their workers");
+  (*daemon)->Shutdown();
+  return kOk;
+}
+
+}  // namespace
+
+void AddCoordinator(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<service::DaemonOptions>();
+  options->program_path = OwnExecutablePath();
+  options->data_folder = "xlad-data";
+  CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
+  app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
+              "SIGTERM stops it in order; jobs that run go on, and are adopted at the next start.");
+  app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses", true);
+  app->add_option("--data", options->data_folder, "folder for the job log and blobs", true);
+  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (needed off loopback)");
+  app->add_option("--tls-key", options->tls_key_file, "PEM private key (needed off loopback)");
+  app->add_option("--token-file", options->token_file, "file whose first line is the token that clients must send");
+  app->callback([=] { *action = [=] { return Run(*options); }; });
+}
+
+}  // namespace xlad::cli

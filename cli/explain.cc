@@ -1,0 +1,83 @@
+#include "sharding/explain.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/program.h"
+
+namespace xlad::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string ToJson(const sharding::Explanation& explanation) {
+  Json json;
+  json["collectives"] = Json::array();
+  for (const sharding::ExplainedCollective& collective : explanation.collectives) {
+    Json entry;
+    entry["kind"] = collective.kind;
+    entry["axes"] = collective.axes;
+    entry["group_size"] = collective.group_size;
+    entry["bytes"] = collective.bytes;
+    entry["wire_bytes"] = collective.wire_bytes;
+    entry["trip_count"] = collective.trip_count.has_value() ? Json(*collective.trip_count) : Json(nullptr);
+    entry["op"] = collective.op;
+    entry["because"] = collective.because;
+    json["collectives"].push_back(std::move(entry));
+  }
+  json["bytes_per_device"] = explanation.bytes_per_device;
+  return json.dump(2) + "\n";
+}
+
+std::string ToTable(const sharding::Explanation& explanation) {
+  std::string out;
+  for (const sharding::ExplainedCollective& collective : explanation.collectives) {
+    absl::StrAppend(&out, collective.kind, " over ", absl::StrJoin(collective.axes, ","), " (", collective.group_size,
+                    " devices): sends ", collective.bytes, " bytes",
+                    collective.wire_bytes == collective.bytes ? ""
+                                                              : absl::StrCat(" (", collective.wire_bytes, " as planned)"),
+                    collective.trip_count == 1 ? ""
+                    : collective.trip_count.has_value()
+                        ? absl::StrCat(", ", *collective.trip_count, " times a step")
+                        : ", an unknown number of times a step",
+                    "\n  for ", collective.op, "\n");
+    for (const std::string& line : collective.because) absl::StrAppend(&out, "    because ", line, "\n");
+  }
+  absl::StrAppend(&out, explanation.collectives.size(), " collectives, ", explanation.bytes_per_device,
+                  " bytes sent per device and step\n");
+  return out;
+}
+
+absl::Status Run(const std::string& path, const std::string& mesh, const std::string& format) {
+  XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
+  auto result = PartitionProgram(std::move(program));
+  if (!result.ok()) return Annotate(result.status(), path);
+  XLAD_ASSIGN_OR_RETURN(const sharding::Explanation explanation, sharding::Explain(result->partitioned));
+  for (const std::string& warning : result->partitioned.warnings) {
+    std::fprintf(stderr, "xlad: warning: %s\n", warning.c_str());
+  }
+  return WriteOutput("", format == "json" ? ToJson(explanation) : ToTable(explanation));
+}
+
+}  // namespace
+
+void AddExplain(CLI::App& parent, Action* action) {
+  auto path = std::make_shared<std::string>();
+  auto mesh = std::make_shared<std::string>();
+  auto format = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("explain", "say what a program sends between devices, and why");
+  app->footer("Example:\n  xlad explain examples/digits --mesh dp=4,tp=2 --format json");
+  app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
+  app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
+  AddFormatFlag(app, format.get());
+  app->callback([=] {
+    *action = [=] {
+      const absl::Status status = Run(*path, *mesh, *format);
+      return status.ok() ? kOk : Fail(status);
+    };
+  });
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,141 @@
+#include "cli/follow.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "cli/plot.h"
+
+namespace xlad::cli {
+namespace {
+
+constexpr int64_t kPatienceMs = 60'000;  // How long the coordinator may be away.
+
+// Everything that the steps reported, in step order.
+class History {
+ public:
+  explicit History(const JobSpec& spec) {
+    for (const JobSpec::Result& result : spec.results()) {
+      if (result.kind() == JobSpec::Result::STATE) continue;
+      if (result.kind() == JobSpec::Result::LOSS && loss_column_ < 0) loss_column_ = static_cast<int>(names_.size());
+      names_.push_back(result.name());
+    }
+    columns_.resize(names_.size());
+  }
+
+  void Add(const StepMetrics& step) {
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      columns_[c].push_back(static_cast<int>(c) < step.values_size() ? step.values(static_cast<int>(c)) : 0);
+    }
+    step_ms_.push_back(step.step_ms());
+  }
+
+  std::vector<float> losses() const { return loss_column_ < 0 ? std::vector<float>() : columns_[loss_column_]; }
+  const std::vector<double>& step_ms() const { return step_ms_; }
+
+  std::string ToJson(double compile_ms) const {
+    nlohmann::ordered_json json;
+    json["loss"] = losses();
+    json["metrics"] = nlohmann::ordered_json::object();
+    for (size_t c = 0; c < names_.size(); ++c) {
+      if (static_cast<int>(c) != loss_column_) json["metrics"][names_[c]] = columns_[c];
+    }
+    json["step_ms"] = step_ms_;
+    json["compile_ms"] = compile_ms;
+    return json.dump() + "\n";
+  }
+
+ private:
+  std::vector<std::string> names_;
+  int loss_column_ = -1;
+  std::vector<std::vector<float>> columns_;
+  std::vector<double> step_ms_;
+};
+
+double MedianStepMs(const History& history) {
+  std::vector<double> times = history.step_ms();
+  if (times.empty()) return 0;
+  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+void PrintProgress(const JobStatus& status, const History& history, const JobSpec& spec) {
+  if (status.state() != RUNNING) {
+    std::fprintf(stderr, "\r\033[K%s: %s %s", status.id().c_str(), JobState_Name(status.state()).c_str(),
+                 status.reason().c_str());
+    return;
+  }
+  const double ms = MedianStepMs(history);
+  const std::string rate =
+      ms > 0 && spec.batch_size() > 0
+          ? absl::StrCat("  ", static_cast<int64_t>(1000.0 * static_cast<double>(spec.batch_size()) / ms), " examples/s")
+          : "";
+  std::fprintf(stderr, "\r\033[Kstep %lld/%lld  loss %.4f  %.2f ms/step%s", static_cast<long long>(status.step()),
+               static_cast<long long>(status.steps()), static_cast<double>(status.loss()), ms, rate.c_str());
+  std::fflush(stderr);
+}
+
+void PrintSummary(const JobStatus& status, const History& history) {
+  const std::vector<float> losses = history.losses();
+  std::string text = absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ",
+                                  status.workers_size(), status.workers_size() == 1 ? " worker" : " workers", ": ",
+                                  JobState_Name(status.state()), " after ", status.step(), " of ", status.steps(),
+                                  " steps");
+  if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
+  std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),
+               status.compile_ms());
+}
+
+absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& status, const History& history,
+                          const FollowOptions& options) {
+  if (!options.curve_path.empty()) {
+    XLAD_RETURN_IF_ERROR(WriteOutput(options.curve_path, history.ToJson(status.compile_ms())));
+  }
+  if (!options.plot_path.empty()) {
+    XLAD_RETURN_IF_ERROR(WriteOutput(options.plot_path, PlotSvg(status.name() + ": loss by step", history.losses())));
+  }
+  if (options.chart) std::fprintf(stderr, "%s", PlotText(history.losses(), 72, 14).c_str());
+  if (!options.state_path.empty() && status.state() == SUCCEEDED) {
+    XLAD_ASSIGN_OR_RETURN(const std::string state, client.GetBlob(status.final_state_blob()));
+    XLAD_RETURN_IF_ERROR(WriteOutput(options.state_path, state));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
+              const FollowOptions& options) {
+  const std::atomic<int>* stop = StopRequested();
+  History history(spec);
+  JobStatus status;
+  absl::Status failure;
+  const bool live = ErrorIsTerminal();
+  const absl::Status watched = client.Watch(job_id, kPatienceMs, [&](const WatchJobResponse& update) {
+    status = update.status();
+    for (const StepMetrics& step : update.metrics()) history.Add(step);
+    if (live) PrintProgress(status, history, spec);
+    if (options.check && !client::HasEnded(status.state())) failure = options.check();
+    return failure.ok() && *stop == 0;
+  });
+  if (live) std::fprintf(stderr, "\r\033[K");
+  if (*stop != 0 && !client::HasEnded(status.state())) {
+    if (options.cancel_on_stop) {
+      (void)client.Cancel(job_id);
+    } else {
+      std::fprintf(stderr, "xlad: %s goes on; see: xlad ps\n", job_id.c_str());
+    }
+    return kInterrupted;
+  }
+  if (!failure.ok()) return Fail(failure);
+  if (!watched.ok()) return Fail(watched);
+  PrintSummary(status, history);
+  const absl::Status written = WriteResults(client, status, history, options);
+  if (!written.ok()) return Fail(written);
+  if (status.state() == SUCCEEDED) return kOk;
+  return Fail(absl::AbortedError(absl::StrCat("job ", job_id, " ", JobState_Name(status.state()), ": ",
+                                              status.reason())));
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,25 @@
+// Following a job to its end: progress line, curve file, final state.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "client/coordinator_client.h"
+
+namespace xlad::cli {
+
+struct FollowOptions {
+  std::string curve_path;  // JSON: {"loss", "metrics", "step_ms", "compile_ms"}; empty: none.
+  std::string state_path;  // safetensors; empty: none.
+  std::string plot_path;   // SVG; empty: none.
+  bool chart = false;      // Draw the loss on standard error at the end.
+  bool cancel_on_stop = false;  // Ctrl-C cancels the job instead of just leaving it.
+  // Called at every update; an error ends the following.
+  std::function<absl::Status()> check;
+};
+
+// Returns the exit code: 0 where the job succeeded.
+int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
+              const FollowOptions& options);
+
+}  // namespace xlad::cli

@@ -1,0 +1,66 @@
+#include "cli/local_cluster.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/subprocess.h"
+
+namespace xlad::cli {
+
+std::vector<int64_t> SpreadDevices(int64_t devices, int64_t workers) {
+  workers = std::clamp<int64_t>(workers, 1, std::max<int64_t>(1, devices));
+  std::vector<int64_t> share(static_cast<size_t>(workers), devices / workers);
+  for (int64_t w = 0; w < devices % workers; ++w) ++share[static_cast<size_t>(w)];
+  return share;
+}
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
+  std::unique_ptr<LocalCluster> cluster(new LocalCluster());
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));
+  service::DaemonOptions daemon;
+  daemon.listen = options.listen;
+  daemon.data_folder = options.data_folder;
+  daemon.program_path = OwnExecutablePath();
+  XLAD_ASSIGN_OR_RETURN(cluster->daemon_, service::CoordinatorDaemon::Start(daemon));
+  for (size_t w = 0; w < options.devices.size(); ++w) {
+    const std::string name = absl::StrCat("worker-", w);
+    const std::string log =
+        options.workers_log_to_files ? JoinPath(options.data_folder, absl::StrCat(name, ".log")) : "";
+    XLAD_ASSIGN_OR_RETURN(auto worker, ChildProcess::Start({OwnExecutablePath(), "worker", "--coordinator",
+                                                            cluster->Address(), "--devices",
+                                                            absl::StrCat(options.devices[w]), "--id", name},
+                                                           log));
+    cluster->workers_.push_back(std::move(worker));
+    cluster->logs_.push_back(log);
+  }
+  return cluster;
+}
+
+LocalCluster::~LocalCluster() {
+  workers_.clear();  // Kills what still runs.
+  if (daemon_ != nullptr) daemon_->Shutdown();
+}
+
+std::string LocalCluster::DeadWorker() {
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    if (!workers_[w]->HasEnded()) continue;
+    return absl::StrCat("worker-", w, " (pid ", workers_[w]->pid(), ") ended: ", workers_[w]->HowEnded(),
+                        logs_[w].empty() ? "" : absl::StrCat("; its log: ", logs_[w]));
+  }
+  return "";
+}
+
+void LocalCluster::Drain(int64_t grace_ms) {
+  for (const auto& worker : workers_) worker->Signal(SIGTERM);
+  const int64_t deadline_ns = RealClock().NowNs() + grace_ms * kNsPerMs;
+  for (const auto& worker : workers_) {
+    worker->WaitFor(std::max<int64_t>(0, (deadline_ns - RealClock().NowNs()) / kNsPerMs));
+  }
+  workers_.clear();
+  daemon_->Shutdown();
+}
+
+}  // namespace xlad::cli

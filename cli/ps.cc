@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "cli/command.h"
+#include "client/coordinator_client.h"
+
+namespace xlad::cli {
+namespace {
+
+nlohmann::ordered_json ToJson(const JobStatus& job) {
+  nlohmann::ordered_json json;
+  json["id"] = job.id();
+  json["name"] = job.name();
+  json["state"] = JobState_Name(job.state());
+  json["mesh"] = MeshText(job.mesh());
+  json["step"] = job.step();
+  json["steps"] = job.steps();
+  json["loss"] = job.has_loss() ? nlohmann::ordered_json(job.loss()) : nlohmann::ordered_json(nullptr);
+  json["reason"] = job.reason();
+  json["attempt"] = job.attempt();
+  json["workers"] = nlohmann::ordered_json::array();
+  for (const JobWorker& worker : job.workers()) {
+    json["workers"].push_back(
+        {{"id", worker.id()}, {"host", worker.host()}, {"pid", worker.pid()}, {"state", worker.state()}});
+  }
+  return json;
+}
+
+int Run(const Endpoint& endpoint, const std::string& format) {
+  const auto client = client::CoordinatorClient::Connect(endpoint);
+  if (!client.ok()) return Fail(client.status());
+  const auto jobs = (*client)->ListJobs();
+  if (!jobs.ok()) return Fail(jobs.status());
+  if (format == "json") {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const JobStatus& job : *jobs) json.push_back(ToJson(job));
+    std::printf("%s\n", json.dump(2).c_str());
+    return kOk;
+  }
+  std::printf("%-14s %-16s %-10s %-14s %13s %10s  %s\n", "ID", "NAME", "STATE", "MESH", "STEP", "LOSS", "WORKERS");
+  for (const JobStatus& job : *jobs) {
+    std::string workers;
+    for (const JobWorker& worker : job.workers()) {
+      absl::StrAppend(&workers, workers.empty() ? "" : " ", worker.id(),
+                      worker.state() == "alive" ? "" : absl::StrCat("(", worker.state(), ")"));
+    }
+    char loss[32] = "-";
+    if (job.has_loss()) std::snprintf(loss, sizeof loss, "%.5g", static_cast<double>(job.loss()));
+    std::printf("%-14s %-16s %-10s %-14s %13s %10s  %s\n", job.id().c_str(), job.name().c_str(),
+                JobState_Name(job.state()).c_str(), MeshText(job.mesh()).c_str(),
+                absl::StrCat(job.step(), "/", job.steps()).c_str(), loss, workers.c_str());
+    if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void AddPs(CLI::App& parent, Action* action) {
+  auto endpoint = std::make_shared<Endpoint>();
+  auto format = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("ps", "list the jobs of a coordinator");
+  app->footer("Example:\n  xlad ps --coordinator 127.0.0.1:7411 --format json");
+  AddFormatFlag(app, format.get());
+  AddEndpointFlags(app, endpoint.get(), true);
+  app->callback([=] { *action = [=] { return Run(*endpoint, *format); }; });
+}
+
+}  // namespace xlad::cli

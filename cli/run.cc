@@ -1,0 +1,90 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/random.h"
+#include "cli/command.h"
+#include "cli/follow.h"
+#include "cli/local_cluster.h"
+
+namespace xlad::cli {
+namespace {
+
+struct Options {
+  std::string directory, mesh, data_folder;
+  int64_t workers = 1, steps = -1;
+  FollowOptions follow;
+};
+
+int64_t DeviceCount(const JobSpec& spec) {
+  int64_t devices = 1;
+  for (const MeshAxis& axis : spec.mesh()) devices *= axis.size();
+  return devices;
+}
+
+int RunOn(const Options& options, const client::Job& job, const std::string& folder) {
+  StopRequested();
+  LocalClusterOptions cluster_options;
+  cluster_options.data_folder = folder;
+  cluster_options.devices = SpreadDevices(DeviceCount(job.spec), options.workers);
+  const auto cluster = LocalCluster::Start(cluster_options);
+  if (!cluster.ok()) return Fail(cluster.status());
+  const auto client = client::CoordinatorClient::Connect({(*cluster)->Address(), "", ""});
+  if (!client.ok()) return Fail(client.status());
+  const auto id = (*client)->Submit(job, SystemRandom()->Hex(16));
+  if (!id.ok()) return Fail(id.status());
+  FollowOptions follow = options.follow;
+  follow.cancel_on_stop = true;
+  follow.check = [&]() -> absl::Status {
+    const auto status = (*client)->GetJob(*id);
+    const bool running = status.ok() && status->state() == RUNNING;
+    const std::string dead = running ? "" : (*cluster)->DeadWorker();  // While it runs the coordinator says it.
+    return dead.empty() ? absl::OkStatus() : absl::AbortedError(dead);
+  };
+  const int code = FollowJob(**client, *id, job.spec, follow);
+  if (code == kFailed) std::fprintf(stderr, "xlad: logs and the partitioned program: %s\n", folder.c_str());
+  if (code == kOk && !options.data_folder.empty()) {
+    std::fprintf(stderr, "logs: %s/worker-*.log\npartitioned program: %s/jobs/%s/partitioned.hlo\n", folder.c_str(),
+                 folder.c_str(), id->c_str());
+  }
+  (*cluster)->Drain(2000);
+  return code;
+}
+
+int Run(const Options& options) {
+  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
+  if (!job.ok()) return Fail(job.status());
+  job->spec.set_keep_final_state(!options.follow.state_path.empty());
+  if (!options.data_folder.empty()) return RunOn(options, *job, options.data_folder);
+  const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
+                                      absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
+  const int code = RunOn(options, *job, folder);
+  std::error_code ignored;
+  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, to look at.
+  return code;
+}
+
+}  // namespace
+
+void AddRun(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand("run", "train a job directory on a whole local cluster");
+  app->footer("Examples:\n"
+              "  xlad run examples/digits --mesh dp=4,tp=2 --workers 4\n"
+              "  xlad run examples/digits --steps 20 --curve curve.json --save-state state.safetensors");
+  app->add_option("JOBDIR", options->directory, "job directory")->required();
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
+  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go",
+                  true)->check(CLI::Range(1, 1024));
+  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)");
+  app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)");
+  app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)");
+  app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
+  app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
+  app->callback([=] { *action = [=] { return Run(*options); }; });
+}
+
+}  // namespace xlad::cli

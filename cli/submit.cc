@@ -1,0 +1,58 @@
+#include <cstdio>
+
+#include "base/random.h"
+#include "cli/command.h"
+#include "cli/follow.h"
+#include "client/coordinator_client.h"
+
+namespace xlad::cli {
+namespace {
+
+struct Options {
+  std::string directory, mesh, curve, save_state, client_key;
+  int64_t steps = -1;
+  int32_t attempts = 1;
+  bool wait = false;
+  Endpoint endpoint;
+};
+
+int Run(const Options& options) {
+  auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
+  if (!job.ok()) return Fail(job.status());
+  job->spec.set_keep_final_state(!options.save_state.empty());
+  job->spec.set_max_attempts(options.attempts);
+  const auto client = client::CoordinatorClient::Connect(options.endpoint);
+  if (!client.ok()) return Fail(client.status());
+  const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
+  const auto id = (*client)->Submit(*job, key);
+  if (!id.ok()) return Fail(id.status());
+  std::printf("%s\n", id->c_str());
+  std::fflush(stdout);
+  if (!options.wait && options.curve.empty() && options.save_state.empty()) return kOk;
+  FollowOptions follow;
+  follow.curve_path = options.curve;
+  follow.state_path = options.save_state;
+  return FollowJob(**client, *id, job->spec, follow);
+}
+
+}  // namespace
+
+void AddSubmit(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand("submit", "submit a job directory to a coordinator; prints the job's id");
+  app->footer("Example:\n  xlad submit examples/digits --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
+  app->add_option("JOBDIR", options->directory, "job directory")->required();
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
+  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
+      ->check(CLI::NonNegativeNumber);
+  app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");
+  app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)");
+  app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)");
+  app->add_option("--attempts", options->attempts, "start again so often after a failure", true)
+      ->check(CLI::PositiveNumber);
+  app->add_option("--key", options->client_key, "submitting again with the same key gives the same job");
+  AddEndpointFlags(app, &options->endpoint, true);
+  app->callback([=] { *action = [=] { return Run(*options); }; });
+}
+
+}  // namespace xlad::cli
