@@ -74,6 +74,11 @@ class TcpConnection final : public Connection {
     return absl::OkStatus();
   }
 
+  size_t TryWrite(absl::Span<const std::byte> bytes) override {
+    const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n < 0 ? 0 : static_cast<size_t>(n);
+  }
+
   void Shutdown() override {
     shut_down_ = true;
     shutdown(fd_, SHUT_RDWR);

@@ -21,6 +21,8 @@ class Connection {
   virtual absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) = 0;
   // Writes everything; blocks. Unavailable when the peer is gone.
   virtual absl::Status Write(absl::Span<const std::byte> bytes) = 0;
+  // Writes as much as goes without waiting; returns how much that was (0: nothing, or not supported).
+  virtual size_t TryWrite(absl::Span<const std::byte> bytes) { return 0; }
   // Ends both directions and wakes blocked calls, which return Cancelled. From any thread, more than once.
   virtual void Shutdown() = 0;
   // "127.0.0.1:4711": the other end, for messages.
