@@ -1,0 +1,207 @@
+// The two-operand functions on carrier types: for the instructions of these names and for reducers that apply them.
+//
+// Each is a struct with Apply(x, y), defined for the carriers it has a meaning for. Integers wrap; division by zero
+// and the rest of the corner cases follow XLA's documented semantics.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hlo/eval/numeric.h"
+
+namespace xlad::hlo::eval {
+
+template <IntCarrier T>
+using UnsignedOf = std::make_unsigned_t<T>;
+
+// Unsigned arithmetic in at least 32 bits, so that promotion cannot make it signed and overflow.
+template <IntCarrier T>
+using WideUnsigned = std::conditional_t<sizeof(T) < 4, uint32_t, UnsignedOf<T>>;
+
+struct Add {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(static_cast<WideUnsigned<T>>(x) + static_cast<WideUnsigned<T>>(y));
+  }
+  template <typename T>
+    requires FloatCarrier<T> || ComplexCarrier<T>
+  static T Apply(T x, T y) {
+    return x + y;
+  }
+  static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || IsTrue(y)); }
+};
+
+struct Subtract {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(static_cast<WideUnsigned<T>>(x) - static_cast<WideUnsigned<T>>(y));
+  }
+  template <typename T>
+    requires FloatCarrier<T> || ComplexCarrier<T>
+  static T Apply(T x, T y) {
+    return x - y;
+  }
+};
+
+struct Multiply {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(static_cast<WideUnsigned<T>>(x) * static_cast<WideUnsigned<T>>(y));
+  }
+  template <FloatCarrier T>
+  static T Apply(T x, T y) {
+    return x * y;
+  }
+  template <ComplexCarrier T>
+  static T Apply(T x, T y) {
+    return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
+  }
+  static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) && IsTrue(y)); }
+};
+
+struct Divide {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    if (y == 0) return static_cast<T>(-1);  // All ones.
+    if constexpr (SignedCarrier<T>) {
+      if (y == T{-1}) return Subtract::Apply(T{0}, x);
+    }
+    return static_cast<T>(x / y);
+  }
+  template <FloatCarrier T>
+  static T Apply(T x, T y) {
+    return x / y;
+  }
+  static Complex64 Apply(Complex64 x, Complex64 y) { return Complex64(Complex128(x) / Complex128(y)); }
+  static Complex128 Apply(Complex128 x, Complex128 y) {
+    using Long = std::complex<long double>;
+    return Complex128(Long(x) / Long(y));
+  }
+};
+
+struct Remainder {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    if (y == 0) return x;
+    if constexpr (SignedCarrier<T>) {
+      if (y == T{-1}) return 0;
+    }
+    return static_cast<T>(x % y);
+  }
+  template <FloatCarrier T>
+  static T Apply(T x, T y) {
+    return std::fmod(x, y);
+  }
+};
+
+template <ComplexCarrier T>
+bool ComplexLess(T x, T y) {
+  return x.real() < y.real() || (x.real() == y.real() && x.imag() < y.imag());
+}
+
+// NaN wins; +0 is above -0. Complex numbers compare by real, then imaginary part.
+struct Maximum {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return std::max(x, y);
+  }
+  template <FloatCarrier T>
+  static T Apply(T x, T y) {
+    if (x == y) return std::signbit(x) ? y : x;
+    return std::isnan(x) || x > y ? x : y;
+  }
+  template <ComplexCarrier T>
+  static T Apply(T x, T y) {
+    return ComplexLess(x, y) ? y : x;
+  }
+  static Bool Apply(Bool x, Bool y) { return std::max(x, y); }
+};
+
+struct Minimum {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return std::min(x, y);
+  }
+  template <FloatCarrier T>
+  static T Apply(T x, T y) {
+    if (x == y) return std::signbit(x) ? x : y;
+    return std::isnan(x) || x < y ? x : y;
+  }
+  template <ComplexCarrier T>
+  static T Apply(T x, T y) {
+    return ComplexLess(y, x) ? y : x;
+  }
+  static Bool Apply(Bool x, Bool y) { return std::min(x, y); }
+};
+
+struct And {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(x & y);
+  }
+  static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) && IsTrue(y)); }
+};
+struct Or {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(x | y);
+  }
+  static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || IsTrue(y)); }
+};
+struct Xor {
+  template <IntCarrier T>
+  static T Apply(T x, T y) {
+    return static_cast<T>(x ^ y);
+  }
+  static Bool Apply(Bool x, Bool y) { return ToBool(x != y); }
+};
+
+struct Power {
+  template <IntCarrier T>
+  static T Apply(T base, T exponent) {
+    if constexpr (SignedCarrier<T>) {
+      if (exponent < 0) {
+        if (base == 1) return 1;
+        if (base == T{-1}) return exponent % 2 == 0 ? T{1} : T{-1};
+        return 0;
+      }
+    }
+    T result = 1;
+    for (auto left = static_cast<UnsignedOf<T>>(exponent); left != 0; left = static_cast<UnsignedOf<T>>(left >> 1)) {
+      if ((left & 1) != 0) result = Multiply::Apply(result, base);
+      base = Multiply::Apply(base, base);
+    }
+    return result;
+  }
+  static float Apply(float x, float y) { return static_cast<float>(std::pow(double{x}, double{y})); }
+  static double Apply(double x, double y) { return std::pow(x, y); }
+  static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || !IsTrue(y)); }
+  static Complex64 Apply(Complex64 x, Complex64 y) { return Complex64(ComplexPower(Complex128(x), Complex128(y))); }
+  static Complex128 Apply(Complex128 x, Complex128 y) {
+    using Long = std::complex<long double>;
+    return Complex128(ComplexPower(Long(x), Long(y)));
+  }
+
+ private:
+  template <typename C>
+  static C ComplexPower(C x, C y) {
+    if (y == C(0)) return C(1);
+    if (x == C(0)) return C(0);
+    return std::pow(x, y);
+  }
+};
+
+// Both signs of a complex atan2 follow -i * log((x + iy) / sqrt(x^2 + y^2)).
+struct Atan2 {
+  static float Apply(float y, float x) { return static_cast<float>(std::atan2(double{y}, double{x})); }
+  static double Apply(double y, double x) { return std::atan2(y, x); }
+  static Complex64 Apply(Complex64 y, Complex64 x) { return Complex64(Apply(Complex128(y), Complex128(x))); }
+  static Complex128 Apply(Complex128 y, Complex128 x) {
+    using Long = std::complex<long double>;
+    const Long i(0, 1), a(y), b(x);
+    return Complex128(-i * std::log((b + i * a) / std::sqrt(a * a + b * b)));
+  }
+};
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,270 @@
+#include "hlo/eval/collectives.h"
+
+#include <algorithm>
+
+#include "hlo/eval/reducer.h"
+#include "hlo/eval/strided.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+using Group = std::vector<Arrival>;
+
+const Value& OperandOf(const Group& group, size_t rank, size_t k) { return (*group[rank].operands)[k]; }
+
+// Elementwise reduction of operand k over the group, in the group's order, in the operand's own type.
+absl::StatusOr<Value> ReduceOver(const Group& group, size_t k) {
+  const Computation& reducer = *group[0].instruction->called()[0];
+  const ElementType type = OperandOf(group, 0, k).type();
+  const auto fast = RecogniseReducer(reducer, type, /*wide_sums=*/false);
+  if (fast.has_value()) {
+    Array acc = ConvertTo(OperandOf(group, 0, k), fast->type).Take();
+    for (size_t rank = 1; rank < group.size(); ++rank) {
+      const Value next = ConvertTo(OperandOf(group, rank, k), fast->type);
+      fast->combine(acc.bytes().data(), 1, next.bytes().data(), 1, next.elements());
+    }
+    return ConvertTo(Value(std::move(acc)), type);
+  }
+  Value first = OperandOf(group, 0, k);
+  Array acc = first.Take();
+  for (int64_t i = 0; i < acc.elements(); ++i) {
+    Value sum = ScalarAt(OperandOf(group, 0, k), i);
+    for (size_t rank = 1; rank < group.size(); ++rank) {
+      XLAD_ASSIGN_OR_RETURN(sum, group[0].caller->Call(reducer, {sum, ScalarAt(OperandOf(group, rank, k), i)}));
+    }
+    SetElement(&acc, i, sum);
+  }
+  return Value(std::move(acc));
+}
+
+// Part `i` of `parts` equal ones along `dimension`.
+Value PartOf(const Value& value, int64_t dimension, int64_t parts, int64_t i) {
+  tensor::Shape shape = value.shape();
+  int64_t& size = shape.dims[static_cast<size_t>(dimension)];
+  size /= parts;
+  Walk walk = Dense(value.dims());
+  walk.offset = i * size * walk.strides[static_cast<size_t>(dimension)];
+  return Value(ReadStrided(value, walk, shape));
+}
+
+Value Join(const std::vector<Value>& parts, int64_t dimension) {
+  tensor::Shape shape = parts[0].shape();
+  const auto d = static_cast<size_t>(dimension);
+  shape.dims[d] *= static_cast<int64_t>(parts.size());
+  Array out(shape);
+  Walk to = Dense(shape.dims);
+  for (const Value& part : parts) {
+    CopyStrided(part.bytes(), Dense(part.dims()), out.bytes(), to, part.dims(), tensor::ByteWidth(shape.type));
+    to.offset += part.dims()[d] * to.strides[d];
+  }
+  return Value(std::move(out));
+}
+
+// Per rank, one result for each operand.
+using Results = std::vector<std::vector<Value>>;
+
+absl::StatusOr<Results> AllReduce(const Group& group, const DeviceGrid&) {
+  Results results(group.size());
+  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+    XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
+    for (auto& result : results) result.push_back(sum);
+  }
+  return results;
+}
+
+// All ranks of the group hold the sum's root only on the first; the others keep their operand.
+absl::StatusOr<Results> CollectiveReduce(const Group& group, const DeviceGrid&) {
+  Results results(group.size());
+  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+    XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
+    for (size_t rank = 0; rank < group.size(); ++rank) {
+      results[rank].push_back(rank == 0 ? sum : OperandOf(group, rank, k));
+    }
+  }
+  return results;
+}
+
+absl::StatusOr<Results> ReduceScatter(const Group& group, const DeviceGrid&) {
+  const int64_t dimension = group[0].instruction->dimensions()[0], ranks = static_cast<int64_t>(group.size());
+  Results results(group.size());
+  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+    XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
+    if (sum.dims()[static_cast<size_t>(dimension)] % ranks != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", sum.shape().ToString(), " to scatter over ", ranks,
+                                                     " devices, expected dimension ", dimension, " to divide"));
+    }
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      results[static_cast<size_t>(rank)].push_back(PartOf(sum, dimension, ranks, rank));
+    }
+  }
+  return results;
+}
+
+absl::StatusOr<Results> AllGather(const Group& group, const DeviceGrid&) {
+  const int64_t dimension = group[0].instruction->dimensions()[0];
+  Results results(group.size());
+  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+    std::vector<Value> parts;
+    for (size_t rank = 0; rank < group.size(); ++rank) parts.push_back(OperandOf(group, rank, k));
+    const Value joined = Join(parts, dimension);
+    for (auto& result : results) result.push_back(joined);
+  }
+  return results;
+}
+
+// With a dimension: every rank cuts its operand in equal parts, sends part r to rank r and joins what it gets.
+// Without: operand r goes to rank r, and results come as a tuple.
+absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
+  const Dims& dimensions = group[0].instruction->dimensions();
+  const auto ranks = static_cast<int64_t>(group.size());
+  Results results(group.size());
+  if (dimensions.empty() || group[0].operands->size() > 1) {
+    if (static_cast<int64_t>(group[0].operands->size()) != ranks) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", group[0].operands->size(), " operands, expected one for",
+                                                     " each of the group's ", ranks, " devices"));
+    }
+    for (size_t to = 0; to < group.size(); ++to) {
+      for (size_t from = 0; from < group.size(); ++from) results[to].push_back(OperandOf(group, from, to));
+    }
+    return results;
+  }
+  const int64_t dimension = dimensions[0];
+  if (OperandOf(group, 0, 0).dims()[static_cast<size_t>(dimension)] % ranks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(), " to split over ",
+                                                   ranks, " devices, expected dimension ", dimension, " to divide"));
+  }
+  for (int64_t to = 0; to < ranks; ++to) {
+    std::vector<Value> parts;
+    for (size_t from = 0; from < group.size(); ++from) {
+      parts.push_back(PartOf(OperandOf(group, from, 0), dimension, ranks, to));
+    }
+    results[static_cast<size_t>(to)].push_back(Join(parts, dimension));
+  }
+  return results;
+}
+
+// A device that nobody sends to gets zeros.
+absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& grid) {
+  if (group[0].operands->size() > 1 && !group[0].instruction->shape().is_tuple()) {
+    return absl::UnimplementedError("in-place collective-permute (with slice sizes) is not evaluated");
+  }
+  Results results(group.size());
+  for (size_t rank = 0; rank < group.size(); ++rank) {
+    XLAD_ASSIGN_OR_RETURN(const int64_t source, PermuteSource(*group[rank].instruction, grid, group[rank].device));
+    const auto from = std::find_if(group.begin(), group.end(), [&](const Arrival& a) { return a.device == source; });
+    for (size_t k = 0; k < group[rank].operands->size(); ++k) {
+      results[rank].push_back(from != group.end() ? (*from->operands)[k]
+                                                  : Value(Array(OperandOf(group, rank, k).shape())));
+    }
+  }
+  return results;
+}
+
+// The first device of the group has the data; a second operand per group, where there is one, names the root's rank.
+absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid&) {
+  Results results(group.size());
+  for (auto& result : results) {
+    for (size_t k = 0; k < group[0].operands->size(); ++k) result.push_back(OperandOf(group, 0, k));
+  }
+  return results;
+}
+
+// Operands: input, output, input_offsets, send_sizes, output_offsets, recv_sizes; rows of the first dimension.
+// Rank r sends rows [input_offsets[t], + send_sizes[t]) to rank t, which puts them at r's output_offsets[t].
+absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
+  const auto ranks = static_cast<int64_t>(group.size());
+  Results results(group.size());
+  for (size_t to = 0; to < group.size(); ++to) {
+    Value output = OperandOf(group, to, 1);
+    Array out = output.Take();
+    const Dims out_strides = tensor::Strides(out.shape().dims);
+    for (size_t from = 0; from < group.size(); ++from) {
+      const Value& input = OperandOf(group, from, 0);
+      const int64_t per_rank = OperandOf(group, from, 2).elements() / std::max<int64_t>(1, ranks);
+      for (int64_t i = 0; i < per_rank; ++i) {
+        const int64_t at = static_cast<int64_t>(to) * per_rank + i;
+        const int64_t start = IntAt(OperandOf(group, from, 2), at), rows = IntAt(OperandOf(group, from, 3), at);
+        const int64_t target = IntAt(OperandOf(group, from, 4), at);
+        const int64_t in_rows = input.dims()[0], out_rows = out.shape().dims[0];
+        if (start < 0 || rows < 0 || start > in_rows - rows || target < 0 || target > out_rows - rows) {
+          return absl::InvalidArgumentError(absl::StrCat("found ", rows, " rows from ", start, " of ", in_rows, " to ",
+                                                         target, " of ", out_rows, ", expected them inside"));
+        }
+        Dims box = input.dims();
+        box[0] = rows;
+        const Dims in_strides = tensor::Strides(input.dims());
+        CopyStrided(input.bytes(), {start * in_strides[0], in_strides}, out.bytes(),
+                    {target * out_strides[0], out_strides}, box, tensor::ByteWidth(input.type()));
+      }
+    }
+    results[to].emplace_back(std::move(out));
+  }
+  return results;
+}
+
+struct CollectiveRow {
+  Opcode opcode;
+  absl::StatusOr<Results> (*function)(const Group&, const DeviceGrid&);
+};
+
+constexpr CollectiveRow kRows[] = {
+    {Opcode::kAllReduce, AllReduce},
+    {Opcode::kAllReduceStart, AllReduce},
+    {Opcode::kCollectiveReduce, CollectiveReduce},
+    {Opcode::kReduceScatter, ReduceScatter},
+    {Opcode::kAllGather, AllGather},
+    {Opcode::kAllGatherStart, AllGather},
+    {Opcode::kAllToAll, AllToAll},
+    {Opcode::kRaggedAllToAll, RaggedAllToAll},
+    {Opcode::kCollectivePermute, CollectivePermute},
+    {Opcode::kCollectivePermuteStart, CollectivePermute},
+    {Opcode::kCollectiveBroadcast, CollectiveBroadcast},
+};
+
+Value ZerosOf(const Shape& shape) {
+  if (shape.is_array()) return Value(Array(shape.array()));
+  std::vector<Value> elements;
+  for (const Shape& element : shape.tuple()) elements.push_back(ZerosOf(element));
+  return Value::Tuple(std::move(elements));
+}
+
+// A -start gives (operands, results, contexts...); its -done picks the results.
+Value Shaped(const Arrival& arrival, std::vector<Value> results) {
+  const Shape& shape = arrival.instruction->shape();
+  const Opcode opcode = arrival.instruction->opcode();
+  if (opcode != Opcode::kAllGatherStart && opcode != Opcode::kCollectivePermuteStart) {
+    return PackResults(std::move(results), shape.is_tuple());
+  }
+  const bool tuples = shape.tuple()[0].is_tuple();
+  std::vector<Value> elements = {PackResults(*arrival.operands, tuples), PackResults(std::move(results), tuples)};
+  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(ZerosOf(shape.tuple()[i]));
+  return Value::Tuple(std::move(elements));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Value>> Exchange(const std::vector<Arrival>& group, const DeviceGrid& grid) {
+  for (const CollectiveRow& row : kRows) {
+    if (row.opcode != group[0].instruction->opcode()) continue;
+    XLAD_ASSIGN_OR_RETURN(Results results, row.function(group, grid));
+    std::vector<Value> values;
+    for (size_t rank = 0; rank < group.size(); ++rank) {
+      values.push_back(Shaped(group[rank], std::move(results[rank])));
+    }
+    return values;
+  }
+  return absl::UnimplementedError(absl::StrCat(ToString(group[0].instruction->opcode()), " is not evaluated"));
+}
+
+bool SameCollective(const Instruction& a, const Instruction& b) {
+  if (&a == &b) return true;
+  if (a.parent() != nullptr && b.parent() != nullptr && a.parent()->parent() == b.parent()->parent()) return false;
+  const auto same_shape = [](const Instruction* x, const Instruction* y) {
+    return x->shape().SameIgnoringLayout(y->shape());
+  };
+  return a.opcode() == b.opcode() && a.attributes().channel_id == b.attributes().channel_id &&
+         a.attributes().source_target_pairs == b.attributes().source_target_pairs &&
+         std::equal(a.operands().begin(), a.operands().end(), b.operands().begin(), b.operands().end(), same_shape);
+}
+
+}  // namespace xlad::hlo::eval

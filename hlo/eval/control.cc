@@ -1,0 +1,115 @@
+// Instructions that the interpreter runs itself: calls, loops, branches, ids, async pairs, and waiting at collectives.
+#include "hlo/eval/interpreter.h"
+#include "hlo/eval/strided.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+Value ScalarU32(int64_t value) {
+  return Value(Array::FromValues<uint32_t>(ElementType::kU32, {}, {static_cast<uint32_t>(value)}));
+}
+
+// Zeros of any shape: what an async op's context looks like from outside.
+Value ZerosOf(const Shape& shape) {
+  if (shape.is_array()) return Value(Array(shape.array()));
+  std::vector<Value> elements;
+  for (const Shape& element : shape.tuple()) elements.push_back(ZerosOf(element));
+  return Value::Tuple(std::move(elements));
+}
+
+// async-start's result: its operands, the callee's result, and contexts that mean nothing here.
+Value AsyncResult(const Shape& shape, std::vector<Value> operands, Value result) {
+  std::vector<Value> elements = {Value::Tuple(std::move(operands)), std::move(result)};
+  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(ZerosOf(shape.tuple()[i]));
+  return Value::Tuple(std::move(elements));
+}
+
+}  // namespace
+
+absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::vector<Value> operands) {
+  const Instruction& instruction = *step.instruction;
+  switch (instruction.opcode()) {
+    case Opcode::kCall:
+    case Opcode::kFusion:
+      return Push(*instruction.called()[0], Role::kCall, std::move(operands));
+    case Opcode::kWhile:
+      frame.saved = std::move(operands);
+      return Push(*instruction.called()[0], Role::kCondition, frame.saved);
+    case Opcode::kConditional:
+      return Branch(instruction, std::move(operands));
+    case Opcode::kAsyncStart:
+      frame.saved = operands;
+      return Push(*instruction.called()[0], Role::kAsync, std::move(operands));
+    case Opcode::kAsyncUpdate:
+      Store(frame, std::move(operands[0]));
+      return absl::OkStatus();
+    case Opcode::kAsyncDone:
+    case Opcode::kAllGatherDone:
+    case Opcode::kCollectivePermuteDone: {
+      Value result = operands[0].tuple()[1];
+      Store(frame, std::move(result));
+      return absl::OkStatus();
+    }
+    case Opcode::kAllReduceDone:
+      Store(frame, std::move(operands[0]));
+      return absl::OkStatus();
+    case Opcode::kPartitionId:
+      Store(frame, ScalarU32(partition_));
+      return absl::OkStatus();
+    case Opcode::kReplicaId:
+      Store(frame, ScalarU32(replica_));
+      return absl::OkStatus();
+    default: break;
+  }
+  if (!IsCollective(instruction.opcode())) {
+    return absl::UnimplementedError(absl::StrCat(ToString(instruction.opcode()), " is not evaluated: ",
+                                                 WhyNoEvaluator(instruction.opcode())));
+  }
+  if (calls_ > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "found ", ToString(instruction.opcode()), " in a computation applied to elements, expected no collectives"));
+  }
+  XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
+  waiting_at_ = &instruction;
+  waiting_operands_ = std::move(operands);
+  return absl::OkStatus();
+}
+
+// A pred picks the first branch when true; an index out of range picks the last branch.
+absl::Status Interpreter::Branch(const Instruction& conditional, std::vector<Value> operands) {
+  const auto& branches = conditional.called();
+  size_t branch = 0;
+  const int64_t index = IntAt(operands[0], 0);
+  if (operands[0].type() == ElementType::kPred) {
+    branch = index != 0 ? 0 : 1;
+  } else {
+    const auto count = static_cast<int64_t>(branches.size());
+    branch = static_cast<size_t>(index < 0 || index >= count ? count - 1 : index);
+  }
+  std::vector<Value> arguments;
+  arguments.push_back(std::move(operands[branch + 1]));
+  return Push(*branches[branch], Role::kCall, std::move(arguments));
+}
+
+absl::Status Interpreter::Deliver(Frame& frame, Role role, Value result) {
+  const Instruction& instruction = *frame.plan->steps[frame.next].instruction;
+  switch (role) {
+    case Role::kCall:
+      Store(frame, std::move(result));
+      return absl::OkStatus();
+    case Role::kAsync:
+      Store(frame, AsyncResult(instruction.shape(), std::move(frame.saved), std::move(result)));
+      return absl::OkStatus();
+    case Role::kBody:
+      frame.saved.push_back(std::move(result));
+      return Push(*instruction.called()[0], Role::kCondition, frame.saved);
+    case Role::kCondition: break;
+  }
+  std::vector<Value> state = std::move(frame.saved);
+  frame.saved.clear();
+  if (IntAt(result, 0) != 0) return Push(*instruction.called()[1], Role::kBody, std::move(state));
+  Store(frame, std::move(state[0]));
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,48 @@
+// custom-call targets that have a meaning without their library: annotations, which are identities.
+#include "absl/strings/str_join.h"
+#include "hlo/eval/operation.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+// On the whole value these do nothing.
+constexpr absl::string_view kIdentities[] = {
+    "Sharding",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.PropagationBarrier",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "annotate_device_placement",
+    "MoveToHost",
+    "MoveToDevice",
+};
+constexpr absl::string_view kShardingGroup = "xla.sdy.ShardingGroup";  // No result.
+
+absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
+  const std::string& target = operation.attributes().custom_call_target;
+  if (target == kShardingGroup) return Value();
+  for (const absl::string_view identity : kIdentities) {
+    if (target != identity || operation.operands.empty()) continue;
+    if (operation.operands.size() == 1) {
+      if (operation.operand(0).HasShape(operation.shape())) return operation.operand(0);
+    } else {
+      Value tuple = Value::Tuple(std::vector<Value>(operation.operands.begin(), operation.operands.end()));
+      if (tuple.HasShape(operation.shape())) return tuple;
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("custom-call ", target, " changes the shape to ", operation.shape().ToString(false),
+                     ": manual regions are evaluated after partitioning, on one program per device"));
+  }
+  return absl::UnimplementedError(absl::StrCat("found custom-call target \"", target, "\", expected one of ",
+                                               absl::StrJoin(kIdentities, ", "), ", ", kShardingGroup));
+}
+
+constexpr EvalRow kRows[] = {{Opcode::kCustomCall, EvalCustomCall}};
+
+}  // namespace
+
+absl::Span<const EvalRow> CustomCallRows() { return kRows; }
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,121 @@
+// Transcendental one-operand instructions.
+//
+// f32 (and what is computed in it) goes through double, complex64 through complex<double>, complex128 through
+// complex<long double>: results are within half a unit in the last place but for rare double rounding. f64 is what
+// the C library gives, below one unit.
+#include <cmath>
+
+#include "hlo/eval/elementwise.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+using LongComplex = std::complex<long double>;
+
+// Op::On is generic over double and, where complex numbers are allowed, complex<double> and complex<long double>.
+template <typename Op>
+struct RealOnly {
+  static float Apply(float x) { return static_cast<float>(Op::On(double{x})); }
+  static double Apply(double x) { return Op::On(x); }
+};
+template <typename Op>
+struct RealOrComplex : RealOnly<Op> {
+  using RealOnly<Op>::Apply;
+  static Complex64 Apply(Complex64 x) { return Complex64(Op::On(Complex128(x))); }
+  static Complex128 Apply(Complex128 x) { return Complex128(Op::On(LongComplex(x))); }
+};
+
+#define XLAD_STD_FUNCTION(Name, function)     \
+  struct Name {                               \
+    template <typename T>                     \
+    static T On(T x) {                        \
+      return std::function(x);                \
+    }                                         \
+  };
+XLAD_STD_FUNCTION(Acos, acos)
+XLAD_STD_FUNCTION(Acosh, acosh)
+XLAD_STD_FUNCTION(Asin, asin)
+XLAD_STD_FUNCTION(Asinh, asinh)
+XLAD_STD_FUNCTION(Atan, atan)
+XLAD_STD_FUNCTION(Atanh, atanh)
+XLAD_STD_FUNCTION(Cbrt, cbrt)
+XLAD_STD_FUNCTION(Cosine, cos)
+XLAD_STD_FUNCTION(Cosh, cosh)
+XLAD_STD_FUNCTION(Erf, erf)
+XLAD_STD_FUNCTION(Exponential, exp)
+XLAD_STD_FUNCTION(Log, log)
+XLAD_STD_FUNCTION(Sine, sin)
+XLAD_STD_FUNCTION(Sinh, sinh)
+XLAD_STD_FUNCTION(Sqrt, sqrt)
+XLAD_STD_FUNCTION(Tan, tan)
+XLAD_STD_FUNCTION(Tanh, tanh)
+#undef XLAD_STD_FUNCTION
+
+struct Expm1 {
+  static double On(double x) { return std::expm1(x); }
+  // e^a e^ib - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
+  template <typename R>
+  static std::complex<R> On(std::complex<R> z) {
+    const R a = z.real(), b = z.imag(), half = std::sin(b / 2);
+    const R imag = b == 0 ? b : std::exp(a) * std::sin(b);
+    return {std::expm1(a) * std::cos(b) - 2 * half * half, imag};
+  }
+};
+
+struct Log1p {
+  static double On(double x) { return std::log1p(x); }
+  // log|1 + z| = log1p(a (2 + a) + b^2) / 2, which keeps small z exact; large z by log itself.
+  template <typename R>
+  static std::complex<R> On(std::complex<R> z) {
+    const R a = z.real(), b = z.imag();
+    const R squares = a * (2 + a) + b * b;
+    if (!(std::fabs(a) < R(1e100)) || !(std::fabs(b) < R(1e100)) || squares < R(-0.5)) {
+      return std::log(std::complex<R>(1 + a, b));
+    }
+    return {std::log1p(squares) / 2, std::atan2(b, 1 + a)};
+  }
+};
+
+struct Logistic {
+  template <typename T>
+  static T On(T x) {
+    return T(1) / (T(1) + std::exp(-x));
+  }
+};
+
+struct Rsqrt {
+  template <typename T>
+  static T On(T x) {
+    return T(1) / std::sqrt(x);
+  }
+};
+
+constexpr EvalRow kRows[] = {
+    {Opcode::kAcos, EvalUnary<RealOrComplex<Acos>>},
+    {Opcode::kAcosh, EvalUnary<RealOrComplex<Acosh>>},
+    {Opcode::kAsin, EvalUnary<RealOrComplex<Asin>>},
+    {Opcode::kAsinh, EvalUnary<RealOrComplex<Asinh>>},
+    {Opcode::kAtan, EvalUnary<RealOrComplex<Atan>>},
+    {Opcode::kAtanh, EvalUnary<RealOrComplex<Atanh>>},
+    {Opcode::kCbrt, EvalUnary<RealOnly<Cbrt>>},
+    {Opcode::kCosine, EvalUnary<RealOrComplex<Cosine>>},
+    {Opcode::kCosh, EvalUnary<RealOrComplex<Cosh>>},
+    {Opcode::kErf, EvalUnary<RealOnly<Erf>>},
+    {Opcode::kExponential, EvalUnary<RealOrComplex<Exponential>>},
+    {Opcode::kExponentialMinusOne, EvalUnary<RealOrComplex<Expm1>>},
+    {Opcode::kLog, EvalUnary<RealOrComplex<Log>>},
+    {Opcode::kLogPlusOne, EvalUnary<RealOrComplex<Log1p>>},
+    {Opcode::kLogistic, EvalUnary<RealOrComplex<Logistic>>},
+    {Opcode::kRsqrt, EvalUnary<RealOrComplex<Rsqrt>>},
+    {Opcode::kSine, EvalUnary<RealOrComplex<Sine>>},
+    {Opcode::kSinh, EvalUnary<RealOrComplex<Sinh>>},
+    {Opcode::kSqrt, EvalUnary<RealOrComplex<Sqrt>>},
+    {Opcode::kTan, EvalUnary<RealOrComplex<Tan>>},
+    {Opcode::kTanh, EvalUnary<RealOrComplex<Tanh>>},
+};
+
+}  // namespace
+
+absl::Span<const EvalRow> UnaryMathRows() { return kRows; }
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,228 @@
+#include "hlo/eval/evaluate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_join.h"
+#include "hlo/eval/collectives.h"
+#include "hlo/eval/interpreter.h"
+#include "hlo/eval/numeric.h"
+#include "hlo/verifier.h"
+
+namespace xlad::hlo {
+namespace eval {
+namespace {
+
+// Bytes that no value of the type has: a pred other than 0 and 1, unused high bits of sub-byte types.
+Value Normalised(Value value) {
+  if (value.is_tuple()) {
+    for (Value& element : value.tuple()) element = Normalised(std::move(element));
+    return value;
+  }
+  const ElementType type = value.type();
+  if (type != ElementType::kPred && tensor::BitWidth(type) >= 8) return value;
+  Array array = value.Take();
+  for (int8_t& byte : array.values<int8_t>()) {
+    if (type == ElementType::kPred) {
+      byte = byte != 0 ? 1 : 0;
+    } else if (tensor::IsFloating(type)) {
+      byte = static_cast<int8_t>(byte & ((1 << tensor::BitWidth(type)) - 1));
+    } else {
+      byte = WrapSubByte(type, byte);
+    }
+  }
+  return Value(std::move(array));
+}
+
+absl::StatusOr<std::vector<Value>> Arguments(const Module& module, const std::vector<Literal>& inputs) {
+  const auto& parameters = module.entry()->parameters();
+  if (inputs.size() != parameters.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", inputs.size(), " inputs, expected ", parameters.size(), " as the entry's parameters"));
+  }
+  std::vector<Value> arguments;
+  for (size_t p = 0; p < inputs.size(); ++p) {
+    Value value = Value::Borrow(inputs[p]);
+    if (!value.HasShape(parameters[p]->shape())) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", p, " (", parameters[p]->name(), "): found ",
+                                                     inputs[p].shape().ToString(false), ", expected ",
+                                                     parameters[p]->shape().ToString(false)));
+    }
+    arguments.push_back(Normalised(std::move(value)));
+  }
+  return arguments;
+}
+
+// "0-2, 5" for {0, 1, 2, 5}.
+std::string Ranges(const std::vector<int64_t>& devices) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < devices.size();) {
+    size_t end = i;
+    while (end + 1 < devices.size() && devices[end + 1] == devices[end] + 1) ++end;
+    parts.push_back(end == i ? absl::StrCat(devices[i]) : absl::StrCat(devices[i], "-", devices[end]));
+    i = end + 1;
+  }
+  return absl::StrJoin(parts, ",");
+}
+
+// All devices of one evaluation.
+class Cluster {
+ public:
+  Cluster(const std::vector<const Module*>& modules, const EvaluateLimits& limits)
+      : modules_(modules), program_(limits) {
+    const auto devices = static_cast<int64_t>(modules.size());
+    const int64_t partitions = modules[0]->num_partitions;
+    grid_.partitions = partitions > 0 && devices % partitions == 0 ? partitions : devices;
+    grid_.replicas = devices / grid_.partitions;
+    for (int64_t d = 0; d < devices; ++d) {
+      devices_.emplace_back(&program_, d / grid_.partitions, d % grid_.partitions);
+    }
+  }
+
+  absl::StatusOr<std::vector<Literal>> Run(const std::vector<std::vector<Literal>>& inputs) {
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      XLAD_ASSIGN_OR_RETURN(std::vector<Value> arguments, Arguments(*modules_[d], inputs[d]));
+      XLAD_RETURN_IF_ERROR(devices_[d].Start(*modules_[d]->entry(), std::move(arguments)));
+    }
+    while (true) {
+      for (size_t d = 0; d < devices_.size(); ++d) {
+        const absl::Status status = devices_[d].Run();
+        if (!status.ok()) return devices_.size() == 1 ? status : Annotate(status, absl::StrCat("device ", d));
+      }
+      if (AllDone()) break;
+      XLAD_ASSIGN_OR_RETURN(const bool met, MeetOnce());
+      if (!met) return Stuck();
+    }
+    std::vector<Literal> results;
+    for (Interpreter& device : devices_) results.push_back(device.TakeResult().ToLiteral());
+    return results;
+  }
+
+ private:
+  bool AllDone() const {
+    return std::all_of(devices_.begin(), devices_.end(), [](const Interpreter& device) { return device.done(); });
+  }
+
+  // Every group whose devices all wait at the same collective exchanges. False where there is none.
+  absl::StatusOr<bool> MeetOnce() {
+    bool met = false;
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Instruction* instruction = devices_[d].waiting_at();
+      if (instruction == nullptr) continue;
+      const auto members = MeetingDevices(*instruction, grid_, static_cast<int64_t>(d));
+      if (!members.ok()) return Annotate(members.status(), PlaceOf(*instruction));
+      const bool all = std::all_of(members->begin(), members->end(), [&](int64_t member) {
+        const Instruction* other = devices_[static_cast<size_t>(member)].waiting_at();
+        return other != nullptr && SameCollective(*instruction, *other);
+      });
+      if (!all) continue;
+      met = true;
+      const absl::Status status = Meet(*members);
+      if (!status.ok()) return Annotate(status, PlaceOf(*instruction));
+    }
+    return met;
+  }
+
+  absl::Status Meet(const std::vector<int64_t>& members) {
+    std::vector<Arrival> group;
+    for (const int64_t member : members) {
+      Interpreter& device = devices_[static_cast<size_t>(member)];
+      group.push_back({member, device.waiting_at(), &device.waiting_operands(), &device});
+    }
+    XLAD_ASSIGN_OR_RETURN(std::vector<Value> results, Exchange(group, grid_));
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      devices_[static_cast<size_t>(members[rank])].Resume(std::move(results[rank]));
+    }
+    return absl::OkStatus();
+  }
+
+  // "devices 0-2 wait at all-reduce.7, 3 has returned"
+  absl::Status Stuck() const {
+    std::vector<std::pair<std::string, std::vector<int64_t>>> places;
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const Instruction* at = devices_[d].waiting_at();
+      const std::string place = at == nullptr ? "" : at->name();
+      auto found = std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.first == place; });
+      if (found == places.end()) found = places.insert(places.end(), {place, {}});
+      found->second.push_back(static_cast<int64_t>(d));
+    }
+    std::stable_sort(places.begin(), places.end(),
+                     [](const auto& a, const auto& b) { return !a.first.empty() && b.first.empty(); });
+    std::string message;
+    for (const auto& [place, devices] : places) {
+      const bool one = devices.size() == 1;
+      absl::StrAppend(&message, message.empty() ? (one ? "device " : "devices ") : ", ", Ranges(devices),
+                      place.empty() ? (one ? " has returned" : " have returned")
+                                    : absl::StrCat(one ? " waits at " : " wait at ", place));
+    }
+    return absl::FailedPreconditionError(message);
+  }
+
+  const std::vector<const Module*>& modules_;
+  Program program_;  // Before the devices, whose values it counts.
+  DeviceGrid grid_;
+  std::deque<Interpreter> devices_;
+};
+
+class NoCalls final : public Caller {
+ public:
+  NoCalls() : program_(EvaluateLimits()), interpreter_(&program_, 0, 0) {}
+  absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) override {
+    return interpreter_.Call(computation, std::move(arguments));
+  }
+
+ private:
+  Program program_;
+  Interpreter interpreter_;
+};
+
+}  // namespace
+}  // namespace eval
+
+absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& modules,
+                                              const std::vector<std::vector<Literal>>& inputs,
+                                              const EvaluateLimits& limits) {
+  if (modules.empty() || modules.size() != inputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", modules.size(), " modules and ", inputs.size(),
+                                                   " lists of inputs, expected one of each for every device"));
+  }
+  for (const Module* module : std::set<const Module*>(modules.begin(), modules.end())) {
+    if (module->entry() == nullptr) return absl::InvalidArgumentError("found a module without entry computation");
+    XLAD_RETURN_IF_ERROR(Verify(*module));
+  }
+  return eval::Cluster(modules, limits).Run(inputs);
+}
+
+absl::StatusOr<Literal> Evaluate(const Module& module, const std::vector<Literal>& inputs,
+                                 const EvaluateLimits& limits) {
+  XLAD_ASSIGN_OR_RETURN(std::vector<Literal> results, Evaluate({&module}, {inputs}, limits));
+  return std::move(results[0]);
+}
+
+absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
+                                            const std::vector<const Literal*>& operands) {
+  if (instruction.opcode() == Opcode::kConstant) return *instruction.literal();
+  const eval::EvalFunction function = eval::FindEvalFunction(instruction.opcode());
+  if (function == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(ToString(instruction.opcode()), " cannot be evaluated as a single instruction"));
+  }
+  if (instruction.operand_count() != static_cast<int64_t>(operands.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("%", instruction.name(), ": found ", operands.size(),
+                                                   " values, expected ", instruction.operand_count()));
+  }
+  std::vector<eval::Value> values;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    values.push_back(eval::Value::Borrow(*operands[i]));
+    if (!values.back().HasShape(instruction.operand(static_cast<int64_t>(i))->shape())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "%", instruction.name(), ": found ", operands[i]->shape().ToString(false), " for operand ", i, ", expected ",
+          instruction.operand(static_cast<int64_t>(i))->shape().ToString(false)));
+    }
+  }
+  eval::NoCalls caller;
+  XLAD_ASSIGN_OR_RETURN(const eval::Value result, function({instruction, absl::MakeSpan(values), caller}));
+  return result.ToLiteral();
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,83 @@
+// Numbers in the evaluator: small floats and sub-byte integers, and the C++ types that arithmetic is done in.
+//
+// Arithmetic knows 13 carrier types: bool (as uint8_t 0/1), (u)int8..64, float, double and their complex numbers.
+// f16, bf16, f8* and f4 are computed in float and rounded back to nearest even; s1, s2, s4 in int8_t and u1, u2, u4
+// in uint8_t and wrapped back.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "hlo/eval/value.h"
+
+namespace xlad::hlo::eval {
+
+using Complex64 = std::complex<float>;
+using Complex128 = std::complex<double>;
+
+// pred's carrier: a type of its own, so that it is told apart from u8.
+enum class Bool : uint8_t { kFalse = 0, kTrue = 1 };
+inline Bool ToBool(bool value) { return value ? Bool::kTrue : Bool::kFalse; }
+inline bool IsTrue(Bool value) { return value != Bool::kFalse; }
+
+template <typename T>
+constexpr bool kIsComplex = false;
+template <typename T>
+constexpr bool kIsComplex<std::complex<T>> = true;
+template <typename T>
+concept FloatCarrier = std::is_floating_point_v<T>;
+template <typename T>
+concept ComplexCarrier = kIsComplex<T>;
+template <typename T>
+concept IntCarrier = std::is_integral_v<T>;
+template <typename T>
+concept SignedCarrier = IntCarrier<T> && std::is_signed_v<T>;
+
+// The element type whose C++ type elements of `type` are computed in.
+ElementType CarrierOf(ElementType type);
+
+// Rounds to a floating type of at most 16 bits, to nearest even, with that format's own rules for overflow and NaN
+// (those of the ml_dtypes package): the bits.
+uint16_t EncodeSmallFloat(ElementType type, double value);
+float DecodeSmallFloat(ElementType type, uint16_t bits);
+inline bool IsSmallFloat(ElementType type) {
+  return tensor::IsFloating(type) && type != ElementType::kF32 && type != ElementType::kF64;
+}
+
+// Keeps the low bits of a sub-byte integer, sign-extended for signed types.
+int8_t WrapSubByte(ElementType type, int8_t value);
+
+// The elements in their carrier type; shares the bytes where `value` has it already.
+Value Widen(const Value& value);
+// Carrier elements back to `type`.
+Array Narrow(Array carrier, ElementType type);
+
+// A double that rounds to every narrower float as `value` does (rounded to odd).
+double ToDoubleForRounding(int64_t value);
+double ToDoubleForRounding(uint64_t value);
+
+// Calls `f.template operator()<T>()` with the C++ type of a carrier.
+template <typename F>
+auto VisitCarrier(ElementType carrier, F&& f) {
+  switch (carrier) {
+    case ElementType::kPred: return f.template operator()<Bool>();
+    case ElementType::kS8: return f.template operator()<int8_t>();
+    case ElementType::kS16: return f.template operator()<int16_t>();
+    case ElementType::kS32: return f.template operator()<int32_t>();
+    case ElementType::kS64: return f.template operator()<int64_t>();
+    case ElementType::kU8: return f.template operator()<uint8_t>();
+    case ElementType::kU16: return f.template operator()<uint16_t>();
+    case ElementType::kU32: return f.template operator()<uint32_t>();
+    case ElementType::kU64: return f.template operator()<uint64_t>();
+    case ElementType::kF64: return f.template operator()<double>();
+    case ElementType::kC64: return f.template operator()<Complex64>();
+    case ElementType::kC128: return f.template operator()<Complex128>();
+    default: break;
+  }
+  XLAD_CHECK(carrier == ElementType::kF32) << tensor::ToString(carrier) << " is no carrier type";
+  return f.template operator()<float>();
+}
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,83 @@
+// The table from opcode to evaluation function, and what the interpreter runs itself or cannot run.
+#include <array>
+
+#include "hlo/eval/evaluate.h"
+#include "hlo/eval/operation.h"
+
+namespace xlad::hlo {
+namespace eval {
+namespace {
+
+constexpr int kOpcodes = static_cast<int>(Opcode::kAsyncDone) + 1;
+
+std::array<EvalFunction, kOpcodes> MakeTable() {
+  std::array<EvalFunction, kOpcodes> table{};
+  const absl::Span<const EvalRow> families[] = {
+      UnaryRows(),  UnaryMathRows(),   BinaryRows(), SelectRows(),  ConvertRows(), ShapeRows(),  DynamicRows(),
+      TupleRows(),  DotRows(),         GatherRows(), ScatterRows(), ReduceRows(),  WindowRows(), SortRows(),
+      MapRows(),    ConvolutionRows(), CustomCallRows(),
+  };
+  for (const auto& family : families) {
+    for (const EvalRow& row : family) table[static_cast<size_t>(row.opcode)] = row.function;
+  }
+  return table;
+}
+
+struct Reason {
+  Opcode opcode;
+  absl::string_view text;
+};
+
+constexpr absl::string_view kHost = "its data comes from or goes to the host while the program runs";
+constexpr absl::string_view kPeer = "its peer is another program or the host";
+
+constexpr Reason kReasons[] = {
+    {Opcode::kInfeed, kHost},
+    {Opcode::kOutfeed, kHost},
+    {Opcode::kSend, kPeer},
+    {Opcode::kSendDone, kPeer},
+    {Opcode::kRecv, kPeer},
+    {Opcode::kRecvDone, kPeer},
+    {Opcode::kRng, "its results depend on a generator's hidden state; use rng-bit-generator"},
+    {Opcode::kRngGetAndUpdateState, "its results depend on a generator's hidden state; use rng-bit-generator"},
+    {Opcode::kShuffle, "it is an instruction of one backend without a documented meaning"},
+};
+
+// Run by the interpreter and by the exchange between devices.
+constexpr Opcode kByInterpreter[] = {
+    Opcode::kParameter,   Opcode::kConstant,      Opcode::kCall,        Opcode::kFusion,
+    Opcode::kWhile,       Opcode::kConditional,   Opcode::kAsyncStart,  Opcode::kAsyncUpdate,
+    Opcode::kAsyncDone,   Opcode::kAllGatherDone, Opcode::kPartitionId, Opcode::kCollectivePermuteDone,
+    Opcode::kAllReduceDone, Opcode::kReplicaId,
+};
+
+}  // namespace
+
+EvalFunction FindEvalFunction(Opcode opcode) {
+  static const std::array<EvalFunction, kOpcodes> table = MakeTable();
+  return table[static_cast<size_t>(opcode)];
+}
+
+absl::Status NotDefined(const Operation& operation, ElementType type) {
+  return absl::UnimplementedError(
+      absl::StrCat(ToString(operation.instruction.opcode()), " is not defined for ", tensor::ToString(type)));
+}
+
+}  // namespace eval
+
+absl::string_view WhyNoEvaluator(Opcode opcode) {
+  for (const eval::Reason& reason : eval::kReasons) {
+    if (reason.opcode == opcode) return reason.text;
+  }
+  return HasEvaluator(opcode) ? "" : "the evaluator has no function for it";
+}
+
+bool HasEvaluator(Opcode opcode) {
+  if (eval::FindEvalFunction(opcode) != nullptr || IsCollective(opcode)) return true;
+  for (const Opcode own : eval::kByInterpreter) {
+    if (own == opcode) return true;
+  }
+  return false;
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,25 @@
+// AddScaledRow for f32 and f64. On its own because of the functions' per-machine versions.
+#include "hlo/eval/dot.h"
+
+// Sanitizers do not run before the functions that choose a version.
+#if defined(__x86_64__) && !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+#define XLAD_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define XLAD_VECTOR_CLONES
+#endif
+
+#pragma STDC FP_CONTRACT OFF
+
+namespace xlad::hlo::eval {
+
+XLAD_VECTOR_CLONES
+void AddScaledRow(float* row, const float* x, float a, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) row[i] += a * x[i];
+}
+
+XLAD_VECTOR_CLONES
+void AddScaledRow(double* row, const double* x, double a, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) row[i] += a * x[i];
+}
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,150 @@
+// sort and topk.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "hlo/eval/binary_ops.h"
+#include "hlo/eval/reducer.h"
+#include "hlo/eval/strided.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+using Less = absl::StatusOr<bool>;
+
+// A stable merge sort of `order`. `less` comes from the program: it may fail, or be no order at all, and the sort
+// must still end and stay inside its arrays.
+template <typename F>
+absl::Status MergeSort(std::vector<int64_t>* order, const F& less) {
+  std::vector<int64_t> other(order->size());
+  const size_t n = order->size();
+  for (size_t width = 1; width < n; width *= 2) {
+    for (size_t begin = 0; begin < n; begin += 2 * width) {
+      const size_t middle = std::min(begin + width, n), end = std::min(begin + 2 * width, n);
+      size_t left = begin, right = middle;
+      for (size_t to = begin; to < end; ++to) {
+        bool take_right = left == middle;
+        if (!take_right && right < end) {
+          XLAD_ASSIGN_OR_RETURN(take_right, less((*order)[right], (*order)[left]));
+        }
+        other[to] = (*order)[take_right ? right++ : left++];
+      }
+    }
+    order->swap(other);
+  }
+  return absl::OkStatus();
+}
+
+// The comparator on elements of one line of the operands (offsets in elements).
+class Comparator {
+ public:
+  explicit Comparator(const Operation& operation) : operation_(operation), key_(Widen(operation.operand(0))) {
+    simple_ = RecogniseComparator(*operation.instruction.called()[0]);
+    if (simple_.has_value()) {
+      const bool orders = simple_->comparison == Comparison::kLt || simple_->comparison == Comparison::kGt;
+      if (!orders || simple_->total_order || tensor::IsComplex(key_.type())) simple_.reset();
+    }
+  }
+
+  Less operator()(int64_t x, int64_t y) const {
+    if (simple_.has_value()) {
+      return VisitCarrier(key_.type(), [&]<typename T>() -> bool {
+        if constexpr (!ComplexCarrier<T>) {
+          const T a = key_.values<T>()[static_cast<size_t>(x)], b = key_.values<T>()[static_cast<size_t>(y)];
+          return simple_->comparison == Comparison::kLt ? a < b : a > b;
+        }
+        return false;
+      });
+    }
+    std::vector<Value> arguments;
+    for (const Value& operand : operation_.operands) {
+      arguments.push_back(ScalarAt(operand, x));
+      arguments.push_back(ScalarAt(operand, y));
+    }
+    XLAD_ASSIGN_OR_RETURN(const Value less,
+                          operation_.caller.Call(*operation_.instruction.called()[0], std::move(arguments)));
+    return IntAt(less, 0) != 0;
+  }
+
+ private:
+  const Operation& operation_;
+  Value key_;
+  std::optional<SimpleComparator> simple_;
+};
+
+// Always stable, which is a legal outcome of an unstable sort.
+absl::StatusOr<Value> EvalSort(const Operation& operation) {
+  const Dims& dims = operation.operand(0).dims();
+  const auto dimension = static_cast<size_t>(operation.instruction.dimensions()[0]);
+  const int64_t size = dims[dimension], stride = tensor::Strides(dims)[dimension];
+  std::vector<Array> outs;
+  for (const Value& operand : operation.operands) outs.emplace_back(operand.shape());
+  const Comparator less(operation);
+  const int64_t elements = tensor::Product(dims);
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  for (int64_t first = 0; first < elements; ++first) {
+    if (first / stride % size != 0) continue;  // Not the beginning of a line.
+    for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = first + i * stride;
+    XLAD_RETURN_IF_ERROR(MergeSort(&order, less));
+    for (size_t k = 0; k < outs.size(); ++k) {
+      const int64_t width = tensor::ByteWidth(outs[k].shape().type);
+      for (int64_t i = 0; i < size; ++i) {
+        const std::byte* from = operation.operands[k].bytes().data() + order[static_cast<size_t>(i)] * width;
+        std::copy_n(from, width, outs[k].bytes().data() + (first + i * stride) * width);
+      }
+    }
+  }
+  std::vector<Value> values;
+  for (Array& out : outs) values.emplace_back(std::move(out));
+  return PackResults(std::move(values), operation.shape().is_tuple());
+}
+
+// NaN is above everything, +0 above -0, as in the total order.
+template <typename T>
+bool TopkGreater(T x, T y) {
+  if constexpr (FloatCarrier<T>) {
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && !std::isnan(y);
+    if (x == y) return std::signbit(y) && !std::signbit(x);
+  }
+  return x > y;
+}
+
+// The k largest (or smallest) of each line of the last dimension, best first, equal ones by index.
+absl::StatusOr<Value> EvalTopk(const Operation& operation) {
+  const Value& operand = operation.operand(0);
+  const bool largest = operation.attributes().largest;
+  const int64_t size = operand.dims().back(), k = operation.result(0).dims.back();
+  const Value wide = Widen(operand);
+  Array values(operation.result(0)), indices(operation.result(1));
+  const int64_t lines = size == 0 ? 0 : operand.elements() / size, width = tensor::ByteWidth(operand.type());
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  for (int64_t line = 0; line < lines; ++line) {
+    std::iota(order.begin(), order.end(), line * size);
+    VisitCarrier(wide.type(), [&]<typename T>() {
+      if constexpr (!ComplexCarrier<T>) {
+        const auto x = wide.values<T>();
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+          const T left = x[static_cast<size_t>(a)], right = x[static_cast<size_t>(b)];
+          return largest ? TopkGreater(left, right) : TopkGreater(right, left);
+        });
+      }
+    });
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t from = order[static_cast<size_t>(i)], to = line * k + i;
+      std::copy_n(operand.bytes().data() + from * width, width, values.bytes().data() + to * width);
+      indices.values<int32_t>()[static_cast<size_t>(to)] = static_cast<int32_t>(from - line * size);
+    }
+  }
+  return Value::Tuple({Value(std::move(values)), Value(std::move(indices))});
+}
+
+constexpr EvalRow kRows[] = {
+    {Opcode::kSort, EvalSort},
+    {Opcode::kTopk, EvalTopk},
+};
+
+}  // namespace
+
+absl::Span<const EvalRow> SortRows() { return kRows; }
+
+}  // namespace xlad::hlo::eval
