@@ -1,0 +1,33 @@
+# make demo    train a small model on 8 devices of this machine
+# make test    what every change must pass
+# make build   build/release/bin/xlad
+SHELL := /bin/bash
+.PHONY: demo test test-all build setup format tidy clean
+
+setup:
+	@scripts/setup.sh
+
+build/%/build.ninja: CMakeLists.txt CMakePresets.json
+	@mkdir -p build
+	@cmake --preset $* >build/$*.cmake.log || { cat build/$*.cmake.log; exit 1; }
+
+build: setup build/release/build.ninja
+	@ninja -C build/release $(if $(V),-v) xlad
+
+demo: build
+	@scripts/demo.sh
+
+test: setup
+	@scripts/test.sh
+
+test-all: setup
+	@scripts/test.sh --all
+
+format:
+	@git ls-files '*.cc' '*.h' | xargs clang-format-19 -i
+
+tidy: build
+	@scripts/tidy.sh
+
+clean:
+	rm -rf build

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what xlad needs on Debian 12, as root or with sudo. Does nothing where everything is there.
+#   scripts/setup.sh           packages for building and running
+#   scripts/setup.sh --tests   also a Python environment in build/venv with jax, for the tests that compare with it
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+for package in $(grep -v '^#' scripts/packages.txt); do
+  dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
+done
+if ((${#missing[@]})); then
+  sudo=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || { echo "setup: needs root or sudo to install: ${missing[*]}" >&2; exit 1; }
+    sudo=(sudo)
+  fi
+  echo "setup: installing ${missing[*]}"
+  "${sudo[@]}" apt-get update -q
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+if [[ "${1:-}" == --tests && ! -e build/venv/ready ]]; then
+  # The oldest Python that has the tested jax; tests that need jax say so and are skipped where none is found.
+  for python in python3.11 python3.12 python3.13 python3; do
+    command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
+  done
+  mkdir -p build
+  "$python" -m venv build/venv
+  build/venv/bin/pip install -q -r scripts/requirements.txt
+  touch build/venv/ready
+fi
