@@ -140,6 +140,20 @@ void Computation::SortTopologically() {
             [&](const auto& a, const auto& b) { return position.at(a.get()) < position.at(b.get()); });
 }
 
+void Computation::SetOrder(absl::Span<Instruction* const> order) {
+  absl::flat_hash_map<const Instruction*, size_t> position;
+  for (Instruction* const instruction : order) {
+    ForEachInput(*instruction, [&](const Instruction* input) {
+      XLAD_CHECK(position.contains(input)) << instruction->name() << " before its input " << input->name();
+    });
+    position.emplace(instruction, position.size());
+  }
+  XLAD_CHECK(position.size() == instructions_.size() && order.size() == instructions_.size())
+      << "an order of " << order.size() << " for " << instructions_.size() << " instructions";
+  std::sort(instructions_.begin(), instructions_.end(),
+            [&](const auto& a, const auto& b) { return position.at(a.get()) < position.at(b.get()); });
+}
+
 void Computation::KeepParameters(absl::Span<const int64_t> kept) {
   std::vector<Instruction*> parameters;
   Set gone(parameters_.begin(), parameters_.end());

@@ -130,6 +130,8 @@ class Computation {
   int64_t RemoveDead();
   // Re-establishes the operands-before-users order after edits, changing no more than it must. XLAD_CHECKs that there is no cycle.
   void SortTopologically();
+  // The instructions in this order, which must name each once, operands first (XLAD_CHECKed).
+  void SetOrder(absl::Span<Instruction* const> order);
   // Renumbers parameters after one was taken out; see Module's passes. `kept` lists old numbers in new order.
   void KeepParameters(absl::Span<const int64_t> kept);
 
