@@ -100,7 +100,9 @@ Instruction* Builder::Select(Instruction* condition, Instruction* yes, Instructi
   return Add(Make(Opcode::kSelect), {condition, yes, no});
 }
 
-Instruction* Builder::Convert(ElementType type, Instruction* x) { return Add(Make(Opcode::kConvert, OfType(type)), {x}); }
+Instruction* Builder::Convert(ElementType type, Instruction* x) {
+  return Add(Make(Opcode::kConvert, OfType(type)), {x});
+}
 
 Instruction* Builder::Broadcast(Instruction* x, Dims sizes, Dims dimensions) {
   auto instruction = Make(Opcode::kBroadcast, Shape(x->shape().type(), std::move(sizes)));
@@ -293,7 +295,10 @@ Computation* ScalarReducer(Module* module, Opcode opcode, ElementType type) {
 std::optional<Opcode> ReducerOpcode(const Computation& reducer) {
   const Instruction* const root = reducer.root();
   if (root == nullptr || reducer.parameters().size() != 2 || reducer.instructions().size() != 3) return std::nullopt;
-  if (root->operand_count() != 2 || !IsElementwise(root->opcode()) || Arity(root->opcode()) != 2) return std::nullopt;
+  if (root->operand_count() != 2 || !IsElementwise(root->opcode()) || Arity(root->opcode()) != 2 ||
+      !root->shape().SameIgnoringLayout(root->operand(0)->shape()) || root->opcode() == Opcode::kCompare) {
+    return std::nullopt;
+  }
   const Instruction* const first = reducer.parameter(0);
   const Instruction* const second = reducer.parameter(1);
   const bool in_order = root->operand(0) == first && root->operand(1) == second;

@@ -79,7 +79,26 @@ Inferred Resized(const Instruction& i, const Shape& given, bool grows) {
   return OneOrTuple(std::move(results));
 }
 
+// One device is what a header that says nothing says.
+int64_t UnlessOne(int64_t devices) { return devices == 1 ? 0 : devices; }
+
 }  // namespace
+
+GroupIds IdsOf(const Instruction& i) {
+  if (!i.attributes().channel_id.has_value()) return GroupIds::kReplica;
+  if (i.attributes().use_global_device_ids) return GroupIds::kGlobal;
+  switch (i.opcode()) {
+    case Opcode::kAllReduce:
+    case Opcode::kAllReduceStart:
+    case Opcode::kReduceScatter:
+    case Opcode::kAllGather:
+    case Opcode::kAllGatherStart:
+    case Opcode::kCollectiveReduce:
+      return GroupIds::kReplicaAllPartitions;
+    default:
+      return GroupIds::kPartition;
+  }
+}
 
 int64_t GroupSize(const Instruction& i) {
   const Computation* const computation = i.parent();
@@ -87,15 +106,15 @@ int64_t GroupSize(const Instruction& i) {
   const int64_t replicas = module == nullptr ? 1 : module->replica_count;
   const int64_t partitions = module == nullptr ? 1 : module->num_partitions;
   const int64_t stated = FirstGroupSize(i.attributes().replica_groups);
-  const bool across_partitions = i.attributes().channel_id.has_value();
-  if (stated > 0) {
-    // Groups of replica ids, each standing for all its partitions, unless ids are global.
-    const bool replica_ids = across_partitions && !i.attributes().use_global_device_ids &&
-                             i.opcode() != Opcode::kAllToAll && i.opcode() != Opcode::kCollectiveBroadcast;
-    return replica_ids ? stated * partitions : stated;
+  int64_t all = 0;
+  switch (IdsOf(i)) {
+    case GroupIds::kReplica: all = replicas; break;
+    case GroupIds::kPartition: all = partitions; break;
+    case GroupIds::kGlobal: all = replicas * partitions; break;
+    // Each replica id stands for all its partitions.
+    case GroupIds::kReplicaAllPartitions: return stated > 0 ? stated * partitions : UnlessOne(replicas * partitions);
   }
-  const int64_t all = across_partitions ? replicas * partitions : replicas;
-  return replicas * partitions == 1 ? 0 : all;
+  return stated > 0 ? stated : UnlessOne(all);
 }
 
 Inferred InferDeviceId(const Instruction& i) { return Shape(ElementType::kU32, {}); }

@@ -63,6 +63,11 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
 // Sizes after a window has moved over `dims`; one entry of `window` a dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);
 
+// What the numbers in a collective's replica groups (or source-target pairs) are, which its channel id and
+// use_global_device_ids say.
+enum class GroupIds { kReplica, kPartition, kReplicaAllPartitions, kGlobal };
+GroupIds IdsOf(const Instruction& instruction);
+
 // How many devices take part in each group of a collective; 0 where neither groups nor header say so.
 int64_t GroupSize(const Instruction& instruction);
 

@@ -1,0 +1,56 @@
+// The verifier: runs its groups of rules and says where a violation is.
+#include "hlo/verifier.h"
+
+#include "absl/strings/str_cat.h"
+#include "hlo/infer.h"
+#include "hlo/infer_rules.h"
+#include "hlo/verifier_rules.h"
+
+namespace xlad::hlo {
+namespace {
+
+absl::Status VerifyResult(const Instruction& instruction) {
+  XLAD_ASSIGN_OR_RETURN(const Shape expected, InferShape(instruction));
+  if (instruction.shape().SameIgnoringLayout(expected)) return absl::OkStatus();
+  return Violation("result-shape", absl::StrCat("result ", Brief(instruction.shape())),
+                   absl::StrCat(Brief(expected), ", which ", ToString(instruction.opcode()), " gives"));
+}
+
+absl::Status VerifyInstruction(const Instruction& instruction) {
+  XLAD_RETURN_IF_ERROR(VerifyAttributes(instruction));
+  XLAD_RETURN_IF_ERROR(VerifyCollective(instruction));
+  XLAD_RETURN_IF_ERROR(VerifyResult(instruction));
+  return VerifySharding(instruction);
+}
+
+}  // namespace
+
+absl::Status AtInstruction(const absl::Status& status, const Instruction& instruction) {
+  if (status.ok()) return status;
+  const std::string place =
+      instruction.line() > 0 ? absl::StrCat(instruction.line(), ":", instruction.column(), ": ") : "";
+  return Annotate(status, absl::StrCat(place, "%", instruction.name()));
+}
+
+absl::Status AtComputation(const absl::Status& status, const Computation& computation) {
+  return Annotate(status, absl::StrCat("computation %", computation.name()));
+}
+
+absl::Status Verify(const Module& module) {
+  XLAD_RETURN_IF_ERROR(VerifyStructure(module));
+  // All shapes before the first rule that computes with any.
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      XLAD_RETURN_IF_ERROR(AtInstruction(VerifyShape(instruction->shape()), *instruction));
+    }
+  }
+  XLAD_RETURN_IF_ERROR(VerifyHeader(module));
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      XLAD_RETURN_IF_ERROR(AtInstruction(VerifyInstruction(*instruction), *instruction));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::hlo

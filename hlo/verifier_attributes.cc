@@ -1,0 +1,108 @@
+// Verifier rules on attributes that shape inference does not look at.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/infer_rules.h"
+#include "hlo/verifier_rules.h"
+
+namespace xlad::hlo {
+namespace {
+
+// Opcodes that end what another began, and what may stand before them.
+struct ChainRow {
+  Opcode done;
+  std::initializer_list<Opcode> starts;
+};
+
+absl::Status CheckChain(const Instruction& instruction) {
+  static const ChainRow kChains[] = {
+      {Opcode::kAllReduceDone, {Opcode::kAllReduceStart}},
+      {Opcode::kAllGatherDone, {Opcode::kAllGatherStart}},
+      {Opcode::kCollectivePermuteDone, {Opcode::kCollectivePermuteStart}},
+      {Opcode::kCopyDone, {Opcode::kCopyStart}},
+      {Opcode::kAsyncUpdate, {Opcode::kAsyncStart, Opcode::kAsyncUpdate}},
+      {Opcode::kAsyncDone, {Opcode::kAsyncStart, Opcode::kAsyncUpdate}},
+  };
+  for (const ChainRow& row : kChains) {
+    if (row.done != instruction.opcode() || instruction.operand_count() != 1) continue;
+    const Opcode opcode = instruction.operand(0)->opcode();
+    if (std::find(row.starts.begin(), row.starts.end(), opcode) == row.starts.end()) {
+      return Violation("async-pair", absl::StrCat("operand ", ToString(opcode)),
+                       ToString(*row.starts.begin()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFusion(const Instruction& instruction) {
+  const std::string& kind = instruction.attributes().fusion_kind;
+  if (kind == "kLoop" || kind == "kInput" || kind == "kOutput" || kind == "kCustom") return absl::OkStatus();
+  return Violation("fusion-kind", absl::StrCat("kind=", kind), "kLoop, kInput, kOutput or kCustom");
+}
+
+absl::Status CheckCustomCall(const Instruction& instruction) {
+  const Attributes& a = instruction.attributes();
+  if (a.custom_call_target.empty()) return Violation("custom-call-target", "no target", "a name");
+  if (!a.operand_layout_constraints.empty() &&
+      static_cast<int64_t>(a.operand_layout_constraints.size()) != instruction.operand_count()) {
+    return Violation("custom-call-layouts", absl::StrCat(a.operand_layout_constraints.size(), " operand layouts"),
+                     absl::StrCat(instruction.operand_count(), ", one an operand"));
+  }
+  for (size_t k = 0; k < a.operand_layout_constraints.size(); ++k) {
+    XLAD_RETURN_IF_ERROR(VerifyShape(a.operand_layout_constraints[k]));
+    const Shape& operand = instruction.operand(static_cast<int64_t>(k))->shape();
+    if (!a.operand_layout_constraints[k].SameIgnoringLayout(operand)) {
+      return Violation("custom-call-layouts", absl::StrCat("layout ", Brief(a.operand_layout_constraints[k])),
+                       Brief(operand));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputAliases(const Instruction& instruction) {
+  for (const OutputOperandAlias& alias : instruction.attributes().output_operand_aliasing) {
+    const Shape* const output = PartAt(instruction.shape(), alias.output_index);
+    const bool known = alias.operand >= 0 && alias.operand < instruction.operand_count();
+    const Shape* const operand =
+        known ? PartAt(instruction.operand(alias.operand)->shape(), alias.operand_index) : nullptr;
+    if (output == nullptr || operand == nullptr) {
+      return Violation("output-operand-alias",
+                       absl::StrCat("output ", Brief(alias.output_index), " and operand ", alias.operand, " ",
+                                    Brief(alias.operand_index)),
+                       "a part of the result and a part of an operand");
+    }
+    if (output->is_array() != operand->is_array() || output->bytes() != operand->bytes()) {
+      return Violation("output-operand-alias", absl::StrCat(Brief(*output), " in the place of ", Brief(*operand)),
+                       "as many bytes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConstant(const Instruction& instruction) {
+  for (const Shape& part : instruction.shape().is_tuple() ? instruction.shape().tuple() : std::vector<Shape>{}) {
+    if (!part.is_array() && !part.is_tuple()) return Violation("constant-literal", Brief(part), "arrays");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status VerifyAttributes(const Instruction& instruction) {
+  XLAD_RETURN_IF_ERROR(CheckChain(instruction));
+  XLAD_RETURN_IF_ERROR(CheckOutputAliases(instruction));
+  switch (instruction.opcode()) {
+    case Opcode::kFusion:
+      return CheckFusion(instruction);
+    case Opcode::kCustomCall:
+      return CheckCustomCall(instruction);
+    case Opcode::kConstant:
+      return CheckConstant(instruction);
+    case Opcode::kOutfeed:
+      return VerifyShape(instruction.attributes().outfeed_shape);
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace xlad::hlo

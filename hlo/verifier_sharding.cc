@@ -1,0 +1,99 @@
+// Verifier rules on sharding={...}: tiles that fit the shape and name each device once.
+#include "absl/strings/str_cat.h"
+#include "hlo/infer_rules.h"
+#include "hlo/verifier_rules.h"
+
+namespace xlad::hlo {
+namespace {
+
+absl::StatusOr<int64_t> Product(const Dims& sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > kMaxDevices / product) {
+      return Violation("sharding-tiles", absl::StrCat("tile sizes ", Brief(sizes)),
+                       absl::StrCat("1 or more each, and at most ", kMaxDevices, " tiles"));
+    }
+    product *= size;
+  }
+  return product;
+}
+
+absl::Status CheckDevices(const Dims& devices) {
+  absl::flat_hash_set<int64_t> seen;
+  for (const int64_t device : devices) {
+    if (device < 0 || device >= kMaxDevices) {
+      return Violation("sharding-devices", absl::StrCat("device ", device), absl::StrCat("0 to ", kMaxDevices - 1));
+    }
+    if (!seen.insert(device).second) {
+      return Violation("sharding-devices", absl::StrCat("device ", device, " twice"), "each once");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
+  XLAD_ASSIGN_OR_RETURN(const int64_t tiles, Product(sharding.tile_dims));
+  const auto subgroups = static_cast<int64_t>(sharding.last_tile_dims.size()) +
+                         (sharding.replicate_on_last_tile_dim ? 1 : 0);
+  if (shape.is_array() && static_cast<int64_t>(sharding.tile_dims.size()) != shape.ndim() + subgroups) {
+    return Violation("sharding-dimensions", absl::StrCat("tiles ", Brief(sharding.tile_dims), " of ", Brief(shape)),
+                     absl::StrCat(shape.ndim() + subgroups, " sizes"));
+  }
+  if (sharding.iota_reshape_dims.empty()) {
+    if (static_cast<int64_t>(sharding.devices.size()) != tiles) {
+      return Violation("sharding-devices", absl::StrCat(sharding.devices.size(), " devices"),
+                       absl::StrCat("one for each of ", tiles, " tiles"));
+    }
+    return CheckDevices(sharding.devices);
+  }
+  XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, Product(sharding.iota_reshape_dims));
+  if (reshaped != tiles) {
+    return Violation("sharding-devices", absl::StrCat(reshaped, " devices"),
+                     absl::StrCat("one for each of ", tiles, " tiles"));
+  }
+  const auto ndim = static_cast<int64_t>(sharding.iota_reshape_dims.size());
+  if (!sharding.iota_transpose.empty() && static_cast<int64_t>(sharding.iota_transpose.size()) != ndim) {
+    return Violation("sharding-transpose", Brief(sharding.iota_transpose), absl::StrCat("a permutation of ", ndim));
+  }
+  return ExpectDimensions("sharding-transpose", sharding.iota_transpose, ndim);
+}
+
+
+void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves) {
+  if (!shape.is_tuple()) return leaves->push_back(&shape);
+  for (const Shape& element : shape.tuple()) AppendLeaves(element, leaves);
+}
+
+absl::Status CheckLeaf(const OpSharding& sharding, const Shape& shape) {
+  switch (sharding.kind) {
+    case OpSharding::Kind::kTiled:
+      return CheckTiled(sharding, shape);
+    case OpSharding::Kind::kMaximal:
+      return CheckDevices(sharding.devices);
+    case OpSharding::Kind::kTuple:
+      return Violation("sharding-tuple", absl::StrCat("a tuple's sharding for ", Brief(shape)), "one sharding");
+    default:
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace
+
+absl::Status VerifySharding(const Instruction& instruction) {
+  if (instruction.sharding() == nullptr) return absl::OkStatus();
+  const OpSharding& sharding = *instruction.sharding();
+  if (sharding.kind != OpSharding::Kind::kTuple) return CheckLeaf(sharding, instruction.shape());
+  std::vector<const Shape*> leaves;
+  AppendLeaves(instruction.shape(), &leaves);
+  // An empty tuple, and a custom call that stands for several results, have one sharding.
+  if (leaves.empty() && sharding.tuple.size() == 1) leaves.push_back(&instruction.shape());
+  if (leaves.size() != sharding.tuple.size()) {
+    return Violation("sharding-tuple", absl::StrCat(sharding.tuple.size(), " shardings for ",
+                                                    Brief(instruction.shape())),
+                     absl::StrCat(leaves.size(), ", one an array"));
+  }
+  for (size_t k = 0; k < leaves.size(); ++k) XLAD_RETURN_IF_ERROR(CheckLeaf(sharding.tuple[k], *leaves[k]));
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::hlo
