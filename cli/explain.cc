@@ -68,7 +68,7 @@ void AddExplain(CLI::App& parent, Action* action) {
   auto mesh = std::make_shared<std::string>();
   auto format = std::make_shared<std::string>();
   CLI::App* app = parent.add_subcommand("explain", "say what a program sends between devices, and why");
-  app->footer("Example:\n  xlad explain examples/digits --mesh dp=4,tp=2 --format json");
+  app->footer("Example:\n  xlad explain examples/spiral_mlp --mesh dp=4,tp=2 --format json");
   app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
   AddFormatFlag(app, format.get());

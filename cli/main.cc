@@ -19,10 +19,10 @@ constexpr void (*kCommands[])(CLI::App&, Action*) = {
 
 constexpr char kFooter[] =
     "Examples:\n"
-    "  xlad run examples/digits --mesh dp=4,tp=2 --workers 4\n"
-    "  xlad explain examples/digits --mesh dp=8\n"
+    "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
+    "  xlad explain examples/spiral_mlp --mesh dp=8\n"
     "  xlad up --workers 4 --devices 2\n"
-    "  xlad submit examples/digits --coordinator 127.0.0.1:7411 --mesh dp=8 --wait\n"
+    "  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=8 --wait\n"
     "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 not reachable or in use, 130 interrupted.";
 
 std::vector<std::string> FlagsOf(const CLI::App& app) {

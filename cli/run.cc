@@ -71,8 +71,8 @@ void AddRun(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("run", "train a job directory on a whole local cluster");
   app->footer("Examples:\n"
-              "  xlad run examples/digits --mesh dp=4,tp=2 --workers 4\n"
-              "  xlad run examples/digits --steps 20 --curve curve.json --save-state state.safetensors");
+              "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
+              "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
   app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go",

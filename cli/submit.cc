@@ -40,7 +40,7 @@ int Run(const Options& options) {
 void AddSubmit(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("submit", "submit a job directory to a coordinator; prints the job's id");
-  app->footer("Example:\n  xlad submit examples/digits --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
+  app->footer("Example:\n  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")

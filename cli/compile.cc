@@ -1,0 +1,61 @@
+#include "compiler/compile.h"
+
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/program.h"
+#include "compiler/report.h"
+#include "service/build.h"
+
+namespace xlad::cli {
+namespace {
+
+struct Options {
+  std::string path, mesh, emit, output, dump_directory;
+  Target target;
+  std::string cpu;
+};
+
+absl::Status Run(const Options& options) {
+  XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
+  const JobSpec spec = program.job.spec;
+  auto result = PartitionProgram(std::move(program));
+  if (!result.ok()) return Annotate(result.status(), options.path);
+  Target target;
+  target.set_cpu(options.cpu);
+  XLAD_ASSIGN_OR_RETURN(CompileRequest request, service::MakeCompileRequest(result->partitioned, spec, target));
+  request.set_dump_directory(options.dump_directory);
+  if (!options.emit.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const std::string report, compiler::Report(request, options.emit));
+    return WriteOutput(options.output, report);
+  }
+  XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(request));
+  if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
+  std::printf("%d steps, %zu bytes of object code, %d collectives\n", executable.steps_size(),
+              executable.object_code().size(), executable.collectives_size());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddCompile(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or look at what becomes of it");
+  app->footer("Examples:\n  xlad compile step.hlo --emit optimized\n  xlad compile step.hlo --emit asm -o step.s\n"
+              "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable");
+  app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--emit", options->emit, "optimized, llvm, asm, steps or buffers")
+      ->check(CLI::IsMember({"optimized", "llvm", "asm", "steps", "buffers"}));
+  app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; none: this machine's");
+  app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
+  app->add_option("-o", options->output, "output file: the executable, or what --emit gives");
+  app->callback([=] {
+    *action = [=] {
+      const absl::Status status = Run(*options);
+      return status.ok() ? kOk : Fail(status);
+    };
+  });
+}
+
+}  // namespace xlad::cli

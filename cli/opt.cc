@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "base/suggest.h"
+#include "cli/command.h"
+#include "cli/program.h"
+#include "compiler/pipeline.h"
+#include "hlo/graph.h"
+#include "hlo/proto.h"
+#include "hlo/read.h"
+#include "hlo/text.h"
+
+namespace xlad::cli {
+namespace {
+
+struct Options {
+  std::string input, output, emit = "text", mesh, stage, passes;
+  bool verify_only = false, list_passes = false;
+};
+
+absl::StatusOr<std::string> Emit(const hlo::Module& module, const std::string& emit) {
+  if (emit == "proto") return hlo::SerializeProto(module);
+  if (emit == "dot") return hlo::PrintDot(module);
+  if (emit == "html") return hlo::PrintHtml(module);
+  return hlo::PrintText(module);
+}
+
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const compiler::PassEntry& entry : compiler::PassTable()) {
+    if (std::find(names.begin(), names.end(), entry.name) == names.end()) names.push_back(entry.name);
+  }
+  return names;
+}
+
+// All passes, or just those named.
+absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module) {
+  const std::vector<std::string> known = PassNames();
+  for (const std::string& name : only) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string nearest = NearestName(name, known);
+    return absl::InvalidArgumentError(absl::StrCat("found unknown pass ", name,
+                                                   nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"),
+                                                   "; xlad opt --list-passes names them all"));
+  }
+  compiler::PassContext context;
+  context.devices = module->num_partitions;
+  context.parameter_is_uniform.assign(module->entry()->parameters().size(), false);
+  compiler::PipelineOptions options;
+  options.verify = true;
+  options.only = only;
+  std::vector<compiler::PassTime> times;
+  return compiler::RunPipeline(*module, context, options, &times);
+}
+
+// The module as it is after a stage of the way to code.
+absl::StatusOr<std::string> EmitStage(const Options& options) {
+  XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.input, options.mesh));
+  if (options.stage == "hlo") return Emit(*program.module, options.emit);
+  if (options.stage == "propagated") {
+    XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
+                          sharding::Import(std::move(program.module), program.import));
+    XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
+    return sharding::PrintPropagated(sharded);
+  }
+  XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, PartitionProgram(std::move(program)));
+  hlo::Module& module = *result.partitioned.variants.at(0).module;
+  if (options.stage == "optimized") XLAD_RETURN_IF_ERROR(RunPasses({}, &module));
+  return Emit(module, options.emit);
+}
+
+absl::Status Run(const Options& options) {
+  if (options.list_passes) {
+    for (const std::string& name : PassNames()) std::printf("%s\n", name.c_str());
+    return absl::OkStatus();
+  }
+  if (options.input.empty()) return absl::InvalidArgumentError("found no input, expected a program file or -");
+  std::string out;
+  if (!options.stage.empty()) {
+    auto emitted = EmitStage(options);
+    if (!emitted.ok()) return emitted.status();
+    out = *std::move(emitted);
+  } else {
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, ReadInput(options.input));
+    const auto module = hlo::ReadModule(bytes);
+    if (!module.ok()) return Annotate(module.status(), options.input);
+    if (!options.passes.empty()) {
+      const std::vector<std::string> passes = absl::StrSplit(options.passes, ',');
+      XLAD_RETURN_IF_ERROR(RunPasses(passes, module->get()));
+    }
+    if (options.verify_only) return absl::OkStatus();
+    XLAD_ASSIGN_OR_RETURN(out, Emit(**module, options.emit));
+  }
+  return WriteOutput(options.output, out);
+}
+
+}  // namespace
+
+void AddOpt(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand("opt", "read a program in any form, verify it, run passes, print it in any form");
+  app->footer("Examples:\n"
+              "  xlad opt step.hlo.pb\n"
+              "  xlad opt step.hlo --emit proto -o step.hlo.pb\n"
+              "  xlad opt step.hlo --passes inline_calls,simplify\n"
+              "  xlad opt step.hlo --stage partitioned --mesh dp=4,tp=2");
+  app->add_option("IN", options->input, "HLO text or proto, told apart by content; -: standard input");
+  app->add_option("-o", options->output, "output file");
+  app->add_option("--emit", options->emit, "text, proto, dot or html", true)
+      ->check(CLI::IsMember({"text", "proto", "dot", "html"}));
+  app->add_flag("--verify-only", options->verify_only, "print nothing; the exit code says whether it is valid");
+  app->add_option("--passes", options->passes, "compiler passes to run, separated by commas");
+  app->add_flag("--list-passes", options->list_passes, "print the names of the compiler's passes, in order");
+  app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
+      ->check(CLI::IsMember({"hlo", "propagated", "partitioned", "optimized"}));
+  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2");
+  app->callback([=] {
+    *action = [=] {
+      const absl::Status status = Run(*options);
+      return status.ok() ? kOk : Fail(status);
+    };
+  });
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,141 @@
+#include <cmath>
+#include <cstdio>
+
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "cli/program.h"
+#include "hlo/eval/convert.h"
+#include "hlo/eval/evaluate.h"
+#include "tensor/safetensors.h"
+
+namespace xlad::cli {
+namespace {
+
+using hlo::Literal;
+using tensor::Array;
+using tensor::ElementType;
+
+// The inputs of step `t`: state, rows of data, the step number.
+absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo::Module& module, int64_t t) {
+  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays state, tensor::ParseSafetensors(job.state));
+  tensor::NamedArrays data;
+  if (!job.data.empty()) {
+    XLAD_ASSIGN_OR_RETURN(data, tensor::ParseSafetensors(job.data));
+  }
+  std::vector<Literal> inputs;
+  for (const JobSpec::Parameter& parameter : job.spec.parameters()) {
+    const tensor::Shape& shape = module.entry()->parameter(static_cast<int64_t>(inputs.size()))->shape().array();
+    if (parameter.kind() == JobSpec::Parameter::STEP) {
+      inputs.emplace_back(hlo::ConvertArray(Array::FromValues<int64_t>(ElementType::kS64, {}, {t}), shape.type));
+      continue;
+    }
+    const bool is_data = parameter.kind() == JobSpec::Parameter::DATA;
+    const auto& named = is_data ? data : state;
+    const auto found = named.find(parameter.name());
+    if (found == named.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("found no tensor \"", parameter.name(), "\" in ",
+                                                     is_data ? "data.safetensors" : "state.safetensors"));
+    }
+    tensor::Box box = tensor::WholeBox(found->second.shape());
+    if (is_data && !box.hi.empty()) {
+      box.lo[0] = t % job.spec.batch_count() * job.spec.batch_size();
+      box.hi[0] = box.lo[0] + job.spec.batch_size();
+    }
+    inputs.emplace_back(tensor::ExtractBox(found->second, box, box.sizes()));
+  }
+  return inputs;
+}
+
+// Runs the partitioned program on all devices and puts the results together. Where devices hold the same box they
+// must agree to the bit.
+absl::StatusOr<std::vector<Array>> RunPartitioned(const sharding::PartitionedProgram& program,
+                                                  const std::vector<Literal>& whole) {
+  const int64_t devices = program.mesh.devices();
+  std::vector<const hlo::Module*> modules(static_cast<size_t>(devices), program.variants[0].module.get());
+  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(devices));
+  for (int64_t device = 0; device < devices; ++device) {
+    for (size_t p = 0; p < whole.size(); ++p) {
+      const auto& dims = program.parameter_shapes[p].dims;
+      const tensor::Box box = sharding::BoxOf(dims, program.mesh, program.parameters[p], device);
+      inputs[static_cast<size_t>(device)].emplace_back(
+          tensor::ExtractBox(whole[p].array, box, sharding::LocalDims(dims, program.parameters[p])));
+    }
+  }
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> results, hlo::Evaluate(modules, inputs));
+  std::vector<Array> out;
+  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
+    Array array(program.result_shapes[r]);
+    for (int64_t device = devices; device-- > 0;) {
+      const Literal& result = results[static_cast<size_t>(device)];
+      const Array& shard = result.is_tuple ? result.tuple[r].array : result.array;
+      tensor::InsertBox(shard, sharding::BoxOf(array.shape().dims, program.mesh, program.results[r], device), &array);
+    }
+    out.push_back(std::move(array));
+  }
+  return out;
+}
+
+// The largest difference relative to the largest value.
+double Difference(const Array& a, const Array& b) {
+  const Array x = hlo::ConvertArray(a, ElementType::kF64), y = hlo::ConvertArray(b, ElementType::kF64);
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < x.values<double>().size(); ++i) {
+    const double u = x.values<double>()[i], v = y.values<double>()[i];
+    if (u == v || (std::isnan(u) && std::isnan(v))) continue;
+    largest = std::max({largest, std::abs(u), std::abs(v)});
+    const double d = std::abs(u - v);
+    difference = std::isnan(d) ? INFINITY : std::max(difference, d);
+  }
+  return difference == 0 ? 0 : difference / std::max(largest, 1e-30);
+}
+
+absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
+  XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
+  if (!program.is_job) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no job directory; xlad verify takes its inputs from one"));
+  }
+  const std::unique_ptr<hlo::Module> whole = program.module->Clone();
+  const client::Job job = program.job;
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, InputsOf(job, *whole, 0));
+  XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult result, PartitionProgram(std::move(program)));
+  XLAD_ASSIGN_OR_RETURN(const Literal expected, hlo::Evaluate(*whole, inputs));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Array> found, RunPartitioned(result.partitioned, inputs));
+  int64_t bad = 0;
+  for (size_t r = 0; r < found.size(); ++r) {
+    const Array& want = expected.is_tuple ? expected.tuple[r].array : expected.array;
+    const double difference = Difference(found[r], want);
+    const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
+    if (difference <= (exact ? 0 : tolerance)) continue;
+    ++bad;
+    std::printf("result %zu (%s) %s differs: %.3g relative to its largest value\n", r,
+                job.spec.results(static_cast<int>(r)).name().c_str(), want.shape().ToString().c_str(), difference);
+  }
+  if (bad > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(bad, " of ", found.size(), " results of the partitioned program "
+                                                      "differ from the whole program's by more than ", tolerance));
+  }
+  std::printf("%zu results on %s agree with the whole program within %g\n", found.size(),
+              result.partitioned.mesh.ToString().c_str(), tolerance);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& parent, Action* action) {
+  auto path = std::make_shared<std::string>();
+  auto mesh = std::make_shared<std::string>();
+  auto tolerance = std::make_shared<double>(1e-4);
+  CLI::App* app = parent.add_subcommand("verify", "run a job's first step partitioned and whole on the evaluator, and compare");
+  app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");
+  app->add_option("JOBDIR", *path, "job directory")->required();
+  app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value", true);
+  app->callback([=] {
+    *action = [=] {
+      const absl::Status status = Run(*path, *mesh, *tolerance);
+      return status.ok() ? kOk : Fail(status);
+    };
+  });
+}
+
+}  // namespace xlad::cli
