@@ -1,0 +1,166 @@
+#include "compiler/buffers/assignment.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/kernel_abi.h"
+#include "compiler/buffers/coalesce.h"
+
+namespace xlad::compiler {
+namespace {
+
+int64_t Aligned(int64_t bytes) {
+  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+}
+
+struct Block {
+  int64_t first, last;
+};
+
+// Offsets for the classes in the arena: largest first, each at the tightest gap among those that live at the same
+// time (best fit).
+class Arena {
+ public:
+  explicit Arena(const Classes& classes) : classes_(classes) {}
+
+  int64_t Place(int number, int64_t bytes) {
+    const Intervals& live = classes_.live[static_cast<size_t>(number)];
+    std::vector<Block> taken;
+    for (const Placed& other : placed_) {
+      if (Overlap(live, classes_.live[static_cast<size_t>(other.number)])) taken.push_back(other.block);
+    }
+    std::sort(taken.begin(), taken.end(), [](const Block& a, const Block& b) { return a.first < b.first; });
+    int64_t best = -1, best_gap = 0, end = 0;
+    for (const Block& block : taken) {
+      const int64_t gap = block.first - end;
+      if (gap >= bytes && (best < 0 || gap < best_gap)) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, block.last);
+    }
+    if (best < 0) best = end;
+    placed_.push_back({number, {best, best + bytes}});
+    size_ = std::max(size_, best + bytes);
+    return best;
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  struct Placed {
+    int number;
+    Block block;
+  };
+  const Classes& classes_;
+  std::vector<Placed> placed_;
+  int64_t size_ = 0;
+};
+
+class Assigner {
+ public:
+  Assigner(const Program& program, const Classes& classes) : program_(program), classes_(classes) {
+    result_.slices.resize(program.values.size());
+    result_.allocations.resize(1);
+    result_.allocations[0].set_kind(Allocation::TEMPORARY);
+  }
+
+  Assignment Run(int64_t points) {
+    GiveOwnAllocations();
+    FillArena();
+    result_.peak_bytes = Peak(points);
+    return std::move(result_);
+  }
+
+ private:
+  // Parameters (also unused ones), results and constants, in this order.
+  void GiveOwnAllocations() {
+    for (Value::Kind kind : {Value::Kind::kParameter, Value::Kind::kResult, Value::Kind::kConstant}) {
+      for (int v = 0; v < static_cast<int>(program_.values.size()); ++v) {
+        const Value& value = program_.values[static_cast<size_t>(v)];
+        if (value.kind == kind) GiveOwnAllocation(v, value);
+      }
+    }
+  }
+
+  void GiveOwnAllocation(int v, const Value& value) {
+    Allocation allocation;
+    allocation.set_bytes(value.bytes);
+    if (value.kind == Value::Kind::kParameter) {
+      allocation.set_kind(Allocation::PARAMETER);
+    } else if (value.kind == Value::Kind::kResult) {
+      allocation.set_kind(Allocation::RESULT);
+    } else {
+      allocation.set_kind(Allocation::CONSTANT);
+      auto bytes = program_.constants[static_cast<size_t>(value.index)]->array.bytes();
+      allocation.set_blob(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      allocation.mutable_blob()->resize(static_cast<size_t>(value.bytes));  // Elided values are zeros.
+    }
+    const int32_t number = static_cast<int32_t>(result_.allocations.size());
+    result_.allocations.push_back(std::move(allocation));
+    const int c = classes_.class_of[static_cast<size_t>(v)];
+    for (int member : classes_.members[static_cast<size_t>(c)]) SetSlice(member, number, 0);
+  }
+
+  void FillArena() {
+    std::vector<int> order;
+    for (int c = 0; c < static_cast<int>(classes_.members.size()); ++c) {
+      if (IsTemporary(c)) order.push_back(c);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
+    Arena arena(classes_);
+    for (int c : order) {
+      const int64_t bytes = Aligned(Bytes(c));
+      const int64_t offset = bytes == 0 ? 0 : arena.Place(c, bytes);
+      for (int member : classes_.members[static_cast<size_t>(c)]) SetSlice(member, 0, offset);
+    }
+    result_.arena_bytes = arena.size();
+    result_.allocations[0].set_bytes(arena.size());
+  }
+
+  bool IsTemporary(int c) const {
+    const std::vector<int>& members = classes_.members[static_cast<size_t>(c)];
+    return !members.empty() && std::all_of(members.begin(), members.end(), [&](int v) {
+      return program_.values[static_cast<size_t>(v)].kind == Value::Kind::kTemporary;
+    });
+  }
+  int64_t Bytes(int c) const {
+    return program_.values[static_cast<size_t>(classes_.members[static_cast<size_t>(c)][0])].bytes;
+  }
+  void SetSlice(int v, int32_t allocation, int64_t offset) {
+    BufferSlice& slice = result_.slices[static_cast<size_t>(v)];
+    slice.set_allocation(allocation);
+    slice.set_offset(offset);
+    slice.set_bytes(program_.values[static_cast<size_t>(v)].bytes);
+  }
+
+  int64_t Peak(int64_t points) const {
+    std::vector<int64_t> change(static_cast<size_t>(points) + 1, 0);
+    for (int c = 0; c < static_cast<int>(classes_.members.size()); ++c) {
+      if (!IsTemporary(c)) continue;
+      for (const Interval& interval : classes_.live[static_cast<size_t>(c)]) {
+        change[static_cast<size_t>(std::max<int64_t>(interval.first, 0))] += Aligned(Bytes(c));
+        change[static_cast<size_t>(interval.last + 1)] -= Aligned(Bytes(c));
+      }
+    }
+    int64_t now = 0, most = 0;
+    for (int64_t delta : change) {
+      now += delta;
+      most = std::max(most, now);
+    }
+    return most;
+  }
+
+  const Program& program_;
+  const Classes& classes_;
+  Assignment result_;
+};
+
+}  // namespace
+
+Assignment AssignBuffers(const Program& program) {
+  const Liveness liveness = ComputeLiveness(program);
+  const Classes classes = Coalesce(program, liveness);
+  return Assigner(program, classes).Run(liveness.points);
+}
+
+}  // namespace xlad::compiler

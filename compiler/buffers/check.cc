@@ -1,0 +1,188 @@
+// CheckAssignment: which value every byte range holds, followed through the program.
+#include <algorithm>
+#include <map>
+
+#include "compiler/buffers/assignment.h"
+
+namespace xlad::compiler {
+namespace {
+
+// What memory holds: by (allocation, offset), the end of the range and the values that it is (several after a copy
+// onto itself). Ranges are disjoint.
+struct Range {
+  int64_t end;
+  std::vector<int> values;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+using Memory = std::map<std::pair<int32_t, int64_t>, Range>;
+
+class Checker {
+ public:
+  Checker(const Program& program, const Assignment& assignment) : program_(program), assignment_(assignment) {}
+
+  absl::Status Run() {
+    Memory memory;
+    for (int v = 0; v < static_cast<int>(program_.values.size()); ++v) {
+      const Value::Kind kind = program_.values[static_cast<size_t>(v)].kind;
+      const BufferSlice& place = slice(v);
+      if (place.bytes() != program_.values[static_cast<size_t>(v)].bytes ||
+          place.offset() + place.bytes() > assignment_.allocations[static_cast<size_t>(place.allocation())].bytes()) {
+        return absl::InternalError(absl::StrCat("buffer of ", Name(v), " does not fit its allocation"));
+      }
+      if (kind == Value::Kind::kParameter || kind == Value::Kind::kConstant) Write(v, &memory);
+    }
+    XLAD_RETURN_IF_ERROR(RunOps(program_.ops, &memory));
+    for (int v : program_.results) XLAD_RETURN_IF_ERROR(Read(v, memory, "the end of the program"));
+    return absl::OkStatus();
+  }
+
+ private:
+  const BufferSlice& slice(int v) const { return assignment_.slices[static_cast<size_t>(v)]; }
+  std::string Name(int v) const {
+    return absl::StrCat("value ", v, " (%", program_.values[static_cast<size_t>(v)].name, ")");
+  }
+
+  absl::Status RunOps(const std::vector<Op>& ops, Memory* memory) {
+    for (const Op& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunOp(const Op& op, Memory* memory) {
+    for (int v : op.inputs) XLAD_RETURN_IF_ERROR(Read(v, *memory, op.instruction->name()));
+    if (op.kind == Op::Kind::kWhile) return RunLoop(op, memory);
+    if (op.kind == Op::Kind::kIf) return RunBranches(op, memory);
+    if (op.kind == Op::Kind::kCopy && Overlaps(op.inputs[0], op.outputs[0])) {
+      if (!SamePlace(op.inputs[0], op.outputs[0])) return Shares(op, op.inputs[0], op.outputs[0]);
+      if (slice(op.inputs[0]).bytes() == 0) return absl::OkStatus();
+      memory->at({slice(op.inputs[0]).allocation(), slice(op.inputs[0]).offset()}).values.push_back(op.outputs[0]);
+      return absl::OkStatus();
+    }
+    XLAD_RETURN_IF_ERROR(CheckSharing(op));
+    for (int v : op.outputs) {
+      if (!program_.values[static_cast<size_t>(v)].is_writable) {
+        return absl::InternalError(absl::StrCat("%", op.instruction->name(), " writes read-only ", Name(v)));
+      }
+      Write(v, memory);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunLoop(const Op& loop, Memory* memory) {
+    // The greatest fixed point: what every round finds at the condition.
+    Memory head = *memory;
+    for (;;) {
+      Memory exit = head;
+      XLAD_RETURN_IF_ERROR(RunQuietly(loop.condition, &exit));
+      Memory back = exit;
+      XLAD_RETURN_IF_ERROR(RunQuietly(loop.bodies[0], &back));
+      Memory meet = Meet(head, back);
+      if (meet == head) break;
+      head = std::move(meet);
+    }
+    *memory = std::move(head);
+    XLAD_RETURN_IF_ERROR(RunOps(loop.condition, memory));
+    XLAD_RETURN_IF_ERROR(Read(loop.predicate, *memory, loop.instruction->name()));
+    Memory body = *memory;
+    return RunOps(loop.bodies[0], &body);
+  }
+
+  absl::Status RunBranches(const Op& op, Memory* memory) {
+    Memory end;
+    for (size_t b = 0; b < op.bodies.size(); ++b) {
+      Memory branch = *memory;
+      XLAD_RETURN_IF_ERROR(RunOps(op.bodies[b], &branch));
+      end = b == 0 ? std::move(branch) : Meet(end, branch);
+    }
+    *memory = std::move(end);
+    return absl::OkStatus();
+  }
+
+  // Only for effects: until the fixed point is reached, reads may be of what is not always there.
+  absl::Status RunQuietly(const std::vector<Op>& ops, Memory* memory) {
+    quiet_ = true;
+    absl::Status status = RunOps(ops, memory);
+    quiet_ = false;
+    return status;
+  }
+
+  absl::Status Read(int v, const Memory& memory, absl::string_view reader) const {
+    if (quiet_ || slice(v).bytes() == 0) return absl::OkStatus();
+    auto found = memory.find({slice(v).allocation(), slice(v).offset()});
+    if (found != memory.end()) {
+      const std::vector<int>& held = found->second.values;
+      if (std::find(held.begin(), held.end(), v) != held.end()) return absl::OkStatus();
+    }
+    return absl::InternalError(absl::StrCat("%", reader, " reads ", Name(v), ", whose memory has been overwritten"));
+  }
+
+  void Write(int v, Memory* memory) const {
+    const BufferSlice& place = slice(v);
+    if (place.bytes() == 0) return;
+    const int64_t end = place.offset() + place.bytes();
+    auto it = memory->lower_bound({place.allocation(), place.offset()});
+    if (it != memory->begin()) {
+      auto before = std::prev(it);
+      if (before->first.first == place.allocation() && before->second.end > place.offset()) it = before;
+    }
+    while (it != memory->end() && it->first.first == place.allocation() && it->first.second < end) {
+      it = memory->erase(it);
+    }
+    (*memory)[{place.allocation(), place.offset()}] = {end, {v}};
+  }
+
+  absl::Status CheckSharing(const Op& op) const {
+    for (int o = 0; o < static_cast<int>(op.outputs.size()); ++o) {
+      const int to = op.outputs[static_cast<size_t>(o)];
+      for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
+        const int from = op.inputs[static_cast<size_t>(i)];
+        if (!Overlaps(from, to)) continue;
+        const bool allowed =
+            std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
+        if (!allowed || !SamePlace(from, to)) return Shares(op, from, to);
+      }
+      for (int other = 0; other < o; ++other) {
+        const int before = op.outputs[static_cast<size_t>(other)];
+        if (Overlaps(before, to)) return Shares(op, before, to);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Shares(const Op& op, int a, int b) const {
+    return absl::InternalError(
+        absl::StrCat("%", op.instruction->name(), " must not have ", Name(a), " and ", Name(b), " in one place"));
+  }
+  bool Overlaps(int a, int b) const {
+    const BufferSlice& x = slice(a);
+    const BufferSlice& y = slice(b);
+    return x.allocation() == y.allocation() && x.offset() < y.offset() + y.bytes() && y.offset() < x.offset() + x.bytes();
+  }
+  bool SamePlace(int a, int b) const { return slice(a).offset() == slice(b).offset() && slice(a).bytes() == slice(b).bytes(); }
+
+  static Memory Meet(const Memory& a, const Memory& b) {
+    Memory meet;
+    for (const auto& [place, range] : a) {
+      auto other = b.find(place);
+      if (other == b.end() || other->second.end != range.end) continue;
+      std::vector<int> both;
+      for (int v : range.values) {
+        const std::vector<int>& values = other->second.values;
+        if (std::find(values.begin(), values.end(), v) != values.end()) both.push_back(v);
+      }
+      if (!both.empty()) meet[place] = {range.end, both};
+    }
+    return meet;
+  }
+
+  const Program& program_;
+  const Assignment& assignment_;
+  bool quiet_ = false;
+};
+
+}  // namespace
+
+absl::Status CheckAssignment(const Program& program, const Assignment& assignment) {
+  return Annotate(Checker(program, assignment).Run(), "buffer assignment");
+}
+
+}  // namespace xlad::compiler

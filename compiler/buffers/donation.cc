@@ -1,0 +1,81 @@
+// Which parameters the entry lets be overwritten.
+#include "compiler/buffers/program.h"
+
+namespace xlad::compiler {
+namespace {
+
+// The leaf number that `index` names in `shape`; -1 where it names no array.
+int64_t LeafAt(const Shape& shape, const Dims& index) {
+  const Shape* at = &shape;
+  int64_t leaf = 0;
+  for (int64_t i : index) {
+    if (!at->is_tuple() || i < 0 || i >= static_cast<int64_t>(at->tuple().size())) return -1;
+    leaf += LeafOffset(*at, i);
+    at = &at->tuple()[static_cast<size_t>(i)];
+  }
+  return at->is_array() ? leaf : -1;
+}
+
+class ParameterLeaves {
+ public:
+  explicit ParameterLeaves(const Computation& entry) {
+    for (const Instruction* parameter : entry.parameters()) {
+      first_.push_back(static_cast<int64_t>(shapes_.size()));
+      parameters_.push_back(parameter);
+      AppendLeaves(parameter->shape(), &shapes_);
+    }
+  }
+  absl::StatusOr<int64_t> Find(int64_t parameter, const Dims& index) const {
+    if (parameter >= 0 && parameter < static_cast<int64_t>(parameters_.size())) {
+      const int64_t leaf = LeafAt(parameters_[static_cast<size_t>(parameter)]->shape(), index);
+      if (leaf >= 0) return first_[static_cast<size_t>(parameter)] + leaf;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("input_output_alias or buffer_donor: found parameter ", parameter,
+                                                   ", expected an array of the entry's ", parameters_.size(),
+                                                   " parameters"));
+  }
+  const std::vector<const Shape*>& shapes() const { return shapes_; }
+
+ private:
+  std::vector<const Instruction*> parameters_;
+  std::vector<int64_t> first_;
+  std::vector<const Shape*> shapes_;
+};
+
+}  // namespace
+
+absl::StatusOr<Donation> DonationOf(const Module& module) {
+  const ParameterLeaves parameters(*module.entry());
+  const Shape& result = module.entry()->root()->shape();
+  const std::vector<const Shape*> results = Leaves(result);
+  Donation donation;
+  donation.parameter_is_donated.resize(parameters.shapes().size(), false);
+  donation.result_to_parameter.resize(results.size(), -1);
+  for (const hlo::BufferDonor& donor : module.buffer_donors) {
+    XLAD_ASSIGN_OR_RETURN(int64_t leaf, parameters.Find(donor.parameter, donor.parameter_index));
+    donation.parameter_is_donated[static_cast<size_t>(leaf)] = true;
+  }
+  std::vector<bool> taken(parameters.shapes().size(), false);
+  for (const hlo::InputOutputAlias& alias : module.input_output_alias) {
+    XLAD_ASSIGN_OR_RETURN(int64_t parameter, parameters.Find(alias.parameter, alias.parameter_index));
+    const int64_t output = LeafAt(result, alias.output_index);
+    if (output < 0 || taken[static_cast<size_t>(parameter)] || donation.result_to_parameter[output] >= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter,
+                                                     ": expected one result array for one parameter array"));
+    }
+    const Shape& from = *parameters.shapes()[static_cast<size_t>(parameter)];
+    const Shape& to = *results[static_cast<size_t>(output)];
+    donation.parameter_is_donated[static_cast<size_t>(parameter)] = true;
+    if (!from.SameIgnoringLayout(to)) {
+      if (!alias.must_alias) continue;  // A may-alias that cannot be: only a donation.
+      return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter, ": found ",
+                                                     from.ToString(false), " and ", to.ToString(false),
+                                                     ", expected equal shapes"));
+    }
+    taken[static_cast<size_t>(parameter)] = true;
+    donation.result_to_parameter[static_cast<size_t>(output)] = parameter;
+  }
+  return donation;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,84 @@
+// The compile child: a process of its own, so that a crash or a limit there is one error here.
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/strip.h"
+#include "compiler/compile.h"
+
+namespace xlad::compiler {
+namespace {
+
+// The end of what the child said on standard error, as one line.
+std::string LastWords(absl::string_view errors) {
+  constexpr size_t kMost = 500;
+  errors = absl::StripAsciiWhitespace(errors);
+  if (errors.size() > kMost) errors.remove_prefix(errors.size() - kMost);
+  std::string line(errors);
+  for (char& c : line) {
+    if (c == '\n') c = ' ';
+  }
+  return line.empty() ? std::string() : absl::StrCat("; it said: ", line);
+}
+
+std::string Ending(const ChildResult& child, const ChildLimits& limits) {
+  std::string memory = limits.memory_bytes == 0 ? std::string()
+                                                : absl::StrCat(" (its memory limit is ", limits.memory_bytes >> 20, " MiB)");
+  if (child.signal != 0) {
+    return absl::StrCat("the compile process was ended by signal ", child.signal, " (", strsignal(child.signal), ")", memory);
+  }
+  return absl::StrCat("the compile process exited with code ", child.exit_code, memory);
+}
+
+}  // namespace
+
+int RunCompileChild() {
+  const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  CompileRequest request;
+  CompileResponse response;
+  auto compile = [&]() -> absl::Status {
+    if (!request.ParseFromString(input)) {
+      return absl::InvalidArgumentError(absl::StrCat("compile request: found ", input.size(),
+                                                     " bytes that are no CompileRequest"));
+    }
+    XLAD_ASSIGN_OR_RETURN(CompileResult result, CompileWithListings(request, {}, false));
+    if (!result.executable.SerializeToString(response.mutable_executable())) {
+      return absl::ResourceExhaustedError("the executable is larger than 2 GiB");
+    }
+    for (const PassTime& time : result.times) {
+      CompileResponse::PassTiming* timing = response.add_timings();
+      timing->set_name(time.name);
+      timing->set_milliseconds(time.milliseconds);
+    }
+    return absl::OkStatus();
+  };
+  if (absl::Status status = compile(); !status.ok()) {
+    response.Clear();
+    response.set_error(std::string(status.message()));
+    response.set_error_code(static_cast<int32_t>(status.code()));
+  }
+  return response.SerializeToOstream(&std::cout) && std::cout.flush() ? 0 : 1;
+}
+
+absl::StatusOr<std::string> CompileInChild(const CompileRequest& request, const std::string& program_path,
+                                           const ChildLimits& limits) {
+  std::string input;
+  if (!request.SerializeToString(&input)) return absl::ResourceExhaustedError("the program is larger than 2 GiB");
+  auto child = RunChild({program_path, "__compile"}, input, limits);
+  if (!child.ok()) return Annotate(child.status(), "compiling");
+  if (child->exit_code != 0 || child->signal != 0) {
+    return absl::InternalError(absl::StrCat("compiling: ", Ending(*child, limits), LastWords(child->errors)));
+  }
+  CompileResponse response;
+  if (!response.ParseFromString(child->output)) {
+    return absl::InternalError(absl::StrCat("compiling: the compile process answered ", child->output.size(),
+                                            " bytes that are no CompileResponse", LastWords(child->errors)));
+  }
+  if (!response.error().empty() || response.error_code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
+  }
+  return std::move(*response.mutable_executable());
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,22 @@
+// What a pass may know besides the module.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "hlo/module.h"
+
+namespace xlad::compiler {
+
+struct PassContext {
+  int64_t devices = 1;
+  // For each entry parameter leaf: whether every device holds the same values.
+  std::vector<bool> parameter_is_uniform;
+};
+
+// What every pass is: changes the module; an error stops the pipeline.
+using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);
+
+}  // namespace xlad::compiler

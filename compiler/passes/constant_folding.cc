@@ -1,0 +1,65 @@
+#include "compiler/passes/constant_folding.h"
+
+#include "compiler/hlo_util.h"
+#include "hlo/eval/evaluate.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kMostElements = 4096;
+
+bool IsFoldable(const Instruction& instruction) {
+  switch (instruction.opcode()) {
+    case Opcode::kConstant:
+    case Opcode::kParameter:
+    case Opcode::kBroadcast:
+    case Opcode::kIota:
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+    case Opcode::kOptBarrier:
+    case Opcode::kWhile:
+    case Opcode::kConditional:
+    case Opcode::kCustomCall:
+    case Opcode::kFusion:
+    case Opcode::kPartitionId:
+    case Opcode::kAfterAll:
+    case Opcode::kConvolution:
+      return false;
+    default:
+      break;
+  }
+  if (hlo::IsCollective(instruction.opcode()) || HasSideEffect(instruction)) return false;
+  if (!instruction.shape().is_array() || instruction.shape().elements() > kMostElements) return false;
+  if (instruction.operand_count() == 0) return false;
+  for (const Instruction* operand : instruction.operands()) {
+    if (operand->opcode() != Opcode::kConstant || operand->literal()->elided) return false;
+    if (!operand->shape().is_array() || operand->shape().elements() > kMostElements) return false;
+  }
+  // A product of small arrays may still be many multiplications.
+  return instruction.opcode() != Opcode::kDot || instruction.operand(0)->shape().elements() <= 64;
+}
+
+}  // namespace
+
+absl::Status FoldConstants(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (!IsFoldable(*instruction)) continue;
+      std::vector<const hlo::Literal*> operands;
+      for (const Instruction* operand : instruction->operands()) operands.push_back(operand->literal().get());
+      auto value = hlo::EvaluateInstruction(*instruction, operands);
+      if (!value.ok() || value->is_tuple) continue;  // What the evaluator cannot do, the code will.
+      hlo::Builder builder(computation);
+      builder.set_template(instruction);
+      instruction->ReplaceAllUsesWith(builder.Constant(std::move(value->array)));
+      changed = true;
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,109 @@
+#include "compiler/passes/fusion.h"
+
+#include <algorithm>
+
+#include "compiler/passes/fusion_groups.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Copies the members that `root` needs into the fused computation, operands first.
+class Builder {
+ public:
+  Builder(const FusionGroup& group, Computation* fused) : group_(group), fused_(fused) {}
+
+  Instruction* Copy(Instruction* start) {
+    std::vector<Instruction*> pending = {start};
+    while (!pending.empty()) {
+      Instruction* at = pending.back();
+      if (copies_.contains(at)) {
+        pending.pop_back();
+        continue;
+      }
+      const bool inside = group_.maps.contains(at);
+      bool ready = true;
+      for (Instruction* operand : at->operands()) {
+        if (!inside || copies_.contains(operand)) continue;
+        pending.push_back(operand);
+        ready = false;
+      }
+      if (!ready) continue;
+      pending.pop_back();
+      copies_[at] = inside ? CopyMember(*at) : Parameter(at);
+    }
+    return copies_.at(start);
+  }
+  const std::vector<Instruction*>& operands() const { return operands_; }
+
+ private:
+  Instruction* CopyMember(const Instruction& member) {
+    std::vector<Instruction*> operands;
+    for (const Instruction* operand : member.operands()) operands.push_back(copies_.at(operand));
+    return CloneOn(member, operands, fused_);
+  }
+  Instruction* Parameter(Instruction* outside) {
+    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());
+    parameter->set_number(static_cast<int64_t>(operands_.size()));
+    parameter->set_name("param");
+    operands_.push_back(outside);
+    return fused_->Add(std::move(parameter));
+  }
+
+  const FusionGroup& group_;
+  Computation* fused_;
+  absl::flat_hash_map<const Instruction*, Instruction*> copies_;
+  std::vector<Instruction*> operands_;
+};
+
+// The instruction whose source stands for the whole: the first root's.
+Instruction* AddFusion(const FusionGroup& group, Computation* computation) {
+  Module* module = computation->parent();
+  Computation* fused = module->Add(std::make_unique<Computation>("fused_computation"));
+  fused->set_is_fusion(true);
+  Builder builder(group, fused);
+  std::vector<Instruction*> roots;
+  std::vector<Shape> shapes;
+  bool reduces = false;
+  for (Instruction* root : group.roots) {
+    roots.push_back(builder.Copy(root));
+    shapes.push_back(root->shape());
+    reduces = reduces || root->opcode() == Opcode::kReduce;
+  }
+  const bool single = roots.size() == 1;
+  fused->set_root(single ? roots[0] : hlo::Builder(fused).Tuple(roots));
+  auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
+  fusion->set_name("fusion");
+  fusion->mutable_attributes().fusion_kind = reduces ? "kInput" : "kLoop";
+  fusion->mutable_called() = {fused};
+  fusion->mutable_metadata() = group.roots[0]->metadata();
+  return computation->Add(std::move(fusion), builder.operands());
+}
+
+void FuseIn(Computation* computation) {
+  FusionPlanner planner(*computation);
+  for (const FusionGroup& group : planner.groups()) {
+    if (group.maps.size() < 2) continue;
+    Instruction* fusion = AddFusion(group, computation);
+    if (group.roots.size() == 1) {
+      group.roots[0]->ReplaceAllUsesWith(fusion);
+      continue;
+    }
+    hlo::Builder builder(computation);
+    for (size_t i = 0; i < group.roots.size(); ++i) {
+      group.roots[i]->ReplaceAllUsesWith(builder.GetTupleElement(fusion, static_cast<int64_t>(i)));
+    }
+  }
+  computation->SortTopologically();
+  computation->RemoveDead();
+}
+
+}  // namespace
+
+absl::Status Fuse(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) FuseIn(computation);
+  module.RemoveUnusedComputations();
+  module.SortComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,218 @@
+#include "compiler/passes/fusion_groups.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr size_t kMostMembers = 600;   // Of a group: what LLVM optimises in reasonable time.
+constexpr size_t kMostRoots = 12;
+constexpr size_t kMostMaps = 4;        // Under which a cheap value is computed.
+constexpr int kMostRecomputed = 6;
+constexpr int kMostVisits = 4000;      // Of the search for cycles; beyond, one is assumed.
+
+std::string MapKey(const Instruction& user, int64_t operand, int map) {
+  std::string key = absl::StrCat(map, "|");
+  switch (user.opcode()) {
+    case Opcode::kBroadcast:
+    case Opcode::kTranspose:
+    case Opcode::kReverse:
+    case Opcode::kReduce:
+      absl::StrAppend(&key, hlo::ToString(user.opcode()), absl::StrJoin(user.dimensions(), ","), "|",
+                      absl::StrJoin(user.shape().dims(), ","), "|",
+                      absl::StrJoin(user.operand(0)->shape().dims(), ","));
+      return key;
+    case Opcode::kSlice:
+      absl::StrAppend(&key, "slice", absl::StrJoin(user.operand(0)->shape().dims(), ","));
+      for (const hlo::SliceDimension& d : user.attributes().slice) {
+        absl::StrAppend(&key, ";", d.start, ":", d.limit, ":", d.stride);
+      }
+      return key;
+    default:
+      absl::StrAppend(&key, user.name(), "#", operand);
+      return key;
+  }
+}
+
+}  // namespace
+
+FusionPlanner::FusionPlanner(const Computation& computation) : computation_(computation) {
+  std::vector<Instruction*> all = Snapshot(computation);
+  for (auto it = all.rbegin(); it != all.rend(); ++it) Place(*it);
+}
+
+FusionPlanner::Consumers FusionPlanner::ConsumersOf(const Instruction& instruction) const {
+  Consumers consumers;
+  consumers.opaque = computation_.root() == &instruction;
+  for (const Instruction* user : instruction.users()) {
+    auto found = member_of_.find(user);
+    if (found == member_of_.end()) {
+      consumers.opaque = true;
+      continue;
+    }
+    consumers.groups.insert(consumers.groups.end(), found->second.begin(), found->second.end());
+  }
+  std::sort(consumers.groups.begin(), consumers.groups.end());
+  consumers.groups.erase(std::unique(consumers.groups.begin(), consumers.groups.end()), consumers.groups.end());
+  return consumers;
+}
+
+void FusionPlanner::Place(Instruction* instruction) {
+  const OpCost cost = CostOf(*instruction);
+  if (cost == OpCost::kNotFusible) return;
+  Consumers consumers = ConsumersOf(*instruction);
+  if (cost == OpCost::kFree) {
+    PlaceCheaply(instruction, consumers);
+    return;
+  }
+  if (!consumers.opaque && consumers.groups.size() == 1 && Join(instruction, consumers.groups[0], false)) return;
+  if (JoinAsRoot(instruction, consumers)) return;
+  StartGroup(instruction);
+}
+
+void FusionPlanner::PlaceCheaply(Instruction* instruction, const Consumers& consumers) {
+  bool everywhere = !consumers.opaque;
+  for (int group : consumers.groups) everywhere = Join(instruction, group, false) && everywhere;
+  // A scalar constant outside a fusion is an operand from a constant's buffer; it needs no code.
+  if (!everywhere && instruction->opcode() != Opcode::kConstant) StartGroup(instruction);
+}
+
+bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consumers) {
+  for (int group : consumers.groups) {
+    FusionGroup& candidate = groups_[static_cast<size_t>(group)];
+    if (candidate.roots.size() >= kMostRoots || candidate.elements != instruction->shape().elements()) continue;
+    if (WouldCycle(*instruction, group)) continue;
+    if (Join(instruction, group, true)) return true;
+  }
+  return false;
+}
+
+void FusionPlanner::StartGroup(Instruction* instruction) {
+  FusionGroup group;
+  group.elements = instruction->shape().elements();
+  group.evaluations = {group.elements, 1};
+  group.roots = {instruction};
+  group.maps[instruction] = {FusionGroup::kIdentity};
+  member_of_[instruction].push_back(static_cast<int>(groups_.size()));
+  materialised_.insert(instruction);
+  groups_.push_back(std::move(group));
+}
+
+bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
+  FusionGroup& joined = groups_[static_cast<size_t>(group)];
+  if (joined.maps.size() >= kMostMembers) return false;
+  std::vector<int> maps = MapsIn(*instruction, &joined);
+  if (as_root && maps != std::vector<int>{FusionGroup::kIdentity}) return false;
+  if (!IsAllowed(*instruction, maps, joined)) return false;
+  const bool is_computed = CostOf(*instruction) != OpCost::kFree;
+  for (int map : maps) {
+    const int64_t evaluations = joined.evaluations[static_cast<size_t>(map)];
+    if (is_computed && evaluations > instruction->shape().elements()) ++joined.recomputed;
+  }
+  joined.maps[instruction] = std::move(maps);
+  member_of_[instruction].push_back(group);
+  if (as_root) {
+    joined.roots.push_back(instruction);
+    materialised_.insert(instruction);
+  }
+  return true;
+}
+
+std::vector<int> FusionPlanner::MapsIn(const Instruction& instruction, FusionGroup* group) const {
+  std::vector<int> maps;
+  for (const Instruction* user : instruction.users()) {
+    auto found = group->maps.find(user);
+    if (found == group->maps.end()) continue;
+    const std::vector<int> outer = found->second;
+    for (int64_t k = 0; k < user->operand_count(); ++k) {
+      if (user->operand(k) != &instruction) continue;
+      for (int map : outer) maps.push_back(OperandMap(*user, k, map, group));
+    }
+  }
+  std::sort(maps.begin(), maps.end());
+  maps.erase(std::unique(maps.begin(), maps.end()), maps.end());
+  return maps;
+}
+
+int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map, FusionGroup* group) const {
+  const Shape& shape = user.operand(operand)->shape();
+  const bool keeps_index = hlo::IsElementwise(user.opcode()) || user.opcode() == Opcode::kReshape;
+  if (keeps_index && shape.elements() == user.shape().elements()) return map;
+  if (shape.is_scalar()) return FusionGroup::kScalar;
+  auto [entry, fresh] = group->map_ids.emplace(MapKey(user, operand, map), static_cast<int>(group->evaluations.size()));
+  if (fresh) {
+    int64_t evaluations = group->evaluations[static_cast<size_t>(map)];
+    if (user.opcode() == Opcode::kReduce) {
+      const int64_t outputs = std::max<int64_t>(user.shape().elements(), 1);
+      evaluations = evaluations / outputs * user.operand(0)->shape().elements();
+    }
+    group->evaluations.push_back(evaluations);
+  }
+  return entry->second;
+}
+
+bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<int>& maps,
+                              const FusionGroup& group) const {
+  const OpCost cost = CostOf(instruction);
+  if (cost == OpCost::kFree) return maps.size() <= kMostMaps;
+  // A loop inside the loop: once for each element, under the loop's own position.
+  if (instruction.opcode() == Opcode::kReduce) {
+    return maps == std::vector<int>{FusionGroup::kIdentity} && group.elements == instruction.shape().elements();
+  }
+  // Reading columns is slow: what moves rows about is done once, by a kernel that does just that.
+  if (instruction.opcode() == Opcode::kTranspose && instruction.shape().elements() > 4096) return false;
+  if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMostMaps)) return false;
+  const int64_t elements = instruction.shape().elements();
+  if (elements == 1) return true;  // Moves out of the loop.
+  int recomputed = group.recomputed;
+  for (int map : maps) {
+    if (group.evaluations[static_cast<size_t>(map)] <= elements) continue;
+    if (cost == OpCost::kExpensive) return false;
+    ++recomputed;
+  }
+  return recomputed <= kMostRecomputed;
+}
+
+bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const {
+  const FusionGroup& target = groups_[static_cast<size_t>(group)];
+  absl::flat_hash_set<const Instruction*> seen;
+  absl::flat_hash_set<int> seen_groups = {group};
+  std::vector<const Instruction*> pending;
+  auto visit_users = [&](const Instruction* from) {
+    for (const Instruction* user : from->users()) {
+      if (seen.insert(user).second) pending.push_back(user);
+    }
+  };
+  auto visit_group = [&](int id) {
+    if (!seen_groups.insert(id).second) return;
+    for (const Instruction* root : groups_[static_cast<size_t>(id)].roots) visit_users(root);
+  };
+  // From each reader outside the group on, through whole groups: a group's results need all of its operands.
+  for (const Instruction* user : instruction.users()) {
+    auto found = member_of_.find(user);
+    if (found == member_of_.end()) {
+      if (seen.insert(user).second) pending.push_back(user);
+      continue;
+    }
+    for (int id : found->second) visit_group(id);
+  }
+  for (int visits = 0; !pending.empty(); ++visits) {
+    if (visits > kMostVisits) return true;
+    const Instruction* at = pending.back();
+    pending.pop_back();
+    auto found = member_of_.find(at);
+    if (found == member_of_.end()) {
+      visit_users(at);
+      continue;
+    }
+    for (int id : found->second) {
+      if (id == group && target.maps.contains(at)) return true;
+      visit_group(id);
+    }
+  }
+  return false;
+}
+
+}  // namespace xlad::compiler

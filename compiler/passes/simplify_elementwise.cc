@@ -1,0 +1,189 @@
+// Simplify's rules for elementwise instructions.
+#include <cmath>
+
+#include "compiler/passes/simplify_rules.h"
+
+namespace xlad::compiler {
+namespace {
+
+bool IsSplat(const Instruction* instruction, double wanted) {
+  double value = 0;
+  return SplatValue(*instruction, &value) && value == wanted;
+}
+
+bool IsNegativeZero(const Instruction* instruction) {
+  double value = 1;
+  return SplatValue(*instruction, &value) && value == 0 && std::signbit(value);
+}
+
+bool IsFloat(const Instruction* instruction) { return tensor::IsFloating(instruction->shape().type()); }
+bool IsExact(const Instruction* instruction) {  // No rounding, no NaN: integers and pred.
+  return tensor::IsInteger(instruction->shape().type()) || instruction->shape().type() == ElementType::kPred;
+}
+
+Instruction* SimplifyAdd(Instruction* add) {
+  for (int i = 0; i < 2; ++i) {
+    Instruction* other = add->operand(1 - i);
+    if (IsExact(add) && IsSplat(add->operand(i), 0)) return other;
+    if (IsFloat(add) && IsNegativeZero(add->operand(i))) return other;
+  }
+  return nullptr;
+}
+
+Instruction* SimplifySubtract(Instruction* subtract) {
+  // x - (+0) is x for every x, -0 included.
+  if (IsSplat(subtract->operand(1), 0) && !IsNegativeZero(subtract->operand(1))) return subtract->operand(0);
+  return nullptr;
+}
+
+Instruction* SimplifyMultiply(Instruction* multiply) {
+  for (int i = 0; i < 2; ++i) {
+    if (IsSplat(multiply->operand(i), 1)) return multiply->operand(1 - i);
+    if (IsExact(multiply) && IsSplat(multiply->operand(i), 0)) return multiply->operand(i);
+  }
+  return nullptr;
+}
+
+Instruction* SimplifyDivide(Instruction* divide, hlo::Builder& builder) {
+  double value = 0;
+  if (!SplatValue(*divide->operand(1), &value)) return nullptr;
+  if (value == 1) return divide->operand(0);
+  const ElementType type = divide->shape().type();
+  if (type != ElementType::kF32 && type != ElementType::kF64) return nullptr;
+  int exponent = 0;
+  const bool is_power_of_two = std::abs(std::frexp(value, &exponent)) == 0.5;
+  if (!is_power_of_two || exponent > 100 || exponent < -100) return nullptr;
+  Instruction* reciprocal = builder.Scalar(type, 1 / value);
+  return builder.Binary(Opcode::kMultiply, divide->operand(0), builder.Full(divide->shape(), reciprocal));
+}
+
+Instruction* SimplifyExtremum(Instruction* extremum) {
+  if (!IsFloat(extremum)) return nullptr;
+  // NaN wins over everything, so max(x, -inf) is x for every x.
+  const double identity = extremum->opcode() == Opcode::kMaximum ? -INFINITY : INFINITY;
+  for (int i = 0; i < 2; ++i) {
+    if (IsSplat(extremum->operand(i), identity)) return extremum->operand(1 - i);
+  }
+  return nullptr;
+}
+
+Instruction* SimplifyBitwise(Instruction* bitwise) {
+  const bool is_pred = bitwise->shape().type() == ElementType::kPred;
+  for (int i = 0; i < 2; ++i) {
+    Instruction* x = bitwise->operand(i);
+    Instruction* other = bitwise->operand(1 - i);
+    const bool zero = IsSplat(x, 0);
+    const bool ones = is_pred && IsSplat(x, 1);
+    switch (bitwise->opcode()) {
+      case Opcode::kAnd:
+        if (zero) return x;
+        if (ones) return other;
+        break;
+      case Opcode::kOr:
+        if (zero) return other;
+        if (ones) return x;
+        break;
+      default:
+        if (zero) return other;
+    }
+  }
+  return nullptr;
+}
+
+Instruction* SimplifyPower(Instruction* power, hlo::Builder& builder) {
+  if (!IsFloat(power)) return nullptr;
+  Instruction* x = power->operand(0);
+  if (IsSplat(power->operand(1), 1)) return x;
+  if (IsSplat(power->operand(1), 2)) return builder.Binary(Opcode::kMultiply, x, x);
+  return nullptr;
+}
+
+Instruction* SimplifySelect(Instruction* select) {
+  if (select->operand(1) == select->operand(2)) return select->operand(1);
+  double value = 0;
+  if (!SplatValue(*select->operand(0), &value)) return nullptr;
+  return select->operand(value != 0 ? 1 : 2);
+}
+
+Instruction* SimplifyCompare(Instruction* compare, hlo::Builder& builder) {
+  if (compare->operand(0) != compare->operand(1) || !IsExact(compare->operand(0))) return nullptr;
+  const hlo::Comparison comparison = compare->attributes().comparison;
+  const bool holds = comparison == hlo::Comparison::kEq || comparison == hlo::Comparison::kGe ||
+                     comparison == hlo::Comparison::kLe;
+  return builder.Full(compare->shape(), builder.Scalar(ElementType::kPred, holds ? 1 : 0));
+}
+
+// Whether every value of `narrow` is a value of `wide`.
+bool IsWidening(ElementType narrow, ElementType wide) {
+  if (narrow == ElementType::kBF16 || narrow == ElementType::kF16) {
+    return wide == ElementType::kF32 || wide == ElementType::kF64;
+  }
+  if (narrow == ElementType::kF32) return wide == ElementType::kF64;
+  if (tensor::IsSigned(narrow) && tensor::IsSigned(wide)) return tensor::BitWidth(narrow) <= tensor::BitWidth(wide);
+  if (tensor::IsUnsigned(narrow) && tensor::IsInteger(wide)) return tensor::BitWidth(narrow) < tensor::BitWidth(wide);
+  return false;
+}
+
+Instruction* SimplifyConvert(Instruction* convert) {
+  Instruction* x = convert->operand(0);
+  if (x->shape().type() == convert->shape().type()) return x;
+  if (x->opcode() != Opcode::kConvert) return nullptr;
+  Instruction* source = x->operand(0);
+  if (source->shape().type() != convert->shape().type()) return nullptr;
+  return IsWidening(source->shape().type(), x->shape().type()) ? source : nullptr;
+}
+
+Instruction* SimplifyInvolution(Instruction* instruction) {
+  Instruction* x = instruction->operand(0);
+  return x->opcode() == instruction->opcode() ? x->operand(0) : nullptr;
+}
+
+// op(broadcast(s), broadcast(t), ...) of scalars is broadcast(op(s, t, ...)).
+Instruction* HoistScalarOp(Instruction* instruction, hlo::Builder& builder) {
+  if (!hlo::IsElementwise(instruction->opcode()) || !instruction->shape().is_array()) return nullptr;
+  if (instruction->shape().is_scalar() || instruction->operand_count() == 0) return nullptr;
+  std::vector<Instruction*> scalars;
+  for (Instruction* operand : instruction->operands()) {
+    if (operand->shape().is_scalar()) {
+      scalars.push_back(operand);
+      continue;
+    }
+    if (operand->opcode() != Opcode::kBroadcast || !operand->operand(0)->shape().is_scalar()) return nullptr;
+    scalars.push_back(operand->operand(0));
+  }
+  if (instruction->opcode() == Opcode::kStochasticConvert) return nullptr;
+  Instruction* scalar = CloneOn(*instruction, scalars, builder.computation());
+  scalar->mutable_shape() = Shape(instruction->shape().type(), {});
+  return builder.Full(instruction->shape(), scalar);
+}
+
+Instruction* SimplifyByOpcode(Instruction* instruction, hlo::Builder& builder) {
+  switch (instruction->opcode()) {
+    case Opcode::kAdd: return SimplifyAdd(instruction);
+    case Opcode::kSubtract: return SimplifySubtract(instruction);
+    case Opcode::kMultiply: return SimplifyMultiply(instruction);
+    case Opcode::kDivide: return SimplifyDivide(instruction, builder);
+    case Opcode::kMaximum:
+    case Opcode::kMinimum: return SimplifyExtremum(instruction);
+    case Opcode::kAnd:
+    case Opcode::kOr:
+    case Opcode::kXor: return SimplifyBitwise(instruction);
+    case Opcode::kPower: return SimplifyPower(instruction, builder);
+    case Opcode::kSelect: return SimplifySelect(instruction);
+    case Opcode::kCompare: return SimplifyCompare(instruction, builder);
+    case Opcode::kConvert: return SimplifyConvert(instruction);
+    case Opcode::kNegate:
+    case Opcode::kNot: return SimplifyInvolution(instruction);
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Instruction* SimplifyElementwise(Instruction* instruction, hlo::Builder& builder) {
+  if (!hlo::IsElementwise(instruction->opcode())) return nullptr;
+  Instruction* better = SimplifyByOpcode(instruction, builder);
+  return better != nullptr ? better : HoistScalarOp(instruction, builder);
+}
+
+}  // namespace xlad::compiler

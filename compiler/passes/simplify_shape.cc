@@ -1,0 +1,201 @@
+// Simplify's rules for instructions that move elements about.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/passes/simplify_rules.h"
+
+namespace xlad::compiler {
+
+Dims WithoutUnits(const Dims& dims) {
+  Dims kept;
+  std::copy_if(dims.begin(), dims.end(), std::back_inserter(kept), [](int64_t size) { return size != 1; });
+  return kept;
+}
+
+bool IsIota(const Dims& dims) {
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+namespace {
+
+bool IsScalarBroadcast(const Instruction* x) {
+  return x->opcode() == Opcode::kBroadcast && x->operand(0)->shape().is_scalar();
+}
+
+Instruction* SimplifyReshape(Instruction* reshape, hlo::Builder& builder) {
+  Instruction* x = reshape->operand(0);
+  const Dims& to = reshape->shape().dims();
+  if (x->shape().dims() == to) return x;
+  if (x->opcode() == Opcode::kReshape) return builder.Reshape(x->operand(0), to);
+  if (IsScalarBroadcast(x)) return builder.Full(reshape->shape(), x->operand(0));
+  if (x->opcode() == Opcode::kConstant && !x->literal()->elided && x->shape().elements() <= 65536) {
+    auto bytes = x->literal()->array.bytes();
+    return builder.Constant(tensor::Array(reshape->shape().array(), {bytes.begin(), bytes.end()}));
+  }
+  return nullptr;
+}
+
+Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
+  Instruction* x = broadcast->operand(0);
+  const Dims& to = broadcast->shape().dims();
+  const Dims& dimensions = broadcast->dimensions();
+  if (x->shape().dims() == to && IsIota(dimensions)) return x;
+  if (x->shape().elements() == broadcast->shape().elements() && std::is_sorted(dimensions.begin(), dimensions.end())) {
+    return builder.Reshape(x, to);
+  }
+  if (x->opcode() == Opcode::kBroadcast) {
+    Dims combined;
+    for (int64_t d : x->dimensions()) combined.push_back(dimensions[static_cast<size_t>(d)]);
+    return builder.Broadcast(x->operand(0), to, combined);
+  }
+  if (x->opcode() != Opcode::kReshape) return nullptr;
+  // broadcast(reshape(y)) where the reshape only puts in units: broadcast y itself.
+  Instruction* y = x->operand(0);
+  const Dims& inner = y->shape().dims();
+  if (WithoutUnits(inner) != inner || WithoutUnits(x->shape().dims()) != inner) return nullptr;
+  Dims kept;
+  for (size_t d = 0; d < dimensions.size(); ++d) {
+    if (x->shape().dims()[d] != 1) kept.push_back(dimensions[d]);
+  }
+  return builder.Broadcast(y, to, kept);
+}
+
+// Whether the permutation keeps the order of all dimensions but those of size 1.
+bool MovesOnlyUnits(const Instruction* transpose) {
+  int64_t last = -1;
+  for (int64_t from : transpose->dimensions()) {
+    if (transpose->operand(0)->shape().dim(from) == 1) continue;
+    if (from < last) return false;
+    last = from;
+  }
+  return true;
+}
+
+Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
+  Instruction* x = transpose->operand(0);
+  const Dims& permutation = transpose->dimensions();
+  if (IsIota(permutation)) return x;
+  if (MovesOnlyUnits(transpose)) return builder.Reshape(x, transpose->shape().dims());
+  if (x->opcode() == Opcode::kTranspose) {
+    Dims combined;
+    for (int64_t d : permutation) combined.push_back(x->dimensions()[static_cast<size_t>(d)]);
+    return builder.Transpose(x->operand(0), combined);
+  }
+  if (x->opcode() != Opcode::kBroadcast) return nullptr;
+  Dims inverse(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i) inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  Dims combined;
+  for (int64_t d : x->dimensions()) combined.push_back(inverse[static_cast<size_t>(d)]);
+  return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);
+}
+
+// slice(concatenate(..)) that lies within one piece.
+Instruction* SliceOfPiece(Instruction* slice, hlo::Builder& builder) {
+  Instruction* x = slice->operand(0);
+  const int64_t dimension = x->dimensions()[0];
+  const auto& wanted = slice->attributes().slice;
+  const hlo::SliceDimension& along = wanted[static_cast<size_t>(dimension)];
+  int64_t offset = 0;
+  for (Instruction* piece : x->operands()) {
+    const int64_t size = piece->shape().dim(dimension);
+    if (along.start >= offset && along.limit <= offset + size && along.limit > along.start) {
+      Dims start, limit, stride;
+      for (const hlo::SliceDimension& d : wanted) {
+        start.push_back(d.start);
+        limit.push_back(d.limit);
+        stride.push_back(d.stride);
+      }
+      start[static_cast<size_t>(dimension)] -= offset;
+      limit[static_cast<size_t>(dimension)] -= offset;
+      return builder.Slice(piece, start, limit, stride);
+    }
+    offset += size;
+  }
+  return nullptr;
+}
+
+Instruction* SimplifySlice(Instruction* slice, hlo::Builder& builder) {
+  Instruction* x = slice->operand(0);
+  if (x->shape().dims() == slice->shape().dims()) return x;
+  if (IsScalarBroadcast(x)) return builder.Full(slice->shape(), x->operand(0));
+  if (x->opcode() == Opcode::kConcatenate) return SliceOfPiece(slice, builder);
+  if (x->opcode() != Opcode::kSlice) return nullptr;
+  const auto& outer = slice->attributes().slice;
+  const auto& inner = x->attributes().slice;
+  Dims start, limit, stride;
+  for (size_t d = 0; d < outer.size(); ++d) {
+    start.push_back(inner[d].start + outer[d].start * inner[d].stride);
+    stride.push_back(inner[d].stride * outer[d].stride);
+    const int64_t size = slice->shape().dims()[d];
+    limit.push_back(size == 0 ? start.back() : start.back() + (size - 1) * stride.back() + 1);
+  }
+  return builder.Slice(x->operand(0), start, limit, stride);
+}
+
+Instruction* SimplifyConcatenate(Instruction* concatenate, hlo::Builder& builder) {
+  if (concatenate->operand_count() == 1) return concatenate->operand(0);
+  const int64_t dimension = concatenate->dimensions()[0];
+  std::vector<Instruction*> kept;
+  for (Instruction* piece : concatenate->operands()) {
+    if (piece->shape().dim(dimension) != 0) kept.push_back(piece);
+  }
+  if (kept.empty() || static_cast<int64_t>(kept.size()) == concatenate->operand_count()) return nullptr;
+  return builder.Concatenate(kept, dimension);
+}
+
+Instruction* SimplifyPad(Instruction* pad) {
+  for (const hlo::PaddingDimension& d : pad->attributes().padding) {
+    if (d.low != 0 || d.high != 0 || d.interior != 0) return nullptr;
+  }
+  return pad->operand(0);
+}
+
+Instruction* SimplifyReverse(Instruction* reverse) {
+  for (int64_t d : reverse->dimensions()) {
+    if (reverse->shape().dim(d) > 1) return nullptr;
+  }
+  return reverse->operand(0);
+}
+
+Instruction* SimplifyDynamicSlice(Instruction* slice, hlo::Builder& builder) {
+  Instruction* x = slice->operand(0);
+  if (x->shape().dims() == slice->shape().dims()) return x;
+  if (IsScalarBroadcast(x)) return builder.Full(slice->shape(), x->operand(0));
+  if (slice->operand_count() != x->shape().ndim() + 1) return nullptr;
+  Dims start, limit;
+  for (int64_t d = 0; d < x->shape().ndim(); ++d) {
+    const int64_t size = slice->shape().dim(d);
+    const int64_t room = x->shape().dim(d) - size;
+    int64_t at = 0;
+    if (room > 0 && !ConstantInteger(*slice->operand(d + 1), &at)) return nullptr;
+    start.push_back(std::clamp<int64_t>(at, 0, room));  // Starts are clamped so that the slice fits.
+    limit.push_back(start.back() + size);
+  }
+  return builder.Slice(x, start, limit);
+}
+
+Instruction* SimplifyDynamicUpdateSlice(Instruction* update) {
+  return update->operand(1)->shape().dims() == update->shape().dims() ? update->operand(1) : nullptr;
+}
+
+}  // namespace
+
+Instruction* SimplifyShape(Instruction* instruction, hlo::Builder& builder) {
+  switch (instruction->opcode()) {
+    case Opcode::kReshape: return SimplifyReshape(instruction, builder);
+    case Opcode::kBroadcast: return SimplifyBroadcast(instruction, builder);
+    case Opcode::kTranspose: return SimplifyTranspose(instruction, builder);
+    case Opcode::kSlice: return SimplifySlice(instruction, builder);
+    case Opcode::kConcatenate: return SimplifyConcatenate(instruction, builder);
+    case Opcode::kPad: return SimplifyPad(instruction);
+    case Opcode::kReverse: return SimplifyReverse(instruction);
+    case Opcode::kDynamicSlice: return SimplifyDynamicSlice(instruction, builder);
+    case Opcode::kDynamicUpdateSlice: return SimplifyDynamicUpdateSlice(instruction);
+    default: return nullptr;
+  }
+}
+
+}  // namespace xlad::compiler

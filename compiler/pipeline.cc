@@ -1,0 +1,73 @@
+#include "compiler/pipeline.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "compiler/passes/canonicalise_collectives.h"
+#include "compiler/passes/constant_folding.h"
+#include "compiler/passes/cse.h"
+#include "compiler/passes/fusion.h"
+#include "compiler/passes/inline_calls.h"
+#include "compiler/passes/normalise.h"
+#include "compiler/passes/order.h"
+#include "compiler/passes/simplify.h"
+#include "hlo/text.h"
+#include "hlo/verifier.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr PassEntry kPasses[] = {
+    {"inline-calls", InlineCalls},
+    {"normalise", Normalise},
+    {"canonicalise-collectives", CanonicaliseCollectives},
+    {"simplify", Simplify},
+    {"fold-constants", FoldConstants},
+    {"cse", EliminateCommonSubexpressions},
+    {"simplify", Simplify},
+    {"fold-constants", FoldConstants},
+    {"cse", EliminateCommonSubexpressions},
+    {"remove-barriers", RemoveBarriers},
+    {"simplify", Simplify},
+    {"dead-code", EliminateDeadCode},
+    {"note-trip-counts", NoteTripCounts},
+    {"fusion", Fuse},
+    {"dead-code", EliminateDeadCode},
+    {"order", OrderInstructions},
+};
+
+absl::Status Dump(const hlo::Module& module, const PipelineOptions& options, size_t number, absl::string_view name) {
+  if (options.dump_directory.empty()) return absl::OkStatus();
+  const std::string file = absl::StrFormat("%02d.%s.hlo", number, name);
+  return RealFileSystem().WriteAtomically(JoinPath(options.dump_directory, file), hlo::PrintText(module));
+}
+
+}  // namespace
+
+absl::Span<const PassEntry> PassTable() { return kPasses; }
+
+absl::Status RunPipeline(hlo::Module& module, PassContext& context, const PipelineOptions& options,
+                         std::vector<PassTime>* times) {
+  if (!options.dump_directory.empty()) {
+    XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.dump_directory));
+  }
+  XLAD_RETURN_IF_ERROR(Dump(module, options, 0, "input"));
+  size_t number = 0;
+  for (const PassEntry& entry : kPasses) {
+    ++number;
+    const auto& only = options.only;
+    if (!only.empty() && std::find(only.begin(), only.end(), entry.name) == only.end()) continue;
+    const int64_t start = RealClock().NowNs();
+    XLAD_RETURN_IF_ERROR(Annotate(entry.pass(module, context), entry.name));
+    if (times != nullptr) {
+      times->push_back({entry.name, static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
+    }
+    XLAD_RETURN_IF_ERROR(Dump(module, options, number, entry.name));
+    if (options.verify) XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(module), absl::StrCat("after pass ", entry.name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,116 @@
+#include "compiler/report.h"
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tensor/shape.h"
+
+namespace xlad::compiler {
+namespace {
+
+std::string Text(const BufferSlice& slice) {
+  return absl::StrCat("a", slice.allocation(), "+", slice.offset(), "[", slice.bytes(), "]");
+}
+
+template <typename Slices>
+std::string Text(const Slices& slices) {
+  return absl::StrJoin(slices, " ", [](std::string* out, const BufferSlice& slice) { absl::StrAppend(out, Text(slice)); });
+}
+
+class Printer {
+ public:
+  explicit Printer(const Executable& executable) : executable_(executable) {}
+
+  template <typename Steps>
+  void Print(const Steps& steps, const std::string& indent) {
+    for (const Step& step : steps) {
+      absl::StrAppend(&text_, indent, Head(step), "  %", step.name());
+      if (!step.source().empty()) absl::StrAppend(&text_, "  ", step.source());
+      absl::StrAppend(&text_, "\n");
+      if (step.has_while_()) {
+        Print(step.while_().condition(), indent + "  ? ");
+        Print(step.while_().body(), indent + "  | ");
+      } else if (step.has_if_()) {
+        for (const IfStep::Branch& branch : step.if_().branches()) {
+          absl::StrAppend(&text_, indent, "  branch\n");
+          Print(branch.steps(), indent + "  | ");
+        }
+      }
+    }
+  }
+  std::string Finish() { return std::move(text_); }
+
+ private:
+  std::string Head(const Step& step) const {
+    switch (step.step_case()) {
+      case Step::kKernel:
+        return absl::StrCat("kernel ", step.kernel().symbol(), " ", Text(step.kernel().buffers()));
+      case Step::kLibrary: {
+        const DotOp& dot = executable_.library_ops(step.library().op()).dot();
+        return absl::StrCat("dot ", absl::StrJoin(dot.lhs().dims(), "x"), " * ", absl::StrJoin(dot.rhs().dims(), "x"), " ",
+                            Text(step.library().buffers()));
+      }
+      case Step::kCollective: {
+        const CollectiveSpec& spec = executable_.collectives(step.collective().spec());
+        return absl::StrCat("collective ", CollectiveSpec::Kind_Name(spec.kind()), " over ",
+                            absl::StrJoin(spec.axes(), ","), " ", Text(step.collective().inputs()), " -> ",
+                            Text(step.collective().outputs()));
+      }
+      case Step::kCopy:
+        return absl::StrCat("copy ", Text(step.copy().from()), " -> ", Text(step.copy().to()));
+      case Step::kWhile:
+        return absl::StrCat("while ", Text(step.while_().predicate()), " trips ", step.while_().trip_count());
+      case Step::kIf:
+        return absl::StrCat("if ", Text(step.if_().selector()));
+      case Step::STEP_NOT_SET:
+        break;
+    }
+    return "nothing";
+  }
+
+  const Executable& executable_;
+  std::string text_;
+};
+
+std::string ShapeText(const ArrayShape& shape) {
+  return tensor::Shape{static_cast<tensor::ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()}}
+      .ToString();
+}
+
+}  // namespace
+
+std::string StepsText(const Executable& executable) {
+  Printer printer(executable);
+  printer.Print(executable.steps(), "");
+  return printer.Finish();
+}
+
+std::string BuffersText(const Executable& executable) {
+  std::string text;
+  int64_t total = 0;
+  for (int i = 0; i < executable.allocations_size(); ++i) {
+    const Allocation& allocation = executable.allocations(i);
+    absl::StrAppendFormat(&text, "a%d %s %d\n", i, Allocation::Kind_Name(allocation.kind()), allocation.bytes());
+    total += allocation.bytes();
+  }
+  auto entry = [&](const char* what, const EntryValue& value, int number) {
+    absl::StrAppendFormat(&text, "%s %d %s %s %s%s\n", what, number, value.name(), ShapeText(value.local()),
+                          Text(value.buffer()), value.donated() ? " donated" : "");
+  };
+  for (int i = 0; i < executable.parameters_size(); ++i) entry("parameter", executable.parameters(i), i);
+  for (int i = 0; i < executable.results_size(); ++i) entry("result", executable.results(i), i);
+  absl::StrAppendFormat(&text, "total %d\n", total);
+  return text;
+}
+
+std::string TimesText(const std::vector<PassTime>& times) {
+  std::string text;
+  double sum = 0;
+  for (const PassTime& time : times) {
+    absl::StrAppendFormat(&text, "%10.3f ms  %s\n", time.milliseconds, time.name);
+    sum += time.milliseconds;
+  }
+  absl::StrAppendFormat(&text, "%10.3f ms  all\n", sum);
+  return text;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,138 @@
+#include "compiler/steps/step_program.h"
+
+#include <cctype>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_join.h"
+#include "compiler/library.h"
+#include "compiler/steps/collective_spec.h"
+#include "compiler/trip_count.h"
+
+namespace xlad::compiler {
+namespace {
+
+bool SameSlice(const BufferSlice& a, const BufferSlice& b) {
+  return a.allocation() == b.allocation() && a.offset() == b.offset();
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(const Assignment& assignment, int64_t devices) : assignment_(assignment), devices_(devices) {}
+
+  absl::Status Add(const std::vector<Op>& ops, google::protobuf::RepeatedPtrField<Step>* steps) {
+    for (const Op& op : ops) {
+      Step step;
+      step.set_name(op.instruction->name());
+      step.set_source(op.instruction->parent()->parent()->SourceOf(*op.instruction));
+      XLAD_ASSIGN_OR_RETURN(bool needed, Fill(op, &step));
+      if (needed) *steps->Add() = std::move(step);
+    }
+    return absl::OkStatus();
+  }
+  StepProgram Finish() { return std::move(result_); }
+
+ private:
+  const BufferSlice& slice(int value) const { return assignment_.slices[static_cast<size_t>(value)]; }
+
+  absl::StatusOr<bool> Fill(const Op& op, Step* step) {
+    switch (op.kind) {
+      case Op::Kind::kKernel:
+        FillKernel(op, step->mutable_kernel());
+        return true;
+      case Op::Kind::kLibrary:
+        FillLibrary(op, step->mutable_library());
+        return true;
+      case Op::Kind::kCopy:
+        if (SameSlice(slice(op.inputs[0]), slice(op.outputs[0]))) return false;
+        *step->mutable_copy()->mutable_from() = slice(op.inputs[0]);
+        *step->mutable_copy()->mutable_to() = slice(op.outputs[0]);
+        return slice(op.inputs[0]).bytes() > 0;
+      case Op::Kind::kCollective:
+        XLAD_RETURN_IF_ERROR(FillCollective(op, step->mutable_collective()));
+        return true;
+      case Op::Kind::kWhile: {
+        WhileStep* loop = step->mutable_while_();
+        XLAD_RETURN_IF_ERROR(Add(op.condition, loop->mutable_condition()));
+        *loop->mutable_predicate() = slice(op.predicate);
+        XLAD_RETURN_IF_ERROR(Add(op.bodies[0], loop->mutable_body()));
+        loop->set_trip_count(TripCount(*op.instruction).value_or(-1));
+        return true;
+      }
+      case Op::Kind::kIf: {
+        IfStep* branches = step->mutable_if_();
+        *branches->mutable_selector() = slice(op.inputs[0]);
+        branches->set_selector_is_predicate(op.instruction->operand(0)->shape().type() == ElementType::kPred);
+        for (const std::vector<Op>& body : op.bodies) {
+          XLAD_RETURN_IF_ERROR(Add(body, branches->add_branches()->mutable_steps()));
+        }
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void FillKernel(const Op& op, KernelStep* step) {
+    KernelRequest request;
+    request.root = op.instruction;
+    request.symbol = Symbol(*op.instruction);
+    for (const auto& [output, input] : op.may_share) {
+      const BufferSlice& to = slice(op.outputs[static_cast<size_t>(output)]);
+      if (to.bytes() > 0 && SameSlice(to, slice(op.inputs[static_cast<size_t>(input)]))) {
+        request.in_place.emplace_back(output, input);
+      }
+    }
+    for (int value : op.inputs) *step->add_buffers() = slice(value);
+    for (int value : op.outputs) *step->add_buffers() = slice(value);
+    step->set_symbol(request.symbol);
+    result_.kernels.push_back(std::move(request));
+  }
+
+  void FillLibrary(const Op& op, LibraryStep* step) {
+    LibraryOp library = MakeLibraryOp(*op.instruction);
+    auto [entry, fresh] =
+        library_numbers_.emplace(library.SerializeAsString(), static_cast<int32_t>(result_.library_ops.size()));
+    if (fresh) result_.library_ops.push_back(std::move(library));
+    step->set_op(entry->second);
+    for (int value : op.inputs) *step->add_buffers() = slice(value);
+    for (int value : op.outputs) *step->add_buffers() = slice(value);
+  }
+
+  absl::Status FillCollective(const Op& op, CollectiveStep* step) {
+    XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, devices_));
+    // Programs with collectives of their own may give all of them one channel; ids must tell them apart.
+    while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
+    step->set_spec(static_cast<int32_t>(result_.collectives.size()));
+    result_.collectives.push_back(std::move(spec));
+    for (int value : op.inputs) *step->add_inputs() = slice(value);
+    for (int value : op.outputs) *step->add_outputs() = slice(value);
+    return absl::OkStatus();
+  }
+
+  // A readable name that no other kernel has.
+  std::string Symbol(const Instruction& instruction) {
+    std::string name = instruction.name();
+    for (char& c : name) {
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    }
+    return absl::StrCat("xk", result_.kernels.size(), "_", name);
+  }
+
+  const Assignment& assignment_;
+  const int64_t devices_;
+  StepProgram result_;
+  absl::flat_hash_map<std::string, int32_t> library_numbers_;
+  absl::flat_hash_set<int64_t> collective_ids_;
+};
+
+}  // namespace
+
+absl::StatusOr<StepProgram> BuildSteps(const Program& program, const Assignment& assignment, int64_t devices) {
+  StepBuilder builder(assignment, devices);
+  google::protobuf::RepeatedPtrField<Step> steps;
+  XLAD_RETURN_IF_ERROR(builder.Add(program.ops, &steps));
+  StepProgram result = builder.Finish();
+  result.steps.assign(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
+  return result;
+}
+
+}  // namespace xlad::compiler
