@@ -1,0 +1,125 @@
+// Inside the HLO text parser: what its parts offer to each other. Callers outside use hlo/text.h.
+//
+// Every function takes up where the lexer stands, returns false once the lexer has failed, and leaves the error there.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "hlo/lexer.h"
+#include "hlo/module.h"
+
+namespace xlad::hlo {
+
+// parse_shape.cc
+bool ParseShape(Lexer& lexer, Shape* shape);
+// Whether a shape stands next (and not a name or an opcode).
+bool AtShape(Lexer& lexer);
+// "{1,0:T(8,128)}" behind an array of `ndim` dimensions.
+bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
+
+// parse_literal.cc. `elided_bytes` is what constants without values ("{...}") may still take; it is counted down.
+bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);
+
+// parse_values.cc
+bool ParseInts(Lexer& lexer, Dims* values);  // {1,2,3}
+bool ParseBools(Lexer& lexer, std::vector<bool>* values);  // {true,false}, or one without braces.
+bool ParseStringMap(Lexer& lexer, StringMap* map);
+bool ParseMetadata(Lexer& lexer, Metadata* metadata);
+bool ParseWindow(Lexer& lexer, Window* window);
+bool ParseConvolutionDimensions(Lexer& lexer, ConvolutionDimensions* dimensions);
+bool ParsePadding(Lexer& lexer, std::vector<PaddingDimension>* padding);
+bool ParseSlice(Lexer& lexer, std::vector<SliceDimension>* slice);
+bool ParsePairs(Lexer& lexer, std::vector<std::pair<int64_t, int64_t>>* pairs);
+bool ParseShapes(Lexer& lexer, std::vector<Shape>* shapes);  // {f32[2], s32[]}
+bool ParseOperandAliasing(Lexer& lexer, std::vector<OutputOperandAlias>* aliasing);
+// "{" item {"," item} "}", where `item` parses one.
+template <typename Item>
+bool ParseBraced(Lexer& lexer, const Item& item) {
+  if (!lexer.Expect('{')) return false;
+  if (lexer.Accept('}')) return true;
+  do {
+    if (!item()) return false;
+  } while (lexer.Accept(','));
+  return lexer.Expect('}');
+}
+
+// parse_sharding.cc
+bool ParseSharding(Lexer& lexer, OpSharding* sharding);
+bool ParseReplicaGroups(Lexer& lexer, ReplicaGroups* groups);
+
+// parse_module.cc, parse_instruction.cc
+class Parser {
+ public:
+  explicit Parser(absl::string_view text) : lexer_(text) {}
+  absl::StatusOr<std::unique_ptr<Module>> Run();
+
+  // For the attribute table.
+  Lexer& lexer() { return lexer_; }
+  // The name of a computation that the text has already defined, or a computation without name in braces.
+  bool ParseComputationReference(Computation** computation);
+  // The name of an instruction of the computation that is being read.
+  bool ParseInstructionReference(Instruction** instruction);
+
+ private:
+  // The computation that is being read.
+  struct Scope {
+    Computation* computation = nullptr;
+    absl::flat_hash_map<absl::string_view, Instruction*> names;
+    bool invent_parameters = false;  // Operands that nothing defines become parameters.
+  };
+  struct Signature {
+    const char* at = nullptr;  // Null: the computation has none.
+    std::vector<Shape> parameters;
+    Shape result;
+  };
+  // One instruction on its way in.
+  struct Draft {
+    const char* at = nullptr;
+    int line = 0, column = 0;
+    absl::string_view name;
+    bool is_root = false;
+    bool infer_shape = false;
+    std::unique_ptr<Instruction> instruction;
+    std::vector<Instruction*> operands;
+  };
+
+  bool ParseText();
+  bool ParseHeader();
+  bool ParseHeaderAttribute(absl::string_view name, const char* at);
+  bool ParseStackFrames();
+  bool ParseComputations();
+  bool ParseComputation();
+  bool ParseSignature(Signature* signature);
+  bool CheckSignature(const Signature& signature, const Computation& computation);
+  bool ParseBody(const char* at, Scope* scope);
+  bool CheckParameters(const char* at, const Computation& computation);
+  bool ParseLoneInstruction();
+  bool Finish();
+
+  Draft NewDraft(const char* at);
+  bool ParseInstruction(Scope* scope);
+  bool ParseRightSide(Scope* scope, Draft* draft, bool with_attributes);
+  bool ParseOpcodeName(Opcode* opcode);
+  bool ParseOperands(Scope* scope, Draft* draft);
+  bool ParseOperand(Scope* scope, Draft* draft);
+  bool ParseParameterNumber(Draft* draft);
+  bool ParseConstant(Draft* draft);
+  bool ParseAttributes(Draft* draft);
+  bool ParseAttribute(Draft* draft, std::vector<const void*>* seen);
+  Instruction* AddDraft(Scope* scope, Draft* draft);
+  Instruction* InventParameter(Scope* scope, absl::string_view name, const Shape& shape, const char* at);
+
+  Lexer lexer_;
+  std::unique_ptr<Module> module_;
+  absl::flat_hash_map<absl::string_view, Computation*> computations_;
+  Scope* scope_ = nullptr;
+  bool nested_ = false;  // Some computation stands inside another's attributes.
+  int64_t elided_bytes_ = int64_t{1} << 30;
+};
+
+}  // namespace xlad::hlo
