@@ -15,7 +15,8 @@ std::array<EvalFunction, kOpcodes> MakeTable() {
   const absl::Span<const EvalRow> families[] = {
       UnaryRows(),  UnaryMathRows(),   BinaryRows(), SelectRows(),  ConvertRows(), ShapeRows(),  DynamicRows(),
       TupleRows(),  DotRows(),         GatherRows(), ScatterRows(), ReduceRows(),  WindowRows(), SortRows(),
-      MapRows(),    ConvolutionRows(), CustomCallRows(),
+      MapRows(),    ConvolutionRows(), RngRows(),    FftRows(),     LinalgRows(),  BatchNormRows(),
+      CustomCallRows(),
   };
   for (const auto& family : families) {
     for (const EvalRow& row : family) table[static_cast<size_t>(row.opcode)] = row.function;

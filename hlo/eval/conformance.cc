@@ -1,0 +1,197 @@
+#include "hlo/eval/conformance.h"
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/eval/numeric.h"
+#include "hlo/proto.h"
+#include "hlo/text.h"
+#include "tensor/safetensors.h"
+
+namespace xlad::hlo {
+namespace {
+
+using nlohmann::json;
+using tensor::Array;
+
+// What XLA's own result is off by, where it is outside the tolerance.
+struct XlaDifference {
+  int64_t mismatches = 0, non_finite = 0;
+  double max_absolute = 0;
+};
+
+struct Case {
+  std::string name;
+  std::vector<std::string> params, results;  // Shapes.
+  std::vector<Tolerance> tolerances;
+  int64_t replicas = 1, partitions = 1;
+  std::vector<XlaDifference> xla;  // One a result, or none where XLA agrees.
+};
+
+Tolerance ReadTolerance(const json& object) {
+  Tolerance tolerance;
+  const auto kind = object.at("kind").get<std::string>();
+  if (kind == "ulp") tolerance.kind = Tolerance::Kind::kUlp;
+  if (kind == "abs") tolerance.kind = Tolerance::Kind::kAbsolute;
+  if (kind == "close") tolerance.kind = Tolerance::Kind::kClose;
+  tolerance.max_ulp = object.value("max_ulp", int64_t{0});
+  tolerance.absolute = object.value("atol", 0.0);
+  tolerance.relative = object.value("rtol", 0.0);
+  return tolerance;
+}
+
+absl::StatusOr<Case> ReadCase(absl::string_view line) {
+  try {
+    const json object = json::parse(line.begin(), line.end());
+    Case c;
+    c.name = object.at("name").get<std::string>();
+    c.params = object.at("params").get<std::vector<std::string>>();
+    c.results = object.at("results").get<std::vector<std::string>>();
+    for (const json& compare : object.at("compare")) c.tolerances.push_back(ReadTolerance(compare));
+    c.replicas = object.value("replicas", int64_t{1});
+    c.partitions = object.value("partitions", int64_t{1});
+    const bool differs = object.contains("xla_agrees") && object["xla_agrees"] == false && object.contains("xla_diff");
+    for (const json& diff : differs ? object["xla_diff"] : json::array()) {
+      c.xla.push_back({diff.value("mismatches", int64_t{0}), diff.value("nonfinite_mismatches", int64_t{0}),
+                       diff["max_abs"].is_number() ? diff["max_abs"].get<double>() : 0.0});
+    }
+    if (c.tolerances.size() != c.results.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(c.name, ": found ", c.tolerances.size(),
+                                                     " entries in compare, expected ", c.results.size()));
+    }
+    return c;
+  } catch (const json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("manifest.jsonl: ", error.what()));
+  }
+}
+
+// Tensor `name` as an array of the true `shape`; small types are stored as bytes, integers without sign extension.
+absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::string& name, const std::string& shape) {
+  const auto found = arrays.find(name);
+  if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name));
+  XLAD_ASSIGN_OR_RETURN(const tensor::Shape parsed, tensor::ParseShape(shape));
+  const auto bytes = found->second.bytes();
+  if (static_cast<int64_t>(bytes.size()) != parsed.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, ": found ", bytes.size(), " bytes, expected ",
+                                                   parsed.bytes(), " for ", shape));
+  }
+  Array array(parsed, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  if (tensor::IsInteger(parsed.type) && tensor::BitWidth(parsed.type) < 8) {
+    for (int8_t& value : array.values<int8_t>()) value = eval::WrapSubByte(parsed.type, value);
+  }
+  return array;
+}
+
+std::vector<const Literal*> Leaves(const Literal& root) {
+  if (!root.is_tuple) return {&root};
+  std::vector<const Literal*> leaves;
+  for (const Literal& element : root.tuple) {
+    for (const Literal* leaf : Leaves(element)) leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+absl::StatusOr<std::unique_ptr<Module>> ReadProgram(FileSystem& files, const std::string& path, bool through_proto) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseText(text));
+  if (!through_proto) return module;
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, SerializeProto(*module));
+  return ParseProto(bytes);
+}
+
+absl::Status CheckResult(const Literal& actual, const Array& expected, const Case& c, size_t i) {
+  if (!(actual.array.shape() == expected.shape())) {
+    return absl::FailedPreconditionError(absl::StrCat("result ", i, ": found ", actual.array.shape().ToString(),
+                                                      ", expected ", expected.shape().ToString()));
+  }
+  const Difference difference = Compare(actual.array, expected, c.tolerances[i]);
+  if (difference.mismatches == 0) return absl::OkStatus();
+  // Where XLA is off too: at least as near as XLA.
+  if (i < c.xla.size() && difference.max_absolute <= c.xla[i].max_absolute &&
+      difference.non_finite <= c.xla[i].non_finite) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("result ", i, ": ", difference.mismatches, " of ", expected.elements(), " elements differ; element ",
+                   difference.first, ": found ", difference.actual, ", expected ", difference.expected));
+}
+
+absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c, bool through_proto) {
+  const std::string base = JoinPath(folder, c.name);
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Module> module, ReadProgram(files, base + ".hlo", through_proto));
+  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays arrays, tensor::ReadSafetensors(files, base + ".safetensors"));
+  const int64_t processes = c.replicas * c.partitions;
+  module->replica_count = c.replicas;
+  module->num_partitions = c.partitions;
+  const auto name = [&](int64_t process, absl::string_view kind, size_t i) {
+    return absl::StrCat(processes > 1 ? absl::StrCat("p", process, ".") : "", kind, ".", i);
+  };
+  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(processes));
+  for (int64_t p = 0; p < processes; ++p) {
+    for (size_t i = 0; i < c.params.size(); ++i) {
+      XLAD_ASSIGN_OR_RETURN(Array array, TensorOf(arrays, name(p, "in", i), c.params[i]));
+      inputs[static_cast<size_t>(p)].emplace_back(std::move(array));
+    }
+  }
+  const std::vector<const Module*> modules(static_cast<size_t>(processes), module.get());
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> roots, Evaluate(modules, inputs));
+  for (int64_t p = 0; p < processes; ++p) {
+    const std::vector<const Literal*> leaves = Leaves(roots[static_cast<size_t>(p)]);
+    if (leaves.size() != c.results.size()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("found ", leaves.size(), " results, expected ", c.results.size()));
+    }
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      XLAD_ASSIGN_OR_RETURN(const Array expected, TensorOf(arrays, name(p, "out", i), c.results[i]));
+      XLAD_RETURN_IF_ERROR(CheckResult(*leaves[i], expected, c, i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Name and reason of each listed case.
+std::map<std::string, std::string> ReadExpectedFailures(absl::string_view text) {
+  std::map<std::string, std::string> expected;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits('#', 1));
+    const absl::string_view name = absl::StripAsciiWhitespace(parts.first);
+    if (!name.empty()) expected[std::string(name)] = std::string(absl::StripAsciiWhitespace(parts.second));
+  }
+  return expected;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& folder,
+                                                              const ConformanceOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const std::string manifest, files.Read(JoinPath(folder, "manifest.jsonl")));
+  std::map<std::string, std::string> expected;
+  if (!options.expected_failures.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const std::string list, files.Read(options.expected_failures));
+    expected = ReadExpectedFailures(list);
+  }
+  std::vector<ConformanceResult> results;
+  int64_t matching = 0;
+  for (const absl::string_view line : absl::StrSplit(manifest, '\n', absl::SkipWhitespace())) {
+    XLAD_ASSIGN_OR_RETURN(const Case c, ReadCase(line));
+    if (!absl::StartsWith(c.name, options.name_prefix)) continue;
+    if (matching++ % options.stride != 0) continue;
+    const absl::Status status = RunCase(files, folder, c, options.through_proto);
+    ConformanceResult result{c.name, status.ok(), std::string(status.message())};
+    const auto listed = expected.find(c.name);
+    if (listed != expected.end()) {
+      result.passed = !status.ok();
+      result.message = status.ok() ? "passes but is listed as an expected failure; take it from the list"
+                                   : absl::StrCat("expected: ", listed->second);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace xlad::hlo

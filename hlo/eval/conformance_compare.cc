@@ -1,0 +1,122 @@
+// Tolerances of conformance cases.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "hlo/eval/conformance.h"
+#include "hlo/eval/numeric.h"
+
+namespace xlad::hlo {
+namespace {
+
+using tensor::ElementType;
+
+// One real number: what it is worth, and its bits for ULP distances (sign and magnitude).
+struct Number {
+  double value = 0;
+  uint64_t magnitude = 0;
+  bool negative = false;
+};
+
+template <typename T>
+T ReadAt(const tensor::Array& array, int64_t i) {
+  T value;
+  std::memcpy(&value, array.bytes().data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  return value;
+}
+
+Number FloatNumber(double value, uint64_t bits, int width) {
+  const uint64_t sign = uint64_t{1} << (width - 1);
+  return {value, bits & (sign - 1), (bits & sign) != 0};
+}
+
+// Part `i` of the array's numbers; complex numbers have two parts each.
+Number NumberAt(const tensor::Array& array, int64_t i) {
+  switch (const ElementType type = array.shape().type) {
+    case ElementType::kF32:
+    case ElementType::kC64: return FloatNumber(ReadAt<float>(array, i), ReadAt<uint32_t>(array, i), 32);
+    case ElementType::kF64:
+    case ElementType::kC128: return FloatNumber(ReadAt<double>(array, i), ReadAt<uint64_t>(array, i), 64);
+    case ElementType::kS64: {
+      const auto value = ReadAt<int64_t>(array, i);
+      return {static_cast<double>(value), static_cast<uint64_t>(value < 0 ? -static_cast<uint64_t>(value) : value),
+              value < 0};
+    }
+    case ElementType::kU64: {
+      const auto value = ReadAt<uint64_t>(array, i);
+      return {static_cast<double>(value), value, false};
+    }
+    default: {
+      const int width = tensor::BitWidth(type);
+      if (tensor::IsFloating(type)) {
+        const uint16_t bits = width == 16 ? ReadAt<uint16_t>(array, i) : ReadAt<uint8_t>(array, i);
+        const float value = eval::DecodeSmallFloat(type, bits);
+        if (type == ElementType::kF8E8M0FNU) return {value, bits, false};
+        return FloatNumber(value, bits, width);
+      }
+      const bool is_signed = tensor::IsSigned(type);
+      int64_t value = 0;
+      switch (tensor::ByteWidth(type)) {
+        case 1: value = is_signed ? int64_t{ReadAt<int8_t>(array, i)} : int64_t{ReadAt<uint8_t>(array, i)}; break;
+        case 2: value = is_signed ? int64_t{ReadAt<int16_t>(array, i)} : int64_t{ReadAt<uint16_t>(array, i)}; break;
+        default: value = is_signed ? int64_t{ReadAt<int32_t>(array, i)} : int64_t{ReadAt<uint32_t>(array, i)}; break;
+      }
+      return {static_cast<double>(value), static_cast<uint64_t>(std::abs(value)), value < 0};
+    }
+  }
+}
+
+bool SameValue(const Number& a, const Number& e) {
+  if (std::isnan(a.value) || std::isnan(e.value)) return std::isnan(a.value) && std::isnan(e.value);
+  return a.value == e.value && ((a.magnitude == e.magnitude && a.negative == e.negative) || a.value == 0);
+}
+
+bool Passes(const Number& a, const Number& e, const Tolerance& tolerance) {
+  if (SameValue(a, e)) return true;
+  if (!std::isfinite(a.value) || !std::isfinite(e.value)) return false;
+  switch (tolerance.kind) {
+    case Tolerance::Kind::kEqual: return false;
+    case Tolerance::Kind::kUlp: {
+      const uint64_t distance = a.negative == e.negative
+                                    ? std::max(a.magnitude, e.magnitude) - std::min(a.magnitude, e.magnitude)
+                                    : a.magnitude + e.magnitude;
+      return distance <= static_cast<uint64_t>(tolerance.max_ulp);
+    }
+    case Tolerance::Kind::kAbsolute: return std::fabs(a.value - e.value) <= tolerance.absolute;
+    case Tolerance::Kind::kClose:
+      return std::fabs(a.value - e.value) <= tolerance.absolute + tolerance.relative * std::fabs(e.value);
+  }
+  return false;
+}
+
+std::string Show(const Number& number) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.17g", number.value);
+  return text;
+}
+
+}  // namespace
+
+Difference Compare(const tensor::Array& actual, const tensor::Array& expected, const Tolerance& tolerance) {
+  XLAD_CHECK(actual.shape() == expected.shape()) << actual.shape().ToString() << " " << expected.shape().ToString();
+  const int64_t parts = tensor::IsComplex(actual.shape().type) ? 2 : 1;
+  const int64_t numbers = actual.elements() * parts;
+  Difference difference;
+  for (int64_t i = 0; i < numbers; ++i) {
+    const Number a = NumberAt(actual, i), e = NumberAt(expected, i);
+    if (Passes(a, e, tolerance)) continue;
+    if (difference.mismatches++ == 0) {
+      difference.first = i / parts;
+      difference.actual = Show(a);
+      difference.expected = Show(e);
+    }
+    if (std::isfinite(a.value) && std::isfinite(e.value)) {
+      difference.max_absolute = std::max(difference.max_absolute, std::fabs(a.value - e.value));
+    } else {
+      ++difference.non_finite;
+    }
+  }
+  return difference;
+}
+
+}  // namespace xlad::hlo

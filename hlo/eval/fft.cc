@@ -1,0 +1,135 @@
+// fft: the discrete Fourier transform over the last dimensions, forward, inverse, and of real numbers.
+#include <cmath>
+#include <numbers>
+
+#include "hlo/eval/reducer.h"
+#include "hlo/eval/strided.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+using Number = std::complex<long double>;
+
+// Sum over n of x[n] e^(sign 2 pi i n k / N): by halves while N is even (Cooley and Tukey 1965), directly otherwise.
+// `roots[j]` is e^(sign 2 pi i j / total) with total = N * step.
+std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Number>& roots, size_t step) {
+  const size_t n = x.size();
+  std::vector<Number> out(n);
+  if (n % 2 != 0 || n < 4) {
+    for (size_t k = 0; k < n; ++k) {
+      for (size_t i = 0; i < n; ++i) out[k] += x[i] * roots[(i * k % n) * step];
+    }
+    return out;
+  }
+  std::vector<Number> even, odd;
+  for (size_t i = 0; i < n; i += 2) {
+    even.push_back(x[i]);
+    odd.push_back(x[i + 1]);
+  }
+  even = Transform(even, roots, step * 2);
+  odd = Transform(odd, roots, step * 2);
+  for (size_t k = 0; k < n / 2; ++k) {
+    const Number turned = roots[k * step] * odd[k];
+    out[k] = even[k] + turned;
+    out[k + n / 2] = even[k] - turned;
+  }
+  return out;
+}
+
+std::vector<Number> Roots(size_t n, bool inverse) {
+  std::vector<Number> roots;
+  for (size_t i = 0; i < n; ++i) {
+    const long double angle = 2 * std::numbers::pi_v<long double> * static_cast<long double>(i) / static_cast<long double>(n);
+    roots.emplace_back(std::cos(angle), inverse ? std::sin(angle) : -std::sin(angle));
+  }
+  return roots;
+}
+
+// Transforms every line of dimension `d` of a dense array. The inverse divides by the length.
+void TransformDimension(std::vector<Number>* data, const Dims& dims, size_t d, bool inverse) {
+  const int64_t size = dims[d], stride = tensor::Strides(dims)[d];
+  const std::vector<Number> roots = Roots(static_cast<size_t>(size), inverse);
+  std::vector<Number> line(static_cast<size_t>(size));
+  for (size_t first = 0; first < data->size(); ++first) {
+    if (static_cast<int64_t>(first) / stride % size != 0) continue;
+    for (size_t i = 0; i < line.size(); ++i) line[i] = (*data)[first + i * static_cast<size_t>(stride)];
+    const std::vector<Number> out = Transform(line, roots, 1);
+    for (size_t i = 0; i < out.size(); ++i) {
+      (*data)[first + i * static_cast<size_t>(stride)] = inverse ? out[i] / static_cast<long double>(size) : out[i];
+    }
+  }
+}
+
+// The first `kept` of dimension d; or, where there are fewer, the rest from the symmetry x[N - k] = conj(x[k]) of a
+// real signal's spectrum.
+std::vector<Number> CutLast(const std::vector<Number>& data, int64_t size, int64_t kept) {
+  std::vector<Number> out;
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (static_cast<int64_t>(i) % size < kept) out.push_back(data[i]);
+  }
+  return out;
+}
+
+std::vector<Number> MirrorLast(const std::vector<Number>& data, int64_t size, int64_t full) {
+  std::vector<Number> out;
+  for (size_t first = 0; first < data.size(); first += static_cast<size_t>(size)) {
+    for (int64_t k = 0; k < full; ++k) {
+      const bool mirrored = k >= size;
+      const Number value = data[first + static_cast<size_t>(mirrored ? full - k : k)];
+      out.push_back(mirrored ? std::conj(value) : value);
+    }
+    // The imaginary parts that a real signal cannot have are ignored.
+    out[out.size() - static_cast<size_t>(full)].imag(0);
+    if (full % 2 == 0) out[out.size() - static_cast<size_t>(full / 2)].imag(0);
+  }
+  return out;
+}
+
+std::vector<Number> ReadNumbers(const Value& value) {
+  const Value wide = ConvertTo(value, ElementType::kC128);
+  std::vector<Number> numbers;
+  for (const Complex128& number : wide.values<Complex128>()) numbers.emplace_back(number.real(), number.imag());
+  return numbers;
+}
+
+Value WriteNumbers(const std::vector<Number>& numbers, const tensor::Shape& shape) {
+  Array out({ElementType::kC128, shape.dims});
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    out.values<Complex128>()[i] = {static_cast<double>(numbers[i].real()), static_cast<double>(numbers[i].imag())};
+  }
+  return ConvertTo(Value(std::move(out)), shape.type);
+}
+
+absl::StatusOr<Value> EvalFft(const Operation& operation) {
+  const Attributes& attributes = operation.attributes();
+  const tensor::Shape& result = operation.result();
+  const std::string& type = attributes.fft_type;
+  const bool inverse = type == "IFFT" || type == "IRFFT", to_real = type == "IRFFT";
+  const Value& operand = operation.operand(0);
+  if (result.elements() == 0 || operand.elements() == 0) return Value(Array(result));
+  std::vector<Number> data = ReadNumbers(operand);
+  Dims dims = operand.dims();
+  const size_t first = dims.size() - attributes.fft_length.size(), last = dims.size() - 1;
+  // All but the last dimension are ordinary. The real side's transform comes first forwards, last backwards.
+  if (!to_real) TransformDimension(&data, dims, last, inverse);
+  if (type == "RFFT") {
+    data = CutLast(data, dims[last], result.dims[last]);
+    dims[last] = result.dims[last];
+  }
+  for (size_t d = first; d < last; ++d) TransformDimension(&data, dims, d, inverse);
+  if (to_real) {
+    data = MirrorLast(CutLast(data, dims[last], result.dims[last] / 2 + 1), result.dims[last] / 2 + 1,
+                      result.dims[last]);
+    dims[last] = result.dims[last];
+    TransformDimension(&data, dims, last, inverse);
+  }
+  return WriteNumbers(data, result);
+}
+
+constexpr EvalRow kRows[] = {{Opcode::kFft, EvalFft}};
+
+}  // namespace
+
+absl::Span<const EvalRow> FftRows() { return kRows; }
+
+}  // namespace xlad::hlo::eval

@@ -1,0 +1,149 @@
+// rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011), with counters and results laid out as XLA does, so that bits agree.
+//
+// The state is a key (64 bits) and a counter (64 or 128 bits). Every element is a function of the key and of its
+// index in the whole array.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "hlo/eval/operation.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+using Words2 = std::array<uint32_t, 2>;
+using Words4 = std::array<uint32_t, 4>;
+
+Words2 Split(uint64_t x) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)}; }
+uint64_t Join(uint32_t low, uint32_t high) { return low | (uint64_t{high} << 32); }
+
+Words2 Threefry(Words2 x, Words2 key) {
+  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  constexpr uint32_t kParity = 0x1BD11BDA;
+  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ kParity};
+  x[0] += keys[0];
+  x[1] += keys[1];
+  for (uint32_t block = 0; block < 5; ++block) {
+    for (const int rotation : kRotations[block % 2]) {
+      x[0] += x[1];
+      x[1] = std::rotl(x[1], rotation) ^ x[0];
+    }
+    x[0] += keys[(block + 1) % 3];
+    x[1] += keys[(block + 2) % 3] + block + 1;
+  }
+  return x;
+}
+
+Words4 Philox(Words4 x, Words2 key) {
+  constexpr uint64_t kMultipliers[2] = {0xD2511F53, 0xCD9E8D57};
+  constexpr uint32_t kWeyl[2] = {0x9E3779B9, 0xBB67AE85};
+  for (int round = 0; round < 10; ++round) {
+    const Words2 a = Split(x[0] * kMultipliers[0]), b = Split(x[2] * kMultipliers[1]);
+    x = {b[1] ^ x[1] ^ key[0], b[0], a[1] ^ x[3] ^ key[1], a[0]};
+    key[0] += kWeyl[0];
+    key[1] += kWeyl[1];
+  }
+  return x;
+}
+
+// The result's elements, as the low bits of words.
+struct Bits {
+  std::vector<uint64_t> words;
+  std::vector<uint64_t> state;
+};
+
+// Two 32-bit numbers come from one counter. They lie beside each other along the first even dimension, or the
+// longest where none is even (padded then by one).
+Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
+  Bits bits{{}, state};
+  bits.words.resize(static_cast<size_t>(tensor::Product(dims)));
+  size_t split = 0;
+  const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
+  if (even != dims.end()) {
+    split = static_cast<size_t>(even - dims.begin());
+  } else if (!dims.empty()) {
+    split = static_cast<size_t>(std::max_element(dims.begin(), dims.end()) - dims.begin());
+  }
+  Dims half = dims;
+  if (!half.empty()) half[split] = (half[split] + 1) / 2;
+  Dims index(dims.size(), 0);
+  for (uint64_t& word : bits.words) {
+    Dims at = index;
+    if (!at.empty()) at[split] /= 2;
+    const auto counter = state[1] + static_cast<uint64_t>(tensor::LinearIndex(half, at));
+    word = Threefry(Split(counter), Split(state[0]))[dims.empty() ? 0 : static_cast<size_t>(index[split] % 2)];
+    tensor::NextIndex(dims, absl::MakeSpan(index));
+  }
+  bits.state[1] += static_cast<uint64_t>(tensor::Product(half));
+  return bits;
+}
+
+Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
+  Bits bits{{}, state};
+  for (uint64_t i = 0; i < static_cast<uint64_t>(tensor::Product(dims)); ++i) {
+    const Words2 pair = Threefry(Split(state[1] + i), Split(state[0]));
+    bits.words.push_back(Join(pair[0], pair[1]));
+  }
+  bits.state[1] += bits.words.size();
+  return bits;
+}
+
+// Four 32-bit (two 64-bit) numbers from one counter, one after the other.
+Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int width) {
+  Bits bits{{}, state};
+  const auto elements = static_cast<size_t>(tensor::Product(dims));
+  const size_t per_counter = width == 64 ? 2 : 4, counters = (elements + per_counter - 1) / per_counter;
+  const uint64_t high = state.size() > 2 ? state[2] : 0;
+  for (uint64_t i = 0; i < counters; ++i) {
+    const uint64_t low = state[1] + i;
+    const Words2 l = Split(low), h = Split(high + (low < state[1] ? 1 : 0));
+    const Words4 four = Philox({l[0], l[1], h[0], h[1]}, Split(state[0]));
+    for (size_t k = 0; k < per_counter && bits.words.size() < elements; ++k) {
+      bits.words.push_back(width == 64 ? Join(four[2 * k], four[2 * k + 1]) : four[k]);
+    }
+  }
+  bits.state[1] += counters;
+  if (bits.state.size() > 2 && bits.state[1] < state[1]) ++bits.state[2];
+  return bits;
+}
+
+absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
+  const Value& operand = operation.operand(0);
+  std::vector<uint64_t> state(operand.bytes().size() / sizeof(uint64_t));
+  std::memcpy(state.data(), operand.bytes().data(), state.size() * sizeof(uint64_t));
+  const tensor::Shape& shape = operation.result(1);
+  const int64_t width = tensor::ByteWidth(shape.type) * 8;
+  const std::string& algorithm = operation.attributes().rng_algorithm;
+  if (state.size() < 2 || state.size() > 3 || tensor::BitWidth(shape.type) < 8 || tensor::IsComplex(shape.type)) {
+    return absl::UnimplementedError(
+        absl::StrCat("rng-bit-generator of ", shape.ToString(), " from ", operand.shape().ToString(),
+                     " is not evaluated, expected 8 to 64 bits from a state of 2 or 3 u64"));
+  }
+  Bits bits;
+  if (algorithm == "rng_three_fry") {
+    bits = width == 64 ? Threefry64(state, shape.dims) : Threefry32(state, shape.dims);
+  } else if (algorithm == "rng_philox" || algorithm == "rng_default") {
+    bits = Philox32Or64(state, shape.dims, static_cast<int>(width));
+  } else {
+    return absl::UnimplementedError(absl::StrCat("found algorithm \"", algorithm,
+                                                 "\", expected rng_three_fry, rng_philox or rng_default"));
+  }
+  Array out(shape);
+  const auto bytes = static_cast<size_t>(width / 8);
+  for (size_t i = 0; i < bits.words.size(); ++i) {
+    std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Little-endian: the low bits.
+  }
+  Array next(operand.shape());
+  std::memcpy(next.bytes().data(), bits.state.data(), bits.state.size() * sizeof(uint64_t));
+  return Value::Tuple({Value(std::move(next)), Value(std::move(out))});
+}
+
+constexpr EvalRow kRows[] = {{Opcode::kRngBitGenerator, EvalRngBitGenerator}};
+
+}  // namespace
+
+absl::Span<const EvalRow> RngRows() { return kRows; }
+
+}  // namespace xlad::hlo::eval
