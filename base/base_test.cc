@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "base/network.h"
+#include "base/random.h"
+#include "base/subprocess.h"
+#include "base/suggest.h"
+
+namespace xlad {
+namespace {
+
+std::string TestFolder() {
+  const std::string folder = JoinPath(testing::TempDir(), absl::StrCat("base_test_", getpid()));
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+TEST(Status, AnnotateKeepsTheCode) {
+  const absl::Status status = Annotate(absl::NotFoundError("gone"), "here");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(status.message(), "here: gone");
+  EXPECT_TRUE(Annotate(absl::OkStatus(), "here").ok());
+}
+
+TEST(Random, SeedsReplay) {
+  const auto a = SeededRandom(7), b = SeededRandom(7), c = SeededRandom(8);
+  bool differs = false;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t value = a->Next();
+    EXPECT_EQ(value, b->Next());
+    differs = differs || value != c->Next();
+  }
+  EXPECT_TRUE(differs);
+  EXPECT_EQ(SystemRandom()->Hex(8).size(), 16u);
+}
+
+TEST(Hash, Sha256OfKnownTexts) {
+  EXPECT_EQ(Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(FileSystem, WritesAllOrNothing) {
+  FileSystem& files = RealFileSystem();
+  const std::string path = JoinPath(TestFolder(), "file");
+  for (const std::string& bytes : {std::string(), std::string("x"), std::string(3'000'001, 'y')}) {
+    ASSERT_TRUE(files.WriteAtomically(path, bytes).ok());
+    EXPECT_EQ(*files.Read(path), bytes);
+  }
+  EXPECT_EQ(*files.ReadRange(path, 3'000'000, 1), "y");
+  EXPECT_EQ(files.ReadRange(path, 3'000'000, 2).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(absl::IsNotFound(files.Read(path + ".not").status()));
+  EXPECT_EQ(files.Read(TestFolder()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(files.WriteAtomically("/proc/no/such/file", "x").ok());
+  const auto names = *files.List(TestFolder());
+  EXPECT_EQ(names, std::vector<std::string>{"file"});  // No temporary file stays.
+}
+
+TEST(Network, AddressesAreChecked) {
+  EXPECT_EQ(ParseHostPort("localhost:80")->port, 80);
+  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
+  for (const char* bad : {"", "host", ":80", "host:", "host:x", "host:65536", "host:-1"}) {
+    EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
+  }
+  EXPECT_TRUE(IsLoopback("127.0.0.1"));
+  EXPECT_FALSE(IsLoopback("0.0.0.0"));
+  EXPECT_FALSE(IsLoopback("10.0.0.1"));
+}
+
+TEST(Network, BytesArriveInOrderAndCloseIsSeen) {
+  const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
+  std::string sent(1'000'000, '\0');
+  for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7);
+  std::thread client([&] {
+    const auto connection = *TcpNetwork().Dial(listener->Address(), 5000);
+    EXPECT_TRUE(connection->Write({reinterpret_cast<const std::byte*>(sent.data()), sent.size()}).ok());
+  });
+  const auto connection = *listener->Accept();
+  std::string received(sent.size(), '\0');
+  size_t done = 0;
+  absl::Status end;
+  while (end.ok()) {
+    std::byte buffer[4096];
+    const auto n = connection->Read(absl::MakeSpan(buffer));
+    end = n.status();
+    if (!n.ok()) break;
+    ASSERT_LE(done + *n, received.size());
+    std::copy_n(reinterpret_cast<const char*>(buffer), *n, received.data() + done);
+    done += *n;
+  }
+  client.join();
+  EXPECT_EQ(done, sent.size());
+  EXPECT_EQ(received, sent);
+  EXPECT_TRUE(absl::IsUnavailable(end)) << end;
+}
+
+TEST(Network, PortInUseIsSaid) {
+  const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
+  const auto second = TcpNetwork().Listen(listener->Address());
+  EXPECT_TRUE(absl::IsAlreadyExists(second.status()));
+  EXPECT_NE(std::string(second.status().message()).find(listener->Address()), std::string::npos);
+}
+
+TEST(Network, ShutdownWakesAccept) {
+  const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
+  std::thread waiter([&] { EXPECT_TRUE(absl::IsCancelled(listener->Accept().status())); });
+  listener->Shutdown();
+  waiter.join();
+}
+
+TEST(Subprocess, AnswersCrashesAndTimeouts) {
+  const auto echo = RunChild({"/bin/cat"}, std::string(300'000, 'z'));
+  ASSERT_TRUE(echo.ok());
+  EXPECT_EQ(echo->output, std::string(300'000, 'z'));
+  EXPECT_EQ(RunChild({"/bin/sh", "-c", "echo no >&2; exit 3"}, "")->exit_code, 3);
+  EXPECT_EQ(RunChild({"/bin/sh", "-c", "kill -SEGV $$"}, "")->signal, 11);
+  EXPECT_EQ(RunChild({"/no/such/program"}, "")->exit_code, 127);
+  ChildLimits limits;
+  limits.timeout_ms = 50;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(RunChild({"/bin/sleep", "30"}, "", limits).status()));
+}
+
+TEST(ChildProcess, EndsAreSeen) {
+  const auto child = *ChildProcess::Start({"/bin/sh", "-c", "exit 4"}, JoinPath(TestFolder(), "log"));
+  EXPECT_TRUE(child->WaitFor(10'000));
+  EXPECT_EQ(child->HowEnded(), "exit code 4");
+  const auto long_child = *ChildProcess::Start({"/bin/sleep", "60"}, "");
+  long_child->Signal(9);
+  EXPECT_TRUE(long_child->WaitFor(10'000));
+  EXPECT_NE(long_child->HowEnded().find("signal 9"), std::string::npos);
+  std::filesystem::remove(JoinPath(TestFolder(), "log"));
+}
+
+TEST(Suggest, TyposOnly) {
+  const std::vector<std::string> names = {"partition", "explain", "run", "--steps"};
+  EXPECT_EQ(NearestName("partiton", names), "partition");
+  EXPECT_EQ(NearestName("--step", names), "--steps");
+  EXPECT_EQ(NearestName("rnu", names), "run");
+  EXPECT_EQ(NearestName("banana", names), "");
+  EXPECT_EQ(NearestName("", names), "");
+}
+
+}  // namespace
+}  // namespace xlad

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tensor/box.h"
+#include "tensor/safetensors.h"
+
+namespace xlad::tensor {
+namespace {
+
+Array RandomBytes(Shape shape, Random* random) {
+  Array array(std::move(shape));
+  for (std::byte& byte : array.bytes()) byte = static_cast<std::byte>(random->Below(2));
+  return array;
+}
+
+TEST(Shape, ParsesWhatItPrints) {
+  for (const char* text : {"f32[]", "s32[0]", "pred[3,1,7]", "bf16[128,256]", "c128[2]", "f8e4m3fn[4]", "u4[8]"}) {
+    const auto shape = ParseShape(text);
+    ASSERT_TRUE(shape.ok()) << text;
+    EXPECT_EQ(shape->ToString(), text);
+  }
+  for (const char* bad : {"", "f32", "f32[", "f33[1]", "f32[-1]", "f32[1,]", "f32[a]", "f32[4294967296,4294967296]"}) {
+    EXPECT_FALSE(ParseShape(bad).ok()) << bad;
+  }
+}
+
+TEST(Shape, HugeSizesAreErrorsNotOverflows) {
+  EXPECT_EQ(*CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, 3}), 0);
+  EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, int64_t{1} << 40}).ok());  // Strides overflow.
+  EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 33, int64_t{1} << 33}).ok());
+  EXPECT_FALSE(CheckedElements(ElementType::kC128, {int64_t{1} << 60}).ok());
+}
+
+TEST(Shape, IndicesGoRowMajor) {
+  const Dims dims = {2, 3, 5};
+  Dims index(3, 0);
+  int64_t count = 0;
+  do {
+    EXPECT_EQ(LinearIndex(dims, index), count++);
+  } while (NextIndex(dims, absl::MakeSpan(index)));
+  EXPECT_EQ(count, 30);
+}
+
+// Splitting an array into a grid of boxes and putting them together gives the array, padding aside.
+TEST(Box, SplitsRoundTrip) {
+  const auto random = SeededRandom(1);
+  for (int round = 0; round < 300; ++round) {
+    Shape shape{round % 2 == 0 ? ElementType::kF32 : ElementType::kU8, {}};
+    const int64_t ndim = static_cast<int64_t>(random->Below(4));
+    Dims parts, padded;
+    for (int64_t d = 0; d < ndim; ++d) {
+      shape.dims.push_back(static_cast<int64_t>(random->Below(7)));
+      parts.push_back(1 + static_cast<int64_t>(random->Below(4)));
+      padded.push_back((shape.dims.back() + parts.back() - 1) / parts.back());
+    }
+    const Array whole = RandomBytes(shape, random.get());
+    Array rebuilt(shape);
+    Dims index(parts.size(), 0);
+    do {
+      Box box{Dims(parts.size()), Dims(parts.size())};
+      for (size_t d = 0; d < parts.size(); ++d) {
+        box.lo[d] = std::min(shape.dims[d], index[d] * padded[d]);
+        box.hi[d] = std::min(shape.dims[d], (index[d] + 1) * padded[d]);
+      }
+      InsertBox(ExtractBox(whole, box, padded), box, &rebuilt);
+    } while (NextIndex(parts, absl::MakeSpan(index)));
+    EXPECT_EQ(rebuilt, whole) << shape.ToString();
+  }
+}
+
+TEST(Safetensors, RoundTrips) {
+  const auto random = SeededRandom(2);
+  NamedArrays arrays;
+  arrays["a"] = RandomBytes({ElementType::kF32, {3, 4}}, random.get());
+  arrays["b.c"] = RandomBytes({ElementType::kBF16, {}}, random.get());
+  arrays["empty"] = Array(Shape{ElementType::kS64, {0, 5}});
+  arrays["p"] = RandomBytes({ElementType::kPred, {7}}, random.get());
+  const auto read = ParseSafetensors(SerializeSafetensors(arrays));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, arrays);
+}
+
+TEST(Safetensors, EveryTruncationAndMutationIsAnErrorOrAnArray) {
+  const auto random = SeededRandom(3);
+  NamedArrays arrays;
+  arrays["weights"] = RandomBytes({ElementType::kF32, {4, 4}}, random.get());
+  arrays["bias"] = RandomBytes({ElementType::kF32, {4}}, random.get());
+  const std::string bytes = SerializeSafetensors(arrays);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(ParseSafetensors(absl::string_view(bytes).substr(0, size)).ok()) << size;
+  }
+  for (int round = 0; round < 5000; ++round) {
+    std::string mutant = bytes;
+    for (int i = 0; i < 3; ++i) mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
+    (void)ParseSafetensors(mutant).ok();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::tensor
