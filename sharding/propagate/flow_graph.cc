@@ -1,0 +1,345 @@
+// Building the flow graph: slots for the leaves of every instruction, joined where they are one array.
+#include "sharding/propagate/flow_graph.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "sharding/propagate/inline_calls.h"
+#include "sharding/rules.h"
+
+namespace xlad::sharding {
+namespace {
+
+// Depth first, operands in order.
+void Visit(hlo::Instruction* start, absl::flat_hash_set<const hlo::Instruction*>* seen,
+           std::vector<hlo::Instruction*>* order) {
+  if (!seen->insert(start).second) return;
+  std::vector<std::pair<hlo::Instruction*, int64_t>> stack = {{start, 0}};
+  while (!stack.empty()) {
+    auto& [instruction, next] = stack.back();
+    if (next < instruction->operand_count()) {
+      hlo::Instruction* operand = instruction->operand(next++);
+      if (seen->insert(operand).second) stack.emplace_back(operand, 0);
+      continue;
+    }
+    order->push_back(instruction);
+    stack.pop_back();
+  }
+}
+
+FlowNode::Kind KindOf(const hlo::Instruction& instruction) {
+  switch (instruction.opcode()) {
+    case hlo::Opcode::kReshape:
+    case hlo::Opcode::kTranspose:
+    case hlo::Opcode::kCopy: return FlowNode::Kind::kThrough;
+    case hlo::Opcode::kDynamicSlice:
+    case hlo::Opcode::kDynamicUpdateSlice: return FlowNode::Kind::kForwardOnly;
+    case hlo::Opcode::kBroadcast: return FlowNode::Kind::kBroadcast;
+    default:
+      return hlo::IsElementwise(instruction.opcode()) ? FlowNode::Kind::kThrough : FlowNode::Kind::kOther;
+  }
+}
+
+// A factor for each dimension, the same in every tensor.
+OpRule Identity(const Dims& dims, size_t operands) {
+  OpRule rule;
+  TensorFactors factors;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    rule.factors.push_back({dims[d], FactorKind::kPassThrough, false, hlo::Opcode::kAdd});
+    factors.push_back({static_cast<int>(d)});
+  }
+  rule.operands.assign(operands, factors);
+  rule.results = {factors};
+  return rule;
+}
+
+size_t LeafCount(const hlo::Shape& shape) { return ArrayLeaves(shape).size(); }
+
+}  // namespace
+
+std::vector<hlo::Instruction*> CanonicalOrder(const hlo::Computation& computation) {
+  std::vector<hlo::Instruction*> order;
+  absl::flat_hash_set<const hlo::Instruction*> seen;
+  for (hlo::Instruction* parameter : computation.parameters()) Visit(parameter, &seen, &order);
+  Visit(computation.root(), &seen, &order);
+  std::vector<hlo::Instruction*> rest;
+  for (const auto& instruction : computation.instructions()) {
+    if (!seen.contains(instruction.get())) rest.push_back(instruction.get());
+  }
+  std::sort(rest.begin(), rest.end(),
+            [](const hlo::Instruction* a, const hlo::Instruction* b) { return a->name() < b->name(); });
+  for (hlo::Instruction* instruction : rest) Visit(instruction, &seen, &order);
+  return order;
+}
+
+class FlowGraphBuilder {
+ public:
+  explicit FlowGraphBuilder(const ShardedModule& module) : module_(module) {}
+
+  absl::StatusOr<FlowGraph> Run() {
+    const hlo::Computation& entry = *module_.module->entry();
+    Walk(entry);
+    AddResults(*entry.root());
+    for (const std::vector<const hlo::Instruction*>& group : module_.groups) {
+      for (const hlo::Instruction* member : group) XLAD_RETURN_IF_ERROR(JoinGroup(*group[0], *member));
+    }
+    NumberValues();
+    XLAD_RETURN_IF_ERROR(Annotate());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) EnterNode(static_cast<int>(n));
+    return std::move(graph_);
+  }
+
+ private:
+  size_t Slot(const hlo::Instruction* instruction, size_t leaf) const {
+    return graph_.first_slot_.at(instruction) + leaf;
+  }
+  size_t NewSlot(const Dims& dims) {
+    slot_dims_.push_back(&dims);
+    joined_.push_back(joined_.size());
+    return joined_.size() - 1;
+  }
+  size_t Find(size_t slot) {
+    while (joined_[slot] != slot) slot = joined_[slot] = joined_[joined_[slot]];
+    return slot;
+  }
+  void Join(size_t a, size_t b) {
+    a = Find(a);
+    b = Find(b);
+    joined_[std::max(a, b)] = std::min(a, b);
+  }
+  void JoinAll(const hlo::Instruction* a, size_t a_leaf, const hlo::Instruction* b, size_t count) {
+    for (size_t i = 0; i < count; ++i) Join(Slot(a, a_leaf + i), Slot(b, i));
+  }
+
+  absl::Status JoinGroup(const hlo::Instruction& first, const hlo::Instruction& member) {
+    if (!first.shape().is_array() || !member.shape().is_array() || first.shape().ndim() != member.shape().ndim()) {
+      return absl::InvalidArgumentError(absl::StrCat("sharding group: found %", first.name(), " and %", member.name(),
+                                                     ", expected arrays of as many dimensions"));
+    }
+    Join(Slot(&first, 0), Slot(&member, 0));
+    return absl::OkStatus();
+  }
+
+  void Walk(const hlo::Computation& computation) {
+    for (const hlo::Instruction* instruction : CanonicalOrder(computation)) Add(instruction);
+  }
+
+  void Add(const hlo::Instruction* instruction) {
+    graph_.first_slot_[instruction] = joined_.size();
+    for (const hlo::Shape* leaf : ArrayLeaves(instruction->shape())) NewSlot(leaf->dims());
+    switch (instruction->opcode()) {
+      case hlo::Opcode::kTuple: return AddTuple(instruction);
+      case hlo::Opcode::kGetTupleElement: return AddElement(instruction);
+      case hlo::Opcode::kWhile: return AddWhile(instruction);
+      case hlo::Opcode::kConditional: return AddConditional(instruction);
+      case hlo::Opcode::kDomain:
+      case hlo::Opcode::kAddDependency:
+        return JoinAll(instruction->operand(0), 0, instruction, LeafCount(instruction->shape()));
+      case hlo::Opcode::kOptBarrier:
+        for (size_t i = 0; i < LeafCount(instruction->shape()); ++i) {
+          AddFlow(instruction, {Slot(instruction->operand(0), i)}, Slot(instruction, i));
+        }
+        return;
+      default: return AddOp(instruction);
+    }
+  }
+
+  void AddOp(const hlo::Instruction* instruction) {
+    FlowNode node;
+    node.rule = RuleOf(*instruction);
+    if (node.rule.factors.empty() || instruction->operand_count() == 0) return;
+    node.kind = KindOf(*instruction);
+    node.instruction = instruction;
+    node.what = std::string(hlo::ToString(instruction->opcode()));
+    const auto barrier = module_.barriers.find(instruction);
+    if (barrier != module_.barriers.end()) node.allowed = barrier->second;
+    for (const hlo::Instruction* operand : instruction->operands()) {
+      for (size_t i = 0; i < LeafCount(operand->shape()); ++i) {
+        node.operands.push_back(static_cast<int>(Slot(operand, i)));
+      }
+    }
+    for (size_t i = 0; i < LeafCount(instruction->shape()); ++i) {
+      node.results.push_back(static_cast<int>(Slot(instruction, i)));
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void AddTuple(const hlo::Instruction* tuple) {
+    size_t leaf = 0;
+    for (const hlo::Instruction* operand : tuple->operands()) {
+      const size_t count = LeafCount(operand->shape());
+      JoinAll(tuple, leaf, operand, count);
+      leaf += count;
+    }
+  }
+
+  void AddElement(const hlo::Instruction* element) {
+    size_t leaf = 0;
+    const std::vector<hlo::Shape>& elements = element->operand(0)->shape().tuple();
+    for (int64_t i = 0; i < element->number(); ++i) leaf += LeafCount(elements[static_cast<size_t>(i)]);
+    JoinAll(element->operand(0), leaf, element, LeafCount(element->shape()));
+  }
+
+  // The loop's result and the parameters of condition and body are one value; initial values and what the body
+  // returns flow into it.
+  void AddWhile(const hlo::Instruction* loop) {
+    const size_t count = LeafCount(loop->shape());
+    for (const hlo::Computation* called : loop->called()) {
+      Walk(*called);
+      JoinAll(loop, 0, called->parameter(0), count);
+    }
+    const hlo::Instruction* body = loop->called()[1]->root();
+    for (size_t i = 0; i < count; ++i) {
+      AddFlow(loop, {Slot(loop->operand(0), i), Slot(body, i)}, Slot(loop, i));
+    }
+  }
+
+  void AddConditional(const hlo::Instruction* conditional) {
+    for (size_t b = 0; b < conditional->called().size(); ++b) {
+      const hlo::Computation* branch = conditional->called()[b];
+      Walk(*branch);
+      const hlo::Instruction* argument = conditional->operand(static_cast<int64_t>(b) + 1);
+      if (!branch->parameters().empty()) {
+        JoinAll(argument, 0, branch->parameter(0), LeafCount(argument->shape()));
+      }
+    }
+    for (size_t i = 0; i < LeafCount(conditional->shape()); ++i) {
+      std::vector<size_t> sources;
+      for (const hlo::Computation* branch : conditional->called()) sources.push_back(Slot(branch->root(), i));
+      AddFlow(conditional, std::move(sources), Slot(conditional, i));
+    }
+  }
+
+  void AddFlow(const hlo::Instruction* instruction, std::vector<size_t> sources, size_t target) {
+    FlowNode node;
+    node.kind = FlowNode::Kind::kThrough;
+    node.instruction = instruction;
+    node.what = std::string(hlo::ToString(instruction->opcode()));
+    node.rule = Identity(*slot_dims_[target], sources.size());
+    for (const size_t source : sources) node.operands.push_back(static_cast<int>(source));
+    node.results = {static_cast<int>(target)};
+    flow_targets_.push_back(target);
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  // The program's results are values of their own: what is returned flows into them. A fed result is the parameter
+  // of the next step.
+  void AddResults(const hlo::Instruction& root) {
+    const std::vector<const hlo::Shape*> leaves = ArrayLeaves(root.shape());
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      result_slots_.push_back(NewSlot(leaves[i]->dims()));
+      AddFlow(&root, {Slot(&root, i)}, result_slots_.back());
+      flow_targets_.pop_back();
+      graph_.nodes.back().what = "return";
+    }
+    for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) {
+      for (size_t i = 0; i < LeafCount(parameter->shape()); ++i) parameter_slots_.push_back(Slot(parameter, i));
+    }
+    for (const Feed& feed : module_.feeds) {
+      Join(parameter_slots_[static_cast<size_t>(feed.parameter)], result_slots_[static_cast<size_t>(feed.result)]);
+    }
+  }
+
+  void NumberValues() {
+    graph_.value_of_slot_.assign(joined_.size(), -1);
+    for (size_t slot = 0; slot < joined_.size(); ++slot) {
+      const size_t first = Find(slot);
+      if (first == slot) {
+        graph_.value_of_slot_[slot] = static_cast<int>(graph_.values.size());
+        FlowValue& value = graph_.values.emplace_back();
+        value.dims = slot_dims_[slot];
+        value.sharding = TensorSharding::Open(static_cast<int64_t>(value.dims->size()));
+      } else {
+        graph_.value_of_slot_[slot] = graph_.value_of_slot_[first];
+      }
+    }
+    const auto number = [&](std::vector<int>* slots) {
+      for (int& slot : *slots) slot = graph_.value_of_slot_[static_cast<size_t>(slot)];
+    };
+    for (FlowNode& node : graph_.nodes) {
+      number(&node.operands);
+      number(&node.results);
+    }
+    for (const size_t slot : result_slots_) graph_.results.push_back(graph_.value_of_slot_[slot]);
+    for (const size_t slot : parameter_slots_) graph_.parameters.push_back(graph_.value_of_slot_[slot]);
+    for (const size_t slot : flow_targets_) {
+      graph_.values[static_cast<size_t>(graph_.value_of_slot_[slot])].flow_target = true;
+    }
+  }
+
+  // Parameters first (a fed result follows its parameter), then results, then everything else in order.
+  absl::Status Annotate() {
+    for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) AnnotateFrom(parameter);
+    for (size_t i = 0; i < module_.results.size(); ++i) {
+      const TensorSharding& sharding = module_.results[i];
+      const bool says_nothing = std::all_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) {
+        return dim.axes.empty() && !dim.closed;
+      });
+      if (!says_nothing || !sharding.replicated.empty()) SetAnnotation(graph_.results[i], sharding);
+    }
+    std::vector<std::pair<size_t, const hlo::Instruction*>> annotated;
+    for (const auto& [instruction, shardings] : module_.shardings) {
+      annotated.emplace_back(Slot(instruction, 0), instruction);
+    }
+    std::sort(annotated.begin(), annotated.end());
+    for (const auto& [slot, instruction] : annotated) AnnotateFrom(instruction);
+    return CheckGroups();
+  }
+
+  void AnnotateFrom(const hlo::Instruction* instruction) {
+    const auto found = module_.shardings.find(instruction);
+    if (found == module_.shardings.end()) return;
+    for (size_t leaf = 0; leaf < found->second.size(); ++leaf) {
+      SetAnnotation(graph_.ValueOf(instruction, leaf), found->second[leaf]);
+    }
+  }
+
+  // The first annotation of a value counts.
+  void SetAnnotation(int value, const TensorSharding& sharding) {
+    FlowValue& of = graph_.values[static_cast<size_t>(value)];
+    if (of.annotated) return;
+    of.annotated = true;
+    of.sharding = sharding;
+  }
+
+  absl::Status CheckGroups() const {
+    for (const std::vector<const hlo::Instruction*>& group : module_.groups) {
+      for (const hlo::Instruction* member : group) {
+        const auto own = module_.shardings.find(member);
+        if (own == module_.shardings.end()) continue;
+        const TensorSharding& common =
+            graph_.values[static_cast<size_t>(graph_.ValueOf(member, 0))].sharding;
+        if (own->second[0] == common) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "sharding group: found %", member->name(), " annotated ", ToString(module_.mesh, own->second[0]),
+            ", expected the group's ", ToString(module_.mesh, common)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void EnterNode(int n) {
+    const FlowNode& node = graph_.nodes[static_cast<size_t>(n)];
+    const auto enter = [&](int v) {
+      std::vector<int>& nodes = graph_.values[static_cast<size_t>(v)].nodes;
+      if (nodes.empty() || nodes.back() != n) nodes.push_back(n);
+    };
+    for (const int v : node.operands) {
+      enter(v);
+      ++graph_.values[static_cast<size_t>(v)].uses;
+    }
+    for (const int v : node.results) enter(v);
+  }
+
+  const ShardedModule& module_;
+  FlowGraph graph_;
+  std::vector<const Dims*> slot_dims_;
+  std::vector<size_t> joined_;
+  std::vector<size_t> result_slots_, parameter_slots_, flow_targets_;
+};
+
+absl::StatusOr<FlowGraph> FlowGraph::Build(const ShardedModule& module) { return FlowGraphBuilder(module).Run(); }
+
+}  // namespace xlad::sharding

@@ -1,0 +1,219 @@
+// Propagation's hierarchy: user priorities, then kinds of ops, then basic before aggressive, each to a fixpoint.
+//
+// After Shardy (openxla/shardy, propagation documentation): what is certain spreads first (elementwise ops and data
+// flow), what costs communication if it goes wrong (broadcasts forward) last.
+#include "sharding/propagate/propagate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sharding/propagate/constants.h"
+#include "sharding/propagate/factor_propagation.h"
+#include "sharding/propagate/flow_graph.h"
+#include "sharding/propagate/inline_calls.h"
+#include "sharding/propagate/projection.h"
+#include "sharding/rules.h"
+
+namespace xlad::sharding {
+namespace {
+
+// The rounds of op priorities.
+enum Round { kThroughSingleUse, kThrough, kPassThroughFactors, kAllButBroadcastForward, kEverything, kRounds };
+
+Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
+  Direction direction = Direction::Both();
+  if (round <= kThrough) {
+    if (node.kind == FlowNode::Kind::kForwardOnly) direction = Direction::Forward();
+    else if (node.kind != FlowNode::Kind::kThrough) return {};
+  } else {
+    if (round == kPassThroughFactors && factor.kind != FactorKind::kPassThrough) return {};
+    if (node.kind == FlowNode::Kind::kBroadcast && round != kEverything) direction = Direction::Backward();
+  }
+  const bool forward = node.allowed == BarrierDirection::kBoth || node.allowed == BarrierDirection::kForward;
+  const bool backward = node.allowed == BarrierDirection::kBoth || node.allowed == BarrierDirection::kBackward;
+  direction.to_results &= forward;
+  direction.to_operands &= backward;
+  return direction;
+}
+
+class Propagator {
+ public:
+  Propagator(const ShardedModule& module, FlowGraph* graph) : module_(module), graph_(*graph) {}
+
+  void Run() {
+    ApplyConstraints();
+    HidePriorities();
+    std::set<int> priorities = {0};
+    for (const Hidden& hidden : hidden_) priorities.insert(hidden.sharding.priority);
+    for (const int priority : priorities) {
+      Show(priority);
+      for (int round = 0; round < kRounds; ++round) {
+        for (const Strategy strategy : {Strategy::kBasic, Strategy::kAggressive}) {
+          RunToFixpoint(static_cast<Round>(round), strategy);
+        }
+      }
+    }
+    TrimBoundary();
+  }
+
+ private:
+  struct Hidden {
+    int value = 0;
+    size_t dim = 0;
+    DimensionSharding sharding;
+  };
+
+  FlowValue& value(int v) { return graph_.values[static_cast<size_t>(v)]; }
+
+  // A constraint with nothing left open decides its operand too, where nothing else does.
+  void ApplyConstraints() {
+    for (const FlowNode& node : graph_.nodes) {
+      if (node.instruction->opcode() != hlo::Opcode::kCopy || node.allowed != BarrierDirection::kBoth) continue;
+      const FlowValue& constraint = value(node.results[0]);
+      FlowValue& operand = value(node.operands[0]);
+      const bool closed = std::all_of(constraint.sharding.dims.begin(), constraint.sharding.dims.end(),
+                                      [](const DimensionSharding& dim) { return dim.closed && dim.priority == 0; });
+      if (!constraint.annotated || !closed || operand.annotated || operand.flow_target) continue;
+      if (!AllConstraintsAgree(operand, constraint.sharding)) continue;
+      operand.sharding = constraint.sharding;
+      const std::string source = module_.module->SourceOf(*node.instruction);
+      for (DimensionSharding& dim : operand.sharding.dims) {
+        for (OriginPtr& origin : dim.origins) {
+          origin = std::make_shared<const Origin>(Origin{Origin::Kind::kPropagated, node.instruction->name(),
+                                                         "the constraint decides its operand", source, origin});
+        }
+      }
+    }
+  }
+
+  bool AllConstraintsAgree(const FlowValue& operand, const TensorSharding& sharding) {
+    for (const int n : operand.nodes) {
+      const FlowNode& user = graph_.nodes[static_cast<size_t>(n)];
+      if (user.instruction->opcode() != hlo::Opcode::kCopy || &value(user.operands[0]) != &operand) continue;
+      if (value(user.results[0]).annotated && !(value(user.results[0]).sharding == sharding)) return false;
+    }
+    return true;
+  }
+
+  // Dimensions of later priorities are empty until their turn.
+  void HidePriorities() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      std::vector<DimensionSharding>& dims = graph_.values[v].sharding.dims;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d].priority == 0) continue;
+        hidden_.push_back({static_cast<int>(v), d, dims[d]});
+        dims[d].axes.clear();
+        dims[d].origins.clear();
+      }
+    }
+  }
+
+  // What a dimension was annotated with comes behind what has been propagated to it, as far as it is compatible.
+  void Show(int priority) {
+    for (const Hidden& hidden : hidden_) {
+      if (hidden.sharding.priority != priority || priority == 0) continue;
+      TensorSharding& sharding = value(hidden.value).sharding;
+      TensorProjection others;
+      for (size_t d = 0; d < sharding.dims.size(); ++d) {
+        if (d == hidden.dim) continue;
+        others.taken.insert(others.taken.end(), sharding.dims[d].axes.begin(), sharding.dims[d].axes.end());
+      }
+      DimensionSharding& dim = sharding.dims[hidden.dim];
+      const ListComparison both = Compare(dim.axes, hidden.sharding.axes);
+      if (!both.rest_a.empty()) continue;
+      for (size_t i = 0; i < both.rest_b.size(); ++i) {
+        const AxisRef free = others.Free(both.rest_b[i], -1);
+        if (free.size == 1) break;
+        dim.axes.push_back(free);
+        dim.origins.push_back(hidden.sharding.origins[both.whole_b + i]);
+        if (free != both.rest_b[i]) break;
+      }
+    }
+  }
+
+  // Sweeps forward and backward over the nodes whose values have changed, until none has.
+  void RunToFixpoint(Round round, Strategy strategy) {
+    StepContext context;
+    context.module = module_.module.get();
+    context.strategy = strategy;
+    context.direction = [round](const FlowNode& node, const Factor& factor) {
+      return DirectionIn(round, node, factor);
+    };
+    context.may_change_operand = [round](const FlowNode&, const FlowValue& operand) {
+      return round != kThroughSingleUse || operand.uses == 1;
+    };
+    std::vector<bool> dirty(graph_.nodes.size(), true);
+    bool any = true;
+    for (bool forward = true; any; forward = !forward) {
+      any = false;
+      for (size_t i = 0; i < dirty.size(); ++i) {
+        const size_t n = forward ? i : dirty.size() - 1 - i;
+        if (!dirty[n]) continue;
+        dirty[n] = false;
+        for (const int v : PropagateAt(context, graph_.nodes[n], &graph_.values)) {
+          for (const int user : value(v).nodes) dirty[static_cast<size_t>(user)] = true;
+          any = true;
+        }
+      }
+    }
+  }
+
+  // Arrays that enter or leave the program without an annotation are split evenly and along whole axes only.
+  void TrimBoundary() {
+    for (const std::vector<int>* boundary : {&graph_.parameters, &graph_.results}) {
+      for (const int v : *boundary) {
+        if (!value(v).annotated) Trim(&value(v));
+      }
+    }
+  }
+
+  void Trim(FlowValue* value) const {
+    for (size_t d = 0; d < value->sharding.dims.size(); ++d) {
+      DimensionSharding& dim = value->sharding.dims[d];
+      int64_t shards = 1;
+      size_t kept = 0;
+      for (; kept < dim.axes.size(); ++kept) {
+        shards *= dim.axes[kept].size;
+        if ((*value->dims)[d] % shards != 0 || dim.axes[kept] != module_.mesh.Whole(dim.axes[kept].axis)) break;
+      }
+      dim.axes.resize(kept);
+      dim.origins.resize(kept);
+    }
+  }
+
+  const ShardedModule& module_;
+  FlowGraph& graph_;
+  std::vector<Hidden> hidden_;
+};
+
+void Close(TensorSharding* sharding) {
+  for (DimensionSharding& dim : sharding->dims) {
+    dim.closed = true;
+    dim.priority = 0;
+    dim.origins.resize(dim.axes.size());
+  }
+}
+
+}  // namespace
+
+absl::Status Propagate(ShardedModule* module) {
+  const CloneMap clones = SplitConstants(module);
+  XLAD_ASSIGN_OR_RETURN(FlowGraph graph, FlowGraph::Build(*module));
+  if (module->mesh.devices() > 1) Propagator(*module, &graph).Run();
+  for (FlowValue& value : graph.values) Close(&value.sharding);
+  module->shardings.clear();
+  for (const hlo::Computation* computation : FlowComputations(*module->module)) {
+    for (const auto& instruction : computation->instructions()) {
+      ValueSharding& shardings = module->shardings[instruction.get()];
+      for (size_t leaf = 0; leaf < ArrayLeaves(instruction->shape()).size(); ++leaf) {
+        shardings.push_back(graph.values[static_cast<size_t>(graph.ValueOf(instruction.get(), leaf))].sharding);
+      }
+    }
+  }
+  module->results.clear();
+  for (const int v : graph.results) module->results.push_back(graph.values[static_cast<size_t>(v)].sharding);
+  MergeConstants(module, clones);
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::sharding
