@@ -169,6 +169,7 @@ LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, c
     }
     at.local = made;
     at.sharding = WithOrigins(step.after, array.sharding, to);
+    at.sharding.unreduced_reduction = array.sharding.unreduced_reduction;  // Of the reductions that may follow.
   }
   at.sharding = to;
   for (size_t d = 0; d < to.dims.size(); ++d) {

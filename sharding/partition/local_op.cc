@@ -38,17 +38,34 @@ std::vector<Instruction*> Locals(const std::vector<LocalArray>& arrays) {
   return locals;
 }
 
-std::vector<bool> SplitThrough(const Instruction& instruction, const OpRule& rule) {
+namespace {
+
+// What a result has of its own (new dimensions of a broadcast, an iota's): any shard of it can be made in place.
+std::vector<bool> SplitFreely(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result;
   for (const Factor& factor : rule.factors) result.push_back(factor.kind == FactorKind::kPassThrough);
   return result;
 }
 
+}  // namespace
+
+std::vector<bool> SplitThrough(const Instruction& instruction, const OpRule& rule) {
+  std::vector<bool> result(rule.factors.size(), false);
+  for (const TensorFactors& tensor : rule.operands) {
+    for (const DimensionFactors& factors : tensor) {
+      for (int f : factors) {
+        result[static_cast<size_t>(f)] = rule.factors[static_cast<size_t>(f)].kind == FactorKind::kPassThrough;
+      }
+    }
+  }
+  return result;
+}
+
 std::vector<bool> SplitThroughAndReduced(const Instruction& instruction, const OpRule& rule) {
-  std::vector<bool> result;
-  for (const Factor& factor : rule.factors) {
-    result.push_back(factor.kind == FactorKind::kPassThrough ||
-                     (factor.kind == FactorKind::kReduction && factor.reduction != Opcode::kReduce));
+  std::vector<bool> result = SplitThrough(instruction, rule);
+  for (size_t f = 0; f < result.size(); ++f) {
+    const Factor& factor = rule.factors[f];
+    if (factor.kind == FactorKind::kReduction) result[f] = factor.reduction != Opcode::kReduce;
   }
   return result;
 }
@@ -157,10 +174,11 @@ const OpFamily& FamilyOf(Opcode opcode) {
       {Opcode::kRaggedDot, {SplitThroughAndReduced, EmitDot}},
       {Opcode::kConvolution, {SplitConvolution, EmitConvolution}},
       {Opcode::kReduce, {SplitReduce, EmitReduce}},
-      {Opcode::kIota, {SplitThrough, EmitIota}},
+      {Opcode::kBroadcast, {SplitFreely, EmitSame}},
+      {Opcode::kIota, {SplitFreely, EmitIota}},
       {Opcode::kRngBitGenerator, {SplitNone, EmitSame}},
       {Opcode::kRng, {SplitNone, EmitSame}},
-      {Opcode::kConstant, {SplitThrough, EmitConstant}},
+      {Opcode::kConstant, {SplitFreely, EmitConstant}},
       {Opcode::kGather, {SplitGather, EmitGather}},
       {Opcode::kScatter, {SplitScatter, EmitScatter}},
   };

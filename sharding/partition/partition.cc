@@ -78,6 +78,7 @@ absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* 
   ProgramInProgress progress;
   progress.source = &source;
   progress.module = module.get();
+  module->num_partitions = source.mesh.devices();
   const hlo::Computation& entry = *source.module->entry();
   hlo::Computation* target = module->Add(std::make_unique<hlo::Computation>(entry.name()));
   Partitioner partitioner(&progress, target);

@@ -1,0 +1,28 @@
+// Whether a partitioned program computes what the whole one does, by running both on the evaluator.
+#pragma once
+
+#include <vector>
+
+#include "hlo/literal.h"
+#include "sharding/partition/partition.h"
+
+namespace xlad::sharding {
+
+// Every device's parameters: its shards of the whole ones, padded with zeros. Outer index: device.
+std::vector<std::vector<hlo::Literal>> ShardInputs(const PartitionedProgram& program,
+                                                   const std::vector<hlo::Literal>& inputs);
+// The whole results from every device's; InvalidArgument where devices that hold the same part disagree in bits.
+absl::StatusOr<hlo::Literal> JoinResults(const PartitionedProgram& program, const std::vector<hlo::Literal>& results);
+
+// Runs the partitioned program on all its devices.
+absl::StatusOr<hlo::Literal> EvaluatePartitioned(const PartitionedProgram& program,
+                                                 const std::vector<hlo::Literal>& inputs);
+
+// Integers bit-equal; floats |a - b| <= tolerance * max(1, |b|), NaN equal to NaN. The first difference is an error:
+// "result 3, element [0,2]: partitioned 1.5, whole 2".
+absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance);
+
+// Reproducible input for a parameter of this shape: small values, of both signs where the type has them.
+hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
+
+}  // namespace xlad::sharding
