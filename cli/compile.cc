@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/program.h"
 #include "compiler/report.h"
+#include "hlo/text.h"
 #include "service/build.h"
 
 namespace xlad::cli {
@@ -12,7 +13,6 @@ namespace {
 
 struct Options {
   std::string path, mesh, emit, output, dump_directory;
-  Target target;
   std::string cpu;
 };
 
@@ -25,11 +25,18 @@ absl::Status Run(const Options& options) {
   target.set_cpu(options.cpu);
   XLAD_ASSIGN_OR_RETURN(CompileRequest request, service::MakeCompileRequest(result->partitioned, spec, target));
   request.set_dump_directory(options.dump_directory);
-  if (!options.emit.empty()) {
-    XLAD_ASSIGN_OR_RETURN(const std::string report, compiler::Report(request, options.emit));
-    return WriteOutput(options.output, report);
+  const bool listings = options.emit == "llvm" || options.emit == "asm";
+  XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult compiled,
+                        compiler::CompileWithListings(request, compiler::CompileOptions(), listings));
+  const Executable& executable = compiled.executable;
+  if (options.emit == "llvm") return WriteOutput(options.output, compiled.ir);
+  if (options.emit == "asm") return WriteOutput(options.output, compiled.assembly);
+  if (options.emit == "steps") return WriteOutput(options.output, compiler::StepsText(executable));
+  if (options.emit == "buffers") return WriteOutput(options.output, compiler::BuffersText(executable));
+  if (options.emit == "optimized") {
+    XLAD_ASSIGN_OR_RETURN(const compiler::Compilation steps, compiler::CompileToSteps(request));
+    return WriteOutput(options.output, hlo::PrintText(*steps.module));
   }
-  XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(request));
   if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
   std::printf("%d steps, %zu bytes of object code, %d collectives\n", executable.steps_size(),
               executable.object_code().size(), executable.collectives_size());

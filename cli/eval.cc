@@ -1,13 +1,14 @@
 #include "hlo/eval/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
 #include "cli/command.h"
+#include "cli/values.h"
 #include "hlo/eval/conformance.h"
-#include "hlo/eval/convert.h"
 #include "hlo/read.h"
 #include "tensor/safetensors.h"
 
@@ -32,7 +33,7 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
   for (double& value : values.values<double>()) {
     value = fractional ? 2 * random->Unit() - 1 : static_cast<double>(random->Below(shape.type == ElementType::kPred ? 2 : 5));
   }
-  return hlo::ConvertArray(values, shape.type);
+  return ConvertArray(values, shape.type);
 }
 
 absl::StatusOr<std::vector<Literal>> MakeInputs(const Options& options, const hlo::Module& module) {
@@ -76,21 +77,23 @@ tensor::NamedArrays NameResults(const Literal& result) {
 absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
   XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays expected,
                         tensor::ReadSafetensors(RealFileSystem(), options.expected));
+  hlo::Tolerance tolerance;
+  tolerance.kind = hlo::Tolerance::Kind::kClose;
+  tolerance.absolute = options.atol;
+  tolerance.relative = options.rtol;
   for (const auto& [name, array] : expected) {
     const auto result = found.find(name);
     if (result == found.end()) continue;
-    if (result->second.shape().dims != array.shape().dims) {
+    if (result->second.shape() != array.shape()) {
       return absl::FailedPreconditionError(absl::StrCat(name, ": found ", result->second.shape().ToString(),
                                                         ", expected ", array.shape().ToString()));
     }
-    const Array a = hlo::ConvertArray(result->second, ElementType::kF64);
-    const Array b = hlo::ConvertArray(array, ElementType::kF64);
-    for (int64_t i = 0; i < a.elements(); ++i) {
-      const double x = a.values<double>()[static_cast<size_t>(i)], y = b.values<double>()[static_cast<size_t>(i)];
-      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      if (!(std::abs(x - y) <= options.atol + options.rtol * std::abs(y))) {
-        return absl::FailedPreconditionError(absl::StrCat(name, ": element ", i, ": found ", x, ", expected ", y));
-      }
+    const hlo::Difference difference = hlo::Compare(result->second, array, tolerance);
+    if (difference.mismatches > 0) {
+      return absl::FailedPreconditionError(absl::StrCat(name, ": element ", difference.first, ": found ",
+                                                        difference.actual, ", expected ", difference.expected, " (",
+                                                        difference.mismatches, " of ", array.elements(),
+                                                        " elements differ)"));
     }
   }
   return absl::OkStatus();
@@ -107,7 +110,7 @@ absl::Status RunProgram(const Options& options) {
   if (!options.output.empty()) return tensor::WriteSafetensors(RealFileSystem(), options.output, named);
   for (const auto& [name, array] : named) {
     std::printf("%s %s", name.c_str(), array.shape().ToString().c_str());
-    const Array values = hlo::ConvertArray(array, ElementType::kF64);
+    const Array values = ConvertArray(array, ElementType::kF64);
     for (int64_t i = 0; i < std::min<int64_t>(8, values.elements()); ++i) {
       std::printf(" %.9g", values.values<double>()[static_cast<size_t>(i)]);
     }
@@ -119,26 +122,31 @@ absl::Status RunProgram(const Options& options) {
 int RunCorpus(const Options& options) {
   hlo::ConformanceOptions conformance;
   conformance.through_proto = options.form == "proto";
-  conformance.expected_failures = options.expected_failures;
+  if (!options.expected_failures.empty()) {
+    const auto list = RealFileSystem().Read(options.expected_failures);
+    if (!list.ok()) return Fail(list.status());
+    conformance.expected_failures = *list;
+  }
   const auto report = hlo::RunConformance(RealFileSystem(), options.corpus, conformance);
   if (!report.ok()) return Fail(report.status());
+  const auto passed = std::count_if(report->begin(), report->end(), [](const auto& result) { return result.passed; });
+  const auto failed = static_cast<int64_t>(report->size()) - passed;
   if (options.format == "json") {
     nlohmann::ordered_json json;
-    json["passed"] = report->passed;
-    json["failed"] = report->failed;
+    json["passed"] = passed;
+    json["failed"] = failed;
     json["cases"] = nlohmann::ordered_json::array();
-    for (const auto& result : report->cases) {
+    for (const auto& result : *report) {
       json["cases"].push_back({{"name", result.name}, {"passed", result.passed}, {"message", result.message}});
     }
     std::printf("%s\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    for (const auto& result : report->cases) {
+    for (const auto& result : *report) {
       if (!result.passed) std::printf("FAILED %s: %s\n", result.name.c_str(), result.message.c_str());
     }
-    std::printf("%lld passed, %lld failed\n", static_cast<long long>(report->passed),
-                static_cast<long long>(report->failed));
+    std::printf("%lld passed, %lld failed\n", static_cast<long long>(passed), static_cast<long long>(failed));
   }
-  return report->ok ? kOk : kFailed;
+  return failed == 0 ? kOk : kFailed;
 }
 
 int Run(const Options& options) {
@@ -161,12 +169,12 @@ void AddEval(CLI::App& parent, Action* action) {
   auto* inputs = app->add_option("--inputs", options->inputs, "safetensors with in.0, in.1, ... or parameter names");
   app->add_option("--random", options->seed, "make inputs from this seed")->excludes(inputs);
   app->add_option("--expected", options->expected, "safetensors with out.0, out.1, ... to compare with");
-  app->add_option("--atol", options->atol, "absolute tolerance", true);
-  app->add_option("--rtol", options->rtol, "relative tolerance", true);
+  app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str();
+  app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str();
   app->add_option("-o", options->output, "write the results to FILE (safetensors)");
   app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
   app->add_option("--expected-failures", options->expected_failures, "cases that may fail, one a line");
-  app->add_option("--form", options->form, "read the corpus as text, or again through our own proto", true)
+  app->add_option("--form", options->form, "read the corpus as text, or again through our own proto")->capture_default_str()
       ->check(CLI::IsMember({"text", "proto"}));
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return Run(*options); }; });

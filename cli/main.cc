@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "compiler/compile.h"
 #include "service/build.h"
 
 namespace xlad::cli {
@@ -60,6 +61,7 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
 int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   if (argc == 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild();
+  if (argc == 2 && absl::string_view(argv[1]) == "__compile") return compiler::RunCompileChild();
   CLI::App app("xlad: trains HLO programs on a mesh of devices", "xlad");
   app.footer(kFooter);
   app.set_help_flag("-h,--help", "this help");

@@ -108,7 +108,7 @@ void AddOpt(CLI::App& parent, Action* action) {
               "  xlad opt step.hlo --stage partitioned --mesh dp=4,tp=2");
   app->add_option("IN", options->input, "HLO text or proto, told apart by content; -: standard input");
   app->add_option("-o", options->output, "output file");
-  app->add_option("--emit", options->emit, "text, proto, dot or html", true)
+  app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
       ->check(CLI::IsMember({"text", "proto", "dot", "html"}));
   app->add_flag("--verify-only", options->verify_only, "print nothing; the exit code says whether it is valid");
   app->add_option("--passes", options->passes, "compiler passes to run, separated by commas");

@@ -75,8 +75,7 @@ void AddRun(CLI::App& parent, Action* action) {
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
-  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go",
-                  true)->check(CLI::Range(1, 1024));
+  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go")->capture_default_str()->check(CLI::Range(1, 1024));
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
       ->check(CLI::NonNegativeNumber);
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)");

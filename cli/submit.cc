@@ -48,7 +48,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)");
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)");
-  app->add_option("--attempts", options->attempts, "start again so often after a failure", true)
+  app->add_option("--attempts", options->attempts, "start again so often after a failure")->capture_default_str()
       ->check(CLI::PositiveNumber);
   app->add_option("--key", options->client_key, "submitting again with the same key gives the same job");
   AddEndpointFlags(app, &options->endpoint, true);

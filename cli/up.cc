@@ -41,10 +41,10 @@ void AddUp(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("up", "run a coordinator and workers on this machine, in the foreground");
   app->footer("Example:\n  xlad up --workers 4 --devices 2\n"
               "SIGTERM or Ctrl-C drains: running jobs stop at a step, with their state, and go on at the next start.");
-  app->add_option("--listen", options->listen, "HOST:PORT of the coordinator, on loopback", true);
-  app->add_option("--data", options->data_folder, "folder for the job log and blobs", true);
-  app->add_option("--workers", *workers, "worker processes", true)->check(CLI::Range(1, 1024));
-  app->add_option("--devices", *devices, "devices of each worker", true)->check(CLI::Range(1, 1024));
+  app->add_option("--listen", options->listen, "HOST:PORT of the coordinator, on loopback")->capture_default_str();
+  app->add_option("--data", options->data_folder, "folder for the job log and blobs")->capture_default_str();
+  app->add_option("--workers", *workers, "worker processes")->capture_default_str()->check(CLI::Range(1, 1024));
+  app->add_option("--devices", *devices, "devices of each worker")->capture_default_str()->check(CLI::Range(1, 1024));
   app->callback([=] {
     options->devices.assign(static_cast<size_t>(*workers), *devices);
     *action = [=] { return Run(*options); };

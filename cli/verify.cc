@@ -4,7 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/program.h"
-#include "hlo/eval/convert.h"
+#include "cli/values.h"
 #include "hlo/eval/evaluate.h"
 #include "tensor/safetensors.h"
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
   for (const JobSpec::Parameter& parameter : job.spec.parameters()) {
     const tensor::Shape& shape = module.entry()->parameter(static_cast<int64_t>(inputs.size()))->shape().array();
     if (parameter.kind() == JobSpec::Parameter::STEP) {
-      inputs.emplace_back(hlo::ConvertArray(Array::FromValues<int64_t>(ElementType::kS64, {}, {t}), shape.type));
+      inputs.emplace_back(ConvertArray(Array::FromValues<int64_t>(ElementType::kS64, {}, {t}), shape.type));
       continue;
     }
     const bool is_data = parameter.kind() == JobSpec::Parameter::DATA;
@@ -77,7 +77,7 @@ absl::StatusOr<std::vector<Array>> RunPartitioned(const sharding::PartitionedPro
 
 // The largest difference relative to the largest value.
 double Difference(const Array& a, const Array& b) {
-  const Array x = hlo::ConvertArray(a, ElementType::kF64), y = hlo::ConvertArray(b, ElementType::kF64);
+  const Array x = ConvertArray(a, ElementType::kF64), y = ConvertArray(b, ElementType::kF64);
   double largest = 0, difference = 0;
   for (size_t i = 0; i < x.values<double>().size(); ++i) {
     const double u = x.values<double>()[i], v = y.values<double>()[i];
@@ -129,7 +129,7 @@ void AddVerify(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");
   app->add_option("JOBDIR", *path, "job directory")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value", true);
+  app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value")->capture_default_str();
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*path, *mesh, *tolerance);
