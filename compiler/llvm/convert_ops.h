@@ -1,0 +1,21 @@
+// Conversions between element types, comparisons and reduced precision, of single elements.
+#pragma once
+
+#include "compiler/llvm/ir.h"
+#include "hlo/attributes.h"
+#include "tensor/element_type.h"
+
+namespace xlad::compiler {
+
+// Floats to integers truncate towards zero and saturate, NaN gives 0; anything to pred asks "not zero"; complex to
+// real drops the imaginary part.
+llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
+
+// Result i1.
+llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
+                         llvm::Value* y);
+
+llvm::Value* EmitReducePrecision(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes,
+                                 llvm::Value* value);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,131 @@
+// Kernels: function, arguments and bindings.
+#include "compiler/llvm/kernel.h"
+
+#include <map>
+
+#include <llvm/IR/Module.h>
+
+#include "base/kernel_abi.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+}
+
+// The leaves of a kernel's arguments, and which result stands in an operand's memory.
+struct Arguments {
+  std::vector<tensor::Shape> operands;
+  std::vector<tensor::Shape> results;
+  std::map<int, int> in_place;  // Result leaf -> operand leaf.
+
+  explicit Arguments(const KernelRequest& request) : in_place(request.in_place.begin(), request.in_place.end()) {
+    for (const Instruction* operand : request.root->operands()) {
+      for (tensor::Shape& leaf : LeafShapes(operand->shape())) operands.push_back(std::move(leaf));
+    }
+    results = LeafShapes(request.root->shape());
+  }
+  bool IsShared(int operand) const {
+    for (const auto& pair : in_place) {
+      if (pair.second == operand) return true;
+    }
+    return false;
+  }
+};
+
+void Annotate(llvm::Argument* argument, int64_t bytes, bool no_alias) {
+  llvm::AttrBuilder attributes(argument->getContext());
+  attributes.addAlignmentAttr(XLAD_BUFFER_ALIGNMENT);
+  attributes.addAttribute(llvm::Attribute::NoCapture);
+  if (bytes > 0) attributes.addDereferenceableAttr(static_cast<uint64_t>(bytes));
+  if (no_alias) attributes.addAttribute(llvm::Attribute::NoAlias);
+  argument->addAttrs(attributes);
+}
+
+llvm::Function* MakeFunction(llvm::Module* module, const KernelRequest& request, const Arguments& arguments) {
+  llvm::LLVMContext& context = module->getContext();
+  llvm::Type* pointer = llvm::PointerType::get(context, 0);
+  const size_t count = arguments.operands.size() + arguments.results.size();
+  const std::vector<llvm::Type*> types(count + 2, pointer);
+  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
+  llvm::Function* function =
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr(llvm::Attribute::MustProgress);
+  // Results in place go by the operand's pointer, so that pointer alone reaches its memory.
+  unsigned n = 0;
+  for (const tensor::Shape& shape : arguments.operands) Annotate(function->getArg(n++), shape.bytes(), true);
+  for (const tensor::Shape& shape : arguments.results) {
+    const int result = static_cast<int>(n - arguments.operands.size());
+    Annotate(function->getArg(n++), shape.bytes(), !arguments.in_place.contains(result));
+  }
+  Annotate(function->getArg(n), 0, true);
+  return function;
+}
+
+void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arguments& arguments) {
+  const Instruction* root = request.root;
+  const bool is_fusion = root->opcode() == Opcode::kFusion;
+  llvm::Function* function = kernel.ir().function();
+  unsigned n = 0;
+  for (int64_t i = 0; i < root->operand_count(); ++i) {
+    std::vector<Array> leaves;
+    for (const tensor::Shape& shape : LeafShapes(root->operand(i)->shape())) {
+      leaves.push_back({function->getArg(n++), shape});
+    }
+    const Instruction* bound = is_fusion ? root->called()[0]->parameter(i) : root->operand(i);
+    kernel.elements().BindArrays(bound, std::move(leaves));
+  }
+  const Instruction* inner = is_fusion ? root->called()[0]->root() : root;
+  for (size_t r = 0; r < arguments.results.size(); ++r) {
+    const auto shared = arguments.in_place.find(static_cast<int>(r));
+    const bool in_place = shared != arguments.in_place.end();
+    llvm::Value* base =
+        function->getArg(in_place ? static_cast<unsigned>(shared->second) : n + static_cast<unsigned>(r));
+    kernel.outputs().push_back({inner, static_cast<int>(r), Array{base, arguments.results[r]}, in_place});
+  }
+}
+
+}  // namespace
+
+Array KernelContext::Scratch(const tensor::Shape& shape) {
+  llvm::Value* base = ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_,
+                                                       static_cast<uint64_t>(scratch_bytes_));
+  scratch_bytes_ += RoundUp(shape.bytes());
+  return {base, shape};
+}
+
+KernelRule FindKernelRule(Opcode opcode) {
+  static const auto* const rules = new std::map<Opcode, KernelRule>{
+      {Opcode::kDynamicUpdateSlice, EmitDynamicUpdateSlice},
+      {Opcode::kScatter, EmitScatter},
+  };
+  const auto found = rules->find(opcode);
+  return found == rules->end() ? nullptr : found->second;
+}
+
+absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
+  std::string why;
+  if (!CanEmit(*request.root, &why)) return absl::UnimplementedError(why);
+  const Arguments arguments(request);
+  llvm::Function* function = MakeFunction(module, request, arguments);
+  const unsigned count = static_cast<unsigned>(arguments.operands.size() + arguments.results.size());
+  Ir ir(module, function, function->getArg(count + 1));
+  KernelContext kernel(&ir, function->getArg(count));
+  BindOperands(kernel, request, arguments);
+  const Instruction* inner = kernel.outputs().empty() ? request.root : kernel.outputs()[0].instruction;
+  const KernelRule rule = FindKernelRule(inner->opcode());
+  if (rule != nullptr) {
+    rule(kernel, *inner);
+  } else {
+    EmitLoops(kernel);
+  }
+  ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
+  return EmittedFunction{function, static_cast<int64_t>(count), kernel.scratch_bytes()};
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,199 @@
+// The cpu device.
+#include "runtime/devices/cpu/cpu_device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/kernel_abi.h"
+#include "runtime/devices/cpu/dot.h"
+#include "runtime/devices/cpu/object_loader.h"
+
+namespace xlad::runtime {
+namespace {
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+}
+
+class CpuMemory final : public DeviceMemory {
+ public:
+  CpuMemory(void* address, int64_t bytes) : address_(address), bytes_(bytes) {}
+  ~CpuMemory() override { std::free(address_); }
+  void* address() const override { return address_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  void* address_;
+  int64_t bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
+  constexpr int64_t kMost = int64_t{1} << 46;
+  void* address = nullptr;
+  // At least one line, so that every address is one.
+  const size_t size = static_cast<size_t>(RoundUp(bytes > 0 ? bytes : 1));
+  if (bytes < 0 || bytes > kMost || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cpu: cannot allocate ", bytes, " bytes"));
+  }
+  return std::make_unique<CpuMemory>(address, bytes);
+}
+
+class CpuExecutable final : public LoadedExecutable {
+ public:
+  static absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) {
+    if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
+      return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': kernel ABI version ",
+                                                     executable.kernel_abi_version(), ", expected ",
+                                                     XLAD_KERNEL_ABI_VERSION));
+    }
+    auto loaded = std::make_unique<CpuExecutable>(std::move(executable));
+    XLAD_RETURN_IF_ERROR(loaded->Prepare());
+    return std::unique_ptr<LoadedExecutable>(std::move(loaded));
+  }
+
+  explicit CpuExecutable(Executable executable) : executable_(std::move(executable)) {}
+
+  const Executable& executable() const override { return executable_; }
+
+  absl::StatusOr<int> FindKernel(absl::string_view symbol) const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = numbers_.find(std::string(symbol));
+    if (found != numbers_.end()) return found->second;
+    if (object_ == nullptr) {
+      return absl::NotFoundError("executable '" + executable_.name() + "' has no object code, so no '" +
+                                 std::string(symbol) + "'");
+    }
+    XLAD_ASSIGN_OR_RETURN(const XladKernel kernel, object_->Find(symbol));
+    kernels_.push_back(kernel);
+    const int number = static_cast<int>(kernels_.size()) - 1;
+    numbers_[std::string(symbol)] = number;
+    return number;
+  }
+
+  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id) const override;
+
+  // Kernels by number; a copy, so that a launcher takes no lock.
+  std::vector<XladKernel> Kernels() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kernels_;
+  }
+  const std::vector<std::unique_ptr<Dot>>& dots() const { return dots_; }
+
+ private:
+  absl::Status Prepare() {
+    if (!executable_.object_code().empty()) {
+      XLAD_ASSIGN_OR_RETURN(object_, LoadedObject::Load(executable_.object_code()));
+    }
+    for (int i = 0; i < executable_.library_ops_size(); ++i) {
+      const LibraryOp& op = executable_.library_ops(i);
+      if (!op.has_dot()) {
+        return absl::InvalidArgumentError(absl::StrCat("executable '", executable_.name(), "': library op ", i,
+                                                       " is of no known kind, expected dot"));
+      }
+      absl::StatusOr<std::unique_ptr<Dot>> dot = Dot::Create(op.dot());
+      if (!dot.ok()) return Annotate(dot.status(), absl::StrCat("executable '", executable_.name(), "', op ", i));
+      dots_.push_back(*std::move(dot));
+    }
+    return absl::OkStatus();
+  }
+
+  Executable executable_;
+  std::unique_ptr<LoadedObject> object_;
+  std::vector<std::unique_ptr<Dot>> dots_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, int> numbers_;
+  mutable std::vector<XladKernel> kernels_;
+};
+
+class CpuLauncher final : public Launcher {
+ public:
+  CpuLauncher(const CpuExecutable* executable, int32_t partition_id) : executable_(*executable) {
+    api_.run_library_op = [](const XladKernelApi* api, int32_t op, void* const* arguments) -> int32_t {
+      auto* self = static_cast<CpuLauncher*>(api->runtime);
+      self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, kDotArguments));
+      return self->failure_.ok() ? XLAD_KERNEL_OK : XLAD_KERNEL_LIBRARY_OP_FAILED;
+    };
+    api_.partition_id = partition_id;
+    api_.runtime = this;
+  }
+
+  absl::Status Prepare() {
+    int64_t scratch = 0;
+    for (const std::unique_ptr<Dot>& dot : executable_.dots()) {
+      XLAD_ASSIGN_OR_RETURN(std::unique_ptr<DotCall> call, dot->MakeCall());
+      calls_.push_back(std::move(call));
+      scratch = std::max(scratch, dot->scratch_bytes());
+    }
+    XLAD_ASSIGN_OR_RETURN(scratch_, AllocateMemory(scratch));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) override {
+    if (static_cast<size_t>(kernel) >= kernels_.size()) kernels_ = executable_.Kernels();
+    if (static_cast<size_t>(kernel) >= kernels_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel number ", kernel, ", expected one from FindKernel"));
+    }
+    const int32_t code = kernels_[static_cast<size_t>(kernel)](buffers.data(), scratch, &api_);
+    if (code == XLAD_KERNEL_OK) return absl::OkStatus();
+    if (code == XLAD_KERNEL_LIBRARY_OP_FAILED && !failure_.ok()) return failure_;
+    return absl::InternalError(absl::StrCat("kernel ", kernel, " failed with code ", code));
+  }
+
+  absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
+    if (static_cast<size_t>(op) >= calls_.size() || buffers.size() != kDotArguments) {
+      return absl::InvalidArgumentError(absl::StrCat("library op ", op, " with ", buffers.size(),
+                                                     " buffers, expected one below ", calls_.size(), " with ",
+                                                     kDotArguments));
+    }
+    return calls_[static_cast<size_t>(op)]->Run(buffers[0], buffers[1], buffers[2], scratch_->address());
+  }
+
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes > 0) std::memmove(to, from, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr size_t kDotArguments = 3;
+
+  const CpuExecutable& executable_;
+  XladKernelApi api_;
+  std::vector<XladKernel> kernels_;
+  std::vector<std::unique_ptr<DotCall>> calls_;
+  std::unique_ptr<DeviceMemory> scratch_;
+  absl::Status failure_;
+};
+
+absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t partition_id) const {
+  auto launcher = std::make_unique<CpuLauncher>(this, partition_id);
+  XLAD_RETURN_IF_ERROR(launcher->Prepare());
+  return launcher;
+}
+
+class CpuDevice final : public Device {
+ public:
+  std::string Name() const override { return "cpu"; }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override { return AllocateMemory(bytes); }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
+    if (!from.empty()) std::memcpy(to, from.data(), from.size());
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
+    if (!to.empty()) std::memcpy(to.data(), from, to.size());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
+    return CpuExecutable::Load(std::move(executable));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace xlad::runtime

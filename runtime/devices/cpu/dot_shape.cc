@@ -1,0 +1,180 @@
+// A general dot as a batch of matrix products.
+#include "runtime/devices/cpu/dot_shape.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/shape.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::Dims;
+
+Dims DimsOf(const ArrayShape& shape) { return Dims(shape.dims().begin(), shape.dims().end()); }
+
+absl::Status Misfit(const std::string& found, const std::string& expected) {
+  return absl::InvalidArgumentError("library op dot: " + found + ", expected " + expected);
+}
+
+// Which dimensions of one side are batch or contracting; an error where the lists are no good.
+absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::RepeatedField<int64_t>& batch,
+                       const google::protobuf::RepeatedField<int64_t>& contracting, std::vector<bool>* used) {
+  used->assign(static_cast<size_t>(ndim), false);
+  for (const auto* list : {&batch, &contracting}) {
+    for (const int64_t d : *list) {
+      if (d < 0 || d >= ndim || (*used)[static_cast<size_t>(d)]) {
+        return Misfit(absl::StrCat(side, " dimension ", d), absl::StrCat("distinct dimensions below ", ndim));
+      }
+      (*used)[static_cast<size_t>(d)] = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void MergeLoops(std::vector<DotLoop>* loops) {
+  std::vector<DotLoop> merged;
+  for (const DotLoop& loop : *loops) {
+    if (loop.size == 1) continue;
+    if (!merged.empty()) {
+      DotLoop& outer = merged.back();
+      if (outer.lhs == loop.lhs * loop.size && outer.rhs == loop.rhs * loop.size &&
+          outer.result == loop.result * loop.size) {
+        outer = {outer.size * loop.size, loop.lhs, loop.rhs, loop.result};
+        continue;
+      }
+    }
+    merged.push_back(loop);
+  }
+  *loops = std::move(merged);
+}
+
+void SetRowMajor(std::vector<std::vector<DotLoop>*> groups, int64_t DotLoop::*member, Packing* packing) {
+  int64_t stride = 1;
+  for (size_t g = groups.size(); g-- > 0;) {
+    for (size_t i = groups[g]->size(); i-- > 0;) {
+      DotLoop& loop = (*groups[g])[i];
+      packing->sizes.insert(packing->sizes.begin(), loop.size);
+      packing->strides.insert(packing->strides.begin(), loop.*member);
+      loop.*member = stride;
+      stride *= loop.size;
+    }
+  }
+}
+
+float Bf16(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+
+float F16(uint16_t bits) {
+  _Float16 value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return static_cast<float>(value);
+}
+
+template <typename From, typename To, typename Convert>
+void PackAs(const Packing& packing, const From* from, To* to, Convert convert) {
+  const size_t ndim = packing.sizes.size();
+  const int64_t columns = ndim == 0 ? 1 : packing.sizes[ndim - 1];
+  const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
+  if (columns == 0) return;
+  const Dims outer(packing.sizes.begin(), packing.sizes.begin() + static_cast<int64_t>(ndim == 0 ? 0 : ndim - 1));
+  if (std::find(outer.begin(), outer.end(), 0) != outer.end()) return;
+  Dims index(outer.size(), 0);
+  do {
+    int64_t offset = 0;
+    for (size_t d = 0; d < outer.size(); ++d) offset += index[d] * packing.strides[d];
+    const From* row = from + offset;
+    if (step == 1) {
+      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c]);
+    } else {
+      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c * step]);
+    }
+    to += columns;
+  } while (tensor::NextIndex(outer, absl::MakeSpan(index)));
+}
+
+}  // namespace
+
+int64_t DotShape::Elements(const std::vector<DotLoop>& loops) const {
+  int64_t product = 1;
+  for (const DotLoop& loop : loops) product *= loop.size;
+  return product;
+}
+
+void DotShape::Merge() {
+  for (std::vector<DotLoop>* loops : {&batch, &m, &n, &k}) MergeLoops(loops);
+}
+
+absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
+  const Dims lhs = DimsOf(op.lhs()), rhs = DimsOf(op.rhs());
+  std::vector<bool> lhs_used, rhs_used;
+  XLAD_RETURN_IF_ERROR(CheckSide("lhs", static_cast<int64_t>(lhs.size()), op.lhs_batch(), op.lhs_contracting(),
+                                 &lhs_used));
+  XLAD_RETURN_IF_ERROR(CheckSide("rhs", static_cast<int64_t>(rhs.size()), op.rhs_batch(), op.rhs_contracting(),
+                                 &rhs_used));
+  if (op.lhs_batch_size() != op.rhs_batch_size() || op.lhs_contracting_size() != op.rhs_contracting_size()) {
+    return Misfit("different numbers of batch or contracting dimensions", "equal numbers on both sides");
+  }
+  const Dims lhs_strides = tensor::Strides(lhs), rhs_strides = tensor::Strides(rhs);
+  DotShape shape;
+  const auto pair = [&](int64_t l, int64_t r, std::vector<DotLoop>* loops) {
+    const size_t i = static_cast<size_t>(l), j = static_cast<size_t>(r);
+    loops->push_back({lhs[i], lhs_strides[i], rhs_strides[j], 0});
+    return lhs[i] == rhs[j];
+  };
+  bool fits = true;
+  for (int i = 0; i < op.lhs_batch_size(); ++i) fits &= pair(op.lhs_batch(i), op.rhs_batch(i), &shape.batch);
+  for (int i = 0; i < op.lhs_contracting_size(); ++i) {
+    fits &= pair(op.lhs_contracting(i), op.rhs_contracting(i), &shape.k);
+  }
+  for (size_t d = 0; d < lhs.size(); ++d) {
+    if (!lhs_used[d]) shape.m.push_back({lhs[d], lhs_strides[d], 0, 0});
+  }
+  for (size_t d = 0; d < rhs.size(); ++d) {
+    if (!rhs_used[d]) shape.n.push_back({rhs[d], 0, rhs_strides[d], 0});
+  }
+  Dims result;
+  int64_t stride = 1;
+  for (std::vector<DotLoop>* loops : {&shape.n, &shape.m, &shape.batch}) {
+    for (size_t i = loops->size(); i-- > 0;) {
+      (*loops)[i].result = stride;
+      stride *= (*loops)[i].size;
+      result.insert(result.begin(), (*loops)[i].size);
+    }
+  }
+  if (!fits || result != DimsOf(op.result())) {
+    return Misfit("shapes that do not go with the dimension numbers", "result dimensions batch, lhs rest, rhs rest");
+  }
+  // The order of summation is free; the one in which lhs lies in memory is the likeliest to merge.
+  std::stable_sort(shape.k.begin(), shape.k.end(), [](const DotLoop& a, const DotLoop& b) { return a.lhs > b.lhs; });
+  return shape;
+}
+
+Packing PackLhs(DotShape* shape) {
+  Packing packing;
+  SetRowMajor({&shape->batch, &shape->m, &shape->k}, &DotLoop::lhs, &packing);
+  return packing;
+}
+
+Packing PackRhs(DotShape* shape) {
+  Packing packing;
+  SetRowMajor({&shape->batch, &shape->k, &shape->n}, &DotLoop::rhs, &packing);
+  return packing;
+}
+
+void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
+  const auto same = [](auto x) { return x; };
+  const uint16_t* narrow = static_cast<const uint16_t*>(from);
+  switch (kind) {
+    case PackKind::kSame2: return PackAs(packing, narrow, static_cast<uint16_t*>(to), same);
+    case PackKind::kSame4: return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
+    case PackKind::kBf16ToF32: return PackAs(packing, narrow, static_cast<float*>(to), Bf16);
+    case PackKind::kF16ToF32: return PackAs(packing, narrow, static_cast<float*>(to), F16);
+  }
+}
+
+}  // namespace xlad::runtime
