@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "hlo/eval/reducer.h"
 #include "hlo/eval/strided.h"
 
@@ -160,11 +161,23 @@ absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& 
   return results;
 }
 
-// The first device of the group has the data; a second operand per group, where there is one, names the root's rank.
+// The data are the group's first device's; with a dynamic root the last operand says, for each of the others, which
+// device of the group (counted from 0) has the data.
 absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid&) {
+  const bool dynamic = absl::StrContains(group[0].instruction->attributes().other, "has_dynamic_root=true");
+  const size_t count = group[0].operands->size() - (dynamic ? 1 : 0);
   Results results(group.size());
-  for (auto& result : results) {
-    for (size_t k = 0; k < group[0].operands->size(); ++k) result.push_back(OperandOf(group, 0, k));
+  for (size_t k = 0; k < count; ++k) {
+    int64_t root = 0;
+    if (dynamic) {
+      const Value& roots = OperandOf(group, 0, count);
+      root = static_cast<int64_t>(k) < roots.elements() ? IntAt(roots, static_cast<int64_t>(k)) : -1;
+    }
+    if (root < 0 || root >= static_cast<int64_t>(group.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found root ", root, ", expected a position in the group of ", group.size()));
+    }
+    for (auto& result : results) result.push_back(OperandOf(group, static_cast<size_t>(root), k));
   }
   return results;
 }
@@ -255,6 +268,8 @@ absl::StatusOr<std::vector<Value>> Exchange(const std::vector<Arrival>& group, c
   }
   return absl::UnimplementedError(absl::StrCat(ToString(group[0].instruction->opcode()), " is not evaluated"));
 }
+
+Value LeftOut(const Instruction& instruction) { return ZerosOf(instruction.shape()); }
 
 bool SameCollective(const Instruction& a, const Instruction& b) {
   if (&a == &b) return true;

@@ -19,6 +19,9 @@ struct Arrival {
 // The results for `group` (in the group's order), one each. Reductions go in that order.
 absl::StatusOr<std::vector<Value>> Exchange(const std::vector<Arrival>& group, const DeviceGrid& grid);
 
+// The result on a device that a collective-broadcast's groups leave out: zeros.
+Value LeftOut(const Instruction& instruction);
+
 // Whether two devices' instructions are the same collective: the same instruction, or, in different modules, the
 // same kind on the same channel with the same operand shapes.
 bool SameCollective(const Instruction& a, const Instruction& b);

@@ -111,6 +111,11 @@ class Cluster {
       if (instruction == nullptr) continue;
       const auto members = MeetingDevices(*instruction, grid_, static_cast<int64_t>(d));
       if (!members.ok()) return Annotate(members.status(), PlaceOf(*instruction));
+      if (members->empty()) {
+        devices_[d].Resume(LeftOut(*instruction));
+        met = true;
+        continue;
+      }
       const bool all = std::all_of(members->begin(), members->end(), [&](int64_t member) {
         const Instruction* other = devices_[static_cast<size_t>(member)].waiting_at();
         return other != nullptr && SameCollective(*instruction, *other);

@@ -15,7 +15,8 @@ struct DeviceGrid {
 };
 
 // The devices that meet `device` at this collective, itself included, in the group's order. InvalidArgument where
-// the groups name devices that do not exist or leave this one out.
+// the groups name devices that do not exist or leave this one out. A collective-broadcast may leave devices out: then
+// the list is empty.
 //
 // Whether ids mean replicas, partitions or devices depends on channel_id and use_global_device_ids, as XLA has it:
 //   neither                        replicas of one partition

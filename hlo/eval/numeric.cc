@@ -1,9 +1,6 @@
 #include "hlo/eval/numeric.h"
 
 #include <array>
-#include <bit>
-#include <cmath>
-#include <limits>
 
 namespace xlad::hlo::eval {
 namespace {
@@ -90,12 +87,6 @@ float Decode(const FloatFormat& format, uint16_t bits) {
   return negative ? -magnitude : magnitude;
 }
 
-uint16_t EncodeBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(((bits >> 16) & 0x8000) | 0x7FC0);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
 // All values of a format with at most 8 bits.
 std::array<float, 256> DecodeTable(ElementType type) {
   std::array<float, 256> table;
@@ -107,7 +98,7 @@ void WidenFloats(const Value& value, absl::Span<float> out) {
   const ElementType type = value.type();
   if (type == ElementType::kBF16) {
     const auto in = value.values<uint16_t>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<float>(uint32_t{in[i]} << 16);
+    for (size_t i = 0; i < in.size(); ++i) out[i] = DecodeBf16(in[i]);
   } else if (type == ElementType::kF16) {
     const auto in = value.values<uint16_t>();
     for (size_t i = 0; i < in.size(); ++i) out[i] = DecodeSmallFloat(type, in[i]);

@@ -5,8 +5,11 @@
 // in uint8_t and wrapped back.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -44,6 +47,22 @@ uint16_t EncodeSmallFloat(ElementType type, double value);
 float DecodeSmallFloat(ElementType type, uint16_t bits);
 inline bool IsSmallFloat(ElementType type) {
   return tensor::IsFloating(type) && type != ElementType::kF32 && type != ElementType::kF64;
+}
+
+// The same for bf16, short because programs have much of it.
+inline uint16_t EncodeBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(((bits >> 16) & 0x8000) | 0x7FC0);
+  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+inline float DecodeBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+// A float's place in the total order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN.
+template <FloatCarrier T>
+auto TotalOrder(T x) {
+  using Int = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  const Int bits = std::bit_cast<Int>(x);
+  return bits < 0 ? std::numeric_limits<Int>::max() ^ bits : bits;
 }
 
 // Keeps the low bits of a sub-byte integer, sign-extended for signed types.

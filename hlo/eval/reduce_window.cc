@@ -87,7 +87,7 @@ absl::StatusOr<Value> WindowByCalls(const Operation& operation) {
 absl::StatusOr<Value> EvalReduceWindow(const Operation& operation) {
   if (operation.operands.size() == 2 && !operation.operand(0).dims().empty()) {
     const auto fast =
-        RecogniseReducer(*operation.instruction.called()[0], operation.operand(0).type(), /*wide_sums=*/true);
+        RecogniseReducer(*operation.instruction.called()[0], operation.operand(0).type(), /*wide_sums=*/false);
     if (fast.has_value()) {
       std::vector<Value> results = {WindowFast(operation, *fast)};
       return PackResults(std::move(results), operation.shape().is_tuple());

@@ -23,30 +23,66 @@ void Combine(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_s
   }
 }
 
+// An operation on the bits of a small float: computed in float, rounded back.
+template <typename Op, ElementType kType, typename Bits>
+struct OnBits {
+  static Bits Apply(Bits x, Bits y) {
+    if constexpr (kType == ElementType::kBF16) return EncodeBf16(Op::Apply(DecodeBf16(x), DecodeBf16(y)));
+    return static_cast<Bits>(
+        EncodeSmallFloat(kType, Op::Apply(DecodeSmallFloat(kType, x), DecodeSmallFloat(kType, y))));
+  }
+};
+
+template <typename Op, ElementType kType, typename Bits = uint8_t>
+constexpr CombineRun kOnBits = Combine<OnBits<Op, kType, Bits>, Bits>;
+
 template <typename Op>
-CombineRun CombineFor(ElementType carrier) {
-  return VisitCarrier(carrier, []<typename T>() -> CombineRun {
+CombineRun CombineSmallFloat(ElementType type) {
+  switch (type) {
+    case ElementType::kBF16: return kOnBits<Op, ElementType::kBF16, uint16_t>;
+    case ElementType::kF16: return kOnBits<Op, ElementType::kF16, uint16_t>;
+    case ElementType::kF8E5M2: return kOnBits<Op, ElementType::kF8E5M2>;
+    case ElementType::kF8E4M3: return kOnBits<Op, ElementType::kF8E4M3>;
+    case ElementType::kF8E3M4: return kOnBits<Op, ElementType::kF8E3M4>;
+    case ElementType::kF8E4M3FN: return kOnBits<Op, ElementType::kF8E4M3FN>;
+    case ElementType::kF8E4M3B11FNUZ: return kOnBits<Op, ElementType::kF8E4M3B11FNUZ>;
+    case ElementType::kF8E5M2FNUZ: return kOnBits<Op, ElementType::kF8E5M2FNUZ>;
+    case ElementType::kF8E4M3FNUZ: return kOnBits<Op, ElementType::kF8E4M3FNUZ>;
+    case ElementType::kF8E8M0FNU: return kOnBits<Op, ElementType::kF8E8M0FNU>;
+    case ElementType::kF4E2M1FN: return kOnBits<Op, ElementType::kF4E2M1FN>;
+    default: return nullptr;
+  }
+}
+
+template <typename Op>
+CombineRun CombineFor(ElementType type) {
+  if (IsSmallFloat(type)) {
+    if constexpr (requires { Op::Apply(1.0f, 1.0f); }) return CombineSmallFloat<Op>(type);
+    return nullptr;
+  }
+  return VisitCarrier(type, []<typename T>() -> CombineRun {
     if constexpr (requires { Op::Apply(T{}, T{}); }) return Combine<Op, T>;
     return nullptr;
   });
 }
 
-ElementType SumType(ElementType carrier) {
-  if (carrier == ElementType::kF32) return ElementType::kF64;
-  return carrier == ElementType::kC64 ? ElementType::kC128 : carrier;
+// What elements are converted to before they are summed.
+ElementType SumType(ElementType type) {
+  if (type == ElementType::kF32 || IsSmallFloat(type)) return ElementType::kF64;
+  return type == ElementType::kC64 ? ElementType::kC128 : type;
 }
 
 }  // namespace
 
-CombineRun FindCombine(Opcode opcode, ElementType carrier) {
+CombineRun FindCombine(Opcode opcode, ElementType type) {
   switch (opcode) {
-    case Opcode::kAdd: return CombineFor<Add>(carrier);
-    case Opcode::kMultiply: return CombineFor<Multiply>(carrier);
-    case Opcode::kMaximum: return CombineFor<Maximum>(carrier);
-    case Opcode::kMinimum: return CombineFor<Minimum>(carrier);
-    case Opcode::kAnd: return CombineFor<And>(carrier);
-    case Opcode::kOr: return CombineFor<Or>(carrier);
-    case Opcode::kXor: return CombineFor<Xor>(carrier);
+    case Opcode::kAdd: return CombineFor<Add>(type);
+    case Opcode::kMultiply: return CombineFor<Multiply>(type);
+    case Opcode::kMaximum: return CombineFor<Maximum>(type);
+    case Opcode::kMinimum: return CombineFor<Minimum>(type);
+    case Opcode::kAnd: return CombineFor<And>(type);
+    case Opcode::kOr: return CombineFor<Or>(type);
+    case Opcode::kXor: return CombineFor<Xor>(type);
     default: return nullptr;
   }
 }
@@ -54,12 +90,12 @@ CombineRun FindCombine(Opcode opcode, ElementType carrier) {
 std::optional<FastReducer> RecogniseReducer(const Computation& reducer, ElementType type, bool wide_sums) {
   const std::optional<Opcode> opcode = ReducerOpcode(reducer);
   if (!opcode.has_value() || reducer.root()->shape().type() != type) return std::nullopt;
-  ElementType carrier = CarrierOf(type);
   const bool sums = *opcode == Opcode::kAdd || *opcode == Opcode::kMultiply;
-  if (sums && wide_sums) carrier = SumType(carrier);
-  const CombineRun combine = FindCombine(*opcode, carrier);
+  const ElementType in = IsSmallFloat(type) ? type : CarrierOf(type);
+  const ElementType step = sums && wide_sums ? SumType(in) : in;
+  const CombineRun combine = FindCombine(*opcode, step);
   if (combine == nullptr) return std::nullopt;
-  return FastReducer{combine, carrier};
+  return FastReducer{combine, step};
 }
 
 std::optional<SimpleComparator> RecogniseComparator(const Computation& comparator) {

@@ -11,11 +11,12 @@ namespace xlad::hlo::eval {
 // acc[i * acc_stride] = op(acc[i * acc_stride], x[i * x_stride]) for i in [0, n), in this order; strides in elements.
 using CombineRun = void (*)(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_stride, int64_t n);
 
-// The loop for a commutative opcode on a carrier type; nullptr where there is none.
-CombineRun FindCombine(Opcode opcode, ElementType carrier);
+// The loop for a commutative opcode on elements of `type`, rounding after every step; nullptr where there is none.
+// Sub-byte integers must come in their carrier.
+CombineRun FindCombine(Opcode opcode, ElementType type);
 
 // The loop and its type where `reducer` just applies one commutative opcode. `wide_sums`: sums and products of
-// floats at most 32 bits wide run in double, those of c64 in c128.
+// floats at most 32 bits wide run in double, those of c64 in c128, and are rounded once.
 struct FastReducer {
   CombineRun combine;
   ElementType type;  // What accumulators and elements must be converted to.

@@ -25,14 +25,6 @@ bool Holds(Comparison comparison, const T& x, const T& y) {
   }
 }
 
-// A float's place in the total order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN.
-template <FloatCarrier T>
-auto TotalOrder(T x) {
-  using Int = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
-  const Int bits = std::bit_cast<Int>(x);
-  return bits < 0 ? std::numeric_limits<Int>::max() ^ bits : bits;
-}
-
 template <typename T>
 void CompareAll(const Attributes& attributes, absl::Span<const T> x, absl::Span<const T> y, absl::Span<Bool> out) {
   const Comparison comparison = attributes.comparison;

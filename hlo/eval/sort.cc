@@ -1,6 +1,5 @@
 // sort and topk.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "hlo/eval/binary_ops.h"
@@ -99,13 +98,10 @@ absl::StatusOr<Value> EvalSort(const Operation& operation) {
   return PackResults(std::move(values), operation.shape().is_tuple());
 }
 
-// NaN is above everything, +0 above -0, as in the total order.
+// Floats by their total order: NaN above everything, -NaN below.
 template <typename T>
 bool TopkGreater(T x, T y) {
-  if constexpr (FloatCarrier<T>) {
-    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && !std::isnan(y);
-    if (x == y) return std::signbit(y) && !std::signbit(x);
-  }
+  if constexpr (FloatCarrier<T>) return TotalOrder(x) > TotalOrder(y);
   return x > y;
 }
 
