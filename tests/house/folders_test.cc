@@ -1,0 +1,166 @@
+// Who may include whom: the table of docs/architecture.md, no cycles, and vendors' headers only at home.
+#include <map>
+#include <set>
+
+#include "gtest/gtest.h"
+#include "tests/house/source_tree.h"
+
+namespace xlad::house {
+namespace {
+
+using Folders = std::set<std::string>;
+
+// Direct includes beside a folder's own files. cli, bench, tests and examples include anything.
+const std::map<std::string, Folders>& AllowedIncludes() {
+  static const auto* const table = new std::map<std::string, Folders>{
+      {"base", {}},
+      {"proto", {}},
+      {"tensor", {"base"}},
+      {"hlo", {"base", "proto", "tensor"}},
+      {"collectives/plan", {"base", "tensor"}},
+      {"collectives/exec", {"base", "tensor", "proto", "collectives/plan"}},
+      {"sharding", {"base", "tensor", "hlo", "collectives/plan"}},
+      {"compiler", {"base", "tensor", "proto", "hlo", "sharding", "collectives/plan"}},
+      {"runtime", {"base", "tensor", "proto", "collectives/plan", "collectives/exec"}},
+      {"worker", {"base", "tensor", "proto", "collectives/plan", "collectives/exec", "runtime"}},
+      {"service", {"base", "tensor", "proto", "hlo", "sharding", "compiler", "collectives/plan"}},
+      {"client", {"base", "tensor", "proto", "hlo"}},
+      {"pjrt", {"base", "tensor", "proto", "hlo", "client"}},
+  };
+  return *table;
+}
+
+const Folders kFree = {"cli", "bench", "tests", "examples"};
+
+// The folder that an include names, or "" for headers of others.
+std::string FolderOfInclude(const std::string& include) {
+  const std::string folder = FolderOf(include);
+  const bool ours = folder != include && (AllowedIncludes().contains(folder) || kFree.contains(folder));
+  return ours ? folder : "";
+}
+
+TEST(FoldersTest, IncludesFollowTheTable) {
+  for (const SourceFile& file : CppFiles()) {
+    const std::string folder = FolderOf(file.path);
+    if (kFree.contains(folder)) continue;
+    const auto row = AllowedIncludes().find(folder);
+    if (row == AllowedIncludes().end()) {
+      ADD_FAILURE() << file.path << ": folder " << folder << " is not in the table of docs/architecture.md";
+      continue;
+    }
+    for (const std::string& include : IncludesOf(file).quoted) {
+      const std::string other = FolderOfInclude(include);
+      EXPECT_TRUE(other.empty() || other == folder || row->second.contains(other))
+          << file.path << " includes " << include << ": " << folder << "/ may not include " << other << "/";
+    }
+  }
+}
+
+// Depth first over `edges`; returns the first cycle found as "a -> b -> a".
+std::string FindCycle(const std::map<std::string, Folders>& edges) {
+  std::set<std::string> done;
+  std::vector<std::string> path;
+  std::string cycle;
+  const auto visit = [&](const auto& self, const std::string& node) -> void {
+    if (!cycle.empty() || done.contains(node)) return;
+    const auto open = std::find(path.begin(), path.end(), node);
+    if (open != path.end()) {
+      for (auto it = open; it != path.end(); ++it) cycle += *it + " -> ";
+      cycle += node;
+      return;
+    }
+    path.push_back(node);
+    const auto found = edges.find(node);
+    if (found != edges.end()) {
+      for (const std::string& next : found->second) self(self, next);
+    }
+    path.pop_back();
+    done.insert(node);
+  };
+  for (const auto& [node, next] : edges) visit(visit, node);
+  return cycle;
+}
+
+TEST(FoldersTest, FindCycleFindsOne) {
+  EXPECT_EQ(FindCycle({{"a", {"b"}}, {"b", {"c"}}, {"c", {}}}), "");
+  EXPECT_EQ(FindCycle({{"a", {"b"}}, {"b", {"c"}}, {"c", {"b"}}}), "b -> c -> b");
+}
+
+TEST(FoldersTest, NoCyclesBetweenFolders) {
+  EXPECT_EQ(FindCycle(AllowedIncludes()), "");
+  std::map<std::string, Folders> edges;
+  for (const SourceFile& file : CppFiles()) {
+    const std::string folder = FolderOf(file.path);
+    if (kFree.contains(folder)) continue;
+    for (const std::string& include : IncludesOf(file).quoted) {
+      const std::string other = FolderOfInclude(include);
+      if (!other.empty() && other != folder) edges[folder].insert(other);
+    }
+  }
+  EXPECT_EQ(FindCycle(edges), "");
+}
+
+TEST(FoldersTest, NoCyclesBetweenHeaders) {
+  std::map<std::string, Folders> edges;
+  for (const SourceFile& file : CppFiles()) {
+    for (const std::string& include : IncludesOf(file).quoted) {
+      if (!FolderOfInclude(include).empty()) edges[file.path].insert(include);
+    }
+  }
+  EXPECT_EQ(FindCycle(edges), "");
+}
+
+TEST(FoldersTest, IncludesOfOurFilesExist) {
+  for (const SourceFile& file : CppFiles()) {
+    for (const std::string& include : IncludesOf(file).quoted) {
+      if (FolderOfInclude(include).empty() || EndsWith(include, ".pb.h")) continue;
+      EXPECT_TRUE(std::filesystem::exists(include)) << file.path << " includes " << include;
+    }
+  }
+}
+
+// A vendor's headers, and a part of the path that every file including them has.
+struct Vendor {
+  const char* name;
+  std::vector<std::string> prefixes;
+  std::vector<std::string> homes;
+};
+
+const std::vector<Vendor>& Vendors() {
+  static const auto* const vendors = new std::vector<Vendor>{
+      {"LLVM", {"llvm/", "llvm-c/"}, {"compiler/llvm/", "runtime/devices/cpu/"}},
+      {"gRPC", {"grpc/", "grpcpp/"}, {"/grpc_"}},
+      {"CUDA", {"cuda.h", "cuda_", "cublas", "nvrtc"}, {"runtime/devices/cuda/"}},
+      {"NCCL", {"nccl"}, {"/nccl", "runtime/devices/cuda/"}},
+      {"UCX", {"ucp/", "ucs/", "uct/", "ucm/"}, {"/transports/ucx"}},
+      {"MPI", {"mpi.h", "mpi"}, {"/transports/mpi"}},
+      {"oneDNN", {"dnnl", "oneapi/dnnl"}, {"runtime/devices/cpu/"}},
+      {"spdlog", {"spdlog/", "fmt/"}, {"base/"}},
+  };
+  return *vendors;
+}
+
+TEST(FoldersTest, VendorHeadersStayAtHome) {
+  for (const SourceFile& file : CppFiles()) {
+    // bench/ measures the peers themselves.
+    if (StartsWith(file.path, "bench/")) continue;
+    const Includes includes = IncludesOf(file);
+    std::vector<std::string> all = includes.quoted;
+    all.insert(all.end(), includes.bracketed.begin(), includes.bracketed.end());
+    for (const std::string& include : all) {
+      for (const Vendor& vendor : Vendors()) {
+        const auto names = [&](const std::string& prefix) { return StartsWith(include, prefix); };
+        const auto home = [&](const std::string& part) { return file.path.find(part) != std::string::npos; };
+        if (!std::any_of(vendor.prefixes.begin(), vendor.prefixes.end(), names)) continue;
+        EXPECT_TRUE(std::any_of(vendor.homes.begin(), vendor.homes.end(), home))
+            << file.path << " includes " << include << ": " << vendor.name << " headers belong in "
+            << vendor.homes[0];
+      }
+      const bool service = EndsWith(include, ".grpc.pb.h");
+      EXPECT_TRUE(!service || file.path.find("/grpc_") != std::string::npos) << file.path << " includes " << include;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::house

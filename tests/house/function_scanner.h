@@ -1,0 +1,235 @@
+// Finds functions in C++ text, well enough to hold them to the house rules: a scanner of braces and parentheses, not
+// a parser.
+//
+// Comments, strings, character literals and preprocessor lines are blanked first. A brace at namespace or class
+// scope opens a function where what stands before it (since the last ';', '{' or '}') has a parenthesis outside of
+// template brackets and no '=' before it; whatever is inside a function belongs to it, lambdas and local classes
+// included. A declaration ending in ';' counts for its parameters. Known blind spots: functions that macros make,
+// and default arguments with a '<' that is a comparison.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xlad::house {
+
+struct Function {
+  std::string name;
+  int line = 0;        // Of the beginning of its head, 1-based.
+  int lines = 0;       // Head to closing brace; 0 for a declaration.
+  int parameters = 0;
+};
+
+// In the order of the text.
+std::vector<Function> FindFunctions(const std::string& source);
+
+namespace internal {
+
+inline bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// The text with all that is not code replaced by blanks; line breaks stay.
+class Blanker {
+ public:
+  explicit Blanker(std::string text) : text_(std::move(text)) {}
+
+  std::string Run() {
+    while (i_ < text_.size()) Step();
+    return std::move(text_);
+  }
+
+ private:
+  char At(size_t i) const { return i < text_.size() ? text_[i] : '\0'; }
+
+  void BlankTo(size_t end) {
+    for (; i_ < end && i_ < text_.size(); ++i_) {
+      if (text_[i_] != '\n') text_[i_] = ' ';
+    }
+  }
+
+  size_t FindOrEnd(const std::string& what, size_t from) const {
+    const size_t found = text_.find(what, from);
+    return found == std::string::npos ? text_.size() : found + what.size();
+  }
+
+  void Step() {
+    const char c = text_[i_];
+    if (c == '/' && At(i_ + 1) == '/') return BlankTo(FindOrEnd("\n", i_) - 1);
+    if (c == '/' && At(i_ + 1) == '*') return BlankTo(FindOrEnd("*/", i_ + 2));
+    if (c == '"' && i_ > 0 && text_[i_ - 1] == 'R') {
+      const size_t open = text_.find('(', i_);
+      if (open != std::string::npos) {
+        return BlankTo(FindOrEnd(")" + text_.substr(i_ + 1, open - i_ - 1) + "\"", open));
+      }
+    }
+    // A quote between digits only groups them.
+    const bool digits = c == '\'' && i_ > 0 && IsWordChar(text_[i_ - 1]);
+    if (c == '"' || (c == '\'' && !digits)) return BlankTo(EndOfQuoted(c));
+    if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());
+    line_is_empty_ = c == '\n' || (line_is_empty_ && (c == ' ' || c == '\t'));
+    ++i_;
+  }
+
+  size_t EndOfQuoted(char quote) const {
+    size_t end = i_ + 1;
+    while (end < text_.size() && text_[end] != quote && text_[end] != '\n') end += text_[end] == '\\' ? 2 : 1;
+    return end + 1;
+  }
+
+  size_t EndOfDirective() const {
+    size_t end = text_.find('\n', i_);
+    while (end != std::string::npos && text_[end - 1] == '\\') end = text_.find('\n', end + 1);
+    return end == std::string::npos ? text_.size() : end;
+  }
+
+  std::string text_;
+  size_t i_ = 0;
+  bool line_is_empty_ = true;
+};
+
+// What a head (the text before a brace or semicolon) says.
+struct Head {
+  bool is_function = false;
+  bool is_scope = false;  // A namespace or class, which may have functions inside.
+  std::string name;
+  int parameters = 0;
+};
+
+inline bool HasWord(const std::string& text, const std::string& word) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const bool left = at == 0 || !IsWordChar(text[at - 1]);
+    const bool right = at + word.size() >= text.size() || !IsWordChar(text[at + word.size()]);
+    if (left && right) return true;
+  }
+  return false;
+}
+
+// Behind the bracket that closes the one at `open`.
+inline size_t SkipBrackets(const std::string& text, size_t open) {
+  int depth = 0;
+  for (size_t i = open; i < text.size(); ++i) {
+    const bool arrow = text[i] == '>' && i > 0 && text[i - 1] == '-';
+    if (std::string("([{<").find(text[i]) != std::string::npos) ++depth;
+    if (!arrow && std::string(")]}>").find(text[i]) != std::string::npos && --depth == 0) return i + 1;
+  }
+  return text.size();
+}
+
+inline int CountParameters(const std::string& list) {
+  if (list.find_first_not_of(" \n\t") == std::string::npos) return 0;
+  int count = 1;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (std::string("([{<").find(list[i]) != std::string::npos) i = SkipBrackets(list, i) - 1;
+    else if (list[i] == ',') ++count;
+  }
+  return count;
+}
+
+inline std::string NameBefore(const std::string& head, size_t open) {
+  size_t end = head.find_last_not_of(" \n\t", open == 0 ? 0 : open - 1);
+  if (end == std::string::npos) return "";
+  size_t start = end + 1;
+  while (start > 0 && (IsWordChar(head[start - 1]) || head[start - 1] == ':' || head[start - 1] == '~')) --start;
+  return head.substr(start, end + 1 - start);
+}
+
+// A constructor's member initialiser ("a_" of ": a_{1}") is followed by a brace that opens no body.
+inline bool EndsInMemberInitialiser(const std::string& tail) {
+  const size_t colon = tail.find(':');
+  if (colon == std::string::npos || tail.compare(colon, 2, "::") == 0) return false;
+  const size_t last = tail.find_last_not_of(" \n\t");
+  return IsWordChar(tail[last]) || tail[last] == '>';
+}
+
+// The head without template <...> and attributes in front.
+inline std::string WithoutPrefixes(std::string head) {
+  while (true) {
+    head = head.substr(std::min(head.size(), head.find_first_not_of(" \n\t")));
+    if (head.compare(0, 8, "template") == 0 && head.find('<') != std::string::npos) {
+      head = head.substr(SkipBrackets(head, head.find('<')));
+    } else if (head.compare(0, 2, "[[") == 0) {
+      head = head.substr(SkipBrackets(head, 0));
+    } else {
+      return head;
+    }
+  }
+}
+
+// Where the parameter list opens: the first parenthesis that is in no template argument and not operator()'s own.
+inline size_t FindParameterList(const std::string& head) {
+  const auto is_operator = [&](size_t at) { return NameBefore(head, at).find("operator") != std::string::npos; };
+  for (size_t i = 0; i < head.size(); ++i) {
+    if (head[i] == '<' && !is_operator(i) && (i == 0 || head[i - 1] != '<')) {
+      i = SkipBrackets(head, i) - 1;
+    } else if (head[i] == '(' && is_operator(i) && head.compare(i, 3, "()(") == 0) {
+      return i + 2;
+    } else if (head[i] == '(') {
+      return i;
+    }
+  }
+  return std::string::npos;
+}
+
+inline Head ReadHead(const std::string& text) {
+  const std::string head = WithoutPrefixes(text);
+  const size_t open = FindParameterList(head);
+  Head result;
+  if (open == std::string::npos) {
+    const bool scope = HasWord(head, "namespace") || HasWord(head, "class") || HasWord(head, "struct") ||
+                       HasWord(head, "union") || HasWord(head, "extern");
+    result.is_scope = scope && !HasWord(head, "enum") && head.find('=') == std::string::npos;
+    return result;
+  }
+  const std::string before = head.substr(0, open);
+  const bool is_operator = HasWord(before, "operator");
+  if (!is_operator && before.find('=') != std::string::npos) return result;
+  const size_t end = SkipBrackets(head, open);
+  result.name = is_operator ? "operator" : NameBefore(head, open);
+  result.parameters = CountParameters(head.substr(open + 1, end - open - 2));
+  result.is_function = !result.name.empty() && !EndsInMemberInitialiser(head.substr(end));
+  return result;
+}
+
+inline int LineOf(const std::string& text, size_t at) {
+  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n'));
+}
+
+inline size_t ClosingBrace(const std::string& text, size_t open) {
+  int depth = 0;
+  for (size_t i = open; i < text.size(); ++i) {
+    if (text[i] == '{') ++depth;
+    if (text[i] == '}' && --depth == 0) return i;
+  }
+  return text.size();
+}
+
+}  // namespace internal
+
+inline std::vector<Function> FindFunctions(const std::string& source) {
+  const std::string text = internal::Blanker(source).Run();
+  std::vector<Function> functions;
+  size_t start = 0;  // Of the current head.
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '(') i = internal::SkipBrackets(text, i) - 1;
+    if (c != '{' && c != '}' && c != ';') continue;
+    const internal::Head head = c == '}' ? internal::Head() : internal::ReadHead(text.substr(start, i - start));
+    const size_t first = std::min(i, text.find_first_not_of(" \n\t", start));
+    size_t end = i;
+    if (c == '{' && !head.is_scope) end = internal::ClosingBrace(text, i);
+    if (head.is_function) {
+      const int line = internal::LineOf(text, first);
+      const int lines = c == ';' ? 0 : internal::LineOf(text, std::min(end, text.size() - 1)) - line + 1;
+      functions.push_back({head.name, line, lines, head.parameters});
+    }
+    // Behind an initialiser's braces the same head goes on.
+    const bool goes_on = c == '{' && !head.is_scope && !head.is_function;
+    i = std::min(end, text.size());
+    if (!goes_on) start = i + 1;
+  }
+  return functions;
+}
+
+}  // namespace xlad::house

@@ -1,0 +1,34 @@
+// Every opcode of hlo/opcode.def has a row in every table that is to know all opcodes, or a reason why not.
+#include <fstream>
+
+#include "gtest/gtest.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/infer.h"
+#include "hlo/opcode.h"
+#include "sharding/op_rule.h"
+
+namespace xlad::house {
+namespace {
+
+struct Table {
+  const char* file;  // Where the missing row goes.
+  bool (*covers)(hlo::Opcode opcode);
+};
+
+constexpr Table kTables[] = {
+    {"hlo/infer.cc", hlo::HasInference},
+    {"hlo/eval/", [](hlo::Opcode opcode) { return hlo::HasEvaluator(opcode) || !hlo::WhyNoEvaluator(opcode).empty(); }},
+    {"sharding/op_rule.cc", sharding::HasRule},
+};
+
+TEST(OpcodeCoverageTest, EveryTableKnowsEveryOpcode) {
+  for (const Table& table : kTables) {
+    for (int i = 0; i < hlo::OpcodeCount(); ++i) {
+      const auto opcode = static_cast<hlo::Opcode>(i);
+      EXPECT_TRUE(table.covers(opcode)) << hlo::ToString(opcode) << " has no row in " << table.file;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::house
