@@ -1,6 +1,7 @@
 // How one op is split: the cheapest of the candidate assignments, then its operands, local form and result.
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "sharding/partition/partitioner.h"
@@ -42,11 +43,24 @@ OriginPtr PartialOrigin(const ProgramInProgress& program, const Instruction& ins
   return nullptr;
 }
 
-int64_t Shards(const Assignment& assignment) {
-  int64_t shards = 1;
-  for (const FactorAxes& factor : assignment) shards *= ShardCount(factor.axes);
-  return shards;
+// Work that grows with more than the sizes of its operands is never done twice to save bytes: gathering activations to
+// compute a weight's gradient on every device would send less than the gradient in places, and scale with nothing.
+bool IsHeavy(hlo::Opcode opcode) {
+  return opcode == hlo::Opcode::kDot || opcode == hlo::Opcode::kConvolution || opcode == hlo::Opcode::kRaggedDot ||
+         opcode == hlo::Opcode::kScaledDot;
 }
+
+// Points of the op's index space that a device computes.
+double LocalWork(const OpRule& rule, const Assignment& assignment) {
+  double work = 1;
+  for (size_t f = 0; f < assignment.size(); ++f) {
+    work *= static_cast<double>(ShardSize(rule.factors[f].size, ShardCount(assignment[f].axes)));
+  }
+  return work;
+}
+
+// Compared in this order: heavy work, bytes sent, light work.
+using Cost = std::tuple<double, double, double>;
 
 bool AllReplicated(const LocalValue& operands, const ValueSharding& wanted) {
   return std::all_of(operands.begin(), operands.end(),
@@ -104,12 +118,14 @@ Assignment Partitioner::Choose(const Instruction& instruction, const OpRule& rul
   }
   const std::vector<Assignment> candidates =
       Candidates(rule, tensors, FamilyOf(instruction.opcode()).splittable(instruction, rule));
-  double best_price = std::numeric_limits<double>::infinity();
+  const bool heavy = IsHeavy(instruction.opcode());
+  Cost best_cost{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 0};
   for (const Assignment& candidate : candidates) {
-    const double price = candidates.size() == 1 ? 0 : Price(instruction, rule, operands, candidate);
-    if (price < best_price || (price == best_price && Shards(candidate) > Shards(best))) {
+    const double work = LocalWork(rule, candidate);
+    const Cost cost{heavy ? work : 0, candidates.size() == 1 ? 0 : Price(instruction, rule, operands, candidate), work};
+    if (cost < best_cost) {
       best = candidate;
-      best_price = price;
+      best_cost = cost;
     }
   }
   return best;

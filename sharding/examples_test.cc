@@ -1,0 +1,159 @@
+// The example training steps on all their meshes: partitioned, checked, one step against JAX's curve, bytes against
+// XLA's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_join.h"
+#include "base/file_system.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+#include "sharding/equivalence.h"
+#include "sharding/explain.h"
+#include "sharding/pipeline.h"
+#include "tensor/safetensors.h"
+
+namespace xlad::sharding {
+namespace {
+
+using nlohmann::json;
+
+struct Example {
+  const char* name;
+  int steps;              // Run on the evaluator.
+  bool bytes_within_xla;  // Whether sent bytes must not exceed XLA's.
+};
+
+std::string Folder(const Example& example) {
+  const char* root = std::getenv("XLAD_EXAMPLES");
+  return root == nullptr ? "" : JoinPath(root, example.name);
+}
+
+json ReadJson(const std::string& path) {
+  const absl::StatusOr<std::string> text = RealFileSystem().Read(path);
+  return text.ok() ? json::parse(*text) : json();
+}
+
+class Examples : public testing::TestWithParam<Example> {
+ protected:
+  void SetUp() override {
+    folder_ = Folder(GetParam());
+    if (folder_.empty() || !RealFileSystem().Exists(folder_)) GTEST_SKIP() << "XLAD_EXAMPLES has no such example";
+    manifest_ = ReadJson(JoinPath(folder_, "manifest.json"));
+    curve_ = ReadJson(JoinPath(folder_, "curve.json"));
+  }
+
+  absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text,
+                          RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo")));
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ParseText(text));
+    PipelineOptions options;
+    for (const json& result : manifest_["results"]) {
+      if (result["kind"] == "state" && result["feeds"].is_number()) {
+        options.import.feeds.push_back({result["index"], result["feeds"]});
+      }
+    }
+    return RunPipeline(std::move(module), options);
+  }
+
+  std::string folder_;
+  json manifest_, curve_;
+};
+
+// The inputs of step t, given the state.
+absl::StatusOr<std::vector<hlo::Literal>> Inputs(const json& manifest, const tensor::NamedArrays& state,
+                                                 const tensor::NamedArrays& data, int64_t t) {
+  std::vector<hlo::Literal> inputs;
+  const int64_t batch = manifest["batches"]["batch"], count = manifest["batches"]["count"];
+  for (const json& parameter : manifest["parameters"]) {
+    const std::string name = parameter["name"], kind = parameter["kind"];
+    if (kind == "step") {
+      inputs.emplace_back(tensor::Array::FromValues<int32_t>(tensor::ElementType::kS32, {}, {static_cast<int32_t>(t)}));
+      continue;
+    }
+    const auto& from = kind == "data" ? data : state;
+    if (!from.contains(name)) return absl::NotFoundError(name);
+    const tensor::Array& whole = from.at(name);
+    if (kind != "data") {
+      inputs.emplace_back(whole);
+      continue;
+    }
+    tensor::Box box = tensor::WholeBox(whole.shape());
+    box.lo[0] = t % count * batch;
+    box.hi[0] = box.lo[0] + batch;
+    inputs.emplace_back(tensor::ExtractBox(whole, box, box.sizes()));
+  }
+  return inputs;
+}
+
+tensor::NamedArrays ReadTensors(const std::string& path) {
+  absl::StatusOr<tensor::NamedArrays> arrays = tensor::ReadSafetensors(RealFileSystem(), path);
+  return arrays.ok() ? *std::move(arrays) : tensor::NamedArrays();
+}
+
+TEST_P(Examples, StepsFollowTheCurve) {
+  tensor::NamedArrays data = ReadTensors(JoinPath(folder_, "data.safetensors"));
+  for (const json& mesh : manifest_["meshes"]) {
+    const std::string name = mesh["name"];
+    SCOPED_TRACE(name);
+    absl::StatusOr<PipelineResult> result = Pipeline(name);
+    ASSERT_TRUE(result.ok()) << result.status();
+    tensor::NamedArrays state = ReadTensors(JoinPath(folder_, "state.safetensors"));
+    for (int64_t t = 0; t < GetParam().steps; ++t) {
+      absl::StatusOr<std::vector<hlo::Literal>> inputs = Inputs(manifest_, state, data, t);
+      ASSERT_TRUE(inputs.ok()) << inputs.status();
+      absl::StatusOr<hlo::Literal> step = EvaluatePartitioned(result->partitioned, *inputs);
+      ASSERT_TRUE(step.ok()) << step.status();
+      for (const json& entry : manifest_["results"]) {
+        const tensor::Array& value = step->tuple[entry["index"].get<size_t>()].array;
+        if (entry["kind"] == "loss") {
+          const double loss = value.values<float>()[0];
+          const double expected = curve_["meshes"][name]["loss"][static_cast<size_t>(t)];
+          EXPECT_NEAR(loss, expected, manifest_["tolerance"]["loss_relative"].get<double>() * std::abs(expected));
+        }
+        if (!entry["feeds"].is_number()) continue;
+        state[manifest_["parameters"][entry["feeds"].get<size_t>()]["name"]] = value;
+      }
+    }
+  }
+}
+
+TEST_P(Examples, BytesAndCauses) {
+  for (const json& mesh : manifest_["meshes"]) {
+    const std::string name = mesh["name"];
+    SCOPED_TRACE(name);
+    absl::StatusOr<PipelineResult> result = Pipeline(name);
+    ASSERT_TRUE(result.ok()) << result.status();
+    absl::StatusOr<Explanation> explanation = Explain(result->partitioned);
+    ASSERT_TRUE(explanation.ok()) << explanation.status();
+    for (const ExplainedCollective& collective : explanation->collectives) {
+      ASSERT_FALSE(collective.because.empty()) << collective.op;
+      EXPECT_NE(collective.because.back().find("annotated"), std::string::npos)
+          << collective.kind << " of " << collective.op << " ends at " << collective.because.back();
+    }
+    const int64_t xla = mesh["sent_bytes_xla"];
+    if (GetParam().bytes_within_xla) EXPECT_LE(explanation->bytes_per_device, xla);
+    if (std::getenv("XLAD_SHOW") != nullptr) {
+      std::cout << GetParam().name << " " << name << ": " << explanation->bytes_per_device << " bytes, XLA " << xla
+                << ", " << explanation->collectives.size() << " collectives\n";
+      for (const PassTime& time : result->times) std::cout << "  " << time.pass << " " << time.ns / 1000 << " us\n";
+      for (const ExplainedCollective& c : explanation->collectives) {
+        std::cout << "  " << c.kind << " " << c.bytes << " x " << c.trip_count.value_or(-1) << " over "
+                  << absl::StrJoin(c.axes, ",") << " for " << c.op << ": " << absl::StrJoin(c.because, " <- ") << "\n";
+      }
+      for (const std::string& warning : result->partitioned.warnings) std::cout << "  warning: " << warning << "\n";
+      if (std::getenv("XLAD_SHOW_TEXT") != nullptr) std::cout << hlo::PrintText(*result->partitioned.variants[0].module);
+    }
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<Example>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(All, Examples,
+                         testing::Values(Example{"digits_mlp", 2, true}, Example{"dropout_rng", 2, true}), NameOf);
+
+}  // namespace
+}  // namespace xlad::sharding
