@@ -31,6 +31,9 @@ struct CompileOptions {
 // Reads, verifies and runs the passes, the buffer assignment (and its checker) and the step builder.
 // request.parameters and results may be empty; else their number must be that of the entry's leaves.
 absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const CompileOptions& options = {});
+// The same for a module that was read and verified; request.partitioned_module is not looked at.
+absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, const CompileRequest& request,
+                                           const CompileOptions& options = {});
 
 // In this process. Errors: InvalidArgument for a bad module, Unimplemented naming the instruction for what has no
 // code, Internal for xlad's own mistakes.

@@ -83,16 +83,16 @@ std::vector<const Shape*> Leaves(const Shape& shape) {
   return leaves;
 }
 
-int64_t LeafCount(const Shape& shape) {
+int64_t CountLeaves(const Shape& shape) {
   if (!shape.is_tuple()) return 1;
   int64_t count = 0;
-  for (const Shape& element : shape.tuple()) count += LeafCount(element);
+  for (const Shape& element : shape.tuple()) count += CountLeaves(element);
   return count;
 }
 
-int64_t LeafOffset(const Shape& tuple, int64_t index) {
+int64_t FirstLeaf(const Shape& tuple, int64_t index) {
   int64_t offset = 0;
-  for (int64_t i = 0; i < index; ++i) offset += LeafCount(tuple.tuple()[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < index; ++i) offset += CountLeaves(tuple.tuple()[static_cast<size_t>(i)]);
   return offset;
 }
 

@@ -28,9 +28,9 @@ std::vector<Instruction*> Snapshot(const Computation& computation);
 // Array and token leaves of a shape, in tuple order.
 void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves);
 std::vector<const Shape*> Leaves(const Shape& shape);
-int64_t LeafCount(const Shape& shape);
+int64_t CountLeaves(const Shape& shape);
 // The first leaf of tuple element `index`.
-int64_t LeafOffset(const Shape& tuple, int64_t index);
+int64_t FirstLeaf(const Shape& tuple, int64_t index);
 
 // A copy of `instruction` on other operands, appended to `to`. Called computations are shared.
 Instruction* CloneOn(const Instruction& instruction, absl::Span<Instruction* const> operands, Computation* to);

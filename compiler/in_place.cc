@@ -80,7 +80,7 @@ std::vector<std::pair<int, int>> MayShareMemory(const Instruction& instruction) 
     case Opcode::kScatter:
     case Opcode::kAllReduce: {
       Pairs pairs;
-      for (int i = 0; i < LeafCount(instruction.shape()); ++i) pairs.emplace_back(i, i);
+      for (int i = 0; i < CountLeaves(instruction.shape()); ++i) pairs.emplace_back(i, i);
       return pairs;
     }
     default:

@@ -10,7 +10,7 @@ int64_t LeafAt(const Shape& shape, const Dims& index) {
   int64_t leaf = 0;
   for (int64_t i : index) {
     if (!at->is_tuple() || i < 0 || i >= static_cast<int64_t>(at->tuple().size())) return -1;
-    leaf += LeafOffset(*at, i);
+    leaf += FirstLeaf(*at, i);
     at = &at->tuple()[static_cast<size_t>(i)];
   }
   return at->is_array() ? leaf : -1;

@@ -79,8 +79,8 @@ absl::StatusOr<Values> Lowering::LowerInstruction(const Instruction& instruction
     case Opcode::kGetTupleElement: {
       const Instruction* tuple = instruction.operand(0);
       const Values& all = known.at(tuple);
-      auto first = all.begin() + LeafOffset(tuple->shape(), instruction.number());
-      return Values(first, first + LeafCount(instruction.shape()));
+      auto first = all.begin() + FirstLeaf(tuple->shape(), instruction.number());
+      return Values(first, first + CountLeaves(instruction.shape()));
     }
     case Opcode::kReshape:
     case Opcode::kOptBarrier:
@@ -183,13 +183,13 @@ int64_t ParameterLeaf(const Instruction* instruction, int64_t leaf) {
       case Opcode::kParameter:
         return leaf;
       case Opcode::kGetTupleElement:
-        leaf += LeafOffset(instruction->operand(0)->shape(), instruction->number());
+        leaf += FirstLeaf(instruction->operand(0)->shape(), instruction->number());
         instruction = instruction->operand(0);
         break;
       case Opcode::kTuple: {
         int64_t element = 0;
-        while (leaf >= LeafCount(instruction->operand(element)->shape())) {
-          leaf -= LeafCount(instruction->operand(element++)->shape());
+        while (leaf >= CountLeaves(instruction->operand(element)->shape())) {
+          leaf -= CountLeaves(instruction->operand(element++)->shape());
         }
         instruction = instruction->operand(element);
         break;

@@ -189,7 +189,7 @@ class ListSchedule {
 Instruction* LeafSource(Instruction* value, int64_t leaf) {
   while (value->opcode() == Opcode::kTuple) {
     int64_t element = 0;
-    while (leaf >= LeafCount(value->operand(element)->shape())) leaf -= LeafCount(value->operand(element++)->shape());
+    while (leaf >= CountLeaves(value->operand(element)->shape())) leaf -= CountLeaves(value->operand(element++)->shape());
     value = value->operand(element);
   }
   return value;
@@ -199,7 +199,7 @@ Instruction* LeafSource(Instruction* value, int64_t leaf) {
 void ProtectParameters(const Module& module, const Donation& donation, Graph* graph) {
   std::vector<Instruction*> parameter_of_leaf;
   for (Instruction* parameter : module.entry()->parameters()) {
-    parameter_of_leaf.resize(parameter_of_leaf.size() + static_cast<size_t>(LeafCount(parameter->shape())), parameter);
+    parameter_of_leaf.resize(parameter_of_leaf.size() + static_cast<size_t>(CountLeaves(parameter->shape())), parameter);
   }
   for (size_t r = 0; r < donation.result_to_parameter.size(); ++r) {
     const int64_t leaf = donation.result_to_parameter[r];

@@ -1,0 +1,64 @@
+// From a module to steps: the passes, buffers and the step builder.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "compiler/compile.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Runs `work` and notes its time under `name`.
+template <typename Work>
+auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
+  const int64_t start = RealClock().NowNs();
+  auto result = work();
+  times->push_back({name, static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
+  return result;
+}
+
+bool SameOnAllDevices(const EntryValue& value) { return value.boxes_size() <= 1; }
+
+PassContext MakeContext(const CompileRequest& request, const hlo::Module& module) {
+  PassContext context;
+  for (const MeshAxis& axis : request.mesh()) context.devices *= axis.size();
+  if (request.mesh().empty()) context.devices = std::max<int64_t>(1, module.num_partitions);
+  for (const EntryValue& parameter : request.parameters()) {
+    context.parameter_is_uniform.push_back(SameOnAllDevices(parameter));
+  }
+  return context;
+}
+
+absl::Status CheckCount(const char* what, int64_t found, int64_t expected) {
+  if (found == 0 || found == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected,
+                                                 ", the entry's"));
+}
+
+}  // namespace
+
+absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const CompileRequest& request,
+                                           const CompileOptions& options) {
+  Compilation result;
+  result.module = std::move(module);
+  PassContext context = MakeContext(request, *result.module);
+  PipelineOptions pipeline;
+  pipeline.dump_directory = request.dump_directory();
+  pipeline.verify = options.verify;
+  XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
+  XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
+  XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(),
+                                  static_cast<int64_t>(donation.parameter_is_donated.size())));
+  XLAD_RETURN_IF_ERROR(
+      CheckCount("results", request.results_size(), static_cast<int64_t>(donation.result_to_parameter.size())));
+  XLAD_ASSIGN_OR_RETURN(result.program,
+                        Timed("lower", &result.times, [&] { return Lower(*result.module, donation); }));
+  result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
+  XLAD_RETURN_IF_ERROR(Timed("check-buffers", &result.times,
+                             [&] { return CheckAssignment(result.program, result.assignment); }));
+  XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
+                          return BuildSteps(result.program, result.assignment, context.devices);
+                        }));
+  return result;
+}
+
+}  // namespace xlad::compiler

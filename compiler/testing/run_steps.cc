@@ -1,0 +1,309 @@
+#include "compiler/testing/run_steps.h"
+
+#include <cstring>
+
+#include "hlo/eval/evaluate.h"
+
+namespace xlad::compiler {
+namespace {
+
+using tensor::Array;
+using Devices = std::vector<int>;
+using Memory = std::vector<std::vector<std::byte>>;  // By allocation.
+using StepList = google::protobuf::RepeatedPtrField<Step>;
+
+Array Load(const Memory& memory, const BufferSlice& slice, const tensor::Shape& shape) {
+  const auto& bytes = memory[static_cast<size_t>(slice.allocation())];
+  auto first = bytes.begin() + slice.offset();
+  return Array(shape, std::vector<std::byte>(first, first + shape.bytes()));
+}
+
+void Store(const Array& array, const BufferSlice& slice, Memory* memory) {
+  auto bytes = array.bytes();
+  if (bytes.empty()) return;
+  std::memcpy((*memory)[static_cast<size_t>(slice.allocation())].data() + slice.offset(), bytes.data(), bytes.size());
+}
+
+// A literal of `shape` from leaves, in order.
+hlo::Literal Assemble(const Shape& shape, std::vector<Array>* leaves, size_t* next) {
+  if (shape.is_array()) return hlo::Literal(std::move((*leaves)[(*next)++]));
+  std::vector<hlo::Literal> elements;
+  for (const Shape& element : shape.tuple()) elements.push_back(Assemble(element, leaves, next));
+  return hlo::Literal::Tuple(std::move(elements));
+}
+
+void Flatten(const hlo::Literal& literal, std::vector<const Array*>* leaves) {
+  if (!literal.is_tuple) {
+    leaves->push_back(&literal.array);
+    return;
+  }
+  for (const hlo::Literal& element : literal.tuple) Flatten(element, leaves);
+}
+
+// A module that is just this instruction on parameters.
+std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices) {
+  auto module = std::make_unique<Module>("one");
+  module->num_partitions = devices;
+  Computation* entry = module->Add(std::make_unique<Computation>("main"));
+  module->set_entry(entry);
+  std::vector<Instruction*> parameters;
+  hlo::Builder builder(entry);
+  for (const Instruction* operand : instruction.operands()) {
+    parameters.push_back(builder.Parameter(static_cast<int64_t>(parameters.size()), operand->shape()));
+  }
+  Instruction* copy = CloneOn(instruction, parameters, entry);
+  for (Computation*& callee : copy->mutable_called()) callee = module->CloneComputation(*callee, callee->name());
+  entry->set_root(copy);
+  module->SortComputations();
+  return module;
+}
+
+double Combine(CollectiveSpec::Reduction reduction, double a, double b) {
+  switch (reduction) {
+    case CollectiveSpec::PRODUCT: return a * b;
+    case CollectiveSpec::MAX: return std::max(a, b);
+    case CollectiveSpec::MIN: return std::min(a, b);
+    default: return a + b;
+  }
+}
+
+template <typename T>
+void ReduceAs(CollectiveSpec::Reduction reduction, const std::byte* from, int64_t count, std::byte* into) {
+  for (int64_t i = 0; i < count; ++i) {
+    T a, b;
+    std::memcpy(&a, into + i * sizeof(T), sizeof(T));
+    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
+    a = static_cast<T>(Combine(reduction, a, b));
+    std::memcpy(into + i * sizeof(T), &a, sizeof(T));
+  }
+}
+
+class Machine {
+ public:
+  Machine(const Compilation& compilation, int devices) : compilation_(compilation), memories_(devices) {
+    for (const KernelRequest& kernel : compilation.steps.kernels) kernels_[kernel.symbol] = kernel.root;
+    for (Memory& memory : memories_) {
+      for (const Allocation& allocation : compilation.assignment.allocations) {
+        memory.emplace_back(static_cast<size_t>(allocation.bytes()), std::byte{0xEF});
+        std::memcpy(memory.back().data(), allocation.blob().data(), allocation.blob().size());
+      }
+    }
+  }
+
+  Memory& memory(int device) { return memories_[static_cast<size_t>(device)]; }
+
+  template <typename Steps>
+  absl::Status Run(const Steps& steps, const Devices& devices) {
+    for (const Step& step : steps) XLAD_RETURN_IF_ERROR(Annotate(RunStep(step, devices), step.name()));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status RunStep(const Step& step, const Devices& devices) {
+    switch (step.step_case()) {
+      case Step::kKernel:
+        return RunInstruction(*kernels_.at(step.kernel().symbol()), step.kernel().buffers(), devices);
+      case Step::kLibrary:
+        return RunDot(step, devices);
+      case Step::kCollective:
+        return RunCollective(step.collective(), devices);
+      case Step::kCopy:
+        for (int d : devices) {
+          const tensor::Shape bytes{ElementType::kU8, {step.copy().from().bytes()}};
+          Store(Load(memory(d), step.copy().from(), bytes), step.copy().to(), &memory(d));
+        }
+        return absl::OkStatus();
+      case Step::kWhile:
+        return RunWhile(step.while_(), devices);
+      case Step::kIf:
+        for (int d : devices) XLAD_RETURN_IF_ERROR(Run(BranchOf(step.if_(), d), {d}));
+        return absl::OkStatus();
+      case Step::STEP_NOT_SET:
+        break;
+    }
+    return absl::InternalError("an empty step");
+  }
+
+  const StepList& BranchOf(const IfStep& step, int device) {
+    const int last = step.branches_size() - 1;
+    int branch = 0;
+    if (step.selector_is_predicate()) {
+      branch = Predicate(step.selector(), device) ? 0 : 1;
+    } else {
+      branch = Load(memory(device), step.selector(), {ElementType::kS32, {}}).values<int32_t>()[0];
+      if (branch < 0 || branch > last) branch = last;
+    }
+    return step.branches(branch).steps();
+  }
+
+  bool Predicate(const BufferSlice& slice, int device) {
+    return Load(memory(device), slice, {ElementType::kPred, {}}).values<uint8_t>()[0] != 0;
+  }
+
+  // Devices that go on stay in step, so that collectives inside meet.
+  absl::Status RunWhile(const WhileStep& loop, Devices devices) {
+    for (int64_t round = 0;; ++round) {
+      XLAD_RETURN_IF_ERROR(Run(loop.condition(), devices));
+      std::erase_if(devices, [&](int d) { return !Predicate(loop.predicate(), d); });
+      if (devices.empty()) {
+        const bool wrong = loop.trip_count() >= 0 && loop.trip_count() != round;
+        return wrong ? absl::InternalError(absl::StrCat("loop ran ", round, " times")) : absl::OkStatus();
+      }
+      XLAD_RETURN_IF_ERROR(Run(loop.body(), devices));
+    }
+  }
+
+  template <typename Slices>
+  absl::Status RunInstruction(const Instruction& instruction, const Slices& slices, const Devices& devices) {
+    const bool needs_all = memories_.size() > 1;
+    auto module = Isolate(instruction, static_cast<int64_t>(memories_.size()));
+    std::vector<const Module*> modules;
+    std::vector<std::vector<hlo::Literal>> inputs;
+    int operand_slices = 0;
+    for (int d = 0; d < static_cast<int>(memories_.size()); ++d) {
+      if (!needs_all && d != devices[0]) continue;
+      modules.push_back(module.get());
+      inputs.emplace_back();
+      operand_slices = 0;
+      for (const Instruction* operand : instruction.operands()) {
+        std::vector<Array> leaves;
+        for (const Shape* leaf : Leaves(operand->shape())) {
+          leaves.push_back(Load(memory(d), slices.Get(operand_slices++), leaf->array()));
+        }
+        size_t next = 0;
+        inputs.back().push_back(Assemble(operand->shape(), &leaves, &next));
+      }
+    }
+    XLAD_ASSIGN_OR_RETURN(std::vector<hlo::Literal> results, hlo::Evaluate(modules, inputs));
+    for (int d : devices) {
+      std::vector<const Array*> leaves;
+      Flatten(results[static_cast<size_t>(d)], &leaves);
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        Store(*leaves[i], slices.Get(operand_slices + static_cast<int>(i)), &memory(d));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static Shape FromProto(const ArrayShape& shape) {
+    return Shape(static_cast<ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()});
+  }
+
+  // From the descriptor alone, as the runtime does.
+  absl::Status RunDot(const Step& step, const Devices& devices) {
+    const DotOp& dot = compilation_.steps.library_ops[static_cast<size_t>(step.library().op())].dot();
+    Module module("dot");
+    Computation* entry = module.Add(std::make_unique<Computation>("main"));
+    module.set_entry(entry);
+    hlo::Builder builder(entry);
+    hlo::DotDimensions dims;
+    dims.lhs_batch.assign(dot.lhs_batch().begin(), dot.lhs_batch().end());
+    dims.rhs_batch.assign(dot.rhs_batch().begin(), dot.rhs_batch().end());
+    dims.lhs_contracting.assign(dot.lhs_contracting().begin(), dot.lhs_contracting().end());
+    dims.rhs_contracting.assign(dot.rhs_contracting().begin(), dot.rhs_contracting().end());
+    Instruction* lhs = builder.Parameter(0, FromProto(dot.lhs()));
+    Instruction* rhs = builder.Parameter(1, FromProto(dot.rhs()));
+    Instruction* result = builder.Dot(lhs, rhs, dims, FromProto(dot.result()).type());
+    if (!result->shape().SameIgnoringLayout(FromProto(dot.result()))) return absl::InternalError("dot's result shape");
+    entry->set_root(result);
+    return RunInstruction(*result, step.library().buffers(), devices);
+  }
+
+  absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
+    const CollectiveSpec& spec = compilation_.steps.collectives[static_cast<size_t>(step.spec())];
+    if (devices.size() != memories_.size()) return absl::InternalError("devices part before a collective");
+    for (int k = 0; k < spec.counts_size(); ++k) XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
+    return absl::OkStatus();
+  }
+
+  using Blob = std::vector<std::byte>;
+  absl::Status RunOne(const CollectiveSpec& spec, const BufferSlice& from, const BufferSlice& to, int64_t count) {
+    const auto type = static_cast<ElementType>(spec.element_type());
+    const int64_t bytes = count * tensor::ByteWidth(type);
+    std::vector<Blob> sent, received(memories_.size());
+    for (const Memory& memory : memories_) {
+      const auto& whole = memory[static_cast<size_t>(from.allocation())];
+      sent.emplace_back(whole.begin() + from.offset(), whole.begin() + from.offset() + bytes);
+    }
+    if (spec.kind() == CollectiveSpec::COLLECTIVE_PERMUTE) {
+      for (Blob& blob : received) blob.assign(static_cast<size_t>(bytes), std::byte{0});
+      for (const auto& pair : spec.pairs()) received[static_cast<size_t>(pair.target())] = sent[static_cast<size_t>(pair.source())];
+    }
+    for (const auto& group : spec.groups()) {
+      for (int rank = 0; rank < group.devices_size(); ++rank) {
+        received[static_cast<size_t>(group.devices(rank))] = Exchange(spec, group, rank, sent);
+      }
+    }
+    for (size_t d = 0; d < memories_.size(); ++d) {
+      if (static_cast<int64_t>(received[d].size()) != to.bytes()) return absl::InternalError("collective's result size");
+      std::copy(received[d].begin(), received[d].end(),
+                memories_[d][static_cast<size_t>(to.allocation())].begin() + to.offset());
+    }
+    return absl::OkStatus();
+  }
+
+  static Blob Exchange(const CollectiveSpec& spec, const CollectiveSpec::Group& group, int rank,
+                       const std::vector<Blob>& sent) {
+    const size_t n = static_cast<size_t>(group.devices_size());
+    auto of = [&](size_t r) -> const Blob& { return sent[static_cast<size_t>(group.devices(static_cast<int>(r)))]; };
+    Blob result;
+    const size_t part = of(0).size() / n;
+    switch (spec.kind()) {
+      case CollectiveSpec::ALL_GATHER:
+        for (size_t r = 0; r < n; ++r) result.insert(result.end(), of(r).begin(), of(r).end());
+        return result;
+      case CollectiveSpec::ALL_TO_ALL:
+        for (size_t r = 0; r < n; ++r) {
+          result.insert(result.end(), of(r).begin() + rank * part, of(r).begin() + (rank + 1) * part);
+        }
+        return result;
+      case CollectiveSpec::BROADCAST:
+        return of(0);
+      default:
+        break;
+    }
+    result = of(0);
+    for (size_t r = 1; r < n; ++r) {
+      if (spec.element_type() == static_cast<int>(ElementType::kF32)) {
+        ReduceAs<float>(spec.reduction(), of(r).data(), static_cast<int64_t>(result.size() / 4), result.data());
+      } else {
+        ReduceAs<int32_t>(spec.reduction(), of(r).data(), static_cast<int64_t>(result.size() / 4), result.data());
+      }
+    }
+    if (spec.kind() == CollectiveSpec::REDUCE_SCATTER) {
+      result = Blob(result.begin() + rank * part, result.begin() + (rank + 1) * part);
+    }
+    return result;
+  }
+
+  const Compilation& compilation_;
+  std::vector<Memory> memories_;
+  absl::flat_hash_map<std::string, const Instruction*> kernels_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::vector<Array>>> RunSteps(const Compilation& compilation,
+                                                         const std::vector<std::vector<Array>>& inputs) {
+  Machine machine(compilation, static_cast<int>(inputs.size()));
+  Devices devices;
+  const auto& slices = compilation.assignment.slices;
+  for (size_t d = 0; d < inputs.size(); ++d) {
+    devices.push_back(static_cast<int>(d));
+    for (size_t p = 0; p < inputs[d].size(); ++p) {
+      Store(inputs[d][p], slices[static_cast<size_t>(compilation.program.parameters[p])], &machine.memory(devices.back()));
+    }
+  }
+  XLAD_RETURN_IF_ERROR(machine.Run(compilation.steps.steps, devices));
+  std::vector<std::vector<Array>> results(inputs.size());
+  const std::vector<const Shape*> leaves = Leaves(compilation.module->entry()->root()->shape());
+  for (int d : devices) {
+    for (size_t r = 0; r < leaves.size(); ++r) {
+      const BufferSlice& slice = slices[static_cast<size_t>(compilation.program.results[r])];
+      results[static_cast<size_t>(d)].push_back(Load(machine.memory(d), slice, leaves[r]->array()));
+    }
+  }
+  return results;
+}
+
+}  // namespace xlad::compiler
