@@ -80,19 +80,19 @@ Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const t
   return result;
 }
 
-llvm::Value* AddressOf(Ir& ir, const Array& array, const Index& index) {
+llvm::Value* AddressOf(Ir& ir, const ArrayView& array, const Index& index) {
   return ir.Address(StorageType(ir.context(), array.shape.type), array.base, LinearOf(ir, index, array.shape.dims));
 }
 
-llvm::Value* LoadFrom(Ir& ir, const Array& array, const Index& index) {
+llvm::Value* LoadFrom(Ir& ir, const ArrayView& array, const Index& index) {
   return LoadElement(ir.b, array.shape.type, AddressOf(ir, array, index));
 }
 
-void StoreTo(Ir& ir, const Array& array, const Index& index, llvm::Value* value) {
+void StoreTo(Ir& ir, const ArrayView& array, const Index& index, llvm::Value* value) {
   StoreElement(ir.b, array.shape.type, value, AddressOf(ir, array, index));
 }
 
-void Elements::BindArrays(const hlo::Instruction* instruction, std::vector<Array> leaves) {
+void Elements::BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves) {
   Bind(instruction, [this, leaves = std::move(leaves)](int leaf, const Index& index) {
     return LoadFrom(ir_, leaves[static_cast<size_t>(leaf)], index);
   });

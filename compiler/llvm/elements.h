@@ -36,13 +36,13 @@ llvm::Value* LinearOf(Ir& ir, const Index& index, const tensor::Dims& sizes);
 Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const tensor::Dims& to);
 
 // An array in memory.
-struct Array {
+struct ArrayView {
   llvm::Value* base = nullptr;
   tensor::Shape shape;
 };
-llvm::Value* AddressOf(Ir& ir, const Array& array, const Index& index);
-llvm::Value* LoadFrom(Ir& ir, const Array& array, const Index& index);
-void StoreTo(Ir& ir, const Array& array, const Index& index, llvm::Value* value);
+llvm::Value* AddressOf(Ir& ir, const ArrayView& array, const Index& index);
+llvm::Value* LoadFrom(Ir& ir, const ArrayView& array, const Index& index);
+void StoreTo(Ir& ir, const ArrayView& array, const Index& index, llvm::Value* value);
 
 // Gives element `index` of leaf `leaf` of a parameter or another bound instruction.
 using Source = std::function<llvm::Value*(int leaf, const Index& index)>;
@@ -56,7 +56,7 @@ class Elements {
   Ir& ir() const { return ir_; }
   // From now on `instruction` is not computed but read.
   void Bind(const hlo::Instruction* instruction, Source source) { sources_[instruction] = std::move(source); }
-  void BindArrays(const hlo::Instruction* instruction, std::vector<Array> leaves);
+  void BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves);
   bool IsBound(const hlo::Instruction* instruction) const { return sources_.contains(instruction); }
 
   // One element of an array-shaped instruction, or of a leaf of a tuple-shaped one. The instruction, with what it

@@ -139,7 +139,7 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
     global = new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
     global->setAlignment(llvm::Align(64));
   }
-  return {LoadFrom(ir, Array{global, array.shape()}, index)};
+  return {LoadFrom(ir, ArrayView{global, array.shape()}, index)};
 }
 
 // A starting index as i64, clamped so that the slice fits.

@@ -73,7 +73,7 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
   llvm::Function* function = kernel.ir().function();
   unsigned n = 0;
   for (int64_t i = 0; i < root->operand_count(); ++i) {
-    std::vector<Array> leaves;
+    std::vector<ArrayView> leaves;
     for (const tensor::Shape& shape : LeafShapes(root->operand(i)->shape())) {
       leaves.push_back({function->getArg(n++), shape});
     }
@@ -86,13 +86,13 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
     const bool in_place = shared != arguments.in_place.end();
     llvm::Value* base =
         function->getArg(in_place ? static_cast<unsigned>(shared->second) : n + static_cast<unsigned>(r));
-    kernel.outputs().push_back({inner, static_cast<int>(r), Array{base, arguments.results[r]}, in_place});
+    kernel.outputs().push_back({inner, static_cast<int>(r), ArrayView{base, arguments.results[r]}, in_place});
   }
 }
 
 }  // namespace
 
-Array KernelContext::Scratch(const tensor::Shape& shape) {
+ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
   llvm::Value* base = ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_,
                                                        static_cast<uint64_t>(scratch_bytes_));
   scratch_bytes_ += RoundUp(shape.bytes());

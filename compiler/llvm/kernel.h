@@ -20,7 +20,7 @@ struct EmittedFunction {
 struct Output {
   const hlo::Instruction* instruction;
   int leaf;
-  Array array;
+  ArrayView array;
   bool in_place;  // The array is also an operand.
 };
 
@@ -34,7 +34,7 @@ class KernelContext {
   std::vector<Output>& outputs() { return outputs_; }
 
   // Memory of its own for the time of the call.
-  Array Scratch(const tensor::Shape& shape);
+  ArrayView Scratch(const tensor::Shape& shape);
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
@@ -61,7 +61,7 @@ void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 // Computes all outputs by element rules: reductions first, then one loop over the rest.
 void EmitLoops(KernelContext& kernel);
 // Writes every element of `instruction`'s leaf to `array`.
-void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const Array& array);
+void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const ArrayView& array);
 
 // The whole kernel.
 absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request);

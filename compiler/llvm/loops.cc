@@ -112,11 +112,11 @@ std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<
 }
 
 // Where the leaves of a reduction go: straight to an output that is nothing else, or to scratch.
-std::vector<Array> PlaceReduction(KernelContext& kernel, const Instruction* reduce, std::vector<bool>* written) {
-  std::vector<Array> places;
+std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* reduce, std::vector<bool>* written) {
+  std::vector<ArrayView> places;
   const std::vector<tensor::Shape> leaves = LeafShapes(reduce->shape());
   for (int leaf = 0; leaf < static_cast<int>(leaves.size()); ++leaf) {
-    Array place;
+    ArrayView place;
     for (size_t o = 0; o < kernel.outputs().size() && place.base == nullptr; ++o) {
       const Output& output = kernel.outputs()[o];
       const Leaf resolved = Resolve({output.instruction, output.leaf});
@@ -138,7 +138,7 @@ void EmitReductionsFirst(KernelContext& kernel, std::vector<bool>* written) {
   }
   while (!rest.empty()) {
     const std::vector<const Instruction*> group = TakeGroup(kernel.elements(), &rest);
-    std::vector<std::vector<Array>> places;
+    std::vector<std::vector<ArrayView>> places;
     for (const Instruction* reduce : group) places.push_back(PlaceReduction(kernel, reduce, written));
     EmitReductions(kernel.elements(), group, [&](size_t which, const Index& index, const Values& values) {
       for (size_t leaf = 0; leaf < values.size(); ++leaf) {
@@ -188,7 +188,7 @@ void EmitLoops(KernelContext& kernel) {
   }
 }
 
-void EmitArray(KernelContext& kernel, const Instruction* instruction, int leaf, const Array& array) {
+void EmitArray(KernelContext& kernel, const Instruction* instruction, int leaf, const ArrayView& array) {
   LinearCheck check(kernel.elements());
   const auto element = [&](const Index& index) {
     StoreTo(kernel.ir(), array, index, kernel.elements().Emit(instruction, index, leaf));

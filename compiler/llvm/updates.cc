@@ -20,7 +20,7 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
   const Instruction* operand = root.operand(0);
   const Instruction* update = root.operand(1);
   const Output& output = kernel.outputs()[0];
-  Array ready;
+  ArrayView ready;
   if (!output.in_place) {
     EmitArray(kernel, operand, 0, output.array);
   } else if (operand->users().size() > 1) {

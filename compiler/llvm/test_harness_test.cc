@@ -1,0 +1,225 @@
+// Compiles single instructions and runs them on the cpu device.
+#include "compiler/llvm/test_harness.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "base/kernel_abi.h"
+#include "compiler/llvm/emit.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+#include "runtime/devices/cpu/cpu_device.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::Opcode;
+using tensor::Array;
+using tensor::ElementType;
+
+void Flatten(const hlo::Literal& literal, std::vector<Array>* arrays) {
+  if (!literal.is_tuple) arrays->push_back(literal.array);
+  for (const hlo::Literal& element : literal.tuple) Flatten(element, arrays);
+}
+
+void Leaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
+  if (shape.is_array()) leaves->push_back(shape.array());
+  for (const hlo::Shape& element : shape.tuple()) Leaves(element, leaves);
+}
+
+// The instruction to compile: the root where it stands on parameters alone, otherwise a fusion of everything.
+const Instruction* AsKernel(hlo::Module* module) {
+  Computation* entry = module->entry();
+  const Instruction* root = entry->root();
+  bool alone = root->opcode() != Opcode::kTuple && root->operand_count() == static_cast<int64_t>(entry->parameters().size());
+  for (int64_t i = 0; alone && i < root->operand_count(); ++i) alone = root->operand(i) == entry->parameter(i);
+  if (alone && root->opcode() != Opcode::kParameter) return root;
+  auto wrapper = std::make_unique<Computation>("wrapper");
+  Computation* outer = module->Add(std::move(wrapper));
+  std::vector<Instruction*> operands;
+  for (const Instruction* parameter : entry->parameters()) {
+    auto copy = std::make_unique<Instruction>(Opcode::kParameter, parameter->shape());
+    copy->set_number(parameter->number());
+    operands.push_back(outer->Add(std::move(copy)));
+  }
+  auto fusion = std::make_unique<Instruction>(Opcode::kFusion, root->shape());
+  fusion->mutable_called().push_back(entry);
+  fusion->mutable_attributes().fusion_kind = "kLoop";
+  Instruction* added = outer->Add(std::move(fusion), operands);
+  outer->set_root(added);
+  return added;
+}
+
+// Arrays in device memory, with a guard behind each that must stay as it is.
+class Buffers {
+ public:
+  explicit Buffers(runtime::Device* device) : device_(*device) {}
+
+  void Add(int64_t bytes, absl::Span<const std::byte> contents) {
+    memory_.push_back(*device_.Allocate(bytes + kGuard));
+    std::memset(memory_.back()->address(), 0xcd, static_cast<size_t>(bytes + kGuard));
+    if (!contents.empty()) std::memcpy(memory_.back()->address(), contents.data(), contents.size());
+    addresses_.push_back(memory_.back()->address());
+  }
+  void ExpectGuards() const {
+    for (const auto& memory : memory_) {
+      const auto* end = static_cast<const unsigned char*>(memory->address()) + memory->bytes();
+      for (int64_t i = 1; i <= kGuard; ++i) ASSERT_EQ(*(end - i), 0xcd) << "a kernel wrote behind its buffer";
+    }
+  }
+  const std::vector<void*>& addresses() const { return addresses_; }
+
+ private:
+  static constexpr int64_t kGuard = 128;
+  runtime::Device& device_;
+  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory_;
+  std::vector<void*> addresses_;
+};
+
+template <typename T>
+void FillIntegers(Random& random, absl::Span<T> values, bool specials) {
+  for (T& value : values) {
+    value = specials ? static_cast<T>(random.Next()) : static_cast<T>(random.Below(19)) - static_cast<T>(9);
+    if (specials && random.Below(4) == 0) {
+      const T few[] = {0, 1, static_cast<T>(-1), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+      value = few[random.Below(5)];
+    }
+  }
+}
+
+double RandomFloat(Random& random, bool specials) {
+  static const double kSpecials[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, -1e-40, 3e38, 1.0, -1.0, 0.5};
+  if (specials && random.Below(3) == 0) return kSpecials[random.Below(11)];
+  return (random.Unit() - 0.5) * 8;
+}
+
+}  // namespace
+
+tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials) {
+  Array array(shape);
+  const auto floats = [&](auto example) {
+    for (auto& value : array.values<decltype(example)>()) {
+      value = static_cast<decltype(example)>(RandomFloat(random, specials));
+    }
+  };
+  switch (shape.type) {
+    case ElementType::kPred:
+      for (std::byte& value : array.bytes()) value = static_cast<std::byte>(random.Below(2));
+      break;
+    case ElementType::kF32: case ElementType::kC64: floats(float{}); break;
+    case ElementType::kF64: case ElementType::kC128: floats(double{}); break;
+    case ElementType::kF16: floats(_Float16{}); break;
+    case ElementType::kBF16:
+      for (uint16_t& value : array.values<uint16_t>()) {
+        const float wide = static_cast<float>(RandomFloat(random, specials));
+        uint32_t bits;
+        std::memcpy(&bits, &wide, sizeof(bits));
+        value = static_cast<uint16_t>(bits >> 16);
+      }
+      break;
+    case ElementType::kS8: FillIntegers(random, array.values<int8_t>(), specials); break;
+    case ElementType::kU8: FillIntegers(random, array.values<uint8_t>(), specials); break;
+    case ElementType::kS16: FillIntegers(random, array.values<int16_t>(), specials); break;
+    case ElementType::kU16: FillIntegers(random, array.values<uint16_t>(), specials); break;
+    case ElementType::kS32: FillIntegers(random, array.values<int32_t>(), specials); break;
+    case ElementType::kU32: FillIntegers(random, array.values<uint32_t>(), specials); break;
+    case ElementType::kS64: FillIntegers(random, array.values<int64_t>(), specials); break;
+    case ElementType::kU64: FillIntegers(random, array.values<uint64_t>(), specials); break;
+    default: {
+      // Small types: any bit pattern of the type's width.
+      const int bits = tensor::BitWidth(shape.type);
+      for (std::byte& byte : array.bytes()) {
+        int64_t value = static_cast<int64_t>(random.Below(uint64_t{1} << bits));
+        if (tensor::IsSigned(shape.type) && value >= (1 << (bits - 1))) value -= 1 << bits;
+        byte = static_cast<std::byte>(value);
+      }
+    }
+  }
+  return array;
+}
+
+std::vector<Array> RandomInputs(Random& random, const hlo::Module& module, bool specials) {
+  std::vector<Array> inputs;
+  for (const Instruction* parameter : module.entry()->parameters()) {
+    inputs.push_back(RandomArray(random, parameter->shape().array(), specials));
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const std::vector<Array>& inputs) {
+  std::vector<hlo::Literal> literals;
+  for (const Array& input : inputs) literals.emplace_back(input);
+  XLAD_ASSIGN_OR_RETURN(const hlo::Literal result, hlo::Evaluate(module, literals));
+  std::vector<Array> arrays;
+  Flatten(result, &arrays);
+  return arrays;
+}
+
+absl::StatusOr<std::vector<Array>> RunCompiled(const hlo::Module& original, const std::vector<Array>& inputs) {
+  const std::unique_ptr<hlo::Module> module = original.Clone();
+  const Instruction* kernel = AsKernel(module.get());
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ObjectEmitter> emitter, ObjectEmitter::Create(Target()));
+  KernelRequest request;
+  request.root = kernel;
+  request.symbol = "kernel";
+  XLAD_ASSIGN_OR_RETURN(const int64_t scratch_bytes, emitter->EmitKernel(request));
+  if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs(emitter->IrText().c_str(), stderr);
+  XLAD_ASSIGN_OR_RETURN(std::string object, emitter->Finish());
+  if (std::getenv("XLAD_TEST_ASM") != nullptr) std::fputs(emitter->AssemblyText()->c_str(), stderr);
+  Executable executable;
+  executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
+  executable.set_object_code(std::move(object));
+  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  XLAD_ASSIGN_OR_RETURN(auto loaded, device->Load(std::move(executable)));
+  XLAD_ASSIGN_OR_RETURN(const int number, loaded->FindKernel("kernel"));
+  XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0));
+  Buffers buffers(device.get());
+  for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
+  std::vector<Array> results;
+  std::vector<tensor::Shape> leaves;
+  Leaves(kernel->shape(), &leaves);
+  for (const tensor::Shape& shape : leaves) {
+    results.emplace_back(shape);
+    buffers.Add(shape.bytes(), {});
+  }
+  Buffers scratch(device.get());
+  scratch.Add(scratch_bytes, {});
+  XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, buffers.addresses(), scratch.addresses()[0]));
+  for (size_t i = 0; i < results.size(); ++i) {
+    XLAD_RETURN_IF_ERROR(device->CopyToHost(results[i].bytes(), buffers.addresses()[inputs.size() + i]));
+  }
+  buffers.ExpectGuards();
+  scratch.ExpectGuards();
+  return results;
+}
+
+void ExpectSameOn(const std::string& text, const std::vector<Array>& inputs, const hlo::Tolerance& tolerance) {
+  const auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
+  const auto expected = RunEvaluated(**module, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << text;
+  const auto actual = RunCompiled(**module, inputs);
+  ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << text;
+  ASSERT_EQ(actual->size(), expected->size());
+  for (size_t i = 0; i < actual->size(); ++i) {
+    ASSERT_EQ((*actual)[i].shape(), (*expected)[i].shape());
+    const hlo::Difference difference = hlo::Compare((*actual)[i], (*expected)[i], tolerance);
+    EXPECT_EQ(difference.mismatches, 0) << "result " << i << ", element " << difference.first << ": compiled "
+                                        << difference.actual << ", evaluated " << difference.expected << "\n"
+                                        << text;
+  }
+}
+
+void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance, bool specials, uint64_t seed) {
+  const auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
+  const std::unique_ptr<Random> random = SeededRandom(seed);
+  ExpectSameOn(text, RandomInputs(*random, **module, specials), tolerance);
+}
+
+}  // namespace xlad::compiler
