@@ -1,0 +1,71 @@
+// The whole conformance corpus, from text and through our proto; and the comparison rules themselves.
+#include "hlo/eval/conformance.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace xlad::hlo {
+namespace {
+
+using tensor::Array;
+using tensor::ElementType;
+
+Difference Floats(std::vector<float> actual, std::vector<float> expected, const Tolerance& tolerance) {
+  const auto n = static_cast<int64_t>(actual.size());
+  return Compare(Array::FromValues<float>(ElementType::kF32, {n}, actual),
+                 Array::FromValues<float>(ElementType::kF32, {n}, expected), tolerance);
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+TEST(Compare, Rules) {
+  const Tolerance equal, ulp{Tolerance::Kind::kUlp, 3}, absolute{Tolerance::Kind::kAbsolute, 0, 0.5, 0};
+  const Tolerance close{Tolerance::Kind::kClose, 0, 0.1, 0.1};
+  EXPECT_EQ(Floats({-0.0f, kNan, kInf}, {0.0f, kNan, kInf}, equal).mismatches, 0);
+  EXPECT_EQ(Floats({1, kNan, kInf}, {1.0000001f, 1, -kInf}, equal).mismatches, 3);
+  EXPECT_EQ(Floats({1, -0.0f, kNan}, {1.0000002f, 0.0f, kNan}, ulp).mismatches, 0);
+  EXPECT_EQ(Floats({1, kInf, std::numeric_limits<float>::max()}, {1.000001f, -kInf, kInf}, ulp).mismatches, 3);
+  EXPECT_EQ(Floats({1e-45f}, {-1e-45f}, ulp).mismatches, 0);
+  EXPECT_EQ(Floats({1, 2}, {1.5f, 1.4f}, absolute).mismatches, 1);
+  EXPECT_EQ(Floats({100, 0}, {109, 0.2f}, close).mismatches, 1);
+  const Difference difference = Floats({1, 5, kInf}, {1, 7, 0}, equal);
+  EXPECT_EQ(difference.first, 1);
+  EXPECT_EQ(difference.max_absolute, 2);
+  EXPECT_EQ(difference.non_finite, 1);
+}
+
+TEST(Compare, BigIntegersExactly) {
+  const auto compare = [](int64_t a, int64_t b) {
+    return Compare(Array::FromValues<int64_t>(ElementType::kS64, {}, {a}),
+                   Array::FromValues<int64_t>(ElementType::kS64, {}, {b}), {})
+        .mismatches;
+  };
+  const int64_t big = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(compare(big, big), 0);
+  EXPECT_EQ(compare(big, big - 1), 1);
+  EXPECT_EQ(compare(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::min() + 1), 1);
+}
+
+class CorpusTest : public testing::TestWithParam<bool> {};
+
+TEST_P(CorpusTest, Passes) {
+  const char* folder = std::getenv("XLAD_CONFORMANCE");
+  if (folder == nullptr) GTEST_SKIP() << "XLAD_CONFORMANCE is not set";
+  ConformanceOptions options;
+  options.through_proto = GetParam();
+  options.expected_failures = "hlo/testdata/conformance_expected_failures.txt";
+  const auto results = RunConformance(RealFileSystem(), folder, options);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_GT(results->size(), 2000u);
+  for (const ConformanceResult& result : *results) EXPECT_TRUE(result.passed) << result.name << ": " << result.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Form, CorpusTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "proto" : "text"; });
+
+}  // namespace
+}  // namespace xlad::hlo

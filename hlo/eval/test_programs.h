@@ -1,0 +1,62 @@
+// For tests of the evaluator: programs and constants from text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+
+namespace xlad::hlo::testing {
+
+inline std::unique_ptr<Module> Program(const std::string& text) {
+  auto module = ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status() << "\n" << text;
+  return module.ok() ? *std::move(module) : nullptr;
+}
+
+// "s32[3] {1, 2, 3}" or "f32[] 1.5" as a value.
+inline Literal Constant(const std::string& shape_and_values) {
+  const size_t space = shape_and_values.find(' ');
+  const auto module = Program("HloModule m\nENTRY e { ROOT c = " + shape_and_values.substr(0, space) + " constant(" +
+                              shape_and_values.substr(space + 1) + ") }");
+  return module == nullptr ? Literal() : *module->entry()->root()->literal();
+}
+
+// An instruction on constants: Operation("s32[2]", "add", {"s32[2] {1, 2}", "s32[2] {3, 4}"}, ", attribute=..").
+inline std::unique_ptr<Module> OneInstruction(const std::string& result, const std::string& opcode,
+                                              const std::vector<std::string>& operands,
+                                              const std::string& attributes = "",
+                                              const std::string& computations = "") {
+  std::string text = "HloModule m\n" + computations + "\nENTRY e {\n", names;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const size_t space = operands[i].find(' ');
+    const std::string name = "c" + std::to_string(i);
+    text += "  " + name + " = " + operands[i].substr(0, space) + " constant(" + operands[i].substr(space + 1) + ")\n";
+    names += (i == 0 ? "" : ", ") + name;
+  }
+  return Program(text + "  ROOT r = " + result + " " + opcode + "(" + names + ")" + attributes + "\n}\n");
+}
+
+inline absl::StatusOr<Literal> Run(const Module& module) { return Evaluate(module, {}); }
+
+// The array as text, for messages that show what came out.
+inline std::string Show(const Literal& literal) {
+  if (literal.is_tuple) {
+    std::string text = "(";
+    for (const Literal& element : literal.tuple) text += Show(element) + ", ";
+    return text + ")";
+  }
+  Instruction constant(Opcode::kConstant, literal.shape());
+  constant.set_literal(std::make_shared<const Literal>(literal));
+  return constant.ToString();
+}
+
+// Bit-equal, but any NaN equals any NaN of the same type where both texts say nan.
+inline void ExpectSame(const Literal& actual, const Literal& expected, const std::string& what) {
+  EXPECT_EQ(Show(actual), Show(expected)) << what;
+}
+
+}  // namespace xlad::hlo::testing
