@@ -111,8 +111,10 @@ int64_t GroupSize(const Instruction& i) {
     case GroupIds::kReplica: all = replicas; break;
     case GroupIds::kPartition: all = partitions; break;
     case GroupIds::kGlobal: all = replicas * partitions; break;
-    // Each replica id stands for all its partitions.
-    case GroupIds::kReplicaAllPartitions: return stated > 0 ? stated * partitions : UnlessOne(replicas * partitions);
+    // Each replica id stands for all its partitions, however many there are.
+    case GroupIds::kReplicaAllPartitions:
+      all = UnlessOne(replicas * partitions);
+      return all > 0 && stated > 0 ? stated * partitions : all;
   }
   return stated > 0 ? stated : UnlessOne(all);
 }

@@ -128,7 +128,8 @@ class Computation {
   void Remove(Instruction* instruction);
   // Removes what neither the root nor a side effect needs (parameters stay). Returns how many.
   int64_t RemoveDead();
-  // Re-establishes the operands-before-users order after edits, changing no more than it must. XLAD_CHECKs that there is no cycle.
+  // Re-establishes the operands-before-users order after edits, changing no more than it must. XLAD_CHECKs that there
+  // is no cycle.
   void SortTopologically();
   // The instructions in this order, which must name each once, operands first (XLAD_CHECKed).
   void SetOrder(absl::Span<Instruction* const> order);
