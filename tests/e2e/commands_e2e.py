@@ -1,0 +1,149 @@
+"""Every command by hand: outputs, exit codes, and one clear error for every bad input."""
+
+import json
+import random
+import shutil
+import socket
+import unittest
+
+from harness import OWN_EXAMPLES, folder, job_directories, mesh_text, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+PROGRAM = JOB / "step.dp4_tp2.hlo"
+
+
+class Commands(unittest.TestCase):
+    def fails(self, *args, words=(), code=(1,), stdin=None):
+        found, out, err = xlad(*args, stdin=stdin)
+        self.assertIn(found, code, err)
+        lines = [line for line in err.splitlines() if line.startswith("xlad: error: ")]
+        self.assertEqual(len(lines), 1, err)
+        for word in words:
+            self.assertIn(word, lines[0])
+        return err
+
+    def test_help_version_and_typos(self):
+        code, out, _ = xlad("--help")
+        self.assertEqual(code, 0)
+        for command in ("up coordinator worker run submit ps logs cancel partition explain verify compile opt eval "
+                        "bench version").split():
+            self.assertIn(command, out)
+            self.assertEqual(xlad(command, "--help")[0], 0, command)
+        self.assertEqual(xlad("version")[0], 0)
+        self.fails("partiton", PROGRAM, words=["did you mean partition?"], code=(2,))
+        self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
+        self.fails("run", JOB, "--steps", "-3", code=(2,))
+        self.fails("run", code=(2,))
+        self.assertEqual(xlad()[0], 2)
+
+    def test_partition_and_explain(self):
+        with folder() as where:
+            for directory, manifest in job_directories():
+                for mesh in manifest["meshes"]:
+                    flags = ["--mesh", mesh_text(mesh["axes"])] if mesh["axes"] else []
+                    code, out, err = xlad("explain", directory, *flags, "--format", "json")
+                    self.assertEqual(code, 0, err)
+                    explained = json.loads(out)
+                    for collective in explained["collectives"]:
+                        self.assertTrue(collective["because"], collective)
+                        self.assertLessEqual(collective["bytes"], collective["wire_bytes"])
+                    if "sent_bytes_xla" in mesh:
+                        self.assertLessEqual(explained["bytes_per_device"], mesh["sent_bytes_xla"], directory.name)
+                    text, proto = where / "p.hlo", where / "p.hlo.pb"
+                    self.assertEqual(xlad("partition", directory, *flags, "-o", text)[0], 0)
+                    self.assertEqual(xlad("partition", directory, *flags, "-o", proto)[0], 0)
+                    self.assertEqual(xlad("opt", text)[1], xlad("opt", proto)[1])
+                    self.assertEqual(xlad("verify", directory, *flags)[0], 0)
+
+    def test_bad_programs(self):
+        text = PROGRAM.read_text()
+        cases = {
+            "unknown opcode": (text.replace(" negate(", " negatee(", 1), ["negatee"]),
+            "shape mismatch": (text.replace("f32[192,192]{1,0} add(", "f32[192,191]{1,0} add(", 1), ["f32[192,19"]),
+            "missing computation": (text.replace("to_apply=%silu", "to_apply=%nosuch", 1), ["nosuch"]),
+            "huge shape": ("ENTRY e {\n  ROOT p = f32[8589934592,8589934592] parameter(0)\n}\n", ["8589934592"]),
+            "reshape": ("ENTRY e {\n  p = f32[6] parameter(0)\n  ROOT r = f32[7] reshape(p)\n}\n", ["f32[7]"]),
+            "empty": ("", []),
+            "no program": ("hello\n", []),
+        }
+        for name, (program, words) in cases.items():
+            with self.subTest(name):
+                self.assertNotEqual(program, text)
+                self.fails("partition", "-", words=words, stdin=program.encode())
+        for name in ("unknown opcode", "missing computation", "reshape", "huge shape"):
+            err = self.fails("partition", "-", stdin=cases[name][0].encode())
+            self.assertRegex(err, r"\b\d+:\d+: ", name)
+        self.fails("partition", PROGRAM, "--mesh", "dp=4", words=["dp", "tp"])
+        self.fails("partition", PROGRAM, "--mesh", "dp=0,tp=2", words=["dp=0"])
+        self.fails("partition", JOB / "no.hlo", words=["no.hlo"])
+        self.fails("partition", PROGRAM, "-o", "/no/such/folder/x", words=["/no/such/folder"])
+
+    def test_bad_job_directories(self):
+        def broken(where, change):
+            copy = where / "job"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(JOB, copy)
+            change(copy)
+            return copy
+
+        def edit(name, old, new):
+            def change(copy):
+                text = (copy / name).read_text()
+                assert old in text, old
+                (copy / name).write_text(text.replace(old, new))
+            return change
+
+        cases = [
+            (edit("manifest.json", '"f32[8,192]"', '"f32[8,193]"'), ["f32[8,193]", "f32[8,192]"]),
+            (edit("manifest.json", '"feeds": 3', '"feeds": 4'), ["feeds"]),
+            (edit("manifest.json", '"batch": 192', '"batch": 191'), ["191"]),
+            (edit("manifest.json", '"momentum.b0"', '"momentum.b9"'), ["momentum.b9"]),
+            (edit("manifest.json", "{", "", ), ["manifest.json"]),
+            (edit("step.single.hlo", "ENTRY", "ENTRY ENTRY"), []),
+            (lambda copy: (copy / "state.safetensors").unlink(), ["state.safetensors"]),
+            (lambda copy: (copy / "manifest.json").unlink(), ["manifest.json"]),
+            (lambda copy: (copy / "state.safetensors").write_bytes(b"x" * 100), ["state.safetensors"]),
+            (lambda copy: (copy / "data.safetensors").write_bytes((copy / "data.safetensors").read_bytes()[:-5]),
+             ["data.safetensors"]),
+            (lambda copy: (copy / "state.safetensors").write_bytes(
+                (copy / "state.safetensors").read_bytes().replace(b'"F32"', b'"I32"', 1)), ["s32", "f32"]),
+        ]
+        with folder() as where:
+            for i, (change, words) in enumerate(cases):
+                with self.subTest(case=i):
+                    self.fails("run", broken(where, change), "--steps", "2", words=words)
+
+    def test_ports_files_and_coordinators_that_are_not_there(self):
+        with socket.socket() as taken, folder() as where:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            self.fails("coordinator", "--listen", address, "--data", where / "d", words=[address], code=(3,))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{free.getsockname()[1]}"
+        self.fails("ps", "--coordinator", nobody, words=[nobody], code=(3,))
+        self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
+        with folder() as where:
+            self.fails("coordinator", "--listen", "0.0.0.0:0", "--data", where / "d", words=["TLS", "token"])
+            self.fails("worker", "--coordinator", nobody, "--listen", "0.0.0.0", words=["0.0.0.0"])
+        self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
+
+    def test_mutants_give_one_error_or_a_program(self):
+        seed = random.Random(1)
+        text = PROGRAM.read_bytes()
+        proto = (JOB / "step.dp4_tp2.hlo.pb").read_bytes()
+        for i in range(60):
+            mutant = bytearray(seed.choice((text, proto)))
+            for _ in range(seed.choice((1, 1, 3, 20))):
+                mutant[seed.randrange(len(mutant))] = seed.randrange(256)
+            if i % 3 == 0:
+                del mutant[seed.randrange(len(mutant)):]
+            code, _, err = xlad("partition", "-", stdin=bytes(mutant), timeout=60)
+            self.assertIn(code, (0, 1), f"mutant {i}: {err}")
+            if code == 1:
+                self.assertEqual(sum(line.startswith("xlad: error: ") for line in err.splitlines()), 1, err)
+
+
+if __name__ == "__main__":
+    unittest.main()

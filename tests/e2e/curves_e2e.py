@@ -1,0 +1,53 @@
+"""Every example on every mesh and with 1, 2 and 4 worker processes follows its curve, to the bit the same each time."""
+
+import json
+import unittest
+
+from harness import folder, job_directories, mesh_text, xlad
+
+
+def expected_losses(directory, manifest, mesh_name):
+    curve = json.loads((directory / "curve.json").read_text())["meshes"]
+    return curve.get(mesh_name, curve["single"])["loss"]
+
+
+class Curves(unittest.TestCase):
+    maxDiff = 400
+
+    def train(self, directory, axes, workers, where, tag):
+        curve, state = where / f"{tag}.json", where / f"{tag}.safetensors"
+        mesh = ["--mesh", mesh_text(axes)] if axes else []
+        code, _, err = xlad("run", directory, *mesh, "--workers", workers, "--curve", curve, "--save-state", state)
+        self.assertEqual(code, 0, err)
+        return json.loads(curve.read_text()), state.read_bytes()
+
+    def test_follow_the_curve_with_the_same_bits_on_any_number_of_workers(self):
+        for directory, manifest in job_directories():
+            tolerance = manifest["tolerance"]["loss_relative"]
+            for mesh in manifest["meshes"]:
+                with self.subTest(example=directory.name, mesh=mesh["name"]), folder() as where:
+                    first = None
+                    for workers in (1, 2, 4):
+                        curve, state = self.train(directory, mesh["axes"], workers, where, f"w{workers}")
+                        for step, (found, want) in enumerate(
+                            zip(curve["loss"], expected_losses(directory, manifest, mesh["name"]), strict=True)
+                        ):
+                            self.assertLessEqual(abs(found - want), tolerance * abs(want), f"step {step}, {workers} workers")
+                        if first is None:
+                            first = (curve["loss"], state)
+                        self.assertEqual(curve["loss"], first[0], f"losses with {workers} workers")
+                        self.assertTrue(state == first[1], f"final state with {workers} workers differs")
+
+    def test_sizes_are_rebound_by_axis_name(self):
+        directory, manifest = next(iter(job_directories()))
+        with folder() as where:
+            for axes in ({"dp": 6}, {"dp": 5}, {"dp": 2, "tp": 3}):
+                with self.subTest(axes=axes):
+                    curve, _ = self.train(directory, axes, 2, where, "rebound")
+                    want = expected_losses(directory, manifest, "single")
+                    for found, wanted in zip(curve["loss"], want, strict=True):
+                        self.assertLessEqual(abs(found - wanted), 5e-4 * abs(wanted))
+
+
+if __name__ == "__main__":
+    unittest.main()

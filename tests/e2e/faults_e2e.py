@@ -1,0 +1,139 @@
+"""Killed workers, killed coordinators, SIGTERM: named, adopted, drained; nothing hangs, nothing acknowledged is lost."""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from harness import OWN_EXAMPLES, Process, cluster, folder, wait_for, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+MESH = ("--mesh", "dp=4,tp=2")
+LONG = ("--steps", "1000000")
+
+
+def running(made, job_id, steps=5):
+    wait_for(lambda: made.job(job_id)["state"] == "RUNNING" and made.job(job_id)["step"] >= steps, "the job to run")
+
+
+class Faults(unittest.TestCase):
+    def test_killed_worker_is_named_within_five_seconds(self):
+        with cluster(workers=4, devices=2) as made:
+            job_id = made.submit(JOB, *MESH, *LONG)
+            running(made, job_id)
+            victim = made.workers["w2"]
+            victim.kill()
+            killed = time.monotonic()
+            job = wait_for(lambda: (j := made.job(job_id))["state"] != "RUNNING" and j, "ps to say so", 5)
+            self.assertLess(time.monotonic() - killed, 5)
+            self.assertEqual(job["state"], "FAILED")
+            for word in ("w2", f"pid {victim.pid}", "host ", "step "):
+                self.assertIn(word, job["reason"])
+            self.assertEqual([w["state"] for w in job["workers"] if w["id"] == "w2"], ["lost"])
+            for name in ("w0", "w1", "w3"):
+                wait_for(lambda: f"pid {victim.pid}" in made.workers[name].log(), f"{name}'s log to name the victim", 5)
+                lines = [line for line in made.workers[name].log().splitlines() if f"pid {victim.pid}" in line]
+                self.assertTrue(any("w2" in line and "step" in line for line in lines), lines)
+            # The survivors are of use for the next job.
+            again = made.submit(JOB, "--mesh", "dp=3,tp=2", "--steps", "20")
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
+
+    def test_killed_coordinator_does_not_stop_the_job(self):
+        with cluster(workers=2, devices=4) as made:
+            ended = made.submit(JOB, "--mesh", "dp=8", "--steps", "3")
+            wait_for(lambda: made.job(ended)["state"] == "SUCCEEDED", "the first job")
+            job_id = made.submit(JOB, *MESH, *LONG)
+            running(made, job_id)
+            before = made.job(job_id)
+            made.coordinator.kill()
+            time.sleep(1)  # The job goes on without a coordinator.
+            made.start_coordinator()
+            self.assertEqual([job["id"] for job in made.ps()], [ended, job_id])
+            running(made, job_id, before["step"] + 1)
+            after = made.job(job_id)
+            self.assertEqual(after["attempt"], before["attempt"])
+            self.assertEqual(len({w["pid"] for w in after["workers"]}), 2)
+            code, _, err = xlad("cancel", job_id, "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            wait_for(lambda: made.job(job_id)["state"] == "CANCELLED", "the cancelled job")
+
+    def test_metrics_are_whole_after_a_coordinator_restart(self):
+        with cluster(workers=2, devices=4) as made, folder() as where:
+            key = ("--key", "whole")
+            job_id = made.submit(JOB, *MESH, "--steps", "3000", *key)
+            running(made, job_id)
+            made.coordinator.kill()
+            made.start_coordinator()
+            code, out, err = xlad("submit", JOB, *MESH, "--steps", "3000", *key, "--coordinator", made.address,
+                                  "--curve", where / "curve.json")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(out.split()[0], job_id)
+            curve = json.loads((where / "curve.json").read_text())
+            self.assertEqual(len(curve["loss"]), 3000)
+
+    def test_sigterm_drains_a_worker_and_the_job_goes_on_elsewhere(self):
+        with cluster(workers=2, devices=1) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
+            running(made, job_id)
+            self.assertEqual(made.workers["w1"].terminate(), 0)
+            job = made.job(job_id)
+            self.assertEqual(job["state"], "PENDING")
+            self.assertGreater(job["step"], 0)
+            made.start_worker("w2")
+            running(made, job_id, job["step"] + 1)
+
+    def test_up_drains_and_resumes(self):
+        with folder() as where:
+            args = ("up", "--listen", "127.0.0.1:0", "--data", where / "data", "--workers", 2, "--devices", 2)
+
+            def address(up):
+                text = up.log()
+                return text.split("xlad is up at ")[1].split()[0] if "xlad is up at " in text else None
+
+            up = Process(where / "up1.log", *args)
+            try:
+                where_up = wait_for(lambda: address(up), "xlad up")
+                code, out, err = xlad("submit", JOB, "--coordinator", where_up, "--mesh", "dp=4", *LONG)
+                self.assertEqual(code, 0, err)
+
+                def step():
+                    jobs = json.loads(xlad("ps", "--coordinator", where_up, "--format", "json")[1])
+                    return jobs[0]["step"]
+
+                wait_for(lambda: step() > 5, "steps")
+                self.assertEqual(up.terminate(), 0)
+                up.close()
+                up = Process(where / "up2.log", *args)
+                where_up = wait_for(lambda: address(up), "xlad up again")
+                wait_for(lambda: step() > 5, "the job to go on")
+                log = xlad("logs", out.split()[0], "--coordinator", where_up)[1]
+                self.assertIn("drains", log)
+            finally:
+                up.close()
+
+    def test_interrupted_run_leaves_no_process_behind(self):
+        with folder() as where:
+            run = Process(where / "run.log", "run", JOB, *MESH, *LONG, "--workers", 4, "--data", where / "data")
+            try:
+                wait_for(lambda: len(children(run.pid)) == 4, "the workers")
+                pids = children(run.pid)
+                wait_for(lambda: (where / "data" / "jobs").exists(), "the job")
+                time.sleep(1)
+                run.popen.send_signal(signal.SIGINT)
+                self.assertEqual(run.popen.wait(30), 130)
+                wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the workers to end", 10)
+            finally:
+                run.close()
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,144 @@
+"""What the end-to-end tests share: running xlad, clusters that are always taken down, job directories."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+XLAD = os.environ["XLAD"]
+REPO = pathlib.Path(os.environ["XLAD_REPO"])
+OWN_EXAMPLES = REPO / "examples"
+
+
+def xlad(*args, timeout=300, stdin=None):
+    """Runs xlad to its end; returns (exit code, stdout, stderr)."""
+    done = subprocess.run([XLAD, *map(str, args)], capture_output=True, timeout=timeout, input=stdin)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def job_directories():
+    """(directory, manifest) of the project's own examples, and of those that XLAD_EXAMPLES names."""
+    folders = [OWN_EXAMPLES / "spiral_mlp"]
+    if "XLAD_EXAMPLES" in os.environ:
+        folders += [pathlib.Path(os.environ["XLAD_EXAMPLES"]) / name for name in ("digits_mlp", "dropout_rng")]
+    for folder in folders:
+        yield folder, json.loads((folder / "manifest.json").read_text())
+
+
+def mesh_text(axes):
+    return ",".join(f"{name}={size}" for name, size in axes.items())
+
+
+@contextlib.contextmanager
+def folder():
+    path = pathlib.Path(tempfile.mkdtemp(prefix="xlad-e2e-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Process:
+    """A daemon with its log in a file."""
+
+    def __init__(self, log, *args):
+        self.log_path = log
+        self.log_file = open(log, "ab")
+        self.popen = subprocess.Popen([XLAD, *map(str, args)], stdout=self.log_file, stderr=self.log_file)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(errors="replace")
+
+    def kill(self):
+        self.popen.kill()
+        self.popen.wait()
+
+    def terminate(self, timeout=30):
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(timeout)
+
+    def close(self):
+        if self.popen.poll() is None:
+            self.kill()
+        self.log_file.close()
+
+
+class Cluster:
+    """A coordinator and workers as separate processes."""
+
+    def __init__(self, where, workers, devices):
+        self.where = pathlib.Path(where)
+        self.devices = devices
+        self.coordinator = None
+        self.address = None
+        self.start_coordinator()
+        self.workers = {}
+        for i in range(workers):
+            self.start_worker(f"w{i}")
+
+    def start_coordinator(self):
+        listen = self.address or "127.0.0.1:0"
+        self.coordinator = Process(
+            self.where / "coordinator.log", "coordinator", "--listen", listen, "--data", self.where / "data"
+        )
+        if self.address is None:
+            self.address = wait_for(self._listening, "the coordinator to listen")
+        wait_for(lambda: xlad("ps", "--coordinator", self.address)[0] == 0, "the coordinator to answer")
+
+    def _listening(self):
+        for line in self.coordinator.log().splitlines():
+            if "coordinator listens" in line:
+                return json.loads(line)["address"]
+        return None
+
+    def start_worker(self, name):
+        self.workers[name] = Process(
+            self.where / f"{name}.log", "worker", "--coordinator", self.address, "--devices", self.devices, "--id", name
+        )
+
+    def ps(self):
+        code, out, err = xlad("ps", "--coordinator", self.address, "--format", "json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def job(self, job_id):
+        return next(job for job in self.ps() if job["id"] == job_id)
+
+    def submit(self, directory, *args):
+        code, out, err = xlad("submit", directory, "--coordinator", self.address, *args)
+        assert code == 0, err
+        return out.split()[0]
+
+    def close(self):
+        for process in [self.coordinator, *self.workers.values()]:
+            process.close()
+
+
+@contextlib.contextmanager
+def cluster(workers, devices):
+    with folder() as where:
+        made = Cluster(where, workers, devices)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+def wait_for(condition, what, timeout=60):
+    """Polls until the condition gives something true; returns that."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {timeout} s in vain for {what}")
