@@ -1,0 +1,430 @@
+// Collectives through schedules and transports give what their definition says, with the same bits everywhere.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <future>
+
+#include "base/random.h"
+#include "collectives/exec/small_float.h"
+#include "collectives/exec/test_world.h"
+#include "collectives/exec/watchdog.h"
+#include "collectives/plan/algorithms/algorithm.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using tensor::ElementType;
+
+using Buffers = std::vector<std::vector<std::byte>>;
+
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+                                     CollectiveKind::kCollectivePermute, CollectiveKind::kBroadcast};
+
+Collective MakeCollective(const CollectiveSpec& spec, const CollectivePlan& plan, int num_devices) {
+  Collective collective;
+  collective.name = absl::StrCat(ToString(spec.kind), ".", plan.algorithm);
+  collective.spec = spec;
+  collective.plan = plan;
+  for (int first = 0; first + spec.ranks <= num_devices; first += spec.ranks) {
+    collective.groups.emplace_back();
+    for (int rank = 0; rank < spec.ranks; ++rank) collective.groups.back().push_back(first + rank);
+  }
+  collective.schedules = *BuildSchedules(plan, spec);
+  collective.hash = HashSchedules(collective.schedules);
+  return collective;
+}
+
+// Every kind, several sizes, operands, types and algorithms over all n devices.
+CollectiveSet EverythingOver(int n) {
+  CollectiveSet set;
+  set.num_devices = n;
+  set.max_message_bytes = 1 << 24;
+  for (CollectiveKind kind : kKinds) {
+    for (ElementType type : {ElementType::kF32, ElementType::kBF16, ElementType::kS32}) {
+      for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
+        CollectiveSpec spec;
+        spec.kind = kind;
+        spec.type = type;
+        spec.ranks = n;
+        spec.counts = sizes;
+        spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
+        if (InputHasParts(kind)) {
+          for (int64_t& count : spec.counts) count *= n;
+        }
+        if (kind == CollectiveKind::kCollectivePermute) {
+          for (int rank = 0; rank + 1 < n; ++rank) spec.pairs.push_back({rank, (rank + 2) % n});
+        }
+        for (const Algorithm& algorithm : Algorithms()) {
+          if (!algorithm.applies(spec)) continue;
+          const CollectivePlan plan{std::string(algorithm.name), sizes[0] == 13 ? 3 : 1, sizes[0] == 13 ? 2 : 1};
+          set.collectives.push_back(MakeCollective(spec, plan, n));
+        }
+      }
+    }
+  }
+  return set;
+}
+
+// The value of an input element: small integers, so that sums are exact in every type.
+int ValueAt(int spec, int device, size_t operand, int64_t element) {
+  return static_cast<int>((spec * 5 + device * 3 + static_cast<int64_t>(operand) * 7 + element) % 11) - 5;
+}
+
+void Write(ElementType type, int value, std::byte* out) {
+  if (type == ElementType::kF32) {
+    const float v = static_cast<float>(value);
+    std::memcpy(out, &v, 4);
+  } else if (type == ElementType::kBF16) {
+    const uint16_t v = BFloat16::FromFloat(static_cast<float>(value));
+    std::memcpy(out, &v, 2);
+  } else {
+    std::memcpy(out, &value, 4);
+  }
+}
+
+int Read(ElementType type, const std::byte* in) {
+  if (type == ElementType::kS32) {
+    int v;
+    std::memcpy(&v, in, 4);
+    return v;
+  }
+  float v;
+  if (type == ElementType::kF32) {
+    std::memcpy(&v, in, 4);
+  } else {
+    uint16_t bits;
+    std::memcpy(&bits, in, 2);
+    v = BFloat16::ToFloat(bits);
+  }
+  return static_cast<int>(v);
+}
+
+// By the definition of the kinds.
+int ExpectedAt(const CollectiveSpec& spec, int index, int rank, size_t operand, int64_t element) {
+  const int64_t count = spec.counts[operand], n = spec.ranks;
+  const auto value = [&](int64_t from, int64_t at) { return ValueAt(index, static_cast<int>(from), operand, at); };
+  int sum = 0;
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+      for (int from = 0; from < n; ++from) sum += value(from, element);
+      return sum;
+    case CollectiveKind::kReduceScatter:
+      for (int from = 0; from < n; ++from) sum += value(from, rank * (count / n) + element);
+      return sum;
+    case CollectiveKind::kAllGather:
+      return value(element / count, element % count);
+    case CollectiveKind::kAllToAll:
+      return value(element / (count / n), rank * (count / n) + element % (count / n));
+    case CollectiveKind::kBroadcast:
+      return value(0, element);
+    case CollectiveKind::kCollectivePermute:
+      for (const RankPair& pair : spec.pairs) {
+        if (pair.target == rank) return value(pair.source, element);
+      }
+      return 0;
+  }
+  return 0;
+}
+
+Buffers MakeInputs(const CollectiveSpec& spec, int index, int device) {
+  Buffers inputs;
+  const int64_t width = tensor::ByteWidth(spec.type);
+  for (size_t operand = 0; operand < spec.counts.size(); ++operand) {
+    inputs.emplace_back(spec.counts[operand] * width);
+    for (int64_t e = 0; e < spec.counts[operand]; ++e) {
+      Write(spec.type, ValueAt(index, device, operand, e), inputs.back().data() + e * width);
+    }
+  }
+  return inputs;
+}
+
+absl::Status LaunchOn(Communicator& communicator, int spec, const Buffers& inputs, Buffers* outputs) {
+  std::vector<const std::byte*> in;
+  std::vector<std::byte*> out;
+  for (const auto& buffer : inputs) in.push_back(buffer.data());
+  for (auto& buffer : *outputs) out.push_back(buffer.data());
+  return communicator.Launch({spec, in, out, /*step=*/3, /*iteration=*/9});
+}
+
+void CheckOne(const Collective& collective, int index, int rank, const Buffers& outputs) {
+  const int64_t width = tensor::ByteWidth(collective.spec.type);
+  for (size_t operand = 0; operand < outputs.size(); ++operand) {
+    for (int64_t e = 0; e * width < static_cast<int64_t>(outputs[operand].size()); ++e) {
+      ASSERT_EQ(Read(collective.spec.type, outputs[operand].data() + e * width),
+                ExpectedAt(collective.spec, index, rank, operand, e))
+          << collective.ToString() << " " << collective.plan.ToString() << ", rank " << rank << ", operand " << operand
+          << ", element " << e;
+    }
+  }
+}
+
+absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& communicator) {
+  for (int index = 0; index < static_cast<int>(set.collectives.size()); ++index) {
+    const Collective& collective = set.collectives[index];
+    Buffers inputs = MakeInputs(collective.spec, index, device);
+    Buffers outputs;
+    for (int64_t count : collective.spec.output_counts()) {
+      outputs.emplace_back(count * tensor::ByteWidth(collective.spec.type), std::byte{0xff});
+    }
+    XLAD_RETURN_IF_ERROR(LaunchOn(communicator, index, inputs, &outputs));
+    CheckOne(collective, index, device, outputs);
+    if (collective.spec.input_elements() != collective.spec.output_elements()) continue;
+    XLAD_RETURN_IF_ERROR(LaunchOn(communicator, index, inputs, &inputs));
+    CheckOne(collective, index, device, inputs);
+  }
+  return absl::OkStatus();
+}
+
+class CommunicatorTest : public ::testing::TestWithParam<Placement> {};
+
+TEST_P(CommunicatorTest, EveryKindSizeTypeAndAlgorithm) {
+  for (int slots : {1, 4}) {
+    TestWorld world(GetParam(), slots);
+    const CollectiveSet set = EverythingOver(world.num_devices());
+    const std::vector<absl::Status> statuses = world.RunCommunicators(
+        {&set}, [&](int device, Communicator& communicator) { return RunEverything(set, device, communicator); });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, CommunicatorTest,
+                         ::testing::Values(Placement{{0}}, Placement{{0, 1}}, Placement{{0, 1, 2}}, Placement{{0}, {1}},
+                                           Placement{{0, 1, 2, 3, 4, 5, 6, 7}}, Placement{{0, 1, 2}, {3, 4, 5}, {6, 7}},
+                                           Placement{{0, 3}, {1}, {2, 4}}));
+
+CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, ElementType type = ElementType::kF32) {
+  CollectiveSet set;
+  set.num_devices = n;
+  set.max_message_bytes = 1 << 24;
+  CollectiveSpec spec;
+  spec.reduction = Reduction::kSum;
+  spec.ranks = n;
+  spec.type = type;
+  spec.counts = {count};
+  set.collectives.push_back(MakeCollective(spec, {algorithm, 1, 1}, n));
+  return set;
+}
+
+// The bytes of device 0 after an AllReduce of random floats; all devices must have the same.
+std::vector<std::byte> Bits(const Placement& placement, const std::string& algorithm, ElementType type) {
+  TestWorld world(placement);
+  const int n = world.num_devices();
+  const CollectiveSet set = OneAllReduce(n, 5003, algorithm, type);
+  std::vector<Buffers> results(n);
+  const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+    const std::unique_ptr<Random> random = SeededRandom(1000 + device);
+    Buffers inputs(1, std::vector<std::byte>(5003 * tensor::ByteWidth(type)));
+    for (int i = 0; i < 5003; ++i) {
+      const float value = static_cast<float>(random->Unit() - 0.5) * std::pow(10.0f, static_cast<float>(i % 9) - 4);
+      const uint16_t narrow = BFloat16::FromFloat(value);
+      if (type == ElementType::kF32) std::memcpy(&inputs[0][i * 4], &value, 4);
+      if (type == ElementType::kBF16) std::memcpy(&inputs[0][i * 2], &narrow, 2);
+    }
+    results[device] = inputs;
+    return LaunchOn(c, 0, inputs, &results[device]);
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  for (const Buffers& result : results) EXPECT_EQ(result, results[0]);
+  return results[0][0];
+}
+
+TEST(Communicator, BitsDoNotDependOnWhoSharesAProcess) {
+  for (const char* algorithm : {"ring", "direct", "direct_one_shot", "ring_2d", "double_binary_tree"}) {
+    for (ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+      const std::vector<std::byte> bits = Bits({{0, 1, 2, 3, 4, 5}}, algorithm, type);
+      EXPECT_EQ(Bits({{0, 1, 2, 3, 4, 5}}, algorithm, type), bits) << algorithm;
+      EXPECT_EQ(Bits({{0, 1}, {2, 3, 4}, {5}}, algorithm, type), bits) << algorithm;
+    }
+  }
+}
+
+// 128 + seven times 0.25 in bf16: with a rounding after each addition nothing would be added at all.
+TEST(Communicator, DirectRoundsLowPrecisionOnce) {
+  for (const char* algorithm : {"direct", "direct_one_shot"}) {
+    TestWorld world(Placement{{0, 1, 2, 3, 4, 5, 6, 7}});
+    const CollectiveSet set = OneAllReduce(8, 9, algorithm, ElementType::kBF16);
+    world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+      const uint16_t value = BFloat16::FromFloat(device == 0 ? 128.0f : 0.25f);
+      Buffers buffers(1, std::vector<std::byte>(18));
+      for (int i = 0; i < 9; ++i) std::memcpy(&buffers[0][i * 2], &value, 2);
+      const absl::Status status = LaunchOn(c, 0, buffers, &buffers);
+      uint16_t result = 0;
+      std::memcpy(&result, &buffers[0][16], 2);
+      EXPECT_EQ(BFloat16::ToFloat(result), 130.0f) << algorithm;
+      return status;
+    });
+  }
+}
+
+TEST(Communicator, PartlyOverlappingBuffersAreCopied) {
+  TestWorld world({{0, 1, 2}});
+  const CollectiveSet set = OneAllReduce(3, 10, "ring");
+  world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+    std::vector<float> memory(15);
+    for (int i = 0; i < 10; ++i) memory[i] = static_cast<float>(device + i);
+    const std::byte* in = reinterpret_cast<const std::byte*>(&memory[0]);
+    std::byte* out = reinterpret_cast<std::byte*>(&memory[4]);
+    const absl::Status status = c.Launch({0, {&in, 1}, {&out, 1}, 0, 0});
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(memory[4 + i], static_cast<float>(3 + 3 * i));
+    return status;
+  });
+}
+
+class Disagreement : public ::testing::TestWithParam<Placement> {};
+
+TEST_P(Disagreement, OfSchedulesIsFoundWhenForming) {
+  TestWorld world(GetParam());
+  const int n = world.num_devices();
+  const CollectiveSet ours = OneAllReduce(n, 100, "ring"), theirs = OneAllReduce(n, 100, "direct");
+  std::vector<const CollectiveSet*> sets(n, &ours);
+  sets[n - 1] = &theirs;
+  bool named = false;
+  const std::vector<absl::Status> statuses =
+      world.RunCommunicators(sets, [](int, Communicator&) { return absl::OkStatus(); });
+  for (const absl::Status& status : statuses) {
+    EXPECT_FALSE(status.ok());
+    named = named || status.message().find("have hash") != absl::string_view::npos;
+  }
+  EXPECT_TRUE(named);
+}
+
+TEST_P(Disagreement, OfTheNumberOfCollectives) {
+  TestWorld world(GetParam());
+  const int n = world.num_devices();
+  CollectiveSet ours = OneAllReduce(n, 100, "ring"), theirs = ours;
+  theirs.collectives.push_back(theirs.collectives[0]);
+  std::vector<const CollectiveSet*> sets(n, &ours);
+  sets[0] = &theirs;
+  for (const absl::Status& status : world.RunCommunicators(sets, [](int, Communicator&) { return absl::OkStatus(); })) {
+    EXPECT_FALSE(status.ok());
+  }
+}
+
+TEST_P(Disagreement, OfStepIterationOrCollectiveNamesBothSides) {
+  for (const char* what : {"step", "iteration", "collective"}) {
+    TestWorld world(GetParam());
+    const int n = world.num_devices();
+    CollectiveSet set = OneAllReduce(n, 100, "direct");
+    set.collectives.push_back(set.collectives[0]);
+    const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+      std::vector<float> values(100, 1.0f);
+      std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
+      const std::byte* input = buffer;
+      CollectiveLaunch launch{0, {&input, 1}, {&buffer, 1}, 12, 0};
+      if (device == 1) {
+        if (what == std::string("step")) launch.step = 13;
+        if (what == std::string("iteration")) launch.iteration = 0xabc;
+        if (what == std::string("collective")) launch.spec = 1;
+      }
+      return c.Launch(launch);
+    });
+    int named = 0;
+    for (const absl::Status& status : statuses) {
+      EXPECT_FALSE(status.ok());
+      const std::string text(status.message());
+      named += text.find("ranks disagree: here collective") != std::string::npos &&
+               text.find("sent collective") != std::string::npos;
+    }
+    EXPECT_EQ(named, n) << statuses[0];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, Disagreement,
+                         ::testing::Values(Placement{{0, 1, 2}}, Placement{{0}, {1}}, Placement{{0, 2}, {1, 3}}));
+
+// The survivors may be forming still, or be one step behind or ahead.
+TEST(Communicator, DeathOfAWorkerInTheMiddleReachesAllSurvivors) {
+  for (const char* algorithm : {"ring", "direct"}) {
+    for (int last = 0; last < 3; ++last) {
+      TestWorld world(Placement{{0, 1}, {2}, {3}});
+      const CollectiveSet set = OneAllReduce(4, 50000, algorithm);
+      const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+        std::vector<float> values(50000, 1.0f);
+        std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
+        const std::byte* input = buffer;
+        for (int step = 0; step < 1000; ++step) {
+          if (device == 3 && step == last) {
+            world.worker(2).fabric.reset();
+            return absl::OkStatus();
+          }
+          XLAD_RETURN_IF_ERROR(c.Launch({0, {&input, 1}, {&buffer, 1}, step, 0}));
+        }
+        return absl::InternalError("nobody noticed");
+      });
+      for (int device = 0; device < 3; ++device) {
+        EXPECT_THAT(std::string(statuses[device].message()),
+                    AllOf(HasSubstr("lost device 3 (worker w2, host host2, pid 102)"),
+                          HasSubstr(absl::StrCat("device ", device))));
+        EXPECT_EQ(world.worker_of(device).abort.failure().suspect_worker, "w2");
+      }
+    }
+  }
+}
+
+TEST(Communicator, WatchdogNamesWhoWaitsForWhat) {
+  TestWorld world({{0, 1}});
+  const CollectiveSet set = OneAllReduce(2, 10, "direct");
+  ManualClock clock;
+  Recorder recorder0(0, &set, &clock), recorder1(1, &set, &clock);
+  AbortSignal& abort = world.worker(0).abort;
+  std::promise<void> done;
+  std::thread watch([&] {
+    ProgressWatchdog watchdog(&clock, 1000, {&recorder0, &recorder1}, &abort);
+    while (!recorder0.Now().running || recorder0.Now().text.find("reduce_many") == std::string::npos) {
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(watchdog.Poll());
+    clock.Advance(1001 * kNsPerMs);
+    EXPECT_TRUE(watchdog.Poll());
+    EXPECT_FALSE(watchdog.Poll());
+  });
+  world.Run([&](int device) {
+    Recorder* recorder = device == 0 ? &recorder0 : &recorder1;
+    auto communicator =
+        *ScheduledCommunicator::Form({device, &set, &world.transport(device), &abort, recorder});
+    if (device == 1) return;  // Never launches.
+    std::vector<float> values(10);
+    std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
+    const std::byte* input = buffer;
+    const absl::Status status = communicator->Launch({0, {&input, 1}, {&buffer, 1}, 4, 0});
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("device 0: all_reduce.direct, step 4, rank 0 of 2, at \"reduce_many ch0 output[0:5] ="));
+  });
+  watch.join();
+  EXPECT_THAT(recorder0.ToString(), HasSubstr("step 4"));
+}
+
+TEST(CollectiveSet, RefusesAHashOfAnotherVersion) {
+  xlad::Executable executable;
+  xlad::CollectiveSpec* spec = executable.add_collectives();
+  spec->set_op("all-reduce.7");
+  spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
+  spec->set_reduction(xlad::CollectiveSpec::SUM);
+  spec->set_element_type(11);
+  spec->add_counts(10);
+  auto* group = spec->add_groups();
+  group->add_devices(0);
+  group->add_devices(1);
+  xlad::LaunchTask launch;
+  EXPECT_THAT(std::string(MakeCollectiveSet(executable.collectives(), launch.plans(), 2).status().message()),
+              HasSubstr("found 0 collective plans, expected 1"));
+  CollectivePlanProto* plan = launch.add_plans();
+  plan->set_algorithm("direct");
+  plan->set_chunks(1);
+  plan->set_channels(1);
+  EXPECT_TRUE(MakeCollectiveSet(executable.collectives(), launch.plans(), 2).ok());
+  plan->set_schedule_hash(5);
+  EXPECT_THAT(std::string(MakeCollectiveSet(executable.collectives(), launch.plans(), 2).status().message()),
+              AllOf(HasSubstr("all-reduce.7"), HasSubstr("different versions")));
+  EXPECT_THAT(std::string(MakeCollectiveSet(executable.collectives(), launch.plans(), 1).status().message()),
+              HasSubstr("found device 1 in a group"));
+}
+
+}  // namespace
+}  // namespace xlad::collectives

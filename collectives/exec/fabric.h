@@ -1,0 +1,50 @@
+// How the devices of one task on one worker reach each other and their peers: in-process links inside, connections
+// to the outside.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/exec/transports/data_plane.h"
+#include "collectives/exec/transports/in_process.h"
+
+namespace xlad::collectives {
+
+struct FabricOptions {
+  std::vector<int> devices;  // Here, by mesh position.
+  int num_devices = 0;       // In all.
+  TcpOptions tcp;
+  InProcessOptions in_process;
+  Network* network = nullptr;      // May be null where all devices are here.
+  DataPlane* data_plane = nullptr;  // May be null where all devices are here.
+};
+
+// Thread-safe; each device's transport is for its thread alone.
+class Fabric {
+ public:
+  // Finds the peers of all other devices in `bootstrap` (PeerKey). `abort` and what `options` points to must outlive
+  // the fabric.
+  static absl::StatusOr<std::unique_ptr<Fabric>> Make(const FabricOptions& options, Bootstrap& bootstrap,
+                                                      AbortSignal* abort);
+  ~Fabric();
+
+  Transport& transport(int device);
+  // Ends in good order; see TcpFabric::Finish.
+  absl::Status Finish();
+
+ private:
+  class Router;
+
+  explicit Fabric(AbortSignal* abort) : abort_(abort) {}
+
+  AbortSignal* const abort_;
+  DataPlane* data_plane_ = nullptr;
+  int64_t listener_id_ = -1;
+  std::map<int, std::unique_ptr<Waiter>> waiters_;
+  std::unique_ptr<InProcessFabric> in_process_;
+  std::unique_ptr<TcpFabric> tcp_;
+  std::map<int, std::unique_ptr<Transport>> transports_;
+};
+
+}  // namespace xlad::collectives

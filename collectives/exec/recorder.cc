@@ -1,0 +1,45 @@
+// The last collectives of a device.
+#include "collectives/exec/recorder.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+
+void Recorder::Begin(int spec, int rank, int64_t step, uint64_t iteration) {
+  AtOp(0);
+  std::lock_guard<std::mutex> lock(mutex_);
+  records_[count_++ % kRecords] = {spec, rank, step, iteration, clock_->NowNs(), 0};
+}
+
+void Recorder::End() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  records_[(count_ - 1) % kRecords].end_ns = clock_->NowNs();
+}
+
+Recorder::Waiting Recorder::Now() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (count_ == 0 || records_[(count_ - 1) % kRecords].end_ns != 0) return {};
+  return {true, progress_ns_.load(std::memory_order_relaxed), Text(records_[(count_ - 1) % kRecords])};
+}
+
+std::string Recorder::Text(const Record& record) const {
+  const Collective& collective = collectives_->collectives[record.spec];
+  std::string out = absl::StrCat("device ", device_, ": ", collective.name, ", step ", record.step);
+  if (record.iteration != 0) absl::StrAppend(&out, ", iteration ", absl::Hex(record.iteration));
+  absl::StrAppend(&out, ", rank ", record.rank, " of ", collective.spec.ranks);
+  if (record.end_ns != 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
+  const std::vector<ScheduleOp>& ops = collective.schedules[record.rank].ops;
+  const size_t op = static_cast<size_t>(op_.load(std::memory_order_relaxed));
+  return absl::StrCat(out, ", ", op < ops.size() ? absl::StrCat("at \"", Print(ops[op]), "\"") : "ending");
+}
+
+std::string Recorder::ToString() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::string out;
+  for (int64_t i = count_ - 1; i >= 0 && i >= count_ - kRecords; --i) {
+    absl::StrAppend(&out, Text(records_[i % kRecords]), "\n");
+  }
+  return out;
+}
+
+}  // namespace xlad::collectives

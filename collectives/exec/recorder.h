@@ -1,0 +1,63 @@
+// The last collectives of a device: for error messages, and for finding out who waits for whom.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/clock.h"
+#include "collectives/exec/collective_set.h"
+
+namespace xlad::collectives {
+
+// Written by the device's thread, read by any.
+class Recorder {
+ public:
+  static constexpr int kRecords = 16;
+
+  Recorder(int device, const CollectiveSet* collectives, const Clock* clock)
+      : device_(device), collectives_(collectives), clock_(clock) {}
+
+  void Begin(int spec, int rank, int64_t step, uint64_t iteration);
+  // The operation of the schedule that starts now.
+  void AtOp(int op) {
+    op_.store(op, std::memory_order_relaxed);
+    progress_ns_.store(clock_->NowNs(), std::memory_order_relaxed);
+  }
+  void End();
+
+  struct Waiting {
+    bool running = false;
+    int64_t since_ns = 0;  // On the clock: start of the schedule's operation it is in.
+    std::string text;      // "device 1 is in all-reduce.7 of step 12, rank 1, at \"recv <-2 ...\""
+  };
+  Waiting Now() const;
+
+  // The records, newest first, a line each.
+  std::string ToString() const;
+
+ private:
+  struct Record {
+    int spec = -1;
+    int rank = 0;
+    int64_t step = 0;
+    uint64_t iteration = 0;
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;  // 0: runs.
+  };
+
+  std::string Text(const Record& record) const;
+
+  const int device_;
+  const CollectiveSet* const collectives_;
+  const Clock* const clock_;
+  mutable std::mutex mutex_;
+  std::array<Record, kRecords> records_;
+  int64_t count_ = 0;
+  std::atomic<int> op_ = 0;
+  std::atomic<int64_t> progress_ns_ = 0;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,163 @@
+// Element-wise reduction of arrays on the CPU.
+#include "collectives/exec/reduce.h"
+
+#include <algorithm>
+#include <complex>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/exec/small_float.h"
+
+namespace xlad::collectives {
+namespace {
+
+using tensor::ElementType;
+
+// Accumulated values stay in cache for this many elements.
+constexpr int64_t kBlock = 1024;
+
+// How a type lies in memory and in what it is combined.
+template <typename T>
+struct Plain {
+  using Storage = T;
+  // Unsigned, so that sums and products wrap.
+  static T Load(T value) { return value; }
+  static T Store(T value) { return value; }
+};
+
+template <typename Float>
+struct Widened {
+  using Storage = typename Float::Storage;
+  static float Load(Storage bits) { return Float::ToFloat(bits); }
+  static Storage Store(float value) { return Float::FromFloat(value); }
+};
+
+// Signed and unsigned integers below 8 bits: a byte each, sign-extended where signed.
+template <int kBits, bool kSigned>
+struct Narrow {
+  using Storage = uint8_t;
+  static int32_t Load(uint8_t value) { return kSigned ? static_cast<int8_t>(value) : value; }
+  static uint8_t Store(int32_t value) {
+    const uint32_t low = static_cast<uint32_t>(value) & ((1u << kBits) - 1);
+    const bool negative = kSigned && (low >> (kBits - 1)) != 0;
+    return static_cast<uint8_t>(negative ? low | (~0u << kBits) : low);
+  }
+};
+
+struct Pred {
+  using Storage = uint8_t;
+  static bool Load(uint8_t value) { return value != 0; }
+  static uint8_t Store(bool value) { return value ? 1 : 0; }
+};
+
+template <Reduction kReduction, typename T>
+T Combine(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    constexpr bool kIsOr = kReduction == Reduction::kSum || kReduction == Reduction::kMax || kReduction == Reduction::kOr;
+    return kIsOr ? (a || b) : (a && b);
+  } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
+    if constexpr (std::is_integral_v<T>) {
+      // Through 64 unsigned bits: no overflow is undefined, and the low bits are those of the type.
+      const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+      return static_cast<T>(kReduction == Reduction::kSum ? x + y : x * y);
+    } else {
+      return kReduction == Reduction::kSum ? a + b : a * b;
+    }
+  } else if constexpr (kReduction == Reduction::kMax) {
+    return a > b || a != a ? a : b;
+  } else if constexpr (kReduction == Reduction::kMin) {
+    return a < b || a != a ? a : b;
+  } else if constexpr (kReduction == Reduction::kAnd) {
+    return a & b;
+  } else {
+    return a | b;
+  }
+}
+
+template <typename Access, Reduction kReduction>
+void Reduce(void* dst, absl::Span<const void* const> sources, int64_t count) {
+  using Storage = typename Access::Storage;
+  using Value = decltype(Access::Load(Storage()));
+  auto* out = static_cast<Storage*>(dst);
+  Value values[kBlock];
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t n = std::min(kBlock, count - begin);
+    const auto* first = static_cast<const Storage*>(sources[0]) + begin;
+    for (int64_t i = 0; i < n; ++i) values[i] = Access::Load(first[i]);
+    for (size_t s = 1; s < sources.size(); ++s) {
+      const auto* next = static_cast<const Storage*>(sources[s]) + begin;
+      for (int64_t i = 0; i < n; ++i) values[i] = Combine<kReduction, Value>(values[i], Access::Load(next[i]));
+    }
+    for (int64_t i = 0; i < n; ++i) out[begin + i] = Access::Store(values[i]);
+  }
+}
+
+// By reduction; null where it makes no sense.
+struct Row {
+  ElementType type;
+  ReduceFunction by_reduction[6];
+};
+
+template <typename A>
+constexpr Row Ordered(ElementType type) {
+  return {type,
+          {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, Reduce<A, Reduction::kMax>,
+           Reduce<A, Reduction::kMin>, nullptr, nullptr}};
+}
+
+template <typename A>
+constexpr Row Bitwise(ElementType type) {
+  return {type,
+          {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, Reduce<A, Reduction::kMax>,
+           Reduce<A, Reduction::kMin>, Reduce<A, Reduction::kAnd>, Reduce<A, Reduction::kOr>}};
+}
+
+template <typename A>
+constexpr Row Unordered(ElementType type) {
+  return {type, {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr}};
+}
+
+constexpr Row kRows[] = {
+    Bitwise<Pred>(ElementType::kPred),
+    Bitwise<Narrow<1, true>>(ElementType::kS1),
+    Bitwise<Narrow<2, true>>(ElementType::kS2),
+    Bitwise<Narrow<4, true>>(ElementType::kS4),
+    Bitwise<Plain<int8_t>>(ElementType::kS8),
+    Bitwise<Plain<int16_t>>(ElementType::kS16),
+    Bitwise<Plain<int32_t>>(ElementType::kS32),
+    Bitwise<Plain<int64_t>>(ElementType::kS64),
+    Bitwise<Narrow<1, false>>(ElementType::kU1),
+    Bitwise<Narrow<2, false>>(ElementType::kU2),
+    Bitwise<Narrow<4, false>>(ElementType::kU4),
+    Bitwise<Plain<uint8_t>>(ElementType::kU8),
+    Bitwise<Plain<uint16_t>>(ElementType::kU16),
+    Bitwise<Plain<uint32_t>>(ElementType::kU32),
+    Bitwise<Plain<uint64_t>>(ElementType::kU64),
+    Ordered<Widened<Float8E5M2>>(ElementType::kF8E5M2),
+    Ordered<Widened<Float8E4M3>>(ElementType::kF8E4M3),
+    Ordered<Widened<Float8E3M4>>(ElementType::kF8E3M4),
+    Ordered<Widened<Float8E4M3Fn>>(ElementType::kF8E4M3FN),
+    Ordered<Widened<Float8E4M3B11Fnuz>>(ElementType::kF8E4M3B11FNUZ),
+    Ordered<Widened<Float8E4M3Fnuz>>(ElementType::kF8E4M3FNUZ),
+    Ordered<Widened<Float8E5M2Fnuz>>(ElementType::kF8E5M2FNUZ),
+    Ordered<Widened<Float16>>(ElementType::kF16),
+    Ordered<Widened<BFloat16>>(ElementType::kBF16),
+    Ordered<Plain<float>>(ElementType::kF32),
+    Ordered<Plain<double>>(ElementType::kF64),
+    Unordered<Plain<std::complex<float>>>(ElementType::kC64),
+    Unordered<Plain<std::complex<double>>>(ElementType::kC128),
+};
+
+}  // namespace
+
+absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {
+  const int index = static_cast<int>(reduction) - 1;
+  for (const Row& row : kRows) {
+    if (row.type == type && index >= 0 && index < 6 && row.by_reduction[index] != nullptr) return row.by_reduction[index];
+  }
+  return absl::UnimplementedError(absl::StrCat("found a reduction by ", ToString(reduction), " of ",
+                                               tensor::ToString(type), ", for which collectives have no kernel; expected ",
+                                               "sum or product of numbers, max or min of real ones, and/or of integers"));
+}
+
+}  // namespace xlad::collectives

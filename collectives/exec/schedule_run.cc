@@ -1,0 +1,188 @@
+// One run of a schedule.
+#include "collectives/exec/schedule_run.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace xlad::collectives {
+namespace {
+
+// What a header says, for people.
+std::string Describe(const MessageHeader& header, int64_t bytes) {
+  return absl::StrFormat("collective %d (schedule %016x), step %d, iteration %x, run %d, message %d of %d bytes",
+                         header.spec, header.schedule_hash, header.step, header.iteration, header.sequence,
+                         header.index, bytes);
+}
+
+bool RangesOverlap(const std::byte* a, int64_t a_bytes, const std::byte* b, int64_t b_bytes) {
+  return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
+}
+
+}  // namespace
+
+ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport,
+                         Recorder* recorder)
+    : program_(*program), launch_(launch), transport_(transport), recorder_(recorder) {}
+
+absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging) {
+  scratch_ = scratch->data();
+  StageInputWhereNeeded(staging);
+  for (size_t i = 0; i < program_.ops.size(); ++i) {
+    recorder_->AtOp(static_cast<int>(i));
+    const absl::Status status = RunInstruction(program_.ops[i]);
+    if (!status.ok()) {
+      const ScheduleOp& op = program_.collective->schedules[program_.rank].ops[i];
+      return Annotate(status, absl::StrCat("operation ", i, " \"", Print(op), "\""));
+    }
+  }
+  recorder_->AtOp(static_cast<int>(program_.ops.size()));
+  for (const auto& [link, messages] : program_.sent) {
+    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
+    link->sent += messages;
+  }
+  return absl::OkStatus();
+}
+
+// The schedule reads the input and writes the output as if they were different memory, or exactly the same where it
+// says in_place. Whatever else the caller's buffers are, a copy of the input makes them so.
+void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
+  const CollectiveSpec& spec = program_.collective->spec;
+  const int64_t width = tensor::ByteWidth(spec.type);
+  const std::vector<int64_t> outputs = spec.output_counts();
+  const bool in_place = program_.collective->schedules[program_.rank].in_place;
+  bool stage = false;
+  for (size_t i = 0; i < spec.counts.size(); ++i) {
+    for (size_t j = 0; j < outputs.size(); ++j) {
+      if (in_place && i == j && launch_.inputs[i] == launch_.outputs[j]) continue;
+      stage = stage || RangesOverlap(launch_.inputs[i], spec.counts[i] * width, launch_.outputs[j], outputs[j] * width);
+    }
+  }
+  inputs_.assign(launch_.inputs.begin(), launch_.inputs.end());
+  if (!stage) return;
+  staging->resize(std::max(staging->size(), static_cast<size_t>(spec.input_bytes())));
+  std::byte* at = staging->data();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const size_t bytes = static_cast<size_t>(spec.counts[i] * width);
+    if (bytes > 0) std::memcpy(at, inputs_[i], bytes);
+    inputs_[i] = at;
+    at += bytes;
+  }
+}
+
+const std::byte* ScheduleRun::Address(ScheduleBuffer buffer, const Piece& piece) const {
+  const std::byte* base = buffer == ScheduleBuffer::kInput    ? inputs_[piece.operand]
+                          : buffer == ScheduleBuffer::kOutput ? launch_.outputs[piece.operand]
+                                                              : scratch_;
+  return base + piece.offset;
+}
+
+ScheduleRun::Pieces ScheduleRun::Resolve(const ScheduleOperand& operand) const {
+  Pieces pieces;
+  for (const Piece& piece : operand.pieces) {
+    pieces.push_back(ConstPiece(Address(operand.buffer, piece), static_cast<size_t>(piece.bytes)));
+  }
+  return pieces;
+}
+
+MessageHeader ScheduleRun::Header(uint32_t message_index) const {
+  MessageHeader header;
+  header.step = launch_.step;
+  header.iteration = launch_.iteration;
+  header.schedule_hash = program_.collective->hash;
+  header.spec = static_cast<uint32_t>(program_.spec_index);
+  header.sequence = program_.sequence;
+  header.index = message_index;
+  return header;
+}
+
+absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
+  return op.kind == OpKind::kSend ? Send(op) : Write(op);
+}
+
+absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
+  return op.to->send->Post(Header(op.message_index), Resolve(op.sources[0]));
+}
+
+absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const {
+  const MessageHeader expected = Header(operand.message_index);
+  if (message.header == expected && message.bytes == bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", Describe(expected, bytes), "; ",
+                                                    transport_.Describe(operand.link->peer), " sent ",
+                                                    Describe(message.header, message.bytes)));
+}
+
+// Everything that writes dst: takes the messages among the sources, waits until dst may be overwritten, combines.
+absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
+  std::vector<Pieces> sources;
+  int held = 0;
+  absl::Status status = Receive(op, &sources, &held);
+  if (status.ok()) status = WriteFrom(op, sources);
+  for (const ScheduleOperand& operand : op.sources) {
+    if (operand.link == nullptr || held-- <= 0) continue;
+    const absl::Status released = operand.link->receive->Release();
+    if (status.ok()) status = released;
+  }
+  return status;
+}
+
+// `held`: messages that were taken and must be released, also after an error.
+absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held) {
+  for (const ScheduleOperand& operand : op.sources) {
+    if (operand.link == nullptr) {
+      sources->push_back(Resolve(operand));
+      continue;
+    }
+    XLAD_ASSIGN_OR_RETURN(const Incoming message, operand.link->receive->Next());
+    ++*held;
+    XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
+    sources->emplace_back(message.pieces.begin(), message.pieces.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
+  const bool is_noop = op.kind == OpKind::kCopy && Resolve(op.dst) == sources[0];
+  if (is_noop) return absl::OkStatus();
+  for (const auto& [link, messages] : op.overwrites) {
+    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
+  }
+  return Combine(op, sources);
+}
+
+// dst and all sources have equal sizes but may be cut into pieces at different places.
+absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
+  const int64_t width = tensor::ByteWidth(program_.collective->spec.type);
+  const size_t n = sources.size();
+  absl::InlinedVector<size_t, 8> piece_at(n, 0), byte_at(n, 0);
+  absl::InlinedVector<const void*, 8> addresses(n);
+  for (const Piece& piece : op.dst.pieces) {
+    auto* dst = const_cast<std::byte*>(Address(op.dst.buffer, piece));
+    size_t left = static_cast<size_t>(piece.bytes);
+    while (left > 0) {
+      size_t bytes = left;
+      for (size_t i = 0; i < n; ++i) {
+        while (byte_at[i] == sources[i][piece_at[i]].size()) {
+          ++piece_at[i];
+          byte_at[i] = 0;
+        }
+        addresses[i] = sources[i][piece_at[i]].data() + byte_at[i];
+        bytes = std::min(bytes, sources[i][piece_at[i]].size() - byte_at[i]);
+      }
+      if (n == 0) {
+        std::memset(dst, 0, bytes);
+      } else if (n == 1) {
+        if (addresses[0] != dst) std::memcpy(dst, addresses[0], bytes);
+      } else {
+        program_.reduce(dst, addresses, static_cast<int64_t>(bytes) / width);
+      }
+      for (size_t& at : byte_at) at += bytes;
+      dst += bytes;
+      left -= bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,83 @@
+// A schedule of one rank, ready to run, and one run of it.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "collectives/exec/collective_set.h"
+#include "collectives/exec/communicator.h"
+#include "collectives/exec/layout.h"
+#include "collectives/exec/recorder.h"
+#include "collectives/exec/reduce.h"
+#include "collectives/exec/transport.h"
+
+namespace xlad::collectives {
+
+// Both directions to a peer device on one channel.
+struct ScheduleLink {
+  int peer = 0;
+  SendLink* send = nullptr;
+  ReceiveLink* receive = nullptr;
+  int64_t sent = 0;  // Messages before the current operation.
+};
+
+// A message (link set) or elements of a buffer.
+struct ScheduleOperand {
+  ScheduleLink* link = nullptr;
+  uint32_t message_index = 0;
+  ScheduleBuffer buffer = ScheduleBuffer::kInput;
+  std::vector<Piece> pieces;
+};
+
+struct ScheduleInstruction {
+  OpKind kind = OpKind::kCopy;
+  ScheduleLink* to = nullptr;  // kSend
+  uint32_t message_index = 0;  // kSend
+  std::vector<ScheduleOperand> sources;
+  ScheduleOperand dst;
+  int64_t bytes = 0;  // Of dst.
+  // Messages of this run that may be read from what dst overwrites: so many of the link's.
+  std::vector<std::pair<ScheduleLink*, int64_t>> overwrites;
+};
+
+struct ScheduleProgram {
+  const Collective* collective = nullptr;
+  int spec_index = 0;
+  int rank = 0;
+  uint32_t sequence = 0;  // Runs before.
+  ReduceFunction reduce = nullptr;
+  std::vector<ScheduleInstruction> ops;
+  std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // Messages of a run.
+};
+
+class ScheduleRun {
+ public:
+  ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport, Recorder* recorder);
+
+  // Runs all of it. `scratch` is as large as the schedule says; `staging` grows as needed.
+  absl::Status Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging);
+
+ private:
+  using Pieces = absl::InlinedVector<ConstPiece, 4>;
+
+  void StageInputWhereNeeded(std::vector<std::byte>* staging);
+  const std::byte* Address(ScheduleBuffer buffer, const Piece& piece) const;
+  Pieces Resolve(const ScheduleOperand& operand) const;
+  absl::Status RunInstruction(const ScheduleInstruction& op);
+  absl::Status Send(const ScheduleInstruction& op);
+  absl::Status Write(const ScheduleInstruction& op);
+  absl::Status Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held);
+  absl::Status WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
+  absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
+  absl::Status CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const;
+  MessageHeader Header(uint32_t message_index) const;
+
+  ScheduleProgram& program_;
+  const CollectiveLaunch& launch_;
+  const Transport& transport_;
+  Recorder* const recorder_;
+  absl::InlinedVector<const std::byte*, 4> inputs_;
+  std::byte* scratch_ = nullptr;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,246 @@
+// Runs collectives by their schedules over a transport.
+#include "collectives/exec/scheduled_communicator.h"
+
+#include <cstring>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collectives/exec/layout.h"
+#include "collectives/exec/schedule_run.h"
+
+namespace xlad::collectives {
+namespace {
+
+bool Overlap(const Region& a, const Region& b, bool in_place) {
+  const bool same = a.buffer == b.buffer ||
+                    (in_place && a.buffer != ScheduleBuffer::kScratch && b.buffer != ScheduleBuffer::kScratch);
+  return same && a.begin < b.end() && b.begin < a.end();
+}
+
+// Turns one rank's schedule into a program: regions into pieces of operands, ranks into links, and for every write
+// the earlier messages that may still be read from what it overwrites.
+class Compiler {
+ public:
+  using OpenLink = std::function<absl::StatusOr<ScheduleLink*>(int peer_rank, int channel)>;
+
+  Compiler(const Collective& collective, int rank, OpenLink open_link)
+      : collective_(collective), schedule_(collective.schedules[rank]), open_link_(std::move(open_link)) {
+    const CollectiveSpec& spec = collective.spec;
+    const int64_t bytes = tensor::ByteWidth(spec.type);
+    layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
+    layouts_.emplace_back(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, bytes);
+    layouts_.emplace_back(std::vector<int64_t>{schedule_.scratch}, 1, bytes);
+  }
+
+  absl::StatusOr<ScheduleProgram> Compile(int spec_index, int rank) {
+    ScheduleProgram program;
+    program.collective = &collective_;
+    program.spec_index = spec_index;
+    program.rank = rank;
+    if (Reduces(collective_.spec.kind)) {
+      XLAD_ASSIGN_OR_RETURN(program.reduce, FindReduceFunction(collective_.spec.type, collective_.spec.reduction));
+    }
+    for (const ScheduleOp& op : schedule_.ops) {
+      XLAD_ASSIGN_OR_RETURN(program.ops.emplace_back(), CompileOp(op));
+    }
+    program.sent.assign(sent_.begin(), sent_.end());
+    return program;
+  }
+
+ private:
+  struct Sent {
+    Region region;
+    ScheduleLink* link;
+    int64_t messages;
+  };
+
+  ScheduleOperand ToOperand(const Region& region) const {
+    ScheduleOperand operand;
+    operand.buffer = region.buffer;
+    operand.pieces = layouts_[static_cast<int>(region.buffer)].Pieces(region.begin, region.count);
+    return operand;
+  }
+
+  absl::Status AddReceive(int peer, int channel, ScheduleInstruction* out) {
+    ScheduleOperand operand;
+    XLAD_ASSIGN_OR_RETURN(operand.link, open_link_(peer, channel));
+    operand.message_index = received_[operand.link]++;
+    out->sources.push_back(std::move(operand));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ScheduleInstruction> CompileOp(const ScheduleOp& op) {
+    ScheduleInstruction out;
+    out.kind = op.kind;
+    if (op.kind == OpKind::kSend) {
+      XLAD_ASSIGN_OR_RETURN(out.to, open_link_(op.peer, op.channel));
+      out.message_index = static_cast<uint32_t>(sent_[out.to]++);
+      out.sources.push_back(ToOperand(op.src));
+      sends_.push_back({op.src, out.to, sent_[out.to]});
+      return out;
+    }
+    out.dst = ToOperand(op.dst);
+    out.bytes = op.dst.count * tensor::ByteWidth(collective_.spec.type);
+    if (op.kind == OpKind::kRecv || op.kind == OpKind::kRecvReduce) {
+      XLAD_RETURN_IF_ERROR(AddReceive(op.peer, op.channel, &out));
+    }
+    if (op.kind == OpKind::kCopy || op.kind == OpKind::kRecvReduce) out.sources.push_back(ToOperand(op.src));
+    for (const ReduceSource& source : op.sources) {
+      if (source.peer < 0) {
+        out.sources.push_back(ToOperand(source.region));
+      } else {
+        XLAD_RETURN_IF_ERROR(AddReceive(source.peer, op.channel, &out));
+      }
+    }
+    for (const Sent& sent : sends_) {
+      if (Overlap(sent.region, op.dst, schedule_.in_place)) out.overwrites.emplace_back(sent.link, sent.messages);
+    }
+    return out;
+  }
+
+  const Collective& collective_;
+  const Schedule& schedule_;
+  const OpenLink open_link_;
+  std::vector<BufferLayout> layouts_;
+  std::vector<Sent> sends_;
+  std::map<ScheduleLink*, int64_t> sent_;
+  std::map<ScheduleLink*, uint32_t> received_;
+};
+
+// The group of `collective` that the device is in, and its rank there; -1 where it is in none.
+std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device) {
+  for (const std::vector<int>& group : collective.groups) {
+    for (size_t rank = 0; rank < group.size(); ++rank) {
+      if (group[rank] == device) return {&group, static_cast<int>(rank)};
+    }
+  }
+  return {nullptr, -1};
+}
+
+}  // namespace
+
+ScheduledCommunicator::~ScheduledCommunicator() = default;
+
+absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> ScheduledCommunicator::Form(const Options& options) {
+  std::unique_ptr<ScheduledCommunicator> communicator(new ScheduledCommunicator(options));
+  const absl::Status status = communicator->Connect();
+  if (status.ok()) return communicator;
+  return communicator->Fail(
+      Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator")));
+}
+
+absl::Status ScheduledCommunicator::Fail(const absl::Status& status) {
+  options_.abort->Raise({status, ""});
+  for (const auto& [key, link] : links_) link->send->Revoke();
+  return status;
+}
+
+absl::Status ScheduledCommunicator::Connect() {
+  std::set<int> peers;
+  const std::vector<Collective>& collectives = options_.collectives->collectives;
+  for (const Collective& collective : collectives) {
+    const auto [group, rank] = FindGroup(collective, options_.device);
+    if (group != nullptr) peers.insert(group->begin(), group->end());
+  }
+  peers.erase(options_.device);
+  std::vector<uint64_t> hashes;
+  for (const Collective& collective : collectives) hashes.push_back(collective.hash);
+  const absl::Status same = CompareHashes(std::vector<int>(peers.begin(), peers.end()), hashes);
+  // Fail revokes the links while `hashes` still lives.
+  if (!same.ok()) return Fail(same);
+  for (int spec = 0; spec < static_cast<int>(collectives.size()); ++spec) XLAD_RETURN_IF_ERROR(Compile(spec));
+  return absl::OkStatus();
+}
+
+// Everyone sends the hashes of all its schedules to everyone else and compares.
+absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own) {
+  const ConstPiece payload(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(uint64_t));
+  for (int peer : peers) {
+    XLAD_ASSIGN_OR_RETURN(ScheduleLink* link, OpenLink(peer, kFormChannel));
+    XLAD_RETURN_IF_ERROR(link->send->Post({}, {payload}));
+  }
+  for (int peer : peers) {
+    ReceiveLink* const link = links_[{peer, kFormChannel}]->receive;
+    XLAD_ASSIGN_OR_RETURN(const Incoming message, link->Next());
+    std::vector<uint64_t> theirs(static_cast<size_t>(message.bytes) / sizeof(uint64_t));
+    if (!theirs.empty()) std::memcpy(theirs.data(), message.pieces[0].data(), theirs.size() * sizeof(uint64_t));
+    XLAD_RETURN_IF_ERROR(link->Release());
+    if (message.bytes != static_cast<int64_t>(payload.size())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("device ", options_.device, " has ", own.size(), " collectives, ",
+                       options_.transport->Describe(peer), " has ", message.bytes / 8));
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i] == theirs[i]) continue;
+      const Collective& collective = options_.collectives->collectives[i];
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "schedules of %s (plan %s) have hash %016x on device %d and %016x on %s", collective.ToString(),
+          collective.plan.ToString(), own[i], options_.device, theirs[i], options_.transport->Describe(peer)));
+    }
+  }
+  // Peers read the hashes from here.
+  for (int peer : peers) {
+    XLAD_RETURN_IF_ERROR((links_[{peer, kFormChannel}]->send->WaitReleased(1)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int channel) {
+  std::unique_ptr<ScheduleLink>& link = links_[{peer, channel}];
+  if (link == nullptr) {
+    auto opened = std::make_unique<ScheduleLink>();
+    opened->peer = peer;
+    XLAD_ASSIGN_OR_RETURN(opened->send, options_.transport->OpenSend(peer, channel));
+    XLAD_ASSIGN_OR_RETURN(opened->receive, options_.transport->OpenReceive(peer, channel));
+    link = std::move(opened);
+  }
+  return link.get();
+}
+
+absl::Status ScheduledCommunicator::Compile(int spec) {
+  const Collective& collective = options_.collectives->collectives[spec];
+  const auto [group, rank] = FindGroup(collective, options_.device);
+  programs_.emplace_back();
+  if (group == nullptr) return absl::OkStatus();
+  const std::vector<int>& devices = *group;
+  Compiler compiler(collective, rank, [this, &devices](int peer_rank, int channel) {
+    return OpenLink(devices[peer_rank], channel);
+  });
+  absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec, rank);
+  if (!program.ok()) return Annotate(program.status(), collective.name);
+  const int64_t scratch = collective.schedules[rank].scratch * tensor::ByteWidth(collective.spec.type);
+  if (scratch > static_cast<int64_t>(scratch_.size())) scratch_.resize(static_cast<size_t>(scratch));
+  programs_.back() = std::make_unique<ScheduleProgram>(*std::move(program));
+  return absl::OkStatus();
+}
+
+absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
+  const int num_specs = static_cast<int>(programs_.size());
+  if (launch.spec < 0 || launch.spec >= num_specs || programs_[launch.spec] == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("device ", options_.device, " launches collective ", launch.spec,
+                                                   ", in which it takes no part (there are ", num_specs, ")"));
+  }
+  ScheduleProgram& program = *programs_[launch.spec];
+  const size_t operands = program.collective->spec.counts.size();
+  if (launch.inputs.size() != operands || launch.outputs.size() != operands) {
+    return absl::InvalidArgumentError(absl::StrCat(program.collective->ToString(), ": found ", launch.inputs.size(),
+                                                   " inputs and ", launch.outputs.size(), " outputs, expected ",
+                                                   operands));
+  }
+  if (options_.abort->raised()) {
+    return Annotate(options_.abort->status(), absl::StrCat("before ", program.collective->ToString(), ", step ",
+                                                           launch.step, ", device ", options_.device));
+  }
+  options_.recorder->Begin(launch.spec, program.rank, launch.step, launch.iteration);
+  ScheduleRun run(&program, launch, *options_.transport, options_.recorder);
+  const absl::Status status = run.Execute(&scratch_, &staging_);
+  options_.recorder->End();
+  ++program.sequence;
+  if (status.ok()) return status;
+  return Fail(Annotate(status, absl::StrCat(program.collective->ToString(), ", step ", launch.step, ", device ",
+                                            options_.device, ", rank ", program.rank, " of ",
+                                            program.collective->spec.ranks)));
+}
+
+}  // namespace xlad::collectives

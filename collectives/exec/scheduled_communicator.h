@@ -1,0 +1,50 @@
+// Runs collectives by their schedules over a transport.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "collectives/exec/collective_set.h"
+#include "collectives/exec/communicator.h"
+#include "collectives/exec/recorder.h"
+#include "collectives/exec/schedule_run.h"
+#include "collectives/exec/transport.h"
+
+namespace xlad::collectives {
+
+// Results depend on the schedules alone: not on the transport, on timing, or on which devices share a process.
+class ScheduledCommunicator final : public Communicator {
+ public:
+  struct Options {
+    int device = 0;
+    const CollectiveSet* collectives = nullptr;
+    Transport* transport = nullptr;
+    AbortSignal* abort = nullptr;
+    Recorder* recorder = nullptr;
+  };
+
+  // Connects to all devices with which `device` shares a group and compares the hashes of all collectives' schedules
+  // with theirs. Blocks until they have got here too. Everything in `options` must outlive the communicator.
+  static absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> Form(const Options& options);
+
+  ~ScheduledCommunicator() override;
+  absl::Status Launch(const CollectiveLaunch& launch) override;
+
+ private:
+  explicit ScheduledCommunicator(const Options& options) : options_(options) {}
+  absl::Status Connect();
+  absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
+  // Tells everyone, and returns when no one reads this device's memory any more.
+  absl::Status Fail(const absl::Status& status);
+  absl::Status Compile(int spec);
+  absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
+
+  const Options options_;
+  std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> links_;  // By peer and channel.
+  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null where the device takes no part.
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> staging_;  // A copy of the input where it is overwritten too early.
+};
+
+}  // namespace xlad::collectives

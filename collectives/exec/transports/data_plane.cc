@@ -1,0 +1,141 @@
+// A worker's listener for connections from other workers' devices.
+#include "collectives/exec/transports/data_plane.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "collectives/exec/transports/tcp_frame.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr size_t kMaxWaiting = 1024;
+
+void Refuse(Connection* connection, absl::string_view why) {
+  PeerWelcome welcome;
+  welcome.set_refused(std::string(why));
+  WriteBlock(connection, welcome.SerializeAsString()).IgnoreError();
+}
+
+// Whether `hello` is of an earlier start of the job than `task`.
+bool IsStale(const PeerHello& hello, const TcpOptions& task) {
+  return std::make_pair(hello.attempt(), hello.generation()) < std::make_pair(task.attempt, task.generation);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Listen(Network* network, const std::string& address) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  if (!IsLoopback(host_port.host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found data address ", address, ", expected a loopback one: traffic between workers is neither "
+                     "encrypted nor authenticated yet, so it stays on this machine (use --listen 127.0.0.1:0)"));
+  }
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, network->Listen(address));
+  return std::unique_ptr<DataPlane>(new DataPlane(std::move(listener)));
+}
+
+DataPlane::DataPlane(std::unique_ptr<Listener> listener) : listener_(std::move(listener)) {
+  acceptor_ = std::thread([this] { AcceptLoop(); });
+}
+
+DataPlane::~DataPlane() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    for (Greeting& greeting : greetings_) {
+      if (greeting.connection != nullptr) greeting.connection->Shutdown();
+    }
+  }
+  listener_->Shutdown();
+  acceptor_.join();
+  for (Greeting& greeting : greetings_) greeting.thread.join();
+}
+
+void DataPlane::AcceptLoop() {
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Connection>> connection = listener_->Accept();
+    if (!connection.ok()) {
+      if (!absl::IsCancelled(connection.status())) {
+        LogError("data plane stopped listening", {{"error", std::string(connection.status().message())}});
+      }
+      return;
+    }
+    JoinDone();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_ || greetings_.size() + waiting_.size() >= kMaxWaiting) continue;
+    Greeting& greeting = greetings_.emplace_back();
+    greeting.owned = *std::move(connection);
+    greeting.connection = greeting.owned.get();
+    greeting.thread = std::thread([this, &greeting] { Greet(&greeting); });
+  }
+}
+
+// Ends threads whose work is over.
+void DataPlane::JoinDone() {
+  std::list<Greeting> done;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto at = greetings_.begin(); at != greetings_.end();) {
+      const auto next = std::next(at);
+      if (at->done) done.splice(done.end(), greetings_, at);
+      at = next;
+    }
+  }
+  for (Greeting& greeting : done) greeting.thread.join();
+}
+
+// Reads what the peer wants; a thread each, because a stranger may say nothing for long.
+void DataPlane::Greet(Greeting* greeting) {
+  const absl::StatusOr<std::string> block = ReadBlock(greeting->connection);
+  std::unique_ptr<Connection> connection;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    connection = std::move(greeting->owned);
+    greeting->connection = nullptr;
+  }
+  PeerHello hello;
+  if (block.ok() && hello.ParseFromString(*block)) {
+    Route(std::move(connection), hello);
+  } else {
+    LogWarn("data plane: a connection did not say hello",
+            {{"peer", connection->Peer()}, {"error", std::string(block.status().message())}});
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  greeting->done = true;
+}
+
+void DataPlane::Route(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto task = tasks_.find(hello.job_id());
+  const TcpOptions* here = task == tasks_.end() ? nullptr : &task->second->options();
+  if (here == nullptr || std::make_pair(hello.attempt(), hello.generation()) >
+                             std::make_pair(here->attempt, here->generation)) {
+    waiting_.push_back({std::move(connection), hello});
+    return;
+  }
+  task->second->Accept(std::move(connection), hello);
+}
+
+void DataPlane::AddTask(TcpFabric* fabric) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const TcpOptions& options = fabric->options();
+  tasks_[options.job_id] = fabric;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    const auto next = std::next(at);
+    if (at->hello.job_id() == options.job_id) {
+      const bool same = at->hello.attempt() == options.attempt && at->hello.generation() == options.generation;
+      if (same) fabric->Accept(std::move(at->connection), at->hello);
+      if (!same && IsStale(at->hello, options)) Refuse(at->connection.get(), "a later attempt of the job runs here");
+      if (same || IsStale(at->hello, options)) waiting_.erase(at);
+    }
+    at = next;
+  }
+}
+
+void DataPlane::RemoveTask(TcpFabric* fabric) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto task = tasks_.find(fabric->options().job_id);
+  if (task != tasks_.end() && task->second == fabric) tasks_.erase(task);
+}
+
+}  // namespace xlad::collectives

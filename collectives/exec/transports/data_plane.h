@@ -1,0 +1,61 @@
+// A worker's listener for connections from other workers' devices.
+//
+// Thread-safe. A hello for a task that is not here yet waits until the task is added; one for an older attempt or
+// generation than the one here is refused.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/network.h"
+#include "collectives/exec/transports/tcp.h"
+
+namespace xlad::collectives {
+
+class DataPlane {
+ public:
+  // Listens on `address` (HOST:PORT, port 0: any). InvalidArgument for a host that is not loopback: the data plane
+  // neither encrypts nor asks for a token.
+  static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
+  ~DataPlane();
+
+  // HOST:PORT where peers connect.
+  std::string address() const { return listener_->Address(); }
+
+  // Hands connections for the fabric's task to it until RemoveTask.
+  void AddTask(TcpFabric* fabric);
+  void RemoveTask(TcpFabric* fabric);
+
+ private:
+  struct Waiting {
+    std::unique_ptr<Connection> connection;
+    PeerHello hello;
+  };
+  struct Greeting {
+    std::thread thread;
+    Connection* connection = nullptr;
+    std::unique_ptr<Connection> owned;
+    bool done = false;
+  };
+
+  explicit DataPlane(std::unique_ptr<Listener> listener);
+  void AcceptLoop();
+  void Greet(Greeting* greeting);
+  void Route(std::unique_ptr<Connection> connection, const PeerHello& hello);
+  void JoinDone();
+
+  const std::unique_ptr<Listener> listener_;
+  std::mutex mutex_;
+  bool closing_ = false;
+  std::map<std::string, TcpFabric*> tasks_;  // By job.
+  std::list<Waiting> waiting_;
+  std::list<Greeting> greetings_;
+  std::thread acceptor_;
+};
+
+}  // namespace xlad::collectives

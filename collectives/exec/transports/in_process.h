@@ -1,0 +1,42 @@
+// Between devices of one process: the receiver reads the sender's memory; small messages are copied on the way.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "collectives/exec/transport.h"
+#include "collectives/exec/waiter.h"
+
+namespace xlad::collectives {
+
+struct InProcessOptions {
+  int slots = 4;
+  int64_t copy_below_bytes = 4096;  // Messages below this size are copied, so that their sender need not wait.
+};
+
+// All links among some devices of this process. Thread-safe; each device's transport is for its thread alone.
+class InProcessFabric {
+ public:
+  // `waiters` by device; they and `abort` must outlive the fabric.
+  InProcessFabric(const std::map<int, Waiter*>& waiters, AbortSignal* abort, InProcessOptions options = {});
+  ~InProcessFabric();
+
+  Transport& transport(int device);
+
+ private:
+  friend class InProcessTransport;
+  class Link;
+  Link* FindOrAdd(int from, int to, int channel);
+
+  std::map<int, Waiter*> waiters_;
+  AbortSignal* const abort_;
+  const InProcessOptions options_;
+  std::mutex mutex_;
+  std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links_;
+  std::map<int, std::unique_ptr<Transport>> transports_;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,207 @@
+// Connections between the devices of a task on different workers.
+#include "collectives/exec/transports/tcp.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/exec/transports/tcp_connection.h"
+
+namespace xlad::collectives {
+namespace {
+
+// How long a writer may take after an abort until its connection is cut.
+constexpr std::chrono::milliseconds kCutAfter{250};
+
+}  // namespace
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(TcpFabric* fabric, int device) : fabric_(fabric), device_(device) {}
+
+  absl::StatusOr<SendLink*> OpenSend(int peer, int channel) override {
+    XLAD_ASSIGN_OR_RETURN(TcpConnection* connection, Get(peer, channel));
+    return connection->OpenSend(channel);
+  }
+  absl::StatusOr<ReceiveLink*> OpenReceive(int peer, int channel) override {
+    XLAD_ASSIGN_OR_RETURN(TcpConnection* connection, Get(peer, channel));
+    return connection->OpenReceive(channel);
+  }
+  std::string Describe(int peer) const override {
+    const auto found = fabric_->peers_.find(peer);
+    return absl::StrCat("device ", peer, found == fabric_->peers_.end() ? "" : absl::StrCat(" (", found->second.ToString(), ")"));
+  }
+
+ private:
+  absl::StatusOr<TcpConnection*> Get(int peer, int channel) {
+    if (channel < 0 || channel >= kMaxChannels) {
+      return absl::InvalidArgumentError(absl::StrCat("found channel ", channel, ", expected 0 to ", kMaxChannels - 1));
+    }
+    return fabric_->GetConnection(device_, peer);
+  }
+
+  TcpFabric* const fabric_;
+  const int device_;
+};
+
+TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters,
+                     const std::map<int, PeerInfo>& peers, Network* network, AbortSignal* abort)
+    : options_(options), waiters_(waiters), peers_(peers), network_(network), abort_(abort) {
+  for (const auto& [device, waiter] : waiters_) {
+    transports_.emplace(device, std::make_unique<TcpTransport>(this, device));
+  }
+  listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
+}
+
+void TcpFabric::OnAbort() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  bool all_told = true;
+  for (const auto& [pair, connection] : connections_) all_told = connection->TellAbort() && all_told;
+  for (const auto& [pair, connection] : dialing_) connection->Shutdown();
+  changed_.notify_all();
+  if (all_told || cutter_.joinable()) return;
+  // A peer that has stopped reading must not keep a writer here for ever.
+  cutter_ = std::thread([this] {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kCutAfter, [this] { return closing_; });
+    for (const auto& [pair, connection] : connections_) connection->Cut();
+  });
+}
+
+TcpFabric::~TcpFabric() {
+  abort_->RemoveListener(listener_id_);
+  std::map<Pair, std::unique_ptr<TcpConnection>> connections;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+    connections.swap(connections_);
+    changed_.notify_all();
+  }
+  if (cutter_.joinable()) cutter_.join();
+}
+
+Transport& TcpFabric::transport(int device) {
+  const auto found = transports_.find(device);
+  XLAD_CHECK(found != transports_.end()) << "device " << device << " is not on this worker";
+  return *found->second;
+}
+
+absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
+  if (hello.job_id() != options_.job_id || hello.attempt() != options_.attempt ||
+      hello.generation() != options_.generation) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", options_.worker_id, " runs job ", options_.job_id, ", attempt ", options_.attempt, ", generation ",
+        options_.generation, "; the hello is of job ", hello.job_id(), ", attempt ", hello.attempt(), ", generation ",
+        hello.generation()));
+  }
+  const auto peer = peers_.find(hello.from_device());
+  if (waiters_.count(hello.to_device()) == 0 || peer == peers_.end() || hello.from_device() >= hello.to_device()) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", options_.worker_id, " expects no hello from device ",
+                                                      hello.from_device(), " to device ", hello.to_device()));
+  }
+  if (peer->second.worker_id != hello.worker_id() || peer->second.incarnation != hello.incarnation()) {
+    return absl::FailedPreconditionError(absl::StrCat("device ", hello.from_device(), " is on ",
+                                                      peer->second.ToString(), ", incarnation ",
+                                                      peer->second.incarnation, "; the hello is from worker ",
+                                                      hello.worker_id(), ", incarnation ", hello.incarnation()));
+  }
+  return absl::OkStatus();
+}
+
+void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+  const Pair pair(hello.to_device(), hello.from_device());
+  absl::Status status = abort_->raised() ? abort_->status() : CheckHello(hello);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (status.ok() && (closing_ || connections_.count(pair) > 0)) {
+    status = absl::FailedPreconditionError("there is a connection of these devices already");
+  }
+  PeerWelcome welcome;
+  welcome.set_refused(std::string(status.message()));
+  if (!WriteBlock(connection.get(), welcome.SerializeAsString()).ok() || !status.ok()) return;
+  Adopt(pair, std::move(connection));
+}
+
+// Call with mutex_ held.
+TcpConnection* TcpFabric::Adopt(Pair pair, std::unique_ptr<Connection> connection) {
+  const PeerInfo& peer = peers_.at(pair.second);
+  TcpConnection::Options options;
+  options.self = absl::StrCat("device ", pair.first, " (worker ", options_.worker_id, ")");
+  options.peer = absl::StrCat("device ", pair.second, " (", peer.ToString(), ")");
+  options.self_worker = options_.worker_id;
+  options.peer_worker = peer.worker_id;
+  options.slots = options_.slots;
+  options.max_message_bytes = options_.max_message_bytes;
+  auto adopted = std::make_unique<TcpConnection>(options, std::move(connection), waiters_.at(pair.first), abort_);
+  TcpConnection* result = adopted.get();
+  connections_[pair] = std::move(adopted);
+  changed_.notify_all();
+  // Where the signal was raised before the connection was in the table, no listener has told it.
+  if (abort_->raised()) result->TellAbort();
+  return result;
+}
+
+absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
+  const Pair pair(device, peer);
+  if (waiters_.count(device) == 0 || peers_.count(peer) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("device ", device, " has no connection to device ", peer));
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (device > peer) changed_.wait(lock, [&] { return connections_.count(pair) > 0 || abort_->raised(); });
+  const auto found = connections_.find(pair);
+  if (found != connections_.end()) return found->second.get();
+  if (abort_->raised()) return abort_->status();
+  lock.unlock();
+  absl::StatusOr<std::unique_ptr<Connection>> dialed = Dial(device, peer);
+  if (!dialed.ok()) {
+    const PeerInfo& info = peers_.at(peer);
+    abort_->Raise({absl::Status(dialed.status().code(),
+                                absl::StrCat("cannot connect device ", device, " to device ", peer, " (", info.ToString(),
+                                             "): ", dialed.status().message())),
+                   absl::IsUnavailable(dialed.status()) ? info.worker_id : ""});
+    return abort_->status();
+  }
+  lock.lock();
+  return Adopt(pair, *std::move(dialed));
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer) {
+  const Pair pair(device, peer);
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection,
+                        network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    dialing_[pair] = connection.get();
+    if (abort_->raised()) connection->Shutdown();
+  }
+  PeerHello hello;
+  hello.set_job_id(options_.job_id);
+  hello.set_attempt(options_.attempt);
+  hello.set_generation(options_.generation);
+  hello.set_from_device(device);
+  hello.set_to_device(peer);
+  hello.set_worker_id(options_.worker_id);
+  hello.set_incarnation(options_.incarnation);
+  absl::Status status = WriteBlock(connection.get(), hello.SerializeAsString());
+  absl::StatusOr<std::string> answer = status.ok() ? ReadBlock(connection.get()) : status;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    dialing_.erase(pair);
+  }
+  XLAD_RETURN_IF_ERROR(answer.status());
+  PeerWelcome welcome;
+  if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is no welcome");
+  if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
+  return connection;
+}
+
+absl::Status TcpFabric::Finish() {
+  std::vector<TcpConnection*> open;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [pair, connection] : connections_) open.push_back(connection.get());
+  }
+  for (TcpConnection* connection : open) connection->SayBye();
+  for (TcpConnection* connection : open) connection->WaitForBye();
+  return abort_->raised() ? abort_->status() : absl::OkStatus();
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,290 @@
+// One connection between a device here and a device there, and the links on it.
+#include "collectives/exec/transports/tcp_connection.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// Below this, a frame is put together in memory and written at once.
+constexpr int64_t kJoinBelowBytes = 16 * 1024;
+
+struct Buffer {
+  std::unique_ptr<std::byte[]> data;
+  size_t capacity = 0;
+};
+
+}  // namespace
+
+class TcpConnection::Outbox final : public SendLink {
+ public:
+  Outbox(TcpConnection* connection, int channel) : connection_(connection), channel_(channel) {}
+
+  absl::Status Post(const MessageHeader& header, absl::Span<const ConstPiece> pieces) override {
+    TcpConnection& c = *connection_;
+    const int slots = c.options_.slots;
+    if (!c.waiter_->Wait(*c.abort_, [&] { return posted_ - released_.load() < slots || c.heard_bye_.load(); })) {
+      return c.abort_->status();
+    }
+    FrameHead head;
+    head.channel = static_cast<uint32_t>(channel_);
+    head.message = header;
+    for (const ConstPiece& piece : pieces) head.bytes += piece.size();
+    ++posted_;
+    if (c.WriteFrame(head, pieces).ok()) return absl::OkStatus();
+    // The reader finds out why: the peer may have said so before it closed.
+    if (!c.waiter_->Wait(*c.abort_, [&] { return c.heard_bye_.load(); })) return c.abort_->status();
+    return absl::FailedPreconditionError(absl::StrCat(c.options_.peer, " has finished and takes nothing more from ",
+                                                      c.options_.self));
+  }
+
+  // The payload was copied to the system.
+  absl::Status WaitReleased(int64_t) override { return absl::OkStatus(); }
+  void Revoke() override {}
+
+  void Released(uint32_t count) { released_.fetch_add(count); }
+
+ private:
+  TcpConnection* const connection_;
+  const int channel_;
+  int64_t posted_ = 0;
+  std::atomic<int64_t> released_ = 0;
+};
+
+class TcpConnection::Inbox final : public ReceiveLink {
+ public:
+  Inbox(TcpConnection* connection, int channel) : connection_(connection), channel_(channel) {}
+
+  absl::StatusOr<Incoming> Next() override {
+    TcpConnection& c = *connection_;
+    const auto ready = [&] { return arrived_.load() > taken_ || c.heard_bye_.load(); };
+    if (!c.waiter_->Wait(*c.abort_, ready)) return c.abort_->status();
+    if (arrived_.load() == taken_) {
+      return absl::FailedPreconditionError(absl::StrCat(c.options_.peer, " has finished and sends nothing more to ",
+                                                        c.options_.self));
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    Received& received = messages_[static_cast<size_t>(taken_ - released_)];
+    ++taken_;
+    return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1), static_cast<int64_t>(received.piece.size())};
+  }
+
+  absl::Status Release() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      spare_.push_back(std::move(messages_.front().buffer));
+      messages_.pop_front();
+      ++released_;
+    }
+    // Told in batches, so that a message does not cost a frame in each direction.
+    if (++untold_ < std::max(1, connection_->options_.slots / 2)) return absl::OkStatus();
+    FrameHead head;
+    head.kind = FrameKind::kReleased;
+    head.channel = static_cast<uint32_t>(channel_);
+    head.count = static_cast<uint32_t>(std::exchange(untold_, 0));
+    // The reader finds out where the connection is broken.
+    connection_->WriteFrame(head, {}).IgnoreError();
+    return absl::OkStatus();
+  }
+
+  // Called by the reader.
+  Buffer TakeBuffer(size_t bytes) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!spare_.empty()) {
+        Buffer buffer = std::move(spare_.back());
+        spare_.pop_back();
+        if (buffer.capacity >= bytes) return buffer;
+      }
+    }
+    const size_t capacity = std::max<size_t>(bytes, 1);
+    return {std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[capacity]), capacity};
+  }
+
+  void Arrived(const MessageHeader& header, Buffer buffer, size_t bytes) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const ConstPiece piece(buffer.data.get(), bytes);
+      messages_.push_back({header, std::move(buffer), piece});
+    }
+    arrived_.fetch_add(1);
+  }
+
+  bool IsFull() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return static_cast<int>(messages_.size()) >= connection_->options_.slots;
+  }
+
+ private:
+  struct Received {
+    MessageHeader header;
+    Buffer buffer;
+    ConstPiece piece;
+  };
+
+  TcpConnection* const connection_;
+  const int channel_;
+  std::mutex mutex_;
+  std::deque<Received> messages_;  // Not released yet. A deque: growing leaves the others where they are.
+  std::vector<Buffer> spare_;
+  std::atomic<int64_t> arrived_ = 0;
+  int64_t taken_ = 0;     // The device thread's own.
+  int64_t released_ = 0;
+  int untold_ = 0;
+};
+
+TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection, Waiter* waiter,
+                             AbortSignal* abort)
+    : options_(options), connection_(std::move(connection)), waiter_(waiter), abort_(abort) {
+  reader_ = std::thread([this] { ReadLoop(); });
+}
+
+TcpConnection::~TcpConnection() {
+  connection_->Shutdown();
+  if (reader_.joinable()) reader_.join();
+}
+
+TcpConnection::Outbox* TcpConnection::FindOutbox(int channel) {
+  std::lock_guard<std::mutex> lock(links_mutex_);
+  std::unique_ptr<Outbox>& outbox = outboxes_[channel];
+  if (outbox == nullptr) outbox = std::make_unique<Outbox>(this, channel);
+  return outbox.get();
+}
+
+TcpConnection::Inbox* TcpConnection::FindInbox(int channel) {
+  std::lock_guard<std::mutex> lock(links_mutex_);
+  std::unique_ptr<Inbox>& inbox = inboxes_[channel];
+  if (inbox == nullptr) inbox = std::make_unique<Inbox>(this, channel);
+  return inbox.get();
+}
+
+SendLink* TcpConnection::OpenSend(int channel) { return FindOutbox(channel); }
+ReceiveLink* TcpConnection::OpenReceive(int channel) { return FindInbox(channel); }
+
+absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
+  absl::Status status;
+  {
+    std::lock_guard<std::mutex> lock(write_mutex_);
+    status = WriteLocked(head, pieces);
+  }
+  if (abort_wanted_) TellAbort();
+  return status;
+}
+
+absl::Status TcpConnection::WriteLocked(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
+  const ConstPiece start(reinterpret_cast<const std::byte*>(&head), sizeof head);
+  if (static_cast<int64_t>(head.bytes) <= kJoinBelowBytes) {
+    std::byte joined[sizeof head + kJoinBelowBytes];
+    size_t at = sizeof head;
+    std::memcpy(joined, &head, sizeof head);
+    for (const ConstPiece& piece : pieces) {
+      if (!piece.empty()) std::memcpy(joined + at, piece.data(), piece.size());
+      at += piece.size();
+    }
+    return connection_->Write(ConstPiece(joined, at));
+  }
+  XLAD_RETURN_IF_ERROR(connection_->Write(start));
+  for (const ConstPiece& piece : pieces) XLAD_RETURN_IF_ERROR(connection_->Write(piece));
+  return absl::OkStatus();
+}
+
+void TcpConnection::SayBye() {
+  said_bye_ = true;
+  FrameHead head;
+  head.kind = FrameKind::kBye;
+  WriteFrame(head, {}).IgnoreError();
+}
+
+void TcpConnection::WaitForBye() {
+  if (reader_.joinable()) reader_.join();
+}
+
+bool TcpConnection::TellAbort() {
+  abort_wanted_ = true;
+  std::unique_lock<std::mutex> lock(write_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const Failure failure = abort_->failure();
+  const std::string reason = absl::StrCat(failure.suspect_worker, "\n", failure.status.message());
+  FrameHead head;
+  head.kind = FrameKind::kAbort;
+  head.count = static_cast<uint32_t>(failure.status.code());
+  head.bytes = std::min<uint64_t>(reason.size(), kJoinBelowBytes);
+  std::string frame(reinterpret_cast<const char*>(&head), sizeof head);
+  frame.append(reason, 0, head.bytes);
+  connection_->TryWrite(AsBytes(frame));
+  connection_->Shutdown();
+  return true;
+}
+
+void TcpConnection::ReadLoop() {
+  const absl::Status status = ReadFrames();
+  if (status.ok() || (said_bye_ && heard_bye_)) return;
+  // Cancelled: shut down here. Otherwise the first to see it names the peer for everyone.
+  if (!absl::IsCancelled(status)) {
+    abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
+                   options_.peer_worker});
+  }
+}
+
+// Until both sides have said good-bye, or an error.
+absl::Status TcpConnection::ReadFrames() {
+  while (true) {
+    FrameHead head;
+    XLAD_RETURN_IF_ERROR(
+        ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(&head), sizeof head)));
+    if (head.magic != FrameHead::kFrameMagic || head.channel >= kMaxChannels) {
+      return absl::DataLossError("found bytes that are no frame");
+    }
+    switch (head.kind) {
+      case FrameKind::kMessage:
+        XLAD_RETURN_IF_ERROR(OnMessage(head));
+        break;
+      case FrameKind::kReleased:
+        FindOutbox(static_cast<int>(head.channel))->Released(head.count);
+        break;
+      case FrameKind::kAbort:
+        return OnAbort(head);
+      case FrameKind::kBye:
+        heard_bye_ = true;
+        waiter_->Notify();
+        return absl::OkStatus();
+      default:
+        return absl::DataLossError(absl::StrCat("found a frame of kind ", static_cast<uint32_t>(head.kind)));
+    }
+    waiter_->Notify();
+  }
+}
+
+absl::Status TcpConnection::OnMessage(const FrameHead& head) {
+  Inbox* inbox = FindInbox(static_cast<int>(head.channel));
+  if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes) || inbox->IsFull()) {
+    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, or one too many, expected ",
+                                            options_.max_message_bytes, " bytes and ", options_.slots,
+                                            " messages at most"));
+  }
+  Buffer buffer = inbox->TakeBuffer(head.bytes);
+  if (buffer.data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", head.bytes, " bytes"));
+  }
+  XLAD_RETURN_IF_ERROR(ReadFully(connection_.get(), absl::MakeSpan(buffer.data.get(), head.bytes)));
+  inbox->Arrived(head.message, std::move(buffer), head.bytes);
+  return absl::OkStatus();
+}
+
+absl::Status TcpConnection::OnAbort(const FrameHead& head) {
+  if (head.bytes > kJoinBelowBytes) return absl::DataLossError("found an abort of too many bytes");
+  std::string reason(head.bytes, '\0');
+  XLAD_RETURN_IF_ERROR(
+      ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(reason.data()), reason.size())));
+  const size_t end = reason.find('\n');
+  const std::string suspect = reason.substr(0, end);
+  const std::string text = end == std::string::npos ? "" : reason.substr(end + 1);
+  const bool known_code = head.count > 0 && head.count <= 16;
+  const auto code = known_code ? static_cast<absl::StatusCode>(head.count) : absl::StatusCode::kUnknown;
+  abort_->Raise({absl::Status(code, absl::StrCat(options_.peer, " reports: ", text)), suspect});
+  return absl::CancelledError("the peer aborted");
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,45 @@
+// What travels on a connection between two devices.
+#include "collectives/exec/transports/tcp_frame.h"
+
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are written as they lie in memory");
+
+constexpr uint32_t kMaxBlockBytes = 64 * 1024;
+
+}  // namespace
+
+absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const size_t n, connection->Read(bytes));
+    bytes.remove_prefix(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteBlock(Connection* connection, const std::string& block) {
+  const uint32_t size = static_cast<uint32_t>(block.size());
+  std::string bytes(sizeof size, '\0');
+  std::memcpy(bytes.data(), &size, sizeof size);
+  return connection->Write(AsBytes(bytes + block));
+}
+
+absl::StatusOr<std::string> ReadBlock(Connection* connection) {
+  uint32_t size = 0;
+  XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(&size), sizeof size)));
+  if (size > kMaxBlockBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size,
+                                                   " bytes, expected ", kMaxBlockBytes, " at most: not a worker"));
+  }
+  std::string block(size, '\0');
+  XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(block.data()), size)));
+  return block;
+}
+
+}  // namespace xlad::collectives
