@@ -14,6 +14,8 @@
 namespace xlad::hlo {
 namespace {
 
+bool PrintNever(const Instruction&, std::string*) { return false; }
+
 // Values by kind: each pair of functions reads and prints one member of Attributes.
 
 template <auto Member>
@@ -196,7 +198,6 @@ bool PrintTupleIndex(const Instruction& i, std::string* out) {
   absl::StrAppend(out, i.number());
   return true;
 }
-// "0_1" is all there is to print of no dimension: XLA writes padding= and nothing; xlad leaves it out.
 bool ParsePrecision(Parser& p, Instruction* i) {
   std::vector<std::string>& precision = i->mutable_attributes().operand_precision;
   return ParseBraced(p.lexer(), [&] { return ParseWordOf(p.lexer(), kPrecisions, &precision.emplace_back()); });
@@ -214,6 +215,13 @@ bool PrintDirection(const Instruction& i, std::string* out) {
 bool PrintComparisonType(const Instruction& i, std::string* out) {
   absl::StrAppend(out, WordOf(kComparisonTypes, static_cast<int64_t>(i.attributes().comparison_type)));
   return i.attributes().comparison_type != ComparisonType::kDefault;
+}
+// Newer dumps say order=TOTAL where older ones say type=TOTALORDER.
+bool ParseOrder(Parser& p, Instruction* i) {
+  std::string word;
+  if (!ParseWordOf(p.lexer(), kComparisonOrders, &word)) return false;
+  if (word == "TOTAL") i->mutable_attributes().comparison_type = ComparisonType::kFloatTotalOrder;
+  return true;
 }
 bool ParseEpsilon(Parser& p, Instruction* i) {
   Literal literal;
@@ -351,7 +359,6 @@ bool IsTwoWay(const Instruction& i) {
 template <size_t Slot>
 bool PrintTwoWay(const Instruction& i, std::string* out) { return IsTwoWay(i) && PrintCalledName(i, Slot, out); }
 bool PrintBranches(const Instruction& i, std::string* out) { return !IsTwoWay(i) && PrintCalledList(i, out); }
-bool PrintNever(const Instruction&, std::string*) { return false; }
 
 using enum Opcode;
 constexpr Opcode kWithDimensions[] = {
@@ -453,6 +460,7 @@ constexpr AttributeRow kRows[] = {
     {"unique_indices", kIndexed, ParseBoolOf<&A::unique_indices>, PrintTrue<&A::unique_indices>},
     {"direction", kCompareOnly, ParseEnum<Comparison, &A::comparison, kComparisons>, PrintDirection},
     {"type", kCompareOnly, ParseEnum<ComparisonType, &A::comparison_type, kComparisonTypes>, PrintComparisonType},
+    {"order", kCompareOnly, ParseOrder, PrintNever},
     {"exponent_bits", kReducePrecisionOnly, ParseIntOf<&A::exponent_bits>, PrintIntAlways<&A::exponent_bits>},
     {"mantissa_bits", kReducePrecisionOnly, ParseIntOf<&A::mantissa_bits>, PrintIntAlways<&A::mantissa_bits>},
     {"epsilon", kBatchNorms, ParseEpsilon, PrintEpsilon},

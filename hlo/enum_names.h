@@ -28,6 +28,7 @@ inline constexpr absl::string_view kApiVersions[] = {
     "API_VERSION_STATUS_RETURNING_UNIFIED", "API_VERSION_TYPED_FFI"};
 inline constexpr absl::string_view kComparisons[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};  // enum Comparison's order.
 inline constexpr absl::string_view kComparisonTypes[] = {"", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"};
+inline constexpr absl::string_view kComparisonOrders[] = {"PARTIAL", "TOTAL"};
 inline constexpr absl::string_view kFusionKinds[] = {"kLoop", "kInput", "kOutput", "kCustom"};
 inline constexpr absl::string_view kTriStates[] = {"", "true", "false"};
 

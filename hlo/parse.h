@@ -51,6 +51,25 @@ bool ParseBraced(Lexer& lexer, const Item& item) {
 // parse_sharding.cc
 bool ParseSharding(Lexer& lexer, OpSharding* sharding);
 bool ParseReplicaGroups(Lexer& lexer, ReplicaGroups* groups);
+// Integers and commas up to `close`, which is taken too.
+bool ParseIntsUntil(Lexer& lexer, char close, Dims* values);
+// "T(1,0)" directly behind the sizes of an iota of `ndim` dimensions, or nothing.
+bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose);
+// That an iota of sizes `reshape`, transposed, numbers `devices` devices.
+bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose);
+// The numbers of such an iota in order.
+Dims TransposedIota(const Dims& reshape, const Dims& transpose);
+
+// parse_checks.cc. Attributes of one meaning in one spelling, so that equal programs are equal.
+void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> operands);
+// What protos bring as text must print as what it says it is.
+absl::Status CheckCarried(absl::string_view other);
+absl::Status CheckCarriedHeader(absl::string_view other);
+absl::Status CheckMetadata(const Metadata& metadata);
+absl::Status CheckLayoutSuffix(absl::string_view suffix);
+// Header attributes that are only carried.
+bool IsCarriedHeader(absl::string_view name);
+std::vector<absl::string_view> OpcodeNames();
 
 // parse_module.cc, parse_instruction.cc
 class Parser {

@@ -10,12 +10,6 @@
 namespace xlad::hlo {
 namespace {
 
-std::vector<absl::string_view> OpcodeNames() {
-  std::vector<absl::string_view> names;
-  for (int o = 0; o < OpcodeCount(); ++o) names.push_back(ToString(static_cast<Opcode>(o)));
-  return names;
-}
-
 const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
   for (const AttributeRow* const row : AttributeRows(opcode)) {
     if (row->name == name) return row;
@@ -33,18 +27,6 @@ std::string UnknownAttribute(Opcode opcode, absl::string_view name) {
   for (const AttributeRow* const row : AttributeRows(opcode)) own.push_back(row->name);
   return absl::StrCat("found attribute \"", name, "\" on ", ToString(opcode), ", expected one of ",
                       absl::StrJoin(own, ", "));
-}
-
-// Small matters of spelling in which equal programs would differ.
-void Canonicalize(Instruction* instruction) {
-  const Opcode opcode = instruction->opcode();
-  if (opcode == Opcode::kDot || opcode == Opcode::kRaggedDot || opcode == Opcode::kScaledDot) {
-    if (!instruction->attributes().dot.has_value()) instruction->mutable_attributes().dot.emplace();
-  }
-  const std::vector<std::string>& precision = instruction->attributes().operand_precision;
-  const bool all_default =
-      std::all_of(precision.begin(), precision.end(), [](const std::string& p) { return p == "default"; });
-  if (!precision.empty() && all_default) instruction->mutable_attributes().operand_precision.clear();
 }
 
 }  // namespace
@@ -89,7 +71,7 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   draft->instruction = std::make_unique<Instruction>(opcode, std::move(shape));
   if (!ParseOperands(scope, draft)) return false;
   if (with_attributes && !ParseAttributes(draft)) return false;
-  Canonicalize(draft->instruction.get());
+  Canonicalize(draft->instruction.get(), draft->operands);
   return true;
 }
 

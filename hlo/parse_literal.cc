@@ -211,8 +211,29 @@ class DenseParser {
   std::byte* out_;
 };
 
+// Of an array without elements: braces, as many as there are.
+bool ParseEmpty(Lexer& lexer) {
+  if (!lexer.Expect('{')) return false;
+  if (lexer.Accept("...")) return lexer.Expect('}');
+  for (int64_t open = 1; open > 0;) {
+    if (lexer.Accept('{')) {
+      ++open;
+    } else if (lexer.Accept('}')) {
+      --open;
+    } else if (!lexer.Accept(',')) {
+      return lexer.FailExpected("braces only, because the shape has no elements");
+    }
+  }
+  return true;
+}
+
 bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
   const char* const at = lexer.Here();
+  const int64_t elements = shape.elements();
+  if (elements == 0 && !shape.dims.empty()) {
+    literal->array = tensor::Array(shape);
+    return ParseEmpty(lexer);
+  }
   if (lexer.Accept("{...}")) {
     if (shape.bytes() > *elided_bytes) {
       return lexer.Fail(at, absl::StrCat("found constants without values of more than 1 GiB in all, the last one ",
@@ -222,14 +243,6 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     literal->array = tensor::Array(shape);
     literal->elided = true;
     return true;
-  }
-  const int64_t elements = shape.elements();
-  if (elements == 0 && !shape.dims.empty()) {
-    absl::string_view braces;
-    literal->array = tensor::Array(shape);
-    if (lexer.Peek() != '{' || !lexer.Raw(&braces)) return lexer.FailExpected("{}");
-    return braces.find_first_not_of("{} ,\n\r\t") == absl::string_view::npos ||
-           lexer.FailAt(at, "braces only, because the shape has no elements");
   }
   // Every value takes a letter and a comma: no memory for what the text cannot hold.
   if (elements > static_cast<int64_t>(lexer.rest().size() / 2) + 1) {

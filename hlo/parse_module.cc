@@ -74,9 +74,6 @@ constexpr HeaderRow kHeaderRows[] = {
     {"allow_spmd_sharding_propagation_to_output", ParseHeaderBools<&Module::propagate_to_output>},
     {"frontend_attributes", ParseHeaderFrontend},
 };
-constexpr absl::string_view kCarriedHeader[] = {"origin_recovery_table", "spmd_output_sharding",
-                                                "spmd_parameters_shardings", "is_dynamic", "device_type"};
-
 // {key=1 other_key=2} into the members of a table's row, by name.
 template <typename T>
 struct FieldOf {
@@ -142,7 +139,8 @@ absl::StatusOr<std::unique_ptr<Module>> ParseText(absl::string_view text) { retu
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
   module_ = std::make_unique<Module>("module");
-  if (!ParseText() || lexer_.failed()) return lexer_.status();
+  if (!ParseText()) lexer_.FailExpected("HLO");
+  if (lexer_.failed()) return lexer_.status();
   return std::move(module_);
 }
 
@@ -177,12 +175,12 @@ bool Parser::ParseHeader() {
 }
 
 bool Parser::ParseHeaderAttribute(absl::string_view name, const char* at) {
-  std::vector<absl::string_view> names(std::begin(kCarriedHeader), std::end(kCarriedHeader));
+  std::vector<absl::string_view> names;
   for (const HeaderRow& row : kHeaderRows) {
     if (row.name == name) return row.parse(lexer_, module_.get());
     names.push_back(row.name);
   }
-  if (std::find(std::begin(kCarriedHeader), std::end(kCarriedHeader), name) == std::end(kCarriedHeader)) {
+  if (!IsCarriedHeader(name)) {
     return lexer_.Fail(at, absl::StrCat("found unknown header attribute \"", name, "\"", Suggestion(name, names)));
   }
   absl::string_view value;

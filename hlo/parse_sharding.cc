@@ -1,5 +1,6 @@
 // HLO text: sharding={...} in its three generations, and replica groups in their three forms.
 #include "absl/strings/str_cat.h"
+#include "hlo/named_sharding.h"
 #include "hlo/parse.h"
 
 namespace xlad::hlo {
@@ -26,42 +27,18 @@ bool ParseKind(Lexer& lexer, OpSharding::Kind* kind) {
   return lexer.FailAt(at, "replicated, maximal, manual, unknown, unreduced, devices=[...] or mesh[...]");
 }
 
-// Integers up to `close`, which is taken too.
-bool ParseIntsUntil(Lexer& lexer, char close, Dims* values) {
-  if (lexer.Accept(close)) return true;
-  do {
-    values->push_back(0);
-    if (!lexer.Integer(&values->back())) return false;
-  } while (lexer.Accept(','));
-  return lexer.Expect(close);
-}
-
 // "<=[4,2]T(1,0)" behind the "<=".
 bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
-  const char* const at = lexer.Here();
-  if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', reshape)) return false;
-  if (lexer.PeekRaw() == 'T') {
-    lexer.AcceptWord("T");
-    if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
-    std::vector<bool> seen(reshape->size(), false);
-    bool good = transpose->size() == reshape->size();
-    for (const int64_t d : *transpose) {
-      good = good && d >= 0 && d < static_cast<int64_t>(seen.size()) && !seen[static_cast<size_t>(d)];
-      if (good) seen[static_cast<size_t>(d)] = true;
-    }
-    if (!good) return lexer.Fail(at, "found a transposition that is no permutation of the reshape's dimensions");
-  }
-  return true;
+  return lexer.Expect('[') && ParseIntsUntil(lexer, ']', reshape) && ParseTranspose(lexer, reshape->size(), transpose);
 }
 
-// What fits in a list of device ids: more than any machine has, few enough to hold.
-constexpr int64_t kMostDevices = int64_t{1} << 24;
-
 bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
+  // More than any machine has, few enough to list.
+  constexpr int64_t kMostDevices = int64_t{1} << 24;
   *count = 1;
   for (const int64_t size : dims) {
     if (size < 1 || size > kMostDevices / *count) {
-      return lexer.Fail(at, "found a tile assignment of no device or of more than 2^24, expected 1 to 2^24");
+      return lexer.Fail(at, "found no device or more than 2^24 of them, expected 1 to 2^24");
     }
     *count *= size;
   }
@@ -72,25 +49,22 @@ bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* c
 bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
   sharding->kind = OpSharding::Kind::kTiled;
   const char* const at = lexer.Here();
-  int64_t expected = 0, found = 0;
+  int64_t expected = 0;
   if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', &sharding->tile_dims) ||
       !CheckDeviceCount(lexer, at, sharding->tile_dims, &expected)) {
     return false;
   }
   if (lexer.Accept("<=")) {
-    if (!ParseIotaSource(lexer, &sharding->iota_reshape_dims, &sharding->iota_transpose) ||
-        !CheckDeviceCount(lexer, at, sharding->iota_reshape_dims, &found)) {
-      return false;
-    }
-  } else {
-    do {
-      sharding->devices.push_back(0);
-      if (!lexer.Integer(&sharding->devices.back())) return false;
-    } while (lexer.Accept(','));
-    found = static_cast<int64_t>(sharding->devices.size());
+    return ParseIotaSource(lexer, &sharding->iota_reshape_dims, &sharding->iota_transpose) &&
+           CheckIota(lexer, at, expected, sharding->iota_reshape_dims, sharding->iota_transpose);
   }
-  return found == expected || lexer.Fail(at, absl::StrCat("found ", found, " devices for a tile assignment of ",
-                                                          expected, ", expected as many"));
+  do {
+    sharding->devices.push_back(0);
+    if (!lexer.Integer(&sharding->devices.back())) return false;
+  } while (lexer.Accept(','));
+  return static_cast<int64_t>(sharding->devices.size()) == expected ||
+         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(), " devices for a tile assignment of ", expected,
+                                     ", expected as many"));
 }
 
 bool ParseShardingMetadata(Lexer& lexer, OpSharding* sharding) {
@@ -144,95 +118,99 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   return true;
 }
 
-// The third generation, "mesh['a'=2] [{'a'}]", is kept as text with single spaces.
+// The third generation, "mesh['a'=2], [{'a'}]", is kept as canonical text.
 bool ParseNamed(Lexer& lexer, OpSharding* sharding) {
   sharding->kind = OpSharding::Kind::kNamed;
-  const char* const at = lexer.Here();
-  while (lexer.Peek() != '}') {
-    absl::string_view part;
-    if (lexer.Accept(',')) {
-      sharding->named += ",";
-      continue;
-    }
-    if (!lexer.Raw(&part)) return false;
-    if (!sharding->named.empty() && part.front() != ',') sharding->named += " ";
-    bool space = false;
-    for (const char c : part) {
-      const bool blank = c == ' ' || c == '\n' || c == '\t' || c == '\r';
-      if (!blank || !space) sharding->named.push_back(blank ? ' ' : c);
-      space = blank;
-    }
-  }
-  return !sharding->named.empty() || lexer.FailAt(at, "a sharding");
-}
-
-// 'a'=2,'b'=4 up to ']'.
-bool ParseMeshAxes(Lexer& lexer, ReplicaGroups::MeshAxes* mesh) {
-  if (lexer.Accept(']')) return true;
-  do {
-    auto& [name, size] = mesh->mesh.emplace_back();
-    if (!lexer.String(&name) || !lexer.Expect('=') || !lexer.Integer(&size)) return false;
-  } while (lexer.Accept(','));
-  return lexer.Expect(']');
-}
-
-bool ParseAxisReference(Lexer& lexer, const ReplicaGroups::MeshAxes& mesh, ReplicaGroups::MeshAxes::Axis* axis) {
-  const char* const at = lexer.Here();
-  if (!lexer.String(&axis->name)) return false;
-  int64_t whole = 0;
-  for (const auto& [name, size] : mesh.mesh) {
-    if (name == axis->name) whole = size;
-  }
-  if (whole == 0) return lexer.Fail(at, absl::StrCat("found axis '", axis->name, "', expected one of the mesh"));
-  if (!lexer.Accept(':')) return true;
-  if (!lexer.Expect('(') || !lexer.Integer(&axis->pre_size) || !lexer.Expect(')') || !lexer.Integer(&axis->size)) {
-    return false;
-  }
-  const bool fits = axis->pre_size >= 1 && axis->size >= 1 && whole % axis->pre_size == 0 &&
-                    (whole / axis->pre_size) % axis->size == 0;
-  return fits || lexer.Fail(at, absl::StrCat("found a part of axis '", axis->name, "' that does not divide its size ",
-                                             whole));
+  NamedSharding named;
+  if (!ParseNamedSharding(lexer, &named)) return false;
+  sharding->named = PrintNamedSharding(named);
+  return true;
 }
 
 // mesh['a'=2,'b'=2], device_ids=(1,0,3,2) {'b'} behind "mesh[".
 bool ParseMeshGroups(Lexer& lexer, ReplicaGroups* groups) {
-  const char* const at = lexer.Here();
   ReplicaGroups::MeshAxes& mesh = groups->mesh_axes.emplace();
-  int64_t count = 0;
-  if (!ParseMeshAxes(lexer, &mesh)) return false;
-  Dims sizes;
-  for (const auto& [name, size] : mesh.mesh) sizes.push_back(size);
-  if (!CheckDeviceCount(lexer, at, sizes, &count)) return false;
+  NamedSharding named;
+  if (!ParseMeshAxes(lexer, &named.mesh)) return false;
   const bool comma = lexer.Accept(',');
   if (lexer.AcceptWord("device_ids")) {
-    if (!lexer.Expect('=') || !lexer.Expect('(') || !ParseIntsUntil(lexer, ')', &mesh.device_ids)) return false;
-    if (static_cast<int64_t>(mesh.device_ids.size()) != count) {
-      return lexer.Fail(at, absl::StrCat("found ", mesh.device_ids.size(), " device ids, expected the mesh's ", count));
-    }
+    if (!lexer.Expect('=') || !ParseDeviceIds(lexer, &named)) return false;
   } else if (comma) {
     return lexer.FailExpected("device_ids");
   }
-  return ParseBraced(lexer, [&] { return ParseAxisReference(lexer, mesh, &mesh.axes.emplace_back()); });
+  mesh.mesh = named.mesh;
+  mesh.device_ids = named.device_ids;
+  if (!named.iota_reshape.empty()) mesh.device_ids = TransposedIota(named.iota_reshape, named.iota_transpose);
+  return ParseAxes(lexer, mesh.mesh, &mesh.axes);
 }
 
 bool ParseIotaGroups(Lexer& lexer, ReplicaGroups* groups) {
   const char* const at = lexer.Here();
   ReplicaGroups::Iota& iota = groups->iota.emplace();
-  int64_t expected = 0, found = 0;
-  if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', &iota.dims) || !lexer.Accept("<=")) {
-    return lexer.FailExpected("<=[...]");
-  }
-  if (!ParseIotaSource(lexer, &iota.reshape_dims, &iota.transpose) ||
-      !CheckDeviceCount(lexer, at, iota.dims, &expected) ||
-      !CheckDeviceCount(lexer, at, iota.reshape_dims, &found)) {
-    return false;
-  }
+  int64_t count = 0;
+  if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', &iota.dims)) return false;
+  if (!lexer.Accept("<=")) return lexer.FailExpected("<=[...]");
   if (iota.dims.size() != 2) return lexer.FailAt(at, "[groups,size]<=[...]");
-  return found == expected || lexer.Fail(at, absl::StrCat("found groups over ", expected, " devices of ", found,
-                                                          ", expected the same number"));
+  return ParseIotaSource(lexer, &iota.reshape_dims, &iota.transpose) &&
+         CheckDeviceCount(lexer, at, iota.dims, &count) &&
+         CheckIota(lexer, at, count, iota.reshape_dims, iota.transpose);
 }
 
 }  // namespace
+
+bool ParseIntsUntil(Lexer& lexer, char close, Dims* values) {
+  if (lexer.Accept(close)) return true;
+  do {
+    values->push_back(0);
+    if (!lexer.Integer(&values->back())) return false;
+  } while (lexer.Accept(','));
+  return lexer.Expect(close);
+}
+
+bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
+  if (lexer.PeekRaw() == 'T') {
+    lexer.AcceptWord("T");
+    if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
+  }
+  // One spelling: none of one dimension, always one of several.
+  if (ndim <= 1) transpose->clear();
+  if (ndim > 1 && transpose->empty()) {
+    for (size_t d = 0; d < ndim; ++d) transpose->push_back(static_cast<int64_t>(d));
+  }
+  return true;
+}
+
+bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose) {
+  int64_t count = 0;
+  if (!CheckDeviceCount(lexer, at, reshape, &count)) return false;
+  if (count != devices) {
+    return lexer.Fail(at, absl::StrCat("found an iota of ", count, " devices, expected ", devices));
+  }
+  std::vector<bool> seen(reshape.size(), false);
+  bool permutation = transpose.empty() || transpose.size() == reshape.size();
+  for (const int64_t d : transpose) {
+    permutation = permutation && d >= 0 && d < static_cast<int64_t>(seen.size()) && !seen[static_cast<size_t>(d)];
+    if (permutation) seen[static_cast<size_t>(d)] = true;
+  }
+  return permutation || lexer.Fail(at, "found a transposition that is no permutation of the iota's dimensions");
+}
+
+Dims TransposedIota(const Dims& reshape, const Dims& transpose) {
+  const Dims strides = tensor::Strides(reshape);
+  Dims sizes, steps, result;
+  for (size_t i = 0; i < reshape.size(); ++i) {
+    const auto d = transpose.empty() ? i : static_cast<size_t>(transpose[i]);
+    sizes.push_back(reshape[d]);
+    steps.push_back(strides[d]);
+  }
+  Dims index(sizes.size(), 0);
+  do {
+    int64_t id = 0;
+    for (size_t i = 0; i < index.size(); ++i) id += index[i] * steps[i];
+    result.push_back(id);
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return result;
+}
 
 bool ParseSharding(Lexer& lexer, OpSharding* sharding) {
   Lexer::Depth depth(lexer);

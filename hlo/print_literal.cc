@@ -1,4 +1,5 @@
 // HLO text: literals, printed. Floats are the shortest text that reads back to the same bits.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -6,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "hlo/eval/numeric.h"
 #include "hlo/print.h"
 
@@ -33,6 +35,8 @@ void AppendIeee(ElementType, const std::byte* element, std::string* out) {
     const Bits mantissa = Load<Bits>(element) & ((Bits{1} << kMantissaBits) - 1);
     return AppendNan(std::signbit(value), mantissa, Bits{1} << (kMantissaBits - 1), out);
   }
+  // Other readers take "-0" for an integer and drop its sign.
+  if (value == 0 && std::signbit(value)) return absl::StrAppend(out, "-0.0");
   char buffer[64];
   const auto [stop, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::general);
   out->append(buffer, stop);
@@ -55,6 +59,7 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
     const uint16_t sign = static_cast<uint16_t>(1u << (tensor::BitWidth(type) - 1));
     return AppendNan((bits & sign) != 0, bits & mantissa, plain, out);
   }
+  if (value == 0 && std::signbit(value)) return absl::StrAppend(out, "-0.0");
   char buffer[64];
   for (int precision = 1;; ++precision) {
     const auto [stop, error] = std::to_chars(buffer, buffer + sizeof(buffer), static_cast<double>(value),
@@ -137,17 +142,17 @@ void AppendDense(const tensor::Array& array, std::string* out) {
   out->append(dims.size(), '}');
 }
 
-// Braces for the dimensions before the first empty one, "{ {}, {} }", as long as they are few; then "{}".
+// Braces down to the first empty dimension, "{ {}, {} }"; "{...}" where that would be many.
 void AppendEmpty(absl::Span<const int64_t> dims, std::string* out) {
-  constexpr int64_t kMostBraces = 64;
-  out->push_back('{');
-  if (dims.size() > 1 && dims[0] <= kMostBraces) {
-    for (int64_t i = 0; i < dims[0]; ++i) {
-      if (i > 0) out->append(", ");
-      AppendEmpty(dims.subspan(1), out);
-    }
+  constexpr size_t kMostText = 256;
+  // Levels from the inside out: each is the one inside, repeated.
+  std::string text = "{}";
+  const size_t empty = static_cast<size_t>(std::find(dims.begin(), dims.end(), 0) - dims.begin());
+  for (size_t d = empty; d-- > 0 && text.size() <= kMostText;) {
+    const int64_t repeat = std::min<int64_t>(dims[d], kMostText);
+    text = absl::StrCat("{", absl::StrJoin(std::vector<absl::string_view>(static_cast<size_t>(repeat), text), ", "), "}");
   }
-  out->push_back('}');
+  out->append(text.size() <= kMostText ? text : "{...}");
 }
 
 }  // namespace

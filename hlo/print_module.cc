@@ -48,13 +48,19 @@ void AppendInstruction(const Instruction& instruction, bool is_root, std::string
   AppendAttributes(instruction, out);
 }
 
+// Shapes of a signature: without layouts, but with the element numbers of long tuples.
+std::string SignatureShape(Shape shape) {
+  shape.clear_layout();
+  return shape.ToString();
+}
+
 void AppendComputation(const Computation& computation, bool is_entry, std::string* out) {
   absl::StrAppend(out, is_entry ? "ENTRY %" : "%", computation.name(), " (");
   for (size_t i = 0; i < computation.parameters().size(); ++i) {
     const Instruction& parameter = *computation.parameters()[i];
-    absl::StrAppend(out, i == 0 ? "" : ", ", parameter.name(), ": ", parameter.shape().ToString(/*layouts=*/false));
+    absl::StrAppend(out, i == 0 ? "" : ", ", parameter.name(), ": ", SignatureShape(parameter.shape()));
   }
-  absl::StrAppend(out, ") -> ", computation.ProgramResult().ToString(/*layouts=*/false), " {\n");
+  absl::StrAppend(out, ") -> ", SignatureShape(computation.ProgramResult()), " {\n");
   for (const auto& instruction : computation.instructions()) {
     out->append("  ");
     AppendInstruction(*instruction, instruction.get() == computation.root(), out);
@@ -65,7 +71,7 @@ void AppendComputation(const Computation& computation, bool is_entry, std::strin
     out->append(", execution_thread=");
     AppendQuoted(computation.execution_thread(), out);
   }
-  out->push_back('\n');
+  out->append("\n\n");
 }
 
 void AppendAliases(const Module& module, std::string* out) {
@@ -175,7 +181,6 @@ std::string PrintText(const Module& module) {
   AppendStackFrames(module.stack_frames, &out);
   for (const auto& computation : module.computations()) {
     AppendComputation(*computation, computation.get() == module.entry(), &out);
-    if (computation != module.computations().back()) out.push_back('\n');
   }
   return out;
 }

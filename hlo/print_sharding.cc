@@ -1,6 +1,7 @@
 // HLO text: shardings and replica groups, printed in the form in which they are kept.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hlo/named_sharding.h"
 #include "hlo/print.h"
 
 namespace xlad::hlo {
@@ -86,14 +87,10 @@ void AppendReplicaGroups(const ReplicaGroups& groups, std::string* out) {
   }
   if (groups.mesh_axes.has_value()) {
     const ReplicaGroups::MeshAxes& mesh = *groups.mesh_axes;
-    absl::StrAppend(out, "mesh[", absl::StrJoin(mesh.mesh, ",", [](std::string* o, const auto& axis) {
-                      absl::StrAppend(o, "'", axis.first, "'=", axis.second);
-                    }), "]");
+    AppendMesh(mesh.mesh, out);
     if (!mesh.device_ids.empty()) absl::StrAppend(out, ", device_ids=(", absl::StrJoin(mesh.device_ids, ","), ")");
-    absl::StrAppend(out, " {", absl::StrJoin(mesh.axes, ",", [](std::string* o, const auto& axis) {
-                      absl::StrAppend(o, "'", axis.name, "'");
-                      if (axis.size != 0) absl::StrAppend(o, ":(", axis.pre_size, ")", axis.size);
-                    }), "}");
+    out->push_back(' ');
+    AppendAxes(mesh.axes, out);
     return;
   }
   out->push_back('{');

@@ -1,0 +1,279 @@
+// Proto to module.
+#include <algorithm>
+#include <climits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
+#include "google/protobuf/arena.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "hlo/attribute_table.h"
+#include "hlo/parse.h"
+#include "hlo/proto.h"
+#include "hlo/proto_parts.h"
+
+namespace xlad::hlo {
+namespace {
+
+absl::Status Bad(absl::string_view message) { return absl::InvalidArgumentError(message); }
+
+// Letters that HLO text has no place for become '_'.
+std::string CleanName(const std::string& name, absl::string_view otherwise) {
+  std::string clean = name.empty() ? std::string(otherwise) : name;
+  for (char& c : clean) {
+    if (!IsWord(absl::string_view(&c, 1))) c = '_';
+  }
+  return clean;
+}
+
+class ModuleReader {
+ public:
+  explicit ModuleReader(const pb::Module& in)
+      : in_(in), module_(std::make_unique<Module>(CleanName(in.name(), "module"))) {}
+
+  absl::StatusOr<std::unique_ptr<Module>> Read() {
+    for (const pb::Computation& computation : in_.computations()) {
+      XLAD_RETURN_IF_ERROR(Annotate(ReadComputation(computation),
+                                    absl::StrCat("computation %", CleanName(computation.name(), "?"))));
+    }
+    XLAD_RETURN_IF_ERROR(FindEntry());
+    XLAD_RETURN_IF_ERROR(ReadHeader());
+    return std::move(module_);
+  }
+
+ private:
+  using InstructionMap = absl::flat_hash_map<int64_t, Instruction*>;
+
+  absl::Status ReadComputation(const pb::Computation& in) {
+    Computation* const computation =
+        module_->Add(std::make_unique<Computation>(CleanName(in.name(), "computation")));
+    InstructionMap instructions;
+    for (const pb::Instruction& instruction : in.instructions()) {
+      XLAD_RETURN_IF_ERROR(Annotate(ReadInstruction(instruction, in.id(), computation, &instructions),
+                                    absl::StrCat("instruction %", CleanName(instruction.name(), "?"))));
+    }
+    Instruction* const root = Find(instructions, in.id(), in.root_id());
+    if (root == nullptr) {
+      return Bad(absl::StrCat("found root id ", in.root_id(), ", expected the id of one of its instructions"));
+    }
+    computation->set_root(root);
+    computation->set_is_fusion(in.is_fusion_computation());
+    computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
+    XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
+    // Not before: a computation cannot call itself.
+    if (!computations_.emplace(in.id(), computation).second) {
+      return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckParameters(const Computation& computation) {
+    const auto is_parameter = [](const auto& i) { return i->opcode() == Opcode::kParameter; };
+    const auto count = std::count_if(computation.instructions().begin(), computation.instructions().end(), is_parameter);
+    const std::vector<Instruction*>& parameters = computation.parameters();
+    if (static_cast<int64_t>(parameters.size()) == count &&
+        std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end()) {
+      return absl::OkStatus();
+    }
+    return Bad(absl::StrCat("found ", count, " parameters, expected numbers 0 to ", count - 1, ", each once"));
+  }
+
+  // Ids count within the computation or within the module; either may have the computation's id in its upper half.
+  static Instruction* Find(const InstructionMap& instructions, int64_t computation_id, int64_t id) {
+    for (const int64_t candidate : {id, id & int64_t{0xFFFFFFFF},
+                                    static_cast<int64_t>(static_cast<uint64_t>(computation_id) << 32) | id}) {
+      const auto found = instructions.find(candidate);
+      if (found != instructions.end()) return found->second;
+    }
+    return nullptr;
+  }
+
+  absl::Status ReadInstruction(const pb::Instruction& in, int64_t computation_id, Computation* computation,
+                               InstructionMap* instructions) {
+    const std::optional<Opcode> opcode = ParseOpcode(in.opcode());
+    if (!opcode.has_value()) {
+      return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(in.opcode().substr(0, 64)), "\"",
+                              Suggestion(in.opcode(), OpcodeNames())));
+    }
+    Shape shape;
+    XLAD_RETURN_IF_ERROR(ReadShape(in.shape(), &shape));
+    auto instruction = std::make_unique<Instruction>(*opcode, std::move(shape));
+    instruction->set_name(CleanName(in.name(), ToString(*opcode)));
+    XLAD_RETURN_IF_ERROR(ReadMembers(in, instruction.get()));
+    std::vector<Instruction*> operands;
+    operands.reserve(static_cast<size_t>(in.operand_ids_size()));
+    for (const int64_t id : in.operand_ids()) {
+      operands.push_back(Find(*instructions, computation_id, id));
+      if (operands.back() == nullptr) {
+        return Bad(absl::StrCat("found operand id ", id, ", expected the id of an instruction before this one"));
+      }
+    }
+    for (const int64_t id : in.control_predecessor_ids()) {
+      Instruction* const before = Find(*instructions, computation_id, id);
+      if (before == nullptr) {
+        return Bad(absl::StrCat("found control predecessor id ", id, ", expected an instruction before this one"));
+      }
+      instruction->AddControlPredecessor(before);
+    }
+    Instruction* const added = computation->Add(std::move(instruction), operands);
+    if (!instructions->emplace(in.id(), added).second) {
+      return Bad(absl::StrCat("found instruction id ", in.id(), " again, expected each once"));
+    }
+    return ReadAttributes(in, added);
+  }
+
+  absl::Status ReadMembers(const pb::Instruction& in, Instruction* instruction) {
+    instruction->set_dimensions(ToDims(in.dimensions()));
+    const Opcode opcode = instruction->opcode();
+    if (opcode == Opcode::kParameter) {
+      if (in.parameter_number() < 0) return Bad("found a negative parameter number");
+      instruction->set_number(in.parameter_number());
+    }
+    if (opcode == Opcode::kGetTupleElement) instruction->set_number(in.tuple_index());
+    if (opcode == Opcode::kConstant) {
+      if (!in.has_literal()) return Bad("found a constant without literal");
+      auto literal = std::make_shared<Literal>();
+      XLAD_RETURN_IF_ERROR(ReadLiteral(in.literal(), instruction->shape(), &elided_bytes_, literal.get()));
+      instruction->set_literal(std::move(literal));
+    }
+    if (in.has_metadata()) {
+      ReadMetadata(in.metadata(), &instruction->mutable_metadata());
+      XLAD_RETURN_IF_ERROR(CheckMetadata(instruction->metadata()));
+    }
+    if (in.frontend_attributes().map_size() > 0) {
+      instruction->mutable_frontend_attributes() = ReadStringMap(in.frontend_attributes());
+    }
+    if (in.has_sharding()) {
+      auto sharding = std::make_unique<OpSharding>();
+      XLAD_RETURN_IF_ERROR(ReadSharding(in.sharding(), sharding.get()));
+      instruction->set_sharding(std::move(sharding));
+    }
+    return ReadCalled(in, instruction);
+  }
+
+  absl::Status ReadCalled(const pb::Instruction& in, Instruction* instruction) {
+    std::vector<Computation*>& called = instruction->mutable_called();
+    for (const int64_t id : in.called_computation_ids()) {
+      const auto found = computations_.find(id);
+      if (found == computations_.end()) {
+        return Bad(absl::StrCat("found called computation id ", id, ", expected the id of a computation before this one"));
+      }
+      called.push_back(found->second);
+    }
+    // The proto has a loop's body before its condition.
+    if (instruction->opcode() == Opcode::kWhile && called.size() == 2) std::swap(called[0], called[1]);
+    if (instruction->opcode() == Opcode::kFusion && called.size() == 1) called[0]->set_is_fusion(true);
+    return absl::OkStatus();
+  }
+
+  absl::Status FindEntry() {
+    if (module_->computations().empty()) return Bad("found a module without computations");
+    const auto found = computations_.find(in_.entry_computation_id());
+    Computation* entry = found == computations_.end() ? nullptr : found->second;
+    for (const auto& computation : module_->computations()) {
+      if (entry == nullptr && computation->name() == in_.entry_computation_name()) entry = computation.get();
+    }
+    if (entry == nullptr) {
+      return Bad(absl::StrCat("found entry computation id ", in_.entry_computation_id(),
+                              ", expected the id of a computation"));
+    }
+    module_->set_entry(entry);
+    if (module_->computations().back().get() != entry) module_->SortComputations();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadHeader() {
+    for (const pb::InputOutputAlias::Entry& entry : in_.input_output_alias().entries()) {
+      XLAD_RETURN_IF_ERROR(CheckParameterNumber("input_output_alias", entry.parameter_number()));
+      module_->input_output_alias.push_back({ToDims(entry.output_shape_index()), entry.parameter_number(),
+                                             ToDims(entry.parameter_shape_index()), entry.kind() == 2});
+    }
+    for (const pb::BufferDonor::Entry& entry : in_.buffer_donor().entries()) {
+      XLAD_RETURN_IF_ERROR(CheckParameterNumber("buffer_donor", entry.parameter_number()));
+      module_->buffer_donors.push_back({entry.parameter_number(), ToDims(entry.parameter_shape_index())});
+    }
+    module_->frontend_attributes = ReadStringMap(in_.frontend_attributes());
+    module_->is_scheduled = in_.has_schedule();
+    module_->replica_count = std::max<int64_t>(1, in_.replica_count());
+    module_->num_partitions = std::max<int64_t>(1, in_.num_partitions());
+    module_->propagate_to_parameters.assign(in_.propagate_to_parameters().begin(), in_.propagate_to_parameters().end());
+    module_->propagate_to_output.assign(in_.propagate_to_output().begin(), in_.propagate_to_output().end());
+    module_->alias_passthrough_params = in_.alias_passthrough_params();
+    module_->other = in_.other();
+    XLAD_RETURN_IF_ERROR(CheckCarriedHeader(module_->other));
+    ReadStackFrames();
+    return ReadEntryLayout();
+  }
+
+  absl::Status CheckParameterNumber(absl::string_view what, int64_t number) {
+    const auto count = static_cast<int64_t>(module_->entry()->parameters().size());
+    if (number >= 0 && number < count) return absl::OkStatus();
+    return Bad(absl::StrCat("found ", what, " with parameter ", number, ", expected 0 to ", count - 1));
+  }
+
+  absl::Status ReadEntryLayout() {
+    if (in_.no_entry_layout() || !in_.has_host_program_shape()) return absl::OkStatus();
+    const pb::ProgramShape& shape = in_.host_program_shape();
+    const Computation& entry = *module_->entry();
+    bool same = shape.parameters_size() == static_cast<int>(entry.parameters().size());
+    for (int i = 0; same && i < shape.parameters_size(); ++i) {
+      Shape& parameter = module_->entry_parameter_layouts.emplace_back();
+      XLAD_RETURN_IF_ERROR(ReadShape(shape.parameters(i), &parameter));
+      same = parameter.SameIgnoringLayout(entry.parameter(i)->shape());
+    }
+    XLAD_RETURN_IF_ERROR(ReadShape(shape.result(), &module_->entry_result_layout));
+    module_->has_entry_layout = true;
+    if (same && module_->entry_result_layout.SameIgnoringLayout(entry.root()->shape())) return absl::OkStatus();
+    return Bad("found a host_program_shape that does not fit the entry computation's parameters and result");
+  }
+
+  void ReadStackFrames() {
+    const pb::StackFrameIndex& in = in_.stack_frame_index();
+    StackFrames& frames = module_->stack_frames;
+    frames.file_names.assign(in.file_names().begin(), in.file_names().end());
+    frames.function_names.assign(in.function_names().begin(), in.function_names().end());
+    for (const pb::StackFrameIndex::Location& l : in.file_locations()) {
+      frames.locations.push_back(
+          {l.file_name_id(), l.function_name_id(), l.line(), l.end_line(), l.column(), l.end_column()});
+    }
+    for (const pb::StackFrameIndex::Frame& frame : in.stack_frames()) {
+      frames.frames.push_back({frame.file_location_id(), std::max(0, frame.parent_frame_id())});
+    }
+  }
+
+  const pb::Module& in_;
+  std::unique_ptr<Module> module_;
+  absl::flat_hash_map<int64_t, Computation*> computations_;
+  int64_t elided_bytes_ = int64_t{1} << 30;
+};
+
+bool ParseBytes(absl::string_view bytes, google::protobuf::MessageLite* out) {
+  // Deep enough for every tuple that text may nest.
+  constexpr int kMostNesting = 500;
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  stream.SetRecursionLimit(kMostNesting);
+  return out->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes) {
+  if (bytes.size() > INT_MAX) {
+    return Bad(absl::StrCat("found ", bytes.size(), " bytes, expected at most 2 GiB, the most a proto can hold"));
+  }
+  google::protobuf::Arena arena;
+  pb::Module* module = google::protobuf::Arena::CreateMessage<pb::Module>(&arena);
+  const bool parsed = ParseBytes(bytes, module);
+  if (!parsed || module->computations_size() == 0) {
+    // Perhaps a module in a HloProto: its first field is a message where the module's is a name.
+    pb::HloProto* const wrapper = google::protobuf::Arena::CreateMessage<pb::HloProto>(&arena);
+    if (ParseBytes(bytes, wrapper) && wrapper->hlo_module().computations_size() > 0) {
+      module = wrapper->mutable_hlo_module();
+    } else if (!parsed) {
+      return Bad("found bytes that are no HloModuleProto (cut short, or of another format)");
+    }
+  }
+  return ModuleReader(*module).Read();
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,101 @@
+// Proto to module: shapes, metadata, string maps.
+#include "absl/strings/escaping.h"
+#include "hlo/parse.h"
+#include "hlo/proto_parts.h"
+
+namespace xlad::hlo {
+namespace {
+
+std::string Quote(absl::string_view value) { return absl::StrCat("\"", absl::CEscape(value), "\""); }
+
+absl::Status ReadLayout(const pb::Shape& in, Shape* shape) {
+  if (!in.has_layout() || in.no_layout()) return absl::OkStatus();
+  Layout layout;
+  layout.minor_to_major = ToDims(in.layout().minor_to_major());
+  layout.suffix = in.layout().suffix().empty() ? LayoutSuffix(in.layout()) : in.layout().suffix();
+  XLAD_RETURN_IF_ERROR(CheckLayoutSuffix(layout.suffix));
+  std::vector<bool> seen(static_cast<size_t>(shape->ndim()), false);
+  bool permutation = static_cast<int64_t>(layout.minor_to_major.size()) == shape->ndim();
+  for (const int64_t d : layout.minor_to_major) {
+    permutation = permutation && d >= 0 && d < shape->ndim() && !seen[static_cast<size_t>(d)];
+    if (permutation) seen[static_cast<size_t>(d)] = true;
+  }
+  if (!permutation) {
+    return absl::InvalidArgumentError(absl::StrCat("found a layout of ", shape->ToString(),
+                                                   " that does not list each of its dimensions once"));
+  }
+  if (shape->ndim() > 0 || !layout.suffix.empty()) shape->set_layout(std::move(layout));
+  return absl::OkStatus();
+}
+
+absl::Status ReadArrayShape(const pb::Shape& in, Shape* shape) {
+  const auto type = static_cast<ElementType>(in.element_type());
+  if (tensor::BitWidth(type) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("found element type number ", in.element_type(),
+                                                   ", expected one of hlo.proto's"));
+  }
+  Dims dims = ToDims(in.dimensions());
+  XLAD_RETURN_IF_ERROR(tensor::CheckedElements(type, dims).status());
+  *shape = Shape(type, std::move(dims));
+  if (in.is_dynamic_dimension_size() != 0 && in.is_dynamic_dimension_size() != in.dimensions_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", in.is_dynamic_dimension_size(), " dynamic marks for ",
+                                                   shape->ToString()));
+  }
+  std::vector<bool> dynamic(in.is_dynamic_dimension().begin(), in.is_dynamic_dimension().end());
+  if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) shape->set_dynamic(std::move(dynamic));
+  return ReadLayout(in, shape);
+}
+
+}  // namespace
+
+absl::Status ReadShape(const pb::Shape& in, Shape* shape) {
+  switch (in.element_type()) {
+    case kTokenType:
+      *shape = Shape::Marker(Shape::Kind::kToken);
+      return absl::OkStatus();
+    case kOpaqueType:
+      *shape = Shape::Marker(Shape::Kind::kOpaque);
+      return absl::OkStatus();
+    case kBufferType:
+      *shape = Shape::Marker(Shape::Kind::kBuffer);
+      break;
+    case kTupleType:
+      *shape = Shape();
+      break;
+    default:
+      return ReadArrayShape(in, shape);
+  }
+  shape->tuple().resize(static_cast<size_t>(in.tuple_shapes_size()));
+  for (int i = 0; i < in.tuple_shapes_size(); ++i) {
+    XLAD_RETURN_IF_ERROR(ReadShape(in.tuple_shapes(i), &shape->tuple()[static_cast<size_t>(i)]));
+  }
+  return absl::OkStatus();
+}
+
+void ReadMetadata(const pb::Metadata& in, Metadata* m) {
+  m->op_type = in.op_type();
+  m->op_name = in.op_name();
+  m->source_file = in.source_file();
+  m->source_line = in.source_line();
+  m->source_end_line = in.source_end_line();
+  m->source_column = in.source_column();
+  m->source_end_column = in.source_end_column();
+  m->stack_frame_id = in.stack_frame_id();
+  for (const pb::Metadata::Other& other : in.other()) m->other.emplace_back(other.name(), other.value());
+  if (in.other_size() > 0) return;
+  const auto add = [m](absl::string_view name, const std::string& value) {
+    if (!value.empty() && value != "0") m->other.emplace_back(std::string(name), value);
+  };
+  add("size_of_generated_code_in_bytes", absl::StrCat(in.size_of_generated_code_in_bytes()));
+  add("size_of_memory_working_set_in_bytes", absl::StrCat(in.size_of_memory_working_set_in_bytes()));
+  add("deduplicated_name", in.deduplicated_name().empty() ? "" : Quote(in.deduplicated_name()));
+  add("scheduling_name", in.scheduling_name().empty() ? "" : Quote(in.scheduling_name()));
+}
+
+StringMap ReadStringMap(const pb::FrontendAttributes& in) {
+  StringMap map;
+  for (const pb::FrontendAttributes::Entry& entry : in.map()) map[entry.key()] = entry.value();
+  return map;
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,70 @@
+// Module to proto: literals.
+#include "hlo/proto_parts.h"
+
+namespace xlad::hlo {
+namespace {
+
+#define XLAD_BYTES(type, field) {ElementType::type, &pb::Literal::field, &pb::Literal::mutable_##field}
+constexpr LiteralBytes kBytes[] = {
+    XLAD_BYTES(kS1, s1s),         XLAD_BYTES(kS2, s2s),           XLAD_BYTES(kS4, s4s),
+    XLAD_BYTES(kS8, s8s),         XLAD_BYTES(kS16, s16s),         XLAD_BYTES(kU1, u1s),
+    XLAD_BYTES(kU2, u2s),         XLAD_BYTES(kU4, u4s),           XLAD_BYTES(kU8, u8s),
+    XLAD_BYTES(kU16, u16s),       XLAD_BYTES(kF16, f16s),         XLAD_BYTES(kBF16, bf16s),
+    XLAD_BYTES(kF8E5M2, f8e5m2s), XLAD_BYTES(kF8E4M3FN, f8e4m3fns), XLAD_BYTES(kF8E4M3B11FNUZ, f8e4m3b11fnuzs),
+    XLAD_BYTES(kF8E5M2FNUZ, f8e5m2fnuzs), XLAD_BYTES(kF8E4M3FNUZ, f8e4m3fnuzs), XLAD_BYTES(kF8E4M3, f8e4m3s),
+    XLAD_BYTES(kF8E3M4, f8e3m4s), XLAD_BYTES(kF4E2M1FN, f4e2m1fns), XLAD_BYTES(kF8E8M0FNU, f8e8m0fnus),
+};
+#undef XLAD_BYTES
+
+template <typename T, typename To>
+void Append(const tensor::Array& array, google::protobuf::RepeatedField<To>* out) {
+  const absl::Span<const T> values = array.values<T>();
+  out->Add(values.begin(), values.end());
+}
+
+void WriteArray(const tensor::Array& array, pb::Literal* out) {
+  const ElementType type = array.shape().type;
+  if (const LiteralBytes* const field = LiteralBytesOf(type); field != nullptr) {
+    std::string* const bytes = (out->*field->mutate)();
+    bytes->assign(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
+    if (tensor::BitWidth(type) == 8 || tensor::BitWidth(type) == 16) return;
+    const auto mask = static_cast<char>((1 << tensor::BitWidth(type)) - 1);
+    for (char& byte : *bytes) byte = static_cast<char>(byte & mask);
+    return;
+  }
+  switch (type) {
+    case ElementType::kPred: return Append<uint8_t>(array, out->mutable_preds());
+    case ElementType::kS32: return Append<int32_t>(array, out->mutable_s32s());
+    case ElementType::kS64: return Append<int64_t>(array, out->mutable_s64s());
+    case ElementType::kU32: return Append<uint32_t>(array, out->mutable_u32s());
+    case ElementType::kU64: return Append<uint64_t>(array, out->mutable_u64s());
+    case ElementType::kF32: return Append<float>(array, out->mutable_f32s());
+    case ElementType::kF64: return Append<double>(array, out->mutable_f64s());
+    case ElementType::kC64: return Append<float>(array, out->mutable_c64s());
+    case ElementType::kC128: return Append<double>(array, out->mutable_c128s());
+    default: XLAD_CHECK(false) << "no literal field for " << tensor::ToString(type);
+  }
+}
+
+}  // namespace
+
+const LiteralBytes* LiteralBytesOf(ElementType type) {
+  for (const LiteralBytes& row : kBytes) {
+    if (row.type == type) return &row;
+  }
+  return nullptr;
+}
+
+void WriteLiteral(const Literal& literal, pb::Literal* out) {
+  if (literal.is_tuple) {
+    WriteShape(literal.shape(), out->mutable_shape());
+    for (const Literal& element : literal.tuple) WriteLiteral(element, out->add_tuple_literals());
+    return;
+  }
+  WriteShape(Shape(literal.array.shape()), out->mutable_shape());
+  // Zeros for what the program left out: other readers want as many values as the shape says.
+  out->set_elided(literal.elided);
+  WriteArray(literal.array, out);
+}
+
+}  // namespace xlad::hlo
