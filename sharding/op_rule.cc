@@ -45,17 +45,19 @@ void RuleBuilder::Everywhere(int64_t dim, FactorKind kind, bool blocked) {
   for (int64_t leaf = 0; leaf < result_count(); ++leaf) Result(leaf, dim, factor);
 }
 
-OpRule RuleBuilder::Finish(FactorKind kind) {
+OpRule RuleBuilder::Finish(FactorKind results) {
+  const auto kind_of = [](int64_t size, FactorKind kind) { return size == 1 ? FactorKind::kPassThrough : kind; };
   for (size_t leaf = 0; leaf < rule_.operands.size(); ++leaf) {
     for (size_t d = 0; d < rule_.operands[leaf].size(); ++d) {
       if (!rule_.operands[leaf][d].empty()) continue;
-      rule_.operands[leaf][d].push_back(Add(operand_shapes_[leaf][d], kind));
+      rule_.operands[leaf][d].push_back(
+          Add(operand_shapes_[leaf][d], kind_of(operand_shapes_[leaf][d], FactorKind::kNeedReplication)));
     }
   }
   for (size_t leaf = 0; leaf < rule_.results.size(); ++leaf) {
     for (size_t d = 0; d < rule_.results[leaf].size(); ++d) {
       if (!rule_.results[leaf][d].empty()) continue;
-      rule_.results[leaf][d].push_back(Add(result_shapes_[leaf][d]));
+      rule_.results[leaf][d].push_back(Add(result_shapes_[leaf][d], kind_of(result_shapes_[leaf][d], results)));
     }
   }
   return std::move(rule_);

@@ -25,8 +25,9 @@ class RuleBuilder {
   // factor of this kind.
   void Everywhere(int64_t dim, FactorKind kind, bool blocked = false);
 
-  // Dimensions without a factor get one that nothing shares: `kind` for operands, pass-through for results.
-  OpRule Finish(FactorKind kind = FactorKind::kNeedReplication);
+  // Dimensions without a factor get one that nothing shares: it must be whole, except that those of results are
+  // `results` (pass-through where any part of a result can be computed alone) and size 1 is always whole.
+  OpRule Finish(FactorKind results = FactorKind::kNeedReplication);
 
  private:
   std::vector<Dims> operand_shapes_, result_shapes_;

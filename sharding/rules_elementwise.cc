@@ -72,7 +72,7 @@ OpRule RngBitGeneratorRule(const hlo::Instruction& instruction) {
       if (rule.operand_dims(0) == rule.result_dims(leaf)) rule.Operand(0, static_cast<int64_t>(d), factor);
     }
   }
-  return rule.Finish();
+  return rule.Finish(FactorKind::kPassThrough);
 }
 
 }  // namespace xlad::sharding

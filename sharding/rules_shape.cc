@@ -16,7 +16,7 @@ OpRule BroadcastRule(const hlo::Instruction& instruction) {
     rule.Operand(0, static_cast<int64_t>(d), factor);
     rule.Result(0, to, factor);
   }
-  return rule.Finish();
+  return rule.Finish(FactorKind::kPassThrough);
 }
 
 namespace {
@@ -108,7 +108,7 @@ OpRule TransposeRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-OpRule IotaRule(const hlo::Instruction& instruction) { return RuleBuilder(instruction).Finish(); }
+OpRule IotaRule(const hlo::Instruction& instruction) { return RuleBuilder(instruction).Finish(FactorKind::kPassThrough); }
 
 // Shards of the concatenated dimension lie elsewhere in the result than in the operands.
 OpRule ConcatenateRule(const hlo::Instruction& instruction) {
