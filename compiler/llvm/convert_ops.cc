@@ -69,15 +69,14 @@ llvm::CmpInst::Predicate IntegerPredicate(Comparison comparison, bool is_unsigne
   return llvm::CmpInst::ICMP_EQ;
 }
 
-// A signed integer that orders as IEEE's total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+}  // namespace
+
 llvm::Value* TotalOrderKey(IrBuilder& b, ElementType type, llvm::Value* value) {
   llvm::Value* bits = ToBits(b, type, value);
   const unsigned width = bits->getType()->getIntegerBitWidth();
   llvm::Value* sign = b.CreateAShr(bits, width - 1);
   return b.CreateXor(bits, b.CreateLShr(sign, 1));
 }
-
-}  // namespace
 
 llvm::Value* EmitConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* value) {
   if (from == to) return value;

@@ -15,6 +15,9 @@ llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType t
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);
 
+// A signed integer that orders as IEEE's total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+llvm::Value* TotalOrderKey(IrBuilder& b, tensor::ElementType type, llvm::Value* value);
+
 llvm::Value* EmitReducePrecision(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes,
                                  llvm::Value* value);
 

@@ -119,23 +119,46 @@ bool HasSupportedShapes(const Instruction& instruction) {
   return true;
 }
 
-bool CanEmitElement(const Instruction& instruction, std::string* why_not);
-
-bool CanEmitBody(const hlo::Computation& computation, bool is_kernel, std::string* why_not) {
-  for (const auto& instruction : computation.instructions()) {
-    const bool root_kernel = is_kernel && instruction.get() == computation.root() &&
-                             FindKernelRule(instruction->opcode()) != nullptr && HasSupportedShapes(*instruction);
-    if (!root_kernel && !CanEmitElement(*instruction, why_not)) return false;
-  }
-  return true;
-}
-
 bool No(const Instruction& instruction, const char* what, std::string* why_not) {
   if (why_not != nullptr) {
     *why_not = "no CPU code for " + instruction.name() + " (" + instruction.shape().ToString(false) + " " +
                std::string(hlo::ToString(instruction.opcode())) + "): " + what;
   }
   return false;
+}
+
+bool CanEmitElement(const Instruction& instruction, std::string* why_not);
+
+bool CanEmitElements(const hlo::Computation& computation, const Instruction* except, std::string* why_not) {
+  for (const auto& instruction : computation.instructions()) {
+    if (instruction.get() != except && !CanEmitElement(*instruction, why_not)) return false;
+  }
+  return true;
+}
+
+bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
+  for (const hlo::Computation* called : instruction.called()) {
+    if (!CanEmitElements(*called, nullptr, why_not)) return false;
+  }
+  return true;
+}
+
+// An opcode that makes a kernel of its own.
+bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
+  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+  if (instruction.opcode() == Opcode::kRngBitGenerator) {
+    const std::string& algorithm = instruction.attributes().rng_algorithm;
+    const ElementType type = instruction.shape().tuple()[1].type();
+    const int64_t words = instruction.operand(0)->shape().array().bytes() / 8;
+    const bool known = algorithm == "rng_three_fry" || algorithm == "rng_philox" || algorithm == "rng_default";
+    if (!known || words < 2 || words > 3 || tensor::BitWidth(type) < 8 || tensor::IsComplex(type)) {
+      return No(instruction, "expected threefry or philox, 8 to 64 bits and a state of 2 or 3 u64", why_not);
+    }
+  }
+  if (instruction.opcode() == Opcode::kTopk && tensor::IsComplex(instruction.operand(0)->shape().type())) {
+    return No(instruction, "complex numbers have no order", why_not);
+  }
+  return CanEmitCalled(instruction, why_not);
 }
 
 bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
@@ -159,10 +182,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
     return No(instruction, "its opcode has no code for this element type yet", why_not);
   }
-  for (const hlo::Computation* called : instruction.called()) {
-    if (!CanEmitBody(*called, false, why_not)) return false;
-  }
-  return true;
+  return CanEmitCalled(instruction, why_not);
 }
 
 }  // namespace
@@ -174,15 +194,14 @@ absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Targe
 
 bool CanEmit(const Instruction& instruction, std::string* why_not) {
   if (instruction.opcode() == Opcode::kFusion) {
-    return HasSupportedShapes(instruction) ? CanEmitBody(*instruction.called()[0], true, why_not)
-                                           : No(instruction, "its element type has no code yet", why_not);
+    if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+    const hlo::Computation& body = *instruction.called()[0];
+    const bool has_rule = FindKernelRule(body.root()->opcode()) != nullptr;
+    if (has_rule && !CanEmitRule(*body.root(), why_not)) return false;
+    return CanEmitElements(body, has_rule ? body.root() : nullptr, why_not);
   }
-  if (FindKernelRule(instruction.opcode()) == nullptr) return CanEmitElement(instruction, why_not);
-  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
-  for (const hlo::Computation* called : instruction.called()) {
-    if (!CanEmitBody(*called, false, why_not)) return false;
-  }
-  return true;
+  const bool has_rule = FindKernelRule(instruction.opcode()) != nullptr;
+  return has_rule ? CanEmitRule(instruction, why_not) : CanEmitElement(instruction, why_not);
 }
 
 bool CanEmitInFusion(const Instruction& instruction) {

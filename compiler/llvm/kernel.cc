@@ -103,6 +103,11 @@ KernelRule FindKernelRule(Opcode opcode) {
   static const auto* const rules = new std::map<Opcode, KernelRule>{
       {Opcode::kDynamicUpdateSlice, EmitDynamicUpdateSlice},
       {Opcode::kScatter, EmitScatter},
+      {Opcode::kSort, EmitSort},
+      {Opcode::kTopk, EmitTopk},
+      {Opcode::kSelectAndScatter, EmitSelectAndScatter},
+      {Opcode::kScan, EmitScan},
+      {Opcode::kRngBitGenerator, EmitRngBitGenerator},
   };
   const auto found = rules->find(opcode);
   return found == rules->end() ? nullptr : found->second;

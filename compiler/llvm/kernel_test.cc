@@ -1,29 +1,35 @@
-// Compiled kernels against the evaluator, opcode by opcode.
+// Compiled kernels of everything but elementwise opcodes, against the evaluator.
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/llvm/test_harness.h"
 
 namespace xlad::compiler {
 namespace {
 
-using Kind = hlo::Tolerance::Kind;
-
-hlo::Tolerance Ulp(int64_t ulp) { return {Kind::kUlp, ulp, 0, 0}; }
-hlo::Tolerance Close(double relative) { return {Kind::kClose, 0, relative, relative}; }
-
-std::string Entry(const std::string& body) { return "HloModule m\nENTRY e {\n" + body + "}\n"; }
-std::string WithAdd(const std::string& type, const std::string& body) {
-  return absl::StrCat("HloModule m\nadd {\n a = ", type, "[] parameter(0)\n b = ", type,
-                      "[] parameter(1)\n ROOT r = ", type, "[] add(a, b)\n}\nENTRY e {\n", body, "}\n");
-}
-
-TEST(Kernel, AddsVectors) {
-  ExpectSame(Entry("x = f32[37] parameter(0)\n y = f32[37] parameter(1)\n ROOT z = f32[37] add(x, y)\n"));
+// A program whose entry is `body`, with reducers add, mul, max, min, lt, ge of `type`.
+std::string Program(const std::string& body, const std::string& type = "f32") {
+  std::string text = "HloModule m\n";
+  for (const auto& [name, opcode] : std::vector<std::pair<std::string, std::string>>{
+           {"add", "add"}, {"mul", "multiply"}, {"max", "maximum"}, {"min", "minimum"}}) {
+    absl::StrAppend(&text, name, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = T[] ", opcode,
+                    "(a, b)\n}\n");
+  }
+  for (const char* direction : {"LT", "GE"}) {
+    absl::StrAppend(&text, direction, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = pred[] ",
+                    "compare(a, b), direction=", direction, "\n}\n");
+  }
+  return absl::StrReplaceAll(absl::StrCat(text, "ENTRY e {\n", body, "\n}\n"), {{"T[", type + "["}});
 }
 
 TEST(Kernel, FusesElementwiseChains) {
-  ExpectSame(Entry(R"(
+  Batch batch;
+  batch.Add(Program("x = f32[37] parameter(0)\n y = f32[37] parameter(1)\n ROOT z = f32[37] add(x, y)"));
+  batch.Add(Program(R"(
     x = f32[5,7] parameter(0)
     b = f32[7] parameter(1)
     s = f32[] constant(2)
@@ -33,26 +39,97 @@ TEST(Kernel, FusesElementwiseChains) {
     m = f32[5,7] multiply(a, ss)
     t = f32[7,5] transpose(m), dimensions={1,0}
     r = f32[35] reshape(t)
-    ROOT n = f32[35] negate(r)
-)"));
+    ROOT n = f32[35] negate(r))"));
+  // A chain in which every value is used twice: 2^40 paths, 40 values.
+  std::string chain = "v0 = f32[9] parameter(0)\n";
+  for (int i = 1; i < 40; ++i) {
+    absl::StrAppend(&chain, i == 39 ? "ROOT " : "", "v", i, " = f32[9] ", i % 2 == 0 ? "add" : "maximum", "(v", i - 1,
+                    ", v", i - 1, ")\n");
+  }
+  batch.Add(Program(chain));
+  batch.Add(Program("x = f32[0,5] parameter(0)\n ROOT n = f32[0,5] negate(x)"));
+  batch.Add(Program("x = f32[] parameter(0)\n ROOT n = f32[] negate(x)"));
+  batch.Add(Program("x = f32[1,1,3] parameter(0)\n n = f32[1,1,3] negate(x)\n ROOT t = (f32[1,1,3], f32[3]) "
+                    "tuple(n, y)\n y = f32[3] reshape(x)\n"));
+  batch.Run();
 }
 
-TEST(Kernel, ReducesRowsAndColumns) {
+TEST(Kernel, MovesData) {
+  Batch batch;
+  const auto one = [&](const std::string& in, const std::string& out, const std::string& op) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", in, " parameter(0)\n ROOT r = ", out, " ", op, "\n}\n"));
+  };
+  one("f32[3,5]", "f32[2,3,4,5]", "broadcast(x), dimensions={1,3}");
+  one("s8[]", "s8[3,0]", "broadcast(x), dimensions={}");
+  one("pred[6,5,4]", "pred[12,10]", "reshape(x)");
+  one("bf16[6,5,4]", "bf16[2,3,20]", "reshape(x)");
+  one("c64[2,3,5]", "c64[5,2,3]", "transpose(x), dimensions={2,0,1}");
+  one("f32[10,9]", "f32[4,3]", "slice(x), slice={[1:9:2],[2:9:3]}");
+  one("s32[4,6]", "s32[4,6]", "reverse(x), dimensions={0,1}");
+  one("u32[3]", "u32[4,3]", "broadcast(x), dimensions={1}");
+  one("f64[7]", "f32[7]", "convert(x)");
+  one("u32[5]", "u8[5,4]", "bitcast-convert(x)");
+  one("u8[5,4]", "f32[5]", "bitcast-convert(x)");
+  one("f64[3]", "u16[3,4]", "bitcast-convert(x)");
+  for (const char* type : {"f32", "s32", "u8", "f16", "bf16", "c64", "f64", "s64"}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n ROOT r = ", type, "[3,7] iota(), iota_dimension=1\n}\n"));
+  }
+  for (const char* padding : {"1_2x0_3", "-1_2x3_-2", "0_0_2x1_1_1", "-2_-1_1x4_0_3", "-4_0x0_0"}) {
+    const std::string text = absl::StrCat("x = f32[4,5] parameter(0)\n v = f32[] parameter(1)\n ROOT r = f32[@] pad(x, "
+                                          "v), padding=", padding);
+    const std::map<std::string, std::string> sizes = {{"1_2x0_3", "7,8"}, {"-1_2x3_-2", "5,6"},
+                                                      {"0_0_2x1_1_1", "10,11"}, {"-2_-1_1x4_0_3", "4,21"},
+                                                      {"-4_0x0_0", "0,5"}};
+    batch.Add(Program(absl::StrReplaceAll(text, {{"@", sizes.at(padding)}})));
+  }
+  batch.Add(Program("x = f32[2,3] parameter(0)\n y = f32[2,1] parameter(1)\n z = f32[2,5] parameter(2)\n ROOT r = "
+                    "f32[2,9] concatenate(x, y, z), dimensions={1}"));
+  batch.Add(Program("x = f32[0,3] parameter(0)\n y = f32[4,3] parameter(1)\n ROOT r = f32[4,3] concatenate(x, y), "
+                    "dimensions={0}"));
+  batch.Add(Program("c = f32[2,3] constant({{1,2,3},{4,5,6}})\n x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] "
+                    "add(x, c)"));
+  batch.Run();
+}
+
+TEST(Kernel, ReducesEveryWay) {
+  Batch batch;
+  const std::vector<int64_t> sizes = {3, 17, 29};
   for (const char* dims : {"0", "1", "2", "0,1", "0,2", "1,2", "0,1,2"}) {
-    std::string out;
+    std::vector<std::string> kept;
     for (int d = 0; d < 3; ++d) {
       if (std::string(dims).find(static_cast<char>('0' + d)) == std::string::npos) {
-        absl::StrAppend(&out, out.empty() ? "" : ",", std::vector<int>{3, 17, 29}[static_cast<size_t>(d)]);
+        kept.push_back(absl::StrCat(sizes[static_cast<size_t>(d)]));
       }
     }
-    ExpectSame(WithAdd("f32", absl::StrCat("x = f32[3,17,29] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[",
-                                           out, "] reduce(x, z), dimensions={", dims, "}, to_apply=add\n")),
-               Close(1e-5));
+    for (const char* type : {"f32", "bf16", "f64", "s32", "u8", "pred", "c64"}) {
+      for (const char* reducer : {"add", "mul", "max", "min"}) {
+        if (type[0] == 'c' && reducer[1] != 'd' && reducer[1] != 'u') continue;
+        const bool exact = type[0] == 's' || type[0] == 'u' || type[0] == 'p';
+        if (reducer[1] == 'u' && !exact) continue;  // Overflows.
+        batch.Add(Program(absl::StrCat("x = ", type, "[3,17,29] parameter(0)\n z = ", type,
+                                       "[] parameter(1)\n ROOT r = ", type, "[", absl::StrJoin(kept, ","),
+                                       "] reduce(x, z), dimensions={", dims, "}, to_apply=", reducer),
+                          type),
+                  exact ? hlo::Tolerance{} : Close(type[0] == 'b' ? 2e-2 : 1e-5));
+      }
+    }
   }
+  for (const char* shape : {"1,5", "5,1", "0,5", "5,0", "2100,3", "3,2100", "1,1"}) {
+    for (const int d : {0, 1}) {
+      const std::vector<std::string> parts = {std::string(shape).substr(0, std::string(shape).find(',')),
+                                              std::string(shape).substr(std::string(shape).find(',') + 1)};
+      batch.Add(Program(absl::StrCat("x = f32[", shape, "] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[",
+                                     parts[static_cast<size_t>(1 - d)], "] reduce(x, z), dimensions={", d,
+                                     "}, to_apply=add")),
+                Close(1e-4));
+    }
+  }
+  batch.Run();
 }
 
-TEST(Kernel, SoftmaxLikeFusion) {
-  ExpectSame(WithAdd("f32", R"(
+TEST(Kernel, ReductionsInsideFusions) {
+  Batch batch;
+  batch.Add(Program(R"(
     x = f32[6,33] parameter(0)
     z = f32[] constant(0)
     e = f32[6,33] exponential(x)
@@ -60,9 +137,261 @@ TEST(Kernel, SoftmaxLikeFusion) {
     l = f32[6] log(s)
     b = f32[6,33] broadcast(l), dimensions={0}
     d = f32[6,33] subtract(x, b)
-    ROOT t = (f32[6,33], f32[6]) tuple(d, s)
-)"),
-             Close(1e-5));
+    ROOT t = (f32[6,33], f32[6], f32[6]) tuple(d, s, l))"),
+            Close(1e-5));
+  batch.Add(Program(R"(
+    x = f32[6,33] parameter(0)
+    z = f32[] constant(0)
+    q = f32[6,33] multiply(x, x)
+    s = f32[33] reduce(x, z), dimensions={0}, to_apply=add
+    t = f32[33] reduce(q, z), dimensions={0}, to_apply=add
+    v = f32[33] subtract(t, s)
+    ROOT r = (f32[33], f32[33], f32[33]) tuple(s, t, v))"),
+            Close(1e-5));
+  // A reduction of a reduction.
+  batch.Add(Program(R"(
+    x = f32[6,7,9] parameter(0)
+    z = f32[] constant(0)
+    a = f32[6,7] reduce(x, z), dimensions={2}, to_apply=max
+    b = f32[7] reduce(a, z), dimensions={0}, to_apply=add
+    ROOT r = f32[7] negate(b))"),
+            Close(1e-5));
+  batch.Run();
+}
+
+TEST(Kernel, VariadicReduction) {
+  const std::string text = R"(HloModule m
+argmax {
+  v = f32[] parameter(0)
+  i = s32[] parameter(1)
+  w = f32[] parameter(2)
+  j = s32[] parameter(3)
+  g = pred[] compare(v, w), direction=GE
+  value = f32[] select(g, v, w)
+  index = s32[] select(g, i, j)
+  ROOT t = (f32[], s32[]) tuple(value, index)
+}
+ENTRY e {
+  x = f32[5,11] parameter(0)
+  i = s32[5,11] iota(), iota_dimension=@
+  low = f32[] constant(-inf)
+  zero = s32[] constant(0)
+  r = (f32[#], s32[#]) reduce(x, i, low, zero), dimensions={@}, to_apply=argmax
+  v = f32[#] get-tuple-element(r), index=0
+  n = s32[#] get-tuple-element(r), index=1
+  ROOT t = (s32[#], f32[#]) tuple(n, v)
+})";
+  Batch batch;
+  batch.Add(absl::StrReplaceAll(text, {{"@", "1"}, {"#", "5"}}));
+  batch.Add(absl::StrReplaceAll(text, {{"@", "0"}, {"#", "11"}}));
+  batch.Run();
+}
+
+TEST(Kernel, DynamicSlices) {
+  Batch batch;
+  for (const char* type : {"s32", "u32", "s64", "u8", "s8"}) {
+    for (int seed = 0; seed < 3; ++seed) {
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[6,7] parameter(0)
+  i = T[] parameter(1)
+  j = T[] parameter(2)
+  ROOT r = f32[3,4] dynamic-slice(x, i, j), dynamic_slice_sizes={3,4}
+})",
+                                    {{"T", type}}));
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[6,7] parameter(0)
+  u = f32[2,7] parameter(1)
+  i = T[] parameter(2)
+  j = T[] parameter(3)
+  ROOT r = f32[6,7] dynamic-update-slice(x, u, i, j)
+})",
+                                    {{"T", type}}));
+    }
+  }
+  batch.Run();
+}
+
+TEST(Kernel, GathersAndScatters) {
+  Batch batch;
+  for (const char* type : {"s32", "u32", "s8", "s64"}) {
+    const std::vector<std::pair<std::string, std::string>> names = {{"T", type}};
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[5,6] parameter(0)
+  i = T[7,1] parameter(1)
+  ROOT r = f32[7,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}
+})",
+                                  names));
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[5,6,4] parameter(0)
+  i = T[2,3] parameter(1)
+  ROOT r = f32[2,3,3,2] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={}, start_index_map={2,0,1}, index_vector_dim=1, slice_sizes={3,3,2}
+})",
+                                  names));
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[3,6] parameter(0)
+  i = T[3,5,1] parameter(1)
+  ROOT r = f32[3,5] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=2, slice_sizes={1,1}
+})",
+                                  names));
+    for (const char* reducer : {"add", "max", "min", "mul"}) {
+      batch.Add(Program(absl::StrReplaceAll(
+          absl::StrCat(R"(
+  x = f32[5,6] parameter(0)
+  i = Q[7,1] parameter(1)
+  u = f32[7,6] parameter(2)
+  ROOT r = f32[5,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=)",
+                       reducer),
+          {{"Q", type}})));
+      batch.Add(Program(absl::StrReplaceAll(
+          absl::StrCat(R"(
+  x = f32[5,6,4] parameter(0)
+  i = Q[8,2] parameter(1)
+  u = f32[8,2,3] parameter(2)
+  ROOT r = f32[5,6,4] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={2,0}, index_vector_dim=1, to_apply=)",
+                       reducer),
+          {{"Q", type}})));
+    }
+  }
+  batch.Run();
+}
+
+TEST(Kernel, Windows) {
+  Batch batch;
+  for (const char* reducer : {"add", "max"}) {
+    batch.Add(Program(absl::StrCat("x = f32[2,9,8] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[2,4,8] "
+                                   "reduce-window(x, z), window={size=1x3x2 stride=1x2x1 pad=0_0x0_0x0_1}, to_apply=",
+                                   reducer)),
+              Close(1e-5));
+    batch.Add(Program(absl::StrCat("x = f32[9] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[9] "
+                                   "reduce-window(x, z), window={size=9 pad=8_0}, to_apply=",
+                                   reducer)),
+              Close(1e-5));
+    batch.Add(Program(absl::StrCat("x = f32[5,4] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[9,5] "
+                                   "reduce-window(x, z), window={size=3x2 pad=1_1x-1_2 lhs_dilate=2x1 "
+                                   "rhs_dilate=1x1}, to_apply=",
+                                   reducer)),
+              Close(1e-5));
+  }
+  for (const char* select : {"GE", "LT"}) {
+    batch.Add(Program(absl::StrCat("x = f32[2,8,9] parameter(0)\n s = f32[2,4,4] parameter(1)\n z = f32[] "
+                                   "parameter(2)\n ROOT r = f32[2,8,9] select-and-scatter(x, s, z), "
+                                   "window={size=1x2x3 stride=1x2x2}, select=",
+                                   select, ", scatter=add")),
+              Close(1e-5));
+    batch.Add(Program(absl::StrCat("x = f32[7] parameter(0)\n s = f32[4] parameter(1)\n z = f32[] parameter(2)\n "
+                                   "ROOT r = f32[7] select-and-scatter(x, s, z), window={size=3 stride=2 pad=1_1}, "
+                                   "select=",
+                                   select, ", scatter=add")),
+              Close(1e-5));
+  }
+  batch.Run();
+}
+
+TEST(Kernel, Convolutions) {
+  Batch batch;
+  const auto one = [&](const char* input, const char* kernel, const char* output, const char* attributes) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", input, " parameter(0)\n k = ", kernel,
+                           " parameter(1)\n ROOT r = ", output, " convolution(x, k), ", attributes, "\n}\n"),
+              Close(1e-4));
+  };
+  one("f32[2,8,9,3]", "f32[3,3,3,4]", "f32[2,8,9,4]", "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f");
+  one("f32[2,8,9,3]", "f32[3,2,3,4]", "f32[2,4,4,4]", "window={size=3x2 stride=2x2 pad=1_1x0_0}, dim_labels=b01f_01io->b01f");
+  one("f32[2,3,5]", "f32[4,3,3]", "f32[2,4,9]", "window={size=3 pad=1_1 lhs_dilate=2}, dim_labels=bf0_oi0->bf0");
+  one("f32[2,3,9]", "f32[4,3,3]", "f32[2,4,5]", "window={size=3 rhs_dilate=2 rhs_reversal=1}, dim_labels=bf0_oi0->bf0");
+  one("f32[2,6,5]", "f32[4,3,3]", "f32[2,4,3]", "window={size=3}, dim_labels=bf0_oi0->bf0, feature_group_count=2");
+  one("f32[4,3,5]", "f32[4,3,3]", "f32[2,4,3]", "window={size=3}, dim_labels=bf0_oi0->bf0, batch_group_count=2");
+  one("f32[3,8,9,2]", "f32[2,8,9,4]", "f32[3,3,3,4]", "window={size=8x9 pad=1_1x1_1}, dim_labels=f01b_i01o->f01b");
+  batch.Run();
+}
+
+TEST(Kernel, SortsAndTopk) {
+  Batch batch;
+  for (const char* shape : {"17", "5,9", "1,3", "3,1", "64,2"}) {
+    for (const char* dimension : {"0", "1"}) {
+      if (dimension[0] == '1' && std::string(shape).find(',') == std::string::npos) continue;
+      batch.Add(Program(absl::StrCat("x = f32[", shape, "] parameter(0)\n ROOT r = f32[", shape,
+                                     "] sort(x), dimensions={", dimension, "}, is_stable=true, to_apply=LT")));
+    }
+  }
+  batch.Add(R"(HloModule m
+by_key {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  x = f32[] parameter(2)
+  y = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+ENTRY e {
+  k = s32[4,40] parameter(0)
+  v = f32[4,40] parameter(1)
+  ROOT r = (s32[4,40], f32[4,40]) sort(k, v), dimensions={1}, is_stable=true, to_apply=by_key
+})");
+  for (const char* type : {"f32", "s32", "bf16", "u8"}) {
+    for (const char* largest : {"true", "false"}) {
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = T[3,19] parameter(0)
+  ROOT r = (T[3,4], s32[3,4]) topk(x), k=4, largest=L
+})",
+                                    {{"T", type}, {"L", largest}}),
+                {}, type[0] == 'f');
+    }
+  }
+  batch.Run();
+}
+
+TEST(Kernel, Scans) {
+  Batch batch;
+  for (const char* reverse : {"", ", is_reverse=true"}) {
+    batch.Add(absl::StrCat(R"(HloModule m
+step {
+  x = f32[3] parameter(0)
+  c = f32[3] parameter(1)
+  s = f32[3] add(x, c)
+  ROOT t = (f32[3], f32[3]) tuple(s, s)
+}
+ENTRY e {
+  x = f32[3,11] parameter(0)
+  c = f32[3] parameter(1)
+  ROOT r = (f32[3,11], f32[3]) scan(x, c), dimensions={1}, num_carries=1, to_apply=step)",
+                           reverse, "\n}\n"),
+              Close(1e-5));
+  }
+  batch.Run();
+}
+
+TEST(Kernel, RandomBits) {
+  Batch batch;
+  for (const char* algorithm : {"rng_three_fry", "rng_philox", "rng_default"}) {
+    for (const char* state : {"u64[2]", "u64[3]", "u32[4]", "u32[6]"}) {
+      for (const char* shape : {"u32[7,6]", "u32[5,3]", "u64[9]", "u32[]", "u8[10]", "u16[3,3]", "u64[0]"}) {
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n s = ", state, " parameter(0)\n ROOT r = (", state, ", ",
+                               shape, ") rng-bit-generator(s), algorithm=", algorithm, "\n}\n"),
+                  {}, true);
+      }
+    }
+  }
+  batch.Run();
+}
+
+TEST(Kernel, DotsInLoops) {
+  Batch batch;
+  for (const char* type : {"f32", "f64", "s32", "c64", "bf16", "u8", "f16"}) {
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = T[2,5,7] parameter(0)
+  y = T[7,2,3] parameter(1)
+  ROOT r = T[2,5,3] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={0}
+})",
+                                  {{"T", type}}),
+              type[0] == 's' || type[0] == 'u' ? hlo::Tolerance{} : Close(1e-2));
+  }
+  batch.Run();
 }
 
 }  // namespace

@@ -45,6 +45,22 @@ llvm::Value* Clamp(Ir& ir, Operands x) {
   return ir.b.CreateMinimum(raised, x[2]);
 }
 
+// Maximum or minimum without LLVM's intrinsic, which loses NaNs when it narrows f16 arithmetic (LLVM 19, x86).
+llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
+  IrBuilder& b = ir.b;
+  llvm::Value* first = is_max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
+  llvm::Value* take_first = b.CreateOr(b.CreateFCmpUNO(x, x), b.CreateAnd(first, b.CreateFCmpORD(y, y)));
+  return b.CreateSelect(take_first, x, y);
+}
+
+// Null for other opcodes.
+llvm::Value* HalfExtremum(Ir& ir, Opcode opcode, Operands x) {
+  if (opcode == Opcode::kMaximum) return Extremum(ir, true, x[0], x[1]);
+  if (opcode == Opcode::kMinimum) return Extremum(ir, false, x[0], x[1]);
+  if (opcode == Opcode::kClamp) return Extremum(ir, false, Extremum(ir, true, x[1], x[0]), x[2]);
+  return nullptr;
+}
+
 struct FloatRule {
   FloatOp emit;
   bool exact;  // The result is a value of the operands' type already, however small that is.
@@ -142,6 +158,10 @@ llvm::Value* EmitScalarOp(Ir& ir, const hlo::Instruction& instruction, Operands 
   if (IsTypeless(opcode)) return EmitTypeless(ir, instruction, type, x);
   if (tensor::IsComplex(type)) return EmitComplexOp(ir, opcode, x);
   if (!tensor::IsFloating(type)) return EmitIntegerOp(ir, opcode, type, x);
+  if (type == ElementType::kF16) {
+    llvm::Value* extremum = HalfExtremum(ir, opcode, x);
+    if (extremum != nullptr) return extremum;
+  }
   const auto rule = FloatRules().find(opcode);
   if (rule == FloatRules().end()) return RoundTo(ir.b, type, EmitMath(ir, opcode, x[0]));
   llvm::Value* value = rule->second.emit(ir, x);

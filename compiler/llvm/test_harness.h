@@ -1,6 +1,7 @@
 // Compiles single instructions and runs them on the cpu device, for tests: compiled code against hlo::Evaluate.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,23 +12,43 @@
 
 namespace xlad::compiler {
 
-// The whole entry becomes one fusion; where it is one instruction on its parameters, that alone is the kernel.
-absl::StatusOr<std::vector<tensor::Array>> RunCompiled(const hlo::Module& module,
-                                                       const std::vector<tensor::Array>& inputs);
-
 // By hlo::Evaluate; tuples flattened.
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
                                                         const std::vector<tensor::Array>& inputs);
 
 // Values for a parameter: small numbers of both signs, for floats with fractions; `specials` mixes in infinities,
-// NaN, zeros of both signs and denormals.
+// NaN, zeros of both signs, denormals and extreme integers.
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
-std::vector<tensor::Array> RandomInputs(Random& random, const hlo::Module& module, bool specials = false);
 
-// Both ways on random inputs; a gtest failure that names the program where they differ.
+// Programs that are compiled into one object (LLVM's pipeline costs more than a kernel), run, and compared with the
+// evaluator. The whole entry becomes one fusion; where it is one instruction on its parameters, that alone is the
+// kernel.
+class Batch {
+ public:
+  explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}
+
+  // Random inputs.
+  void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
+  void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
+  // Compiles, runs and compares all; gtest failures name the programs that differ.
+  void Run();
+
+ private:
+  struct Case {
+    std::string text;
+    std::unique_ptr<hlo::Module> module;
+    std::vector<tensor::Array> inputs;
+    hlo::Tolerance tolerance;
+  };
+  std::unique_ptr<Random> random_;
+  std::vector<Case> cases_;
+};
+
+// One program on random inputs.
 void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false,
                 uint64_t seed = 1);
-void ExpectSameOn(const std::string& text, const std::vector<tensor::Array>& inputs,
-                  const hlo::Tolerance& tolerance = {});
+
+hlo::Tolerance Ulp(int64_t ulp);
+hlo::Tolerance Close(double relative);  // Relative and absolute.
 
 }  // namespace xlad::compiler

@@ -143,14 +143,6 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
   return array;
 }
 
-std::vector<Array> RandomInputs(Random& random, const hlo::Module& module, bool specials) {
-  std::vector<Array> inputs;
-  for (const Instruction* parameter : module.entry()->parameters()) {
-    inputs.push_back(RandomArray(random, parameter->shape().array(), specials));
-  }
-  return inputs;
-}
-
 absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const std::vector<Array>& inputs) {
   std::vector<hlo::Literal> literals;
   for (const Array& input : inputs) literals.emplace_back(input);
@@ -160,34 +152,24 @@ absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const
   return arrays;
 }
 
-absl::StatusOr<std::vector<Array>> RunCompiled(const hlo::Module& original, const std::vector<Array>& inputs) {
-  const std::unique_ptr<hlo::Module> module = original.Clone();
-  const Instruction* kernel = AsKernel(module.get());
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ObjectEmitter> emitter, ObjectEmitter::Create(Target()));
-  KernelRequest request;
-  request.root = kernel;
-  request.symbol = "kernel";
-  XLAD_ASSIGN_OR_RETURN(const int64_t scratch_bytes, emitter->EmitKernel(request));
-  if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs(emitter->IrText().c_str(), stderr);
-  XLAD_ASSIGN_OR_RETURN(std::string object, emitter->Finish());
-  if (std::getenv("XLAD_TEST_ASM") != nullptr) std::fputs(emitter->AssemblyText()->c_str(), stderr);
-  Executable executable;
-  executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
-  executable.set_object_code(std::move(object));
-  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
-  XLAD_ASSIGN_OR_RETURN(auto loaded, device->Load(std::move(executable)));
-  XLAD_ASSIGN_OR_RETURN(const int number, loaded->FindKernel("kernel"));
-  XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0));
-  Buffers buffers(device.get());
+namespace {
+
+// Runs kernel `symbol` of a loaded object.
+absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
+                                             const std::string& symbol, const hlo::Shape& result,
+                                             const std::vector<Array>& inputs, int64_t scratch_bytes) {
+  XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(symbol));
+  XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0));
+  Buffers buffers(device);
   for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
-  std::vector<Array> results;
   std::vector<tensor::Shape> leaves;
-  Leaves(kernel->shape(), &leaves);
+  Leaves(result, &leaves);
+  std::vector<Array> results;
   for (const tensor::Shape& shape : leaves) {
     results.emplace_back(shape);
     buffers.Add(shape.bytes(), {});
   }
-  Buffers scratch(device.get());
+  Buffers scratch(device);
   scratch.Add(scratch_bytes, {});
   XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, buffers.addresses(), scratch.addresses()[0]));
   for (size_t i = 0; i < results.size(); ++i) {
@@ -198,28 +180,79 @@ absl::StatusOr<std::vector<Array>> RunCompiled(const hlo::Module& original, cons
   return results;
 }
 
-void ExpectSameOn(const std::string& text, const std::vector<Array>& inputs, const hlo::Tolerance& tolerance) {
-  const auto module = hlo::ParseText(text);
-  ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
-  const auto expected = RunEvaluated(**module, inputs);
-  ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << text;
-  const auto actual = RunCompiled(**module, inputs);
-  ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << text;
-  ASSERT_EQ(actual->size(), expected->size());
-  for (size_t i = 0; i < actual->size(); ++i) {
-    ASSERT_EQ((*actual)[i].shape(), (*expected)[i].shape());
-    const hlo::Difference difference = hlo::Compare((*actual)[i], (*expected)[i], tolerance);
+void ExpectEqual(const std::vector<Array>& actual, const std::vector<Array>& expected, const std::string& text,
+                 const hlo::Tolerance& tolerance) {
+  ASSERT_EQ(actual.size(), expected.size()) << text;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(actual[i].shape(), expected[i].shape()) << text;
+    const hlo::Difference difference = hlo::Compare(actual[i], expected[i], tolerance);
     EXPECT_EQ(difference.mismatches, 0) << "result " << i << ", element " << difference.first << ": compiled "
                                         << difference.actual << ", evaluated " << difference.expected << "\n"
                                         << text;
   }
 }
 
-void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance, bool specials, uint64_t seed) {
-  const auto module = hlo::ParseText(text);
+}  // namespace
+
+hlo::Tolerance Ulp(int64_t ulp) { return {hlo::Tolerance::Kind::kUlp, ulp, 0, 0}; }
+hlo::Tolerance Close(double relative) { return {hlo::Tolerance::Kind::kClose, 0, relative, relative}; }
+
+void Batch::Add(const std::string& text, const hlo::Tolerance& tolerance, bool specials) {
+  auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
-  const std::unique_ptr<Random> random = SeededRandom(seed);
-  ExpectSameOn(text, RandomInputs(*random, **module, specials), tolerance);
+  std::vector<Array> inputs;
+  for (const Instruction* parameter : (*module)->entry()->parameters()) {
+    inputs.push_back(RandomArray(*random_, parameter->shape().array(), specials));
+  }
+  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance});
+}
+
+void Batch::AddOn(const std::string& text, std::vector<Array> inputs, const hlo::Tolerance& tolerance) {
+  auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
+  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance});
+}
+
+void Batch::Run() {
+  auto emitter = ObjectEmitter::Create(Target());
+  ASSERT_TRUE(emitter.ok()) << emitter.status();
+  std::vector<std::unique_ptr<hlo::Module>> modules;
+  std::vector<hlo::Shape> shapes;
+  std::vector<int64_t> scratch_bytes;
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    modules.push_back(cases_[i].module->Clone());
+    KernelRequest request;
+    request.root = AsKernel(modules.back().get());
+    request.symbol = absl::StrCat("kernel", i);
+    const auto bytes = (*emitter)->EmitKernel(request);
+    ASSERT_TRUE(bytes.ok()) << bytes.status() << "\n" << cases_[i].text;
+    shapes.push_back(request.root->shape());
+    scratch_bytes.push_back(*bytes);
+  }
+  if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs((*emitter)->IrText().c_str(), stderr);
+  auto object = (*emitter)->Finish();
+  ASSERT_TRUE(object.ok()) << object.status();
+  if (std::getenv("XLAD_TEST_ASM") != nullptr) std::fputs((*emitter)->AssemblyText()->c_str(), stderr);
+  Executable executable;
+  executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
+  executable.set_object_code(*std::move(object));
+  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  const auto loaded = device->Load(std::move(executable));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    const auto expected = RunEvaluated(*cases_[i].module, cases_[i].inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << cases_[i].text;
+    const auto actual = RunKernel(device.get(), **loaded, absl::StrCat("kernel", i), shapes[i], cases_[i].inputs,
+                                  scratch_bytes[i]);
+    ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
+    ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
+  }
+}
+
+void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance, bool specials, uint64_t seed) {
+  Batch batch(seed);
+  batch.Add(text, tolerance, specials);
+  batch.Run();
 }
 
 }  // namespace xlad::compiler

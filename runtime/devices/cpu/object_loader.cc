@@ -44,6 +44,7 @@ const Provided kProvided[] = {
     {"fmaf", reinterpret_cast<void*>(static_cast<float (*)(float, float, float)>(::fmaf))},
     {"ldexp", reinterpret_cast<void*>(static_cast<double (*)(double, int)>(::ldexp))},
     {"ldexpf", reinterpret_cast<void*>(static_cast<float (*)(float, int)>(::ldexpf))},
+    {"sincos", reinterpret_cast<void*>(::sincos)}, {"sincosf", reinterpret_cast<void*>(::sincosf)},
     {"memcpy", reinterpret_cast<void*>(::memcpy)}, {"memmove", reinterpret_cast<void*>(::memmove)},
     {"memset", reinterpret_cast<void*>(::memset)},
 };

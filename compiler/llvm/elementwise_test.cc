@@ -1,0 +1,160 @@
+// Every elementwise opcode on every element type that it takes, on ordinary and on special values.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/llvm/test_harness.h"
+
+namespace xlad::compiler {
+namespace {
+
+const std::vector<std::string> kFloats = {"f32", "f64", "f16", "bf16"};
+const std::vector<std::string> kTinyFloats = {"f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz",
+                                              "f8e4m3", "f8e3m4"};
+const std::vector<std::string> kIntegers = {"s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "s4", "u4"};
+
+std::string Unary(const std::string& opcode, const std::string& from, const std::string& to) {
+  return absl::StrCat("HloModule m\nENTRY e {\n x = ", from, "[67] parameter(0)\n ROOT r = ", to, "[67] ", opcode,
+                      "(x)\n}\n");
+}
+
+std::string Binary(const std::string& opcode, const std::string& type, const std::string& result,
+                   const std::string& attributes = "") {
+  return absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[67] parameter(0)\n y = ", type,
+                      "[67] parameter(1)\n ROOT r = ", result, "[67] ", opcode, "(x, y)", attributes, "\n}\n");
+}
+
+// Tests of one opcode list on one type list, ordinary and special values.
+void Check(const std::vector<std::string>& opcodes, const std::vector<std::string>& types, bool binary,
+           const hlo::Tolerance& tolerance) {
+  Batch batch;
+  for (const std::string& opcode : opcodes) {
+    for (const std::string& type : types) {
+      for (const bool specials : {false, true}) {
+        batch.Add(binary ? Binary(opcode, type, type) : Unary(opcode, type, type), tolerance, specials);
+      }
+    }
+  }
+  batch.Run();
+}
+
+TEST(Elementwise, ExactFloatOpcodes) {
+  Check({"abs", "negate", "ceil", "floor", "round-nearest-afz", "round-nearest-even", "sign", "sqrt", "copy"}, kFloats,
+        false, {});
+  Check({"add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder"}, kFloats, true, {});
+}
+
+TEST(Elementwise, TinyFloats) {
+  Check({"negate", "abs", "floor"}, kTinyFloats, false, {});
+  Check({"add", "multiply", "maximum"}, kTinyFloats, true, {});
+  Batch batch;
+  for (const std::string& type : kTinyFloats) {
+    for (const char* other : {"f32", "bf16", "f16", "s32"}) {
+      batch.Add(Unary("convert", type, other), {});
+      batch.Add(Unary("convert", other, type), {}, true);
+    }
+  }
+  batch.Run();
+}
+
+TEST(Elementwise, MathFunctions) {
+  Check({"exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "erf", "logistic", "rsqrt", "cbrt",
+         "sine", "cosine", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh"},
+        kFloats, false, Ulp(4));
+  Check({"power", "atan2"}, kFloats, true, Ulp(4));
+}
+
+TEST(Elementwise, Integers) {
+  Check({"negate", "not", "popcnt", "count-leading-zeros", "copy"}, kIntegers, false, {});
+  Check({"abs", "sign"}, {"s8", "s16", "s32", "s64", "s4"}, false, {});
+  Check({"add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "and", "or", "xor", "shift-left",
+         "shift-right-logical", "shift-right-arithmetic", "power"},
+        kIntegers, true, {});
+  Check({"not"}, {"pred"}, false, {});
+  Check({"add", "multiply", "and", "or", "xor", "maximum", "minimum"}, {"pred"}, true, {});
+}
+
+TEST(Elementwise, Comparisons) {
+  Batch batch;
+  std::vector<std::string> types = {"pred"};
+  for (const auto* list : {&kFloats, &kIntegers}) types.insert(types.end(), list->begin(), list->end());
+  for (const std::string& type : types) {
+    for (const char* direction : {"EQ", "NE", "LT", "LE", "GT", "GE"}) {
+      batch.Add(Binary("compare", type, "pred", absl::StrCat(", direction=", direction)), {}, true);
+    }
+  }
+  for (const char* direction : {"EQ", "NE"}) {
+    batch.Add(Binary("compare", "c64", "pred", absl::StrCat(", direction=", direction)), {}, true);
+  }
+  for (const char* direction : {"EQ", "LT", "GE"}) {
+    batch.Add(Binary("compare", "f32", "pred", absl::StrCat(", direction=", direction, ", type=TOTALORDER")), {}, true);
+    batch.Add(Binary("compare", "bf16", "pred", absl::StrCat(", direction=", direction, ", type=TOTALORDER")), {}, true);
+  }
+  batch.Run();
+}
+
+TEST(Elementwise, Conversions) {
+  Batch batch;
+  std::vector<std::string> types = {"pred", "c64", "c128"};
+  for (const auto* list : {&kFloats, &kIntegers}) types.insert(types.end(), list->begin(), list->end());
+  for (const std::string& from : types) {
+    for (const std::string& to : types) {
+      if (from[0] == 'c' && to[0] != 'c') continue;
+      batch.Add(Unary("convert", from, to), {}, false);
+      const bool wide = from == "s64" || from == "u64";
+      batch.Add(Unary("convert", from, to), wide ? Ulp(1) : hlo::Tolerance{}, true);
+    }
+  }
+  for (const char* pair : {"f32 s32", "s32 f32", "u32 f32", "f64 s64", "u64 f64", "bf16 u16", "s16 f16", "u8 s8"}) {
+    const std::string text(pair);
+    batch.Add(Unary("bitcast-convert", text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)), {}, true);
+  }
+  batch.Run();
+}
+
+TEST(Elementwise, TernaryAndOthers) {
+  Batch batch;
+  for (const char* type : {"f32", "bf16", "s32", "u8", "f64", "c64", "pred"}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n p = pred[31] parameter(0)\n x = ", type,
+                           "[31] parameter(1)\n y = ", type, "[31] parameter(2)\n ROOT r = ", type,
+                           "[31] select(p, x, y)\n}\n"),
+              {}, true);
+  }
+  for (const char* type : {"f32", "bf16", "s32", "u8", "f64"}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n lo = ", type, "[] parameter(0)\n x = ", type,
+                           "[31] parameter(1)\n hi = ", type, "[] parameter(2)\n ROOT r = ", type,
+                           "[31] clamp(lo, x, hi)\n}\n"));
+  }
+  for (const char* type : {"f32", "f64", "bf16", "f16"}) {
+    batch.Add(Unary("is-finite", type, "pred"), {}, true);
+    for (const char* format : {"exponent_bits=5, mantissa_bits=10", "exponent_bits=8, mantissa_bits=7",
+                               "exponent_bits=4, mantissa_bits=3", "exponent_bits=3, mantissa_bits=1"}) {
+      batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[67] parameter(0)\n ROOT r = ", type,
+                             "[67] reduce-precision(x), ", format, "\n}\n"),
+                {}, true);
+    }
+  }
+  for (const char* type : {"s32", "u32", "s64", "u64", "s8", "u8"}) batch.Add(Binary("mulhi", type, type), {}, true);
+  batch.Run();
+}
+
+TEST(Elementwise, Complex) {
+  for (const std::string& type : {std::string("c64"), std::string("c128")}) {
+    const std::string part = type == "c64" ? "f32" : "f64";
+    Batch batch;
+    for (const char* opcode : {"negate", "exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", "rsqrt", "tanh", "sine", "cosine",
+                               "tan", "logistic", "sign"}) {
+      batch.Add(Unary(opcode, type, type), Close(type == "c64" ? 2e-5 : 1e-12));
+    }
+    for (const char* opcode : {"add", "subtract", "multiply", "divide", "power"}) {
+      batch.Add(Binary(opcode, type, type), Close(type == "c64" ? 1e-4 : 1e-12));
+    }
+    batch.Add(Unary("abs", type, part), Ulp(2));
+    batch.Add(Unary("real", type, part), {}, true);
+    batch.Add(Unary("imag", type, part), {}, true);
+    batch.Add(Binary("complex", part, type), {}, true);
+    batch.Run();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::compiler
