@@ -1,5 +1,6 @@
 // From a module to steps: the passes, buffers and the step builder.
 #include <algorithm>
+#include <map>
 
 #include "base/clock.h"
 #include "compiler/compile.h"
@@ -16,14 +17,24 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   return result;
 }
 
-bool SameOnAllDevices(const EntryValue& value) { return value.boxes_size() <= 1; }
+// Devices with the same box hold the same; no boxes, or one for all: all do. As many labels as devices.
+std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
+  std::vector<int> labels(static_cast<size_t>(devices), 0);
+  if (value.boxes_size() != devices) return labels;
+  std::map<std::string, int> numbers;
+  for (size_t d = 0; d < labels.size(); ++d) {
+    const std::string box = value.boxes(static_cast<int>(d)).SerializeAsString();
+    labels[d] = numbers.emplace(box, static_cast<int>(numbers.size())).first->second;
+  }
+  return labels;
+}
 
 PassContext MakeContext(const CompileRequest& request, const hlo::Module& module) {
   PassContext context;
   for (const MeshAxis& axis : request.mesh()) context.devices *= axis.size();
   if (request.mesh().empty()) context.devices = std::max<int64_t>(1, module.num_partitions);
   for (const EntryValue& parameter : request.parameters()) {
-    context.parameter_is_uniform.push_back(SameOnAllDevices(parameter));
+    context.parameter_labels.push_back(LabelsOf(parameter, context.devices));
   }
   return context;
 }

@@ -60,7 +60,9 @@ TEST_P(Examples, CompiledStepsAreTheProgram) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Examples, testing::Values("digits_mlp/step.single", "dropout_rng/step.single"));
+INSTANTIATE_TEST_SUITE_P(All, Examples, testing::Values("digits_mlp/step.single", "dropout_rng/step.single", "nano_gpt/step.single",
+                                         "nano_gpt_bf16/step.single", "cnn/step.single", "lstm/step.single",
+                                         "moe/step.single", "ring_shard_map/step.single"));
 
 }  // namespace
 }  // namespace xlad::compiler

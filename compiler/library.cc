@@ -7,6 +7,7 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
   if (lhs != rhs) return false;
   if (lhs == ElementType::kF32) return result == ElementType::kF32;
   if (lhs == ElementType::kBF16) return result == ElementType::kBF16 || result == ElementType::kF32;
+  if (lhs == ElementType::kF16) return result == ElementType::kF16 || result == ElementType::kF32;
   return false;
 }
 

@@ -12,8 +12,9 @@ namespace xlad::compiler {
 
 struct PassContext {
   int64_t devices = 1;
-  // For each entry parameter leaf: whether every device holds the same values.
-  std::vector<bool> parameter_is_uniform;
+  // For each entry parameter leaf, a label a device: devices with equal labels hold equal values. Empty where
+  // nothing is known.
+  std::vector<std::vector<int>> parameter_labels;
 };
 
 // What every pass is: changes the module; an error stops the pipeline.

@@ -6,13 +6,17 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "compiler/passes/canonicalise_collectives.h"
+#include "compiler/passes/combine_collectives.h"
 #include "compiler/passes/constant_folding.h"
 #include "compiler/passes/cse.h"
+#include "compiler/passes/dots.h"
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/inline_calls.h"
+#include "compiler/passes/loops.h"
 #include "compiler/passes/normalise.h"
 #include "compiler/passes/order.h"
 #include "compiler/passes/simplify.h"
+#include "compiler/passes/uniform.h"
 #include "hlo/text.h"
 #include "hlo/verifier.h"
 
@@ -26,11 +30,15 @@ constexpr PassEntry kPasses[] = {
     {"simplify", Simplify},
     {"fold-constants", FoldConstants},
     {"cse", EliminateCommonSubexpressions},
+    {"loops", SimplifyLoops},
     {"simplify", Simplify},
     {"fold-constants", FoldConstants},
     {"cse", EliminateCommonSubexpressions},
     {"remove-barriers", RemoveBarriers},
     {"simplify", Simplify},
+    {"dots", CanonicaliseDots},
+    {"uniform-conditions", CheckUniformConditions},
+    {"combine-collectives", CombineCollectives},
     {"dead-code", EliminateDeadCode},
     {"note-trip-counts", NoteTripCounts},
     {"fusion", Fuse},

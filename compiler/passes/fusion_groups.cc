@@ -36,6 +36,25 @@ std::string MapKey(const Instruction& user, int64_t operand, int map) {
   }
 }
 
+// Whether a value is made from positions and scalars by at most `budget` cheap instructions: computing it again is
+// cheaper than reading it.
+bool ReadsNoMemory(const Instruction& instruction, int* budget) {
+  if (instruction.shape().is_scalar() || instruction.opcode() == Opcode::kIota) return true;
+  const OpCost cost = CostOf(instruction);
+  if (--*budget < 0 || (cost != OpCost::kFree && cost != OpCost::kCheap)) return false;
+  for (const Instruction* operand : instruction.operands()) {
+    if (!ReadsNoMemory(*operand, budget)) return false;
+  }
+  return instruction.operand_count() > 0;
+}
+
+bool IsFreeToRepeat(const Instruction& instruction) {
+  const OpCost cost = CostOf(instruction);
+  int budget = 12;
+  return cost == OpCost::kFree ||
+         (cost == OpCost::kCheap && !instruction.shape().is_scalar() && ReadsNoMemory(instruction, &budget));
+}
+
 }  // namespace
 
 FusionPlanner::FusionPlanner(const Computation& computation) : computation_(computation) {
@@ -63,7 +82,7 @@ void FusionPlanner::Place(Instruction* instruction) {
   const OpCost cost = CostOf(*instruction);
   if (cost == OpCost::kNotFusible) return;
   Consumers consumers = ConsumersOf(*instruction);
-  if (cost == OpCost::kFree) {
+  if (IsFreeToRepeat(*instruction)) {
     PlaceCheaply(instruction, consumers);
     return;
   }

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "compiler/library.h"
+#include "compiler/same_code.h"
 #include "compiler/steps/collective_spec.h"
 #include "compiler/trip_count.h"
 
@@ -74,7 +75,6 @@ class StepBuilder {
   void FillKernel(const Op& op, KernelStep* step) {
     KernelRequest request;
     request.root = op.instruction;
-    request.symbol = Symbol(*op.instruction);
     for (const auto& [output, input] : op.may_share) {
       const BufferSlice& to = slice(op.outputs[static_cast<size_t>(output)]);
       if (to.bytes() > 0 && SameSlice(to, slice(op.inputs[static_cast<size_t>(input)]))) {
@@ -83,8 +83,20 @@ class StepBuilder {
     }
     for (int value : op.inputs) *step->add_buffers() = slice(value);
     for (int value : op.outputs) *step->add_buffers() = slice(value);
-    step->set_symbol(request.symbol);
+    step->set_symbol(Place(std::move(request)));
+  }
+
+  // The symbol of a kernel that does the same, or of this one as a new kernel.
+  const std::string& Place(KernelRequest request) {
+    std::vector<size_t>& similar = kernels_by_hash_[CodeHash(*request.root)];
+    for (size_t k : similar) {
+      const KernelRequest& kernel = result_.kernels[k];
+      if (kernel.in_place == request.in_place && SameCode(*kernel.root, *request.root)) return kernel.symbol;
+    }
+    similar.push_back(result_.kernels.size());
+    request.symbol = Symbol(*request.root);
     result_.kernels.push_back(std::move(request));
+    return result_.kernels.back().symbol;
   }
 
   void FillLibrary(const Op& op, LibraryStep* step) {
@@ -120,6 +132,7 @@ class StepBuilder {
   const Assignment& assignment_;
   const int64_t devices_;
   StepProgram result_;
+  absl::flat_hash_map<size_t, std::vector<size_t>> kernels_by_hash_;
   absl::flat_hash_map<std::string, int32_t> library_numbers_;
   absl::flat_hash_set<int64_t> collective_ids_;
 };

@@ -1,0 +1,147 @@
+#include "compiler/buffers/assignment.h"
+
+#include <gtest/gtest.h>
+
+#include "compiler/compile.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/text.h"
+#include "hlo/verifier.h"
+
+namespace xlad::compiler {
+namespace {
+
+Compilation Compiled(const std::string& text) {
+  auto module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(hlo::Verify(**module).ok()) << hlo::Verify(**module);
+  auto compiled = CompileToSteps(std::move(*module), {}, {.verify = true});
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  return std::move(*compiled);
+}
+
+int64_t CountCopies(const std::vector<Op>& ops, const Assignment& assignment) {
+  int64_t count = 0;
+  for (const Op& op : ops) {
+    if (op.kind == Op::Kind::kCopy) {
+      const BufferSlice& from = assignment.slices[static_cast<size_t>(op.inputs[0])];
+      const BufferSlice& to = assignment.slices[static_cast<size_t>(op.outputs[0])];
+      count += from.allocation() != to.allocation() || from.offset() != to.offset();
+    }
+    count += CountCopies(op.condition, assignment);
+    for (const std::vector<Op>& body : op.bodies) count += CountCopies(body, assignment);
+  }
+  return count;
+}
+
+TEST(Assignment, UpdatesDonatedParametersInPlace) {
+  Compilation c = Compiled(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+ENTRY e {
+  p = f32[64,64] parameter(0)
+  m = f32[64,64] parameter(1)
+  x = f32[8,64] parameter(2)
+  g = f32[64,64] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  n = f32[64,64] add(m, g)
+  q = f32[64,64] subtract(p, n)
+  y = f32[8,64] dot(x, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (f32[64,64], f32[64,64], f32[8,64]) tuple(q, n, y)
+})");
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 0) << ToString(c.program);
+  EXPECT_EQ(c.assignment.slices[static_cast<size_t>(c.program.results[0])].allocation(),
+            c.assignment.slices[static_cast<size_t>(c.program.parameters[0])].allocation());
+  EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // The gradient alone: y is written into its result.
+}
+
+TEST(Assignment, SwappedDonatedParametersKeepTheirValues) {
+  Compilation c = Compiled(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+ENTRY e {
+  p = f32[64] parameter(0)
+  q = f32[64] parameter(1)
+  ROOT t = (f32[64], f32[64]) tuple(q, p)
+})");
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);  // One steps aside.
+}
+
+TEST(Assignment, PassedThroughParameterAndTwoResultsOfOneValueAreCopied) {
+  Compilation c = Compiled(R"(HloModule m
+ENTRY e {
+  p = f32[64] parameter(0)
+  n = f32[64] negate(p)
+  ROOT t = (f32[64], f32[64], f32[64]) tuple(p, n, n)
+})");
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 2);
+  EXPECT_EQ(c.assignment.arena_bytes, 0);
+}
+
+// A long loop that fills rows: the carried array must not be copied in each round.
+TEST(Assignment, LoopUpdatesItsStateInPlace) {
+  Compilation c = Compiled(R"(HloModule m
+%cond {
+  p = (s32[], f32[100,8], f32[8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(100)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+%body {
+  p = (s32[], f32[100,8], f32[8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  rows = f32[100,8] get-tuple-element(p), index=1
+  h = f32[8] get-tuple-element(p), index=2
+  w = f32[8,8] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  j = s32[] add(i, one)
+  d = f32[8] dot(h, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  k = f32[8] tanh(d)
+  row = f32[1,8] reshape(k)
+  new = f32[100,8] dynamic-update-slice(rows, row, i, zero)
+  ROOT t = (s32[], f32[100,8], f32[8], f32[8,8]) tuple(j, new, k, w)
+}
+ENTRY e {
+  h = f32[8] parameter(0)
+  w = f32[8,8] parameter(1)
+  z = f32[] constant(0)
+  rows = f32[100,8] broadcast(z), dimensions={}
+  i = s32[] constant(0)
+  t = (s32[], f32[100,8], f32[8], f32[8,8]) tuple(i, rows, h, w)
+  l = (s32[], f32[100,8], f32[8], f32[8,8]) while(t), condition=%cond, body=%body
+  ROOT r = f32[100,8] get-tuple-element(l), index=1
+})");
+  const Op* loop = nullptr;
+  for (const Op& op : c.program.ops) {
+    if (op.kind == Op::Kind::kWhile) loop = &op;
+  }
+  ASSERT_NE(loop, nullptr);
+  EXPECT_EQ(CountCopies(loop->bodies[0], c.assignment), 0) << ToString(c.program);
+  EXPECT_EQ(c.steps.steps.back().while_().trip_count(), 100);
+}
+
+// The checker sees every way of laying two values that are needed at once over each other.
+TEST(CheckAssignment, FindsOverwrittenValues) {
+  int wrong = 0, found = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    auto compiled = CompileToSteps(RandomProgram(seed, 12, 1), {}, {});
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const Program& program = compiled->program;
+    const Liveness liveness = ComputeLiveness(program);
+    for (size_t a = 0; a < program.values.size(); ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        const Intervals common = Intersect(liveness.values[a], liveness.values[b]);
+        // Alive together for more than one op: no operation in place explains it.
+        if (common.empty() || common[0].last - common[0].first < 4) continue;
+        const BufferSlice& x = compiled->assignment.slices[a];
+        const BufferSlice& y = compiled->assignment.slices[b];
+        if (x.bytes() != y.bytes() || x.bytes() == 0 || x.allocation() != 0 || y.allocation() != 0) continue;
+        if (x.offset() == y.offset()) continue;
+        Assignment bad = compiled->assignment;
+        bad.slices[a] = y;
+        ++wrong;
+        found += CheckAssignment(program, bad).ok() ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(wrong, 50);
+  EXPECT_EQ(found, wrong);
+}
+
+}  // namespace
+}  // namespace xlad::compiler

@@ -1,0 +1,101 @@
+// Every pass on the small programs in testdata/: PASS.hlo holds cases
+//
+//   // === name
+//   HLO text
+//   // --->
+//   the entry (and fused computations) after the pass
+//
+// XLAD_UPDATE_GOLDEN=1 writes what the passes do now into the files; look at the difference before it is committed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/file_system.h"
+#include "compiler/pipeline.h"
+#include "hlo/text.h"
+#include "hlo/verifier.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr char kFolder[] = "compiler/testdata";
+constexpr char kCase[] = "// === ";
+constexpr char kArrow[] = "// --->\n";
+
+// The printed module without header, blank lines, reducers' bodies and layouts.
+std::string Shown(const hlo::Module& module) {
+  std::string text;
+  bool keep = false;
+  const std::string printed = hlo::PrintText(module);
+  for (absl::string_view line : absl::StrSplit(printed, '\n')) {
+    if (absl::StartsWith(line, "HloModule") || line.empty()) continue;
+    const bool opens = !absl::StartsWith(line, " ") && !absl::StartsWith(line, "}");
+    if (opens) keep = !absl::StartsWith(line, "%scalar_") && !absl::StartsWith(line, "%reducer");
+    if (keep) absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string After(const std::string& pass, const std::string& input) {
+  auto module = hlo::ParseText(input);
+  if (!module.ok()) return absl::StrCat(module.status().ToString(), "\n");
+  if (absl::Status status = hlo::Verify(**module); !status.ok()) return absl::StrCat(status.ToString(), "\n");
+  PassContext context;
+  context.devices = (*module)->num_partitions;
+  PipelineOptions options;
+  options.verify = true;
+  options.only = {pass};
+  // Reducers get their canonical form, dead code goes: what every pass may count on.
+  if (pass != "normalise") options.only.push_back("dead-code");
+  if (absl::Status status = RunPipeline(**module, context, options, nullptr); !status.ok()) {
+    return absl::StrCat(status.ToString(), "\n");
+  }
+  return Shown(**module);
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, Cases) {
+  const std::string path = JoinPath(kFolder, absl::StrCat(GetParam(), ".hlo"));
+  auto text = RealFileSystem().Read(path);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const bool update = std::getenv("XLAD_UPDATE_GOLDEN") != nullptr;
+  std::string updated;
+  std::vector<std::string> cases = absl::StrSplit(*text, kCase);
+  updated = cases[0];
+  for (size_t i = 1; i < cases.size(); ++i) {
+    const size_t arrow = cases[i].find(kArrow);
+    const std::string head = cases[i].substr(0, arrow);
+    const size_t line = head.find('\n');
+    const std::string name = head.substr(0, line), input = head.substr(line + 1);
+    const std::string wanted = arrow == std::string::npos ? "" : cases[i].substr(arrow + sizeof(kArrow) - 1);
+    const std::string found = After(GetParam(), input);
+    if (!update) EXPECT_EQ(found, std::string(absl::StripTrailingAsciiWhitespace(wanted)) + "\n") << name;
+    absl::StrAppend(&updated, kCase, absl::StripTrailingAsciiWhitespace(head), "\n", kArrow, found,
+                    i + 1 < cases.size() ? "\n" : "");
+  }
+  if (update) ASSERT_TRUE(RealFileSystem().WriteAtomically(path, updated).ok());
+}
+
+std::vector<std::string> Files() {
+  std::vector<std::string> names;
+  auto files = RealFileSystem().List(kFolder);
+  if (!files.ok()) return names;
+  for (const std::string& file : *files) {
+    if (absl::EndsWith(file, ".hlo")) names.push_back(file.substr(0, file.size() - 4));
+  }
+  return names;
+}
+
+std::string TestName(const testing::TestParamInfo<std::string>& info) {
+  return absl::StrReplaceAll(info.param, {{"-", "_"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, Golden, testing::ValuesIn(Files()), TestName);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);
+
+}  // namespace
+}  // namespace xlad::compiler

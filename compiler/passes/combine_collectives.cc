@@ -1,0 +1,149 @@
+#include "compiler/passes/combine_collectives.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "compiler/hlo_util.h"
+#include "compiler/steps/collective_spec.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kSmallBytes = 1 << 20;     // Of an operand: above, joining it saves no time that shows.
+constexpr int64_t kMostBytes = 16 << 20;     // Of all operands together,
+constexpr size_t kMostOperands = 256;        // and their number.
+constexpr int64_t kMostCauses = 16;          // Lines of cause that are kept.
+
+struct Bundle {
+  std::vector<Instruction*> members;
+  std::vector<std::vector<int64_t>> groups;
+  std::set<int> needs;  // Bundles whose results its operands are made from, directly.
+  int64_t bytes = 0;
+};
+
+class Combiner {
+ public:
+  Combiner(Computation* computation, int64_t devices) : computation_(computation), devices_(devices) {}
+
+  absl::Status Run() {
+    for (Instruction* at : Snapshot(*computation_)) {
+      std::set<int> needs;
+      for (const Instruction* operand : at->operands()) {
+        const std::set<int>& from = made_from_[operand];
+        needs.insert(from.begin(), from.end());
+      }
+      for (const Instruction* before : at->control_predecessors()) {
+        const std::set<int>& from = made_from_[before];
+        needs.insert(from.begin(), from.end());
+      }
+      if (!IsSmallAllReduce(*at)) {
+        made_from_[at] = std::move(needs);
+        continue;
+      }
+      XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(*at, devices_));
+      made_from_[at] = {Put(at, std::move(groups), needs)};
+    }
+    bool changed = false;
+    for (const Bundle& bundle : bundles_) {
+      if (bundle.members.size() < 2) continue;
+      Join(bundle);
+      changed = true;
+    }
+    if (changed) {
+      computation_->SortTopologically();
+      computation_->RemoveDead();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static bool IsSmallAllReduce(const Instruction& at) {
+    return at.opcode() == Opcode::kAllReduce && at.operand_count() == 1 && at.shape().is_array() &&
+           at.shape().bytes() <= kSmallBytes;
+  }
+
+  int Put(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
+    for (int b = static_cast<int>(bundles_.size()) - 1; b >= 0; --b) {
+      Bundle& bundle = bundles_[static_cast<size_t>(b)];
+      const Instruction& first = *bundle.members[0];
+      if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups) continue;
+      if (bundle.members.size() >= kMostOperands || bundle.bytes + at->shape().bytes() > kMostBytes) continue;
+      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return Needs(other, b); })) continue;
+      bundle.members.push_back(at);
+      bundle.needs.insert(needs.begin(), needs.end());
+      bundle.bytes += at->shape().bytes();
+      return b;
+    }
+    bundles_.push_back({{at}, std::move(groups), needs, at->shape().bytes()});
+    return static_cast<int>(bundles_.size()) - 1;
+  }
+
+  // Whether bundle `later` is `earlier` or is made from it, through whatever bundles.
+  bool Needs(int later, int earlier) const {
+    std::vector<int> pending = {later};
+    absl::flat_hash_set<int> seen;
+    while (!pending.empty()) {
+      const int at = pending.back();
+      pending.pop_back();
+      if (at == earlier) return true;
+      if (!seen.insert(at).second) continue;
+      const std::set<int>& needs = bundles_[static_cast<size_t>(at)].needs;
+      pending.insert(pending.end(), needs.begin(), needs.end());
+    }
+    return false;
+  }
+
+  void Join(const Bundle& bundle) {
+    std::vector<Instruction*> operands;
+    std::vector<Shape> shapes;
+    for (Instruction* member : bundle.members) {
+      operands.push_back(member->operand(0));
+      shapes.push_back(member->shape());
+    }
+    Instruction* joined = CloneOn(*bundle.members[0], operands, computation_);
+    joined->mutable_shape() = Shape::Tuple(shapes);
+    joined->mutable_frontend_attributes() = Causes(bundle);
+    hlo::Builder builder(computation_);
+    for (size_t i = 0; i < bundle.members.size(); ++i) {
+      builder.set_template(bundle.members[i]);
+      bundle.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, static_cast<int64_t>(i)));
+    }
+  }
+
+  static hlo::StringMap Causes(const Bundle& bundle) {
+    hlo::StringMap attributes = bundle.members[0]->frontend_attributes();
+    for (const char* key : {"xlad.op", "xlad.because"}) {
+      const char separator = key[5] == 'o' ? ',' : '\n';
+      std::vector<std::string> lines;
+      for (const Instruction* member : bundle.members) {
+        auto found = member->frontend_attributes().find(key);
+        if (found == member->frontend_attributes().end()) continue;
+        for (absl::string_view line : absl::StrSplit(found->second, separator, absl::SkipEmpty())) {
+          if (static_cast<int64_t>(lines.size()) >= kMostCauses) break;
+          if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
+        }
+      }
+      if (!lines.empty()) attributes[key] = absl::StrJoin(lines, absl::string_view(&separator, 1));
+    }
+    return attributes;
+  }
+
+  Computation* computation_;
+  const int64_t devices_;
+  std::vector<Bundle> bundles_;
+  absl::flat_hash_map<const Instruction*, std::set<int>> made_from_;
+};
+
+}  // namespace
+
+absl::Status CombineCollectives(hlo::Module& module, PassContext& context) {
+  for (Computation* computation : StepComputations(module)) {
+    XLAD_RETURN_IF_ERROR(Combiner(computation, context.devices).Run());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

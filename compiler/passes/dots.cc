@@ -1,0 +1,85 @@
+#include "compiler/passes/dots.h"
+
+#include <algorithm>
+
+#include "compiler/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+Dims FreeDimensions(int64_t ndim, const Dims& batch, const Dims& contracting) {
+  Dims free;
+  for (int64_t d = 0; d < ndim; ++d) {
+    const bool used = std::find(batch.begin(), batch.end(), d) != batch.end() ||
+                      std::find(contracting.begin(), contracting.end(), d) != contracting.end();
+    if (!used) free.push_back(d);
+  }
+  return free;
+}
+
+Dims Through(const Dims& dimensions, const Dims& permutation) {
+  Dims result;
+  for (int64_t d : dimensions) result.push_back(permutation[static_cast<size_t>(d)]);
+  return result;
+}
+
+// Reads the transpose's operand instead, if the free dimensions stay in order.
+bool FoldOperand(Instruction* dot, int64_t side) {
+  Instruction* transpose = dot->operand(side);
+  if (transpose->opcode() != Opcode::kTranspose) return false;
+  hlo::DotDimensions dims = *dot->attributes().dot;
+  Dims& batch = side == 0 ? dims.lhs_batch : dims.rhs_batch;
+  Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
+  const Dims& permutation = transpose->dimensions();
+  const Dims free = Through(FreeDimensions(transpose->shape().ndim(), batch, contracting), permutation);
+  if (!std::is_sorted(free.begin(), free.end())) return false;
+  batch = Through(batch, permutation);
+  contracting = Through(contracting, permutation);
+  dot->ReplaceOperand(side, transpose->operand(0));
+  dot->mutable_attributes().dot = dims;
+  return true;
+}
+
+// transpose(dot(a, b)) that swaps all of a's free dimensions with all of b's is dot(b, a).
+Instruction* SwapForTranspose(Instruction* transpose) {
+  Instruction* dot = transpose->operand(0);
+  if (dot->opcode() != Opcode::kDot || dot->users().size() != 1 || dot->operand_count() != 2) return nullptr;
+  const hlo::DotDimensions& dims = *dot->attributes().dot;
+  const int64_t batch = static_cast<int64_t>(dims.lhs_batch.size());
+  const int64_t left = dot->operand(0)->shape().ndim() - batch - static_cast<int64_t>(dims.lhs_contracting.size());
+  const int64_t ndim = dot->shape().ndim();
+  Dims wanted;
+  for (int64_t d = 0; d < batch; ++d) wanted.push_back(d);
+  for (int64_t d = batch + left; d < ndim; ++d) wanted.push_back(d);
+  for (int64_t d = batch; d < batch + left; ++d) wanted.push_back(d);
+  if (transpose->dimensions() != wanted) return nullptr;
+  Instruction* swapped = CloneOn(*dot, {dot->operand(1), dot->operand(0)}, dot->parent());
+  swapped->mutable_attributes().dot =
+      hlo::DotDimensions{dims.rhs_batch, dims.lhs_batch, dims.rhs_contracting, dims.lhs_contracting};
+  std::vector<std::string>& precision = swapped->mutable_attributes().operand_precision;
+  std::reverse(precision.begin(), precision.end());
+  swapped->mutable_shape() = transpose->shape();
+  return swapped;
+}
+
+}  // namespace
+
+absl::Status CanonicaliseDots(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() != Opcode::kTranspose) continue;
+      if (Instruction* swapped = SwapForTranspose(instruction)) instruction->ReplaceAllUsesWith(swapped);
+    }
+    computation->SortTopologically();
+    computation->RemoveDead();
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() != Opcode::kDot || instruction->operand_count() != 2) continue;
+      FoldOperand(instruction, 0);
+      FoldOperand(instruction, 1);
+    }
+    computation->RemoveDead();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

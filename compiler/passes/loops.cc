@@ -1,0 +1,195 @@
+#include "compiler/passes/loops.h"
+
+#include <algorithm>
+
+#include "compiler/hlo_util.h"
+#include "compiler/trip_count.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kMostRounds = 8;          // Of a loop that is unrolled,
+constexpr int64_t kMostInstructions = 600;  // and of what it becomes.
+
+Instruction* Get(Computation* computation, int64_t index) {
+  for (Instruction* user : computation->parameter(0)->users()) {
+    if (user->opcode() == Opcode::kGetTupleElement && user->number() == index) return user;
+  }
+  return nullptr;
+}
+
+bool HasTupleForm(const Instruction& loop) {
+  if (!loop.shape().is_tuple() || loop.operand(0)->opcode() != Opcode::kTuple) return false;
+  if (loop.called()[1]->root()->opcode() != Opcode::kTuple) return false;
+  for (const Computation* computation : loop.called()) {
+    for (const Instruction* user : computation->parameter(0)->users()) {
+      if (user->opcode() != Opcode::kGetTupleElement) return false;
+    }
+    if (computation->parameter(0) == computation->root()) return false;
+  }
+  return true;
+}
+
+bool IsUnchanged(const Instruction& loop, int64_t index) {
+  const Instruction* next = loop.called()[1]->root()->operand(index);
+  return next->opcode() == Opcode::kGetTupleElement && next->number() == index &&
+         next->operand(0) == loop.called()[1]->parameter(0);
+}
+
+// Constants that the loop hands on unchanged are constants inside, and after it what they were before.
+void SinkConstants(Instruction* loop) {
+  Instruction* init = loop->operand(0);
+  for (int64_t i = 0; i < init->operand_count(); ++i) {
+    Instruction* value = init->operand(i);
+    if (!IsUnchanged(*loop, i)) continue;
+    for (Instruction* user : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
+      if (user->opcode() == Opcode::kGetTupleElement && user->number() == i) user->ReplaceAllUsesWith(value);
+    }
+    if (value->opcode() != Opcode::kConstant) continue;
+    for (Computation* computation : loop->called()) {
+      Instruction* get = Get(computation, i);
+      if (get == nullptr) continue;
+      Instruction* copy = CloneOn(*value, {}, computation);
+      // The body's root goes on handing it around, until nobody reads it and it is dropped.
+      for (Instruction* user : std::vector<Instruction*>(get->users().begin(), get->users().end())) {
+        if (user == computation->root()) continue;
+        for (int64_t k = 0; k < user->operand_count(); ++k) {
+          if (user->operand(k) == get) user->ReplaceOperand(k, copy);
+        }
+      }
+      computation->SortTopologically();
+    }
+  }
+}
+
+// The carried elements that someone reads: outside, in the condition, or in the body for another element.
+std::vector<bool> ReadElements(const Instruction& loop) {
+  const int64_t count = loop.operand(0)->operand_count();
+  std::vector<bool> read(static_cast<size_t>(count), false);
+  for (const Instruction* user : loop.users()) {
+    if (user->opcode() != Opcode::kGetTupleElement) return std::vector<bool>(static_cast<size_t>(count), true);
+    read[static_cast<size_t>(user->number())] = true;
+  }
+  if (loop.parent()->root() == &loop) return std::vector<bool>(static_cast<size_t>(count), true);
+  for (const Instruction* user : loop.called()[0]->parameter(0)->users()) {
+    if (!user->users().empty() || user == loop.called()[0]->root()) read[static_cast<size_t>(user->number())] = true;
+  }
+  // Backwards from the elements that are read: what their next values are made from is read too.
+  const Computation& body = *loop.called()[1];
+  absl::flat_hash_map<const Instruction*, bool> needed;
+  for (bool changed = true; changed;) {
+    changed = false;
+    needed.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      if (read[static_cast<size_t>(i)]) needed[body.root()->operand(i)] = true;
+    }
+    const auto& all = body.instructions();
+    for (auto it = all.rbegin(); it != all.rend(); ++it) {
+      const Instruction* at = it->get();
+      if (at == body.root()) continue;
+      if (!needed[at] && !HasSideEffect(*at)) continue;
+      if (at->opcode() == Opcode::kGetTupleElement && at->operand(0) == body.parameter(0)) {
+        if (!read[static_cast<size_t>(at->number())]) changed = true;
+        read[static_cast<size_t>(at->number())] = true;
+      }
+      for (const Instruction* operand : at->operands()) needed[operand] = true;
+    }
+  }
+  return read;
+}
+
+// A computation with the tuple parameter and, for a body, the tuple root narrowed to the kept elements.
+void Narrow(Computation* computation, const std::vector<int64_t>& new_index, const Shape& shape, bool is_body) {
+  Instruction* parameter = computation->parameter(0);
+  parameter->mutable_shape() = shape;
+  if (is_body) {
+    std::vector<Instruction*> kept;
+    Instruction* root = computation->root();
+    for (size_t i = 0; i < new_index.size(); ++i) {
+      if (new_index[i] >= 0) kept.push_back(root->operand(static_cast<int64_t>(i)));
+    }
+    hlo::Builder builder(computation);
+    builder.set_template(root);
+    computation->set_root(builder.Tuple(kept));
+  }
+  computation->RemoveDead();
+  for (Instruction* get : parameter->users()) get->set_number(new_index[static_cast<size_t>(get->number())]);
+}
+
+// Drops carried elements that nobody reads; the loop that stays, or null where nothing was dropped.
+Instruction* DropUnread(Instruction* loop) {
+  const std::vector<bool> read = ReadElements(*loop);
+  std::vector<int64_t> new_index;
+  std::vector<Instruction*> kept;
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < read.size(); ++i) {
+    new_index.push_back(read[i] ? static_cast<int64_t>(kept.size()) : -1);
+    if (!read[i]) continue;
+    kept.push_back(loop->operand(0)->operand(static_cast<int64_t>(i)));
+    shapes.push_back(kept.back()->shape());
+  }
+  if (kept.size() == read.size()) return nullptr;
+  const Shape shape = Shape::Tuple(shapes);
+  Narrow(loop->called()[0], new_index, shape, false);
+  Narrow(loop->called()[1], new_index, shape, true);
+  hlo::Builder builder(loop->parent());
+  builder.set_template(loop);
+  Instruction* smaller = CloneOn(*loop, {builder.Tuple(kept)}, loop->parent());
+  smaller->mutable_shape() = shape;
+  for (Instruction* get : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
+    get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[static_cast<size_t>(get->number())]));
+  }
+  return smaller;
+}
+
+bool IsSmall(const Computation& body, int64_t rounds) {
+  if (rounds * static_cast<int64_t>(body.instructions().size()) > kMostInstructions) return false;
+  for (const auto& instruction : body.instructions()) {
+    switch (instruction->opcode()) {
+      case Opcode::kWhile:
+      case Opcode::kConditional:
+      case Opcode::kDot:
+      case Opcode::kConvolution:
+      case Opcode::kSort:
+      case Opcode::kScatter:
+      case Opcode::kOptBarrier:
+        return false;
+      default:
+        if (hlo::IsCollective(instruction->opcode()) || HasSideEffect(*instruction)) return false;
+    }
+  }
+  return true;
+}
+
+bool Unroll(Instruction* loop) {
+  const std::optional<int64_t> rounds = TripCount(*loop);
+  const Computation& body = *loop->called()[1];
+  if (!rounds.has_value() || *rounds > kMostRounds || !IsSmall(body, *rounds)) return false;
+  Instruction* state = loop->operand(0);
+  for (int64_t round = 0; round < *rounds; ++round) state = InlineInto(body, {state}, loop->parent());
+  loop->ReplaceAllUsesWith(state);
+  return true;
+}
+
+}  // namespace
+
+absl::Status SimplifyLoops(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* loop : Snapshot(*computation)) {
+      if (loop->opcode() != Opcode::kWhile || !HasTupleForm(*loop)) continue;
+      loop->mutable_frontend_attributes().erase(kTripCountAttribute);
+      changed = true;
+      if (Unroll(loop)) continue;
+      SinkConstants(loop);
+      DropUnread(loop);
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  module.RemoveUnusedComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler
