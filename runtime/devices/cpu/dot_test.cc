@@ -1,0 +1,251 @@
+// Dots of all kinds against a plain sum.
+#include "runtime/devices/cpu/dot.h"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "runtime/devices/cpu/dot_shape.h"
+#include "tensor/array.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::Array;
+using tensor::Dims;
+using tensor::ElementType;
+
+void SetShape(ElementType type, const Dims& dims, ArrayShape* shape) {
+  shape->set_element_type(static_cast<int>(type));
+  shape->mutable_dims()->Add(dims.begin(), dims.end());
+}
+
+struct Numbers {
+  Dims lhs, rhs, lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
+};
+
+DotOp MakeOp(const Numbers& numbers, ElementType lhs, ElementType rhs, ElementType result) {
+  DotOp op;
+  SetShape(lhs, numbers.lhs, op.mutable_lhs());
+  SetShape(rhs, numbers.rhs, op.mutable_rhs());
+  Dims out;
+  const auto has = [](const Dims& dims, size_t d) {
+    return std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+  };
+  for (const int64_t d : numbers.lhs_batch) out.push_back(numbers.lhs[static_cast<size_t>(d)]);
+  for (size_t d = 0; d < numbers.lhs.size(); ++d) {
+    if (!has(numbers.lhs_batch, d) && !has(numbers.lhs_contracting, d)) out.push_back(numbers.lhs[d]);
+  }
+  for (size_t d = 0; d < numbers.rhs.size(); ++d) {
+    if (!has(numbers.rhs_batch, d) && !has(numbers.rhs_contracting, d)) out.push_back(numbers.rhs[d]);
+  }
+  SetShape(result, out, op.mutable_result());
+  op.mutable_lhs_batch()->Add(numbers.lhs_batch.begin(), numbers.lhs_batch.end());
+  op.mutable_rhs_batch()->Add(numbers.rhs_batch.begin(), numbers.rhs_batch.end());
+  op.mutable_lhs_contracting()->Add(numbers.lhs_contracting.begin(), numbers.lhs_contracting.end());
+  op.mutable_rhs_contracting()->Add(numbers.rhs_contracting.begin(), numbers.rhs_contracting.end());
+  return op;
+}
+
+void SetFloat(Array* array, size_t i, float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  if (array->shape().type == ElementType::kF32) array->values<float>()[i] = value;
+  if (array->shape().type == ElementType::kBF16) array->values<uint16_t>()[i] = static_cast<uint16_t>(bits >> 16);
+  if (array->shape().type == ElementType::kF16) array->values<_Float16>()[i] = static_cast<_Float16>(value);
+}
+
+float GetFloat(const Array& array, size_t i) {
+  if (array.shape().type == ElementType::kF32) return array.values<float>()[i];
+  if (array.shape().type == ElementType::kF16) return static_cast<float>(array.values<_Float16>()[i]);
+  const uint32_t bits = static_cast<uint32_t>(array.values<uint16_t>()[i]) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+Array RandomArray(Random& random, const ArrayShape& shape) {
+  Array array(tensor::Shape{static_cast<ElementType>(shape.element_type()), Dims(shape.dims().begin(), shape.dims().end())});
+  // Eighths: exact in every type, and sums stay exact in f32.
+  for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
+    SetFloat(&array, i, static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8);
+  }
+  return array;
+}
+
+// By loops over the strides of ReadDotShape, in double.
+std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs) {
+  const DotShape shape = *ReadDotShape(op);
+  std::vector<double> result(static_cast<size_t>(
+      shape.Elements(shape.batch) * shape.Elements(shape.m) * shape.Elements(shape.n)));
+  std::vector<DotLoop> loops;
+  for (const auto* group : {&shape.batch, &shape.m, &shape.n, &shape.k}) {
+    loops.insert(loops.end(), group->begin(), group->end());
+  }
+  Dims sizes, index(loops.size(), 0);
+  for (const DotLoop& loop : loops) sizes.push_back(loop.size);
+  if (tensor::Product(sizes) == 0) return result;
+  do {
+    int64_t l = 0, r = 0, o = 0;
+    for (size_t i = 0; i < loops.size(); ++i) {
+      l += index[i] * loops[i].lhs;
+      r += index[i] * loops[i].rhs;
+      o += index[i] * loops[i].result;
+    }
+    result[static_cast<size_t>(o)] += static_cast<double>(GetFloat(lhs, static_cast<size_t>(l))) *
+                                      static_cast<double>(GetFloat(rhs, static_cast<size_t>(r)));
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return result;
+}
+
+std::vector<char> Scratch(const Dot& dot, char** aligned) {
+  std::vector<char> memory(static_cast<size_t>(dot.scratch_bytes()) + 64);
+  *aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  return memory;
+}
+
+void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, ElementType result_type) {
+  const DotOp op = MakeOp(numbers, lhs_type, rhs_type, result_type);
+  const std::unique_ptr<Random> random = SeededRandom(7);
+  const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
+  const auto dot = Dot::Create(op);
+  ASSERT_TRUE(dot.ok()) << dot.status() << op.ShortDebugString();
+  const auto call = (*dot)->MakeCall();
+  ASSERT_TRUE(call.ok()) << call.status();
+  Array result(tensor::Shape{result_type, Dims(op.result().dims().begin(), op.result().dims().end())});
+  char* aligned;
+  const std::vector<char> scratch = Scratch(**dot, &aligned);
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_TRUE((*call)->Run(lhs.bytes().data(), rhs.bytes().data(), result.bytes().data(), aligned).ok());
+  }
+  const std::vector<double> expected = Expected(op, lhs, rhs);
+  const double tolerance = result_type == ElementType::kF32 ? 1e-6 : result_type == ElementType::kF16 ? 1e-3 : 8e-3;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(GetFloat(result, i), expected[i], tolerance * std::max(1.0, std::fabs(expected[i])))
+        << (*dot)->Description() << " element " << i << " " << op.ShortDebugString();
+  }
+}
+
+const std::vector<Numbers>& Kinds() {
+  static const auto* const kinds = new std::vector<Numbers>{
+      {{5, 7}, {7, 3}, {}, {}, {1}, {0}},
+      {{7, 5}, {7, 3}, {}, {}, {0}, {0}},
+      {{5, 7}, {3, 7}, {}, {}, {1}, {1}},
+      {{7, 5}, {3, 7}, {}, {}, {0}, {1}},
+      {{64, 128}, {128, 96}, {}, {}, {1}, {0}},
+      {{1, 128}, {128, 1}, {}, {}, {1}, {0}},
+      {{128}, {128}, {}, {}, {0}, {0}},
+      {{128}, {128, 5}, {}, {}, {0}, {0}},
+      {{5, 128}, {128}, {}, {}, {1}, {0}},
+      {{5}, {3}, {}, {}, {}, {}},
+      {{}, {}, {}, {}, {}, {}},
+      {{}, {3, 2}, {}, {}, {}, {}},
+      {{4, 5, 6}, {4, 6, 3}, {0}, {0}, {2}, {1}},
+      {{5, 4, 6}, {6, 3, 4}, {1}, {2}, {2}, {0}},
+      {{2, 16, 4, 8}, {2, 16, 4, 8}, {0, 2}, {0, 2}, {3}, {3}},   // Attention scores.
+      {{2, 4, 16, 16}, {2, 16, 4, 8}, {0, 1}, {0, 2}, {3}, {1}},  // Attention values.
+      {{2, 16, 4, 8}, {2, 16, 4, 8}, {0, 2}, {0, 2}, {1}, {1}},
+      {{3, 4, 5}, {4, 5, 6}, {}, {}, {1, 2}, {0, 1}},
+      {{3, 4, 5}, {5, 4, 6}, {}, {}, {1, 2}, {1, 0}},
+      {{4, 3, 5}, {4, 6, 5}, {}, {}, {0, 2}, {0, 2}},
+      {{2, 3, 4, 5}, {4, 6, 2}, {}, {}, {0, 2}, {2, 0}},
+      {{0, 4}, {4, 3}, {}, {}, {1}, {0}},
+      {{3, 0}, {0, 4}, {}, {}, {1}, {0}},
+      {{1, 1, 1}, {1, 1}, {0}, {1}, {2}, {0}},
+      {{1, 6, 1}, {1, 1, 5}, {0}, {0}, {2}, {1}},
+      {{2, 2, 2, 3, 4}, {2, 2, 2, 4, 5}, {0, 1, 2}, {2, 1, 0}, {4}, {3}},
+  };
+  return *kinds;
+}
+
+TEST(Dot, EveryKind) {
+  for (const Numbers& numbers : Kinds()) {
+    Check(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    Check(numbers, ElementType::kBF16, ElementType::kBF16, ElementType::kBF16);
+    Check(numbers, ElementType::kBF16, ElementType::kBF16, ElementType::kF32);
+    Check(numbers, ElementType::kF16, ElementType::kF16, ElementType::kF16);
+    Check(numbers, ElementType::kBF16, ElementType::kF32, ElementType::kF32);
+  }
+}
+
+TEST(Dot, UsesFastImplementations) {
+  for (const Numbers& numbers : Kinds()) {
+    const auto dot = Dot::Create(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32));
+    ASSERT_TRUE(dot.ok());
+    if (tensor::Product(numbers.lhs) * tensor::Product(numbers.rhs) < 1000) continue;
+    EXPECT_EQ((*dot)->Description().find("ref"), std::string::npos) << (*dot)->Description();
+  }
+}
+
+TEST(Dot, RefusesWhatDoesNotFit) {
+  const auto refused = [](Numbers numbers, const char* words) {
+    DotOp op = MakeOp({{5, 7}, {7, 3}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    op.clear_lhs_contracting();
+    op.mutable_lhs_contracting()->Add(numbers.lhs_contracting.begin(), numbers.lhs_contracting.end());
+    op.mutable_lhs_batch()->Add(numbers.lhs_batch.begin(), numbers.lhs_batch.end());
+    const auto dot = Dot::Create(op);
+    ASSERT_FALSE(dot.ok());
+    EXPECT_EQ(dot.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(dot.status().message().find(words), absl::string_view::npos) << dot.status();
+  };
+  refused({{}, {}, {}, {}, {2}, {}}, "dimension 2");
+  refused({{}, {}, {}, {}, {-1}, {}}, "dimension -1");
+  refused({{}, {}, {}, {}, {0}, {}}, "shapes");
+  refused({{}, {}, {}, {}, {}, {}}, "different numbers");
+  refused({{}, {}, {1}, {}, {1}, {}}, "dimension 1");
+  const auto other = Dot::Create(MakeOp({{2}, {2}, {}, {}, {0}, {0}}, ElementType::kS32, ElementType::kS32,
+                                        ElementType::kS32));
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnimplemented);
+}
+
+int Threads() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.rfind("Threads:", 0) == 0) return std::stoi(line.substr(8));
+  }
+  return -1;
+}
+
+TEST(Dot, StartsNoThreads) {
+  const int before = Threads();
+  Check({{256, 256}, {256, 256}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+  EXPECT_EQ(Threads(), before);
+  std::thread([&] {
+    Check({{256, 256}, {256, 256}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    EXPECT_EQ(Threads(), before + 1);
+  }).join();
+}
+
+TEST(Dot, RunsOnSeveralThreadsAtOnce) {
+  const DotOp op = MakeOp({{33, 65}, {65, 17}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32,
+                          ElementType::kF32);
+  const auto dot = Dot::Create(op);
+  ASSERT_TRUE(dot.ok());
+  const std::unique_ptr<Random> random = SeededRandom(3);
+  const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
+  const std::vector<double> expected = Expected(op, lhs, rhs);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const auto call = (*dot)->MakeCall();
+      char* aligned;
+      const std::vector<char> scratch = Scratch(**dot, &aligned);
+      std::vector<float> result(33 * 17);
+      for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE((*call)->Run(lhs.bytes().data(), rhs.bytes().data(), result.data(), aligned).ok());
+        for (size_t e = 0; e < result.size(); ++e) ASSERT_EQ(result[e], static_cast<float>(expected[e]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace xlad::runtime
