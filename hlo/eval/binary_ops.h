@@ -175,7 +175,7 @@ struct Power {
     return result;
   }
   static float Apply(float x, float y) { return static_cast<float>(std::pow(double{x}, double{y})); }
-  static double Apply(double x, double y) { return std::pow(x, y); }
+  static double Apply(double x, double y) { return static_cast<double>(std::pow(static_cast<long double>(x), y)); }
   static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || !IsTrue(y)); }
   static Complex64 Apply(Complex64 x, Complex64 y) { return Complex64(ComplexPower(Complex128(x), Complex128(y))); }
   static Complex128 Apply(Complex128 x, Complex128 y) {
@@ -195,7 +195,7 @@ struct Power {
 // Both signs of a complex atan2 follow -i * log((x + iy) / sqrt(x^2 + y^2)).
 struct Atan2 {
   static float Apply(float y, float x) { return static_cast<float>(std::atan2(double{y}, double{x})); }
-  static double Apply(double y, double x) { return std::atan2(y, x); }
+  static double Apply(double y, double x) { return static_cast<double>(std::atan2(static_cast<long double>(y), x)); }
   static Complex64 Apply(Complex64 y, Complex64 x) { return Complex64(Apply(Complex128(y), Complex128(x))); }
   static Complex128 Apply(Complex128 y, Complex128 x) {
     using Long = std::complex<long double>;

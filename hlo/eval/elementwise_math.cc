@@ -1,8 +1,7 @@
 // Transcendental one-operand instructions.
 //
-// f32 (and what is computed in it) goes through double, complex64 through complex<double>, complex128 through
-// complex<long double>: results are within half a unit in the last place but for rare double rounding. f64 is what
-// the C library gives, below one unit.
+// f32 (and what is computed in it) goes through double, f64 through long double, and complex numbers likewise: where
+// long double is wider than double, results are correctly rounded but for rare double rounding.
 #include <cmath>
 
 #include "hlo/eval/elementwise.h"
@@ -12,11 +11,11 @@ namespace {
 
 using LongComplex = std::complex<long double>;
 
-// Op::On is generic over double and, where complex numbers are allowed, complex<double> and complex<long double>.
+// Op::On is generic over (long) double and, where complex numbers are allowed, their complex numbers.
 template <typename Op>
 struct RealOnly {
   static float Apply(float x) { return static_cast<float>(Op::On(double{x})); }
-  static double Apply(double x) { return Op::On(x); }
+  static double Apply(double x) { return static_cast<double>(Op::On(static_cast<long double>(x))); }
 };
 template <typename Op>
 struct RealOrComplex : RealOnly<Op> {
@@ -52,7 +51,10 @@ XLAD_STD_FUNCTION(Tanh, tanh)
 #undef XLAD_STD_FUNCTION
 
 struct Expm1 {
-  static double On(double x) { return std::expm1(x); }
+  template <FloatCarrier R>
+  static R On(R x) {
+    return std::expm1(x);
+  }
   // e^a e^ib - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
   template <typename R>
   static std::complex<R> On(std::complex<R> z) {
@@ -63,7 +65,10 @@ struct Expm1 {
 };
 
 struct Log1p {
-  static double On(double x) { return std::log1p(x); }
+  template <FloatCarrier R>
+  static R On(R x) {
+    return std::log1p(x);
+  }
   // log|1 + z| = log1p(a (2 + a) + b^2) / 2, which keeps small z exact; large z by log itself.
   template <typename R>
   static std::complex<R> On(std::complex<R> z) {

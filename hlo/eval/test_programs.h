@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text.h"
@@ -54,9 +56,10 @@ inline std::string Show(const Literal& literal) {
   return constant.ToString();
 }
 
-// Bit-equal, but any NaN equals any NaN of the same type where both texts say nan.
+// The same text: bit-equal apart from NaN, whose sign differs between machines.
 inline void ExpectSame(const Literal& actual, const Literal& expected, const std::string& what) {
-  EXPECT_EQ(Show(actual), Show(expected)) << what;
+  const auto text = [](const Literal& literal) { return absl::StrReplaceAll(Show(literal), {{"-nan", "nan"}}); };
+  EXPECT_EQ(text(actual), text(expected)) << what;
 }
 
 }  // namespace xlad::hlo::testing
