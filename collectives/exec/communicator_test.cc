@@ -6,6 +6,7 @@
 #include <cstring>
 #include <future>
 
+#include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "collectives/exec/small_float.h"
 #include "collectives/exec/test_world.h"
@@ -330,7 +331,7 @@ TEST_P(Disagreement, OfStepIterationOrCollectiveNamesBothSides) {
       named += text.find("ranks disagree: here collective") != std::string::npos &&
                text.find("sent collective") != std::string::npos;
     }
-    EXPECT_EQ(named, n) << statuses[0];
+    EXPECT_EQ(named, n) << what << "\n" << absl::StrJoin(statuses, "\n", absl::StreamFormatter());
   }
 }
 

@@ -76,6 +76,10 @@ Transport& Fabric::transport(int device) {
   return *found->second;
 }
 
+void Fabric::Leave() {
+  if (tcp_ != nullptr) tcp_->Leave();
+}
+
 absl::Status Fabric::Finish() { return tcp_ == nullptr ? absl::OkStatus() : tcp_->Finish(); }
 
 }  // namespace xlad::collectives

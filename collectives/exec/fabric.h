@@ -32,6 +32,8 @@ class Fabric {
   Transport& transport(int device);
   // Ends in good order; see TcpFabric::Finish.
   absl::Status Finish();
+  // Ends without waiting for anyone; see TcpFabric::Leave.
+  void Leave();
 
  private:
   class Router;

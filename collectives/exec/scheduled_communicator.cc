@@ -187,15 +187,13 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
 }
 
 absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int channel) {
-  std::unique_ptr<ScheduleLink>& link = links_[{peer, channel}];
-  if (link == nullptr) {
-    auto opened = std::make_unique<ScheduleLink>();
-    opened->peer = peer;
-    XLAD_ASSIGN_OR_RETURN(opened->send, options_.transport->OpenSend(peer, channel));
-    XLAD_ASSIGN_OR_RETURN(opened->receive, options_.transport->OpenReceive(peer, channel));
-    link = std::move(opened);
-  }
-  return link.get();
+  const auto found = links_.find({peer, channel});
+  if (found != links_.end()) return found->second.get();
+  auto link = std::make_unique<ScheduleLink>();
+  link->peer = peer;
+  XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, channel));
+  XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, channel));
+  return links_.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
 absl::Status ScheduledCommunicator::Compile(int spec) {

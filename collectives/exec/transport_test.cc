@@ -67,11 +67,11 @@ TEST_P(TransportTest, SlotsBoundTheSenderAndSeveralMessagesMayBeHeld) {
   std::atomic<int> posted = 0;
   std::promise<void> held;
   world.Run([&](int device) {
-    const std::string big(20000, 'x');
+    const std::string big(20000, 'x'), end = "!";
     if (device == 0) {
       SendLink* to = *world.transport(0).OpenSend(1, 5);
       for (uint32_t i = 0; i < 12; ++i) {
-        ASSERT_TRUE(to->Post(Header(i), {Bytes(big), Bytes("!")}).ok());
+        ASSERT_TRUE(to->Post(Header(i), {Bytes(big), Bytes(end)}).ok());
         ++posted;
       }
       ASSERT_TRUE(to->WaitReleased(12).ok());

@@ -52,11 +52,17 @@ TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& wa
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
 }
 
+// The peer may have taken the connection already, and would blame this worker for its end.
+void TcpFabric::TellDialed(Connection* connection) {
+  connection->TryWrite(AsBytes(AbortFrame(abort_->failure())));
+  connection->Shutdown();
+}
+
 void TcpFabric::OnAbort() {
   std::lock_guard<std::mutex> lock(mutex_);
   bool all_told = true;
   for (const auto& [pair, connection] : connections_) all_told = connection->TellAbort() && all_told;
-  for (const auto& [pair, connection] : dialing_) connection->Shutdown();
+  for (const auto& [pair, connection] : dialing_) TellDialed(connection);
   changed_.notify_all();
   if (all_told || cutter_.joinable()) return;
   // A peer that has stopped reading must not keep a writer here for ever.
@@ -167,11 +173,6 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer
   const Pair pair(device, peer);
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection,
                         network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    dialing_[pair] = connection.get();
-    if (abort_->raised()) connection->Shutdown();
-  }
   PeerHello hello;
   hello.set_job_id(options_.job_id);
   hello.set_attempt(options_.attempt);
@@ -180,8 +181,13 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer
   hello.set_to_device(peer);
   hello.set_worker_id(options_.worker_id);
   hello.set_incarnation(options_.incarnation);
-  absl::Status status = WriteBlock(connection.get(), hello.SerializeAsString());
-  absl::StatusOr<std::string> answer = status.ok() ? ReadBlock(connection.get()) : status;
+  XLAD_RETURN_IF_ERROR(WriteBlock(connection.get(), hello.SerializeAsString()));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    dialing_[pair] = connection.get();
+    if (abort_->raised()) TellDialed(connection.get());
+  }
+  const absl::StatusOr<std::string> answer = ReadBlock(connection.get());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     dialing_.erase(pair);
@@ -191,6 +197,12 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer
   if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is no welcome");
   if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
   return connection;
+}
+
+void TcpFabric::Leave() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (abort_->raised()) return;
+  for (const auto& [pair, connection] : connections_) connection->SayBye();
 }
 
 absl::Status TcpFabric::Finish() {

@@ -49,6 +49,8 @@ class TcpFabric {
 
   // Says good-bye to every peer and waits until they have done so too. The abort signal's error where it was raised.
   absl::Status Finish();
+  // Says good-bye without waiting: peers that need nothing more see no failure.
+  void Leave();
 
  private:
   friend class TcpTransport;
@@ -58,6 +60,7 @@ class TcpFabric {
   absl::StatusOr<std::unique_ptr<Connection>> Dial(int device, int peer);
   absl::Status CheckHello(const PeerHello& hello) const;
   void OnAbort();
+  void TellDialed(Connection* connection);
   TcpConnection* Adopt(Pair pair, std::unique_ptr<Connection> connection);
 
   const TcpOptions options_;

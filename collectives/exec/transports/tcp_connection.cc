@@ -191,7 +191,7 @@ absl::Status TcpConnection::WriteLocked(const FrameHead& head, absl::Span<const 
 }
 
 void TcpConnection::SayBye() {
-  said_bye_ = true;
+  if (said_bye_.exchange(true)) return;
   FrameHead head;
   head.kind = FrameKind::kBye;
   WriteFrame(head, {}).IgnoreError();
@@ -205,15 +205,7 @@ bool TcpConnection::TellAbort() {
   abort_wanted_ = true;
   std::unique_lock<std::mutex> lock(write_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  const Failure failure = abort_->failure();
-  const std::string reason = absl::StrCat(failure.suspect_worker, "\n", failure.status.message());
-  FrameHead head;
-  head.kind = FrameKind::kAbort;
-  head.count = static_cast<uint32_t>(failure.status.code());
-  head.bytes = std::min<uint64_t>(reason.size(), kJoinBelowBytes);
-  std::string frame(reinterpret_cast<const char*>(&head), sizeof head);
-  frame.append(reason, 0, head.bytes);
-  connection_->TryWrite(AsBytes(frame));
+  connection_->TryWrite(AsBytes(AbortFrame(abort_->failure())));
   connection_->Shutdown();
   return true;
 }
@@ -274,7 +266,7 @@ absl::Status TcpConnection::OnMessage(const FrameHead& head) {
 }
 
 absl::Status TcpConnection::OnAbort(const FrameHead& head) {
-  if (head.bytes > kJoinBelowBytes) return absl::DataLossError("found an abort of too many bytes");
+  if (head.bytes > kMaxReasonBytes) return absl::DataLossError("found an abort of too many bytes");
   std::string reason(head.bytes, '\0');
   XLAD_RETURN_IF_ERROR(
       ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(reason.data()), reason.size())));

@@ -1,6 +1,7 @@
 // What travels on a connection between two devices.
 #include "collectives/exec/transports/tcp_frame.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -14,6 +15,16 @@ static_assert(std::endian::native == std::endian::little, "frames are written as
 constexpr uint32_t kMaxBlockBytes = 64 * 1024;
 
 }  // namespace
+
+std::string AbortFrame(const Failure& failure) {
+  const std::string reason = absl::StrCat(failure.suspect_worker, "\n", failure.status.message());
+  FrameHead head;
+  head.kind = FrameKind::kAbort;
+  head.count = static_cast<uint32_t>(failure.status.code());
+  head.bytes = std::min<uint64_t>(reason.size(), kMaxReasonBytes);
+  std::string frame(reinterpret_cast<const char*>(&head), sizeof head);
+  return frame.append(reason, 0, head.bytes);
+}
 
 absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes) {
   while (!bytes.empty()) {

@@ -30,6 +30,11 @@ struct FrameHead {
 };
 static_assert(sizeof(FrameHead) == 64);
 
+constexpr uint64_t kMaxReasonBytes = 16 * 1024;
+
+// A whole kAbort frame; a longer reason is cut.
+std::string AbortFrame(const Failure& failure);
+
 // Reads exactly bytes.size() bytes; Unavailable where the peer ends before.
 absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes);
 

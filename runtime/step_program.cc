@@ -1,0 +1,278 @@
+// The steps of an executable, checked and ready to run on one device.
+#include "runtime/step_program.h"
+
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/spec_proto.h"
+
+namespace xlad::runtime {
+
+struct StepProgram::Node {
+  enum class Kind { kKernel, kLibrary, kCollective, kCopy, kWhile, kIf };
+  Kind kind = Kind::kKernel;
+  std::string place;   // "all-reduce.7 (train.py:31)"
+  int index = 0;       // Kernel number, library op, or collective.
+  std::vector<Slice> buffers;  // A collective's inputs; a copy's source and target; a loop's predicate; a selector.
+  std::vector<Slice> outputs;  // A collective's.
+  bool has_scratch = false;
+  bool selector_is_predicate = false;
+  std::vector<std::vector<Node>> bodies;  // A loop's condition and body; branches.
+};
+
+namespace {
+
+using Node = StepProgram::Node;
+using collectives::CollectiveSpec;
+
+constexpr int kMaxDepth = 64;
+
+int64_t NumDevices(const Executable& executable) {
+  int64_t devices = 1;
+  for (const MeshAxis& axis : executable.mesh()) devices *= axis.size();
+  return devices;
+}
+
+std::string PlaceOf(const Step& step) {
+  if (step.source().empty()) return step.name();
+  return absl::StrCat(step.name(), " (", step.source(), ")");
+}
+
+// Checks steps and turns them into nodes.
+class Preparer {
+ public:
+  explicit Preparer(const LoadedExecutable& loaded) : loaded_(loaded), executable_(loaded.executable()) {}
+
+  absl::StatusOr<std::vector<Node>> Steps(const google::protobuf::RepeatedPtrField<Step>& steps, int depth) {
+    if (depth > kMaxDepth) {
+      return absl::InvalidArgumentError(absl::StrCat("found loops and branches more than ", kMaxDepth, " deep"));
+    }
+    std::vector<Node> nodes;
+    for (const Step& step : steps) {
+      Node& node = nodes.emplace_back();
+      node.place = PlaceOf(step);
+      const absl::Status status = Fill(step, depth, &node);
+      if (!status.ok()) return Annotate(status, absl::StrCat("step ", node.place));
+    }
+    return nodes;
+  }
+
+  int64_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  absl::Status Fill(const Step& step, int depth, Node* node) {
+    switch (step.step_case()) {
+      case Step::kKernel:
+        return Kernel(step.kernel(), node);
+      case Step::kLibrary:
+        return Library(step.library(), node);
+      case Step::kCollective:
+        return Collective(step.collective(), node);
+      case Step::kCopy:
+        return Copy(step.copy(), node);
+      case Step::kWhile:
+        return While(step.while_(), depth, node);
+      case Step::kIf:
+        return If(step.if_(), depth, node);
+      default:
+        return absl::InvalidArgumentError("found a step of no known kind: executable and worker differ in version");
+    }
+  }
+
+  absl::Status AddSlice(const BufferSlice& proto, std::vector<Slice>* out) {
+    XLAD_ASSIGN_OR_RETURN(out->emplace_back(), ReadSlice(executable_, proto));
+    return absl::OkStatus();
+  }
+
+  absl::Status Kernel(const KernelStep& step, Node* node) {
+    node->kind = Node::Kind::kKernel;
+    XLAD_ASSIGN_OR_RETURN(node->index, loaded_.FindKernel(step.symbol()));
+    for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
+    if (step.scratch_bytes() < 0) return absl::InvalidArgumentError("found negative scratch");
+    node->has_scratch = step.scratch_bytes() > 0;
+    scratch_bytes_ = std::max(scratch_bytes_, step.scratch_bytes());
+    return absl::OkStatus();
+  }
+
+  absl::Status Library(const LibraryStep& step, Node* node) {
+    node->kind = Node::Kind::kLibrary;
+    node->index = step.op();
+    if (step.op() < 0 || step.op() >= executable_.library_ops_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("found library op ", step.op(), " of ",
+                                                     executable_.library_ops_size()));
+    }
+    for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
+    return absl::OkStatus();
+  }
+
+  absl::Status Collective(const CollectiveStep& step, Node* node) {
+    node->kind = Node::Kind::kCollective;
+    node->index = step.spec();
+    if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("found collective ", step.spec(), " of ",
+                                                     executable_.collectives_size()));
+    }
+    XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
+                          collectives::SpecFromProto(executable_.collectives(step.spec()),
+                                                     static_cast<int>(NumDevices(executable_))));
+    for (const BufferSlice& slice : step.inputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
+    for (const BufferSlice& slice : step.outputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->outputs));
+    XLAD_RETURN_IF_ERROR(CheckSizes("inputs", node->buffers, spec.counts, spec));
+    return CheckSizes("outputs", node->outputs, spec.output_counts(), spec);
+  }
+
+  static absl::Status CheckSizes(absl::string_view what, const std::vector<Slice>& slices,
+                                 const std::vector<int64_t>& counts, const CollectiveSpec& spec) {
+    bool fits = slices.size() == counts.size();
+    for (size_t i = 0; fits && i < counts.size(); ++i) {
+      fits = slices[i].bytes >= counts[i] * tensor::ByteWidth(spec.type);
+    }
+    if (fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("found ", what, " that do not fit ", spec.ToString()));
+  }
+
+  absl::Status Copy(const CopyStep& step, Node* node) {
+    node->kind = Node::Kind::kCopy;
+    XLAD_RETURN_IF_ERROR(AddSlice(step.from(), &node->buffers));
+    XLAD_RETURN_IF_ERROR(AddSlice(step.to(), &node->buffers));
+    if (node->buffers[0].bytes == node->buffers[1].bytes) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ",
+                                                   node->buffers[1].bytes));
+  }
+
+  absl::Status While(const WhileStep& step, int depth, Node* node) {
+    node->kind = Node::Kind::kWhile;
+    XLAD_RETURN_IF_ERROR(AddSlice(step.predicate(), &node->buffers));
+    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes");
+    XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.condition(), depth + 1));
+    XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.body(), depth + 1));
+    return absl::OkStatus();
+  }
+
+  absl::Status If(const IfStep& step, int depth, Node* node) {
+    node->kind = Node::Kind::kIf;
+    node->selector_is_predicate = step.selector_is_predicate();
+    XLAD_RETURN_IF_ERROR(AddSlice(step.selector(), &node->buffers));
+    if (node->buffers[0].bytes < (step.selector_is_predicate() ? 1 : 4)) {
+      return absl::InvalidArgumentError(absl::StrCat("found a selector of ", node->buffers[0].bytes, " bytes"));
+    }
+    for (const IfStep::Branch& branch : step.branches()) {
+      XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(branch.steps(), depth + 1));
+    }
+    const size_t least = step.selector_is_predicate() ? 2 : 1;
+    if (node->bodies.size() >= least) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("found ", node->bodies.size(), " branches, expected ", least));
+  }
+
+  const LoadedExecutable& loaded_;
+  const Executable& executable_;
+  int64_t scratch_bytes_ = 0;
+};
+
+// One run over the nodes. `iteration` is a fingerprint of the counters of the loops around: 0 outside of all.
+class Runner {
+ public:
+  explicit Runner(const StepEnvironment& environment) : environment_(environment) {}
+
+  absl::Status Steps(const std::vector<Node>& nodes, uint64_t iteration) {
+    for (const Node& node : nodes) {
+      if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
+      const absl::Status status = One(node, iteration);
+      if (status.ok()) continue;
+      // The innermost step says where; those around it need not.
+      return std::exchange(named_, true) ? status : Annotate(status, node.place);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
+
+  absl::Status One(const Node& node, uint64_t iteration) {
+    switch (node.kind) {
+      case Node::Kind::kKernel:
+      case Node::Kind::kLibrary: {
+        absl::InlinedVector<void*, 16> buffers;
+        for (const Slice& slice : node.buffers) buffers.push_back(At(slice));
+        if (node.kind == Node::Kind::kLibrary) return environment_.launcher->RunLibraryOp(node.index, buffers);
+        return environment_.launcher->RunKernel(node.index, buffers, node.has_scratch ? environment_.scratch : nullptr);
+      }
+      case Node::Kind::kCopy:
+        return environment_.launcher->Copy(At(node.buffers[1]), At(node.buffers[0]), node.buffers[0].bytes);
+      case Node::Kind::kCollective:
+        return Collective(node, iteration);
+      case Node::Kind::kWhile:
+        return While(node, iteration);
+      case Node::Kind::kIf:
+        return Steps(node.bodies[Branch(node)], iteration);
+    }
+    return absl::InternalError("unknown step");
+  }
+
+  absl::Status Collective(const Node& node, uint64_t iteration) {
+    absl::InlinedVector<const std::byte*, 8> inputs;
+    absl::InlinedVector<std::byte*, 8> outputs;
+    for (const Slice& slice : node.buffers) inputs.push_back(At(slice));
+    for (const Slice& slice : node.outputs) outputs.push_back(At(slice));
+    if (environment_.communicator == nullptr) return absl::FailedPreconditionError("found no communicator");
+    return environment_.communicator->Launch({node.index, inputs, outputs, environment_.step, iteration});
+  }
+
+  absl::Status While(const Node& node, uint64_t iteration) {
+    for (uint64_t count = 1;; ++count) {
+      // Any mixing will do: it has to differ, not to be read back.
+      const uint64_t inner = (iteration * 0x9e3779b97f4a7c15ull + count) * 0xbf58476d1ce4e5b9ull;
+      XLAD_RETURN_IF_ERROR(Steps(node.bodies[0], inner));
+      if (std::to_integer<int>(*At(node.buffers[0])) == 0) return absl::OkStatus();
+      XLAD_RETURN_IF_ERROR(Steps(node.bodies[1], inner));
+      if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
+    }
+  }
+
+  // Out of range is the last branch, as HLO says.
+  size_t Branch(const Node& node) const {
+    if (node.selector_is_predicate) return std::to_integer<int>(*At(node.buffers[0])) != 0 ? 0 : 1;
+    int32_t selector = 0;
+    std::memcpy(&selector, At(node.buffers[0]), sizeof selector);
+    const int32_t last = static_cast<int32_t>(node.bodies.size()) - 1;
+    return static_cast<size_t>(selector < 0 || selector > last ? last : selector);
+  }
+
+  const StepEnvironment& environment_;
+  bool named_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<Slice> ReadSlice(const Executable& executable, const BufferSlice& proto) {
+  const int allocation = proto.allocation();
+  if (allocation < 0 || allocation >= executable.allocations_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found allocation ", allocation, " of ", executable.allocations_size()));
+  }
+  const int64_t size = executable.allocations(allocation).bytes();
+  if (proto.offset() < 0 || proto.bytes() < 0 || proto.offset() > size || proto.bytes() > size - proto.offset()) {
+    return absl::InvalidArgumentError(absl::StrCat("found bytes ", proto.offset(), " to ", proto.offset(), " + ",
+                                                   proto.bytes(), " of allocation ", allocation, ", which has ", size));
+  }
+  return Slice{allocation, proto.offset(), proto.bytes()};
+}
+
+StepProgram::~StepProgram() = default;
+
+absl::StatusOr<std::unique_ptr<StepProgram>> StepProgram::Prepare(const LoadedExecutable& loaded) {
+  std::unique_ptr<StepProgram> program(new StepProgram);
+  Preparer preparer(loaded);
+  absl::StatusOr<std::vector<Node>> nodes = preparer.Steps(loaded.executable().steps(), 0);
+  if (!nodes.ok()) return Annotate(nodes.status(), absl::StrCat("executable '", loaded.executable().name(), "'"));
+  program->nodes_ = *std::move(nodes);
+  program->scratch_bytes_ = preparer.scratch_bytes();
+  return program;
+}
+
+absl::Status StepProgram::Run(const StepEnvironment& environment) const {
+  return Runner(environment).Steps(nodes_, 0);
+}
+
+}  // namespace xlad::runtime

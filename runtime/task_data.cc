@@ -1,0 +1,201 @@
+// State and data of a task's devices.
+#include "runtime/task_data.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::Array;
+using tensor::Box;
+using tensor::Dims;
+using tensor::Shape;
+
+absl::StatusOr<Shape> ReadShape(const ArrayShape& proto) {
+  Shape shape{static_cast<tensor::ElementType>(proto.element_type()), {proto.dims().begin(), proto.dims().end()}};
+  if (tensor::ByteWidth(shape.type) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("found element type number ", proto.element_type()));
+  }
+  XLAD_RETURN_IF_ERROR(tensor::CheckedElements(shape.type, shape.dims).status());
+  return shape;
+}
+
+// A box of the global shape that fits the local one.
+absl::StatusOr<Box> ReadBox(const xlad::Box& proto, const Shape& global, const Shape& local) {
+  Box box{{proto.lo().begin(), proto.lo().end()}, {proto.hi().begin(), proto.hi().end()}};
+  bool fits = box.lo.size() == global.dims.size() && box.hi.size() == global.dims.size() &&
+              local.dims.size() == global.dims.size();
+  for (size_t d = 0; fits && d < global.dims.size(); ++d) {
+    fits = box.lo[d] >= 0 && box.lo[d] <= box.hi[d] && box.hi[d] <= global.dims[d] &&
+           box.hi[d] - box.lo[d] <= local.dims[d];
+  }
+  if (fits) return box;
+  return absl::InvalidArgumentError(absl::StrCat("found a box that does not fit ", global.ToString(), " on devices with ",
+                                                 local.ToString()));
+}
+
+int64_t NumDevices(const Executable& executable) {
+  int64_t devices = 1;
+  for (const MeshAxis& axis : executable.mesh()) devices *= axis.size();
+  return devices;
+}
+
+Box AtOrigin(const Box& box) { return {Dims(box.lo.size(), 0), box.sizes()}; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launch, const Executable& executable,
+                                                         TaskStore* store, const collectives::AbortSignal* abort) {
+  std::unique_ptr<TaskData> data(new TaskData(launch, store, abort));
+  for (int p = 0; p < executable.parameters_size(); ++p) {
+    const absl::Status status = data->AddParameter(executable, p);
+    if (!status.ok()) return Annotate(status, absl::StrCat("parameter ", p, " (\"", launch.spec().parameters(p).name(), "\")"));
+  }
+  for (int r = 0; r < executable.results_size(); ++r) {
+    const absl::Status status = data->AddResult(executable, r);
+    if (!status.ok()) return Annotate(status, absl::StrCat("result ", r, " (\"", launch.spec().results(r).name(), "\")"));
+  }
+  return data;
+}
+
+absl::Status TaskData::AddParameter(const Executable& executable, int index) {
+  const EntryValue& value = executable.parameters(index);
+  const JobSpec::Parameter& spec = launch_.spec().parameters(index);
+  Entry& entry = parameters_.emplace_back();
+  entry.name = spec.name();
+  entry.kind = spec.kind();
+  XLAD_ASSIGN_OR_RETURN(const Shape global, ReadShape(value.global()));
+  XLAD_ASSIGN_OR_RETURN(entry.local, ReadShape(value.local()));
+  XLAD_ASSIGN_OR_RETURN(entry.slice, ReadSlice(executable, value.buffer()));
+  if (entry.slice.bytes < entry.local.bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("found a buffer of ", entry.slice.bytes, " bytes, expected ",
+                                                   entry.local.bytes(), " for ", entry.local.ToString()));
+  }
+  const int64_t devices = NumDevices(executable);
+  if (value.boxes_size() != 1 && value.boxes_size() != devices) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", value.boxes_size(), " boxes, expected 1 or ", devices));
+  }
+  for (const xlad::Box& box : value.boxes()) {
+    XLAD_ASSIGN_OR_RETURN(entry.boxes.emplace_back(), ReadBox(box, global, entry.local));
+  }
+  if (entry.kind == JobSpec::Parameter::DATA && global.dims.empty()) {
+    return absl::InvalidArgumentError("found data without dimensions, expected rows of a batch");
+  }
+  if (entry.kind == JobSpec::Parameter::STEP && (!global.dims.empty() || !tensor::IsInteger(global.type))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", global.ToString(), " for the step number, expected an integer scalar"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::AddResult(const Executable& executable, int index) {
+  const JobSpec::Result::Kind kind = launch_.spec().results(index).kind();
+  if (kind != JobSpec::Result::LOSS && kind != JobSpec::Result::METRIC) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const Shape shape, ReadShape(executable.results(index).local()));
+  XLAD_ASSIGN_OR_RETURN(scalars_.emplace_back(), ReadSlice(executable, executable.results(index).buffer()));
+  if (shape.type == tensor::ElementType::kF32 && shape.elements() == 1 && scalars_.back().bytes == 4) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("found ", shape.ToString(), " for a loss or metric, expected f32[]"));
+}
+
+absl::StatusOr<Array> TaskData::Read(const std::string& digest, const Entry& entry, int device, int64_t row) {
+  Box box = entry.BoxOf(device);
+  Array compact(Shape{entry.local.type, box.sizes()});
+  Array padded(entry.local);
+  const Box target = AtOrigin(box);
+  if (row != 0) {
+    box.lo[0] += row;
+    box.hi[0] += row;
+  }
+  if (compact.elements() > 0) {
+    XLAD_RETURN_IF_ERROR(store_->ReadShard(digest, entry.name, box, compact.bytes(), *abort_));
+    tensor::InsertBox(compact, target, &padded);
+  }
+  return padded;
+}
+
+absl::Status TaskData::ReadState(int device, DeviceBuffers* buffers) {
+  for (const Entry& entry : parameters_) {
+    if (entry.kind != JobSpec::Parameter::STATE) continue;
+    absl::StatusOr<Array> array = Read(launch_.state_blob(), entry, device, 0);
+    if (!array.ok()) return Annotate(array.status(), absl::StrCat("state \"", entry.name, "\" of device ", device));
+    if (!array->bytes().empty()) {
+      std::memcpy(buffers->At(entry.slice).data(), array->bytes().data(), array->bytes().size());
+    }
+  }
+  buffers->KeepState();
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::ReadData(int device) {
+  const JobSpec& spec = launch_.spec();
+  for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
+    const Entry& entry = parameters_[p];
+    if (entry.kind != JobSpec::Parameter::DATA) continue;
+    const std::pair<int, std::string> key(p, entry.BoxOf(device).ToString());
+    {
+      // One device of those with the same box reads; the others find it done, or read it too where they come early.
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (batches_.count(key) > 0) continue;
+    }
+    const int64_t needed = std::min(spec.batch_count(), spec.steps());
+    std::vector<Bytes> batches;
+    for (int64_t batch = 0; batch < needed; ++batch) {
+      absl::StatusOr<Array> array = Read(spec.data_blob(), entry, device, batch * spec.batch_size());
+      if (!array.ok()) {
+        return Annotate(array.status(), absl::StrCat("data \"", entry.name, "\", batch ", batch, " of device ", device));
+      }
+      batches.push_back(std::make_shared<std::vector<std::byte>>(array->bytes().begin(), array->bytes().end()));
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    batches_.emplace(key, std::move(batches));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::Fill(int device, int64_t step, DeviceBuffers* buffers) {
+  const int64_t batch_count = launch_.spec().batch_count();
+  for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
+    const Entry& entry = parameters_[p];
+    if (entry.kind == JobSpec::Parameter::STEP) {
+      // Little-endian: the low bytes come first, whatever the integer's width.
+      std::memcpy(buffers->At(entry.slice).data(), &step, static_cast<size_t>(entry.local.bytes()));
+    }
+    if (entry.kind != JobSpec::Parameter::DATA) continue;
+    if (batch_count < 1) return absl::InvalidArgumentError("found a data parameter but no batches");
+    Bytes bytes;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      bytes = batches_.at({p, entry.BoxOf(device).ToString()})[static_cast<size_t>(step % batch_count)];
+    }
+    if (!bytes->empty()) std::memcpy(buffers->At(entry.slice).data(), bytes->data(), bytes->size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::WriteState(int device, int64_t step, const DeviceBuffers& buffers) {
+  for (const Entry& entry : parameters_) {
+    if (entry.kind != JobSpec::Parameter::STATE) continue;
+    const Box& box = entry.BoxOf(device);
+    int first = 0;
+    while (first < device && !(entry.BoxOf(first) == box)) ++first;
+    if (first != device || box.elements() == 0) continue;
+    const absl::Span<const std::byte> bytes = buffers.At(entry.slice);
+    const Array padded(entry.local, {bytes.begin(), bytes.begin() + entry.local.bytes()});
+    const Array compact = tensor::ExtractBox(padded, AtOrigin(box), box.sizes());
+    const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), *abort_);
+    if (!status.ok()) return Annotate(status, absl::StrCat("state \"", entry.name, "\" after step ", step));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<float> TaskData::ReadScalars(const DeviceBuffers& buffers) const {
+  std::vector<float> values(scalars_.size());
+  for (size_t i = 0; i < scalars_.size(); ++i) std::memcpy(&values[i], buffers.At(scalars_[i]).data(), sizeof(float));
+  return values;
+}
+
+}  // namespace xlad::runtime
