@@ -230,8 +230,8 @@ Instruction* Builder::ReduceScatter(Instruction* x, int64_t dimension, Computati
   return Add(std::move(instruction), {x});
 }
 
-Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t concat_dimension,
-                               ReplicaGroups groups, int64_t channel_id) {
+Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t concat_dimension, ReplicaGroups groups,
+                               int64_t channel_id) {
   const auto expanded = groups.Expand(x->parent()->parent()->num_partitions);
   const auto size = expanded.empty() ? 1 : static_cast<int64_t>(expanded[0].size());
   const int64_t s = split_dimension, c = concat_dimension;
@@ -282,8 +282,7 @@ Computation* ScalarReducer(Module* module, Opcode opcode, ElementType type) {
       return computation.get();
     }
   }
-  auto computation = std::make_unique<Computation>(
-      absl::StrCat(ToString(opcode), "_", tensor::ToString(type)));
+  auto computation = std::make_unique<Computation>(absl::StrCat(ToString(opcode), "_", tensor::ToString(type)));
   Computation* const added = module->Add(std::move(computation));
   Builder builder(added);
   Instruction* const x = builder.Parameter(0, scalar);

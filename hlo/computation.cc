@@ -67,8 +67,7 @@ void Computation::Erase(const Set& gone) {
   for (const auto& instruction : instructions_) {
     if (gone.contains(instruction.get())) continue;
     std::erase_if(instruction->users_, [&](const Instruction* user) { return gone.contains(user); });
-    std::erase_if(instruction->control_predecessors_,
-                  [&](const Instruction* before) { return gone.contains(before); });
+    std::erase_if(instruction->control_predecessors_, [&](const Instruction* before) { return gone.contains(before); });
   }
   std::erase_if(instructions_, [&](const auto& instruction) { return gone.contains(instruction.get()); });
 }

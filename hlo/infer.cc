@@ -20,66 +20,142 @@ struct Row {
 constexpr ShapeSource kO = ShapeSource::kOperands, kG = ShapeSource::kGiven;
 
 constexpr Row kRows[] = {
-    {Opcode::kAbs, kO, InferUnary}, {Opcode::kAcos, kO, InferUnary}, {Opcode::kAcosh, kO, InferUnary},
-    {Opcode::kAsin, kO, InferUnary}, {Opcode::kAsinh, kO, InferUnary}, {Opcode::kAtan, kO, InferUnary},
-    {Opcode::kAtanh, kO, InferUnary}, {Opcode::kCbrt, kO, InferUnary}, {Opcode::kCeil, kO, InferUnary},
-    {Opcode::kCosine, kO, InferUnary}, {Opcode::kCosh, kO, InferUnary},
-    {Opcode::kCountLeadingZeros, kO, InferUnary}, {Opcode::kErf, kO, InferUnary},
-    {Opcode::kExponential, kO, InferUnary}, {Opcode::kExponentialMinusOne, kO, InferUnary},
-    {Opcode::kFloor, kO, InferUnary}, {Opcode::kImag, kO, InferUnary}, {Opcode::kIsFinite, kO, InferUnary},
-    {Opcode::kLog, kO, InferUnary}, {Opcode::kLogPlusOne, kO, InferUnary}, {Opcode::kLogistic, kO, InferUnary},
-    {Opcode::kNegate, kO, InferUnary}, {Opcode::kNot, kO, InferUnary}, {Opcode::kPopcnt, kO, InferUnary},
-    {Opcode::kReal, kO, InferUnary}, {Opcode::kRoundNearestAfz, kO, InferUnary},
-    {Opcode::kRoundNearestEven, kO, InferUnary}, {Opcode::kRsqrt, kO, InferUnary}, {Opcode::kSign, kO, InferUnary},
-    {Opcode::kSine, kO, InferUnary}, {Opcode::kSinh, kO, InferUnary}, {Opcode::kSqrt, kO, InferUnary},
-    {Opcode::kTan, kO, InferUnary}, {Opcode::kTanh, kO, InferUnary}, {Opcode::kReducePrecision, kO, InferUnary},
-    {Opcode::kConvert, kG, InferConvert}, {Opcode::kBitcastConvert, kG, InferBitcastConvert},
-    {Opcode::kAdd, kO, InferBinary}, {Opcode::kSubtract, kO, InferBinary}, {Opcode::kMultiply, kO, InferBinary},
-    {Opcode::kDivide, kO, InferBinary}, {Opcode::kRemainder, kO, InferBinary}, {Opcode::kPower, kO, InferBinary},
-    {Opcode::kMaximum, kO, InferBinary}, {Opcode::kMinimum, kO, InferBinary}, {Opcode::kAnd, kO, InferBinary},
-    {Opcode::kOr, kO, InferBinary}, {Opcode::kXor, kO, InferBinary}, {Opcode::kShiftLeft, kO, InferBinary},
-    {Opcode::kShiftRightArithmetic, kO, InferBinary}, {Opcode::kShiftRightLogical, kO, InferBinary},
-    {Opcode::kAtan2, kO, InferBinary}, {Opcode::kMulhi, kO, InferBinary}, {Opcode::kComplex, kO, InferComplex},
-    {Opcode::kCompare, kO, InferCompare}, {Opcode::kStochasticConvert, kG, InferStochasticConvert},
-    {Opcode::kClamp, kO, InferClamp}, {Opcode::kSelect, kO, InferSelect}, {Opcode::kBitcast, kG, InferBitcast},
-    {Opcode::kBroadcast, kG, InferBroadcast}, {Opcode::kReshape, kG, InferReshape},
-    {Opcode::kTranspose, kO, InferTranspose}, {Opcode::kSlice, kO, InferSlice}, {Opcode::kReverse, kO, InferReverse},
-    {Opcode::kCopy, kO, InferSameAsOperand}, {Opcode::kDynamicSlice, kO, InferDynamicSlice},
-    {Opcode::kDynamicUpdateSlice, kO, InferDynamicUpdateSlice}, {Opcode::kConcatenate, kO, InferConcatenate},
-    {Opcode::kDynamicReshape, kG, InferDynamicReshape}, {Opcode::kPad, kO, InferPad},
-    {Opcode::kGather, kO, InferGather}, {Opcode::kScatter, kO, InferScatter}, {Opcode::kIota, kG, InferIota},
-    {Opcode::kConstant, kG, InferConstant}, {Opcode::kParameter, kG, InferParameter},
-    {Opcode::kTuple, kO, InferTuple}, {Opcode::kGetTupleElement, kO, InferGetTupleElement},
-    {Opcode::kGetDimensionSize, kO, InferGetDimensionSize}, {Opcode::kSetDimensionSize, kO, InferSetDimensionSize},
-    {Opcode::kDot, kG, InferDot}, {Opcode::kConvolution, kG, InferConvolution},
-    {Opcode::kRaggedDot, kG, InferRaggedDot}, {Opcode::kScaledDot, kG, InferScaledDot},
-    {Opcode::kReduce, kO, InferReduce}, {Opcode::kReduceWindow, kO, InferReduceWindow},
-    {Opcode::kScan, kO, InferScan}, {Opcode::kSort, kO, InferSort}, {Opcode::kMap, kO, InferMap},
-    {Opcode::kSelectAndScatter, kO, InferSelectAndScatter}, {Opcode::kTopk, kO, InferTopk},
-    {Opcode::kFft, kO, InferFft}, {Opcode::kCholesky, kO, InferCholesky},
-    {Opcode::kTriangularSolve, kO, InferTriangularSolve}, {Opcode::kBatchNormTraining, kO, InferBatchNormTraining},
-    {Opcode::kBatchNormInference, kO, InferBatchNormInference}, {Opcode::kBatchNormGrad, kO, InferBatchNormGrad},
-    {Opcode::kShuffle, kO, InferSameAsOperand}, {Opcode::kRng, kG, InferRng},
+    {Opcode::kAbs, kO, InferUnary},
+    {Opcode::kAcos, kO, InferUnary},
+    {Opcode::kAcosh, kO, InferUnary},
+    {Opcode::kAsin, kO, InferUnary},
+    {Opcode::kAsinh, kO, InferUnary},
+    {Opcode::kAtan, kO, InferUnary},
+    {Opcode::kAtanh, kO, InferUnary},
+    {Opcode::kCbrt, kO, InferUnary},
+    {Opcode::kCeil, kO, InferUnary},
+    {Opcode::kCosine, kO, InferUnary},
+    {Opcode::kCosh, kO, InferUnary},
+    {Opcode::kCountLeadingZeros, kO, InferUnary},
+    {Opcode::kErf, kO, InferUnary},
+    {Opcode::kExponential, kO, InferUnary},
+    {Opcode::kExponentialMinusOne, kO, InferUnary},
+    {Opcode::kFloor, kO, InferUnary},
+    {Opcode::kImag, kO, InferUnary},
+    {Opcode::kIsFinite, kO, InferUnary},
+    {Opcode::kLog, kO, InferUnary},
+    {Opcode::kLogPlusOne, kO, InferUnary},
+    {Opcode::kLogistic, kO, InferUnary},
+    {Opcode::kNegate, kO, InferUnary},
+    {Opcode::kNot, kO, InferUnary},
+    {Opcode::kPopcnt, kO, InferUnary},
+    {Opcode::kReal, kO, InferUnary},
+    {Opcode::kRoundNearestAfz, kO, InferUnary},
+    {Opcode::kRoundNearestEven, kO, InferUnary},
+    {Opcode::kRsqrt, kO, InferUnary},
+    {Opcode::kSign, kO, InferUnary},
+    {Opcode::kSine, kO, InferUnary},
+    {Opcode::kSinh, kO, InferUnary},
+    {Opcode::kSqrt, kO, InferUnary},
+    {Opcode::kTan, kO, InferUnary},
+    {Opcode::kTanh, kO, InferUnary},
+    {Opcode::kReducePrecision, kO, InferUnary},
+    {Opcode::kConvert, kG, InferConvert},
+    {Opcode::kBitcastConvert, kG, InferBitcastConvert},
+    {Opcode::kAdd, kO, InferBinary},
+    {Opcode::kSubtract, kO, InferBinary},
+    {Opcode::kMultiply, kO, InferBinary},
+    {Opcode::kDivide, kO, InferBinary},
+    {Opcode::kRemainder, kO, InferBinary},
+    {Opcode::kPower, kO, InferBinary},
+    {Opcode::kMaximum, kO, InferBinary},
+    {Opcode::kMinimum, kO, InferBinary},
+    {Opcode::kAnd, kO, InferBinary},
+    {Opcode::kOr, kO, InferBinary},
+    {Opcode::kXor, kO, InferBinary},
+    {Opcode::kShiftLeft, kO, InferBinary},
+    {Opcode::kShiftRightArithmetic, kO, InferBinary},
+    {Opcode::kShiftRightLogical, kO, InferBinary},
+    {Opcode::kAtan2, kO, InferBinary},
+    {Opcode::kMulhi, kO, InferBinary},
+    {Opcode::kComplex, kO, InferComplex},
+    {Opcode::kCompare, kO, InferCompare},
+    {Opcode::kStochasticConvert, kG, InferStochasticConvert},
+    {Opcode::kClamp, kO, InferClamp},
+    {Opcode::kSelect, kO, InferSelect},
+    {Opcode::kBitcast, kG, InferBitcast},
+    {Opcode::kBroadcast, kG, InferBroadcast},
+    {Opcode::kReshape, kG, InferReshape},
+    {Opcode::kTranspose, kO, InferTranspose},
+    {Opcode::kSlice, kO, InferSlice},
+    {Opcode::kReverse, kO, InferReverse},
+    {Opcode::kCopy, kO, InferSameAsOperand},
+    {Opcode::kDynamicSlice, kO, InferDynamicSlice},
+    {Opcode::kDynamicUpdateSlice, kO, InferDynamicUpdateSlice},
+    {Opcode::kConcatenate, kO, InferConcatenate},
+    {Opcode::kDynamicReshape, kG, InferDynamicReshape},
+    {Opcode::kPad, kO, InferPad},
+    {Opcode::kGather, kO, InferGather},
+    {Opcode::kScatter, kO, InferScatter},
+    {Opcode::kIota, kG, InferIota},
+    {Opcode::kConstant, kG, InferConstant},
+    {Opcode::kParameter, kG, InferParameter},
+    {Opcode::kTuple, kO, InferTuple},
+    {Opcode::kGetTupleElement, kO, InferGetTupleElement},
+    {Opcode::kGetDimensionSize, kO, InferGetDimensionSize},
+    {Opcode::kSetDimensionSize, kO, InferSetDimensionSize},
+    {Opcode::kDot, kG, InferDot},
+    {Opcode::kConvolution, kG, InferConvolution},
+    {Opcode::kRaggedDot, kG, InferRaggedDot},
+    {Opcode::kScaledDot, kG, InferScaledDot},
+    {Opcode::kReduce, kO, InferReduce},
+    {Opcode::kReduceWindow, kO, InferReduceWindow},
+    {Opcode::kScan, kO, InferScan},
+    {Opcode::kSort, kO, InferSort},
+    {Opcode::kMap, kO, InferMap},
+    {Opcode::kSelectAndScatter, kO, InferSelectAndScatter},
+    {Opcode::kTopk, kO, InferTopk},
+    {Opcode::kFft, kO, InferFft},
+    {Opcode::kCholesky, kO, InferCholesky},
+    {Opcode::kTriangularSolve, kO, InferTriangularSolve},
+    {Opcode::kBatchNormTraining, kO, InferBatchNormTraining},
+    {Opcode::kBatchNormInference, kO, InferBatchNormInference},
+    {Opcode::kBatchNormGrad, kO, InferBatchNormGrad},
+    {Opcode::kShuffle, kO, InferSameAsOperand},
+    {Opcode::kRng, kG, InferRng},
     {Opcode::kRngBitGenerator, kG, InferRngBitGenerator},
-    {Opcode::kRngGetAndUpdateState, kO, InferRngGetAndUpdateState}, {Opcode::kCall, kO, InferCall},
-    {Opcode::kFusion, kO, InferCall}, {Opcode::kConditional, kO, InferConditional},
-    {Opcode::kWhile, kO, InferWhile}, {Opcode::kCustomCall, kG, InferCustomCall},
-    {Opcode::kOptBarrier, kO, InferSameAsOperand}, {Opcode::kAfterAll, kO, InferAfterAll},
-    {Opcode::kAddDependency, kO, InferAddDependency}, {Opcode::kDomain, kO, InferSameAsOperand},
-    {Opcode::kInfeed, kG, InferInfeed}, {Opcode::kOutfeed, kO, InferOutfeed}, {Opcode::kSend, kO, InferSend},
-    {Opcode::kSendDone, kO, InferSendDone}, {Opcode::kRecv, kG, InferRecv},
-    {Opcode::kRecvDone, kO, InferRecvDone}, {Opcode::kPartitionId, kO, InferDeviceId},
-    {Opcode::kReplicaId, kO, InferDeviceId}, {Opcode::kAllReduce, kO, InferAllReduce},
-    {Opcode::kReduceScatter, kG, InferReduceScatter}, {Opcode::kCollectiveReduce, kO, InferAllReduce},
-    {Opcode::kAllGather, kG, InferAllGather}, {Opcode::kAllToAll, kO, InferAllToAll},
-    {Opcode::kRaggedAllToAll, kO, InferRaggedAllToAll}, {Opcode::kCollectivePermute, kO, InferCollectivePermute},
-    {Opcode::kCollectiveBroadcast, kG, InferCollectiveBroadcast}, {Opcode::kAllReduceStart, kO, InferAllReduce},
-    {Opcode::kAllReduceDone, kO, InferSameAsOperand}, {Opcode::kAllGatherStart, kG, InferAllGatherStart},
+    {Opcode::kRngGetAndUpdateState, kO, InferRngGetAndUpdateState},
+    {Opcode::kCall, kO, InferCall},
+    {Opcode::kFusion, kO, InferCall},
+    {Opcode::kConditional, kO, InferConditional},
+    {Opcode::kWhile, kO, InferWhile},
+    {Opcode::kCustomCall, kG, InferCustomCall},
+    {Opcode::kOptBarrier, kO, InferSameAsOperand},
+    {Opcode::kAfterAll, kO, InferAfterAll},
+    {Opcode::kAddDependency, kO, InferAddDependency},
+    {Opcode::kDomain, kO, InferSameAsOperand},
+    {Opcode::kInfeed, kG, InferInfeed},
+    {Opcode::kOutfeed, kO, InferOutfeed},
+    {Opcode::kSend, kO, InferSend},
+    {Opcode::kSendDone, kO, InferSendDone},
+    {Opcode::kRecv, kG, InferRecv},
+    {Opcode::kRecvDone, kO, InferRecvDone},
+    {Opcode::kPartitionId, kO, InferDeviceId},
+    {Opcode::kReplicaId, kO, InferDeviceId},
+    {Opcode::kAllReduce, kO, InferAllReduce},
+    {Opcode::kReduceScatter, kG, InferReduceScatter},
+    {Opcode::kCollectiveReduce, kO, InferAllReduce},
+    {Opcode::kAllGather, kG, InferAllGather},
+    {Opcode::kAllToAll, kO, InferAllToAll},
+    {Opcode::kRaggedAllToAll, kO, InferRaggedAllToAll},
+    {Opcode::kCollectivePermute, kO, InferCollectivePermute},
+    {Opcode::kCollectiveBroadcast, kG, InferCollectiveBroadcast},
+    {Opcode::kAllReduceStart, kO, InferAllReduce},
+    {Opcode::kAllReduceDone, kO, InferSameAsOperand},
+    {Opcode::kAllGatherStart, kG, InferAllGatherStart},
     {Opcode::kCollectivePermuteStart, kG, InferCollectivePermuteStart},
     {Opcode::kAllGatherDone, kO, InferAllGatherDone},
-    {Opcode::kCollectivePermuteDone, kO, InferCollectivePermuteDone}, {Opcode::kCopyStart, kO, InferCopyStart},
-    {Opcode::kCopyDone, kO, InferCopyDone}, {Opcode::kAsyncStart, kG, InferAsyncStart},
-    {Opcode::kAsyncUpdate, kO, InferSameAsOperand}, {Opcode::kAsyncDone, kO, InferAsyncDone},
+    {Opcode::kCollectivePermuteDone, kO, InferCollectivePermuteDone},
+    {Opcode::kCopyStart, kO, InferCopyStart},
+    {Opcode::kCopyDone, kO, InferCopyDone},
+    {Opcode::kAsyncStart, kG, InferAsyncStart},
+    {Opcode::kAsyncUpdate, kO, InferSameAsOperand},
+    {Opcode::kAsyncDone, kO, InferAsyncDone},
 };
 
 // The rows by opcode.
@@ -96,9 +172,11 @@ struct KindName {
   int kind;
   const char* name;
 };
-constexpr KindName kKindNames[] = {
-    {kPreds, "pred"}, {kSigneds, "signed integer"}, {kUnsigneds, "unsigned integer"}, {kFloats, "float"},
-    {kComplexes, "complex"}};
+constexpr KindName kKindNames[] = {{kPreds, "pred"},
+                                   {kSigneds, "signed integer"},
+                                   {kUnsigneds, "unsigned integer"},
+                                   {kFloats, "float"},
+                                   {kComplexes, "complex"}};
 
 bool IsNarrowerFloat(ElementType a, ElementType b) {
   return a == b || (tensor::IsFloating(a) && tensor::IsFloating(b));
@@ -111,7 +189,7 @@ absl::StatusOr<Shape> InferShape(const Instruction& instruction) {
   XLAD_CHECK(row != nullptr) << "no inference for " << ToString(instruction.opcode());
   const int arity = Arity(instruction.opcode());
   if (arity != kVariadic && instruction.operand_count() != arity) {
-    return Violation("operand-count", absl::StrCat(instruction.operand_count(), " operands"), absl::StrCat(arity));
+    return Violation("operand-count", Counted(instruction.operand_count(), "operand"), absl::StrCat(arity));
   }
   return row->infer(instruction);
 }
@@ -128,6 +206,14 @@ std::string Brief(const Shape& shape) {
   std::string text = shape.ToString(/*layouts=*/false);
   if (text.size() > kMaxLength) text = absl::StrCat(text.substr(0, kMaxLength), " ...");
   return text;
+}
+
+std::string Counted(int64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+std::string Setting(absl::string_view name, absl::string_view value) {
+  return value.empty() ? absl::StrCat("no ", name) : absl::StrCat(name, "=", value);
 }
 
 std::string Brief(absl::Span<const int64_t> numbers) {
@@ -154,7 +240,9 @@ std::string TypeSetName(int set) {
     names.erase(std::find(names.begin(), names.end(), "signed integer"));
     *std::find(names.begin(), names.end(), "unsigned integer") = "integer";
   }
-  return absl::StrCat("type ", absl::StrJoin(names, " or "));
+  const std::string last = names.back();
+  names.pop_back();
+  return absl::StrCat("element type ", absl::StrJoin(names, ", "), names.empty() ? "" : " or ", last);
 }
 
 ElementType RealPartOf(ElementType type) {
@@ -181,7 +269,7 @@ absl::Status ExpectArrays(const Instruction& instruction) {
 
 absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum) {
   if (instruction.operand_count() >= minimum) return absl::OkStatus();
-  return Violation("operand-count", absl::StrCat(instruction.operand_count(), " operands"),
+  return Violation("operand-count", Counted(instruction.operand_count(), "operand"),
                    absl::StrCat("at least ", minimum));
 }
 
@@ -222,7 +310,7 @@ absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i) 
   if (called.root() == nullptr) {
     return Violation("computation-root", absl::StrCat("computation %", called.name(), " without root"), "one");
   }
-  Signature signature{{}, called.root()->shape()};
+  Signature signature{called.name(), {}, called.root()->shape()};
   signature.result.clear_layout();
   for (const Instruction* const parameter : called.parameters()) {
     if (parameter == nullptr) {
@@ -237,18 +325,21 @@ absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i) 
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count) {
   const auto found = static_cast<int64_t>(instruction.called().size());
   if (found == count) return absl::OkStatus();
-  return Violation("called-computations", absl::StrCat(found, " called computations"), absl::StrCat(count));
+  return Violation("called-computations", Counted(found, "called computation"), absl::StrCat(count));
 }
 
 absl::Status ExpectTakes(absl::string_view label, const Signature& signature, const std::vector<Shape>& arguments) {
   if (signature.parameters.size() != arguments.size()) {
-    return Violation(label, absl::StrCat(signature.parameters.size(), " parameters of the computation"),
-                     absl::StrCat(arguments.size()));
+    return Violation(
+        label,
+        absl::StrCat(Counted(static_cast<int64_t>(signature.parameters.size()), "parameter"), " of %", signature.name),
+        absl::StrCat(arguments.size()));
   }
   for (size_t k = 0; k < arguments.size(); ++k) {
     if (!signature.parameters[k].SameIgnoringLayout(arguments[k])) {
-      return Violation(label, absl::StrCat("parameter ", k, " of shape ", Brief(signature.parameters[k])),
-                       Brief(arguments[k]));
+      return Violation(
+          label, absl::StrCat("parameter ", k, " of %", signature.name, " of shape ", Brief(signature.parameters[k])),
+          Brief(arguments[k]));
     }
   }
   return absl::OkStatus();
@@ -262,13 +353,16 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
     return Violation("reducer-signature", found, expected);
   };
   if (reducer.parameters.size() != 2 * n) {
-    return bad(absl::StrCat(reducer.parameters.size(), " parameters of the reducer"), absl::StrCat(2 * n));
+    return bad(
+        absl::StrCat(Counted(static_cast<int64_t>(reducer.parameters.size()), "parameter"), " of %", reducer.name),
+        absl::StrCat(2 * n));
   }
   for (size_t k = 0; k < 2 * n; ++k) {
     const Shape& parameter = reducer.parameters[k];
     const ElementType type = k < n ? inits[k] : inputs[k - n];
     if (!parameter.is_scalar() || !IsNarrowerFloat(parameter.type(), type)) {
-      return bad(absl::StrCat("reducer parameter ", k, " of shape ", Brief(parameter)), Brief(Shape(type, {})));
+      return bad(absl::StrCat("parameter ", k, " of %", reducer.name, " of shape ", Brief(parameter)),
+                 Brief(Shape(type, {})));
     }
   }
   const std::vector<Shape> results =
@@ -278,7 +372,8 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
   if (!fits) {
     std::vector<Shape> expected;
     for (const ElementType type : inits) expected.emplace_back(type, Dims{});
-    return bad(absl::StrCat("reducer result ", Brief(reducer.result)), Brief(OneOrTuple(std::move(expected))));
+    return bad(absl::StrCat("result ", Brief(reducer.result), " of %", reducer.name),
+               Brief(OneOrTuple(std::move(expected))));
   }
   return absl::OkStatus();
 }

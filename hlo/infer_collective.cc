@@ -1,5 +1,7 @@
 // Inference for collectives. Sizes that depend on how many devices take part are checked where the program says so:
 // a program with one replica and one partition in its header may be any number's.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "hlo/infer_rules.h"
 
@@ -60,17 +62,16 @@ Inferred Resized(const Instruction& i, const Shape& given, bool grows) {
     XLAD_RETURN_IF_ERROR(ExpectDimension("collective-dimension", along, x.ndim()));
     const Shape* const result = ResultPart(given, i.operand_count(), k);
     if (result == nullptr || !result->is_array() || result->ndim() != x.ndim()) {
-      return Violation(label, Brief(given), absl::StrCat("as many results as operands, with the dimensions of ",
-                                                         Brief(x)));
+      return Violation(label, Brief(given),
+                       absl::StrCat("as many results as operands, with the dimensions of ", Brief(x)));
     }
     const int64_t large = grows ? result->dim(along) : x.dim(along);
     const int64_t small = grows ? x.dim(along) : result->dim(along);
     const bool divides = small == 0 ? large == 0 : large % small == 0;
     if (!divides || (group > 0 && small > 0 && large / small != group)) {
-      return Violation(label, absl::StrCat("sizes ", x.dim(along), " to ", result->dim(along), " in dimension ",
-                                           along),
-                       group > 0 ? absl::StrCat("a factor of ", group, ", the size of a group")
-                                 : std::string("a whole factor"));
+      return Violation(
+          label, absl::StrCat("sizes ", x.dim(along), " to ", result->dim(along), " in dimension ", along),
+          group > 0 ? absl::StrCat("a factor of ", group, ", the size of a group") : std::string("a whole factor"));
     }
     Dims dims = x.dims();
     dims[static_cast<size_t>(along)] = result->dim(along);
@@ -103,14 +104,22 @@ GroupIds IdsOf(const Instruction& i) {
 int64_t GroupSize(const Instruction& i) {
   const Computation* const computation = i.parent();
   const Module* const module = computation == nullptr ? nullptr : computation->parent();
-  const int64_t replicas = module == nullptr ? 1 : module->replica_count;
-  const int64_t partitions = module == nullptr ? 1 : module->num_partitions;
+  // Counts beyond any machine's, which the verifier refuses, would overflow below.
+  const auto bounded = [](int64_t count) { return std::clamp<int64_t>(count, 1, int64_t{1} << 24); };
+  const int64_t replicas = module == nullptr ? 1 : bounded(module->replica_count);
+  const int64_t partitions = module == nullptr ? 1 : bounded(module->num_partitions);
   const int64_t stated = FirstGroupSize(i.attributes().replica_groups);
   int64_t all = 0;
   switch (IdsOf(i)) {
-    case GroupIds::kReplica: all = replicas; break;
-    case GroupIds::kPartition: all = partitions; break;
-    case GroupIds::kGlobal: all = replicas * partitions; break;
+    case GroupIds::kReplica:
+      all = replicas;
+      break;
+    case GroupIds::kPartition:
+      all = partitions;
+      break;
+    case GroupIds::kGlobal:
+      all = replicas * partitions;
+      break;
     // Each replica id stands for all its partitions, however many there are.
     case GroupIds::kReplicaAllPartitions:
       all = UnlessOne(replicas * partitions);
@@ -168,7 +177,7 @@ Inferred InferAllToAll(const Instruction& i) {
   const int64_t group = GroupSize(i);
   if (i.dimensions().empty()) {  // Operand k goes to member k of the group.
     if (group > 0 && i.operand_count() != group) {
-      return Violation("all-to-all-operands", absl::StrCat(i.operand_count(), " operands"),
+      return Violation("all-to-all-operands", Counted(i.operand_count(), "operand"),
                        absl::StrCat("one for each of ", group, " members of a group"));
     }
     for (const Instruction* const operand : i.operands()) {
@@ -188,8 +197,8 @@ Inferred InferAllToAll(const Instruction& i) {
   const Shape& x = i.operand(0)->shape();
   XLAD_RETURN_IF_ERROR(ExpectDimension("collective-dimension", i.dimensions()[0], x.ndim()));
   if (group > 0 && x.dim(i.dimensions()[0]) % group != 0) {
-    return Violation("all-to-all-sizes", absl::StrCat("size ", x.dim(i.dimensions()[0]), " in dimension ",
-                                                      i.dimensions()[0]),
+    return Violation("all-to-all-sizes",
+                     absl::StrCat("size ", x.dim(i.dimensions()[0]), " in dimension ", i.dimensions()[0]),
                      absl::StrCat("a multiple of ", group, ", the size of a group"));
   }
   return Shape(x.type(), x.dims());
@@ -200,7 +209,7 @@ Inferred InferRaggedAllToAll(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 6));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   if (i.operand_count() != 6) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"), "6");
+    return Violation("operand-count", Counted(i.operand_count(), "operand"), "6");
   }
   const Shape& input = i.operand(0)->shape();
   const Shape& output = i.operand(1)->shape();

@@ -43,9 +43,9 @@ Inferred InferGetTupleElement(const Instruction& i) {
   const Shape& tuple = i.operand(0)->shape();
   if (!tuple.is_tuple()) return Violation("tuple-operand", Brief(tuple), "a tuple");
   if (i.number() < 0 || static_cast<size_t>(i.number()) >= tuple.tuple().size()) {
-    return Violation("tuple-index", absl::StrCat("index=", i.number()),
-                     absl::StrCat("0 to ", static_cast<int64_t>(tuple.tuple().size()) - 1, ", an element of ",
-                                  Brief(tuple)));
+    return Violation(
+        "tuple-index", absl::StrCat("index=", i.number()),
+        absl::StrCat("0 to ", static_cast<int64_t>(tuple.tuple().size()) - 1, ", an element of ", Brief(tuple)));
   }
   return Plain(tuple.tuple()[static_cast<size_t>(i.number())]);
 }
@@ -71,10 +71,11 @@ Inferred InferConditional(const Instruction& i) {
     return Violation("conditional-selector", Brief(selector), "pred[] or s32[]");
   }
   if (branches < 1 || (two && branches != 2)) {
-    return Violation("conditional-branches", absl::StrCat(branches, " branches"), two ? "2" : "1 or more");
+    return Violation("conditional-branches", absl::StrCat(branches, branches == 1 ? " branch" : " branches"),
+                     two ? "2" : "1 or more");
   }
   if (i.operand_count() != branches + 1) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"),
+    return Violation("operand-count", Counted(i.operand_count(), "operand"),
                      absl::StrCat("a selector and an argument for each of ", branches, " branches"));
   }
   Shape result;
@@ -83,8 +84,8 @@ Inferred InferConditional(const Instruction& i) {
     XLAD_RETURN_IF_ERROR(ExpectTakes("conditional-arguments", branch, {Plain(i.operand(b + 1)->shape())}));
     if (b == 0) result = branch.result;
     if (!branch.result.SameIgnoringLayout(result)) {
-      return Violation("conditional-results", absl::StrCat("branch results ", Brief(result), " and ",
-                                                           Brief(branch.result)),
+      return Violation("conditional-results",
+                       absl::StrCat("branch results ", Brief(result), " and ", Brief(branch.result)),
                        "the same shape from every branch");
     }
   }
@@ -98,11 +99,12 @@ Inferred InferWhile(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Signature body, SignatureOf(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectTakes("while-condition", condition, {state}));
   if (!condition.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
-    return Violation("while-condition", absl::StrCat("result ", Brief(condition.result)), "pred[]");
+    return Violation("while-condition", absl::StrCat("result ", Brief(condition.result), " of %", condition.name),
+                     "pred[]");
   }
   XLAD_RETURN_IF_ERROR(ExpectTakes("while-body", body, {state}));
   if (!body.result.SameIgnoringLayout(state)) {
-    return Violation("while-body", absl::StrCat("result ", Brief(body.result)),
+    return Violation("while-body", absl::StrCat("result ", Brief(body.result), " of %", body.name),
                      absl::StrCat("what it takes, ", Brief(state)));
   }
   return state;
@@ -134,8 +136,7 @@ Inferred InferOutfeed(const Instruction& i) {
   const Shape& announced = i.attributes().outfeed_shape;
   const Shape empty;
   if (!announced.SameIgnoringLayout(empty) && !announced.SameIgnoringLayout(i.operand(0)->shape())) {
-    return Violation("outfeed-shape", absl::StrCat("outfeed_shape=", Brief(announced)),
-                     Brief(i.operand(0)->shape()));
+    return Violation("outfeed-shape", absl::StrCat("outfeed_shape=", Brief(announced)), Brief(i.operand(0)->shape()));
   }
   return Token();
 }

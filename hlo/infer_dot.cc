@@ -22,8 +22,7 @@ absl::Status CheckPairs(absl::string_view label, const Shape& lhs, const Shape& 
     if (lhs.dim(lhs_dims[k]) != rhs.dim(rhs_dims[k])) {
       return Violation(label,
                        absl::StrCat("size ", lhs.dim(lhs_dims[k]), " in dimension ", lhs_dims[k], " of ", Brief(lhs),
-                                    " and ", rhs.dim(rhs_dims[k]), " in dimension ", rhs_dims[k], " of ",
-                                    Brief(rhs)),
+                                    " and ", rhs.dim(rhs_dims[k]), " in dimension ", rhs_dims[k], " of ", Brief(rhs)),
                        "equal sizes");
     }
   }

@@ -13,8 +13,8 @@ struct IndexRules {
   int64_t operand_ndim;
   const Shape* indices;
   int64_t index_vector_dim;
-  const Dims& index_map;         // Component of the index vector -> operand dimension.
-  const Dims& dropped;           // collapsed_slice_dims, inserted_window_dims
+  const Dims& index_map;  // Component of the index vector -> operand dimension.
+  const Dims& dropped;    // collapsed_slice_dims, inserted_window_dims
   const Dims& operand_batching;
   const Dims& indices_batching;
   const Dims& operand_dims;
@@ -24,10 +24,10 @@ int64_t SizeOf(const Dims& dims, int64_t d) { return dims[static_cast<size_t>(d)
 
 absl::Status CheckBatching(const IndexRules& r) {
   if (r.operand_batching.size() != r.indices_batching.size()) {
-    return Violation("gather-batching-dims",
-                     absl::StrCat(Brief(r.operand_batching), " of the operand and ", Brief(r.indices_batching),
-                                  " of the indices"),
-                     "as many of each");
+    return Violation(
+        "gather-batching-dims",
+        absl::StrCat(Brief(r.operand_batching), " of the operand and ", Brief(r.indices_batching), " of the indices"),
+        "as many of each");
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-batching-dims", r.indices_batching, r.indices->ndim()));
   if (Contains(r.indices_batching, r.index_vector_dim)) {
@@ -52,7 +52,7 @@ absl::Status CheckIndices(const IndexRules& r) {
   }
   const int64_t length = r.index_vector_dim == r.indices->ndim() ? 1 : r.indices->dim(r.index_vector_dim);
   if (static_cast<int64_t>(r.index_map.size()) != length) {
-    return Violation("gather-index-map", absl::StrCat(r.index_map.size(), " entries ", Brief(r.index_map)),
+    return Violation("gather-index-map", absl::StrCat("index map ", Brief(r.index_map)),
                      absl::StrCat("one for each of ", length, " components of an index"));
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-index-map", r.index_map, r.operand_ndim));
@@ -91,9 +91,9 @@ absl::Status CheckSliceSizes(const IndexRules& r, const Dims& slice_sizes) {
     const int64_t size = SizeOf(slice_sizes, d);
     const bool single = Contains(r.dropped, d) || Contains(r.operand_batching, d);
     if (size < 0 || size > SizeOf(r.operand_dims, d) || (single && size > 1)) {
-      return Violation("gather-slice-sizes", absl::StrCat("slice size ", size, " in dimension ", d),
-                       absl::StrCat("0 to ", single ? std::min<int64_t>(1, SizeOf(r.operand_dims, d))
-                                                    : SizeOf(r.operand_dims, d)));
+      return Violation(
+          "gather-slice-sizes", absl::StrCat("slice size ", size, " in dimension ", d),
+          absl::StrCat("0 to ", single ? std::min<int64_t>(1, SizeOf(r.operand_dims, d)) : SizeOf(r.operand_dims, d)));
     }
   }
   return absl::OkStatus();
@@ -107,8 +107,14 @@ Inferred InferGather(const Instruction& i) {
   if (!i.attributes().gather.has_value()) return Violation("gather-dims", "no dimension numbers", "them");
   const GatherDimensions& g = *i.attributes().gather;
   const Shape& x = i.operand(0)->shape();
-  const IndexRules rules{x.ndim(), &i.operand(1)->shape(), g.index_vector_dim, g.start_index_map,
-                         g.collapsed_slice_dims, g.operand_batching_dims, g.start_indices_batching_dims, x.dims()};
+  const IndexRules rules{x.ndim(),
+                         &i.operand(1)->shape(),
+                         g.index_vector_dim,
+                         g.start_index_map,
+                         g.collapsed_slice_dims,
+                         g.operand_batching_dims,
+                         g.start_indices_batching_dims,
+                         x.dims()};
   XLAD_RETURN_IF_ERROR(CheckIndices(rules));
   const Dims& slice_sizes = i.attributes().slice_sizes;
   XLAD_RETURN_IF_ERROR(CheckSliceSizes(rules, slice_sizes));
@@ -140,8 +146,7 @@ absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, c
   if (s.update_window_dims.size() != window.size() ||
       updates.ndim() != static_cast<int64_t>(window.size() + batch.size())) {
     return Violation("scatter-updates",
-                     absl::StrCat("updates ", Brief(updates), " with update_window_dims=",
-                                  Brief(s.update_window_dims)),
+                     absl::StrCat("updates ", Brief(updates), " with update_window_dims=", Brief(s.update_window_dims)),
                      absl::StrCat(window.size(), " window dimensions and ", batch.size(), " of the indices"));
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("scatter-window-dims", s.update_window_dims, updates.ndim()));
@@ -154,8 +159,8 @@ absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, c
     const bool in_window = Contains(s.update_window_dims, d);
     const int64_t bound = in_window ? SizeOf(rules.operand_dims, window[next_window++]) : batch[next_batch++];
     if (in_window ? updates.dim(d) > bound : updates.dim(d) != bound) {
-      return Violation("scatter-updates", absl::StrCat("size ", updates.dim(d), " in dimension ", d, " of updates ",
-                                                       Brief(updates)),
+      return Violation("scatter-updates",
+                       absl::StrCat("size ", updates.dim(d), " in dimension ", d, " of updates ", Brief(updates)),
                        absl::StrCat(in_window ? "at most " : "", bound));
     }
   }
@@ -168,8 +173,7 @@ Inferred InferScatter(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 3));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   if (i.operand_count() % 2 == 0) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"),
-                     "N operands, indices, N updates");
+    return Violation("operand-count", Counted(i.operand_count(), "operand"), "N operands, indices, N updates");
   }
   const int64_t n = i.operand_count() / 2;
   if (!i.attributes().scatter.has_value()) return Violation("scatter-dims", "no dimension numbers", "them");
@@ -189,8 +193,13 @@ Inferred InferScatter(const Instruction& i) {
     types.push_back(x.type());
     updates_types.push_back(updates.type());
   }
-  const IndexRules rules{first.ndim(), &i.operand(n)->shape(), s.index_vector_dim, s.scatter_dims_to_operand_dims,
-                         s.inserted_window_dims, s.input_batching_dims, s.scatter_indices_batching_dims,
+  const IndexRules rules{first.ndim(),
+                         &i.operand(n)->shape(),
+                         s.index_vector_dim,
+                         s.scatter_dims_to_operand_dims,
+                         s.inserted_window_dims,
+                         s.input_batching_dims,
+                         s.scatter_indices_batching_dims,
                          first.dims()};
   XLAD_RETURN_IF_ERROR(CheckIndices(rules));
   XLAD_RETURN_IF_ERROR(CheckUpdates(s, rules, i.operand(n + 1)->shape()));

@@ -9,7 +9,7 @@ namespace {
 
 struct FftRow {
   const char* name;
-  int operand, result;      // Kinds of types.
+  int operand, result;  // Kinds of types.
 };
 constexpr FftRow kFfts[] = {{"FFT", kComplexes, kComplexes},
                             {"IFFT", kComplexes, kComplexes},
@@ -52,7 +52,7 @@ Inferred InferFft(const Instruction& i) {
   const auto* const row =
       std::find_if(std::begin(kFfts), std::end(kFfts), [&](const FftRow& r) { return a.fft_type == r.name; });
   if (row == std::end(kFfts)) {
-    return Violation("fft-type", absl::StrCat("fft_type=", a.fft_type), "FFT, IFFT, RFFT or IRFFT");
+    return Violation("fft-type", Setting("fft_type", a.fft_type), "FFT, IFFT, RFFT or IRFFT");
   }
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0, row->operand));
   const Shape& x = i.operand(0)->shape();
@@ -72,7 +72,7 @@ Inferred InferFft(const Instruction& i) {
     const bool last = k == count - 1;
     const int64_t expected = inverse_real && last && length > 0 ? length / 2 + 1 : length;
     // An empty operand stays empty.
-    if (length < 0 || (size != expected && x.elements() != 0)) {
+    if (length < 0 || (size != expected && !Contains(x.dims(), 0))) {
       return Violation("fft-length", absl::StrCat("size ", size, " for fft_length ", length),
                        absl::StrCat("size ", expected));
     }
@@ -102,14 +102,14 @@ Inferred InferTriangularSolve(const Instruction& i) {
   for (int64_t d = 0; fits && d + 2 < a.ndim(); ++d) fits = a.dim(d) == b.dim(d);
   if (fits) fits = b.dim(b.ndim() - (i.attributes().left_side ? 2 : 1)) == a.dim(a.ndim() - 1);
   if (!fits) {
-    return Violation("triangular-solve-sizes",
-                     absl::StrCat("a ", Brief(a), " and b ", Brief(b), ", left_side=",
-                                  i.attributes().left_side ? "true" : "false"),
-                     "the same type and batch sizes, and b's rows (left_side) or columns as many as a's");
+    return Violation(
+        "triangular-solve-sizes",
+        absl::StrCat("a ", Brief(a), " and b ", Brief(b), ", left_side=", i.attributes().left_side ? "true" : "false"),
+        "the same type and batch sizes, and b's rows (left_side) or columns as many as a's");
   }
   const std::string& transpose = i.attributes().transpose_a;
   if (transpose != "NO_TRANSPOSE" && transpose != "TRANSPOSE" && transpose != "ADJOINT") {
-    return Violation("triangular-solve-transpose", absl::StrCat("transpose_a=", transpose),
+    return Violation("triangular-solve-transpose", Setting("transpose_a", transpose),
                      "NO_TRANSPOSE, TRANSPOSE or ADJOINT");
   }
   return Shape(b.type(), b.dims());
@@ -138,14 +138,14 @@ Inferred InferRng(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   const std::string& distribution = i.attributes().rng_distribution;
   if (distribution != "rng_uniform" && distribution != "rng_normal") {
-    return Violation("rng-distribution", absl::StrCat("distribution=", distribution), "rng_uniform or rng_normal");
+    return Violation("rng-distribution", Setting("distribution", distribution), "rng_uniform or rng_normal");
   }
   const int types = distribution == "rng_normal" ? int{kFloats} : kPreds | kIntegers | kFloats;
   if ((KindOf(i.shape().type()) & types) == 0) {
     return Violation("rng-type", absl::StrCat(Brief(i.shape()), " of ", distribution), TypeSetName(types));
   }
   if (i.operand_count() != 2) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"), "2");
+    return Violation("operand-count", Counted(i.operand_count(), "operand"), "2");
   }
   for (const Instruction* const operand : i.operands()) {
     if (!operand->shape().is_scalar() || operand->shape().type() != i.shape().type()) {
@@ -159,15 +159,13 @@ Inferred InferRngBitGenerator(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0, kUnsigneds));
   const std::string& algorithm = i.attributes().rng_algorithm;
   if (algorithm != "rng_default" && algorithm != "rng_three_fry" && algorithm != "rng_philox") {
-    return Violation("rng-algorithm", absl::StrCat("algorithm=", algorithm),
-                     "rng_default, rng_three_fry or rng_philox");
+    return Violation("rng-algorithm", Setting("algorithm", algorithm), "rng_default, rng_three_fry or rng_philox");
   }
   const Shape& state = i.operand(0)->shape();
   const int64_t bits = tensor::BitWidth(state.type());
   const bool sized = state.ndim() == 1 && bits >= 32 && state.dim(0) <= 4;
   const int64_t state_bits = sized ? state.dim(0) * bits : 0;
-  const bool fits = algorithm == "rng_three_fry" ? state_bits == 128
-                                                 : state_bits == 128 || state_bits == 192;
+  const bool fits = algorithm == "rng_three_fry" ? state_bits == 128 : state_bits == 128 || state_bits == 192;
   if (!fits) {
     return Violation("rng-state", absl::StrCat("state ", Brief(state), " of ", algorithm),
                      algorithm == "rng_three_fry" ? "u64[2] or u32[4]" : "u64[2], u64[3] or u32[4]");

@@ -8,8 +8,7 @@ Inferred InferReduce(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 2));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   if (i.operand_count() % 2 != 0) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"),
-                     "N inputs, then N initial values");
+    return Violation("operand-count", Counted(i.operand_count(), "operand"), "N inputs, then N initial values");
   }
   const int64_t n = i.operand_count() / 2;
   const Shape& first = i.operand(0)->shape();
@@ -69,8 +68,8 @@ Inferred InferScan(const Instruction& i) {
   const int64_t inputs = i.operand_count() - carries;
   if (carries < 0 || inputs < 1 || i.dimensions().size() != 1) {
     return Violation("scan-operands",
-                     absl::StrCat("num_carries=", carries, " of ", i.operand_count(), " operands, dimensions=",
-                                  Brief(i.dimensions())),
+                     absl::StrCat("num_carries=", carries, " of ", i.operand_count(),
+                                  " operands, dimensions=", Brief(i.dimensions())),
                      "at least one input before the carries, and one dimension");
   }
   const int64_t along = i.dimensions()[0];
@@ -93,7 +92,7 @@ Inferred InferScan(const Instruction& i) {
                        : result.SameIgnoringLayout(arguments[static_cast<size_t>(inputs + k - outputs)]);
   }
   if (!fits) {
-    return Violation("scan-body", absl::StrCat("result ", Brief(body.result)),
+    return Violation("scan-body", absl::StrCat("result ", Brief(body.result), " of %", body.name),
                      absl::StrCat("slices of outputs, then the ", carries, " carries as they came"));
   }
   for (int64_t k = 0; k < outputs; ++k) {
@@ -126,7 +125,8 @@ Inferred InferSort(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Signature comparator, SignatureOf(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectTakes("sort-comparator", comparator, arguments));
   if (!comparator.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
-    return Violation("sort-comparator", absl::StrCat("result ", Brief(comparator.result)), "pred[]");
+    return Violation("sort-comparator", absl::StrCat("result ", Brief(comparator.result), " of %", comparator.name),
+                     "pred[]");
   }
   return OneOrTuple(std::move(results));
 }
@@ -146,7 +146,8 @@ Inferred InferMap(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Signature function, SignatureOf(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectTakes("map-function", function, arguments));
   if (!function.result.is_scalar()) {
-    return Violation("map-function", absl::StrCat("result ", Brief(function.result)), "a scalar");
+    return Violation("map-function", absl::StrCat("result ", Brief(function.result), " of %", function.name),
+                     "a scalar");
   }
   if (i.operand_count() == 0) {  // Nothing says how large the result is.
     XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));

@@ -16,19 +16,25 @@ using Inferred = absl::StatusOr<Shape>;
 // "found F, expected E [label]".
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected);
 
-// Short texts for messages: shapes without layouts and cut where they are very long; sizes as "[2,3]".
+// Short texts for messages: shapes without layouts and cut where they are very long; numbers as "{2,3}".
 std::string Brief(const Shape& shape);
 std::string Brief(absl::Span<const int64_t> numbers);
+std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
+std::string Counted(int64_t count, absl::string_view what);  // "1 operand", "2 operands"
 
 // Element types by kind, as a set.
 enum TypeSet : int {
-  kPreds = 1, kSigneds = 2, kUnsigneds = 4, kFloats = 8, kComplexes = 16,
+  kPreds = 1,
+  kSigneds = 2,
+  kUnsigneds = 4,
+  kFloats = 8,
+  kComplexes = 16,
   kIntegers = kSigneds | kUnsigneds,
   kNumbers = kIntegers | kFloats | kComplexes,
   kAnyType = kNumbers | kPreds,
 };
 int KindOf(ElementType type);
-std::string TypeSetName(int set);  // "a float or complex type"
+std::string TypeSetName(int set);          // "element type float or complex"
 ElementType RealPartOf(ElementType type);  // c64 -> f32; real types as they are.
 
 // Operand i is an array (of a type in `set`).
@@ -47,6 +53,7 @@ bool Contains(absl::Span<const int64_t> list, int64_t value);
 
 // Called computation `i` as a function. A missing root or parameter is an error here.
 struct Signature {
+  std::string name;
   std::vector<Shape> parameters;
   Shape result;
 };

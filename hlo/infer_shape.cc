@@ -13,8 +13,10 @@ __int128 SafeElements(const Dims& dims) {
   __int128 product = 1;
   bool empty = false;
   for (const int64_t size : dims) {
-    if (size <= 0) empty = true;
-    else if (product < kMax) product *= size;
+    if (size <= 0)
+      empty = true;
+    else if (product < kMax)
+      product *= size;
   }
   return empty ? 0 : product;
 }
@@ -31,7 +33,7 @@ absl::Status ExpectStarts(const Instruction& i, int64_t first, int64_t ndim) {
       (KindOf(i.operand(first)->shape().type()) & kIntegers) != 0) {
     return absl::OkStatus();
   }
-  if (count != ndim) return bad(absl::StrCat(count, " indices"));
+  if (count != ndim) return bad(absl::StrCat(count, count == 1 ? " index" : " indices"));
   for (int64_t d = first; d < i.operand_count(); ++d) {
     const Shape& index = i.operand(d)->shape();
     if (!index.is_scalar() || (KindOf(index.type()) & kIntegers) == 0 ||
@@ -95,7 +97,7 @@ Inferred InferDynamicReshape(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
   if (i.operand_count() != 1 + i.shape().ndim()) {
-    return Violation("dynamic-reshape-sizes", absl::StrCat(i.operand_count() - 1, " size operands"),
+    return Violation("dynamic-reshape-sizes", Counted(i.operand_count() - 1, "size operand"),
                      absl::StrCat("one for each of ", i.shape().ndim(), " result dimensions"));
   }
   for (int64_t d = 1; d < i.operand_count(); ++d) {
@@ -124,7 +126,8 @@ Inferred InferSlice(const Instruction& i) {
   const Shape& x = i.operand(0)->shape();
   const auto& slice = i.attributes().slice;
   if (static_cast<int64_t>(slice.size()) != x.ndim()) {
-    return Violation("slice-dimensions", absl::StrCat(slice.size(), " ranges for ", Brief(x)),
+    return Violation("slice-dimensions",
+                     absl::StrCat(Counted(static_cast<int64_t>(slice.size()), "range"), " for ", Brief(x)),
                      "one range a dimension");
   }
   Dims dims;
@@ -217,7 +220,8 @@ Inferred InferPad(const Instruction& i) {
   }
   const auto& padding = i.attributes().padding;
   if (static_cast<int64_t>(padding.size()) != x.ndim()) {
-    return Violation("pad-dimensions", absl::StrCat(padding.size(), " paddings for ", Brief(x)),
+    return Violation("pad-dimensions",
+                     absl::StrCat(Counted(static_cast<int64_t>(padding.size()), "padding"), " for ", Brief(x)),
                      "one padding a dimension");
   }
   Dims dims;
@@ -229,8 +233,8 @@ Inferred InferPad(const Instruction& i) {
     const __int128 size = static_cast<__int128>(x.dim(d)) + pad.low + pad.high +
                           static_cast<__int128>(std::max<int64_t>(x.dim(d) - 1, 0)) * pad.interior;
     if (size < 0 || size > (static_cast<__int128>(1) << 62)) {
-      return Violation("pad-size", absl::StrCat("padding ", pad.low, "_", pad.high, "_", pad.interior, " of size ",
-                                                x.dim(d)),
+      return Violation("pad-size",
+                       absl::StrCat("padding ", pad.low, "_", pad.high, "_", pad.interior, " of size ", x.dim(d)),
                        "a result size of 0 to 2^62");
     }
     dims.push_back(static_cast<int64_t>(size));
@@ -264,11 +268,9 @@ Inferred InferConstant(const Instruction& i) {
 Inferred InferGetDimensionSize(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
   if (i.dimensions().size() != 1) {
-    return Violation("dimension-size-dimension", absl::StrCat("dimensions=", Brief(i.dimensions())),
-                     "one dimension");
+    return Violation("dimension-size-dimension", absl::StrCat("dimensions=", Brief(i.dimensions())), "one dimension");
   }
-  XLAD_RETURN_IF_ERROR(
-      ExpectDimension("dimension-size-dimension", i.dimensions()[0], i.operand(0)->shape().ndim()));
+  XLAD_RETURN_IF_ERROR(ExpectDimension("dimension-size-dimension", i.dimensions()[0], i.operand(0)->shape().ndim()));
   return Shape(ElementType::kS32, {});
 }
 

@@ -37,7 +37,7 @@ absl::Status ExpectWindow(const Instruction& i, int64_t ndim, const Window** win
     *window = scalar;  // A window over a scalar, or a convolution without spatial dimensions, is not written.
   }
   if (static_cast<int64_t>((*window)->size()) == ndim) return absl::OkStatus();
-  return Violation("window-dimensions", absl::StrCat((*window)->size(), " window dimensions"),
+  return Violation("window-dimensions", Counted(static_cast<int64_t>((*window)->size()), "window dimension"),
                    absl::StrCat(ndim));
 }
 
@@ -46,7 +46,8 @@ absl::Status CheckConvolutionSide(absl::string_view label, const Shape& shape, i
   Dims all = {a, b};
   all.insert(all.end(), spatial.begin(), spatial.end());
   if (static_cast<int64_t>(all.size()) != shape.ndim()) {
-    return Violation(label, absl::StrCat(all.size(), " dimension labels for ", Brief(shape)),
+    return Violation(label,
+                     absl::StrCat(Counted(static_cast<int64_t>(all.size()), "dimension label"), " for ", Brief(shape)),
                      "a label for each dimension");
   }
   return ExpectDimensions(label, all, shape.ndim());
@@ -71,13 +72,12 @@ absl::Status CheckGroups(const Instruction& i, const ConvolutionDimensions& c) {
   const int64_t out = kernel.dim(c.kernel_output_feature);
   if (out % features != 0 || out % batches != 0) {
     return Violation("convolution-output-features",
-                     absl::StrCat("kernel output feature size ", out, " for ", std::max(features, batches),
-                                  " groups"),
+                     absl::StrCat("kernel output feature size ", out, " for ", std::max(features, batches), " groups"),
                      "a multiple of the groups");
   }
   if (x.dim(c.input_batch) % batches != 0) {
-    return Violation("convolution-batch", absl::StrCat("batch size ", x.dim(c.input_batch), " for ", batches,
-                                                       " groups"),
+    return Violation("convolution-batch",
+                     absl::StrCat("batch size ", x.dim(c.input_batch), " for ", batches, " groups"),
                      "a multiple of the groups");
   }
   return absl::OkStatus();
@@ -134,8 +134,7 @@ Inferred InferReduceWindow(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 2));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   if (i.operand_count() % 2 != 0) {
-    return Violation("operand-count", absl::StrCat(i.operand_count(), " operands"),
-                     "N inputs, then N initial values");
+    return Violation("operand-count", Counted(i.operand_count(), "operand"), "N inputs, then N initial values");
   }
   const int64_t n = i.operand_count() / 2;
   const Shape& first = i.operand(0)->shape();

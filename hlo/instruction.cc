@@ -16,8 +16,8 @@ bool Contains(const std::vector<T*>& list, const T* item) {
 void Instruction::AppendOperand(Instruction* operand) {
   // `operand` lists this once already where this lists `operand`: look through the shorter of the two, because a
   // tuple may have thousands of operands and a constant thousands of users.
-  const bool known = operands_.size() < operand->users_.size() ? Contains(operands_, operand)
-                                                               : Contains(operand->users_, this);
+  const bool known =
+      operands_.size() < operand->users_.size() ? Contains(operands_, operand) : Contains(operand->users_, this);
   operands_.push_back(operand);
   if (!known) operand->users_.push_back(this);
 }

@@ -33,7 +33,11 @@ absl::Status AtInstruction(const absl::Status& status, const Instruction& instru
 }
 
 absl::Status AtComputation(const absl::Status& status, const Computation& computation) {
-  return Annotate(status, absl::StrCat("computation %", computation.name()));
+  if (status.ok()) return status;
+  const auto& instructions = computation.instructions();
+  const bool placed = !instructions.empty() && instructions[0]->line() > 0;
+  const std::string place = placed ? absl::StrCat(instructions[0]->line(), ":", instructions[0]->column(), ": ") : "";
+  return Annotate(status, absl::StrCat(place, "computation %", computation.name()));
 }
 
 absl::Status Verify(const Module& module) {

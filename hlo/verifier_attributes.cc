@@ -27,8 +27,7 @@ absl::Status CheckChain(const Instruction& instruction) {
     if (row.done != instruction.opcode() || instruction.operand_count() != 1) continue;
     const Opcode opcode = instruction.operand(0)->opcode();
     if (std::find(row.starts.begin(), row.starts.end(), opcode) == row.starts.end()) {
-      return Violation("async-pair", absl::StrCat("operand ", ToString(opcode)),
-                       ToString(*row.starts.begin()));
+      return Violation("async-pair", absl::StrCat("operand ", ToString(opcode)), ToString(*row.starts.begin()));
     }
   }
   return absl::OkStatus();
@@ -37,7 +36,7 @@ absl::Status CheckChain(const Instruction& instruction) {
 absl::Status CheckFusion(const Instruction& instruction) {
   const std::string& kind = instruction.attributes().fusion_kind;
   if (kind == "kLoop" || kind == "kInput" || kind == "kOutput" || kind == "kCustom") return absl::OkStatus();
-  return Violation("fusion-kind", absl::StrCat("kind=", kind), "kLoop, kInput, kOutput or kCustom");
+  return Violation("fusion-kind", Setting("kind", kind), "kLoop, kInput, kOutput or kCustom");
 }
 
 absl::Status CheckCustomCall(const Instruction& instruction) {
@@ -45,7 +44,7 @@ absl::Status CheckCustomCall(const Instruction& instruction) {
   if (a.custom_call_target.empty()) return Violation("custom-call-target", "no target", "a name");
   if (!a.operand_layout_constraints.empty() &&
       static_cast<int64_t>(a.operand_layout_constraints.size()) != instruction.operand_count()) {
-    return Violation("custom-call-layouts", absl::StrCat(a.operand_layout_constraints.size(), " operand layouts"),
+    return Violation("custom-call-layouts", Counted(a.operand_layout_constraints.size(), "operand layout"),
                      absl::StrCat(instruction.operand_count(), ", one an operand"));
   }
   for (size_t k = 0; k < a.operand_layout_constraints.size(); ++k) {

@@ -62,8 +62,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes, const Repli
   }
   XLAD_ASSIGN_OR_RETURN(const int64_t devices, DeviceProduct(sizes));
   if (!mesh_axes.device_ids.empty() && static_cast<int64_t>(mesh_axes.device_ids.size()) != devices) {
-    return Violation("replica-groups-mesh", absl::StrCat(mesh_axes.device_ids.size(), " device ids"),
-                     absl::StrCat(devices));
+    return Violation("replica-groups-mesh", Counted(mesh_axes.device_ids.size(), "device id"), absl::StrCat(devices));
   }
   Dims parts;
   for (const auto& axis : mesh_axes.axes) {
@@ -74,8 +73,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes, const Repli
     }
     if (axis.size < 0 || axis.pre_size < 1 || axis.size > kMaxDevices || axis.pre_size > kMaxDevices ||
         (axis.size > 0 && found->second % (axis.size * axis.pre_size) != 0)) {
-      return Violation("replica-groups-mesh",
-                       absl::StrCat("'", axis.name, "':(", axis.pre_size, ")", axis.size),
+      return Violation("replica-groups-mesh", absl::StrCat("'", axis.name, "':(", axis.pre_size, ")", axis.size),
                        absl::StrCat("a part that divides the axis' size ", found->second));
     }
     parts.push_back(axis.size == 0 ? found->second : axis.size);
@@ -88,8 +86,8 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes, const Repli
 }
 
 absl::Status CheckForms(const ReplicaGroups& groups) {
-  const int forms = (groups.groups.empty() ? 0 : 1) + (groups.iota.has_value() ? 1 : 0) +
-                    (groups.mesh_axes.has_value() ? 1 : 0);
+  const int forms =
+      (groups.groups.empty() ? 0 : 1) + (groups.iota.has_value() ? 1 : 0) + (groups.mesh_axes.has_value() ? 1 : 0);
   if (forms > 1) return Violation("replica-groups", "several forms at once", "one");
   if (groups.iota.has_value()) return CheckIota(*groups.iota);
   if (groups.mesh_axes.has_value()) return CheckMeshAxes(*groups.mesh_axes, groups);
@@ -110,8 +108,8 @@ absl::Status CheckGroups(const Instruction& instruction) {
   absl::flat_hash_set<int64_t> seen;
   for (const std::vector<int64_t>& group : lists) {
     if (group.empty() || (!MayBeUneven(instruction.opcode()) && group.size() != lists[0].size())) {
-      return Violation("replica-groups-size", absl::StrCat("a group of ", group.size(), " and one of ",
-                                                           lists[0].size()),
+      return Violation("replica-groups-size",
+                       absl::StrCat("a group of ", group.size(), " and one of ", lists[0].size()),
                        "groups of one size, not empty");
     }
     for (const int64_t id : group) {
@@ -124,8 +122,7 @@ absl::Status CheckGroups(const Instruction& instruction) {
   }
   const auto covered = static_cast<int64_t>(seen.size());
   if (count > 1 && covered != count && instruction.opcode() != Opcode::kCollectiveBroadcast) {
-    return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"),
-                     absl::StrCat("all ", count));
+    return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"), absl::StrCat("all ", count));
   }
   return absl::OkStatus();
 }

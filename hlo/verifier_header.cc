@@ -51,8 +51,8 @@ absl::Status CheckAliases(const Module& module) {
                        "each once");
     }
     if (output->is_array() != input->is_array() || output->bytes() != input->bytes()) {
-      return Violation("alias-size", absl::StrCat("output ", Brief(*output), " in the place of parameter ",
-                                                  Brief(*input)),
+      return Violation("alias-size",
+                       absl::StrCat("output ", Brief(*output), " in the place of parameter ", Brief(*input)),
                        "as many bytes");
     }
   }
@@ -61,9 +61,10 @@ absl::Status CheckAliases(const Module& module) {
       return BadParameter(module, "donor-parameter", donor.parameter, donor.parameter_index);
     }
     if (!used.emplace(donor.parameter, donor.parameter_index).second) {
-      return Violation("donor-twice", absl::StrCat("parameter ", donor.parameter, " ", Brief(donor.parameter_index),
-                                                   " aliased or donated already"),
-                       "each once");
+      return Violation(
+          "donor-twice",
+          absl::StrCat("parameter ", donor.parameter, " ", Brief(donor.parameter_index), " aliased or donated already"),
+          "each once");
     }
   }
   return absl::OkStatus();
@@ -73,7 +74,7 @@ absl::Status CheckEntryLayout(const Module& module) {
   if (!module.has_entry_layout) return absl::OkStatus();
   const auto& parameters = module.entry()->parameters();
   if (module.entry_parameter_layouts.size() != parameters.size()) {
-    return Violation("entry-layout", absl::StrCat(module.entry_parameter_layouts.size(), " parameters"),
+    return Violation("entry-layout", Counted(module.entry_parameter_layouts.size(), "parameter"),
                      absl::StrCat(parameters.size(), ", as the entry has"));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -13,13 +13,13 @@ namespace xlad::hlo {
 // memory and time.
 constexpr int64_t kMaxNdim = 64;
 constexpr int64_t kMaxTupleDepth = 64;
-constexpr int64_t kMaxShapeLeaves = int64_t{1} << 20;
+constexpr int64_t kMaxShapeLeaves = int64_t{1} << 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxCallDepth = 200;
 constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // With every call written out.
 constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
-// "12:3: %add.4: " in front of a violation.
+// "12:3: %add.4: " in front of a violation; of a computation, the place of its first instruction.
 absl::Status AtInstruction(const absl::Status& status, const Instruction& instruction);
 absl::Status AtComputation(const absl::Status& status, const Computation& computation);
 

@@ -16,14 +16,14 @@ absl::Status CheckLayout(const Shape& shape) {
   if (layout == nullptr || layout->minor_to_major.empty()) return absl::OkStatus();
   if (static_cast<int64_t>(layout->minor_to_major.size()) != shape.ndim()) {
     return Violation("layout-order", absl::StrCat("layout ", Brief(layout->minor_to_major), " of ", Brief(shape)),
-                     absl::StrCat("an order of ", shape.ndim(), " dimensions"));
+                     absl::StrCat("an order of ", Counted(shape.ndim(), "dimension")));
   }
   return ExpectDimensions("layout-order", layout->minor_to_major, shape.ndim());
 }
 
 absl::Status CheckArray(const Shape& shape, Totals* totals) {
   if (shape.ndim() > kMaxNdim) {
-    return Violation("shape-ndim", absl::StrCat(shape.ndim(), " dimensions"), absl::StrCat("at most ", kMaxNdim));
+    return Violation("shape-ndim", Counted(shape.ndim(), "dimension"), absl::StrCat("at most ", kMaxNdim));
   }
   if (tensor::BitWidth(shape.type()) == 0) return Violation("shape-type", "an invalid element type", "a known one");
   const auto elements = tensor::CheckedElements(shape.type(), shape.dims());

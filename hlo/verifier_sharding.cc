@@ -33,22 +33,22 @@ absl::Status CheckDevices(const Dims& devices) {
 
 absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
   XLAD_ASSIGN_OR_RETURN(const int64_t tiles, Product(sharding.tile_dims));
-  const auto subgroups = static_cast<int64_t>(sharding.last_tile_dims.size()) +
-                         (sharding.replicate_on_last_tile_dim ? 1 : 0);
+  const auto subgroups =
+      static_cast<int64_t>(sharding.last_tile_dims.size()) + (sharding.replicate_on_last_tile_dim ? 1 : 0);
   if (shape.is_array() && static_cast<int64_t>(sharding.tile_dims.size()) != shape.ndim() + subgroups) {
     return Violation("sharding-dimensions", absl::StrCat("tiles ", Brief(sharding.tile_dims), " of ", Brief(shape)),
                      absl::StrCat(shape.ndim() + subgroups, " sizes"));
   }
   if (sharding.iota_reshape_dims.empty()) {
     if (static_cast<int64_t>(sharding.devices.size()) != tiles) {
-      return Violation("sharding-devices", absl::StrCat(sharding.devices.size(), " devices"),
+      return Violation("sharding-devices", Counted(sharding.devices.size(), "device"),
                        absl::StrCat("one for each of ", tiles, " tiles"));
     }
     return CheckDevices(sharding.devices);
   }
   XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, Product(sharding.iota_reshape_dims));
   if (reshaped != tiles) {
-    return Violation("sharding-devices", absl::StrCat(reshaped, " devices"),
+    return Violation("sharding-devices", Counted(reshaped, "device"),
                      absl::StrCat("one for each of ", tiles, " tiles"));
   }
   const auto ndim = static_cast<int64_t>(sharding.iota_reshape_dims.size());
@@ -57,7 +57,6 @@ absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
   }
   return ExpectDimensions("sharding-transpose", sharding.iota_transpose, ndim);
 }
-
 
 void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves) {
   if (!shape.is_tuple()) return leaves->push_back(&shape);
@@ -88,8 +87,9 @@ absl::Status VerifySharding(const Instruction& instruction) {
   // An empty tuple, and a custom call that stands for several results, have one sharding.
   if (leaves.empty() && sharding.tuple.size() == 1) leaves.push_back(&instruction.shape());
   if (leaves.size() != sharding.tuple.size()) {
-    return Violation("sharding-tuple", absl::StrCat(sharding.tuple.size(), " shardings for ",
-                                                    Brief(instruction.shape())),
+    return Violation("sharding-tuple",
+                     absl::StrCat(Counted(static_cast<int64_t>(sharding.tuple.size()), "sharding"), " for ",
+                                  Brief(instruction.shape())),
                      absl::StrCat(leaves.size(), ", one an array"));
   }
   for (size_t k = 0; k < leaves.size(); ++k) XLAD_RETURN_IF_ERROR(CheckLeaf(sharding.tuple[k], *leaves[k]));

@@ -17,8 +17,8 @@ absl::Status CheckParameters(const Computation& computation) {
     const int64_t number = instruction->number();
     const bool known = number >= 0 && number < static_cast<int64_t>(parameters.size());
     if (known && parameters[static_cast<size_t>(number)] == instruction.get()) continue;
-    const std::string found = known ? absl::StrCat("parameter(", number, ") a second time")
-                                    : absl::StrCat("parameter(", number, ")");
+    const std::string found =
+        known ? absl::StrCat("parameter(", number, ") a second time") : absl::StrCat("parameter(", number, ")");
     return AtInstruction(Violation("parameter-numbers", found, "numbers 0, 1, ... each once"), *instruction);
   }
   for (size_t number = 0; number < parameters.size(); ++number) {
@@ -37,10 +37,10 @@ absl::Status CheckInputs(const Computation& computation) {
   const auto check = [&](const Instruction& user, const Instruction* input, absl::string_view what) {
     if (before.contains(input)) return absl::OkStatus();
     if (input->parent() != user.parent()) {
-      return AtInstruction(Violation("operand-computation", absl::StrCat(what, " %", input->name(),
-                                                                         " of another computation"),
-                                     absl::StrCat("one of %", computation.name())),
-                           user);
+      return AtInstruction(
+          Violation("operand-computation", absl::StrCat(what, " %", input->name(), " of another computation"),
+                    absl::StrCat("one of %", computation.name())),
+          user);
     }
     return AtInstruction(Violation("operand-order", absl::StrCat(what, " %", input->name(), " at or behind its user"),
                                    "operands before users, without cycles"),
@@ -59,10 +59,10 @@ absl::Status CheckInputs(const Computation& computation) {
     return AtComputation(Violation("computation-root", "no ROOT", "one"), computation);
   }
   if (!before.contains(computation.root())) {
-    return AtComputation(Violation("computation-root", absl::StrCat("root %", computation.root()->name(),
-                                                                    " of another computation"),
-                                   "one of its own"),
-                         computation);
+    return AtComputation(
+        Violation("computation-root", absl::StrCat("root %", computation.root()->name(), " of another computation"),
+                  "one of its own"),
+        computation);
   }
   return absl::OkStatus();
 }
@@ -71,16 +71,16 @@ absl::Status CheckCalled(const Computation& computation, const ComputationSet& a
   for (const auto& instruction : computation.instructions()) {
     for (const Computation* const called : instruction->called()) {
       if (called == nullptr || !all.contains(called)) {
-        return AtInstruction(Violation("called-computation",
-                                       absl::StrCat(ToString(instruction->opcode()),
-                                                    " of a computation that the module does not have"),
-                                       "a computation of the module"),
-                             *instruction);
+        return AtInstruction(
+            Violation("called-computation",
+                      absl::StrCat(ToString(instruction->opcode()), " of a computation that the module does not have"),
+                      "a computation of the module"),
+            *instruction);
       }
     }
     if ((Flags(instruction->opcode()) & kCalls) == 0 && !instruction->called().empty()) {
       return AtInstruction(Violation("called-computations",
-                                     absl::StrCat(instruction->called().size(), " called computations"),
+                                     Counted(static_cast<int64_t>(instruction->called().size()), "called computation"),
                                      absl::StrCat("none of ", ToString(instruction->opcode()))),
                            *instruction);
     }
@@ -147,8 +147,7 @@ class CallGraph {
                            *frame.computation);
     }
     if (frame.size > kMaxExpandedInstructions) {
-      return AtComputation(Violation("call-expansion", "calls that multiply into more than 2^28 instructions",
-                                     "fewer"),
+      return AtComputation(Violation("call-expansion", "calls that multiply into more than 2^28 instructions", "fewer"),
                            *frame.computation);
     }
     known_[frame.computation] = {true, frame.depth, frame.size};
