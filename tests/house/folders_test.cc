@@ -153,8 +153,7 @@ TEST(FoldersTest, VendorHeadersStayAtHome) {
         const auto home = [&](const std::string& part) { return file.path.find(part) != std::string::npos; };
         if (!std::any_of(vendor.prefixes.begin(), vendor.prefixes.end(), names)) continue;
         EXPECT_TRUE(std::any_of(vendor.homes.begin(), vendor.homes.end(), home))
-            << file.path << " includes " << include << ": " << vendor.name << " headers belong in "
-            << vendor.homes[0];
+            << file.path << " includes " << include << ": " << vendor.name << " headers belong in " << vendor.homes[0];
       }
       const bool service = EndsWith(include, ".grpc.pb.h");
       EXPECT_TRUE(!service || file.path.find("/grpc_") != std::string::npos) << file.path << " includes " << include;

@@ -18,8 +18,8 @@ namespace xlad::house {
 
 struct Function {
   std::string name;
-  int line = 0;        // Of the beginning of its head, 1-based.
-  int lines = 0;       // Head to closing brace; 0 for a declaration.
+  int line = 0;   // Of the beginning of its head, 1-based.
+  int lines = 0;  // Head to closing brace; 0 for a declaration.
   int parameters = 0;
 };
 
@@ -121,8 +121,10 @@ inline int CountParameters(const std::string& list) {
   if (list.find_first_not_of(" \n\t") == std::string::npos) return 0;
   int count = 1;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (std::string("([{<").find(list[i]) != std::string::npos) i = SkipBrackets(list, i) - 1;
-    else if (list[i] == ',') ++count;
+    if (std::string("([{<").find(list[i]) != std::string::npos)
+      i = SkipBrackets(list, i) - 1;
+    else if (list[i] == ',')
+      ++count;
   }
   return count;
 }

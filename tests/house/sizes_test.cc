@@ -13,27 +13,28 @@ constexpr size_t kMaxColumns = 120;
 
 TEST(FunctionScannerTest, FindsFunctionsAndTheirSizes) {
   const std::vector<Function> found = FindFunctions(R"cc(
-#define MACRO(a) { a }
-namespace a::b {
-struct S {
-  int x = 1;
-  S(int a, std::map<int, int> b) : x{a}, y(b) {
-    if (a) { x = '}'; }  // } in a comment
-  }
-  bool operator()(int a) const { return a; }
-  friend bool operator==(const S&, const S&) = default;
-  std::function<void(int, int)> callback = [](int a, int b) { return a; };
-};
-template <typename T, int N>
-absl::StatusOr<T> Free(const T& a, int (*f)(int, int),
-                       int c = 3) {
-  return [&](int x, int y, int z) { return "{"; };
-}
-constexpr int kTable[] = {1, 2, Call(3)};
-void Declared(int, int, int, int, int, int);
-enum class E { kA, kB };
-}  // namespace
-)cc");
+#define MACRO(a) {a}
+    namespace a::b {
+    struct S {
+      int x = 1;
+      S(int a, std::map<int, int> b) : x{a}, y(b) {
+        if (a) {
+          x = '}';
+        }  // } in a comment
+      }
+      bool operator()(int a) const { return a; }
+      friend bool operator==(const S&, const S&) = default;
+      std::function<void(int, int)> callback = [](int a, int b) { return a; };
+    };
+    template <typename T, int N>
+    absl::StatusOr<T> Free(const T& a, int (*f)(int, int), int c = 3) {
+      return [&](int x, int y, int z) { return "{"; };
+    }
+    constexpr int kTable[] = {1, 2, Call(3)};
+    void Declared(int, int, int, int, int, int);
+    enum class E { kA, kB };
+    }  // namespace a::b
+  )cc");
   ASSERT_EQ(found.size(), 5u);
   EXPECT_EQ(found[0].name, "S");
   EXPECT_EQ(found[0].line, 6);
