@@ -47,7 +47,7 @@ Box AtOrigin(const Box& box) { return {Dims(box.lo.size(), 0), box.sizes()}; }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launch, const Executable& executable,
-                                                         TaskStore* store, const collectives::AbortSignal* abort) {
+                                                         TaskStore* store, collectives::AbortSignal* abort) {
   std::unique_ptr<TaskData> data(new TaskData(launch, store, abort));
   for (int p = 0; p < executable.parameters_size(); ++p) {
     const absl::Status status = data->AddParameter(executable, p);
@@ -111,7 +111,7 @@ absl::StatusOr<Array> TaskData::Read(const std::string& digest, const Entry& ent
     box.hi[0] += row;
   }
   if (compact.elements() > 0) {
-    XLAD_RETURN_IF_ERROR(store_->ReadShard(digest, entry.name, box, compact.bytes(), *abort_));
+    XLAD_RETURN_IF_ERROR(store_->ReadShard(digest, entry.name, box, compact.bytes(), abort_));
     tensor::InsertBox(compact, target, &padded);
   }
   return padded;
@@ -186,7 +186,7 @@ absl::Status TaskData::WriteState(int device, int64_t step, const DeviceBuffers&
     const absl::Span<const std::byte> bytes = buffers.At(entry.slice);
     const Array padded(entry.local, {bytes.begin(), bytes.begin() + entry.local.bytes()});
     const Array compact = tensor::ExtractBox(padded, AtOrigin(box), box.sizes());
-    const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), *abort_);
+    const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), abort_);
     if (!status.ok()) return Annotate(status, absl::StrCat("state \"", entry.name, "\" after step ", step));
   }
   return absl::OkStatus();

@@ -19,7 +19,7 @@ class TaskData {
   // Everything must outlive the object. InvalidArgument where shapes and boxes of the executable, or kinds of the
   // spec, do not hold together.
   static absl::StatusOr<std::unique_ptr<TaskData>> Make(const LaunchTask& launch, const Executable& executable,
-                                                        TaskStore* store, const collectives::AbortSignal* abort);
+                                                        TaskStore* store, collectives::AbortSignal* abort);
 
   // Reads the state before launch.first_step into the device's parameters.
   absl::Status ReadState(int device, DeviceBuffers* buffers);
@@ -43,7 +43,7 @@ class TaskData {
   };
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 
-  TaskData(const LaunchTask& launch, TaskStore* store, const collectives::AbortSignal* abort)
+  TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort)
       : launch_(launch), store_(store), abort_(abort) {}
   absl::Status AddParameter(const Executable& executable, int index);
   absl::Status AddResult(const Executable& executable, int index);
@@ -52,7 +52,7 @@ class TaskData {
 
   const LaunchTask& launch_;
   TaskStore* const store_;
-  const collectives::AbortSignal* const abort_;
+  collectives::AbortSignal* const abort_;
   std::vector<Entry> parameters_;
   std::vector<Slice> scalars_;  // Results that are losses and metrics.
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/log.h"
 
 namespace xlad::runtime {
 namespace {
@@ -60,7 +61,7 @@ void TaskExecutor::Main() {
   if (!status.ok()) abort_.Raise({status, ""});
   const bool finished = finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty();
   if (fabric_ != nullptr && finished && !abort_.raised()) {
-    // Peers may still need what this worker sent; an error here is one of a peer that did not get to its end.
+    // Peers may still need what this worker sent. A peer that is lost before its own end raises the signal.
     fabric_->Finish().IgnoreError();
   } else if (fabric_ != nullptr) {
     fabric_->Leave();
@@ -68,6 +69,7 @@ void TaskExecutor::Main() {
   fabric_.reset();
   if (leaving_ && !abort_.raised()) return;
   if (abort_.raised()) {
+    LogInfo("collectives before the end, newest first", {{"job", launch_.job_id()}, {"log", RecentCollectives()}});
     environment_.listener->OnFailed(gate_.finished_steps(), abort_.failure());
   } else if (finished) {
     environment_.listener->OnFinished();
@@ -75,7 +77,7 @@ void TaskExecutor::Main() {
 }
 
 absl::Status TaskExecutor::Load() {
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(launch_.executable_digest(), abort_));
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(launch_.executable_digest(), &abort_));
   if (Sha256Hex(bytes) != launch_.executable_digest()) {
     return absl::DataLossError(absl::StrCat("found an executable of ", bytes.size(), " bytes whose SHA-256 is not ",
                                             launch_.executable_digest()));
@@ -100,7 +102,6 @@ absl::Status TaskExecutor::Load() {
   for (int device : devices_) {
     recorders_.push_back(std::make_unique<Recorder>(device, &collectives_, environment_.clock));
   }
-  recorders_made_ = true;
   return absl::OkStatus();
 }
 
@@ -222,7 +223,6 @@ absl::Status TaskExecutor::Finish(DeviceContext* context) {
 
 std::string TaskExecutor::RecentCollectives() const {
   std::string out;
-  if (!recorders_made_) return out;
   for (const auto& recorder : recorders_) out += recorder->ToString();
   return out;
 }

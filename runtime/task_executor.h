@@ -53,9 +53,6 @@ class TaskExecutor {
   int64_t finished_steps() const { return gate_.finished_steps(); }
   int64_t begun_steps() const { return gate_.begun_steps(); }
 
-  // The last collectives of every device here, for people. Only before the task has ended.
-  std::string RecentCollectives() const;
-
  private:
   // What a device's thread works with.
   struct DeviceContext;
@@ -70,6 +67,7 @@ class TaskExecutor {
   absl::Status RunStep(int index, int64_t step, DeviceContext* context);
   absl::Status Stop(int64_t step, DeviceContext* context);
   absl::Status Finish(DeviceContext* context);
+  std::string RecentCollectives() const;
 
   const LaunchTask launch_;
   const TaskEnvironment environment_;
@@ -86,7 +84,6 @@ class TaskExecutor {
   std::vector<std::unique_ptr<collectives::Recorder>> recorders_;
   std::unique_ptr<collectives::Bootstrap> bootstrap_;
   std::unique_ptr<collectives::Fabric> fabric_;
-  std::atomic<bool> recorders_made_ = false;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> leaving_ = false;

@@ -15,12 +15,12 @@ namespace xlad::runtime {
 class TaskStore {
  public:
   virtual ~TaskStore() = default;
-  virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, const collectives::AbortSignal& abort) = 0;
+  virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
   // The box of a tensor in a safetensors blob, row-major, without padding; `out` has exactly its bytes.
   virtual absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
-                                 absl::Span<std::byte> out, const collectives::AbortSignal& abort) = 0;
+                                 absl::Span<std::byte> out, collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
-                                       absl::Span<const std::byte> bytes, const collectives::AbortSignal& abort) = 0;
+                                       absl::Span<const std::byte> bytes, collectives::AbortSignal* abort) = 0;
 };
 
 // Called from the task's threads; must not block for long nor call back into the task.

@@ -20,6 +20,9 @@ void Refuse(Connection* connection, absl::string_view why) {
 bool IsStale(const PeerHello& hello, const TcpOptions& task) {
   return std::make_pair(hello.attempt(), hello.generation()) < std::make_pair(task.attempt, task.generation);
 }
+bool IsLater(const TcpOptions& a, const TcpOptions& b) {
+  return std::make_pair(a.attempt, a.generation) > std::make_pair(b.attempt, b.generation);
+}
 
 }  // namespace
 
@@ -119,7 +122,10 @@ void DataPlane::Route(std::unique_ptr<Connection> connection, const PeerHello& h
 void DataPlane::AddTask(TcpFabric* fabric) {
   std::lock_guard<std::mutex> lock(mutex_);
   const TcpOptions& options = fabric->options();
-  tasks_[options.job_id] = fabric;
+  TcpFabric*& here = tasks_[options.job_id];
+  // An attempt that is on its way out must not take the place of the one that follows it.
+  if (here != nullptr && IsLater(here->options(), options)) return;
+  here = fabric;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const auto next = std::next(at);
     if (at->hello.job_id() == options.job_id) {

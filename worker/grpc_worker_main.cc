@@ -1,0 +1,215 @@
+// The worker daemon: carries out what the core says.
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "collectives/exec/transports/data_plane.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cpu/host_target.h"
+#include "worker/daemon_task.h"
+#include "worker/grpc_attachment.h"
+#include "worker/grpc_task_store.h"
+#include "worker/worker_core.h"
+#include "worker/worker_main.h"
+
+namespace xlad::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+
+// Destroys tasks on a thread of its own: their threads may be in the middle of a step.
+class Reaper {
+ public:
+  Reaper() : thread_([this] { Run(); }) {}
+  ~Reaper() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  void Take(std::unique_ptr<Task> task) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      std::unique_ptr<Task> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task.reset();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Task>> tasks_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+// Events from all threads, for the one that handles them.
+class EventQueue {
+ public:
+  void Push(Event event) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_all();
+  }
+  // What there is, after waiting a tick at most.
+  std::deque<Event> Take() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kTick, [this] { return !events_.empty(); });
+    return std::exchange(events_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+};
+
+std::string HostName() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "localhost";
+  return name;
+}
+
+// The id given, or the one kept, or a new one that is kept from now on.
+absl::StatusOr<std::string> WorkerId(const WorkerOptions& options, Random* random) {
+  if (!options.worker_id.empty()) return options.worker_id;
+  const std::string fresh = absl::StrCat("worker-", random->Hex(4));
+  if (options.data_folder.empty()) return fresh;
+  FileSystem& files = RealFileSystem();
+  const std::string path = JoinPath(options.data_folder, "worker-id");
+  if (files.Exists(path)) return files.Read(path);
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(options.data_folder));
+  XLAD_RETURN_IF_ERROR(files.WriteAtomically(path, fresh));
+  return fresh;
+}
+
+class Daemon {
+ public:
+  absl::Status Run(const WorkerOptions& options, std::atomic<int>* stop) {
+    XLAD_RETURN_IF_ERROR(Start(options));
+    bool told_to_stop = false;
+    while (true) {
+      for (Event& event : events_.Take()) {
+        XLAD_RETURN_IF_ERROR(Handle(std::move(event)));
+        if (exit_.has_value()) return End();
+      }
+      if (stop->load() != 0 && !std::exchange(told_to_stop, true)) XLAD_RETURN_IF_ERROR(Handle(StopRequested{}));
+      XLAD_RETURN_IF_ERROR(Handle(Tick{}));
+      if (exit_.has_value()) return End();
+    }
+  }
+
+ private:
+  absl::Status Start(const WorkerOptions& options) {
+    const std::unique_ptr<Random> random = SystemRandom();
+    if (options.devices < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", options.devices, " devices, expected 1 or more"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
+    XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel(options.coordinator));
+    XLAD_ASSIGN_OR_RETURN(token_, ReadToken(options.coordinator.token_file));
+    XLAD_ASSIGN_OR_RETURN(data_plane_,
+                          collectives::DataPlane::Listen(&TcpNetwork(), absl::StrCat(options.listen_host, ":0")));
+    device_ = runtime::MakeCpuDevice();
+    WorkerCoreOptions core;
+    core.grace_ms = options.grace_ms;
+    core.identity.set_worker_id(id);
+    core.identity.set_incarnation(random->Next());
+    core.identity.set_host(HostName());
+    core.identity.set_pid(getpid());
+    core.identity.set_devices(options.devices);
+    core.identity.set_data_address(data_plane_->address());
+    *core.identity.mutable_target() = runtime::HostTarget();
+    identity_ = core.identity;
+    core_ = std::make_unique<WorkerCore>(core, [this](const LaunchTask& launch) { return MakeTask(launch); });
+    LogInfo("worker started", {{"worker", id}, {"pid", absl::StrCat(getpid())},
+                               {"devices", absl::StrCat(options.devices)}, {"data", data_plane_->address()},
+                               {"coordinator", options.coordinator.address}});
+    attachment_ = Attachment::Start(channel_, token_, [this](Event event) { events_.Push(std::move(event)); },
+                                    [this](const absl::Status& status) { Refuse(status); });
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
+    runtime::TaskEnvironment environment;
+    environment.device = device_.get();
+    environment.clock = &RealClock();
+    environment.network = &TcpNetwork();
+    environment.data_plane = data_plane_.get();
+    environment.worker_id = identity_.worker_id();
+    environment.incarnation = identity_.incarnation();
+    return std::make_unique<DaemonTask>(launch, environment, MakeGrpcTaskStore(channel_, token_, launch),
+                                        [this](Event event) { events_.Push(std::move(event)); });
+  }
+
+  void Refuse(const absl::Status& status) {
+    std::lock_guard<std::mutex> lock(refused_mutex_);
+    refused_ = status;
+  }
+
+  absl::Status Handle(Event event) {
+    {
+      std::lock_guard<std::mutex> lock(refused_mutex_);
+      XLAD_RETURN_IF_ERROR(refused_);
+    }
+    CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
+    return absl::OkStatus();
+  }
+
+  void CarryOut(Actions actions) {
+    for (Action& action : actions) {
+      if (auto* send = std::get_if<Send>(&action)) attachment_->Send(send->message);
+      if (auto* drop = std::get_if<DropTask>(&action)) reaper_.Take(std::move(drop->task));
+      if (auto* exit = std::get_if<Exit>(&action)) exit_ = exit->status;
+    }
+  }
+
+  absl::Status End() {
+    CarryOut(core_->Shutdown());
+    attachment_->Flush();
+    LogInfo("worker ends", {{"status", exit_->ToString()}});
+    return *exit_;
+  }
+
+  // In this order: what is below may use what is above.
+  EventQueue events_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string token_;
+  RegisterWorker identity_;
+  std::unique_ptr<collectives::DataPlane> data_plane_;
+  std::unique_ptr<runtime::Device> device_;
+  std::mutex refused_mutex_;
+  absl::Status refused_;
+  std::optional<absl::Status> exit_;
+  Reaper reaper_;
+  std::unique_ptr<WorkerCore> core_;
+  std::unique_ptr<Attachment> attachment_;
+};
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerOptions& options, std::atomic<int>* stop) { return Daemon().Run(options, stop); }
+
+}  // namespace xlad::worker
