@@ -5,64 +5,126 @@
 #include <cstdlib>
 
 #include "base/file_system.h"
+#include "base/hash.h"
 #include "compiler/report.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text.h"
 #include "hlo/verifier.h"
+#include "sharding/pipeline.h"
 
 namespace xlad::compiler {
 namespace {
 
 using tensor::Array;
 
-class Examples : public testing::TestWithParam<const char*> {};
+// Equal but for what rounding may do to the last bits.
+void ExpectNear(const Array& found, const Array& wanted, const std::string& what) {
+  ASSERT_EQ(wanted.shape(), found.shape()) << what;
+  if (wanted.shape().type != ElementType::kF32) {
+    EXPECT_TRUE(wanted == found) << what;
+    return;
+  }
+  for (size_t i = 0; i < wanted.values<float>().size(); ++i) {
+    const float a = wanted.values<float>()[i], b = found.values<float>()[i];
+    if (std::isnan(a) && std::isnan(b)) continue;
+    ASSERT_NEAR(a, b, 1e-4 * std::max(1.0f, std::abs(a))) << what << " element " << i;
+  }
+}
 
-TEST_P(Examples, CompiledStepsAreTheProgram) {
-  const char* folder = std::getenv("XLAD_EXAMPLES");
-  if (folder == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
-  auto text = RealFileSystem().Read(JoinPath(folder, absl::StrCat(GetParam(), ".hlo")));
-  ASSERT_TRUE(text.ok()) << text.status();
+std::unique_ptr<Module> ReadExample(const std::string& name) {
+  auto text = RealFileSystem().Read(JoinPath(std::getenv("XLAD_EXAMPLES"), absl::StrCat(name, ".hlo")));
+  EXPECT_TRUE(text.ok()) << text.status();
   auto module = hlo::ParseText(*text);
-  ASSERT_TRUE(module.ok()) << module.status();
-  ASSERT_TRUE(hlo::Verify(**module).ok()) << hlo::Verify(**module);
-  CompileRequest request;
-  if (const char* dump = std::getenv("XLAD_DUMP")) request.set_dump_directory(JoinPath(dump, GetParam()));
-  auto compiled = CompileToSteps((*module)->Clone(), request, {.verify = true});
+  EXPECT_TRUE(module.ok()) << module.status();
+  return std::move(*module);
+}
+
+// Compiles `module` for `devices` and runs it on the evaluator, as it was and as steps.
+void CompareWithEvaluator(const Module& module, CompileRequest request, const std::string& name,
+                          const std::vector<std::vector<Array>>& inputs) {
+  if (const char* dump = std::getenv("XLAD_DUMP")) request.set_dump_directory(JoinPath(dump, name));
+  auto compiled = CompileToSteps(module.Clone(), request, {.verify = true});
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   if (std::getenv("XLAD_DUMP") != nullptr) {
     std::cout << TimesText(compiled->times) << "arena " << compiled->assignment.arena_bytes << " peak "
-              << compiled->assignment.peak_bytes << " steps " << compiled->steps.steps.size() << "\n";
+              << compiled->assignment.peak_bytes << " steps " << compiled->steps.steps.size() << " kernels "
+              << compiled->steps.kernels.size() << " collectives " << compiled->steps.collectives.size() << "\n";
   }
-  auto random = SeededRandom(1);
-  std::vector<Array> inputs = RandomInputs(**module, random.get());
-  std::vector<hlo::Literal> literals;
-  for (const Array& input : inputs) literals.emplace_back(input);
-  auto expected = hlo::Evaluate(**module, literals);
+  std::vector<std::vector<hlo::Literal>> literals;
+  for (const auto& device : inputs) {
+    literals.emplace_back();
+    for (const Array& input : device) literals.back().emplace_back(input);
+  }
+  auto expected = hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), literals);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  auto results = RunSteps(*compiled, {inputs});
+  auto results = RunSteps(*compiled, inputs);
   ASSERT_TRUE(results.ok()) << results.status();
-  ASSERT_EQ(expected->tuple.size(), (*results)[0].size());
-  for (size_t r = 0; r < expected->tuple.size(); ++r) {
-    const Array& wanted = expected->tuple[r].array;
-    const Array& found = (*results)[0][r];
-    ASSERT_EQ(wanted.shape(), found.shape());
-    if (wanted.shape().type != ElementType::kF32) {
-      EXPECT_TRUE(wanted == found) << "result " << r;
-      continue;
-    }
-    for (int64_t i = 0; i < wanted.elements(); ++i) {
-      const float a = wanted.values<float>()[static_cast<size_t>(i)], b = found.values<float>()[static_cast<size_t>(i)];
-      if (std::isnan(a) && std::isnan(b)) continue;
-      ASSERT_NEAR(a, b, 1e-4 * std::max(1.0f, std::abs(a))) << "result " << r << " element " << i;
+  for (size_t d = 0; d < inputs.size(); ++d) {
+    for (size_t r = 0; r < (*expected)[d].tuple.size(); ++r) {
+      ExpectNear((*results)[d][r], (*expected)[d].tuple[r].array, absl::StrCat("result ", r, " of device ", d));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Examples, testing::Values("digits_mlp/step.single", "dropout_rng/step.single", "nano_gpt/step.single",
-                                         "nano_gpt_bf16/step.single", "cnn/step.single", "lstm/step.single",
-                                         "moe/step.single", "ring_shard_map/step.single"));
+class Examples : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (std::getenv("XLAD_EXAMPLES") == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
+  }
+};
+
+TEST_P(Examples, CompiledStepsAreTheProgram) {
+  auto module = ReadExample(absl::StrCat(GetParam(), "/step.single"));
+  auto random = SeededRandom(1);
+  CompareWithEvaluator(*module, {}, GetParam(), {RandomInputs(*module, random.get())});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Examples,
+                         testing::Values("digits_mlp", "dropout_rng", "nano_gpt", "nano_gpt_bf16", "cnn", "lstm", "moe",
+                                         "ring_shard_map"));
+
+class PartitionedExamples : public Examples {};
+
+TEST_P(PartitionedExamples, CompiledStepsAreTheProgram) {
+  sharding::PipelineOptions options;
+  options.check = false;
+  auto sharded = sharding::RunPipeline(ReadExample(GetParam()), options);
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  const sharding::PartitionedProgram& program = sharded->partitioned;
+  ASSERT_EQ(program.variants.size(), 1u);
+  const Module& module = *program.variants[0].module;
+  const int64_t devices = program.mesh.devices();
+  CompileRequest request;
+  for (const sharding::Axis& axis : program.mesh.axes()) {
+    request.add_mesh()->set_name(axis.name);
+    request.mutable_mesh()->rbegin()->set_size(axis.size);
+  }
+  // Devices with the same box of a parameter get the same values.
+  std::vector<std::vector<Array>> inputs(static_cast<size_t>(devices));
+  std::vector<const Shape*> leaves;
+  for (const Instruction* parameter : module.entry()->parameters()) AppendLeaves(parameter->shape(), &leaves);
+  for (size_t p = 0; p < leaves.size(); ++p) {
+    EntryValue* value = request.add_parameters();
+    for (int64_t d = 0; d < devices; ++d) {
+      const tensor::Box box = sharding::BoxOf(program.parameter_shapes[p].dims, program.mesh, program.parameters[p], d);
+      value->add_boxes()->mutable_lo()->Add(box.lo.begin(), box.lo.end());
+      value->mutable_boxes()->rbegin()->mutable_hi()->Add(box.hi.begin(), box.hi.end());
+      auto random = SeededRandom(Hash64(absl::StrCat(p, box.ToString())));
+      inputs[static_cast<size_t>(d)].push_back(RandomArray(leaves[p]->array(), random.get()));
+    }
+  }
+  CompareWithEvaluator(module, request, GetParam(), inputs);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PartitionedExamples,
+                         testing::Values("digits_mlp/step.dp2", "digits_mlp/step.dp4_tp2", "digits_mlp/step.dp8",
+                                         "dropout_rng/step.dp4", "cnn/step.dp4", "cnn/step.dp2_spatial2",
+                                         "lstm/step.dp4", "lstm/step.dp2_tp2", "moe/step.dp2_ep4", "moe/step.ep8",
+                                         "nano_gpt/step.dp4_tp2", "nano_gpt/step.fsdp4_tp2", "nano_gpt/step.tp8",
+                                         "nano_gpt_bf16/step.fsdp2_tp4", "nano_gpt_bf16/step.fsdp8",
+                                         "ring_shard_map/step.sp4", "ring_shard_map/step.dp2_sp4"));
 
 }  // namespace
 }  // namespace xlad::compiler
