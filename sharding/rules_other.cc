@@ -25,6 +25,32 @@ OpRule CollectiveRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
+namespace {
+
+// Between a whole array and one manual shard of it: a dimension that is split manually has the manual part as a factor
+// that only the whole array has.
+OpRule ManualBorderRule(const hlo::Instruction& instruction) {
+  RuleBuilder rule(instruction);
+  if (rule.operand_count() != 1 || rule.result_count() != 1) return {};
+  const Dims from = rule.operand_dims(0), to = rule.result_dims(0);
+  if (from.size() != to.size()) return {};
+  for (size_t d = 0; d < from.size(); ++d) {
+    const int64_t whole = std::max(from[d], to[d]), local = std::min(from[d], to[d]);
+    const auto dim = static_cast<int64_t>(d);
+    if (whole > local && local > 0 && whole % local == 0) {
+      const int manual = rule.Add(whole / local, FactorKind::kPassThrough, true);
+      if (from[d] > to[d]) rule.Operand(0, dim, manual);
+      else rule.Result(0, dim, manual);
+    }
+    const int factor = rule.Add(local);
+    rule.Operand(0, dim, factor);
+    rule.Result(0, dim, factor);
+  }
+  return rule.Finish();
+}
+
+}  // namespace
+
 // Known targets only; anything else must see whole arrays and passes no sharding on.
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
@@ -32,6 +58,9 @@ OpRule CustomCallRule(const hlo::Instruction& instruction) {
                               "X64SplitHigh", "mhlo.erf", "mhlo.asin", "mhlo.acos", "mhlo.sinh", "mhlo.cosh",
                               "mhlo.asinh", "mhlo.acosh", "mhlo.atanh"}) {
     if (target == through && instruction.shape().is_array()) return ElementwiseRule(instruction);
+  }
+  if (target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape") {
+    return ManualBorderRule(instruction);
   }
   if ((target == "TopK" || target == "mhlo.topk") && instruction.operand_count() == 1 &&
       !instruction.operand(0)->shape().dims().empty()) {

@@ -31,6 +31,12 @@ enum class BarrierDirection { kNone, kForward, kBackward, kBoth };
 // and the entry's root against `results`. There the partitioner reshards, leaf by leaf. tuple, get-tuple-element
 // and a branch's parameters always have the shardings of what they pass on; a while's result, its body's
 // parameter and its condition's parameter are the same.
+//
+// Manual computations (jax.shard_map): inside, arrays are one manual shard and are split over the remaining axes only;
+// instructions there have the frontend attribute xlad.manual_axes="dp,sp". Their borders are custom calls of one array
+// that leave every device's data as it is and only read it differently: xla.sdy.GlobalToLocalShape takes an array split
+// by manual axes (first in each dimension) and free ones to its manual shard split by the free ones,
+// xla.sdy.LocalToGlobalShape the other way. In front of the first stands a copy that asks for the right split.
 struct ShardedModule {
   std::unique_ptr<hlo::Module> module;
   Mesh mesh;

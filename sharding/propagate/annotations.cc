@@ -199,6 +199,15 @@ absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& ins
   return shardings;
 }
 
+absl::StatusOr<ValueSharding> Annotations::OfAttribute(const hlo::Instruction& instruction, const char* key) const {
+  const std::string* text = Find(instruction.frontend_attributes(), key);
+  if (text == nullptr) return absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected shardings"));
+  XLAD_ASSIGN_OR_RETURN(ValueSharding shardings, FromSdy(instruction, *text));
+  const std::string source = module_->SourceOf(instruction);
+  for (TensorSharding& sharding : shardings) AddOrigins(mesh_, instruction, source, &sharding);
+  return shardings;
+}
+
 absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruction& instruction) const {
   const std::string* text = Find(instruction.frontend_attributes(), kSharding);
   absl::StatusOr<ValueSharding> shardings;

@@ -29,6 +29,9 @@ class Annotations {
 
   // The shardings of an instruction's leaves as annotated, with origins; empty where it has no annotation.
   absl::StatusOr<std::optional<ValueSharding>> Of(const hlo::Instruction& instruction) const;
+  // The shardings in another attribute of the instruction, one for each leaf of its shape. InvalidArgument where it
+  // is missing.
+  absl::StatusOr<ValueSharding> OfAttribute(const hlo::Instruction& instruction, const char* key) const;
 
  private:
   Annotations() = default;

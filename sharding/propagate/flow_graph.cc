@@ -6,6 +6,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sharding/propagate/annotations.h"
 #include "sharding/propagate/inline_calls.h"
 #include "sharding/rules.h"
 
@@ -80,7 +82,7 @@ class FlowGraphBuilder {
 
   absl::StatusOr<FlowGraph> Run() {
     const hlo::Computation& entry = *module_.module->entry();
-    Walk(entry);
+    Walk(entry, {});
     AddResults(*entry.root());
     for (const std::vector<const hlo::Instruction*>& group : module_.groups) {
       for (const hlo::Instruction* member : group) XLAD_RETURN_IF_ERROR(JoinGroup(*group[0], *member));
@@ -122,18 +124,26 @@ class FlowGraphBuilder {
     return absl::OkStatus();
   }
 
-  void Walk(const hlo::Computation& computation) {
-    for (const hlo::Instruction* instruction : CanonicalOrder(computation)) Add(instruction);
+  // `manual` are the axes that are manual around the computation.
+  void Walk(const hlo::Computation& computation, const AxisList& manual) {
+    for (const hlo::Instruction* instruction : CanonicalOrder(computation)) Add(instruction, manual);
   }
 
-  void Add(const hlo::Instruction* instruction) {
+  void Add(const hlo::Instruction* instruction, AxisList manual) {
+    AddManual(*instruction, kManualAxes, &manual);
+    const bool enters = IsCustomCall(*instruction, "xla.sdy.GlobalToLocalShape");
     graph_.first_slot_[instruction] = joined_.size();
-    for (const hlo::Shape* leaf : ArrayLeaves(instruction->shape())) NewSlot(leaf->dims());
+    AxisList around = manual;
+    if (enters) AddManual(*instruction, "xla.sdy.manual_axes", &around);
+    for (const hlo::Shape* leaf : ArrayLeaves(instruction->shape())) {
+      const size_t slot = NewSlot(leaf->dims());
+      if (!around.empty()) manual_slots_.emplace_back(slot, around);
+    }
     switch (instruction->opcode()) {
       case hlo::Opcode::kTuple: return AddTuple(instruction);
       case hlo::Opcode::kGetTupleElement: return AddElement(instruction);
-      case hlo::Opcode::kWhile: return AddWhile(instruction);
-      case hlo::Opcode::kConditional: return AddConditional(instruction);
+      case hlo::Opcode::kWhile: return AddWhile(instruction, manual);
+      case hlo::Opcode::kConditional: return AddConditional(instruction, manual);
       case hlo::Opcode::kDomain:
       case hlo::Opcode::kAddDependency:
         return JoinAll(instruction->operand(0), 0, instruction, LeafCount(instruction->shape()));
@@ -143,6 +153,20 @@ class FlowGraphBuilder {
         }
         return;
       default: return AddOp(instruction);
+    }
+  }
+
+  // Adds the axes that an attribute names ("dp,sp", or Shardy's list).
+  void AddManual(const hlo::Instruction& instruction, const char* key, AxisList* axes) const {
+    const auto text = instruction.frontend_attributes().find(key);
+    if (text == instruction.frontend_attributes().end()) return;
+    for (size_t a = 0; a < module_.mesh.axes().size(); ++a) {
+      const Axis& axis = module_.mesh.axes()[a];
+      const AxisRef whole = module_.mesh.Whole(static_cast<int>(a));
+      const std::vector<std::string> names = absl::StrSplit(text->second, absl::ByAnyChar("{}\",<> "));
+      const bool named = std::find(names.begin(), names.end(), axis.name) != names.end();
+      const bool known = std::find(axes->begin(), axes->end(), whole) != axes->end();
+      if (named && !known && axis.size > 1) axes->push_back(whole);
     }
   }
 
@@ -184,10 +208,10 @@ class FlowGraphBuilder {
 
   // The loop's result and the parameters of condition and body are one value; initial values and what the body
   // returns flow into it.
-  void AddWhile(const hlo::Instruction* loop) {
+  void AddWhile(const hlo::Instruction* loop, const AxisList& manual) {
     const size_t count = LeafCount(loop->shape());
     for (const hlo::Computation* called : loop->called()) {
-      Walk(*called);
+      Walk(*called, manual);
       JoinAll(loop, 0, called->parameter(0), count);
     }
     const hlo::Instruction* body = loop->called()[1]->root();
@@ -196,10 +220,10 @@ class FlowGraphBuilder {
     }
   }
 
-  void AddConditional(const hlo::Instruction* conditional) {
+  void AddConditional(const hlo::Instruction* conditional, const AxisList& manual) {
     for (size_t b = 0; b < conditional->called().size(); ++b) {
       const hlo::Computation* branch = conditional->called()[b];
-      Walk(*branch);
+      Walk(*branch, manual);
       const hlo::Instruction* argument = conditional->operand(static_cast<int64_t>(b) + 1);
       if (!branch->parameters().empty()) {
         JoinAll(argument, 0, branch->parameter(0), LeafCount(argument->shape()));
@@ -285,6 +309,15 @@ class FlowGraphBuilder {
     }
     std::sort(annotated.begin(), annotated.end());
     for (const auto& [slot, instruction] : annotated) AnnotateFrom(instruction);
+    for (const auto& [slot, manual] : manual_slots_) {
+      FlowValue& value = graph_.values[static_cast<size_t>(graph_.value_of_slot_[slot])];
+      AxisList& unusable = value.sharding.replicated;
+      for (const AxisRef& axis : manual) {
+        if (std::find(unusable.begin(), unusable.end(), axis) != unusable.end()) continue;
+        unusable.push_back(axis);
+        value.manual.push_back(axis);
+      }
+    }
     return CheckGroups();
   }
 
@@ -338,6 +371,7 @@ class FlowGraphBuilder {
   std::vector<const Dims*> slot_dims_;
   std::vector<size_t> joined_;
   std::vector<size_t> result_slots_, parameter_slots_, flow_targets_;
+  std::vector<std::pair<size_t, AxisList>> manual_slots_;  // Which axes a slot cannot be split by.
 };
 
 absl::StatusOr<FlowGraph> FlowGraph::Build(const ShardedModule& module) { return FlowGraphBuilder(module).Run(); }

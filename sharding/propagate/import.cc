@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "sharding/propagate/annotations.h"
 #include "sharding/propagate/inline_calls.h"
+#include "sharding/propagate/manual_borders.h"
 #include "sharding/propagate/propagate.h"
 #include "sharding/rules.h"
 
@@ -117,11 +118,11 @@ class Importer {
     if (IsCustomCall(*instruction, kResultSharding)) return TakeInnerResult(instruction);
     if (IsCustomCall(*instruction, kGroup)) return TakeGroup(instruction);
     if (IsCustomCall(*instruction, kBarrier)) return TakeBarrier(instruction);
-    for (const char* manual : {"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "SPMDFullToShardShape",
-                               "SPMDShardToFullShape"}) {
+    if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
+    for (const char* manual : {"SPMDFullToShardShape", "SPMDShardToFullShape"}) {
       if (!IsCustomCall(*instruction, manual)) continue;
       return At(*instruction, absl::UnimplementedError(absl::StrCat(
-                                  "manual computations (shard_map) are not partitioned yet: found ", manual)));
+                                  "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")));
     }
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*instruction));
     if (shardings.has_value() && instruction != out_.module->entry()->root()) {

@@ -6,6 +6,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sharding/propagate/annotations.h"
 
 namespace xlad::sharding {
 namespace {
@@ -58,8 +60,41 @@ void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (metadata->op_name.empty()) metadata->op_name = call.op_name;
 }
 
+// The border call of a manual computation next to `call`: what its operands come from or its results go to.
+const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
+  for (const hlo::Instruction* operand : call.operands()) {
+    if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
+    if (IsCustomCall(*operand, "xla.sdy.GlobalToLocalShape")) return operand;
+  }
+  for (const hlo::Instruction* user : call.users()) {
+    const bool element = user->opcode() == hlo::Opcode::kGetTupleElement && !user->users().empty();
+    if (element) user = user->users()[0];
+    if (IsCustomCall(*user, "xla.sdy.LocalToGlobalShape")) return user;
+  }
+  return nullptr;
+}
+
+// "dp,sp", or nothing where the call is not the body of a manual computation.
+absl::StatusOr<std::string> ManualAxes(const hlo::Instruction& call) {
+  const hlo::Instruction* border = ManualBorder(call);
+  if (border == nullptr) return std::string();
+  const auto text = border->frontend_attributes().find("xla.sdy.manual_axes");
+  if (text == border->frontend_attributes().end()) {
+    return At(*border, absl::InvalidArgumentError("found no xla.sdy.manual_axes, expected the manual axes"));
+  }
+  auto axes = ParseSdyAxes(text->second);
+  XLAD_RETURN_IF_ERROR(At(*border, axes.status()));
+  return absl::StrJoin(*axes, ",", [](std::string* out, const SdyAxis& axis) { out->append(axis.name); });
+}
+
+void AddManualAxes(const std::string& axes, hlo::Instruction* instruction) {
+  std::string& all = instruction->mutable_frontend_attributes()[kManualAxes];
+  all = all.empty() ? axes : absl::StrCat(axes, ",", all);
+}
+
 // Clones the callee's body behind the call's operands and returns what stands for its root.
-hlo::Instruction* CloneBody(const hlo::Instruction& call, hlo::Computation* caller) {
+absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::Computation* caller) {
+  XLAD_ASSIGN_OR_RETURN(const std::string manual, ManualAxes(call));
   const hlo::Computation& callee = *call.called()[0];
   absl::flat_hash_map<const hlo::Instruction*, hlo::Instruction*> clones;
   for (const auto& instruction : callee.instructions()) {
@@ -70,6 +105,7 @@ hlo::Instruction* CloneBody(const hlo::Instruction& call, hlo::Computation* call
     std::unique_ptr<hlo::Instruction> clone = instruction->CloneWithoutOperands();
     clone->set_name(instruction->name());
     InheritSource(call.metadata(), &clone->mutable_metadata());
+    if (!manual.empty()) AddManualAxes(manual, clone.get());
     std::vector<hlo::Instruction*> operands;
     for (const hlo::Instruction* operand : instruction->operands()) operands.push_back(clones.at(operand));
     hlo::Instruction* added = caller->Add(std::move(clone), operands);
@@ -81,15 +117,18 @@ hlo::Instruction* CloneBody(const hlo::Instruction& call, hlo::Computation* call
   return clones.at(callee.root());
 }
 
-void InlineInto(hlo::Computation* caller) {
+absl::Status InlineInto(hlo::Computation* caller) {
   std::vector<hlo::Instruction*> calls;
   for (const auto& instruction : caller->instructions()) {
     if (instruction->opcode() == hlo::Opcode::kCall && !instruction->called().empty()) {
       calls.push_back(instruction.get());
     }
   }
-  if (calls.empty()) return;
-  for (hlo::Instruction* call : calls) call->ReplaceAllUsesWith(CloneBody(*call, caller));
+  if (calls.empty()) return absl::OkStatus();
+  for (hlo::Instruction* call : calls) {
+    XLAD_ASSIGN_OR_RETURN(hlo::Instruction * root, CloneBody(*call, caller));
+    call->ReplaceAllUsesWith(root);
+  }
   // Without a callee a call has no effect of its own and goes with everything else that is dead.
   for (hlo::Instruction* call : calls) call->mutable_called().clear();
   caller->SortTopologically();
@@ -102,6 +141,7 @@ void InlineInto(hlo::Computation* caller) {
     }
   }
   for (hlo::Instruction* call : calls) caller->Remove(call);
+  return absl::OkStatus();
 }
 
 // Claims the computations that `caller` runs; a computation that something else has claimed is cloned.
@@ -153,7 +193,7 @@ void ForwardTupleElements(hlo::Computation* computation) {
 absl::Status InlineCalls(hlo::Module* module) {
   XLAD_RETURN_IF_ERROR(CheckExtent(*module));
   module->RemoveUnusedComputations();
-  for (const auto& computation : module->computations()) InlineInto(computation.get());
+  for (const auto& computation : module->computations()) XLAD_RETURN_IF_ERROR(InlineInto(computation.get()));
   module->RemoveUnusedComputations();
   absl::flat_hash_set<const hlo::Computation*> claimed = {module->entry()};
   MakeUnique(module, module->entry(), &claimed);
@@ -162,6 +202,7 @@ absl::Status InlineCalls(hlo::Module* module) {
     computation->RemoveDead();
   }
   module->RemoveUnusedComputations();
+  module->SortComputations();  // Clones came last.
   return absl::OkStatus();
 }
 

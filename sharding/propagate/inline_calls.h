@@ -12,6 +12,10 @@ namespace xlad::sharding {
 // nothing unused is left. InvalidArgument where that would be more than 4 million instructions.
 absl::Status InlineCalls(hlo::Module* module);
 
+// A frontend attribute: the axes ("dp,sp") that are manual around an instruction, set when the body of a manual
+// computation (jax.shard_map) is inlined. What is inside a loop or branch is manual over the loop's axes too.
+inline constexpr const char* kManualAxes = "xlad.manual_axes";
+
 // get-tuple-element(tuple(...)) -> the element, and reshapes and copies of nothing (same shape) -> their operand.
 void ForwardTupleElements(hlo::Computation* computation);
 

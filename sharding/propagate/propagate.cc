@@ -186,8 +186,12 @@ class Propagator {
   std::vector<Hidden> hidden_;
 };
 
-void Close(TensorSharding* sharding) {
-  for (DimensionSharding& dim : sharding->dims) {
+// Everything is decided now.
+void Close(FlowValue* value) {
+  std::erase_if(value->sharding.replicated, [&](const AxisRef& axis) {
+    return std::find(value->manual.begin(), value->manual.end(), axis) != value->manual.end();
+  });
+  for (DimensionSharding& dim : value->sharding.dims) {
     dim.closed = true;
     dim.priority = 0;
     dim.origins.resize(dim.axes.size());
@@ -200,7 +204,7 @@ absl::Status Propagate(ShardedModule* module) {
   const CloneMap clones = SplitConstants(module);
   XLAD_ASSIGN_OR_RETURN(FlowGraph graph, FlowGraph::Build(*module));
   if (module->mesh.devices() > 1) Propagator(*module, &graph).Run();
-  for (FlowValue& value : graph.values) Close(&value.sharding);
+  for (FlowValue& value : graph.values) Close(&value);
   module->shardings.clear();
   for (const hlo::Computation* computation : FlowComputations(*module->module)) {
     for (const auto& instruction : computation->instructions()) {

@@ -1,0 +1,233 @@
+// Properties of propagation that hold for every program: legality, independence of instruction order, origins.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hlo/text.h"
+#include "sharding/op_rule.h"
+#include "sharding/propagate/flow_graph.h"
+#include "sharding/propagate/inline_calls.h"
+#include "sharding/propagate/propagate.h"
+#include "sharding/rules.h"
+
+namespace xlad::sharding {
+namespace {
+
+std::string Contents(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Programs of the examples, or of testdata where there are none.
+std::vector<std::filesystem::path> Programs() {
+  const char* examples = std::getenv("XLAD_EXAMPLES");
+  std::vector<std::filesystem::path> programs;
+  const std::filesystem::path root = examples != nullptr ? examples : "sharding/testdata/propagate";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    if (entry.path().extension() == ".hlo") programs.push_back(entry.path());
+  }
+  std::sort(programs.begin(), programs.end());
+  return programs;
+}
+
+std::unique_ptr<hlo::Module> Parsed(const std::filesystem::path& path) {
+  auto module = hlo::ParseText(Contents(path));
+  XLAD_CHECK(module.ok()) << path << ": " << module.status();
+  return *std::move(module);
+}
+
+absl::StatusOr<ShardedModule> Propagated(std::unique_ptr<hlo::Module> module) {
+  XLAD_ASSIGN_OR_RETURN(ShardedModule sharded, Import(std::move(module), {}));
+  XLAD_RETURN_IF_ERROR(Propagate(&sharded));
+  return sharded;
+}
+
+// No part of an axis is used twice; every axis is one of the mesh, cut into divisors; origins stand beside axes.
+void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Shape& shape, const std::string& where) {
+  ASSERT_EQ(static_cast<int64_t>(sharding.dims.size()), shape.ndim()) << where;
+  AxisList all = sharding.replicated;
+  all.insert(all.end(), sharding.unreduced.begin(), sharding.unreduced.end());
+  for (const DimensionSharding& dim : sharding.dims) {
+    EXPECT_TRUE(dim.closed) << where;
+    EXPECT_EQ(dim.origins.size(), dim.axes.size()) << where;
+    for (const OriginPtr& origin : dim.origins) {
+      ASSERT_NE(origin, nullptr) << where;
+      const Origin* first = origin.get();
+      while (first->because != nullptr) first = first->because.get();
+      EXPECT_EQ(first->kind, Origin::Kind::kAnnotation) << where;
+    }
+    all.insert(all.end(), dim.axes.begin(), dim.axes.end());
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t size = mesh.axes().at(static_cast<size_t>(all[i].axis)).size;
+    EXPECT_GT(all[i].size, 1) << where;
+    EXPECT_EQ(size % (all[i].pre * all[i].size), 0) << where;
+    for (size_t j = 0; j < i; ++j) {
+      const bool overlap = all[i].axis == all[j].axis && all[i].pre < all[j].pre * all[j].size &&
+                           all[j].pre < all[i].pre * all[i].size;
+      EXPECT_FALSE(overlap) << where << " " << ToString(mesh, sharding);
+    }
+  }
+}
+
+TEST(Propagate, IsLegalAndCompleteOnEveryProgram) {
+  for (const auto& path : Programs()) {
+    SCOPED_TRACE(path);
+    const auto sharded = Propagated(Parsed(path));
+    ASSERT_TRUE(sharded.ok()) << sharded.status();
+    for (const hlo::Computation* computation : FlowComputations(*sharded->module)) {
+      for (const auto& instruction : computation->instructions()) {
+        const auto shardings = sharded->shardings.find(instruction.get());
+        ASSERT_NE(shardings, sharded->shardings.end()) << instruction->name();
+        const auto leaves = ArrayLeaves(instruction->shape());
+        ASSERT_EQ(shardings->second.size(), leaves.size()) << instruction->name();
+        for (size_t i = 0; i < leaves.size(); ++i) {
+          ExpectLegal(sharded->mesh, shardings->second[i], *leaves[i], instruction->name());
+        }
+        EXPECT_NE(instruction->opcode(), hlo::Opcode::kCall);
+      }
+    }
+    EXPECT_EQ(sharded->results.size(), ArrayLeaves(sharded->module->entry()->root()->shape()).size());
+  }
+}
+
+// A random order in which operands still come first.
+void Shuffle(hlo::Computation* computation, std::mt19937* random) {
+  std::vector<hlo::Instruction*> pending, order;
+  for (const auto& instruction : computation->instructions()) pending.push_back(instruction.get());
+  std::shuffle(pending.begin(), pending.end(), *random);
+  absl::flat_hash_map<const hlo::Instruction*, bool> placed;
+  std::vector<std::pair<hlo::Instruction*, int64_t>> stack;
+  for (hlo::Instruction* start : pending) {
+    if (!placed.emplace(start, true).second) continue;
+    stack.emplace_back(start, 0);
+    while (!stack.empty()) {
+      auto& [instruction, next] = stack.back();
+      if (next < instruction->operand_count()) {
+        hlo::Instruction* operand = instruction->operand(next++);
+        if (placed.emplace(operand, true).second) stack.emplace_back(operand, 0);
+      } else {
+        order.push_back(instruction);
+        stack.pop_back();
+      }
+    }
+  }
+  computation->SetOrder(order);
+}
+
+// What each kind of instruction ended with, names and order aside.
+std::vector<std::string> Summary(const ShardedModule& sharded) {
+  std::vector<std::string> lines;
+  for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
+    for (const auto& instruction : computation->instructions()) {
+      std::string line = absl::StrCat(hlo::ToString(instruction->opcode()), " ", instruction->shape().ToString(false));
+      for (const TensorSharding& sharding : sharded.shardings.at(instruction.get())) {
+        absl::StrAppend(&line, " ", ToString(sharded.mesh, sharding));
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  for (const TensorSharding& sharding : sharded.results) lines.push_back(ToString(sharded.mesh, sharding));
+  return lines;
+}
+
+TEST(Propagate, DoesNotDependOnInstructionOrder) {
+  std::mt19937 random(7);
+  for (const auto& path : Programs()) {
+    SCOPED_TRACE(path);
+    const auto expected = Propagated(Parsed(path));
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    std::unique_ptr<hlo::Module> shuffled = Parsed(path);
+    for (const auto& computation : shuffled->computations()) Shuffle(computation.get(), &random);
+    const auto found = Propagated(std::move(shuffled));
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(Summary(*found), Summary(*expected));
+  }
+}
+
+TEST(Propagate, PrintsWhatItFoundSoThatImportReadsItBack) {
+  for (const auto& path : Programs()) {
+    SCOPED_TRACE(path);
+    const auto first = Propagated(Parsed(path));
+    ASSERT_TRUE(first.ok()) << first.status();
+    auto again = hlo::ParseText(PrintPropagated(*first));
+    ASSERT_TRUE(again.ok()) << again.status();
+    const auto second = Propagated(*std::move(again));
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_EQ(second->mesh.axes(), first->mesh.axes());
+    EXPECT_EQ(second->results, first->results);
+  }
+}
+
+TEST(Propagate, FeedsEndWithTheirParametersSharding) {
+  const char* text = R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=2, "b"=2]>}}
+ENTRY main {
+  w = f32[8,8] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"a\"}, {}]>"}
+  x = f32[8,8] parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {\"b\"}]>"}
+  n = f32[8,8] add(w, x)
+  ROOT all = (f32[8,8]) tuple(n)
+})";
+  auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ImportOptions options;
+  options.feeds = {{0, 0}};
+  auto sharded = Import(*std::move(module), options);
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  ASSERT_TRUE(Propagate(&*sharded).ok());
+  EXPECT_EQ(sharded->results[0], sharded->shardings.at(sharded->module->entry()->parameter(0))[0]);
+}
+
+// Program text with `count` nested levels that each call the one below twice.
+std::string Doubling(int count) {
+  std::string text = "HloModule m\n\nf0 {\n  p = f32[] parameter(0)\n  ROOT n = f32[] negate(p)\n}\n\n";
+  for (int i = 1; i < count; ++i) {
+    absl::StrAppend(&text, "f", i, " {\n  p = f32[] parameter(0)\n  a = f32[] call(p), to_apply=f", i - 1,
+                    "\n  ROOT b = f32[] call(a), to_apply=f", i - 1, "\n}\n\n");
+  }
+  return absl::StrCat(text, "ENTRY main {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=f", count - 1,
+                      "\n}\n");
+}
+
+TEST(Import, RefusesProgramsThatGrowWithoutBound) {
+  auto small = hlo::ParseText(Doubling(8));
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_TRUE(Propagated(*std::move(small)).ok());
+  auto large = hlo::ParseText(Doubling(60));
+  ASSERT_TRUE(large.ok()) << large.status();
+  const auto status = Propagated(*std::move(large)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("once calls are inlined"));
+}
+
+TEST(Import, InlinedInstructionsKnowASourceLine) {
+  const char* examples = std::getenv("XLAD_EXAMPLES");
+  if (examples == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
+  const auto sharded = Propagated(Parsed(std::filesystem::path(examples) / "digits_mlp" / "step.dp4_tp2.hlo"));
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  int with_source = 0;
+  for (const auto& instruction : sharded->module->entry()->instructions()) {
+    if (instruction->opcode() != hlo::Opcode::kExponential) continue;
+    EXPECT_THAT(sharded->module->SourceOf(*instruction), testing::HasSubstr(".py:")) << instruction->name();
+    ++with_source;
+  }
+  EXPECT_GT(with_source, 0);
+}
+
+TEST(OpRule, EveryOpcodeHasARuleOrAReason) {
+  for (int i = 0; i < hlo::OpcodeCount(); ++i) {
+    const auto opcode = static_cast<hlo::Opcode>(i);
+    EXPECT_TRUE(HasRule(opcode)) << hlo::ToString(opcode);
+  }
+}
+
+}  // namespace
+}  // namespace xlad::sharding
