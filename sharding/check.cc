@@ -10,6 +10,7 @@ absl::Status Check(const ShardedModule& before, const PartitionedProgram& after)
   for (const Variant& variant : after.variants) {
     XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*variant.module), "partitioned program"));
     XLAD_RETURN_IF_ERROR(CheckCollectives(after, *variant.module));
+    XLAD_RETURN_IF_ERROR(CheckPartials(after, *variant.module));
     if (after.variants.size() == 1) XLAD_RETURN_IF_ERROR(CheckReplicasAgree(after, *variant.module));
   }
   if (before.mesh.devices() == 1) return absl::OkStatus();

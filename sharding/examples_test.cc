@@ -25,6 +25,7 @@ struct Example {
   const char* name;
   int steps;              // Run on the evaluator.
   bool bytes_within_xla;  // Whether sent bytes must not exceed XLA's.
+  bool all_sizes;         // Whether to try many other sizes of the mesh, or one.
 };
 
 std::string Folder(const Example& example) {
@@ -46,11 +47,15 @@ class Examples : public testing::TestWithParam<Example> {
     curve_ = ReadJson(JoinPath(folder_, "curve.json"));
   }
 
-  absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh) {
+  // `rebind`: other sizes for the mesh's axes, "dp=3,tp=2".
+  absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh, const std::string& rebind = "") {
     XLAD_ASSIGN_OR_RETURN(const std::string text,
                           RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo")));
     XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ParseText(text));
     PipelineOptions options;
+    if (!rebind.empty()) {
+      XLAD_ASSIGN_OR_RETURN(options.import.rebind, ParseMesh(rebind));
+    }
     for (const json& result : manifest_["results"]) {
       if (result["kind"] == "state" && result["feeds"].is_number()) {
         options.import.feeds.push_back({result["index"], result["feeds"]});
@@ -58,6 +63,9 @@ class Examples : public testing::TestWithParam<Example> {
     }
     return RunPipeline(std::move(module), options);
   }
+
+  // Runs steps and compares their losses with the curve of that name.
+  void FollowCurve(const PartitionedProgram& program, const std::string& curve, int steps);
 
   std::string folder_;
   json manifest_, curve_;
@@ -94,29 +102,59 @@ tensor::NamedArrays ReadTensors(const std::string& path) {
   return arrays.ok() ? *std::move(arrays) : tensor::NamedArrays();
 }
 
+void Examples::FollowCurve(const PartitionedProgram& program, const std::string& curve, int steps) {
+  const tensor::NamedArrays data = ReadTensors(JoinPath(folder_, "data.safetensors"));
+  tensor::NamedArrays state = ReadTensors(JoinPath(folder_, "state.safetensors"));
+  for (int64_t t = 0; t < steps; ++t) {
+    absl::StatusOr<std::vector<hlo::Literal>> inputs = Inputs(manifest_, state, data, t);
+    ASSERT_TRUE(inputs.ok()) << inputs.status();
+    absl::StatusOr<hlo::Literal> step = EvaluatePartitioned(program, *inputs);
+    ASSERT_TRUE(step.ok()) << step.status();
+    for (const json& entry : manifest_["results"]) {
+      const tensor::Array& value = step->tuple[entry["index"].get<size_t>()].array;
+      if (entry["kind"] == "loss") {
+        const double loss = value.values<float>()[0];
+        const double expected = curve_["meshes"][curve]["loss"][static_cast<size_t>(t)];
+        EXPECT_NEAR(loss, expected, manifest_["tolerance"]["loss_relative"].get<double>() * std::abs(expected));
+      }
+      if (!entry["feeds"].is_number()) continue;
+      state[manifest_["parameters"][entry["feeds"].get<size_t>()]["name"]] = value;
+    }
+  }
+}
+
 TEST_P(Examples, StepsFollowTheCurve) {
-  tensor::NamedArrays data = ReadTensors(JoinPath(folder_, "data.safetensors"));
   for (const json& mesh : manifest_["meshes"]) {
     const std::string name = mesh["name"];
     SCOPED_TRACE(name);
     absl::StatusOr<PipelineResult> result = Pipeline(name);
     ASSERT_TRUE(result.ok()) << result.status();
-    tensor::NamedArrays state = ReadTensors(JoinPath(folder_, "state.safetensors"));
-    for (int64_t t = 0; t < GetParam().steps; ++t) {
-      absl::StatusOr<std::vector<hlo::Literal>> inputs = Inputs(manifest_, state, data, t);
-      ASSERT_TRUE(inputs.ok()) << inputs.status();
-      absl::StatusOr<hlo::Literal> step = EvaluatePartitioned(result->partitioned, *inputs);
-      ASSERT_TRUE(step.ok()) << step.status();
-      for (const json& entry : manifest_["results"]) {
-        const tensor::Array& value = step->tuple[entry["index"].get<size_t>()].array;
-        if (entry["kind"] == "loss") {
-          const double loss = value.values<float>()[0];
-          const double expected = curve_["meshes"][name]["loss"][static_cast<size_t>(t)];
-          EXPECT_NEAR(loss, expected, manifest_["tolerance"]["loss_relative"].get<double>() * std::abs(expected));
-        }
-        if (!entry["feeds"].is_number()) continue;
-        state[manifest_["parameters"][entry["feeds"].get<size_t>()]["name"]] = value;
-      }
+    FollowCurve(result->partitioned, name, GetParam().steps);
+  }
+}
+
+// Sizes that divide neither batch nor widths.
+TEST_P(Examples, OtherMeshSizes) {
+  for (const json& mesh : manifest_["meshes"]) {
+    const std::string name = mesh["name"];
+    const std::vector<std::string> axes = [&] {
+      std::vector<std::string> names;
+      for (const auto& [axis, size] : mesh["axes"].items()) names.push_back(axis);
+      return names;
+    }();
+    if (axes.empty()) continue;
+    // A name is made of axes in order, which JSON objects do not keep.
+    const bool swapped = axes.size() == 2 && name.find(axes[0]) > name.find(axes[1]);
+    const std::string first = axes[swapped ? 1 : 0], second = axes.size() == 2 ? axes[swapped ? 0 : 1] : "";
+    std::vector<std::pair<int, int>> sizes = {{3, 2}, {2, 3}, {5, 1}, {1, 6}};
+    if (!GetParam().all_sizes) sizes.resize(1);
+    for (const auto& [a, b] : sizes) {
+      const std::string rebind =
+          axes.size() == 2 ? absl::StrCat(first, "=", a, ",", second, "=", b) : absl::StrCat(first, "=", a * b);
+      SCOPED_TRACE(rebind);
+      absl::StatusOr<PipelineResult> result = Pipeline(name, rebind);
+      ASSERT_TRUE(result.ok()) << result.status();
+      FollowCurve(result->partitioned, name, 1);
     }
   }
 }
@@ -145,7 +183,12 @@ TEST_P(Examples, BytesAndCauses) {
                   << absl::StrJoin(c.axes, ",") << " for " << c.op << ": " << absl::StrJoin(c.because, " <- ") << "\n";
       }
       for (const std::string& warning : result->partitioned.warnings) std::cout << "  warning: " << warning << "\n";
-      if (std::getenv("XLAD_SHOW_TEXT") != nullptr) std::cout << hlo::PrintText(*result->partitioned.variants[0].module);
+      if (const char* folder = std::getenv("XLAD_SHOW_FOLDER")) {
+        const std::string file = absl::StrCat(GetParam().name, ".", name, ".hlo");
+        ASSERT_TRUE(RealFileSystem()
+                        .WriteAtomically(JoinPath(folder, file), hlo::PrintText(*result->partitioned.variants[0].module))
+                        .ok());
+      }
     }
   }
 }
@@ -153,7 +196,11 @@ TEST_P(Examples, BytesAndCauses) {
 std::string NameOf(const testing::TestParamInfo<Example>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(All, Examples,
-                         testing::Values(Example{"digits_mlp", 2, true}, Example{"dropout_rng", 2, true}), NameOf);
+                         testing::Values(Example{"digits_mlp", 2, true, true}, Example{"dropout_rng", 2, true, true},
+                                         Example{"nano_gpt", 1, true, false}, Example{"nano_gpt_bf16", 1, true, false},
+                                         Example{"cnn", 1, false, false}, Example{"lstm", 1, true, false},
+                                         Example{"moe", 1, true, false}),
+                         NameOf);
 
 }  // namespace
 }  // namespace xlad::sharding

@@ -165,7 +165,13 @@ absl::Status Partitioner::VisitOp(const Instruction& instruction) {
   emitter_.builder().set_template(&instruction);
   XLAD_RETURN_IF_ERROR(Annotate(FamilyOf(instruction.opcode()).emit(emitter_, op), instruction.name()));
   const OriginPtr partial = PartialOrigin(program_, instruction, rule, assignment);
-  for (LocalArray& result : op.results) result.partial = partial;
+  for (LocalArray& result : op.results) {
+    result.partial = partial;
+    if (result.sharding.unreduced.empty()) continue;
+    // What the check follows to the collective that makes it whole.
+    result.local->mutable_frontend_attributes()["xlad.partial"] =
+        ToString(program_.mesh(), result.sharding.unreduced);
+  }
   Enter(instruction, std::move(op.results));
   return absl::OkStatus();
 }

@@ -36,8 +36,9 @@ class Planner {
   bool IsPrefix(size_t d) const;  // Of the target.
 
   void Push(ReshardStep step);
-  bool SliceAndScatter(bool out_of_order);
-  bool TryExtend(size_t d, bool out_of_order);
+  void SliceAndScatter(bool out_of_order);
+  bool ExtendAny(bool out_of_order, Kind kind);
+  bool TryExtend(size_t d, bool out_of_order, Kind kind);
   void Reduce();
   bool MoveOne();
   bool TryMove(size_t i);
@@ -88,7 +89,7 @@ void Planner::Push(ReshardStep step) {
 
 // Puts the next axes of the target on dimension d, as far as they are free (slice) or wait to be reduced
 // (reduce-scatter). One step.
-bool Planner::TryExtend(size_t d, bool out_of_order) {
+bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
   const bool prefix = IsPrefix(d);
   if (!prefix && !out_of_order) return false;
   AxisList slice, scatter;
@@ -108,9 +109,9 @@ bool Planner::TryExtend(size_t d, bool out_of_order) {
     }
     (partial ? scatter : slice).push_back(axis);
   }
-  if (slice.empty() && scatter.empty()) return false;
+  if ((kind == Kind::kSlice ? slice : scatter).empty()) return false;
   ReshardStep step;
-  step.kind = slice.empty() ? Kind::kReduceScatter : Kind::kSlice;
+  step.kind = kind;
   step.dim = static_cast<int64_t>(d);
   step.axes = slice.empty() ? scatter : slice;
   step.after = state_;
@@ -120,14 +121,17 @@ bool Planner::TryExtend(size_t d, bool out_of_order) {
   return true;
 }
 
-bool Planner::SliceAndScatter(bool out_of_order) {
-  bool any = false;
-  for (bool again = true; again;) {
-    again = false;
-    for (size_t d = 0; d < ndim(); ++d) again |= TryExtend(d, out_of_order);
-    any |= again;
+bool Planner::ExtendAny(bool out_of_order, Kind kind) {
+  for (size_t d = 0; d < ndim(); ++d) {
+    if (TryExtend(d, out_of_order, kind)) return true;
   }
-  return any;
+  return false;
+}
+
+// All slices that can be taken before each reduce-scatter, which then sends less.
+void Planner::SliceAndScatter(bool out_of_order) {
+  while (ExtendAny(out_of_order, Kind::kSlice) || ExtendAny(out_of_order, Kind::kReduceScatter)) {
+  }
 }
 
 void Planner::Reduce() {
