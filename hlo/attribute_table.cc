@@ -234,7 +234,9 @@ bool PrintEpsilon(const Instruction& i, std::string* out) {
   AppendFloat(i.attributes().epsilon, out);
   return true;
 }
-bool ParseChannel(Parser& p, Instruction* i) { return p.lexer().Integer(&i->mutable_attributes().channel_id.emplace()); }
+bool ParseChannel(Parser& p, Instruction* i) {
+  return p.lexer().Integer(&i->mutable_attributes().channel_id.emplace());
+}
 bool PrintChannel(const Instruction& i, std::string* out) {
   if (i.attributes().channel_id.has_value()) absl::StrAppend(out, *i.attributes().channel_id);
   return i.attributes().channel_id.has_value();
@@ -490,13 +492,13 @@ constexpr AttributeRow kRows[] = {
     {"infeed_config", kInfeedOnly, ParseStringOf<&A::infeed_config>, PrintStringOf<&A::infeed_config>},
     {"outfeed_shape", kOutfeedOnly, ParseOutfeedShape, PrintOutfeedShape},
     {"outfeed_config", kOutfeedOnly, ParseStringOf<&A::outfeed_config>, PrintStringOf<&A::outfeed_config>},
+    {"kind", kFusionOnly, ParseChoice<&A::fusion_kind, kFusionKinds>, PrintChoice<&A::fusion_kind>},
     {"custom_call_target", kCustomOnly, ParseStringOf<&A::custom_call_target>, PrintStringOf<&A::custom_call_target>},
     {"operand_layout_constraints", kCustomOnly, ParseLayoutConstraints, PrintLayoutConstraints},
     {"custom_call_has_side_effect", kCustomOnly, ParseBoolOf<&A::has_side_effect>, PrintTrue<&A::has_side_effect>},
     {"output_to_operand_aliasing", kAliasing, ParseWith<&A::output_operand_aliasing, ParseOperandAliasing>,
      PrintNonEmpty<&A::output_operand_aliasing, AppendOperandAliasing>},
     {"api_version", kCustomOnly, ParseChoice<&A::api_version, kApiVersions>, PrintChoice<&A::api_version>},
-    {"kind", kFusionOnly, ParseChoice<&A::fusion_kind, kFusionKinds>, PrintChoice<&A::fusion_kind>},
     {"async_execution_thread", kAsyncs, ParseStringOf<&A::async_execution_thread>,
      PrintStringOf<&A::async_execution_thread>},
     {"parameter_replication", kParameterOnly, ParseWith<&A::parameter_replication, ParseBools>,

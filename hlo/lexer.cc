@@ -31,7 +31,9 @@ std::string Excerpt(const char* at, const char* end) {
   constexpr size_t kMost = 40;
   while (stop < end && IsWordLetter(*stop) && stop < at + kMost) ++stop;
   if (stop == at) ++stop;
-  return absl::StrCat("\"", absl::CHexEscape(absl::string_view(at, static_cast<size_t>(stop - at))), "\"");
+  const absl::string_view text(at, static_cast<size_t>(stop - at));
+  const bool plain = *at >= ' ' && *at <= '~';
+  return absl::StrCat("\"", plain ? std::string(text) : absl::CHexEscape(text), "\"");
 }
 
 }  // namespace
@@ -185,13 +187,17 @@ bool Lexer::Fail(const char* at, absl::string_view message) {
 void Lexer::Place(const char* at, int* line, int* column) {
   if (at < line_start_) {
     line_ = 1;
-    line_start_ = begin_;
+    line_start_ = placed_ = begin_;
   }
-  while (true) {
-    const void* const newline = std::memchr(line_start_, '\n', static_cast<size_t>(at - line_start_));
-    if (newline == nullptr) break;
-    line_start_ = static_cast<const char*>(newline) + 1;
-    ++line_;
+  // Up to `placed_` all newlines are counted, so that a long line is looked through once.
+  while (placed_ < at) {
+    const void* const newline = std::memchr(placed_, '\n', static_cast<size_t>(at - placed_));
+    if (newline == nullptr) {
+      placed_ = at;
+    } else {
+      placed_ = line_start_ = static_cast<const char*>(newline) + 1;
+      ++line_;
+    }
   }
   *line = line_;
   *column = static_cast<int>(at - line_start_) + 1;

@@ -16,7 +16,8 @@ namespace xlad::hlo {
 class Lexer {
  public:
   explicit Lexer(absl::string_view text)
-      : begin_(text.data()), end_(text.data() + text.size()), at_(text.data()), line_start_(text.data()) {}
+      : begin_(text.data()), end_(text.data() + text.size()), at_(text.data()),
+        line_start_(text.data()), placed_(text.data()) {}
 
   // The next character that is not space or comment; '\0' at the end.
   char Peek() {
@@ -104,7 +105,8 @@ class Lexer {
   const char* begin_;
   const char* end_;
   const char* at_;
-  const char* line_start_;
+  const char* line_start_;  // Of line_, the last one that Place has counted up to.
+  const char* placed_;
   int line_ = 1;
   int depth_ = 0;
   absl::Status status_;

@@ -121,9 +121,9 @@ bool ParseMeshAxes(Lexer& lexer, Mesh* mesh) {
     const char* const at = lexer.Here();
     auto& [name, size] = mesh->emplace_back();
     if (!lexer.String(&name) || !lexer.Expect('=') || !lexer.Integer(&size)) return false;
-    constexpr int64_t kMostDevices = int64_t{1} << 24;
+    constexpr int64_t kMostDevices = int64_t{1} << 20;
     if (size < 1 || size > kMostDevices / devices) {
-      return lexer.FailAt(at, "axes of size 1 or more, of at most 2^24 devices together");
+      return lexer.FailAt(at, "axes of size 1 or more, of at most 2^20 devices together");
     }
     devices *= size;
   } while (lexer.Accept(','));

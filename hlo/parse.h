@@ -136,6 +136,7 @@ class Parser {
   Lexer lexer_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<absl::string_view, Computation*> computations_;
+  Computation* last_ = nullptr;  // The last one that is not inside another.
   Scope* scope_ = nullptr;
   bool nested_ = false;  // Some computation stands inside another's attributes.
   int64_t elided_bytes_ = int64_t{1} << 30;

@@ -71,8 +71,8 @@ absl::Status CheckMetadata(const Metadata& metadata) {
     Lexer lexer(value);
     absl::string_view whole;
     if (!IsWord(name) || !lexer.Raw(&whole, /*spaces=*/true) || whole.size() != value.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("found metadata \"", absl::CEscape(name), "\" with a value that is "
-                                                     "no HLO text"));
+      return absl::InvalidArgumentError(absl::StrCat("found metadata \"", absl::CEscape(name),
+                                                     "\" with a value that is no HLO text"));
     }
   }
   return absl::OkStatus();

@@ -91,7 +91,7 @@ bool Parser::ParseOperands(Scope* scope, Draft* draft) {
   const Opcode opcode = draft->instruction->opcode();
   const bool has_value = opcode == Opcode::kParameter || opcode == Opcode::kConstant;
   if (has_value && draft->infer_shape) {
-    return lexer_.Fail(draft->at, absl::StrCat("found ", ToString(opcode), " without a shape, expected one"));
+    return lexer_.Fail(draft->at, absl::StrCat("found no shape before ", ToString(opcode), ", expected one"));
   }
   if (!lexer_.Expect('(')) return false;
   if (opcode == Opcode::kParameter) return ParseParameterNumber(draft) && lexer_.Expect(')');
@@ -142,7 +142,8 @@ bool Parser::ParseOperand(Scope* scope, Draft* draft) {
       return true;
     }
     if (name.empty()) return lexer_.FailAt(name_at, "an operand");
-    return lexer_.Fail(name_at, absl::StrCat("found operand %", name, ", expected an instruction that stands above in %",
+    return lexer_.Fail(name_at, absl::StrCat("found operand %", name,
+                                             ", expected an instruction that stands above in %",
                                              scope->computation->name()));
   }
   Instruction* const operand = found->second;
@@ -200,8 +201,9 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
   if (draft->infer_shape) {
     const absl::StatusOr<Shape> shape = InferShape(*added);
     if (!shape.ok()) {
-      lexer_.Fail(draft->at, absl::StrCat("found ", ToString(added->opcode()), " without a shape that follows: ",
-                                          shape.status().message()));
+      lexer_.Fail(draft->at, absl::StrCat("found no shape before ", ToString(added->opcode()),
+                                          ", expected one, because it does not follow from the operands (",
+                                          shape.status().message(), ")"));
       return nullptr;
     }
     added->mutable_shape() = *shape;

@@ -107,9 +107,10 @@ bool ParseIeee(Lexer& lexer, ElementType type, std::byte* out) {
   }
   const char* const end = at + lexer.rest().size();
   const auto [stop, error] = std::from_chars(at, end, value);
-  // Out of range: too small is zero, too large is an error. Only absl's function tells which.
-  if (error == std::errc::result_out_of_range) absl::from_chars(at, end, value);
-  if ((error != std::errc() && error != std::errc::result_out_of_range) || !std::isfinite(value)) {
+  // Out of range: too small is zero or close to it, too large is an error. Only absl's function tells which.
+  const bool out_of_range = error == std::errc::result_out_of_range;
+  if (out_of_range) absl::from_chars(at, end, value);
+  if ((error != std::errc() && !out_of_range) || (out_of_range && std::fabs(value) > 1)) {
     return lexer.FailAt(at, absl::StrCat("a number of ", tensor::ToString(type)));
   }
   lexer.Rewind(stop);
@@ -274,7 +275,7 @@ bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Liter
     }
     if (i > 0 && !lexer.Expect(',')) return false;
     Shape repeated;  // Some printers repeat the element's shape.
-    if (AtShape(lexer) && !ParseShape(lexer, &repeated)) return false;
+    if (lexer.Peek() != '(' && AtShape(lexer) && !ParseShape(lexer, &repeated)) return false;
     if (!ParseLiteral(lexer, shape.tuple()[i], elided_bytes, &literal->tuple.back())) return false;
   }
   return elided || lexer.Expect(')');

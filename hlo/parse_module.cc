@@ -153,8 +153,14 @@ bool Parser::ParseText() {
   const absl::string_view word = lexer_.Word();
   const char next = lexer_.Peek();
   lexer_.Rewind(start);
-  const bool computation = entry || (!word.empty() && word != "ROOT" && (next == '{' || next == '('));
-  return (computation ? ParseComputations() : ParseLoneInstruction()) && Finish();
+  const bool shape = AtShape(lexer_);
+  if (entry || (!shape && !word.empty() && word != "ROOT" && (next == '{' || next == '('))) {
+    return ParseComputations() && Finish();
+  }
+  if (!shape && next != '=' && word != "ROOT") {
+    return lexer_.FailAt(start, "HloModule, a computation or an instruction");
+  }
+  return ParseLoneInstruction() && Finish();
 }
 
 bool Parser::ParseHeader() {
@@ -222,7 +228,8 @@ bool Parser::ParseComputation() {
   absl::string_view name;
   if (!lexer_.ExpectWord("a computation, as in %name (x: f32[]) -> f32[] { ... }", &name)) return false;
   if (computations_.contains(name)) {
-    return lexer_.Fail(name_at, absl::StrCat("found computation %", name, " again, expected a name that is not in use"));
+    return lexer_.Fail(name_at, absl::StrCat("found computation %", name,
+                                             " again, expected a name that is not in use"));
   }
   Signature signature;
   if (lexer_.Peek() == '(' && !ParseSignature(&signature)) return false;
@@ -238,6 +245,7 @@ bool Parser::ParseComputation() {
   }
   // Not before: a computation cannot call itself.
   computations_.emplace(name, scope.computation);
+  last_ = scope.computation;
   return true;
 }
 
@@ -331,6 +339,7 @@ bool Parser::ParseLoneInstruction() {
   Scope scope;
   scope.invent_parameters = true;
   scope.computation = module_->Add(std::make_unique<Computation>("main"));
+  module_->set_entry(scope.computation);
   scope_ = &scope;
   Draft draft = NewDraft(lexer_.Here());
   lexer_.AcceptWord("ROOT");
@@ -350,7 +359,7 @@ bool Parser::ParseLoneInstruction() {
 }
 
 bool Parser::Finish() {
-  if (module_->entry() == nullptr) module_->set_entry(module_->computations().back().get());
+  if (module_->entry() == nullptr) module_->set_entry(last_);
   if (nested_ || module_->computations().back().get() != module_->entry()) module_->SortComputations();
   const Computation& entry = *module_->entry();
   const char* const start = lexer_.begin();
@@ -373,7 +382,7 @@ bool Parser::Finish() {
   for (int64_t i = 0; same && i < count; ++i) {
     same = module_->entry_parameter_layouts[static_cast<size_t>(i)].SameIgnoringLayout(entry.parameter(i)->shape());
   }
-  return same || fail("found an entry_computation_layout that does not fit the entry computation's parameters and result");
+  return same || fail("found an entry_computation_layout that does not fit the entry's parameters and result");
 }
 
 }  // namespace xlad::hlo

@@ -34,11 +34,11 @@ bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
 
 bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
   // More than any machine has, few enough to list.
-  constexpr int64_t kMostDevices = int64_t{1} << 24;
+  constexpr int64_t kMostDevices = int64_t{1} << 20;
   *count = 1;
   for (const int64_t size : dims) {
     if (size < 1 || size > kMostDevices / *count) {
-      return lexer.Fail(at, "found no device or more than 2^24 of them, expected 1 to 2^24");
+      return lexer.Fail(at, "found no device or more than 2^20 of them, expected 1 to 2^20");
     }
     *count *= size;
   }
@@ -109,7 +109,9 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   }
   const bool maximal = sharding->kind == OpSharding::Kind::kMaximal;
   const bool tiled = sharding->kind == OpSharding::Kind::kTiled;
-  if (maximal && sharding->devices.size() != 1) return lexer.FailAt(at, "one device of maximal, as in maximal device=3");
+  if (maximal && sharding->devices.size() != 1) {
+    return lexer.FailAt(at, "one device of maximal, as in maximal device=3");
+  }
   if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only behind maximal");
   const bool subgroups = sharding->replicate_on_last_tile_dim || !sharding->last_tile_dims.empty();
   if (subgroups && (!tiled || sharding->last_tile_dims.size() > sharding->tile_dims.size())) {

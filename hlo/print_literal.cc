@@ -68,7 +68,8 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
     std::from_chars(buffer, stop, back);
     constexpr int kMostDigits = 9;
     if (eval::EncodeSmallFloat(type, back) == bits || std::isinf(value) || precision == kMostDigits) {
-      out->append(buffer, stop);
+      const auto [end, bad] = std::to_chars(buffer, buffer + sizeof(buffer), back, std::chars_format::general);
+      out->append(buffer, end);
       return;
     }
   }
@@ -150,7 +151,8 @@ void AppendEmpty(absl::Span<const int64_t> dims, std::string* out) {
   const size_t empty = static_cast<size_t>(std::find(dims.begin(), dims.end(), 0) - dims.begin());
   for (size_t d = empty; d-- > 0 && text.size() <= kMostText;) {
     const int64_t repeat = std::min<int64_t>(dims[d], kMostText);
-    text = absl::StrCat("{", absl::StrJoin(std::vector<absl::string_view>(static_cast<size_t>(repeat), text), ", "), "}");
+    const std::vector<absl::string_view> inner(static_cast<size_t>(repeat), text);
+    text = absl::StrCat("{", absl::StrJoin(inner, ", "), "}");
   }
   out->append(text.size() <= kMostText ? text : "{...}");
 }

@@ -142,33 +142,22 @@ void AppendStrings(absl::string_view table, const std::vector<std::string>& valu
   out->push_back('\n');
 }
 
-void AppendField(absl::string_view name, int64_t value, std::string* out) {
-  if (value != 0) absl::StrAppend(out, out->back() == '{' ? "" : " ", name, "=", value);
-}
-
 void AppendStackFrames(const StackFrames& frames, std::string* out) {
   if (frames.empty()) return;
   AppendStrings("FileNames", frames.file_names, out);
   AppendStrings("FunctionNames", frames.function_names, out);
   out->append("FileLocations\n");
   for (size_t i = 0; i < frames.locations.size(); ++i) {
-    const StackFrames::Location& location = frames.locations[i];
-    absl::StrAppend(out, i + 1, " {");
-    AppendField("file_name_id", location.file_name_id, out);
-    AppendField("function_name_id", location.function_name_id, out);
-    AppendField("line", location.line, out);
-    AppendField("end_line", location.end_line, out);
-    AppendField("column", location.column, out);
-    AppendField("end_column", location.end_column, out);
-    out->append("}\n");
+    const StackFrames::Location& l = frames.locations[i];
+    absl::StrAppend(out, i + 1, " {file_name_id=", l.file_name_id, " function_name_id=", l.function_name_id);
+    absl::StrAppend(out, " line=", l.line, " end_line=", l.end_line, " column=", l.column, " end_column=",
+                    l.end_column, "}\n");
   }
   out->append("\nStackFrames\n");
   for (size_t i = 0; i < frames.frames.size(); ++i) {
     // The text writes a parent's id plus one; 1 is "no parent".
-    absl::StrAppend(out, i + 1, " {");
-    AppendField("file_location_id", frames.frames[i].file_location_id, out);
-    AppendField("parent_frame_id", frames.frames[i].parent_frame_id + 1, out);
-    out->append("}\n");
+    absl::StrAppend(out, i + 1, " {file_location_id=", frames.frames[i].file_location_id,
+                    " parent_frame_id=", frames.frames[i].parent_frame_id + 1, "}\n");
   }
   out->append("\n\n");
 }

@@ -1,4 +1,5 @@
 // HLO text: the values of attributes, printed.
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/escaping.h"
@@ -129,9 +130,10 @@ void AppendConvolutionDimensions(const ConvolutionDimensions& d, std::string* ou
 }
 
 void AppendPadding(const std::vector<PaddingDimension>& padding, std::string* out) {
-  absl::StrAppend(out, absl::StrJoin(padding, "x", [](std::string* o, const PaddingDimension& d) {
+  const bool interior = std::any_of(padding.begin(), padding.end(), [](const auto& d) { return d.interior != 0; });
+  absl::StrAppend(out, absl::StrJoin(padding, "x", [&](std::string* o, const PaddingDimension& d) {
                     absl::StrAppend(o, d.low, "_", d.high);
-                    if (d.interior != 0) absl::StrAppend(o, "_", d.interior);
+                    if (interior) absl::StrAppend(o, "_", d.interior);
                   }));
 }
 

@@ -68,7 +68,8 @@ class ModuleReader {
 
   absl::Status CheckParameters(const Computation& computation) {
     const auto is_parameter = [](const auto& i) { return i->opcode() == Opcode::kParameter; };
-    const auto count = std::count_if(computation.instructions().begin(), computation.instructions().end(), is_parameter);
+    const auto& instructions = computation.instructions();
+    const auto count = std::count_if(instructions.begin(), instructions.end(), is_parameter);
     const std::vector<Instruction*>& parameters = computation.parameters();
     if (static_cast<int64_t>(parameters.size()) == count &&
         std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end()) {
@@ -155,7 +156,7 @@ class ModuleReader {
     for (const int64_t id : in.called_computation_ids()) {
       const auto found = computations_.find(id);
       if (found == computations_.end()) {
-        return Bad(absl::StrCat("found called computation id ", id, ", expected the id of a computation before this one"));
+        return Bad(absl::StrCat("found called computation id ", id, ", expected that of a computation before this one"));
       }
       called.push_back(found->second);
     }

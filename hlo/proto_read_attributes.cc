@@ -102,7 +102,8 @@ absl::Status ReadCompare(const pb::Instruction& in, Attributes* a) {
     return absl::InvalidArgumentError("found no comparison direction, expected EQ, NE, GE, GT, LE or LT");
   }
   if (!type.has_value()) {
-    return absl::InvalidArgumentError("found an unknown comparison type, expected FLOAT, TOTALORDER, SIGNED or UNSIGNED");
+    return absl::InvalidArgumentError(
+        "found an unknown comparison type, expected FLOAT, TOTALORDER, SIGNED or UNSIGNED");
   }
   a->comparison = static_cast<Comparison>(*direction);
   a->comparison_type = static_cast<ComparisonType>(*type);

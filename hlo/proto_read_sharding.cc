@@ -24,8 +24,8 @@ absl::Status ReadAxes(const google::protobuf::RepeatedPtrField<pb::AxisRef>& in,
                       std::vector<Axis>* axes) {
   for (const pb::AxisRef& ref : in) {
     if (ref.mesh_axis_index() < 0 || ref.mesh_axis_index() >= static_cast<int64_t>(mesh.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("found mesh axis number ", ref.mesh_axis_index(), ", expected 0 to ",
-                                                     static_cast<int64_t>(mesh.size()) - 1));
+      return absl::InvalidArgumentError(absl::StrCat("found mesh axis number ", ref.mesh_axis_index(),
+                                                     ", expected 0 to ", static_cast<int64_t>(mesh.size()) - 1));
     }
     Axis& axis = axes->emplace_back();
     axis.name = mesh[static_cast<size_t>(ref.mesh_axis_index())].first;
