@@ -2,6 +2,7 @@
 #include "compiler/llvm/complex_ops.h"
 
 #include <map>
+#include <vector>
 
 #include <llvm/IR/Intrinsics.h>
 
@@ -113,6 +114,33 @@ llvm::Value* Power(Ir& ir, Operands x) {
   return Join(ir, b.CreateSelect(power_zero, Const(p.re, 1), re), b.CreateSelect(power_zero, zero, im));
 }
 
+// atan2(y, x) = -i log((x + i y) / sqrt(x^2 + y^2))
+llvm::Value* Atan2(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number y = Split(ir, x[0]);
+  llvm::Value* i_y = Join(ir, b.CreateFNeg(y.im), y.re);
+  const auto add = [&](llvm::Value* p, llvm::Value* q) {
+    return Join(ir, b.CreateFAdd(Real(b, p), Real(b, q)), b.CreateFAdd(Imag(b, p), Imag(b, q)));
+  };
+  llvm::Value* squares = add(Multiply(ir, {x[0], x[0]}), Multiply(ir, {x[1], x[1]}));
+  const Number log = Split(ir, Log(ir, {Divide(ir, {add(x[1], i_y), Sqrt(ir, {squares})})}));
+  return Join(ir, log.im, b.CreateFNeg(log.re));
+}
+
+// Functions that lose digits on the way (differences of logarithms, say) are computed in f64 for c64.
+template <ComplexOp op>
+llvm::Value* InDouble(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  if (Real(b, x[0])->getType()->isDoubleTy()) return op(ir, x);
+  std::vector<llvm::Value*> wide;
+  for (llvm::Value* value : x) {
+    wide.push_back(Join(ir, b.CreateFPExt(Real(b, value), b.getDoubleTy()),
+                        b.CreateFPExt(Imag(b, value), b.getDoubleTy())));
+  }
+  llvm::Value* result = op(ir, wide);
+  return Join(ir, b.CreateFPTrunc(Real(b, result), b.getFloatTy()), b.CreateFPTrunc(Imag(b, result), b.getFloatTy()));
+}
+
 llvm::Value* Tanh(Ir& ir, Operands x) {
   // (sinh 2a + i sin 2b) / (cosh 2a + cos 2b), by tanh a and tan b so that nothing overflows.
   IrBuilder& b = ir.b;
@@ -217,7 +245,8 @@ const std::map<Opcode, ComplexOp>& ComplexOps() {
       {Opcode::kLogistic, Logistic},
       {Opcode::kSqrt, Sqrt},
       {Opcode::kRsqrt, Rsqrt},
-      {Opcode::kPower, Power},
+      {Opcode::kPower, InDouble<Power>},
+      {Opcode::kAtan2, InDouble<Atan2>},
       {Opcode::kTanh, Tanh},
       {Opcode::kSine, SineOrCosine<true>},
       {Opcode::kCosine, SineOrCosine<false>},

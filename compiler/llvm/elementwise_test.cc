@@ -146,7 +146,7 @@ TEST(Elementwise, Complex) {
                                "tan", "logistic", "sign"}) {
       batch.Add(Unary(opcode, type, type), Close(type == "c64" ? 2e-5 : 1e-12));
     }
-    for (const char* opcode : {"add", "subtract", "multiply", "divide", "power"}) {
+    for (const char* opcode : {"add", "subtract", "multiply", "divide", "power", "atan2"}) {
       batch.Add(Binary(opcode, type, type), Close(type == "c64" ? 1e-4 : 1e-12));
     }
     batch.Add(Unary("abs", type, part), Ulp(2));

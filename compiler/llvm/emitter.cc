@@ -169,12 +169,6 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
     case Opcode::kGetTupleElement:
     case Opcode::kOptBarrier:
       return true;
-    case Opcode::kBitcastConvert:
-      if (tensor::IsComplex(instruction.shape().type()) ||
-          tensor::IsComplex(instruction.operand(0)->shape().type())) {
-        return No(instruction, "bitcast-convert of complex numbers has no code yet", why_not);
-      }
-      return true;
     default:
       break;
   }

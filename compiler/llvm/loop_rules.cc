@@ -49,7 +49,7 @@ Values ReduceWindow(Elements& elements, const Instruction& reduce, const Index& 
   const int64_t leaves = reduce.operand_count() / 2;
   const std::vector<tensor::Shape> shapes = LeafShapes(reduce.shape());
   const Values out = DimsOf(ir, index, shapes[0].dims);
-  const Reducer reducer(reduce.called()[0], shapes[0].type);
+  const Reducer reducer(reduce.called()[0], shapes[0].type, true);
   const hlo::Window& window = *reduce.attributes().window;
   Accumulators accumulators(&ir, shapes);
   Values initial;

@@ -16,19 +16,21 @@ std::optional<Opcode> PlainReducer(const hlo::Computation& computation) {
   return root->opcode();
 }
 
-Reducer::Reducer(const hlo::Computation* computation, ElementType type)
-    : computation_(computation), type_(type), plain_(PlainReducer(*computation)) {}
+Reducer::Reducer(const hlo::Computation* computation, ElementType type, bool strict)
+    : computation_(computation), type_(type) {
+  const std::optional<Opcode> plain = PlainReducer(*computation);
+  free_order_ = !strict && tensor::IsFloating(type) && (plain == Opcode::kAdd || plain == Opcode::kMultiply);
+}
 
 Values Reducer::Combine(Elements& elements, const Values& accumulators, const Values& values) const {
-  if (plain_.has_value() && tensor::IsFloating(type_) &&
-      (*plain_ == Opcode::kAdd || *plain_ == Opcode::kMultiply)) {
+  if (free_order_) {
     IrBuilder& b = elements.ir().b;
     const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
     llvm::FastMathFlags flags;
     flags.setAllowReassoc();
     b.setFastMathFlags(flags);
-    return {*plain_ == Opcode::kAdd ? b.CreateFAdd(accumulators[0], values[0])
-                                    : b.CreateFMul(accumulators[0], values[0])};
+    return {PlainReducer(*computation_) == Opcode::kAdd ? b.CreateFAdd(accumulators[0], values[0])
+                                                        : b.CreateFMul(accumulators[0], values[0])};
   }
   Values arguments = accumulators;
   arguments.insert(arguments.end(), values.begin(), values.end());
@@ -36,7 +38,7 @@ Values Reducer::Combine(Elements& elements, const Values& accumulators, const Va
 }
 
 Values Reducer::Round(Ir& ir, Values accumulators) const {
-  if (plain_.has_value()) accumulators[0] = RoundTo(ir.b, type_, accumulators[0]);
+  if (free_order_) accumulators[0] = RoundTo(ir.b, type_, accumulators[0]);
   return accumulators;
 }
 

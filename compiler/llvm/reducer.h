@@ -13,10 +13,10 @@ std::optional<hlo::Opcode> PlainReducer(const hlo::Computation& computation);
 // The reducer of a reduce-like instruction with `leaves` accumulators: (accumulators, values) -> accumulators.
 //
 // Sums and products of floats may be reassociated by LLVM, so that they vectorise: the order is fixed when the
-// code is made. Small floats are accumulated in f32 and rounded once, by Round.
+// code is made. Small floats are accumulated in f32 and rounded once, by Round. Where `strict`, neither is done.
 class Reducer {
  public:
-  Reducer(const hlo::Computation* computation, ElementType type);
+  Reducer(const hlo::Computation* computation, ElementType type, bool strict = false);
 
   Values Combine(Elements& elements, const Values& accumulators, const Values& values) const;
   Values Round(Ir& ir, Values accumulators) const;
@@ -24,7 +24,7 @@ class Reducer {
  private:
   const hlo::Computation* computation_;
   ElementType type_;
-  std::optional<hlo::Opcode> plain_;
+  bool free_order_;  // A sum or product of floats.
 };
 
 // Variables that hold accumulators across loops: `count` elements each, in register form.

@@ -113,7 +113,7 @@ ElementType OperandType(const hlo::Instruction& instruction) {
 bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
   switch (instruction.opcode()) {
     case Opcode::kBitcastConvert:  // Of equal widths; others change the shape and are in index_rules.cc.
-      return !tensor::IsComplex(type) && tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
+      return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);
     default:

@@ -74,6 +74,13 @@ llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kF32) return b.CreateBitCast(value, b.getInt32Ty());
   if (type == ElementType::kF64) return b.CreateBitCast(value, b.getInt64Ty());
   if (IsSmallFloat(type)) return SmallFloatToBits(b, type, value);
+  if (tensor::IsComplex(type)) {
+    const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
+    llvm::Type* whole = b.getIntNTy(2 * half);
+    llvm::Value* low = b.CreateZExt(ToBits(b, RealPart(type), Real(b, value)), whole);
+    llvm::Value* high = b.CreateZExt(ToBits(b, RealPart(type), Imag(b, value)), whole);
+    return b.CreateOr(low, b.CreateShl(high, half));
+  }
   return value;
 }
 
@@ -82,6 +89,12 @@ llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits) {
   if (type == ElementType::kF32) return b.CreateBitCast(bits, b.getFloatTy());
   if (type == ElementType::kF64) return b.CreateBitCast(bits, b.getDoubleTy());
   if (IsSmallFloat(type)) return SmallFloatFromBits(b, type, bits);
+  if (tensor::IsComplex(type)) {
+    const unsigned half = static_cast<unsigned>(tensor::BitWidth(type)) / 2;
+    llvm::Value* low = b.CreateTrunc(bits, b.getIntNTy(half));
+    llvm::Value* high = b.CreateTrunc(b.CreateLShr(bits, half), b.getIntNTy(half));
+    return MakeComplex(b, FromBits(b, RealPart(type), low), FromBits(b, RealPart(type), high));
+  }
   return bits;
 }
 

@@ -28,7 +28,8 @@ ElementType RealPart(ElementType type);
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address);
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address);
 
-// Register value to the iN (N = bits of the type; i8 for pred) of its storage, and back. Not for complex types.
+// Register value to the iN (N = bits of the type; i8 for pred) of its storage, and back. A complex number's real part
+// is in the low half.
 llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value);
 llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits);
 

@@ -1,0 +1,243 @@
+// Native programs: loops, branches, copies and library ops around kernels.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/kernel_abi.h"
+#include "compiler/llvm/emit.h"
+#include "hlo/text.h"
+#include "runtime/devices/cpu/cpu_device.h"
+
+namespace xlad::compiler {
+namespace {
+
+using tensor::ElementType;
+
+BufferSlice Slice(int allocation, int64_t offset, int64_t bytes) {
+  BufferSlice slice;
+  slice.set_allocation(allocation);
+  slice.set_offset(offset);
+  slice.set_bytes(bytes);
+  return slice;
+}
+
+Step Kernel(const std::string& symbol, const std::vector<BufferSlice>& buffers) {
+  Step step;
+  step.set_name(symbol);
+  step.mutable_kernel()->set_symbol(symbol);
+  for (const BufferSlice& slice : buffers) *step.mutable_kernel()->add_buffers() = slice;
+  return step;
+}
+
+Step Copy(const BufferSlice& from, const BufferSlice& to) {
+  Step step;
+  *step.mutable_copy()->mutable_from() = from;
+  *step.mutable_copy()->mutable_to() = to;
+  return step;
+}
+
+// Emits kernels of instructions given as text, a program of steps, and runs that.
+class Machine {
+ public:
+  Machine() : emitter_(*ObjectEmitter::Create(Target())), device_(runtime::MakeCpuDevice()) {}
+
+  // A kernel of the root, with results in place as told.
+  void AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {}) {
+    auto module = hlo::ParseText("HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
+                                 "f32[] add(a, b)\n}\nENTRY e {\n" + body + "\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    modules_.push_back(*std::move(module));
+    KernelRequest request;
+    request.root = modules_.back()->entry()->root();
+    request.symbol = symbol;
+    request.in_place = std::move(in_place);
+    const auto scratch = emitter_->EmitKernel(request);
+    ASSERT_TRUE(scratch.ok()) << scratch.status();
+  }
+
+  absl::StatusOr<int64_t> AddProgram(std::vector<Step> steps, int arguments, int64_t arena_bytes,
+                                     const std::string& symbol = "program") {
+    NativeProgramRequest request;
+    request.symbol = symbol;
+    request.steps = std::move(steps);
+    request.arguments = arguments;
+    request.arena_bytes = arena_bytes;
+    return emitter_->EmitProgram(request);
+  }
+
+  // Runs on copies of the buffers and returns them as they are afterwards.
+  absl::StatusOr<std::vector<std::vector<float>>> Run(std::vector<std::vector<float>> buffers, int64_t scratch_bytes,
+                                                      const std::vector<LibraryOp>& ops = {}) {
+    Executable executable;
+    executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
+    for (const LibraryOp& op : ops) *executable.add_library_ops() = op;
+    XLAD_ASSIGN_OR_RETURN(*executable.mutable_object_code(), emitter_->Finish());
+    XLAD_ASSIGN_OR_RETURN(auto loaded, device_->Load(std::move(executable)));
+    XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0));
+    XLAD_ASSIGN_OR_RETURN(const int kernel, loaded->FindKernel("program"));
+    std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
+    std::vector<void*> addresses;
+    for (const std::vector<float>& buffer : buffers) {
+      memory.push_back(*device_->Allocate(static_cast<int64_t>(4 * buffer.size())));
+      addresses.push_back(memory.back()->address());
+      std::memcpy(addresses.back(), buffer.data(), 4 * buffer.size());
+    }
+    auto scratch = *device_->Allocate(scratch_bytes);
+    XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, addresses, scratch->address()));
+    for (size_t i = 0; i < buffers.size(); ++i) std::memcpy(buffers[i].data(), addresses[i], 4 * buffers[i].size());
+    return buffers;
+  }
+
+  std::string Ir() const { return emitter_->IrText(); }
+
+ private:
+  std::unique_ptr<ObjectEmitter> emitter_;
+  std::unique_ptr<runtime::Device> device_;
+  std::vector<std::unique_ptr<hlo::Module>> modules_;
+};
+
+TEST(Program, CountedLoopSwapsItsState) {
+  // (a, b) <- (a + b, a), ten times: Fibonacci numbers. The new a waits in scratch.
+  Machine machine;
+  machine.AddKernel("sum", "x = f32[2] parameter(0)\n y = f32[2] parameter(1)\n ROOT z = f32[2] add(x, y)");
+  Step loop;
+  loop.mutable_while_()->set_trip_count(10);
+  const BufferSlice a = Slice(0, 0, 8), b = Slice(1, 0, 8), next = Slice(NativeProgramRequest::kScratch, 64, 8);
+  *loop.mutable_while_()->add_body() = Kernel("sum", {a, b, next});
+  *loop.mutable_while_()->add_body() = Copy(a, b);
+  *loop.mutable_while_()->add_body() = Copy(next, a);
+  const auto scratch = machine.AddProgram({loop}, 2, 72);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  EXPECT_EQ(*scratch, 128);
+  const auto result = machine.Run({{1, 2}, {0, 1}}, *scratch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0], (std::vector<float>{89, 233}));
+  EXPECT_EQ((*result)[1], (std::vector<float>{55, 144}));
+}
+
+TEST(Program, LoopUntilAPredicate) {
+  Machine machine;
+  machine.AddKernel("less", "x = f32[] parameter(0)\n l = f32[] parameter(1)\n ROOT p = pred[] compare(x, l), "
+                            "direction=LT");
+  machine.AddKernel("twice", "x = f32[] parameter(0)\n ROOT y = f32[] add(x, x)", {{0, 0}});
+  Step loop;
+  loop.mutable_while_()->set_trip_count(-1);
+  const BufferSlice x = Slice(0, 0, 4), limit = Slice(1, 0, 4), predicate = Slice(NativeProgramRequest::kScratch, 0, 1);
+  *loop.mutable_while_()->mutable_predicate() = predicate;
+  *loop.mutable_while_()->add_condition() = Kernel("less", {x, limit, predicate});
+  *loop.mutable_while_()->add_body() = Kernel("twice", {x, x});
+  const auto scratch = machine.AddProgram({loop}, 2, 1);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  const auto result = machine.Run({{3}, {1000}}, *scratch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0][0], 1536);
+}
+
+TEST(Program, BranchesByIndexAndPredicate) {
+  for (const bool is_predicate : {false, true}) {
+    for (const int32_t selector : {-1, 0, 1, 2, 7}) {
+      Machine machine;
+      Step branches;
+      branches.mutable_if_()->set_selector_is_predicate(is_predicate);
+      *branches.mutable_if_()->mutable_selector() = Slice(0, 0, is_predicate ? 1 : 4);
+      for (int i = 0; i < (is_predicate ? 2 : 3); ++i) {
+        *branches.mutable_if_()->add_branches()->add_steps() = Copy(Slice(2, 4 * i, 4), Slice(1, 0, 4));
+      }
+      const auto scratch = machine.AddProgram({branches}, 3, 0);
+      ASSERT_TRUE(scratch.ok()) << scratch.status();
+      float as_float;
+      std::memcpy(&as_float, &selector, sizeof(selector));
+      const auto result = machine.Run({{as_float}, {0}, {10, 20, 30}}, *scratch);
+      ASSERT_TRUE(result.ok()) << result.status();
+      const float of_index = selector == 0 ? 10 : selector == 1 ? 20 : 30;
+      EXPECT_EQ((*result)[1][0], is_predicate ? (selector != 0 ? 10 : 20) : of_index) << selector;
+    }
+  }
+}
+
+LibraryOp SmallDot() {
+  LibraryOp op;
+  for (ArrayShape* shape : {op.mutable_dot()->mutable_lhs(), op.mutable_dot()->mutable_rhs(),
+                            op.mutable_dot()->mutable_result()}) {
+    shape->set_element_type(static_cast<int>(ElementType::kF32));
+    shape->add_dims(2);
+    shape->add_dims(2);
+  }
+  op.mutable_dot()->add_lhs_contracting(1);
+  op.mutable_dot()->add_rhs_contracting(0);
+  return op;
+}
+
+TEST(Program, LibraryOpsInLoops) {
+  Machine machine;
+  Step loop, dot;
+  dot.mutable_library()->set_op(0);
+  const BufferSlice x = Slice(0, 0, 16), y = Slice(NativeProgramRequest::kScratch, 0, 16);
+  for (const BufferSlice& slice : {x, x, y}) *dot.mutable_library()->add_buffers() = slice;
+  loop.mutable_while_()->set_trip_count(3);
+  *loop.mutable_while_()->add_body() = dot;
+  *loop.mutable_while_()->add_body() = Copy(y, x);
+  const auto scratch = machine.AddProgram({loop}, 1, 16);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  const auto result = machine.Run({{1, 1, 0, 1}}, *scratch, {SmallDot()});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0], (std::vector<float>{1, 8, 0, 1}));
+}
+
+TEST(Program, AFailingLibraryOpEndsTheProgramWithItsReason) {
+  Machine machine;
+  Step dot;
+  dot.mutable_library()->set_op(5);
+  for (int i = 0; i < 3; ++i) *dot.mutable_library()->add_buffers() = Slice(0, 0, 16);
+  const auto scratch = machine.AddProgram({dot, Copy(Slice(1, 0, 16), Slice(0, 0, 16))}, 2, 0);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  const auto result = machine.Run({{1, 2, 3, 4}, {5, 6, 7, 8}}, *scratch, {SmallDot()});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
+  EXPECT_NE(result.status().message().find("library op 5"), absl::string_view::npos) << result.status();
+}
+
+TEST(Program, CallsProgramsAndPassesScratch) {
+  Machine machine;
+  // A reduction inside a fusion-like chain needs scratch of its own.
+  machine.AddKernel("norm", "x = f32[4] parameter(0)\n z = f32[] parameter(1)\n ROOT s = f32[] reduce(x, z), "
+                            "dimensions={0}, to_apply=add");
+  const BufferSlice x = Slice(0, 0, 16), zero = Slice(1, 0, 4), inner = Slice(NativeProgramRequest::kScratch, 0, 4);
+  const auto inner_scratch = machine.AddProgram(
+      {Kernel("norm", {x, zero, inner}), Copy(inner, Slice(2, 0, 4))}, 3, 4, "inner");
+  ASSERT_TRUE(inner_scratch.ok()) << inner_scratch.status();
+  const auto scratch = machine.AddProgram(
+      {Kernel("inner", {x, zero, Slice(NativeProgramRequest::kScratch, 0, 4)}),
+       Copy(Slice(NativeProgramRequest::kScratch, 0, 4), Slice(2, 0, 4))},
+      3, 4);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  EXPECT_EQ(*scratch, 128);
+  const auto result = machine.Run({{1, 2, 3, 4}, {0}, {0}}, *scratch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[2][0], 10);
+}
+
+TEST(Program, RefusesWhatDoesNotFit) {
+  Machine machine;
+  machine.AddKernel("twice", "x = f32[] parameter(0)\n ROOT y = f32[] add(x, x)");
+  Step collective;
+  collective.set_name("all-reduce.1");
+  collective.mutable_collective();
+  const BufferSlice x = Slice(0, 0, 4);
+  const std::vector<std::pair<Step, std::string>> bad = {
+      {collective, "all-reduce.1"},
+      {Step(), "cannot stand"},
+      {Kernel("nothing", {x}), "'nothing'"},
+      {Kernel("twice", {x}), "as many arguments"},
+      {Copy(Slice(1, 0, 4), x), "allocation 1"},
+      {Copy(Slice(-2, 0, 4), x), "allocation -2"},
+      {Copy(Slice(0, 0, 8), x), "different sizes"},
+  };
+  int n = 0;
+  for (const auto& [step, words] : bad) {
+    const auto scratch = machine.AddProgram({step}, 1, 0, absl::StrCat("bad", n++));
+    EXPECT_EQ(scratch.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(scratch.status().message().find(words), absl::string_view::npos) << scratch.status();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::compiler
