@@ -40,23 +40,34 @@ std::vector<Instruction*> Locals(const std::vector<LocalArray>& arrays) {
 
 namespace {
 
+std::vector<bool> Occurring(const std::vector<TensorFactors>& tensors, size_t factors) {
+  std::vector<bool> result(factors, false);
+  for (const TensorFactors& tensor : tensors) {
+    for (const DimensionFactors& dimension : tensor) {
+      for (int f : dimension) result[static_cast<size_t>(f)] = true;
+    }
+  }
+  return result;
+}
+
 // What a result has of its own (new dimensions of a broadcast, an iota's): any shard of it can be made in place.
 std::vector<bool> SplitFreely(const Instruction& instruction, const OpRule& rule) {
+  const std::vector<bool> out = Occurring(rule.results, rule.factors.size());
   std::vector<bool> result;
-  for (const Factor& factor : rule.factors) result.push_back(factor.kind == FactorKind::kPassThrough);
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    result.push_back(out[f] && rule.factors[f].kind == FactorKind::kPassThrough);
+  }
   return result;
 }
 
 }  // namespace
 
 std::vector<bool> SplitThrough(const Instruction& instruction, const OpRule& rule) {
-  std::vector<bool> result(rule.factors.size(), false);
-  for (const TensorFactors& tensor : rule.operands) {
-    for (const DimensionFactors& factors : tensor) {
-      for (int f : factors) {
-        result[static_cast<size_t>(f)] = rule.factors[static_cast<size_t>(f)].kind == FactorKind::kPassThrough;
-      }
-    }
+  const std::vector<bool> in = Occurring(rule.operands, rule.factors.size());
+  const std::vector<bool> out = Occurring(rule.results, rule.factors.size());
+  std::vector<bool> result;
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    result.push_back(in[f] && out[f] && rule.factors[f].kind == FactorKind::kPassThrough);
   }
   return result;
 }

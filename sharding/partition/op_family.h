@@ -42,7 +42,7 @@ hlo::Instruction* IdentityOf(Emitter& emitter, hlo::Opcode reduction, tensor::El
 
 bool HasIdentity(hlo::Opcode reduction, tensor::ElementType type);
 
-// Pass-through factors that an operand has; and reduction factors whose reduction is one binary opcode.
+// Pass-through factors that an operand and a result have; and reduction factors whose reduction is one binary opcode.
 std::vector<bool> SplitThroughAndReduced(const hlo::Instruction& instruction, const OpRule& rule);
 std::vector<bool> SplitThrough(const hlo::Instruction& instruction, const OpRule& rule);
 
