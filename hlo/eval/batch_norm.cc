@@ -57,8 +57,8 @@ absl::StatusOr<Value> EvalTraining(const Operation& operation) {
     const size_t f = features.Of(i);
     y[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + double{operation.attributes().epsilon}) * scale[f] + offset[f];
   }
-  return Value::Tuple({Write(y, operation.result(0)), Write(mean, operation.result(1)),
-                       Write(variance, operation.result(2))});
+  return Value::Tuple(
+      {Write(y, operation.result(0)), Write(mean, operation.result(1)), Write(variance, operation.result(2))});
 }
 
 absl::StatusOr<Value> EvalInference(const Operation& operation) {

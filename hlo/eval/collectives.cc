@@ -131,8 +131,9 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   }
   const int64_t dimension = dimensions[0];
   if (OperandOf(group, 0, 0).dims()[static_cast<size_t>(dimension)] % ranks != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(), " to split over ",
-                                                   ranks, " devices, expected dimension ", dimension, " to divide"));
+    return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(),
+                                                   " to split over ", ranks, " devices, expected dimension ", dimension,
+                                                   " to divide"));
   }
   for (int64_t to = 0; to < ranks; ++to) {
     std::vector<Value> parts;

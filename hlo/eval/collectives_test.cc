@@ -18,8 +18,8 @@ add { a = f32[] parameter(0)
 // Runs one program on `devices` devices; device d's parameter 0 is {d * width, d * width + 1, ...}.
 absl::StatusOr<std::vector<Literal>> RunSpmd(const std::string& body, int64_t devices, int64_t width,
                                              const std::string& header = "") {
-  const auto module = Program("HloModule m" + header + "\n" + (absl::StrContains(header, "add {") ? "" : kAdd) + "ENTRY e {\n  p = f32[" + std::to_string(width) +
-                              "] parameter(0)\n" + body + "\n}\n");
+  const auto module = Program("HloModule m" + header + "\n" + (absl::StrContains(header, "add {") ? "" : kAdd) +
+                              "ENTRY e {\n  p = f32[" + std::to_string(width) + "] parameter(0)\n" + body + "\n}\n");
   if (module == nullptr) return absl::InvalidArgumentError("no module");
   std::vector<std::vector<Literal>> inputs;
   for (int64_t d = 0; d < devices; ++d) {
@@ -54,45 +54,107 @@ TEST_P(CollectivesTest, GivesEveryDeviceItsPart) {
 // Four devices with one element each: 0, 1, 2, 3. As 2 replicas of 2 partitions: r0p0, r0p1, r1p0, r1p1.
 const std::string kGrid = ", replica_count=2, num_partitions=2";
 const Row kRows[] = {
-    {"AllReplicas", "ROOT r = f32[1] all-reduce(p), replica_groups={}, to_apply=add", 4, 1,
-     {"f32[1] {6}", "f32[1] {6}", "f32[1] {6}", "f32[1] {6}"}, ", replica_count=4"},
-    {"CrossReplica", "ROOT r = f32[1] all-reduce(p), replica_groups={{0,1}}, to_apply=add", 4, 1,
-     {"f32[1] {2}", "f32[1] {4}", "f32[1] {2}", "f32[1] {4}"}, kGrid},
-    {"CrossReplicaAndPartition", "ROOT r = f32[1] all-reduce(p), channel_id=1, replica_groups={{0},{1}}, to_apply=add",
-     4, 1, {"f32[1] {1}", "f32[1] {1}", "f32[1] {5}", "f32[1] {5}"}, kGrid},
+    {"AllReplicas",
+     "ROOT r = f32[1] all-reduce(p), replica_groups={}, to_apply=add",
+     4,
+     1,
+     {"f32[1] {6}", "f32[1] {6}", "f32[1] {6}", "f32[1] {6}"},
+     ", replica_count=4"},
+    {"CrossReplica",
+     "ROOT r = f32[1] all-reduce(p), replica_groups={{0,1}}, to_apply=add",
+     4,
+     1,
+     {"f32[1] {2}", "f32[1] {4}", "f32[1] {2}", "f32[1] {4}"},
+     kGrid},
+    {"CrossReplicaAndPartition",
+     "ROOT r = f32[1] all-reduce(p), channel_id=1, replica_groups={{0},{1}}, to_apply=add",
+     4,
+     1,
+     {"f32[1] {1}", "f32[1] {1}", "f32[1] {5}", "f32[1] {5}"},
+     kGrid},
     {"FlattenedIds",
      "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups={{0,3},{1,2}}, "
      "to_apply=add",
-     4, 1, {"f32[1] {3}", "f32[1] {3}", "f32[1] {3}", "f32[1] {3}"}, kGrid},
+     4,
+     1,
+     {"f32[1] {3}", "f32[1] {3}", "f32[1] {3}", "f32[1] {3}"},
+     kGrid},
     {"CrossPartition",
-     "ROOT r = f32[1] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}", 4, 1,
-     {"f32[1] {1}", "f32[1] {0}", "f32[1] {3}", "f32[1] {2}"}, kGrid},
-    {"PermuteLeavesZeros", "ROOT r = f32[1] collective-permute(p), source_target_pairs={{0,1},{2,2}}", 3, 1,
-     {"f32[1] {0}", "f32[1] {0}", "f32[1] {2}"}, ", replica_count=3"},
-    {"AllGather", "ROOT r = f32[4] all-gather(p), replica_groups={{1,0}}, dimensions={0}", 2, 2,
-     {"f32[4] {2, 3, 0, 1}", "f32[4] {2, 3, 0, 1}"}, ", replica_count=2"},
-    {"ReduceScatter", "ROOT r = f32[1] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add", 2, 2,
-     {"f32[1] {2}", "f32[1] {4}"}, ", replica_count=2"},
+     "ROOT r = f32[1] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}",
+     4,
+     1,
+     {"f32[1] {1}", "f32[1] {0}", "f32[1] {3}", "f32[1] {2}"},
+     kGrid},
+    {"PermuteLeavesZeros",
+     "ROOT r = f32[1] collective-permute(p), source_target_pairs={{0,1},{2,2}}",
+     3,
+     1,
+     {"f32[1] {0}", "f32[1] {0}", "f32[1] {2}"},
+     ", replica_count=3"},
+    {"AllGather",
+     "ROOT r = f32[4] all-gather(p), replica_groups={{1,0}}, dimensions={0}",
+     2,
+     2,
+     {"f32[4] {2, 3, 0, 1}", "f32[4] {2, 3, 0, 1}"},
+     ", replica_count=2"},
+    {"ReduceScatter",
+     "ROOT r = f32[1] reduce-scatter(p), replica_groups={}, dimensions={0}, to_apply=add",
+     2,
+     2,
+     {"f32[1] {2}", "f32[1] {4}"},
+     ", replica_count=2"},
     {"ReduceScatterInGroupOrder",
-     "ROOT r = f32[1] reduce-scatter(p), replica_groups={{1,0}}, dimensions={0}, to_apply=add", 2, 2,
-     {"f32[1] {4}", "f32[1] {2}"}, ", replica_count=2"},
-    {"AllToAll", "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}", 2, 4,
-     {"f32[4] {0, 1, 4, 5}", "f32[4] {2, 3, 6, 7}"}, ", replica_count=2"},
-    {"Broadcast", "ROOT r = f32[1] collective-broadcast(p), replica_groups={{2,1}}", 3, 1,
-     {"f32[1] {0}", "f32[1] {2}", "f32[1] {2}"}, ", replica_count=3"},
-    {"Iota", "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups=[2,2]<=[2,2]T(1,0), "
-     "to_apply=add", 4, 1, {"f32[1] {2}", "f32[1] {4}", "f32[1] {2}", "f32[1] {4}"}, ", num_partitions=4"},
-    {"Mesh", "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups=mesh['a'=2,'b'=2] {'b'}, "
-     "to_apply=add", 4, 1, {"f32[1] {1}", "f32[1] {1}", "f32[1] {5}", "f32[1] {5}"}, ", num_partitions=4"},
+     "ROOT r = f32[1] reduce-scatter(p), replica_groups={{1,0}}, dimensions={0}, to_apply=add",
+     2,
+     2,
+     {"f32[1] {4}", "f32[1] {2}"},
+     ", replica_count=2"},
+    {"AllToAll",
+     "ROOT r = f32[4] all-to-all(p), replica_groups={}, dimensions={0}",
+     2,
+     4,
+     {"f32[4] {0, 1, 4, 5}", "f32[4] {2, 3, 6, 7}"},
+     ", replica_count=2"},
+    {"Broadcast",
+     "ROOT r = f32[1] collective-broadcast(p), replica_groups={{2,1}}",
+     3,
+     1,
+     {"f32[1] {0}", "f32[1] {2}", "f32[1] {2}"},
+     ", replica_count=3"},
+    {"Iota",
+     "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups=[2,2]<=[2,2]T(1,0), "
+     "to_apply=add",
+     4,
+     1,
+     {"f32[1] {2}", "f32[1] {4}", "f32[1] {2}", "f32[1] {4}"},
+     ", num_partitions=4"},
+    {"Mesh",
+     "ROOT r = f32[1] all-reduce(p), channel_id=1, use_global_device_ids=true, replica_groups=mesh['a'=2,'b'=2] {'b'}, "
+     "to_apply=add",
+     4,
+     1,
+     {"f32[1] {1}", "f32[1] {1}", "f32[1] {5}", "f32[1] {5}"},
+     ", num_partitions=4"},
     {"StartDone",
-     "s = f32[1] all-reduce-start(p), replica_groups={}, to_apply=add\n  ROOT d = f32[1] all-reduce-done(s)", 2, 1,
-     {"f32[1] {1}", "f32[1] {1}"}, ", replica_count=2"},
+     "s = f32[1] all-reduce-start(p), replica_groups={}, to_apply=add\n  ROOT d = f32[1] all-reduce-done(s)",
+     2,
+     1,
+     {"f32[1] {1}", "f32[1] {1}"},
+     ", replica_count=2"},
     {"GatherStartDone",
      "s = (f32[1], f32[2]) all-gather-start(p), replica_groups={}, dimensions={0}\n"
-     "  ROOT d = f32[2] all-gather-done(s)", 2, 1, {"f32[2] {0, 1}", "f32[2] {0, 1}"}, ", replica_count=2"},
+     "  ROOT d = f32[2] all-gather-done(s)",
+     2,
+     1,
+     {"f32[2] {0, 1}", "f32[2] {0, 1}"},
+     ", replica_count=2"},
     {"PermuteStartDone",
      "s = (f32[1], f32[1], u32[], u32[]) collective-permute-start(p), source_target_pairs={{0,1},{1,0}}\n"
-     "  ROOT d = f32[1] collective-permute-done(s)", 2, 1, {"f32[1] {1}", "f32[1] {0}"}, ", replica_count=2"},
+     "  ROOT d = f32[1] collective-permute-done(s)",
+     2,
+     1,
+     {"f32[1] {1}", "f32[1] {0}"},
+     ", replica_count=2"},
 };
 INSTANTIATE_TEST_SUITE_P(Rows, CollectivesTest, ::testing::ValuesIn(kRows),
                          [](const auto& info) { return info.param.name; });
@@ -102,14 +164,16 @@ TEST(Collectives, SeveralOperandsAtOnce) {
   r = (f32[1], f32[1]) all-reduce(p, q), replica_groups={}, to_apply=add
   a = f32[1] get-tuple-element(r), index=0
   b = f32[1] get-tuple-element(r), index=1
-  ROOT s = f32[1] divide(a, b))", 3, 1, ", replica_count=3");
+  ROOT s = f32[1] divide(a, b))",
+                               3, 1, ", replica_count=3");
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ(Show((*results)[2]), Show(Constant("f32[1] {-1}")));
 }
 
 TEST(Collectives, TupleAllToAll) {
   const auto results = RunSpmd(R"(  q = f32[1] negate(p)
-  ROOT r = (f32[1], f32[1]) all-to-all(p, q), replica_groups={})", 2, 1, ", replica_count=2");
+  ROOT r = (f32[1], f32[1]) all-to-all(p, q), replica_groups={})",
+                               2, 1, ", replica_count=2");
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ(Show((*results)[0].tuple[1]), Show(Constant("f32[1] {1}")));
   EXPECT_EQ(Show((*results)[1].tuple[0]), Show(Constant("f32[1] {-0}")));
@@ -123,8 +187,8 @@ TEST(Collectives, RaggedAllToAll) {
   id = u32[] partition-id()
   i = s32[] convert(id)
   out = s32[2] broadcast(i), dimensions={}
-  ROOT r = f32[3] ragged-all-to-all(p, o, in, n, out, n), channel_id=1, replica_groups={{0,1}})", 2, 2,
-                               ", num_partitions=2");
+  ROOT r = f32[3] ragged-all-to-all(p, o, in, n, out, n), channel_id=1, replica_groups={{0,1}})",
+                               2, 2, ", num_partitions=2");
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ(Show((*results)[0]), Show(Constant("f32[3] {1, 3, -1}")));
   EXPECT_EQ(Show((*results)[1]), Show(Constant("f32[3] {0, 2, -1}")));
@@ -135,9 +199,11 @@ TEST(Collectives, ReduceInRankOrder) {
   const auto module = Program(std::string("HloModule m, replica_count=3\n") + kAdd + R"(
 ENTRY e { p = f32[1] parameter(0)
   ROOT r = f32[1] all-reduce(p), replica_groups={{2,0,1}}, to_apply=add })");
-  const auto value = [](float x) { return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x})); };
-  const auto results = Evaluate({module.get(), module.get(), module.get()},
-                                {{value(1e8f)}, {value(-1e8f)}, {value(1.0f)}});
+  const auto value = [](float x) {
+    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
+  };
+  const auto results =
+      Evaluate({module.get(), module.get(), module.get()}, {{value(1e8f)}, {value(-1e8f)}, {value(1.0f)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[0].array.values<float>()[0], 0.0f);  // (1 + 1e8) - 1e8 in single precision.
 }
@@ -160,7 +226,9 @@ ENTRY e { p = f32[1] parameter(0)
   t = (s32[], f32[1]) tuple(zero, p)
   w = (s32[], f32[1]) while(t), condition=cond, body=body
   ROOT r = f32[1] get-tuple-element(w), index=1 })");
-  const auto value = [](float x) { return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x})); };
+  const auto value = [](float x) {
+    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
+  };
   const auto results = Evaluate({module.get(), module.get()}, {{value(1)}, {value(2)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[0].array.values<float>()[0], 48.0f);  // (1 + 2) * 2^4.
@@ -171,7 +239,8 @@ TEST(Collectives, SayWhoWaitsWhere) {
   const auto results = RunSpmd(R"(  id = u32[] partition-id()
   three = u32[] constant(3)
   c = pred[] compare(id, three), direction=EQ
-  ROOT r = f32[1] conditional(c, p, p), true_computation=skip, false_computation=meet)", 4, 1,
+  ROOT r = f32[1] conditional(c, p, p), true_computation=skip, false_computation=meet)",
+                               4, 1,
                                R"(, num_partitions=4
 add { a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -197,13 +266,15 @@ TEST(Collectives, BadIdsAreErrors) {
 // Different programs for different devices meet by channel.
 TEST(Collectives, VariantsMeetByChannel) {
   const auto variant = [](const std::string& op) {
-    return Program(std::string("HloModule m, num_partitions=2\n") + kAdd + "ENTRY e { p = f32[1] parameter(0)\n x = f32[1] " +
-                   op + "(p)\n ROOT r" + op.substr(0, 1) +
+    return Program(std::string("HloModule m, num_partitions=2\n") + kAdd +
+                   "ENTRY e { p = f32[1] parameter(0)\n x = f32[1] " + op + "(p)\n ROOT r" + op.substr(0, 1) +
                    " = f32[1] all-reduce(x), channel_id=4, use_global_device_ids=true, replica_groups={{0,1}}, "
                    "to_apply=add }");
   };
   const auto a = variant("negate"), b = variant("abs");
-  const auto value = [](float x) { return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x})); };
+  const auto value = [](float x) {
+    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
+  };
   const auto results = Evaluate({a.get(), b.get()}, {{value(-5)}, {value(-7)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[1].array.values<float>()[0], 12.0f);

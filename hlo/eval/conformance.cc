@@ -60,8 +60,8 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
       c.xla.push_back({diff.value("nonfinite_mismatches", int64_t{0}), diff.value("max_abs", 0.0)});
     }
     if (c.tolerances.size() != c.results.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(c.name, ": found ", c.tolerances.size(),
-                                                     " entries in compare, expected ", c.results.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(c.name, ": found ", c.tolerances.size(), " entries in compare, expected ", c.results.size()));
     }
     return c;
   } catch (const json::exception& error) {
@@ -76,8 +76,8 @@ absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::str
   XLAD_ASSIGN_OR_RETURN(const tensor::Shape parsed, tensor::ParseShape(shape));
   const auto bytes = found->second.bytes();
   if (static_cast<int64_t>(bytes.size()) != parsed.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", name, ": found ", bytes.size(), " bytes, expected ",
-                                                   parsed.bytes(), " for ", shape));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", name, ": found ", bytes.size(), " bytes, expected ", parsed.bytes(), " for ", shape));
   }
   Array array(parsed, std::vector<std::byte>(bytes.begin(), bytes.end()));
   if (tensor::IsInteger(parsed.type) && tensor::BitWidth(parsed.type) < 8) {
@@ -115,9 +115,9 @@ absl::Status CheckResult(const Literal& actual, const Array& expected, const Cas
       difference.non_finite <= c.xla[i].non_finite) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("result ", i, ": ", difference.mismatches, " of ", expected.elements(), " elements differ; element ",
-                   difference.first, ": found ", difference.actual, ", expected ", difference.expected));
+  return absl::FailedPreconditionError(absl::StrCat("result ", i, ": ", difference.mismatches, " of ",
+                                                    expected.elements(), " elements differ; element ", difference.first,
+                                                    ": found ", difference.actual, ", expected ", difference.expected));
 }
 
 absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c, bool through_proto) {

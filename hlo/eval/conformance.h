@@ -25,10 +25,10 @@ struct Tolerance {
 // Elements outside the tolerance. Complex numbers are compared by their parts, each on its own.
 struct Difference {
   int64_t mismatches = 0;
-  int64_t first = -1;          // The first mismatch's element.
+  int64_t first = -1;            // The first mismatch's element.
   std::string actual, expected;  // Its values.
-  double max_absolute = 0;     // Over the mismatches that are finite on both sides.
-  int64_t non_finite = 0;      // Mismatches where one side or both are not finite.
+  double max_absolute = 0;       // Over the mismatches that are finite on both sides.
+  int64_t non_finite = 0;        // Mismatches where one side or both are not finite.
 };
 
 // Kinds: kEqual: equal, or both NaN. kUlp: bit patterns at most max_ulp apart; two NaNs pass, other non-finite values
@@ -37,9 +37,9 @@ struct Difference {
 Difference Compare(const tensor::Array& actual, const tensor::Array& expected, const Tolerance& tolerance);
 
 struct ConformanceOptions {
-  std::string name_prefix;       // Only cases whose name begins so.
-  int64_t stride = 1;            // Every stride-th of those, from the first.
-  bool through_proto = false;    // Serialise the program as a proto and read it back before it runs.
+  std::string name_prefix;     // Only cases whose name begins so.
+  int64_t stride = 1;          // Every stride-th of those, from the first.
+  bool through_proto = false;  // Serialise the program as a proto and read it back before it runs.
   // Lines "NAME  # reason" of cases that are expected to fail; one of them passing is a failure.
   std::string expected_failures;
 };

@@ -34,9 +34,11 @@ Number FloatNumber(double value, uint64_t bits, int width) {
 Number NumberAt(const tensor::Array& array, int64_t i) {
   switch (const ElementType type = array.shape().type) {
     case ElementType::kF32:
-    case ElementType::kC64: return FloatNumber(ReadAt<float>(array, i), ReadAt<uint32_t>(array, i), 32);
+    case ElementType::kC64:
+      return FloatNumber(ReadAt<float>(array, i), ReadAt<uint32_t>(array, i), 32);
     case ElementType::kF64:
-    case ElementType::kC128: return FloatNumber(ReadAt<double>(array, i), ReadAt<uint64_t>(array, i), 64);
+    case ElementType::kC128:
+      return FloatNumber(ReadAt<double>(array, i), ReadAt<uint64_t>(array, i), 64);
     case ElementType::kS64: {
       const auto value = ReadAt<int64_t>(array, i);
       return {static_cast<double>(value), static_cast<uint64_t>(value < 0 ? -static_cast<uint64_t>(value) : value),
@@ -57,9 +59,15 @@ Number NumberAt(const tensor::Array& array, int64_t i) {
       const bool is_signed = tensor::IsSigned(type);
       int64_t value = 0;
       switch (tensor::ByteWidth(type)) {
-        case 1: value = is_signed ? int64_t{ReadAt<int8_t>(array, i)} : int64_t{ReadAt<uint8_t>(array, i)}; break;
-        case 2: value = is_signed ? int64_t{ReadAt<int16_t>(array, i)} : int64_t{ReadAt<uint16_t>(array, i)}; break;
-        default: value = is_signed ? int64_t{ReadAt<int32_t>(array, i)} : int64_t{ReadAt<uint32_t>(array, i)}; break;
+        case 1:
+          value = is_signed ? int64_t{ReadAt<int8_t>(array, i)} : int64_t{ReadAt<uint8_t>(array, i)};
+          break;
+        case 2:
+          value = is_signed ? int64_t{ReadAt<int16_t>(array, i)} : int64_t{ReadAt<uint16_t>(array, i)};
+          break;
+        default:
+          value = is_signed ? int64_t{ReadAt<int32_t>(array, i)} : int64_t{ReadAt<uint32_t>(array, i)};
+          break;
       }
       return {static_cast<double>(value), static_cast<uint64_t>(std::abs(value)), value < 0};
     }
@@ -75,14 +83,16 @@ bool Passes(const Number& a, const Number& e, const Tolerance& tolerance) {
   if (SameValue(a, e)) return true;
   if (!std::isfinite(a.value) || !std::isfinite(e.value)) return false;
   switch (tolerance.kind) {
-    case Tolerance::Kind::kEqual: return false;
+    case Tolerance::Kind::kEqual:
+      return false;
     case Tolerance::Kind::kUlp: {
       const uint64_t distance = a.negative == e.negative
                                     ? std::max(a.magnitude, e.magnitude) - std::min(a.magnitude, e.magnitude)
                                     : a.magnitude + e.magnitude;
       return distance <= static_cast<uint64_t>(tolerance.max_ulp);
     }
-    case Tolerance::Kind::kAbsolute: return std::fabs(a.value - e.value) <= tolerance.absolute;
+    case Tolerance::Kind::kAbsolute:
+      return std::fabs(a.value - e.value) <= tolerance.absolute;
     case Tolerance::Kind::kClose:
       return std::fabs(a.value - e.value) <= tolerance.absolute + tolerance.relative * std::fabs(e.value);
   }

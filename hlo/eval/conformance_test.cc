@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "tensor/safetensors.h"
 
 namespace xlad::hlo {
 namespace {
@@ -48,6 +49,42 @@ TEST(Compare, BigIntegersExactly) {
   EXPECT_EQ(compare(big, big), 0);
   EXPECT_EQ(compare(big, big - 1), 1);
   EXPECT_EQ(compare(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::min() + 1), 1);
+}
+
+// A case that is expected to fail and passes is a failure; one that fails as expected passes.
+TEST(ExpectedFailures, AreHeldToBothWays) {
+  FileSystem& files = RealFileSystem();
+  const std::string folder = testing::TempDir() + "xlad_conformance_test";
+  ASSERT_TRUE(files.MakeDirectories(folder).ok());
+  const auto write = [&](const std::string& name, const std::string& bytes) {
+    ASSERT_TRUE(files.WriteAtomically(JoinPath(folder, name), bytes).ok());
+  };
+  std::string manifest;
+  for (const std::string name : {"good", "bad"}) {
+    manifest += R"({"name":")" + name +
+                R"(","params":["f32[1]"],"results":["f32[1]"],"compare":[{"kind":"eq"}]})"
+                "\n";
+    write(name + ".hlo", "HloModule m\nENTRY e { p = f32[1] parameter(0)\n ROOT n = f32[1] negate(p) }");
+    tensor::NamedArrays arrays;
+    arrays["in.0"] = Array::FromValues<float>(ElementType::kF32, {1}, {2});
+    arrays["out.0"] = Array::FromValues<float>(ElementType::kF32, {1}, {name == "good" ? -2.0f : 2.0f});
+    write(name + ".safetensors", tensor::SerializeSafetensors(arrays));
+  }
+  write("manifest.jsonl", manifest);
+  write("list", "# a comment\ngood  # not really\nbad  # of course\n");
+  const auto plain = RunConformance(files, folder);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_TRUE((*plain)[0].passed);
+  EXPECT_FALSE((*plain)[1].passed);
+  EXPECT_EQ((*plain)[1].message, "result 0: 1 of 1 elements differ; element 0: found -2, expected 2");
+  ConformanceOptions options;
+  options.expected_failures = JoinPath(folder, "list");
+  const auto listed = RunConformance(files, folder, options);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_FALSE((*listed)[0].passed);
+  EXPECT_TRUE((*listed)[1].passed);
+  EXPECT_EQ((*listed)[1].message, "expected: of course");
+  EXPECT_FALSE(RunConformance(files, JoinPath(folder, "nothing")).ok());
 }
 
 class CorpusTest : public testing::TestWithParam<bool> {};

@@ -59,11 +59,12 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
     case Opcode::kReplicaId:
       Store(frame, ScalarU32(replica_));
       return absl::OkStatus();
-    default: break;
+    default:
+      break;
   }
   if (!IsCollective(instruction.opcode())) {
-    return absl::UnimplementedError(absl::StrCat(ToString(instruction.opcode()), " is not evaluated: ",
-                                                 WhyNoEvaluator(instruction.opcode())));
+    return absl::UnimplementedError(
+        absl::StrCat(ToString(instruction.opcode()), " is not evaluated: ", WhyNoEvaluator(instruction.opcode())));
   }
   if (calls_ > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -103,7 +104,8 @@ absl::Status Interpreter::Deliver(Frame& frame, Role role, Value result) {
     case Role::kBody:
       frame.saved.push_back(std::move(result));
       return Push(*instruction.called()[0], Role::kCondition, frame.saved);
-    case Role::kCondition: break;
+    case Role::kCondition:
+      break;
   }
   std::vector<Value> state = std::move(frame.saved);
   frame.saved.clear();

@@ -57,11 +57,25 @@ ENTRY e { c = f32[] constant(1)
   EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
 }
 
+TEST(Control, WorkIsBounded) {
+  const auto module = Program(R"(HloModule m
+ENTRY e { c = f32[] constant(1)
+  b = f32[20000,20000] broadcast(c), dimensions={}
+  d = f32[20000,20000] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT s = f32[1,1] slice(d), slice={[0:1], [0:1]} })");
+  EvaluateLimits limits;
+  limits.element_steps = 1e10;
+  const auto result = Evaluate(*module, {}, limits);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
+  EXPECT_TRUE(absl::StrContains(result.status().message(), "%d")) << result.status();
+}
+
 // What is dead is freed: a chain of a thousand arrays fits where three do.
 TEST(Control, DeadValuesAreFreed) {
   std::string text = "HloModule m\nENTRY e { v0 = f32[1000] parameter(0)\n";
   for (int i = 0; i < 1000; ++i) {
-    text += "  v" + std::to_string(i + 1) + " = f32[1000] add(v" + std::to_string(i) + ", v" + std::to_string(i) + ")\n";
+    text +=
+        "  v" + std::to_string(i + 1) + " = f32[1000] add(v" + std::to_string(i) + ", v" + std::to_string(i) + ")\n";
   }
   const auto module = Program(text + "  ROOT r = f32[1000] negate(v1000) }");
   EvaluateLimits limits;

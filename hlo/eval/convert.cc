@@ -110,8 +110,8 @@ Array UnpackBits(absl::Span<const std::byte> packed, const tensor::Shape& shape)
   for (size_t i = 0; i < values.size(); ++i) {
     const size_t bit = i * static_cast<size_t>(width);
     const auto raw = static_cast<int8_t>(static_cast<unsigned>(packed[bit / 8]) >> (bit % 8));
-    values[i] = tensor::IsFloating(shape.type) ? static_cast<int8_t>(raw & ((1 << width) - 1))
-                                               : WrapSubByte(shape.type, raw);
+    values[i] =
+        tensor::IsFloating(shape.type) ? static_cast<int8_t>(raw & ((1 << width) - 1)) : WrapSubByte(shape.type, raw);
   }
   return out;
 }
@@ -134,14 +134,22 @@ struct FloatBits {
 
 FloatBits BitsOf(ElementType type) {
   switch (type) {
-    case ElementType::kF64: return {11, 52};
-    case ElementType::kF32: return {8, 23};
-    case ElementType::kBF16: return {8, 7};
-    case ElementType::kF16: return {5, 10};
-    case ElementType::kF8E5M2: return {5, 2};
-    case ElementType::kF8E4M3: return {4, 3};
-    case ElementType::kF8E3M4: return {3, 4};
-    default: return {0, 0};
+    case ElementType::kF64:
+      return {11, 52};
+    case ElementType::kF32:
+      return {8, 23};
+    case ElementType::kBF16:
+      return {8, 7};
+    case ElementType::kF16:
+      return {5, 10};
+    case ElementType::kF8E5M2:
+      return {5, 2};
+    case ElementType::kF8E4M3:
+      return {4, 3};
+    case ElementType::kF8E3M4:
+      return {3, 4};
+    default:
+      return {0, 0};
   }
 }
 
@@ -177,10 +185,18 @@ absl::StatusOr<Value> EvalReducePrecision(const Operation& operation) {
     for (T& value : values) value = static_cast<T>(ReducePrecision(value, from, to));
   };
   switch (tensor::ByteWidth(type)) {
-    case 1: apply(out.values<uint8_t>()); break;
-    case 2: apply(out.values<uint16_t>()); break;
-    case 4: apply(out.values<uint32_t>()); break;
-    default: apply(out.values<uint64_t>()); break;
+    case 1:
+      apply(out.values<uint8_t>());
+      break;
+    case 2:
+      apply(out.values<uint16_t>());
+      break;
+    case 4:
+      apply(out.values<uint32_t>());
+      break;
+    default:
+      apply(out.values<uint64_t>());
+      break;
   }
   return Value(std::move(out));
 }
@@ -234,9 +250,8 @@ Value ConvertTo(const Value& value, ElementType type) {
     EncodeAll(doubles.values<double>(), &out);
     return Value(std::move(out));
   }
-  return VisitCarrier(CarrierOf(type), [&]<typename To>() -> Value {
-    return Value(Narrow(ConvertAll<To>(wide, result), type));
-  });
+  return VisitCarrier(CarrierOf(type),
+                      [&]<typename To>() -> Value { return Value(Narrow(ConvertAll<To>(wide, result), type)); });
 }
 
 absl::Span<const EvalRow> ConvertRows() { return kRows; }

@@ -60,12 +60,12 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
   if (tensor::BitWidth(CarrierOf(operation.operand(0).type())) > tensor::BitWidth(sum)) {
     sum = CarrierOf(operation.operand(0).type());
   }
-  const Value input = ConvertTo(
-      TransposeValue(operation.operand(0), Order(c.input_batch, c.input_spatial, c.input_feature)), sum);
-  const Value kernel = ConvertTo(
-      TransposeValue(operation.operand(1),
-                     Order(-1, c.kernel_spatial, c.kernel_input_feature, c.kernel_output_feature)),
-      sum);
+  const Value input =
+      ConvertTo(TransposeValue(operation.operand(0), Order(c.input_batch, c.input_spatial, c.input_feature)), sum);
+  const Value kernel =
+      ConvertTo(TransposeValue(operation.operand(1),
+                               Order(-1, c.kernel_spatial, c.kernel_input_feature, c.kernel_output_feature)),
+                sum);
   const Dims output_order = Order(c.output_batch, c.output_spatial, c.output_feature);
   Dims output_dims, inverse(output_order.size());
   for (size_t d = 0; d < output_order.size(); ++d) {

@@ -1,8 +1,9 @@
 // dot and its relatives: products summed over contracting dimensions.
+#include "hlo/eval/dot.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "hlo/eval/dot.h"
 #include "hlo/eval/binary_ops.h"
 #include "hlo/eval/reducer.h"
 #include "hlo/eval/strided.h"

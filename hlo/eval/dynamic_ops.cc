@@ -69,10 +69,8 @@ constexpr EvalRow kDynamicRows[] = {
 };
 
 constexpr EvalRow kTupleRows[] = {
-    {Opcode::kTuple, EvalTuple},
-    {Opcode::kGetTupleElement, EvalGetTupleElement},
-    {Opcode::kAfterAll, EvalAfterAll},
-    {Opcode::kCopyStart, EvalCopyStart},
+    {Opcode::kTuple, EvalTuple},       {Opcode::kGetTupleElement, EvalGetTupleElement},
+    {Opcode::kAfterAll, EvalAfterAll}, {Opcode::kCopyStart, EvalCopyStart},
     {Opcode::kCopyDone, EvalCopyDone},
 };
 

@@ -24,12 +24,12 @@ struct RealOrComplex : RealOnly<Op> {
   static Complex128 Apply(Complex128 x) { return Complex128(Op::On(LongComplex(x))); }
 };
 
-#define XLAD_STD_FUNCTION(Name, function)     \
-  struct Name {                               \
-    template <typename T>                     \
-    static T On(T x) {                        \
-      return std::function(x);                \
-    }                                         \
+#define XLAD_STD_FUNCTION(Name, function) \
+  struct Name {                           \
+    template <typename T>                 \
+    static T On(T x) {                    \
+      return std::function(x);            \
+    }                                     \
   };
 XLAD_STD_FUNCTION(Acos, acos)
 XLAD_STD_FUNCTION(Acosh, acosh)

@@ -220,9 +220,9 @@ absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
   for (size_t i = 0; i < operands.size(); ++i) {
     values.push_back(eval::Value::Borrow(*operands[i]));
     if (!values.back().HasShape(instruction.operand(static_cast<int64_t>(i))->shape())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "%", instruction.name(), ": found ", operands[i]->shape().ToString(false), " for operand ", i, ", expected ",
-          instruction.operand(static_cast<int64_t>(i))->shape().ToString(false)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("%", instruction.name(), ": found ", operands[i]->shape().ToString(false), " for operand ", i,
+                       ", expected ", instruction.operand(static_cast<int64_t>(i))->shape().ToString(false)));
     }
   }
   eval::NoCalls caller;

@@ -15,6 +15,7 @@ namespace xlad::hlo {
 struct EvaluateLimits {
   int64_t instructions = 100'000'000;  // Instructions run, loop bodies and called computations each time.
   int64_t live_bytes = int64_t{16} << 30;
+  double element_steps = 1e12;  // Multiplications of dots, window elements, elements moved ...: an estimate by shapes.
 };
 
 // Runs the entry of modules[d] on device d, all devices in lockstep in one thread, exchanging data at collectives.
@@ -34,7 +35,8 @@ absl::StatusOr<Literal> Evaluate(const Module& module, const std::vector<Literal
 
 // One instruction on given operand values, no control flow or collectives; for constant folding and op tests. The
 // instruction must be well formed (as after Verify).
-absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction, const std::vector<const Literal*>& operands);
+absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
+                                            const std::vector<const Literal*>& operands);
 
 // Whether programs with this opcode can be evaluated; where not, WhyNoEvaluator says why, else it is empty.
 bool HasEvaluator(Opcode opcode);

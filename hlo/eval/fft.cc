@@ -39,7 +39,8 @@ std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Nu
 std::vector<Number> Roots(size_t n, bool inverse) {
   std::vector<Number> roots;
   for (size_t i = 0; i < n; ++i) {
-    const long double angle = 2 * std::numbers::pi_v<long double> * static_cast<long double>(i) / static_cast<long double>(n);
+    const long double angle =
+        2 * std::numbers::pi_v<long double> * static_cast<long double>(i) / static_cast<long double>(n);
     roots.emplace_back(std::cos(angle), inverse ? std::sin(angle) : -std::sin(angle));
   }
   return roots;
@@ -118,8 +119,8 @@ absl::StatusOr<Value> EvalFft(const Operation& operation) {
   }
   for (size_t d = first; d < last; ++d) TransformDimension(&data, dims, d, inverse);
   if (to_real) {
-    data = MirrorLast(CutLast(data, dims[last], result.dims[last] / 2 + 1), result.dims[last] / 2 + 1,
-                      result.dims[last]);
+    data =
+        MirrorLast(CutLast(data, dims[last], result.dims[last] / 2 + 1), result.dims[last] / 2 + 1, result.dims[last]);
     dims[last] = result.dims[last];
     TransformDimension(&data, dims, last, inverse);
   }

@@ -91,9 +91,13 @@ int64_t Offset(const Dims& index, const Dims& strides) {
 absl::StatusOr<Value> EvalGather(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const GatherDimensions& g = *operation.attributes().gather;
-  IndexReader reader{operation.operand(1),        g.index_vector_dim,
-                     g.start_index_map,           g.operand_batching_dims,
-                     g.start_indices_batching_dims, {}, {}};
+  IndexReader reader{operation.operand(1),
+                     g.index_vector_dim,
+                     g.start_index_map,
+                     g.operand_batching_dims,
+                     g.start_indices_batching_dims,
+                     {},
+                     {}};
   reader.Prepare();
   const tensor::Shape& shape = operation.result();
   Array out(shape);

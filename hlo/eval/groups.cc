@@ -13,8 +13,10 @@ bool ReducesOrGathers(Opcode opcode) {
     case Opcode::kAllReduceStart:
     case Opcode::kReduceScatter:
     case Opcode::kAllGather:
-    case Opcode::kAllGatherStart: return true;
-    default: return false;
+    case Opcode::kAllGatherStart:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -42,10 +44,14 @@ int64_t IdOf(Ids ids, const DeviceGrid& grid, int64_t device) {
 // The devices that `id` stands for, seen from `device`.
 std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int64_t device) {
   switch (ids) {
-    case Ids::kReplicas: return {id * grid.partitions + device % grid.partitions};
-    case Ids::kPartitions: return {device / grid.partitions * grid.partitions + id};
-    case Ids::kDevices: return {id};
-    case Ids::kReplicasWithPartitions: break;
+    case Ids::kReplicas:
+      return {id * grid.partitions + device % grid.partitions};
+    case Ids::kPartitions:
+      return {device / grid.partitions * grid.partitions + id};
+    case Ids::kDevices:
+      return {id};
+    case Ids::kReplicasWithPartitions:
+      break;
   }
   std::vector<int64_t> devices;
   for (int64_t p = 0; p < grid.partitions; ++p) devices.push_back(id * grid.partitions + p);

@@ -13,7 +13,7 @@ std::unique_ptr<Plan> MakePlan(const Computation& computation) {
   auto plan = std::make_unique<Plan>();
   absl::flat_hash_map<const Instruction*, int> slots;
   for (const auto& instruction : computation.instructions()) {
-    Plan::Step step{instruction.get(), FindEvalFunction(instruction->opcode()), {}, {}, false};
+    Plan::Step step{instruction.get(), FindEvalFunction(instruction->opcode()), {}, {}, false, WorkOf(*instruction)};
     for (const Instruction* operand : instruction->operands()) step.operands.push_back(slots.at(operand));
     step.last_uses.resize(step.operands.size(), false);
     if (instruction.get() == computation.root()) plan->root = plan->steps.size();
@@ -41,9 +41,8 @@ std::string PlaceOf(const Instruction& instruction) {
   const std::string source = instruction.parent() != nullptr && instruction.parent()->parent() != nullptr
                                  ? instruction.parent()->parent()->SourceOf(instruction)
                                  : "";
-  return absl::StrCat(
-      instruction.line() > 0 ? absl::StrCat(instruction.line(), ":", instruction.column(), ": ") : "", "%",
-      instruction.name(), source.empty() ? "" : absl::StrCat(" (", source, ")"));
+  return absl::StrCat(instruction.line() > 0 ? absl::StrCat(instruction.line(), ":", instruction.column(), ": ") : "",
+                      "%", instruction.name(), source.empty() ? "" : absl::StrCat(" (", source, ")"));
 }
 
 const Plan& Program::PlanOf(const Computation& computation) {
@@ -97,6 +96,12 @@ absl::Status Interpreter::StepOnce() {
         "the program runs more instructions than the evaluation's limit (EvaluateLimits.instructions)");
   }
   const Plan::Step& step = frame.plan->steps[frame.next];
+  program_->work_left -= step.work;
+  if (program_->work_left < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(PlaceOf(*step.instruction), ": the program's work, about ", step.work,
+                     " element steps here, is beyond the evaluation's limit (EvaluateLimits.element_steps)"));
+  }
   const absl::Status status = RunStep(frame, step);
   // Where an instruction inside a called computation failed, the innermost place is the one that helps.
   if (status.ok() || absl::StrContains(status.message(), "%")) return status;

@@ -20,6 +20,7 @@ struct Plan {
     std::vector<int> operands;    // Slots.
     std::vector<bool> last_uses;  // Operand i's slot is not read again.
     bool kept = false;            // Somebody reads the result.
+    double work = 0;              // WorkOf the instruction.
   };
   std::vector<Step> steps;  // Step i fills slot i.
   size_t root = 0;
@@ -28,11 +29,13 @@ struct Plan {
 // What the devices of one evaluation share.
 class Program {
  public:
-  explicit Program(const EvaluateLimits& limits) : meter(limits.live_bytes), instructions_left(limits.instructions) {}
+  explicit Program(const EvaluateLimits& limits)
+      : meter(limits.live_bytes), instructions_left(limits.instructions), work_left(limits.element_steps) {}
   const Plan& PlanOf(const Computation& computation);
 
   Meter meter;
   int64_t instructions_left;
+  double work_left;
 
  private:
   absl::flat_hash_map<const Computation*, std::unique_ptr<Plan>> plans_;
@@ -90,6 +93,9 @@ class Interpreter final : public Caller {
   std::vector<Value> waiting_operands_;
   Value result_;
 };
+
+// About how many element steps an instruction takes, by its shapes; without its called computations.
+double WorkOf(const Instruction& instruction);
 
 // "12:3: %add.4 (model.py:57): " for messages.
 std::string PlaceOf(const Instruction& instruction);

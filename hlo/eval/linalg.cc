@@ -71,9 +71,7 @@ void Solve(Triangle<T> t, bool left, T* b, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) SolveLine(t, b + r * columns, int64_t{1});
 }
 
-ElementType WideType(ElementType type) {
-  return tensor::IsComplex(type) ? ElementType::kC128 : ElementType::kF64;
-}
+ElementType WideType(ElementType type) { return tensor::IsComplex(type) ? ElementType::kC128 : ElementType::kF64; }
 
 absl::StatusOr<Value> EvalCholesky(const Operation& operation) {
   const Value wide = ConvertTo(operation.operand(0), WideType(operation.operand(0).type()));
@@ -103,8 +101,8 @@ absl::StatusOr<Value> EvalTriangularSolve(const Operation& operation) {
   const bool adjoint = transpose == "ADJOINT", transposed = adjoint || transpose == "TRANSPOSE";
   const auto run = [&]<typename T>() {
     for (int64_t i = 0; rows * columns > 0 && i < b.elements() / (rows * columns); ++i) {
-      const Triangle<T> t{a.values<T>().data() + i * n * n, n,   transposed, adjoint, attributes.unit_diagonal,
-                          attributes.lower};
+      const Triangle<T> t{
+          a.values<T>().data() + i * n * n, n, transposed, adjoint, attributes.unit_diagonal, attributes.lower};
       Solve(t, attributes.left_side, b.values<T>().data() + i * rows * columns, rows, columns);
     }
   };

@@ -81,19 +81,32 @@ double ToDoubleForRounding(uint64_t value);
 template <typename F>
 auto VisitCarrier(ElementType carrier, F&& f) {
   switch (carrier) {
-    case ElementType::kPred: return f.template operator()<Bool>();
-    case ElementType::kS8: return f.template operator()<int8_t>();
-    case ElementType::kS16: return f.template operator()<int16_t>();
-    case ElementType::kS32: return f.template operator()<int32_t>();
-    case ElementType::kS64: return f.template operator()<int64_t>();
-    case ElementType::kU8: return f.template operator()<uint8_t>();
-    case ElementType::kU16: return f.template operator()<uint16_t>();
-    case ElementType::kU32: return f.template operator()<uint32_t>();
-    case ElementType::kU64: return f.template operator()<uint64_t>();
-    case ElementType::kF64: return f.template operator()<double>();
-    case ElementType::kC64: return f.template operator()<Complex64>();
-    case ElementType::kC128: return f.template operator()<Complex128>();
-    default: break;
+    case ElementType::kPred:
+      return f.template operator()<Bool>();
+    case ElementType::kS8:
+      return f.template operator()<int8_t>();
+    case ElementType::kS16:
+      return f.template operator()<int16_t>();
+    case ElementType::kS32:
+      return f.template operator()<int32_t>();
+    case ElementType::kS64:
+      return f.template operator()<int64_t>();
+    case ElementType::kU8:
+      return f.template operator()<uint8_t>();
+    case ElementType::kU16:
+      return f.template operator()<uint16_t>();
+    case ElementType::kU32:
+      return f.template operator()<uint32_t>();
+    case ElementType::kU64:
+      return f.template operator()<uint64_t>();
+    case ElementType::kF64:
+      return f.template operator()<double>();
+    case ElementType::kC64:
+      return f.template operator()<Complex64>();
+    case ElementType::kC128:
+      return f.template operator()<Complex128>();
+    default:
+      break;
   }
   XLAD_CHECK(carrier == ElementType::kF32) << tensor::ToString(carrier) << " is no carrier type";
   return f.template operator()<float>();

@@ -13,10 +13,10 @@
 namespace xlad::hlo::eval {
 namespace {
 
-constexpr ElementType kSmallFloats[] = {
-    ElementType::kF16,     ElementType::kBF16,          ElementType::kF8E5M2,     ElementType::kF8E4M3,
-    ElementType::kF8E3M4,  ElementType::kF8E4M3FN,      ElementType::kF8E5M2FNUZ, ElementType::kF8E4M3FNUZ,
-    ElementType::kF4E2M1FN, ElementType::kF8E4M3B11FNUZ};
+constexpr ElementType kSmallFloats[] = {ElementType::kF16,          ElementType::kBF16,       ElementType::kF8E5M2,
+                                        ElementType::kF8E4M3,       ElementType::kF8E3M4,     ElementType::kF8E4M3FN,
+                                        ElementType::kF8E5M2FNUZ,   ElementType::kF8E4M3FNUZ, ElementType::kF4E2M1FN,
+                                        ElementType::kF8E4M3B11FNUZ};
 
 float FloatOf(absl::string_view hex) {
   uint32_t bits = 0;

@@ -13,10 +13,9 @@ constexpr int kOpcodes = static_cast<int>(Opcode::kAsyncDone) + 1;
 std::array<EvalFunction, kOpcodes> MakeTable() {
   std::array<EvalFunction, kOpcodes> table{};
   const absl::Span<const EvalRow> families[] = {
-      UnaryRows(),  UnaryMathRows(),   BinaryRows(), SelectRows(),  ConvertRows(), ShapeRows(),  DynamicRows(),
-      TupleRows(),  DotRows(),         GatherRows(), ScatterRows(), ReduceRows(),  WindowRows(), SortRows(),
-      MapRows(),    ConvolutionRows(), RngRows(),    FftRows(),     LinalgRows(),  BatchNormRows(),
-      CustomCallRows(),
+      UnaryRows(), UnaryMathRows(),   BinaryRows(), SelectRows(),  ConvertRows(), ShapeRows(),     DynamicRows(),
+      TupleRows(), DotRows(),         GatherRows(), ScatterRows(), ReduceRows(),  WindowRows(),    SortRows(),
+      MapRows(),   ConvolutionRows(), RngRows(),    FftRows(),     LinalgRows(),  BatchNormRows(), CustomCallRows(),
   };
   for (const auto& family : families) {
     for (const EvalRow& row : family) table[static_cast<size_t>(row.opcode)] = row.function;
@@ -46,9 +45,9 @@ constexpr Reason kReasons[] = {
 
 // Run by the interpreter and by the exchange between devices.
 constexpr Opcode kByInterpreter[] = {
-    Opcode::kParameter,   Opcode::kConstant,      Opcode::kCall,        Opcode::kFusion,
-    Opcode::kWhile,       Opcode::kConditional,   Opcode::kAsyncStart,  Opcode::kAsyncUpdate,
-    Opcode::kAsyncDone,   Opcode::kAllGatherDone, Opcode::kPartitionId, Opcode::kCollectivePermuteDone,
+    Opcode::kParameter,     Opcode::kConstant,      Opcode::kCall,        Opcode::kFusion,
+    Opcode::kWhile,         Opcode::kConditional,   Opcode::kAsyncStart,  Opcode::kAsyncUpdate,
+    Opcode::kAsyncDone,     Opcode::kAllGatherDone, Opcode::kPartitionId, Opcode::kCollectivePermuteDone,
     Opcode::kAllReduceDone, Opcode::kReplicaId,
 };
 

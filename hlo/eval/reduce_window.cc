@@ -18,7 +18,7 @@ struct Run {
 Run RunOf(const WindowDimension& window, int64_t size, int64_t positions, int64_t element) {
   const int64_t shift = element * window.window_dilation - window.padding_low;
   Run run;
-  run.first = shift >= 0 ? 0 : (-shift + window.stride - 1) / window.stride;
+  run.first = shift >= 0 ? 0 : (-shift - 1) / window.stride + 1;
   run.end = std::min(positions, size <= shift ? 0 : (size - 1 - shift) / window.stride + 1);
   run.operand_first = run.first * window.stride + shift;
   return run;
@@ -102,7 +102,8 @@ class Selection {
   explicit Selection(const Operation& operation)
       : operation_(operation), operand_(operation.operand(0)), wide_(Widen(operand_)) {
     simple_ = RecogniseComparator(*operation.instruction.called()[0]);
-    if (simple_.has_value() && (simple_->total_order || !tensor::IsFloating(CarrierOf(operand_.type())))) simple_.reset();
+    if (simple_.has_value() && (simple_->total_order || !tensor::IsFloating(CarrierOf(operand_.type()))))
+      simple_.reset();
   }
 
   absl::StatusOr<bool> Keeps(int64_t selected, int64_t candidate) const {
@@ -112,12 +113,18 @@ class Selection {
           const T x = wide_.values<T>()[static_cast<size_t>(selected)];
           const T y = wide_.values<T>()[static_cast<size_t>(candidate)];
           switch (simple_->comparison) {
-            case Comparison::kGe: return x >= y;
-            case Comparison::kGt: return x > y;
-            case Comparison::kLe: return x <= y;
-            case Comparison::kLt: return x < y;
-            case Comparison::kEq: return x == y;
-            case Comparison::kNe: return x != y;
+            case Comparison::kGe:
+              return x >= y;
+            case Comparison::kGt:
+              return x > y;
+            case Comparison::kLe:
+              return x <= y;
+            case Comparison::kLt:
+              return x < y;
+            case Comparison::kEq:
+              return x == y;
+            case Comparison::kNe:
+              return x != y;
           }
         }
         return false;

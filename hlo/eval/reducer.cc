@@ -39,18 +39,30 @@ constexpr CombineRun kOnBits = Combine<OnBits<Op, kType, Bits>, Bits>;
 template <typename Op>
 CombineRun CombineSmallFloat(ElementType type) {
   switch (type) {
-    case ElementType::kBF16: return kOnBits<Op, ElementType::kBF16, uint16_t>;
-    case ElementType::kF16: return kOnBits<Op, ElementType::kF16, uint16_t>;
-    case ElementType::kF8E5M2: return kOnBits<Op, ElementType::kF8E5M2>;
-    case ElementType::kF8E4M3: return kOnBits<Op, ElementType::kF8E4M3>;
-    case ElementType::kF8E3M4: return kOnBits<Op, ElementType::kF8E3M4>;
-    case ElementType::kF8E4M3FN: return kOnBits<Op, ElementType::kF8E4M3FN>;
-    case ElementType::kF8E4M3B11FNUZ: return kOnBits<Op, ElementType::kF8E4M3B11FNUZ>;
-    case ElementType::kF8E5M2FNUZ: return kOnBits<Op, ElementType::kF8E5M2FNUZ>;
-    case ElementType::kF8E4M3FNUZ: return kOnBits<Op, ElementType::kF8E4M3FNUZ>;
-    case ElementType::kF8E8M0FNU: return kOnBits<Op, ElementType::kF8E8M0FNU>;
-    case ElementType::kF4E2M1FN: return kOnBits<Op, ElementType::kF4E2M1FN>;
-    default: return nullptr;
+    case ElementType::kBF16:
+      return kOnBits<Op, ElementType::kBF16, uint16_t>;
+    case ElementType::kF16:
+      return kOnBits<Op, ElementType::kF16, uint16_t>;
+    case ElementType::kF8E5M2:
+      return kOnBits<Op, ElementType::kF8E5M2>;
+    case ElementType::kF8E4M3:
+      return kOnBits<Op, ElementType::kF8E4M3>;
+    case ElementType::kF8E3M4:
+      return kOnBits<Op, ElementType::kF8E3M4>;
+    case ElementType::kF8E4M3FN:
+      return kOnBits<Op, ElementType::kF8E4M3FN>;
+    case ElementType::kF8E4M3B11FNUZ:
+      return kOnBits<Op, ElementType::kF8E4M3B11FNUZ>;
+    case ElementType::kF8E5M2FNUZ:
+      return kOnBits<Op, ElementType::kF8E5M2FNUZ>;
+    case ElementType::kF8E4M3FNUZ:
+      return kOnBits<Op, ElementType::kF8E4M3FNUZ>;
+    case ElementType::kF8E8M0FNU:
+      return kOnBits<Op, ElementType::kF8E8M0FNU>;
+    case ElementType::kF4E2M1FN:
+      return kOnBits<Op, ElementType::kF4E2M1FN>;
+    default:
+      return nullptr;
   }
 }
 
@@ -76,14 +88,22 @@ ElementType SumType(ElementType type) {
 
 CombineRun FindCombine(Opcode opcode, ElementType type) {
   switch (opcode) {
-    case Opcode::kAdd: return CombineFor<Add>(type);
-    case Opcode::kMultiply: return CombineFor<Multiply>(type);
-    case Opcode::kMaximum: return CombineFor<Maximum>(type);
-    case Opcode::kMinimum: return CombineFor<Minimum>(type);
-    case Opcode::kAnd: return CombineFor<And>(type);
-    case Opcode::kOr: return CombineFor<Or>(type);
-    case Opcode::kXor: return CombineFor<Xor>(type);
-    default: return nullptr;
+    case Opcode::kAdd:
+      return CombineFor<Add>(type);
+    case Opcode::kMultiply:
+      return CombineFor<Multiply>(type);
+    case Opcode::kMaximum:
+      return CombineFor<Maximum>(type);
+    case Opcode::kMinimum:
+      return CombineFor<Minimum>(type);
+    case Opcode::kAnd:
+      return CombineFor<And>(type);
+    case Opcode::kOr:
+      return CombineFor<Or>(type);
+    case Opcode::kXor:
+      return CombineFor<Xor>(type);
+    default:
+      return nullptr;
   }
 }
 

@@ -90,12 +90,13 @@ Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
   return bits;
 }
 
-// Four 32-bit (two 64-bit) numbers from one counter, one after the other.
+// Four 32-bit (two 64-bit) numbers from one counter, one after the other. A state without the counter's high word has
+// the key there.
 Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int width) {
   Bits bits{{}, state};
   const auto elements = static_cast<size_t>(tensor::Product(dims));
   const size_t per_counter = width == 64 ? 2 : 4, counters = (elements + per_counter - 1) / per_counter;
-  const uint64_t high = state.size() > 2 ? state[2] : 0;
+  const uint64_t high = state.size() > 2 ? state[2] : state[0];
   for (uint64_t i = 0; i < counters; ++i) {
     const uint64_t low = state[1] + i;
     const Words2 l = Split(low), h = Split(high + (low < state[1] ? 1 : 0));
@@ -127,8 +128,8 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   } else if (algorithm == "rng_philox" || algorithm == "rng_default") {
     bits = Philox32Or64(state, shape.dims, static_cast<int>(width));
   } else {
-    return absl::UnimplementedError(absl::StrCat("found algorithm \"", algorithm,
-                                                 "\", expected rng_three_fry, rng_philox or rng_default"));
+    return absl::UnimplementedError(
+        absl::StrCat("found algorithm \"", algorithm, "\", expected rng_three_fry, rng_philox or rng_default"));
   }
   Array out(shape);
   const auto bytes = static_cast<size_t>(width / 8);

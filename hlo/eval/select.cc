@@ -14,12 +14,18 @@ bool Holds(Comparison comparison, const T& x, const T& y) {
     return comparison == Comparison::kNe ? x != y : x == y;
   } else {
     switch (comparison) {
-      case Comparison::kEq: return x == y;
-      case Comparison::kNe: return x != y;
-      case Comparison::kGe: return x >= y;
-      case Comparison::kGt: return x > y;
-      case Comparison::kLe: return x <= y;
-      case Comparison::kLt: return x < y;
+      case Comparison::kEq:
+        return x == y;
+      case Comparison::kNe:
+        return x != y;
+      case Comparison::kGe:
+        return x >= y;
+      case Comparison::kGt:
+        return x > y;
+      case Comparison::kLe:
+        return x <= y;
+      case Comparison::kLt:
+        return x < y;
     }
     return false;
   }
@@ -64,11 +70,21 @@ absl::StatusOr<Value> EvalSelect(const Operation& operation) {
     for (size_t i = 0; i < condition.size(); ++i) z[i] = IsTrue(condition[i]) ? x[i] : y[i];
   };
   switch (width) {
-    case 1: choose.operator()<uint8_t>(); break;
-    case 2: choose.operator()<uint16_t>(); break;
-    case 4: choose.operator()<uint32_t>(); break;
-    case 8: choose.operator()<uint64_t>(); break;
-    default: choose.operator()<Complex128>(); break;
+    case 1:
+      choose.operator()<uint8_t>();
+      break;
+    case 2:
+      choose.operator()<uint16_t>();
+      break;
+    case 4:
+      choose.operator()<uint32_t>();
+      break;
+    case 8:
+      choose.operator()<uint64_t>();
+      break;
+    default:
+      choose.operator()<Complex128>();
+      break;
   }
   return Value(std::move(out));
 }

@@ -53,7 +53,8 @@ absl::StatusOr<Value> EvalSlice(const Operation& operation) {
   for (size_t d = 0; d < walk.strides.size(); ++d) {
     const SliceDimension& slice = operation.attributes().slice[d];
     walk.offset += slice.start * walk.strides[d];
-    walk.strides[d] *= slice.stride;
+    // A huge stride is legal where it is never taken.
+    walk.strides[d] = operation.result().dims[d] > 1 ? walk.strides[d] * slice.stride : 0;
   }
   return Value(ReadStrided(operand, walk, operation.result()));
 }
@@ -75,14 +76,28 @@ absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
   Array out(shape);
   Walk to = Dense(shape.dims);
   for (const Value& operand : operation.operands) {
-    CopyStrided(operand.bytes(), Dense(operand.dims()), out.bytes(), to, operand.dims(),
-                tensor::ByteWidth(shape.type));
+    CopyStrided(operand.bytes(), Dense(operand.dims()), out.bytes(), to, operand.dims(), tensor::ByteWidth(shape.type));
     to.offset += operand.dims()[dimension] * to.strides[dimension];
   }
   return Value(std::move(out));
 }
 
-// Operand element i lands at low + i * (interior + 1); a negative low or high cuts off.
+// The operand's elements [first, first + count) of a dimension that land inside the result, and where the first does.
+struct Landing {
+  int64_t first = 0, count = 0, position = 0;
+};
+
+// Element i lands at low + i * (interior + 1); a negative low or high cuts off. In 128 bits, because a padding may be
+// anything where there is nothing to pad.
+Landing LandingOf(const PaddingDimension& padding, int64_t size, int64_t result) {
+  using Wide = __int128;
+  const Wide low = padding.low, step = Wide{padding.interior} + 1, room = result - low;
+  const Wide first = low >= 0 ? 0 : (-low + step - 1) / step;
+  const Wide end = std::min<Wide>(size, room <= 0 ? 0 : (room + step - 1) / step);
+  if (first >= end) return {};
+  return {static_cast<int64_t>(first), static_cast<int64_t>(end - first), static_cast<int64_t>(low + first * step)};
+}
+
 absl::StatusOr<Value> EvalPad(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const tensor::Shape& shape = operation.result();
@@ -91,15 +106,12 @@ absl::StatusOr<Value> EvalPad(const Operation& operation) {
   Dims counts;
   for (size_t d = 0; d < shape.dims.size(); ++d) {
     const PaddingDimension& padding = operation.attributes().padding[d];
-    const int64_t step = padding.interior + 1;
-    const int64_t first = padding.low >= 0 ? 0 : (-padding.low + step - 1) / step;
-    // The first element at or behind the result's end.
-    const int64_t room = shape.dims[d] - padding.low;
-    const int64_t end = std::min(operand.dims()[d], room <= 0 ? 0 : (room + step - 1) / step);
-    counts.push_back(std::max<int64_t>(0, end - first));
-    from.offset += first * from.strides[d];
-    to.offset += (padding.low + first * step) * to.strides[d];
-    to.strides[d] *= step;
+    const Landing landing = LandingOf(padding, operand.dims()[d], shape.dims[d]);
+    if (landing.count == 0) return Value(std::move(out));
+    counts.push_back(landing.count);
+    from.offset += landing.first * from.strides[d];
+    to.offset += landing.position * to.strides[d];
+    to.strides[d] = landing.count > 1 ? to.strides[d] * (padding.interior + 1) : 0;
   }
   CopyStrided(operand.bytes(), from, out.bytes(), to, counts, tensor::ByteWidth(shape.type));
   return Value(std::move(out));

@@ -27,11 +27,16 @@ using CopyLineFunction = void (*)(const std::byte*, std::byte*, const Line&);
 
 CopyLineFunction LineFunction(int64_t width) {
   switch (width) {
-    case 1: return CopyLine<uint8_t>;
-    case 2: return CopyLine<uint16_t>;
-    case 4: return CopyLine<uint32_t>;
-    case 8: return CopyLine<uint64_t>;
-    default: return CopyLine<Complex128>;
+    case 1:
+      return CopyLine<uint8_t>;
+    case 2:
+      return CopyLine<uint16_t>;
+    case 4:
+      return CopyLine<uint32_t>;
+    case 8:
+      return CopyLine<uint64_t>;
+    default:
+      return CopyLine<Complex128>;
   }
 }
 

@@ -1,0 +1,251 @@
+// Reductions, windows, sorts, scatters and scans: by hand, and fast paths against element-by-element calls.
+#include <random>
+
+#include "hlo/eval/test_programs.h"
+
+namespace xlad::hlo {
+namespace {
+
+using testing::Constant;
+using testing::ExpectSame;
+using testing::OneInstruction;
+using testing::Program;
+
+constexpr char kComputations[] = R"(
+add { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] add(a, b) }
+slow_add { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  zero = s32[] constant(0)
+  c = s32[] add(a, zero)
+  ROOT s = s32[] add(c, b) }
+replace { a = s32[] parameter(0)
+  ROOT b = s32[] parameter(1) }
+minus { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] subtract(a, b) }
+ge { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = pred[] compare(a, b), direction=GE }
+lt { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = pred[] compare(a, b), direction=LT }
+pair_lt { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT s = pred[] compare(a, b), direction=LT }
+argmax { v = s32[] parameter(0)
+  i = s32[] parameter(1)
+  w = s32[] parameter(2)
+  j = s32[] parameter(3)
+  c = pred[] compare(v, w), direction=GE
+  m = s32[] select(c, v, w)
+  k = s32[] select(c, i, j)
+  ROOT t = (s32[], s32[]) tuple(m, k) }
+running { x = s32[] parameter(0)
+  c = s32[] parameter(1)
+  s = s32[] add(x, c)
+  d = s32[] multiply(x, s)
+  ROOT t = (s32[], s32[]) tuple(d, s) }
+)";
+
+struct Row {
+  const char* opcode;
+  std::vector<std::string> operands;
+  std::string expected, attributes;
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
+
+class ReduceTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(ReduceTest, GivesTheExpectedElements) {
+  const Row& row = GetParam();
+  const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
+                                     ", " + row.attributes, kComputations);
+  ASSERT_NE(module, nullptr);
+  const auto actual = testing::Run(*module);
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  ExpectSame(*actual, Constant(row.expected), row.opcode);
+}
+
+const std::string kMatrix = "s32[2,3] {{1, 2, 3}, {4, 5, 6}}";
+const Row kRows[] = {
+    {"reduce", {kMatrix, "s32[] 100"}, "s32[2] {106, 115}", "dimensions={1}, to_apply=add"},
+    {"reduce", {kMatrix, "s32[] 0"}, "s32[3] {5, 7, 9}", "dimensions={0}, to_apply=add"},
+    {"reduce", {kMatrix, "s32[] 0"}, "s32[] 21", "dimensions={0,1}, to_apply=add"},
+    {"reduce", {kMatrix, "s32[] 0"}, "s32[2] {6, 15}", "dimensions={1}, to_apply=slow_add"},
+    {"reduce", {kMatrix, "s32[] 0"}, "s32[2] {-6, -15}", "dimensions={1}, to_apply=minus"},
+    {"reduce", {"s32[0,2] {}", "s32[] 7"}, "s32[2] {7, 7}", "dimensions={0}, to_apply=add"},
+    {"reduce", {kMatrix, "s32[] 0"}, kMatrix, "dimensions={}, to_apply=add"},
+    {"reduce-window", {"s32[5] {1, 2, 3, 4, 5}", "s32[] 0"}, "s32[4] {3, 5, 7, 9}", "window={size=2}, to_apply=add"},
+    {"reduce-window",
+     {"s32[5] {1, 2, 3, 4, 5}", "s32[] 10"},
+     "s32[3] {11, 15, 19}",
+     "window={size=2 stride=2 pad=1_0}, to_apply=add"},
+    {"reduce-window",
+     {"s32[3] {1, 2, 3}", "s32[] 0"},
+     "s32[4] {1, 2, 2, 3}",
+     "window={size=2 lhs_dilate=2}, to_apply=add"},
+    {"reduce-window",
+     {"s32[5] {1, 2, 3, 4, 5}", "s32[] 0"},
+     "s32[3] {4, 6, 8}",
+     "window={size=2 rhs_dilate=2}, to_apply=add"},
+    {"reduce-window",
+     {"s32[4] {1, 2, 3, 4}", "s32[] 0"},
+     "s32[4] {1, 3, 6, 10}",
+     "window={size=4 pad=3_0}, to_apply=slow_add"},
+    {"select-and-scatter",
+     {"s32[6] {1, 5, 2, 7, 7, 3}", "s32[3] {10, 20, 30}", "s32[] 0"},
+     "s32[6] {0, 10, 0, 20, 30, 0}",
+     "window={size=2 stride=2}, select=ge, scatter=add"},
+    {"select-and-scatter",
+     {"s32[3] {1, 5, 2}", "s32[2] {10, 20}", "s32[] 1"},
+     "s32[3] {1, 31, 1}",
+     "window={size=2}, select=ge, scatter=slow_add"},
+    {"sort", {"s32[5] {3, 1, 2, 1, 0}"}, "s32[5] {0, 1, 1, 2, 3}", "dimensions={0}, to_apply=lt"},
+    {"sort", {"s32[2,2] {{3, 1}, {2, 4}}"}, "s32[2,2] {{2, 1}, {3, 4}}", "dimensions={0}, to_apply=lt"},
+    {"scatter",
+     {"s32[4] {0, 0, 0, 0}", "s32[3,1] {{1}, {1}, {9}}", "s32[3] {5, 6, 7}"},
+     "s32[4] {0, 11, 0, 0}",
+     "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+     "to_apply=add"},
+    {"scatter",
+     {"s32[4] {0, 0, 0, 0}", "s32[2,1] {{1}, {1}}", "s32[2] {5, 6}"},
+     "s32[4] {0, 6, 0, 0}",
+     "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+     "to_apply=replace"},
+    {"scatter",
+     {"s32[4] {0, 0, 0, 0}", "s32[2,1] {{2}, {3}}", "s32[2,2] {{5, 6}, {7, 8}}"},
+     "s32[4] {0, 0, -5, -6}",
+     "update_window_dims={1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+     "to_apply=minus"},
+    {"map", {"s32[2] {1, 2}", "s32[2] {10, 20}"}, "s32[2] {-9, -18}", "dimensions={0}, to_apply=minus"},
+};
+INSTANTIATE_TEST_SUITE_P(Rows, ReduceTest, ::testing::ValuesIn(kRows));
+
+TEST(Variadic, ArgmaxByReduceAndWindow) {
+  const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+ENTRY e { x = s32[2,3] constant({{1, 9, 9}, {4, 2, 3}})
+  i = s32[2,3] iota(), iota_dimension=1
+  low = s32[] constant(-100)
+  none = s32[] constant(-1)
+  r = (s32[2], s32[2]) reduce(x, i, low, none), dimensions={1}, to_apply=argmax
+  w = (s32[2,2], s32[2,2]) reduce-window(x, i, low, none), window={size=1x2}, to_apply=argmax
+  ri = s32[2] get-tuple-element(r), index=1
+  wi = s32[2,2] get-tuple-element(w), index=1
+  ROOT t = (s32[2], s32[2,2]) tuple(ri, wi) })");
+  const auto result = testing::Run(*module);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(result->tuple[0], Constant("s32[2] {1, 0}"), "reduce");
+  ExpectSame(result->tuple[1], Constant("s32[2,2] {{1, 1}, {0, 2}}"), "window");
+}
+
+TEST(Variadic, SortCarriesItsSecondOperandStably) {
+  const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+ENTRY e { k = s32[5] constant({2, 1, 2, 1, 0})
+  i = s32[5] iota(), iota_dimension=0
+  s = (s32[5], s32[5]) sort(k, i), dimensions={0}, to_apply=pair_lt, is_stable=true
+  ROOT r = s32[5] get-tuple-element(s), index=1 })");
+  const auto result = testing::Run(*module);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(*result, Constant("s32[5] {4, 1, 3, 0, 2}"), "order");
+}
+
+TEST(Scan, RunsForwardsAndBackwards) {
+  for (const bool reverse : {false, true}) {
+    const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+ENTRY e { x = s32[3] constant({1, 2, 3})
+  c = s32[] constant(10)
+  ROOT s = (s32[3], s32[]) scan(x, c), dimensions={0}, num_carries=1, )" +
+                                (reverse ? "is_reverse=true, " : "") + "to_apply=running }");
+    const auto result = testing::Run(*module);
+    ASSERT_TRUE(result.ok()) << result.status();
+    ExpectSame(result->tuple[0], Constant(reverse ? "s32[3] {16, 30, 39}" : "s32[3] {11, 26, 48}"), "outputs");
+    ExpectSame(result->tuple[1], Constant("s32[] 16"), "carry");
+  }
+}
+
+TEST(Topk, BestFirstByTotalOrder) {
+  const auto module = Program(R"(HloModule m
+ENTRY e { x = f32[2,4] constant({{1, nan, 3, 3}, {-0, 0, -1, -inf}})
+  ROOT t = (f32[2,3], s32[2,3]) topk(x), k=3, largest=true })");
+  const auto result = testing::Run(*module);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(result->tuple[0], Constant("f32[2,3] {{nan, 3, 3}, {0, -0, -1}}"), "values");
+  ExpectSame(result->tuple[1], Constant("s32[2,3] {{1, 2, 3}, {1, 0, 2}}"), "indices");
+}
+
+// A sum of a million small numbers is right to the last bit or two; one of bf16 is rounded once.
+TEST(Reduce, SumsWide) {
+  const auto module = Program(R"(HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+add16 { a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT s = bf16[] add(a, b) }
+ENTRY e { c = f32[] constant(0.1)
+  z = f32[] constant(0)
+  x = f32[1000,1000] broadcast(c), dimensions={}
+  r = f32[] reduce(x, z), dimensions={0,1}, to_apply=add
+  d = bf16[] constant(1)
+  y = bf16[1000] broadcast(d), dimensions={}
+  w = bf16[] constant(0)
+  q = bf16[] reduce(y, w), dimensions={0}, to_apply=add16
+  ROOT t = (f32[], bf16[]) tuple(r, q) })");
+  const auto result = testing::Run(*module);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(result->tuple[0], Constant("f32[] 100000.0015"), "f32");
+  ExpectSame(result->tuple[1], Constant("bf16[] 1000"), "bf16");
+}
+
+// Every window of random shapes, by the fast path and by calls of an equal but unrecognised reducer.
+TEST(ReduceWindow, FastAndSlowAgree) {
+  std::mt19937 random(5);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int round = 0; round < 60; ++round) {
+    std::string window[2][5], sizes;
+    int result[2];
+    for (int d = 0; d < 2; ++d) {
+      const int size = pick(1, 6), element = pick(1, 3), stride = pick(1, 3), dilate = pick(1, 2), base = pick(1, 2);
+      const int low = pick(0, 3), high = pick(0, 3), spread = (element - 1) * dilate + 1;
+      const int padded = (size - 1) * base + 1 + low + high;
+      result[d] = padded < spread ? 0 : (padded - spread) / stride + 1;
+      const int parts[] = {element, stride, dilate, base};
+      for (int i = 0; i < 4; ++i) window[d][i] = std::to_string(parts[i]);
+      window[d][4] = std::to_string(low) + "_" + std::to_string(high);
+      sizes += (d == 0 ? "" : ",") + std::to_string(size);
+    }
+    const auto both = [&](int i) { return window[0][i] + "x" + window[1][i]; };
+    const std::string out = std::to_string(result[0]) + "," + std::to_string(result[1]);
+    const auto program = [&](const std::string& reducer) {
+      return Program(std::string("HloModule m\n") + kComputations + "ENTRY e { i = s32[" + sizes +
+                     "] iota(), iota_dimension=0\n  j = s32[" + sizes + "] iota(), iota_dimension=1\n  ten = s32[] " +
+                     "constant(10)\n  t = s32[" + sizes + "] broadcast(ten), dimensions={}\n  it = s32[" + sizes +
+                     "] multiply(i, t)\n  x = s32[" + sizes + "] add(it, j)\n  ROOT r = s32[" + out +
+                     "] reduce-window(x, ten), window={size=" + both(0) + " stride=" + both(1) + " pad=" + both(4) +
+                     " lhs_dilate=" + both(3) + " rhs_dilate=" + both(2) + "}, to_apply=" + reducer + " }");
+    };
+    const auto fast = testing::Run(*program("add")), slow = testing::Run(*program("slow_add"));
+    ASSERT_TRUE(fast.ok()) << fast.status();
+    ASSERT_TRUE(slow.ok()) << slow.status();
+    ExpectSame(*fast, *slow, both(0));
+  }
+}
+
+// A comparator that is no order must not hang or read out of bounds.
+TEST(Sort, SurvivesNonsense) {
+  const auto module = Program(R"(HloModule m
+always { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = pred[] constant(true) }
+ENTRY e { i = s32[1000] iota(), iota_dimension=0
+  ROOT r = s32[1000] sort(i), dimensions={0}, to_apply=always })");
+  EXPECT_TRUE(testing::Run(*module).ok());
+}
+
+}  // namespace
+}  // namespace xlad::hlo

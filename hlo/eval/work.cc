@@ -1,0 +1,85 @@
+// Estimates of how much an instruction does, so that a hostile program ends.
+#include <algorithm>
+
+#include "hlo/eval/interpreter.h"
+
+namespace xlad::hlo::eval {
+namespace {
+
+double Elements(const Shape& shape) {
+  if (shape.is_array()) return static_cast<double>(shape.elements());
+  double sum = 0;
+  for (const Shape& element : shape.tuple()) sum += Elements(element);
+  return sum;
+}
+
+double WindowElements(const Instruction& instruction) {
+  double product = 1;
+  if (!instruction.attributes().window.has_value()) return product;
+  for (const WindowDimension& dimension : *instruction.attributes().window) {
+    product *= static_cast<double>(dimension.size);
+  }
+  return product;
+}
+
+double Contracted(const Instruction& instruction) {
+  double product = 1;
+  if (!instruction.attributes().dot.has_value()) return product;
+  for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
+    product *= static_cast<double>(instruction.operand(0)->shape().dim(d));
+  }
+  return product;
+}
+
+}  // namespace
+
+double WorkOf(const Instruction& instruction) {
+  const double result = Elements(instruction.shape());
+  double operands = 0;
+  for (const Instruction* operand : instruction.operands()) operands += Elements(operand->shape());
+  switch (instruction.opcode()) {
+    // These share their operands' bytes.
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+    case Opcode::kParameter:
+    case Opcode::kConstant:
+    case Opcode::kReshape:
+    case Opcode::kWhile:
+    case Opcode::kCall:
+    case Opcode::kConditional:
+    case Opcode::kOptBarrier:
+      return 1;
+    case Opcode::kDynamicSlice:
+    case Opcode::kSlice:
+      return result;
+    case Opcode::kDot:
+    case Opcode::kScaledDot:
+      return result * Contracted(instruction) + operands;
+    case Opcode::kRaggedDot:
+      return Elements(instruction.operand(2)->shape()) * (result * Contracted(instruction) + operands);
+    case Opcode::kConvolution: {
+      const auto& dims = instruction.attributes().convolution;
+      const int64_t features = instruction.operand(1)->shape().dim(dims->kernel_input_feature);
+      return result * WindowElements(instruction) * static_cast<double>(features) + operands;
+    }
+    case Opcode::kReduceWindow:
+      return result * WindowElements(instruction) + operands;
+    case Opcode::kSelectAndScatter:
+      return Elements(instruction.operand(1)->shape()) * WindowElements(instruction) + operands;
+    case Opcode::kFft: {
+      double length = 1;
+      for (const int64_t size : instruction.attributes().fft_length) length += static_cast<double>(size);
+      return (result + operands) * length;
+    }
+    case Opcode::kCholesky:
+    case Opcode::kTriangularSolve:
+      return (result + operands) * static_cast<double>(instruction.operand(0)->shape().dims().back());
+    case Opcode::kSort:
+    case Opcode::kTopk:
+      return operands * 64;
+    default:
+      return result + operands;
+  }
+}
+
+}  // namespace xlad::hlo::eval
