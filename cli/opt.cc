@@ -47,7 +47,6 @@ absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module
   }
   compiler::PassContext context;
   context.devices = module->num_partitions;
-  context.parameter_is_uniform.assign(module->entry()->parameters().size(), false);
   compiler::PipelineOptions options;
   options.verify = true;
   options.only = only;
