@@ -1,4 +1,4 @@
-// Basic and aggressive propagation of factor shardings.
+// Propagation of factor shardings among the tensors of a node.
 #include "sharding/propagate/factor_propagation.h"
 
 #include <algorithm>
@@ -31,8 +31,7 @@ class Step {
     for (size_t t = 0; t < tensors(); ++t) {
       projections_.push_back(Project(node_.rule, factors_of(t), *value(t).dims, value(t).sharding));
     }
-    if (context_.strategy == Strategy::kBasic) Basic();
-    else Aggressive();
+    Spread();
     return Write();
   }
 
@@ -112,43 +111,7 @@ class Step {
     return allowed;
   }
 
-  // Cuts a candidate to what every tensor can take; an axis that another factor has in any tensor is in doubt.
-  void CutToAll(Candidate* candidate) const {
-    for (size_t t = 0; t < tensors(); ++t) {
-      const FactorSharding* own = projections_[t].Find(candidate->factor);
-      AxisList kept;
-      if (own != nullptr) {
-        const ListComparison both = Compare(own->axes, candidate->axes);
-        if (both.rest_b.empty()) continue;
-        const AxisList allowed = Allowed(t, *own, both.rest_b);
-        kept = both.common;
-        kept.insert(kept.end(), allowed.begin(), allowed.end());
-      } else {
-        for (const AxisRef& axis : candidate->axes) {
-          const AxisRef free = projections_[t].Free(axis, candidate->factor);
-          if (free.size > 1) kept.push_back(free);
-          if (free != axis) break;
-        }
-      }
-      candidate->axes = Compare(kept, candidate->axes).common;
-      candidate->origins.resize(candidate->axes.size());
-    }
-  }
-
-  void Basic() {
-    for (size_t f = 0; f < node_.rule.factors.size(); ++f) {
-      const Direction direction = DirectionOf(static_cast<int>(f));
-      Candidate candidate = Longest(static_cast<int>(f), direction);
-      if (candidate.axes.empty()) continue;
-      CutToAll(&candidate);
-      if (candidate.axes.empty()) continue;
-      for (size_t t = 0; t < tensors(); ++t) {
-        if (Takes(direction, t)) Extend(t, candidate);
-      }
-    }
-  }
-
-  void Aggressive() {
+  void Spread() {
     std::vector<Candidate> candidates;
     for (size_t f = 0; f < node_.rule.factors.size(); ++f) {
       Candidate candidate = Longest(static_cast<int>(f), DirectionOf(static_cast<int>(f)));

@@ -1,8 +1,8 @@
 // One step of propagation at one node: from the tensors that have a factor split to those that may be split alike.
 //
-// Shardy's two strategies. Basic: an axis moves only where every tensor of the node can take it, so nothing is
-// decided that is in doubt. Aggressive: each tensor takes what it can, and where several factors want one axis the
-// one whose source is the largest tensor gets it.
+// This is Shardy's aggressive strategy: for each factor the longest list of axes that no tensor contradicts; of these,
+// each tensor takes what it can. Where several factors want one axis in a tensor, the one whose source is the largest
+// tensor gets it.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,6 @@
 #include "sharding/propagate/flow_graph.h"
 
 namespace xlad::sharding {
-
-enum class Strategy { kBasic, kAggressive };
 
 // Which tensors of a node give and which take, for one factor.
 struct Direction {
@@ -26,7 +24,6 @@ struct Direction {
 
 struct StepContext {
   const hlo::Module* module = nullptr;
-  Strategy strategy = Strategy::kBasic;
   std::function<Direction(const FlowNode&, const Factor&)> direction;
   // Whether a value may be changed as an operand of this node.
   std::function<bool(const FlowNode&, const FlowValue&)> may_change_operand;

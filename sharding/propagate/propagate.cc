@@ -1,4 +1,4 @@
-// Propagation's hierarchy: user priorities, then kinds of ops, then basic before aggressive, each to a fixpoint.
+// Propagation's hierarchy: user priorities, then kinds of ops, each to a fixpoint.
 //
 // After Shardy (openxla/shardy, propagation documentation): what is certain spreads first (elementwise ops and data
 // flow), what costs communication if it goes wrong (broadcasts forward) last.
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sharding/propagate/constants.h"
+#include "sharding/propagate/constraints.h"
 #include "sharding/propagate/factor_propagation.h"
 #include "sharding/propagate/flow_graph.h"
 #include "sharding/propagate/inline_calls.h"
@@ -41,16 +42,14 @@ class Propagator {
   Propagator(const ShardedModule& module, FlowGraph* graph) : module_(module), graph_(*graph) {}
 
   void Run() {
-    ApplyConstraints();
+    ApplyClosedConstraints(module_, &graph_);
     HidePriorities();
     std::set<int> priorities = {0};
     for (const Hidden& hidden : hidden_) priorities.insert(hidden.sharding.priority);
     for (const int priority : priorities) {
       Show(priority);
       for (int round = 0; round < kRounds; ++round) {
-        for (const Strategy strategy : {Strategy::kBasic, Strategy::kAggressive}) {
-          RunToFixpoint(static_cast<Round>(round), strategy);
-        }
+        RunToFixpoint(static_cast<Round>(round));
       }
     }
     TrimBoundary();
@@ -64,36 +63,6 @@ class Propagator {
   };
 
   FlowValue& value(int v) { return graph_.values[static_cast<size_t>(v)]; }
-
-  // A constraint with nothing left open decides its operand too, where nothing else does.
-  void ApplyConstraints() {
-    for (const FlowNode& node : graph_.nodes) {
-      if (node.instruction->opcode() != hlo::Opcode::kCopy || node.allowed != BarrierDirection::kBoth) continue;
-      const FlowValue& constraint = value(node.results[0]);
-      FlowValue& operand = value(node.operands[0]);
-      const bool closed = std::all_of(constraint.sharding.dims.begin(), constraint.sharding.dims.end(),
-                                      [](const DimensionSharding& dim) { return dim.closed && dim.priority == 0; });
-      if (!constraint.annotated || !closed || operand.annotated || operand.flow_target) continue;
-      if (!AllConstraintsAgree(operand, constraint.sharding)) continue;
-      operand.sharding = constraint.sharding;
-      const std::string source = module_.module->SourceOf(*node.instruction);
-      for (DimensionSharding& dim : operand.sharding.dims) {
-        for (OriginPtr& origin : dim.origins) {
-          origin = std::make_shared<const Origin>(Origin{Origin::Kind::kPropagated, node.instruction->name(),
-                                                         "the constraint decides its operand", source, origin});
-        }
-      }
-    }
-  }
-
-  bool AllConstraintsAgree(const FlowValue& operand, const TensorSharding& sharding) {
-    for (const int n : operand.nodes) {
-      const FlowNode& user = graph_.nodes[static_cast<size_t>(n)];
-      if (user.instruction->opcode() != hlo::Opcode::kCopy || &value(user.operands[0]) != &operand) continue;
-      if (value(user.results[0]).annotated && !(value(user.results[0]).sharding == sharding)) return false;
-    }
-    return true;
-  }
 
   // Dimensions of later priorities are empty until their turn.
   void HidePriorities() {
@@ -132,10 +101,9 @@ class Propagator {
   }
 
   // Sweeps forward and backward over the nodes whose values have changed, until none has.
-  void RunToFixpoint(Round round, Strategy strategy) {
+  void RunToFixpoint(Round round) {
     StepContext context;
     context.module = module_.module.get();
-    context.strategy = strategy;
     context.direction = [round](const FlowNode& node, const Factor& factor) {
       return DirectionIn(round, node, factor);
     };
@@ -201,6 +169,7 @@ void Close(FlowValue* value) {
 }  // namespace
 
 absl::Status Propagate(ShardedModule* module) {
+  RouteThroughConstraints(module);
   const CloneMap clones = SplitConstants(module);
   XLAD_ASSIGN_OR_RETURN(FlowGraph graph, FlowGraph::Build(*module));
   if (module->mesh.devices() > 1) Propagator(*module, &graph).Run();
