@@ -248,7 +248,8 @@ add { a = f32[] parameter(0)
 skip { x = f32[1] parameter(0)
   ROOT y = f32[1] negate(x) }
 meet { x = f32[1] parameter(0)
-  ROOT all-reduce.7 = f32[1] all-reduce(x), channel_id=1, use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add }
+  ROOT all-reduce.7 = f32[1] all-reduce(x), channel_id=1, use_global_device_ids=true,
+      replica_groups={{0,1,2,3}}, to_apply=add }
 )");
   EXPECT_EQ(results.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(results.status().message(), "devices 0-2 wait at all-reduce.7, 3 has returned");

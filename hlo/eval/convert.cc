@@ -244,6 +244,7 @@ Value ConvertTo(const Value& value, ElementType type) {
   const Value wide = Widen(value);
   if (wide.type() == type) return wide;
   const tensor::Shape result{type, value.dims()};
+  if (IsSmallFloat(type) && wide.type() == ElementType::kF32) return Value(NarrowFloats(wide.values<float>(), result));
   if (IsSmallFloat(type)) {  // One rounding, from the exact value.
     const Array doubles = ConvertAll<double>(wide, {ElementType::kF64, result.dims});
     Array out(result);

@@ -24,15 +24,16 @@ ENTRY e { a = s32[2,2,3] constant({{{1, 2, 3}, {4, 5, 6}}, {{7, 8, 9}, {1, 1, 1}
   ExpectSame(*result, Constant("s32[2,2,2] {{{4, 5}, {10, 11}}, {{16, 17}, {2, 2}}}"), "dot");
 }
 
+// Without contraction: result[b, i, j] = x[i, b] * y[b, j].
 TEST(Dot, BatchFirstThenFreeDimensions) {
   const auto module = Program(R"(HloModule m
-ENTRY e { a = s32[3,2] constant({{1, 2}, {3, 4}, {5, 6}})
-  b = s32[2,3] constant({{1, 10, 100}, {2, 20, 200}})
-  ROOT r = s32[2,3] dot(a, b), lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={} })");
-  if (module == nullptr) return;
+ENTRY e { x = s32[3,2] constant({{1, 2}, {3, 4}, {5, 6}})
+  y = s32[2,2] constant({{1, 10}, {2, 20}})
+  ROOT r = s32[2,3,2] dot(x, y), lhs_batch_dims={1}, rhs_batch_dims={0}, lhs_contracting_dims={},
+      rhs_contracting_dims={} })");
   const auto result = testing::Run(*module);
-  // Without contraction: result[b, i, j] = a[i, b] * b[b, j].
-  EXPECT_FALSE(result.ok());
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(*result, Constant("s32[2,3,2] {{{1, 10}, {3, 30}, {5, 50}}, {{4, 40}, {8, 80}, {12, 120}}}"), "dot");
 }
 
 // bf16 operands, f32 result: exact products, no rounding to bf16 in between.
@@ -230,7 +231,8 @@ TEST(RaggedDot, GroupsRows) {
 ENTRY e { a = s32[3,1] constant({{1}, {2}, {3}})
   b = s32[2,1,2] constant({{{1, 10}}, {{100, 1000}}})
   n = s32[2] constant({1, 5})
-  ROOT r = s32[3,2] ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0} })");
+  ROOT r = s32[3,2] ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+      lhs_ragged_dims={0}, rhs_group_dims={0} })");
   const auto result = testing::Run(*module);
   ASSERT_TRUE(result.ok()) << result.status();
   ExpectSame(*result, Constant("s32[3,2] {{1, 10}, {200, 2000}, {300, 3000}}"), "ragged");

@@ -109,20 +109,6 @@ void WidenFloats(const Value& value, absl::Span<float> out) {
   }
 }
 
-void NarrowFloats(absl::Span<const float> in, Array* array) {
-  const ElementType type = array->shape().type;
-  if (type == ElementType::kBF16) {
-    const auto out = array->values<uint16_t>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = EncodeBf16(in[i]);
-  } else if (type == ElementType::kF16) {
-    const auto out = array->values<uint16_t>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = EncodeSmallFloat(type, in[i]);
-  } else {
-    const auto out = array->values<uint8_t>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = static_cast<uint8_t>(EncodeSmallFloat(type, in[i]));
-  }
-}
-
 }  // namespace
 
 ElementType CarrierOf(ElementType type) {
@@ -157,17 +143,31 @@ Value Widen(const Value& value) {
   return Value(std::move(array));
 }
 
-Array Narrow(Array carrier, ElementType type) {
-  const tensor::Shape& shape = carrier.shape();
-  if (shape.type == type) return carrier;
-  Array array({type, shape.dims});
-  if (IsSmallFloat(type)) {
-    NarrowFloats(carrier.values<float>(), &array);
+Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape) {
+  Array array(shape);
+  if (shape.type == ElementType::kBF16) {
+    const auto out = array.values<uint16_t>();
+    for (size_t i = 0; i < floats.size(); ++i) out[i] = EncodeBf16(floats[i]);
+  } else if (shape.type == ElementType::kF16) {
+    const auto out = array.values<uint16_t>();
+    for (size_t i = 0; i < floats.size(); ++i) out[i] = EncodeSmallFloat(shape.type, floats[i]);
   } else {
-    const auto in = carrier.values<int8_t>();
-    const auto out = array.values<int8_t>();
-    for (size_t i = 0; i < in.size(); ++i) out[i] = WrapSubByte(type, in[i]);
+    const auto out = array.values<uint8_t>();
+    for (size_t i = 0; i < floats.size(); ++i) {
+      out[i] = static_cast<uint8_t>(EncodeSmallFloat(shape.type, floats[i]));
+    }
   }
+  return array;
+}
+
+Array Narrow(Array carrier, ElementType type) {
+  const tensor::Shape shape{type, carrier.shape().dims};
+  if (carrier.shape().type == type) return carrier;
+  if (IsSmallFloat(type)) return NarrowFloats(carrier.values<float>(), shape);
+  Array array(shape);
+  const auto in = carrier.values<int8_t>();
+  const auto out = array.values<int8_t>();
+  for (size_t i = 0; i < in.size(); ++i) out[i] = WrapSubByte(type, in[i]);
   return array;
 }
 

@@ -72,6 +72,8 @@ int8_t WrapSubByte(ElementType type, int8_t value);
 Value Widen(const Value& value);
 // Carrier elements back to `type`.
 Array Narrow(Array carrier, ElementType type);
+// Floats rounded to the small float type of `shape`.
+Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape);
 
 // A double that rounds to every narrower float as `value` does (rounded to odd).
 double ToDoubleForRounding(int64_t value);
