@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -128,9 +130,18 @@ def _lower(out: pathlib.Path, step, state, example, key: str, spec: MeshSpec) ->
         datas = {name: place(spec.data, name) for name in example}
         options["in_shardings"] = (states, datas, NamedSharding(mesh, P()))
         options["out_shardings"] = (states, NamedSharding(mesh, P()))
-    traced = jax.jit(step, **options).trace(state, example, np.int32(0))
-    program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
-    (out / f"step.{key}.hlo").write_text(program.as_hlo_text())
+    # Source files by their path from here, so that errors and explanations read the same on every machine.
+    here = re.escape(os.getcwd() + os.sep)
+    before = jax.config.jax_hlo_source_file_canonicalization_regex
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", here)
+    try:
+        traced = jax.jit(step, **options).trace(state, example, np.int32(0))
+        program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
+    finally:
+        jax.config.update("jax_hlo_source_file_canonicalization_regex", before)
+    # The module's own printer keeps the source lines, which as_hlo_text leaves out.
+    module = program.get_hlo_module() if hasattr(program, "get_hlo_module") else None
+    (out / f"step.{key}.hlo").write_text(module.to_string() if module else program.as_hlo_text())
     (out / f"step.{key}.hlo.pb").write_bytes(program.as_serialized_hlo_module_proto())
     devices = int(np.prod(list(spec.axes.values()), dtype=int))
     files = [f"step.{key}.hlo", f"step.{key}.hlo.pb"]

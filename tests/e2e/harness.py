@@ -61,6 +61,7 @@ class Process:
     def kill(self):
         self.popen.kill()
         self.popen.wait()
+        self.log_file.close()
 
     def terminate(self, timeout=30):
         self.popen.send_signal(signal.SIGTERM)
