@@ -266,8 +266,8 @@ void WorkerCore::On(const TaskHasFinished& event) {
 }
 
 void WorkerCore::On(const TaskHasFailed& event) {
-  TaskRecord* record = Find(event.key);
-  if (record == nullptr) return;
+  const TaskRecord* record = Find(event.key);
+  if (record == nullptr || (record->end.has_value() && record->end->has_failed())) return;
   const std::string error(event.failure.status.message());
   LogError("task failed", {{"job", event.key.job_id},
                            {"attempt", absl::StrCat(event.key.attempt)},

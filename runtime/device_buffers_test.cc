@@ -1,0 +1,131 @@
+// How results become parameters.
+#include "runtime/device_buffers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/random.h"
+#include "runtime/test_support.h"
+
+namespace xlad::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Parameters and results of 4 bytes each; result r feeds parameter feeds[r]; shares[r] is the parameter whose
+// allocation the result has, or -1.
+struct Entry {
+  Executable executable;
+  JobSpec spec;
+};
+
+Entry MakeEntry(int parameters, const std::vector<int>& feeds, const std::vector<int>& shares) {
+  Entry entry;
+  for (int p = 0; p < parameters; ++p) {
+    const int allocation = AddAllocation(&entry.executable, Allocation::PARAMETER, 4);
+    EntryValue* value = entry.executable.add_parameters();
+    *value->mutable_buffer() = Whole(entry.executable, allocation);
+    value->set_donated(true);
+    JobSpec::Parameter* parameter = entry.spec.add_parameters();
+    parameter->set_kind(JobSpec::Parameter::STATE);
+    parameter->set_name(absl::StrCat("p", p));
+  }
+  for (size_t r = 0; r < feeds.size(); ++r) {
+    const int allocation = shares[r] >= 0 ? shares[r] : AddAllocation(&entry.executable, Allocation::RESULT, 4);
+    *entry.executable.add_results()->mutable_buffer() = Whole(entry.executable, allocation);
+    JobSpec::Result* result = entry.spec.add_results();
+    result->set_kind(JobSpec::Result::STATE);
+    result->set_feeds(feeds[r]);
+  }
+  return entry;
+}
+
+int32_t& IntAt(DeviceBuffers& buffers, const BufferSlice& slice) {
+  return *reinterpret_cast<int32_t*>(buffers.addresses()[slice.allocation()] + slice.offset());
+}
+
+// Writes a mark into every result, feeds back, and looks for the marks in the parameters; several rounds.
+void CheckFeeds(const Entry& entry) {
+  const absl::StatusOr<FeedPlan> plan = PlanFeeds(entry.executable, entry.spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  const Constants constants = *MakeConstants(device.get(), entry.executable);
+  const std::unique_ptr<DeviceBuffers> buffers =
+      *DeviceBuffers::Allocate(device.get(), entry.executable, *plan, constants.addresses);
+  std::map<int, int> expected;
+  for (int p = 0; p < entry.executable.parameters_size(); ++p) {
+    IntAt(*buffers, entry.executable.parameters(p).buffer()) = expected[p] = 1000 + p;
+  }
+  buffers->KeepState();
+  for (int round = 0; round < 4; ++round) {
+    buffers->PrepareStep();
+    for (int p = 0; p < entry.executable.parameters_size(); ++p) {
+      ASSERT_EQ(IntAt(*buffers, entry.executable.parameters(p).buffer()), expected[p]) << "round " << round << ", " << p;
+    }
+    // A step may overwrite every donated parameter.
+    for (int p = 0; p < entry.executable.parameters_size(); ++p) {
+      IntAt(*buffers, entry.executable.parameters(p).buffer()) = -1;
+    }
+    for (int r = 0; r < entry.executable.results_size(); ++r) {
+      IntAt(*buffers, entry.executable.results(r).buffer()) = 100 * round + r;
+      if (entry.spec.results(r).feeds() >= 0) expected[static_cast<int>(entry.spec.results(r).feeds())] = 100 * round + r;
+    }
+    buffers->FeedBack();
+  }
+}
+
+TEST(DeviceBuffers, InPlace) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {0, 1, 2})); }
+TEST(DeviceBuffers, PingPong) { CheckFeeds(MakeEntry(3, {2, 0, 1}, {-1, -1, -1})); }
+TEST(DeviceBuffers, ResultsInOtherParametersPlaces) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {1, 2, 0})); }
+TEST(DeviceBuffers, ChainsFromResultsThroughParameters) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {-1, 0, 1})); }
+TEST(DeviceBuffers, StateThatNothingFeedsStays) { CheckFeeds(MakeEntry(3, {1, -1}, {-1, 0})); }
+
+TEST(DeviceBuffers, RandomFeeds) {
+  const std::unique_ptr<Random> random = SeededRandom(21);
+  for (int round = 0; round < 300; ++round) {
+    const int n = 1 + static_cast<int>(random->Below(6));
+    const auto shuffled = [&] {
+      std::vector<int> order(n);
+      std::iota(order.begin(), order.end(), 0);
+      for (int i = n - 1; i > 0; --i) std::swap(order[i], order[random->Below(i + 1)]);
+      for (int& value : order) value = random->Below(3) == 0 ? -1 : value;
+      return order;
+    };
+    CheckFeeds(MakeEntry(n, shuffled(), shuffled()));
+  }
+}
+
+TEST(DeviceBuffers, ResultsThatArePartsOfAnAllocationAreCopied) {
+  Entry entry = MakeEntry(2, {1, 0}, {-1, -1});
+  const int both = AddAllocation(&entry.executable, Allocation::RESULT, 8);
+  SetSlice(entry.executable.mutable_results(0)->mutable_buffer(), both, 0, 4);
+  SetSlice(entry.executable.mutable_results(1)->mutable_buffer(), both, 4, 4);
+  CheckFeeds(entry);
+}
+
+TEST(DeviceBuffers, RefusesWhatDoesNotFit) {
+  const auto message = [](const Entry& entry) {
+    return std::string(PlanFeeds(entry.executable, entry.spec).status().message());
+  };
+  Entry entry = MakeEntry(2, {0, 0}, {-1, -1});
+  EXPECT_THAT(message(entry), HasSubstr("result 1 (\"\"): found that it feeds parameter 0"));
+  entry = MakeEntry(2, {7}, {-1});
+  EXPECT_THAT(message(entry), HasSubstr("feeds parameter 7"));
+  entry = MakeEntry(1, {0}, {-1});
+  entry.executable.mutable_allocations(1)->set_bytes(8);
+  entry.executable.mutable_results(0)->mutable_buffer()->set_bytes(8);
+  EXPECT_THAT(message(entry), HasSubstr("found 8 bytes on a device, expected 4"));
+  entry.spec.add_parameters();
+  EXPECT_THAT(message(entry), HasSubstr("found 1 parameters and 1 results, expected 2 and 1"));
+  entry = MakeEntry(1, {0}, {-1});
+  AddAllocation(&entry.executable, Allocation::CONSTANT, 16);
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  EXPECT_THAT(std::string(MakeConstants(device.get(), entry.executable).status().message()),
+              HasSubstr("found a constant of 0 bytes, expected 16"));
+}
+
+}  // namespace
+}  // namespace xlad::runtime

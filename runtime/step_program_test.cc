@@ -1,0 +1,227 @@
+// Step programs: kernels, copies, loops, branches, and programs that do not hold together.
+#include "runtime/step_program.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/stubs/logging.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "runtime/test_support.h"
+
+namespace xlad::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Allocations: 0: s32 counter, 1: pred, 2: s32 result, 3: 64 bytes.
+class StepProgramTest : public ::testing::Test {
+ protected:
+  StepProgramTest() {
+    AddAllocation(&executable_, Allocation::TEMPORARY, 4);
+    AddAllocation(&executable_, Allocation::TEMPORARY, 1);
+    AddAllocation(&executable_, Allocation::TEMPORARY, 4);
+    AddAllocation(&executable_, Allocation::TEMPORARY, 64);
+    executable_.set_name("program");
+    kernels_["increment"] = [](absl::Span<void* const> b, int) {
+      ++*static_cast<int32_t*>(b[0]);
+      return absl::OkStatus();
+    };
+    kernels_["below_ten"] = [](absl::Span<void* const> b, int) {
+      *static_cast<uint8_t*>(b[1]) = *static_cast<int32_t*>(b[0]) < 10;
+      return absl::OkStatus();
+    };
+    kernels_["add_to"] = [](absl::Span<void* const> b, int) {
+      *static_cast<int32_t*>(b[1]) += *static_cast<int32_t*>(b[0]);
+      return absl::OkStatus();
+    };
+    kernels_["fail"] = [](absl::Span<void* const>, int) { return absl::InternalError("division by zero"); };
+  }
+
+  absl::StatusOr<std::unique_ptr<StepProgram>> Prepare() {
+    loaded_ = std::make_unique<TestLoaded>(executable_, kernels_);
+    return StepProgram::Prepare(*loaded_);
+  }
+
+  absl::Status Run(const collectives::AbortSignal* abort = nullptr) {
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<StepProgram> program, Prepare());
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Launcher> launcher, loaded_->MakeLauncher(0));
+    std::vector<std::byte*> addresses;
+    for (auto& block : memory_) addresses.push_back(block);
+    StepEnvironment environment;
+    environment.launcher = launcher.get();
+    environment.allocations = addresses;
+    environment.abort = abort;
+    return program->Run(environment);
+  }
+
+  int32_t& At(int allocation) { return *reinterpret_cast<int32_t*>(memory_[allocation]); }
+  void Add(const Step& step) { *executable_.add_steps() = step; }
+  std::string Refusal() { return std::string(Prepare().status().message()); }
+
+  Executable executable_;
+  TestKernels kernels_;
+  std::unique_ptr<TestLoaded> loaded_;
+  alignas(64) std::byte memory_[4][64] = {};
+};
+
+TEST_F(StepProgramTest, LoopsRunUntilTheirPredicateIsFalse) {
+  Step loop;
+  WhileStep* step = loop.mutable_while_();
+  *step->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *step->mutable_predicate() = Whole(executable_, 1);
+  *step->add_body() = KernelOn(executable_, "increment", {0});
+  *step->add_body() = KernelOn(executable_, "add_to", {0, 2});
+  Add(loop);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(At(0), 10);
+  EXPECT_EQ(At(2), 55);
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(At(2), 55);
+}
+
+TEST_F(StepProgramTest, BranchesAreChosenAsHloSays) {
+  Step choice;
+  IfStep* step = choice.mutable_if_();
+  *step->mutable_selector() = Whole(executable_, 0);
+  *step->add_branches()->add_steps() = KernelOn(executable_, "increment", {2});
+  step->add_branches();
+  *step->add_branches()->add_steps() = KernelOn(executable_, "add_to", {0, 2});
+  Add(choice);
+  for (const auto& [selector, result] : std::map<int, int>{{0, 1}, {1, 0}, {2, 2}, {3, 3}, {-1, -1}, {99, 99}}) {
+    At(0) = selector;
+    At(2) = 0;
+    ASSERT_TRUE(Run().ok());
+    EXPECT_EQ(At(2), result) << selector;
+  }
+  executable_.mutable_steps(0)->mutable_if_()->set_selector_is_predicate(true);
+  At(0) = 1;
+  At(2) = 0;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(At(2), 1) << "true is the first branch";
+  At(0) = 0;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(At(2), 1) << "false is the second branch, which is empty";
+}
+
+TEST_F(StepProgramTest, CopiesParts) {
+  Step copy;
+  SetSlice(copy.mutable_copy()->mutable_from(), 3, 8, 4);
+  SetSlice(copy.mutable_copy()->mutable_to(), 2, 0, 4);
+  Add(copy);
+  reinterpret_cast<int32_t*>(memory_[3])[2] = 77;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(At(2), 77);
+}
+
+TEST_F(StepProgramTest, ErrorsNameTheInnermostStepAndItsSource) {
+  Step loop;
+  loop.set_name("while.1");
+  *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *loop.mutable_while_()->mutable_predicate() = Whole(executable_, 1);
+  Step* inner = loop.mutable_while_()->add_body();
+  *inner = KernelOn(executable_, "fail", {0});
+  inner->set_name("divide.7");
+  inner->set_source("train.py:31");
+  Add(loop);
+  EXPECT_EQ(std::string(Run().message()), "divide.7 (train.py:31): division by zero");
+}
+
+TEST_F(StepProgramTest, AnEndlessLoopEndsWithTheAbort) {
+  Step loop;
+  *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *loop.mutable_while_()->mutable_predicate() = Whole(executable_, 1);
+  Add(loop);
+  collectives::AbortSignal abort;
+  int rounds = 0;
+  kernels_["below_ten"] = [&](absl::Span<void* const> b, int) {
+    *static_cast<uint8_t*>(b[1]) = 1;
+    if (++rounds == 1000) abort.Raise({absl::CancelledError("enough"), ""});
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(std::string(Run(&abort).message()), HasSubstr("enough"));
+  EXPECT_EQ(rounds, 1000);
+}
+
+TEST_F(StepProgramTest, RefusesWhatDoesNotHoldTogether) {
+  const auto refusal = [&](const Step& step) {
+    executable_.clear_steps();
+    Add(step);
+    return Refusal();
+  };
+  EXPECT_THAT(refusal(KernelOn(executable_, "missing", {0})),
+              AllOf(HasSubstr("executable 'program'"), HasSubstr("step missing: no kernel missing")));
+  EXPECT_THAT(refusal(Step()), HasSubstr("found a step of no known kind"));
+  Step step;
+  SetSlice(step.mutable_copy()->mutable_from(), 9, 0, 4);
+  SetSlice(step.mutable_copy()->mutable_to(), 2, 0, 4);
+  EXPECT_THAT(refusal(step), HasSubstr("found allocation 9 of 4"));
+  for (const auto& [offset, bytes] :
+       std::vector<std::pair<int64_t, int64_t>>{{-1, 4}, {61, 4}, {0, 65}, {4, int64_t{1} << 62}, {int64_t{1} << 62, 4}, {0, -4}}) {
+    SetSlice(step.mutable_copy()->mutable_from(), 3, offset, bytes);
+    EXPECT_THAT(refusal(step), HasSubstr("of allocation 3, which has 64")) << offset << " " << bytes;
+  }
+  SetSlice(step.mutable_copy()->mutable_from(), 3, 0, 8);
+  EXPECT_THAT(refusal(step), HasSubstr("found a copy of 8 bytes to 4"));
+  Step library;
+  library.mutable_library()->set_op(0);
+  EXPECT_THAT(refusal(library), HasSubstr("found library op 0 of 0"));
+  Step collective;
+  collective.mutable_collective()->set_spec(3);
+  EXPECT_THAT(refusal(collective), HasSubstr("found collective 3 of 0"));
+  Step choice;
+  SetSlice(choice.mutable_if_()->mutable_selector(), 1, 0, 1);
+  EXPECT_THAT(refusal(choice), HasSubstr("found a selector of 1 bytes"));
+  SetSlice(choice.mutable_if_()->mutable_selector(), 0, 0, 4);
+  EXPECT_THAT(refusal(choice), HasSubstr("found 0 branches"));
+  Step deep;
+  Step* at = &deep;
+  for (int i = 0; i < 100; ++i) {
+    *at->mutable_if_()->mutable_selector() = Whole(executable_, 0);
+    at = at->mutable_if_()->add_branches()->add_steps();
+  }
+  *at = KernelOn(executable_, "increment", {0});
+  EXPECT_THAT(refusal(deep), HasSubstr("deep"));
+}
+
+TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
+  MeshAxis* axis = executable_.add_mesh();
+  axis->set_name("dp");
+  axis->set_size(2);
+  xlad::CollectiveSpec* spec = executable_.add_collectives();
+  spec->set_kind(xlad::CollectiveSpec::ALL_GATHER);
+  spec->set_element_type(static_cast<int>(tensor::ElementType::kS32));
+  spec->add_counts(1);
+  spec->add_groups()->add_devices(0);
+  spec->mutable_groups(0)->add_devices(1);
+  Step step;
+  *step.mutable_collective()->add_inputs() = Whole(executable_, 0);
+  *step.mutable_collective()->add_outputs() = Whole(executable_, 2);
+  Add(step);
+  EXPECT_THAT(Refusal(), HasSubstr("found outputs that do not fit all_gather s32[1] over 2 ranks"));
+  *executable_.mutable_steps(0)->mutable_collective()->mutable_outputs(0) = Whole(executable_, 3);
+  EXPECT_TRUE(Prepare().ok());
+}
+
+// Random bytes changed in a good executable: refused or runnable, never a crash.
+TEST_F(StepProgramTest, MutantsNeverCrash) {
+  Step loop;
+  *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *loop.mutable_while_()->mutable_predicate() = Whole(executable_, 1);
+  *loop.mutable_while_()->add_body() = KernelOn(executable_, "increment", {0});
+  Add(loop);
+  const std::string bytes = executable_.SerializeAsString();
+  const std::unique_ptr<Random> random = SeededRandom(11);
+  const google::protobuf::LogSilencer silence;
+  for (int i = 0; i < 3000; ++i) {
+    std::string mutant = bytes;
+    for (uint64_t k = 0; k <= random->Below(3); ++k) mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
+    Executable executable;
+    if (!executable.ParseFromString(mutant)) continue;
+    const TestLoaded loaded(executable, kernels_);
+    StepProgram::Prepare(loaded).status().IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::runtime

@@ -1,0 +1,398 @@
+// Whole tasks: four devices on one to four workers train a small program whose every value can be told.
+#include "runtime/task_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "collectives/plan/plan.h"
+#include "collectives/plan/spec_proto.h"
+#include "runtime/test_support.h"
+
+namespace xlad::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+using collectives::AbortSignal;
+using tensor::Array;
+using tensor::ElementType;
+
+constexpr int kDevices = 4;
+constexpr int64_t kBatch = 8;
+constexpr int64_t kBatches = 3;
+constexpr int64_t kSteps = 20;
+
+// w: f32[4], the same everywhere, not donated: it changes places with its result. v: f32[7], two elements a device
+// and one on the last, donated. x: f32[8], rows of a batch. step.
+//   g = all_reduce(sum of own x + step);  w' = w + g;  v' = v + device + 1;  loss = w'[0]
+enum Slot { kW, kV, kX, kStep, kGradient, kNewW, kLoss };
+
+TestKernels Kernels() {
+  TestKernels kernels;
+  kernels["gradient"] = [](absl::Span<void* const> b, int) {
+    const float* x = static_cast<float*>(b[0]);
+    int32_t step = 0;
+    std::memcpy(&step, b[1], 4);
+    for (int i = 0; i < 4; ++i) static_cast<float*>(b[2])[i] = x[0] + x[1] + static_cast<float>(step);
+    return absl::OkStatus();
+  };
+  kernels["update"] = [](absl::Span<void* const> b, int device) {
+    for (int i = 0; i < 4; ++i) static_cast<float*>(b[2])[i] = static_cast<float*>(b[0])[i] + static_cast<float*>(b[1])[i];
+    for (int i = 0; i < 2; ++i) static_cast<float*>(b[3])[i] += static_cast<float>(device + 1);
+    *static_cast<float*>(b[4]) = *static_cast<float*>(b[2]);
+    return absl::OkStatus();
+  };
+  return kernels;
+}
+
+void AddValue(EntryValue* value, std::vector<int64_t> global, std::vector<int64_t> local, BufferSlice slice) {
+  SetShape(value->mutable_global(), ElementType::kF32, global);
+  SetShape(value->mutable_local(), ElementType::kF32, local);
+  *value->mutable_buffer() = slice;
+  const bool sharded = global != local;
+  for (int64_t device = 0; device < (sharded ? kDevices : 1); ++device) {
+    xlad::Box* box = value->add_boxes();
+    if (global.empty()) continue;
+    box->add_lo(sharded ? device * local[0] : 0);
+    box->add_hi(sharded ? std::min((device + 1) * local[0], global[0]) : global[0]);
+  }
+}
+
+Executable MakeExecutable() {
+  Executable e;
+  e.set_name("little");
+  MeshAxis* axis = e.add_mesh();
+  axis->set_name("dp");
+  axis->set_size(kDevices);
+  for (const auto& [kind, bytes] : std::vector<std::pair<Allocation::Kind, int64_t>>{{Allocation::PARAMETER, 16},
+                                                                                      {Allocation::PARAMETER, 8},
+                                                                                      {Allocation::PARAMETER, 8},
+                                                                                      {Allocation::PARAMETER, 4},
+                                                                                      {Allocation::TEMPORARY, 16},
+                                                                                      {Allocation::RESULT, 16},
+                                                                                      {Allocation::RESULT, 4}}) {
+    AddAllocation(&e, kind, bytes);
+  }
+  AddValue(e.add_parameters(), {4}, {4}, Whole(e, kW));
+  AddValue(e.add_parameters(), {7}, {2}, Whole(e, kV));
+  e.mutable_parameters(1)->set_donated(true);
+  AddValue(e.add_parameters(), {kBatch}, {2}, Whole(e, kX));
+  AddValue(e.add_parameters(), {}, {}, Whole(e, kStep));
+  SetShape(e.mutable_parameters(3)->mutable_global(), ElementType::kS32, {});
+  SetShape(e.mutable_parameters(3)->mutable_local(), ElementType::kS32, {});
+  AddValue(e.add_results(), {4}, {4}, Whole(e, kNewW));
+  AddValue(e.add_results(), {7}, {2}, Whole(e, kV));
+  AddValue(e.add_results(), {}, {}, Whole(e, kLoss));
+  xlad::CollectiveSpec* spec = e.add_collectives();
+  spec->set_op("all-reduce.1");
+  spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
+  spec->set_reduction(xlad::CollectiveSpec::SUM);
+  spec->set_element_type(static_cast<int>(ElementType::kF32));
+  spec->add_counts(4);
+  spec->add_groups();
+  for (int device = 0; device < kDevices; ++device) spec->mutable_groups(0)->add_devices(device);
+  *e.add_steps() = KernelOn(e, "gradient", {kX, kStep, kGradient});
+  Step* reduce = e.add_steps();
+  reduce->set_name("all-reduce.1");
+  *reduce->mutable_collective()->add_inputs() = Whole(e, kGradient);
+  *reduce->mutable_collective()->add_outputs() = Whole(e, kGradient);
+  *e.add_steps() = KernelOn(e, "update", {kW, kGradient, kNewW, kV, kLoss});
+  return e;
+}
+
+JobSpec MakeSpec() {
+  JobSpec spec;
+  for (const auto& [name, kind] : std::vector<std::pair<std::string, JobSpec::Parameter::Kind>>{
+           {"w", JobSpec::Parameter::STATE}, {"v", JobSpec::Parameter::STATE}, {"x", JobSpec::Parameter::DATA},
+           {"step", JobSpec::Parameter::STEP}}) {
+    JobSpec::Parameter* parameter = spec.add_parameters();
+    parameter->set_name(name);
+    parameter->set_kind(kind);
+  }
+  for (int64_t feeds : {0, 1, -1}) {
+    JobSpec::Result* result = spec.add_results();
+    result->set_kind(feeds >= 0 ? JobSpec::Result::STATE : JobSpec::Result::LOSS);
+    result->set_feeds(feeds);
+  }
+  spec.set_steps(kSteps);
+  spec.set_batch_size(kBatch);
+  spec.set_batch_count(kBatches);
+  spec.set_keep_final_state(true);
+  return spec;
+}
+
+Array Floats(const std::vector<float>& values) {
+  return Array::FromValues<float>(ElementType::kF32, {static_cast<int64_t>(values.size())}, values);
+}
+
+std::vector<float> Rows() {
+  std::vector<float> rows;
+  for (int i = 0; i < kBatch * kBatches; ++i) rows.push_back(static_cast<float>((i * 7) % 13));
+  return rows;
+}
+
+// The state after `steps` steps, and the losses on the way.
+struct Reference {
+  std::vector<float> w = {1, 2, 3, 4};
+  std::vector<float> v = {0, 0, 0, 0, 0, 0, 0};
+  std::vector<float> losses;
+
+  explicit Reference(int64_t steps) {
+    const std::vector<float> rows = Rows();
+    for (int64_t step = 0; step < steps; ++step) {
+      float sum = 0;
+      for (int64_t r = 0; r < kBatch; ++r) sum += rows[(step % kBatches) * kBatch + r];
+      for (float& value : w) value += sum + kDevices * static_cast<float>(step);
+      for (size_t i = 0; i < v.size(); ++i) v[i] += static_cast<float>(i / 2 + 1);
+      losses.push_back(w[0]);
+    }
+  }
+};
+
+// Blobs in memory; remembers the shards that were written, put together by step.
+class MemoryStore final : public TaskStore {
+ public:
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal*) override {
+    const auto found = blobs.find(digest);
+    if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
+    return found->second;
+  }
+  absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
+                         absl::Span<std::byte> out, AbortSignal*) override {
+    const Array part = tensor::ExtractBox(tensors.at(digest + "/" + tensor), box, box.sizes());
+    if (part.bytes().size() != out.size()) return absl::InvalidArgumentError("size");
+    std::memcpy(out.data(), part.bytes().data(), out.size());
+    return absl::OkStatus();
+  }
+  absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
+                               absl::Span<const std::byte> bytes, AbortSignal*) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    const Array& like = tensors.at("state/" + tensor);
+    Array& whole = written.try_emplace({step, tensor}, like.shape()).first->second;
+    const Array part(tensor::Shape{like.shape().type, box.sizes()}, {bytes.begin(), bytes.end()});
+    tensor::InsertBox(part, box, &whole);
+    ++writes;
+    return absl::OkStatus();
+  }
+
+  std::map<std::string, std::string> blobs;
+  std::map<std::string, Array> tensors;
+  std::mutex mutex;
+  std::map<std::pair<int64_t, std::string>, Array> written;
+  int writes = 0;
+};
+
+class TestListener final : public TaskListener {
+ public:
+  void OnReady() override { Note([&] { ready = true; }); }
+  void OnStep(const StepMetrics& metrics) override { Note([&] { losses.push_back(metrics.values(0)); }); }
+  void OnStopped(int64_t step) override { Note([&] { stopped_at = step; }); }
+  void OnFinished() override { Note([&] { finished = true; }); }
+  void OnFailed(int64_t step, const collectives::Failure& f) override { Note([&] { failure = f; failed_at = step; }); }
+
+  template <typename Until>
+  void WaitFor(const Until& until) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return until() || failed_at >= 0; });
+  }
+  void WaitForEnd() {
+    WaitFor([&] { return finished; });
+  }
+
+  bool ready = false, finished = false;
+  int64_t stopped_at = -1, failed_at = -1;
+  collectives::Failure failure;
+  std::vector<float> losses;
+
+ private:
+  template <typename Change>
+  void Note(const Change& change) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const std::vector<std::vector<int>>& placement, const Executable& executable = MakeExecutable(),
+                   const JobSpec& spec = MakeSpec())
+      : device_(Kernels()) {
+    SetLogLevel(LogLevel::kWarn);
+    const std::string bytes = executable.SerializeAsString();
+    const std::string digest = Sha256Hex(bytes);
+    store.blobs[digest] = bytes;
+    store.tensors["state/w"] = Floats({1, 2, 3, 4});
+    store.tensors["state/v"] = Floats({0, 0, 0, 0, 0, 0, 0});
+    store.tensors["data/x"] = Floats(Rows());
+    launch_.set_job_id("job-1");
+    launch_.set_attempt(1);
+    launch_.set_executable_digest(digest);
+    *launch_.mutable_spec() = spec;
+    launch_.mutable_spec()->set_data_blob("data");
+    launch_.set_state_blob("state");
+    for (const xlad::CollectiveSpec& proto : executable.collectives()) {
+      const collectives::CollectiveSpec collective = *collectives::SpecFromProto(proto, kDevices);
+      const collectives::CollectivePlan plan = *collectives::MakePlan(collective);
+      CollectivePlanProto* out = launch_.add_plans();
+      out->set_algorithm(plan.algorithm);
+      out->set_chunks(plan.chunks);
+      out->set_channels(plan.channels);
+      out->set_schedule_hash(*collectives::ScheduleHash(plan, collective));
+    }
+    for (size_t w = 0; w < placement.size(); ++w) {
+      data_planes_.push_back(*collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+      Peer* peer = launch_.add_peers();
+      peer->set_worker_id(absl::StrCat("w", w));
+      peer->set_host("here");
+      peer->set_pid(static_cast<int64_t>(w) + 1);
+      peer->set_data_address(data_planes_[w]->address());
+      for (int device : placement[w]) peer->add_devices(device);
+      listeners.push_back(std::make_unique<TestListener>());
+    }
+    for (size_t w = 0; w < placement.size(); ++w) {
+      LaunchTask launch = launch_;
+      for (int device : placement[w]) launch.add_devices()->set_device(device);
+      TaskEnvironment environment{&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), &store,
+                                  listeners[w].get(), absl::StrCat("w", w), 0};
+      tasks.push_back(std::make_unique<TaskExecutor>(launch, environment));
+    }
+  }
+
+  void ForAll(const std::function<void(TaskExecutor&, TestListener&)>& f) {
+    for (size_t w = 0; w < tasks.size(); ++w) f(*tasks[w], *listeners[w]);
+  }
+
+  MemoryStore store;
+  std::vector<std::unique_ptr<TestListener>> listeners;
+
+ private:
+  TestDevice device_;
+  LaunchTask launch_;
+  std::vector<std::unique_ptr<collectives::DataPlane>> data_planes_;
+
+ public:
+  std::vector<std::unique_ptr<TaskExecutor>> tasks;
+};
+
+const std::vector<std::vector<std::vector<int>>> kPlacements = {{{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};
+
+void CheckState(MemoryStore* store, int64_t step) {
+  const Reference reference(step);
+  EXPECT_EQ(store->written.at({step, "w"}), Floats(reference.w));
+  EXPECT_EQ(store->written.at({step, "v"}), Floats(reference.v));
+}
+
+TEST(TaskExecutor, TrainsToTheEnd) {
+  for (const auto& placement : kPlacements) {
+    Cluster cluster(placement);
+    cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
+      listener.WaitFor([&] { return listener.ready; });
+      EXPECT_EQ(listener.failed_at, -1) << listener.failure.status;
+      EXPECT_EQ(task.begun_steps(), 0) << "no step before the lease";
+      task.Lease(kSteps);
+    });
+    cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_TRUE(listener.finished) << listener.failure.status;
+      EXPECT_EQ(task.finished_steps(), kSteps);
+    });
+    std::vector<float> losses;
+    cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+      losses.insert(losses.end(), listener.losses.begin(), listener.losses.end());
+    });
+    EXPECT_EQ(losses, Reference(kSteps).losses) << "from the worker with device 0 alone";
+    CheckState(&cluster.store, kSteps);
+    EXPECT_EQ(cluster.store.writes, 1 + kDevices) << "each box of the state once";
+  }
+}
+
+TEST(TaskExecutor, StopsWithItsStateAndGoesOn) {
+  for (const auto& placement : kPlacements) {
+    Cluster cluster(placement);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) {
+      EXPECT_TRUE(task.StopAt(7));
+      task.Lease(1000);
+    });
+    cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
+      listener.WaitFor([&] { return listener.stopped_at == 7; });
+      EXPECT_EQ(task.finished_steps(), 7) << listener.failure.status;
+      EXPECT_FALSE(task.StopAt(6));
+    });
+    CheckState(&cluster.store, 7);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { EXPECT_TRUE(task.StopAt(kSteps)); });
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) { listener.WaitForEnd(); });
+    CheckState(&cluster.store, kSteps);
+  }
+}
+
+TEST(TaskExecutor, ATaskAtRestLeavesWithoutAFailureAnywhere) {
+  Cluster cluster({{0, 1}, {2, 3}});
+  cluster.ForAll([](TaskExecutor& task, TestListener&) {
+    task.StopAt(3);
+    task.Lease(1000);
+  });
+  cluster.ForAll([](TaskExecutor&, TestListener& listener) {
+    listener.WaitFor([&] { return listener.stopped_at == 3; });
+  });
+  cluster.tasks[0].reset();
+  cluster.tasks[1].reset();
+  EXPECT_EQ(cluster.listeners[0]->failed_at, -1) << cluster.listeners[0]->failure.status;
+  EXPECT_EQ(cluster.listeners[1]->failed_at, -1) << cluster.listeners[1]->failure.status;
+}
+
+TEST(TaskExecutor, AnAbortReachesEveryWorkerWithItsReason) {
+  for (const auto& placement : kPlacements) {
+    Cluster cluster(placement);
+    cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
+      listener.WaitFor([&] { return listener.ready; });
+      task.Lease(5);
+    });
+    cluster.tasks[0]->Abort({absl::CancelledError("cancelled by its owner"), "w7"});
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("cancelled by its owner"));
+      EXPECT_EQ(listener.failure.suspect_worker, "w7");
+    });
+  }
+}
+
+TEST(TaskExecutor, DroppingWhileLoadingOrConnectingEnds) {
+  // The other worker is never there, so its peers wait for it.
+  Cluster cluster({{0, 1, 2}, {3}});
+  cluster.tasks[1].reset();
+  cluster.tasks[0].reset();
+}
+
+std::string FailureOf(const Executable& executable, const JobSpec& spec) {
+  Cluster cluster({{0, 1}, {2, 3}}, executable, spec);
+  cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+  cluster.ForAll([](TaskExecutor&, TestListener& listener) { listener.WaitForEnd(); });
+  return std::string(cluster.listeners[0]->failure.status.message());
+}
+
+TEST(TaskExecutor, SaysWhatDoesNotHoldTogether) {
+  Executable executable = MakeExecutable();
+  executable.mutable_steps(0)->mutable_kernel()->set_symbol("missing");
+  EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("no kernel missing"));
+  executable = MakeExecutable();
+  executable.mutable_parameters(1)->mutable_boxes(2)->set_hi(0, 9);
+  EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("parameter 1 (\"v\"): found a box that does not fit f32[7]"));
+  executable = MakeExecutable();
+  executable.mutable_parameters(1)->mutable_boxes()->RemoveLast();
+  EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("found 3 boxes, expected 1 or 4"));
+  JobSpec spec = MakeSpec();
+  spec.mutable_results(0)->set_kind(JobSpec::Result::METRIC);
+  EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr("result 0 (\"\"): found f32[4] for a loss or metric"));
+  spec = MakeSpec();
+  spec.mutable_parameters(0)->set_kind(JobSpec::Parameter::STEP);
+  EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr("that it feeds parameter 0"));
+}
+
+}  // namespace
+}  // namespace xlad::runtime
