@@ -17,11 +17,10 @@ bool SameMemory(const Slice& a, const Slice& b) { return a.allocation == b.alloc
 
 absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
   if (executable.parameters_size() != spec.parameters_size() || executable.results_size() != spec.results_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found ",
-                                                   executable.parameters_size(), " parameters and ",
-                                                   executable.results_size(), " results, expected ",
-                                                   spec.parameters_size(), " and ", spec.results_size(),
-                                                   ", as the job says"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("executable '", executable.name(), "': found ", executable.parameters_size(), " parameters and ",
+                     executable.results_size(), " results, expected ", spec.parameters_size(), " and ",
+                     spec.results_size(), ", as the job says"));
   }
   return absl::OkStatus();
 }
@@ -56,8 +55,8 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     const std::string place = absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")");
     if (p >= spec.parameters_size() || spec.parameters(static_cast<int>(p)).kind() != JobSpec::Parameter::STATE ||
         is_fed[static_cast<size_t>(p)]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(place, ": found that it feeds parameter ", p, ", expected a state parameter that nothing else feeds"));
+      return absl::InvalidArgumentError(absl::StrCat(place, ": found that it feeds parameter ", p,
+                                                     ", expected a state parameter that nothing else feeds"));
     }
     is_fed[static_cast<size_t>(p)] = true;
     XLAD_ASSIGN_OR_RETURN(const Slice from, ReadSlice(executable, executable.results(r).buffer()));

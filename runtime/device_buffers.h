@@ -20,8 +20,8 @@ struct FeedPlan {
     Slice from;
     Slice to;
   };
-  std::vector<Copy> copies;        // Before the blocks move.
-  std::vector<Slice> keep;         // State that no result feeds, in donated memory: put back before every step.
+  std::vector<Copy> copies;  // Before the blocks move.
+  std::vector<Slice> keep;   // State that no result feeds, in donated memory: put back before every step.
 };
 
 // InvalidArgument where the executable's entry and the spec do not belong together.

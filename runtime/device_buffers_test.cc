@@ -63,7 +63,8 @@ void CheckFeeds(const Entry& entry) {
   for (int round = 0; round < 4; ++round) {
     buffers->PrepareStep();
     for (int p = 0; p < entry.executable.parameters_size(); ++p) {
-      ASSERT_EQ(IntAt(*buffers, entry.executable.parameters(p).buffer()), expected[p]) << "round " << round << ", " << p;
+      ASSERT_EQ(IntAt(*buffers, entry.executable.parameters(p).buffer()), expected[p])
+          << "round " << round << ", " << p;
     }
     // A step may overwrite every donated parameter.
     for (int p = 0; p < entry.executable.parameters_size(); ++p) {
@@ -71,7 +72,8 @@ void CheckFeeds(const Entry& entry) {
     }
     for (int r = 0; r < entry.executable.results_size(); ++r) {
       IntAt(*buffers, entry.executable.results(r).buffer()) = 100 * round + r;
-      if (entry.spec.results(r).feeds() >= 0) expected[static_cast<int>(entry.spec.results(r).feeds())] = 100 * round + r;
+      if (entry.spec.results(r).feeds() >= 0)
+        expected[static_cast<int>(entry.spec.results(r).feeds())] = 100 * round + r;
     }
     buffers->FeedBack();
   }

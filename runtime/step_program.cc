@@ -12,8 +12,8 @@ namespace xlad::runtime {
 struct StepProgram::Node {
   enum class Kind { kKernel, kLibrary, kCollective, kCopy, kWhile, kIf };
   Kind kind = Kind::kKernel;
-  std::string place;   // "all-reduce.7 (train.py:31)"
-  int index = 0;       // Kernel number, library op, or collective.
+  std::string place;           // "all-reduce.7 (train.py:31)"
+  int index = 0;               // Kernel number, library op, or collective.
   std::vector<Slice> buffers;  // A collective's inputs; a copy's source and target; a loop's predicate; a selector.
   std::vector<Slice> outputs;  // A collective's.
   bool has_scratch = false;
@@ -99,8 +99,8 @@ class Preparer {
     node->kind = Node::Kind::kLibrary;
     node->index = step.op();
     if (step.op() < 0 || step.op() >= executable_.library_ops_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("found library op ", step.op(), " of ",
-                                                     executable_.library_ops_size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found library op ", step.op(), " of ", executable_.library_ops_size()));
     }
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     return absl::OkStatus();
@@ -110,12 +110,12 @@ class Preparer {
     node->kind = Node::Kind::kCollective;
     node->index = step.spec();
     if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("found collective ", step.spec(), " of ",
-                                                     executable_.collectives_size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found collective ", step.spec(), " of ", executable_.collectives_size()));
     }
-    XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
-                          collectives::SpecFromProto(executable_.collectives(step.spec()),
-                                                     static_cast<int>(NumDevices(executable_))));
+    XLAD_ASSIGN_OR_RETURN(
+        const CollectiveSpec spec,
+        collectives::SpecFromProto(executable_.collectives(step.spec()), static_cast<int>(NumDevices(executable_))));
     for (const BufferSlice& slice : step.inputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     for (const BufferSlice& slice : step.outputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->outputs));
     XLAD_RETURN_IF_ERROR(CheckSizes("inputs", node->buffers, spec.counts, spec));
@@ -137,8 +137,8 @@ class Preparer {
     XLAD_RETURN_IF_ERROR(AddSlice(step.from(), &node->buffers));
     XLAD_RETURN_IF_ERROR(AddSlice(step.to(), &node->buffers));
     if (node->buffers[0].bytes == node->buffers[1].bytes) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ",
-                                                   node->buffers[1].bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ", node->buffers[1].bytes));
   }
 
   absl::Status While(const WhileStep& step, int depth, Node* node) {
@@ -271,8 +271,6 @@ absl::StatusOr<std::unique_ptr<StepProgram>> StepProgram::Prepare(const LoadedEx
   return program;
 }
 
-absl::Status StepProgram::Run(const StepEnvironment& environment) const {
-  return Runner(environment).Steps(nodes_, 0);
-}
+absl::Status StepProgram::Run(const StepEnvironment& environment) const { return Runner(environment).Steps(nodes_, 0); }
 
 }  // namespace xlad::runtime

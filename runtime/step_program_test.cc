@@ -156,8 +156,8 @@ TEST_F(StepProgramTest, RefusesWhatDoesNotHoldTogether) {
   SetSlice(step.mutable_copy()->mutable_from(), 9, 0, 4);
   SetSlice(step.mutable_copy()->mutable_to(), 2, 0, 4);
   EXPECT_THAT(refusal(step), HasSubstr("found allocation 9 of 4"));
-  for (const auto& [offset, bytes] :
-       std::vector<std::pair<int64_t, int64_t>>{{-1, 4}, {61, 4}, {0, 65}, {4, int64_t{1} << 62}, {int64_t{1} << 62, 4}, {0, -4}}) {
+  for (const auto& [offset, bytes] : std::vector<std::pair<int64_t, int64_t>>{
+           {-1, 4}, {61, 4}, {0, 65}, {4, int64_t{1} << 62}, {int64_t{1} << 62, 4}, {0, -4}}) {
     SetSlice(step.mutable_copy()->mutable_from(), 3, offset, bytes);
     EXPECT_THAT(refusal(step), HasSubstr("of allocation 3, which has 64")) << offset << " " << bytes;
   }
@@ -215,7 +215,8 @@ TEST_F(StepProgramTest, MutantsNeverCrash) {
   const google::protobuf::LogSilencer silence;
   for (int i = 0; i < 3000; ++i) {
     std::string mutant = bytes;
-    for (uint64_t k = 0; k <= random->Below(3); ++k) mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
+    for (uint64_t k = 0; k <= random->Below(3); ++k)
+      mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
     Executable executable;
     if (!executable.ParseFromString(mutant)) continue;
     const TestLoaded loaded(executable, kernels_);

@@ -32,8 +32,8 @@ absl::StatusOr<Box> ReadBox(const xlad::Box& proto, const Shape& global, const S
            box.hi[d] - box.lo[d] <= local.dims[d];
   }
   if (fits) return box;
-  return absl::InvalidArgumentError(absl::StrCat("found a box that does not fit ", global.ToString(), " on devices with ",
-                                                 local.ToString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("found a box that does not fit ", global.ToString(), " on devices with ", local.ToString()));
 }
 
 int64_t NumDevices(const Executable& executable) {
@@ -51,11 +51,13 @@ absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launc
   std::unique_ptr<TaskData> data(new TaskData(launch, store, abort));
   for (int p = 0; p < executable.parameters_size(); ++p) {
     const absl::Status status = data->AddParameter(executable, p);
-    if (!status.ok()) return Annotate(status, absl::StrCat("parameter ", p, " (\"", launch.spec().parameters(p).name(), "\")"));
+    if (!status.ok())
+      return Annotate(status, absl::StrCat("parameter ", p, " (\"", launch.spec().parameters(p).name(), "\")"));
   }
   for (int r = 0; r < executable.results_size(); ++r) {
     const absl::Status status = data->AddResult(executable, r);
-    if (!status.ok()) return Annotate(status, absl::StrCat("result ", r, " (\"", launch.spec().results(r).name(), "\")"));
+    if (!status.ok())
+      return Annotate(status, absl::StrCat("result ", r, " (\"", launch.spec().results(r).name(), "\")"));
   }
   return data;
 }
@@ -146,7 +148,8 @@ absl::Status TaskData::ReadData(int device) {
     for (int64_t batch = 0; batch < needed; ++batch) {
       absl::StatusOr<Array> array = Read(spec.data_blob(), entry, device, batch * spec.batch_size());
       if (!array.ok()) {
-        return Annotate(array.status(), absl::StrCat("data \"", entry.name, "\", batch ", batch, " of device ", device));
+        return Annotate(array.status(),
+                        absl::StrCat("data \"", entry.name, "\", batch ", batch, " of device ", device));
       }
       batches.push_back(std::make_shared<std::vector<std::byte>>(array->bytes().begin(), array->bytes().end()));
     }

@@ -49,7 +49,8 @@ TaskExecutor::~TaskExecutor() {
   leaving_ = true;
   gate_.End();
   // Whoever loads or waits for a peer comes back by this; a task at rest is left in peace (Main looks at leaving_).
-  if (ready_devices_ < static_cast<int>(devices_.size())) abort_.Raise({absl::CancelledError("the task was dropped"), ""});
+  if (ready_devices_ < static_cast<int>(devices_.size()))
+    abort_.Raise({absl::CancelledError("the task was dropped"), ""});
   main_.join();
   abort_.RemoveListener(gate_listener_);
 }
@@ -97,8 +98,8 @@ absl::Status TaskExecutor::Load() {
   XLAD_ASSIGN_OR_RETURN(feeds_, PlanFeeds(loaded, launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(constants_, MakeConstants(environment_.device, loaded));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, loaded, environment_.store, &abort_));
-  XLAD_ASSIGN_OR_RETURN(collectives_, collectives::MakeCollectiveSet(loaded.collectives(), launch_.plans(),
-                                                                     static_cast<int>(devices)));
+  XLAD_ASSIGN_OR_RETURN(
+      collectives_, collectives::MakeCollectiveSet(loaded.collectives(), launch_.plans(), static_cast<int>(devices)));
   for (int device : devices_) {
     recorders_.push_back(std::make_unique<Recorder>(device, &collectives_, environment_.clock));
   }
@@ -149,16 +150,15 @@ absl::Status TaskExecutor::RunDevice(int index) {
 
 absl::Status TaskExecutor::PrepareDevice(int index, DeviceContext* context) {
   Device* const device = environment_.device;
-  XLAD_ASSIGN_OR_RETURN(context->buffers, DeviceBuffers::Allocate(device, loaded_->executable(), feeds_,
-                                                                  constants_.addresses));
+  XLAD_ASSIGN_OR_RETURN(context->buffers,
+                        DeviceBuffers::Allocate(device, loaded_->executable(), feeds_, constants_.addresses));
   XLAD_ASSIGN_OR_RETURN(context->scratch, device->Allocate(program_->scratch_bytes()));
   XLAD_ASSIGN_OR_RETURN(context->launcher, loaded_->MakeLauncher(context->device));
   XLAD_RETURN_IF_ERROR(data_->ReadState(context->device, context->buffers.get()));
   XLAD_RETURN_IF_ERROR(data_->ReadData(context->device));
-  XLAD_ASSIGN_OR_RETURN(
-      context->communicator,
-      ScheduledCommunicator::Form({context->device, &collectives_, &fabric_->transport(context->device), &abort_,
-                                   recorders_[index].get()}));
+  XLAD_ASSIGN_OR_RETURN(context->communicator, ScheduledCommunicator::Form({context->device, &collectives_,
+                                                                            &fabric_->transport(context->device),
+                                                                            &abort_, recorders_[index].get()}));
   return absl::OkStatus();
 }
 

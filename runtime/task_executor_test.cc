@@ -15,10 +15,10 @@
 namespace xlad::runtime {
 namespace {
 
-using ::testing::HasSubstr;
 using collectives::AbortSignal;
 using tensor::Array;
 using tensor::ElementType;
+using ::testing::HasSubstr;
 
 constexpr int kDevices = 4;
 constexpr int64_t kBatch = 8;
@@ -40,7 +40,8 @@ TestKernels Kernels() {
     return absl::OkStatus();
   };
   kernels["update"] = [](absl::Span<void* const> b, int device) {
-    for (int i = 0; i < 4; ++i) static_cast<float*>(b[2])[i] = static_cast<float*>(b[0])[i] + static_cast<float*>(b[1])[i];
+    for (int i = 0; i < 4; ++i)
+      static_cast<float*>(b[2])[i] = static_cast<float*>(b[0])[i] + static_cast<float*>(b[1])[i];
     for (int i = 0; i < 2; ++i) static_cast<float*>(b[3])[i] += static_cast<float>(device + 1);
     *static_cast<float*>(b[4]) = *static_cast<float*>(b[2]);
     return absl::OkStatus();
@@ -68,12 +69,12 @@ Executable MakeExecutable() {
   axis->set_name("dp");
   axis->set_size(kDevices);
   for (const auto& [kind, bytes] : std::vector<std::pair<Allocation::Kind, int64_t>>{{Allocation::PARAMETER, 16},
-                                                                                      {Allocation::PARAMETER, 8},
-                                                                                      {Allocation::PARAMETER, 8},
-                                                                                      {Allocation::PARAMETER, 4},
-                                                                                      {Allocation::TEMPORARY, 16},
-                                                                                      {Allocation::RESULT, 16},
-                                                                                      {Allocation::RESULT, 4}}) {
+                                                                                     {Allocation::PARAMETER, 8},
+                                                                                     {Allocation::PARAMETER, 8},
+                                                                                     {Allocation::PARAMETER, 4},
+                                                                                     {Allocation::TEMPORARY, 16},
+                                                                                     {Allocation::RESULT, 16},
+                                                                                     {Allocation::RESULT, 4}}) {
     AddAllocation(&e, kind, bytes);
   }
   AddValue(e.add_parameters(), {4}, {4}, Whole(e, kW));
@@ -105,9 +106,11 @@ Executable MakeExecutable() {
 
 JobSpec MakeSpec() {
   JobSpec spec;
-  for (const auto& [name, kind] : std::vector<std::pair<std::string, JobSpec::Parameter::Kind>>{
-           {"w", JobSpec::Parameter::STATE}, {"v", JobSpec::Parameter::STATE}, {"x", JobSpec::Parameter::DATA},
-           {"step", JobSpec::Parameter::STEP}}) {
+  for (const auto& [name, kind] :
+       std::vector<std::pair<std::string, JobSpec::Parameter::Kind>>{{"w", JobSpec::Parameter::STATE},
+                                                                     {"v", JobSpec::Parameter::STATE},
+                                                                     {"x", JobSpec::Parameter::DATA},
+                                                                     {"step", JobSpec::Parameter::STEP}}) {
     JobSpec::Parameter* parameter = spec.add_parameters();
     parameter->set_name(name);
     parameter->set_kind(kind);
@@ -187,11 +190,24 @@ class MemoryStore final : public TaskStore {
 
 class TestListener final : public TaskListener {
  public:
-  void OnReady() override { Note([&] { ready = true; }); }
-  void OnStep(const StepMetrics& metrics) override { Note([&] { losses.push_back(metrics.values(0)); }); }
-  void OnStopped(int64_t step) override { Note([&] { stopped_at = step; }); }
-  void OnFinished() override { Note([&] { finished = true; }); }
-  void OnFailed(int64_t step, const collectives::Failure& f) override { Note([&] { failure = f; failed_at = step; }); }
+  void OnReady() override {
+    Note([&] { ready = true; });
+  }
+  void OnStep(const StepMetrics& metrics) override {
+    Note([&] { losses.push_back(metrics.values(0)); });
+  }
+  void OnStopped(int64_t step) override {
+    Note([&] { stopped_at = step; });
+  }
+  void OnFinished() override {
+    Note([&] { finished = true; });
+  }
+  void OnFailed(int64_t step, const collectives::Failure& f) override {
+    Note([&] {
+      failure = f;
+      failed_at = step;
+    });
+  }
 
   template <typename Until>
   void WaitFor(const Until& until) {
@@ -258,8 +274,8 @@ class Cluster {
     for (size_t w = 0; w < placement.size(); ++w) {
       LaunchTask launch = launch_;
       for (int device : placement[w]) launch.add_devices()->set_device(device);
-      TaskEnvironment environment{&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), &store,
-                                  listeners[w].get(), absl::StrCat("w", w), 0};
+      TaskEnvironment environment{&device_, &RealClock(),       &TcpNetwork(),        data_planes_[w].get(),
+                                  &store,   listeners[w].get(), absl::StrCat("w", w), 0};
       tasks.push_back(std::make_unique<TaskExecutor>(launch, environment));
     }
   }
@@ -337,9 +353,8 @@ TEST(TaskExecutor, ATaskAtRestLeavesWithoutAFailureAnywhere) {
     task.StopAt(3);
     task.Lease(1000);
   });
-  cluster.ForAll([](TaskExecutor&, TestListener& listener) {
-    listener.WaitFor([&] { return listener.stopped_at == 3; });
-  });
+  cluster.ForAll(
+      [](TaskExecutor&, TestListener& listener) { listener.WaitFor([&] { return listener.stopped_at == 3; }); });
   cluster.tasks[0].reset();
   cluster.tasks[1].reset();
   EXPECT_EQ(cluster.listeners[0]->failed_at, -1) << cluster.listeners[0]->failure.status;
@@ -382,7 +397,8 @@ TEST(TaskExecutor, SaysWhatDoesNotHoldTogether) {
   EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("no kernel missing"));
   executable = MakeExecutable();
   executable.mutable_parameters(1)->mutable_boxes(2)->set_hi(0, 9);
-  EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("parameter 1 (\"v\"): found a box that does not fit f32[7]"));
+  EXPECT_THAT(FailureOf(executable, MakeSpec()),
+              HasSubstr("parameter 1 (\"v\"): found a box that does not fit f32[7]"));
   executable = MakeExecutable();
   executable.mutable_parameters(1)->mutable_boxes()->RemoveLast();
   EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("found 3 boxes, expected 1 or 4"));

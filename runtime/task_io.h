@@ -27,10 +27,10 @@ class TaskStore {
 class TaskListener {
  public:
   virtual ~TaskListener() = default;
-  virtual void OnReady() = 0;                             // All devices here are loaded, connected, and have state.
-  virtual void OnStep(const StepMetrics& metrics) = 0;    // Of the worker with device 0, each step.
-  virtual void OnStopped(int64_t step) = 0;               // Stands at the step; state shards are uploaded.
-  virtual void OnFinished() = 0;                          // All steps done; state is uploaded where the spec keeps it.
+  virtual void OnReady() = 0;                           // All devices here are loaded, connected, and have state.
+  virtual void OnStep(const StepMetrics& metrics) = 0;  // Of the worker with device 0, each step.
+  virtual void OnStopped(int64_t step) = 0;             // Stands at the step; state shards are uploaded.
+  virtual void OnFinished() = 0;                        // All steps done; state is uploaded where the spec keeps it.
   // Once, the last call. `step`: steps that all devices here had finished.
   virtual void OnFailed(int64_t step, const collectives::Failure& failure) = 0;
 };

@@ -66,7 +66,9 @@ class TestDevice final : public Device {
   explicit TestDevice(TestKernels kernels) : kernels_(std::move(kernels)) {}
   std::string Name() const override { return "test"; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override { return cpu_->Allocate(bytes); }
-  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override { return cpu_->CopyToDevice(to, from); }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
+    return cpu_->CopyToDevice(to, from);
+  }
   absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override { return cpu_->CopyToHost(to, from); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     return std::make_unique<TestLoaded>(std::move(executable), kernels_);

@@ -33,7 +33,9 @@ class DaemonTask final : public Task, private runtime::TaskListener {
   void OnStep(const StepMetrics& metrics) override { emit_(TaskStepped{key_, metrics}); }
   void OnStopped(int64_t step) override { emit_(TaskHasStopped{key_, step}); }
   void OnFinished() override { emit_(TaskHasFinished{key_}); }
-  void OnFailed(int64_t step, const collectives::Failure& failure) override { emit_(TaskHasFailed{key_, step, failure}); }
+  void OnFailed(int64_t step, const collectives::Failure& failure) override {
+    emit_(TaskHasFailed{key_, step, failure});
+  }
 
   const TaskKey key_;
   const std::unique_ptr<runtime::TaskStore> store_;

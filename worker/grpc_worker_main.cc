@@ -144,11 +144,14 @@ class Daemon {
     *core.identity.mutable_target() = runtime::HostTarget();
     identity_ = core.identity;
     core_ = std::make_unique<WorkerCore>(core, [this](const LaunchTask& launch) { return MakeTask(launch); });
-    LogInfo("worker started", {{"worker", id}, {"pid", absl::StrCat(getpid())},
-                               {"devices", absl::StrCat(options.devices)}, {"data", data_plane_->address()},
+    LogInfo("worker started", {{"worker", id},
+                               {"pid", absl::StrCat(getpid())},
+                               {"devices", absl::StrCat(options.devices)},
+                               {"data", data_plane_->address()},
                                {"coordinator", options.coordinator.address}});
-    attachment_ = Attachment::Start(channel_, token_, [this](Event event) { events_.Push(std::move(event)); },
-                                    [this](const absl::Status& status) { Refuse(status); });
+    attachment_ = Attachment::Start(
+        channel_, token_, [this](Event event) { events_.Push(std::move(event)); },
+        [this](const absl::Status& status) { Refuse(status); });
     return absl::OkStatus();
   }
 

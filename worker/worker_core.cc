@@ -98,11 +98,11 @@ void WorkerCore::On(const Tick&) {
   if (tasks_.empty() && !connected_) {
     actions_.push_back(Exit{absl::OkStatus()});
   } else if (now_ns_ >= *drain_until_ns_) {
-    actions_.push_back(Exit{
-        tasks_.empty() ? absl::OkStatus()
-                       : absl::DeadlineExceededError(absl::StrCat(
-                             tasks_.size(), " tasks could not be handed over within the grace of ", options_.grace_ms,
-                             " ms; their jobs go on from their last saved state"))});
+    actions_.push_back(Exit{tasks_.empty()
+                                ? absl::OkStatus()
+                                : absl::DeadlineExceededError(absl::StrCat(
+                                      tasks_.size(), " tasks could not be handed over within the grace of ",
+                                      options_.grace_ms, " ms; their jobs go on from their last saved state"))});
   }
 }
 
@@ -152,7 +152,8 @@ void WorkerCore::OnLaunch(const LaunchTask& launch) {
     if (other.job_id == key.job_id && other.attempt > key.attempt) return;  // A stale launch.
   }
   for (const TaskKey& other : old) Forget(other, "a later attempt of the job starts");
-  LogInfo("task launched", {{"job", key.job_id}, {"attempt", absl::StrCat(key.attempt)},
+  LogInfo("task launched", {{"job", key.job_id},
+                            {"attempt", absl::StrCat(key.attempt)},
                             {"devices", absl::StrCat(launch.devices_size())},
                             {"first_step", absl::StrCat(launch.first_step())}});
   TaskRecord& record = tasks_[key];
@@ -249,8 +250,9 @@ void WorkerCore::End(const TaskKey& key, WorkerMessage message) {
 
 void WorkerCore::On(const TaskHasStopped& event) {
   if (Find(event.key) == nullptr) return;
-  LogInfo("task stands", {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)},
-                          {"step", absl::StrCat(event.step)}});
+  LogInfo(
+      "task stands",
+      {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)}, {"step", absl::StrCat(event.step)}});
   WorkerMessage message;
   SetKey(event.key, message.mutable_stopped());
   message.mutable_stopped()->set_step(event.step);

@@ -1,7 +1,8 @@
 // The worker's brain: a state machine over its tasks and its connection to the coordinator.
 //
 // Pure logic: time comes with events, tasks through an interface, and what is to be sent is returned as actions, to be
-// carried out in order. The daemon (grpc_worker_daemon.cc) and the simulation drive the same object. Used by one thread at a time.
+// carried out in order. The daemon (grpc_worker_daemon.cc) and the simulation drive the same object. Used by one thread
+// at a time.
 //
 // Tasks do not need the coordinator to go on: while it is away, metrics and ends are kept and sent when it is back.
 #pragma once
@@ -41,22 +42,42 @@ struct TaskKey {
 };
 
 // What happens.
-struct Connected {};     // A stream to the coordinator is open.
-struct Disconnected {};  // It has ended.
-struct Tick {};          // Some time has passed; every 50 ms or so.
-struct StopRequested {}; // SIGTERM.
-struct TaskIsReady { TaskKey key; };
-struct TaskStepped { TaskKey key; StepMetrics metrics; };
-struct TaskHasStopped { TaskKey key; int64_t step = 0; };
-struct TaskHasFinished { TaskKey key; };
-struct TaskHasFailed { TaskKey key; int64_t step = 0; collectives::Failure failure; };
+struct Connected {};      // A stream to the coordinator is open.
+struct Disconnected {};   // It has ended.
+struct Tick {};           // Some time has passed; every 50 ms or so.
+struct StopRequested {};  // SIGTERM.
+struct TaskIsReady {
+  TaskKey key;
+};
+struct TaskStepped {
+  TaskKey key;
+  StepMetrics metrics;
+};
+struct TaskHasStopped {
+  TaskKey key;
+  int64_t step = 0;
+};
+struct TaskHasFinished {
+  TaskKey key;
+};
+struct TaskHasFailed {
+  TaskKey key;
+  int64_t step = 0;
+  collectives::Failure failure;
+};
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskHasStopped, TaskHasFinished, TaskHasFailed>;
 
 // What is to be done.
-struct Send { WorkerMessage message; };
-struct DropTask { std::unique_ptr<Task> task; };  // Destroy it, where waiting does no harm.
-struct Exit { absl::Status status; };
+struct Send {
+  WorkerMessage message;
+};
+struct DropTask {
+  std::unique_ptr<Task> task;
+};  // Destroy it, where waiting does no harm.
+struct Exit {
+  absl::Status status;
+};
 using Action = std::variant<Send, DropTask, Exit>;
 using Actions = std::vector<Action>;
 
@@ -86,9 +107,9 @@ class WorkerCore {
     std::unique_ptr<Task> task;
     bool ready = false;
     bool started = false;
-    std::deque<StepMetrics> metrics;  // Not acknowledged yet.
-    size_t sent_metrics = 0;          // Of these, on this connection.
-    std::optional<WorkerMessage> end; // Stopped, finished or failed: sent again until the task is forgotten.
+    std::deque<StepMetrics> metrics;   // Not acknowledged yet.
+    size_t sent_metrics = 0;           // Of these, on this connection.
+    std::optional<WorkerMessage> end;  // Stopped, finished or failed: sent again until the task is forgotten.
   };
 
   void On(const Connected&);

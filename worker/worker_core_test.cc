@@ -35,7 +35,9 @@ struct FakeTask final : public Task {
 
 class WorkerCoreTest : public ::testing::Test {
  protected:
-  WorkerCoreTest() : core_(Options(), [this](const LaunchTask&) { return MakeTask(); }) { SetLogLevel(LogLevel::kError); }
+  WorkerCoreTest() : core_(Options(), [this](const LaunchTask&) { return MakeTask(); }) {
+    SetLogLevel(LogLevel::kError);
+  }
   ~WorkerCoreTest() override {
     Take(core_.Shutdown());
     EXPECT_EQ(alive_, 0) << "every task is dropped in the end";
@@ -143,7 +145,8 @@ class WorkerCoreTest : public ::testing::Test {
     return steps;
   }
   int Count(WorkerMessage::MessageCase kind) const {
-    return static_cast<int>(std::count_if(sent_.begin(), sent_.end(), [&](const auto& m) { return m.message_case() == kind; }));
+    return static_cast<int>(
+        std::count_if(sent_.begin(), sent_.end(), [&](const auto& m) { return m.message_case() == kind; }));
   }
 
   int64_t alive_ = 0;
@@ -342,18 +345,42 @@ TEST_F(WorkerCoreTest, RandomEvents) {
     const TaskKey key{"job", attempt};
     CoordinatorMessage message;
     switch (random->Below(12)) {
-      case 0: Handle(Connected{}); break;
-      case 1: Handle(Disconnected{}); break;
-      case 2: Later(static_cast<int64_t>(random->Below(300))); break;
-      case 3: Launch(attempt); break;
-      case 4: Handle(TaskIsReady{key}); break;
-      case 5: Handle(TaskStepped{key, {}}); break;
-      case 6: Handle(TaskHasStopped{key, 3}); break;
-      case 7: Handle(TaskHasFinished{key}); break;
-      case 8: Handle(TaskHasFailed{key, 1, {absl::CancelledError("x"), ""}}); break;
-      case 9: message.mutable_registered(); Handle(message); break;
-      case 10: ForgetJob(); break;
-      default: Acknowledge(static_cast<int64_t>(random->Below(9)));
+      case 0:
+        Handle(Connected{});
+        break;
+      case 1:
+        Handle(Disconnected{});
+        break;
+      case 2:
+        Later(static_cast<int64_t>(random->Below(300)));
+        break;
+      case 3:
+        Launch(attempt);
+        break;
+      case 4:
+        Handle(TaskIsReady{key});
+        break;
+      case 5:
+        Handle(TaskStepped{key, {}});
+        break;
+      case 6:
+        Handle(TaskHasStopped{key, 3});
+        break;
+      case 7:
+        Handle(TaskHasFinished{key});
+        break;
+      case 8:
+        Handle(TaskHasFailed{key, 1, {absl::CancelledError("x"), ""}});
+        break;
+      case 9:
+        message.mutable_registered();
+        Handle(message);
+        break;
+      case 10:
+        ForgetJob();
+        break;
+      default:
+        Acknowledge(static_cast<int64_t>(random->Below(9)));
     }
   }
   ::testing::internal::GetCapturedStderr();

@@ -52,9 +52,7 @@ class InFiles final : public Bootstrap {
   }
 
  private:
-  std::string PathOf(const std::string& key) const {
-    return JoinPath(folder_, absl::StrReplaceAll(key, {{"/", "."}}));
-  }
+  std::string PathOf(const std::string& key) const { return JoinPath(folder_, absl::StrReplaceAll(key, {{"/", "."}})); }
 
   FileSystem& files_;
   const std::string folder_;

@@ -9,12 +9,12 @@ namespace xlad::collectives {
 
 std::string Collective::ToString() const { return absl::StrCat(name, ": ", spec.ToString()); }
 
-absl::StatusOr<CollectiveSet> MakeCollectiveSet(
-    const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
-    const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans, int num_devices) {
+absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
+                                                const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
+                                                int num_devices) {
   if (specs.size() != plans.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", plans.size(), " collective plans, expected ", specs.size(), ", one for each collective"));
+    return absl::InvalidArgumentError(absl::StrCat("found ", plans.size(), " collective plans, expected ", specs.size(),
+                                                   ", one for each collective"));
   }
   CollectiveSet set;
   set.num_devices = num_devices;
@@ -35,8 +35,7 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(
           collective.ToString(), collective.hash, collective.plan.ToString(), plans[i].schedule_hash()));
     }
     const int64_t elements = std::max(collective.spec.input_elements(), collective.spec.output_elements());
-    set.max_message_bytes =
-        std::max(set.max_message_bytes, elements * tensor::ByteWidth(collective.spec.type));
+    set.max_message_bytes = std::max(set.max_message_bytes, elements * tensor::ByteWidth(collective.spec.type));
   }
   // Forming compares a hash for each collective.
   set.max_message_bytes = std::max<int64_t>(set.max_message_bytes, 8 * (specs.size() + 1));

@@ -31,8 +31,8 @@ struct CollectiveSet {
 
 // InvalidArgument where a collective is malformed, plans are missing, or a plan's schedule_hash (0: none) is not that
 // of the schedules built here: then coordinator and worker are of different versions.
-absl::StatusOr<CollectiveSet> MakeCollectiveSet(
-    const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
-    const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans, int num_devices);
+absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
+                                                const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
+                                                int num_devices);
 
 }  // namespace xlad::collectives

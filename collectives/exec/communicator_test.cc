@@ -16,14 +16,14 @@
 namespace xlad::collectives {
 namespace {
 
+using tensor::ElementType;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using tensor::ElementType;
 
 using Buffers = std::vector<std::vector<std::byte>>;
 
-constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
-                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,         CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter,     CollectiveKind::kAllToAll,
                                      CollectiveKind::kCollectivePermute, CollectiveKind::kBroadcast};
 
 Collective MakeCollective(const CollectiveSpec& spec, const CollectivePlan& plan, int num_devices) {
@@ -386,8 +386,7 @@ TEST(Communicator, WatchdogNamesWhoWaitsForWhat) {
   });
   world.Run([&](int device) {
     Recorder* recorder = device == 0 ? &recorder0 : &recorder1;
-    auto communicator =
-        *ScheduledCommunicator::Form({device, &set, &world.transport(device), &abort, recorder});
+    auto communicator = *ScheduledCommunicator::Form({device, &set, &world.transport(device), &abort, recorder});
     if (device == 1) return;  // Never launches.
     std::vector<float> values(10);
     std::byte* buffer = reinterpret_cast<std::byte*>(values.data());

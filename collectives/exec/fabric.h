@@ -16,7 +16,7 @@ struct FabricOptions {
   int num_devices = 0;       // In all.
   TcpOptions tcp;
   InProcessOptions in_process;
-  Network* network = nullptr;      // May be null where all devices are here.
+  Network* network = nullptr;       // May be null where all devices are here.
   DataPlane* data_plane = nullptr;  // May be null where all devices are here.
 };
 

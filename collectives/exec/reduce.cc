@@ -53,7 +53,8 @@ struct Pred {
 template <Reduction kReduction, typename T>
 T Combine(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
-    constexpr bool kIsOr = kReduction == Reduction::kSum || kReduction == Reduction::kMax || kReduction == Reduction::kOr;
+    constexpr bool kIsOr =
+        kReduction == Reduction::kSum || kReduction == Reduction::kMax || kReduction == Reduction::kOr;
     return kIsOr ? (a || b) : (a && b);
   } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
     if constexpr (std::is_integral_v<T>) {
@@ -153,11 +154,13 @@ constexpr Row kRows[] = {
 absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {
   const int index = static_cast<int>(reduction) - 1;
   for (const Row& row : kRows) {
-    if (row.type == type && index >= 0 && index < 6 && row.by_reduction[index] != nullptr) return row.by_reduction[index];
+    if (row.type == type && index >= 0 && index < 6 && row.by_reduction[index] != nullptr)
+      return row.by_reduction[index];
   }
-  return absl::UnimplementedError(absl::StrCat("found a reduction by ", ToString(reduction), " of ",
-                                               tensor::ToString(type), ", for which collectives have no kernel; expected ",
-                                               "sum or product of numbers, max or min of real ones, and/or of integers"));
+  return absl::UnimplementedError(
+      absl::StrCat("found a reduction by ", ToString(reduction), " of ", tensor::ToString(type),
+                   ", for which collectives have no kernel; expected ",
+                   "sum or product of numbers, max or min of real ones, and/or of integers"));
 }
 
 }  // namespace xlad::collectives

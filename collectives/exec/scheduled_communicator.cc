@@ -126,8 +126,7 @@ absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> ScheduledCommunicator::Fo
   std::unique_ptr<ScheduledCommunicator> communicator(new ScheduledCommunicator(options));
   const absl::Status status = communicator->Connect();
   if (status.ok()) return communicator;
-  return communicator->Fail(
-      Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator")));
+  return communicator->Fail(Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator")));
 }
 
 absl::Status ScheduledCommunicator::Fail(const absl::Status& status) {
@@ -157,7 +156,7 @@ absl::Status ScheduledCommunicator::Connect() {
 absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own) {
   const ConstPiece payload(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(uint64_t));
   for (int peer : peers) {
-    XLAD_ASSIGN_OR_RETURN(ScheduleLink* link, OpenLink(peer, kFormChannel));
+    XLAD_ASSIGN_OR_RETURN(ScheduleLink * link, OpenLink(peer, kFormChannel));
     XLAD_RETURN_IF_ERROR(link->send->Post({}, {payload}));
   }
   for (int peer : peers) {
@@ -167,9 +166,9 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
     if (!theirs.empty()) std::memcpy(theirs.data(), message.pieces[0].data(), theirs.size() * sizeof(uint64_t));
     XLAD_RETURN_IF_ERROR(link->Release());
     if (message.bytes != static_cast<int64_t>(payload.size())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("device ", options_.device, " has ", own.size(), " collectives, ",
-                       options_.transport->Describe(peer), " has ", message.bytes / 8));
+      return absl::FailedPreconditionError(absl::StrCat("device ", options_.device, " has ", own.size(),
+                                                        " collectives, ", options_.transport->Describe(peer), " has ",
+                                                        message.bytes / 8));
     }
     for (size_t i = 0; i < own.size(); ++i) {
       if (own[i] == theirs[i]) continue;
@@ -202,9 +201,8 @@ absl::Status ScheduledCommunicator::Compile(int spec) {
   programs_.emplace_back();
   if (group == nullptr) return absl::OkStatus();
   const std::vector<int>& devices = *group;
-  Compiler compiler(collective, rank, [this, &devices](int peer_rank, int channel) {
-    return OpenLink(devices[peer_rank], channel);
-  });
+  Compiler compiler(collective, rank,
+                    [this, &devices](int peer_rank, int channel) { return OpenLink(devices[peer_rank], channel); });
   absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec, rank);
   if (!program.ok()) return Annotate(program.status(), collective.name);
   const int64_t scratch = collective.schedules[rank].scratch * tensor::ByteWidth(collective.spec.type);
@@ -236,9 +234,9 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
   options_.recorder->End();
   ++program.sequence;
   if (status.ok()) return status;
-  return Fail(Annotate(status, absl::StrCat(program.collective->ToString(), ", step ", launch.step, ", device ",
-                                            options_.device, ", rank ", program.rank, " of ",
-                                            program.collective->spec.ranks)));
+  return Fail(
+      Annotate(status, absl::StrCat(program.collective->ToString(), ", step ", launch.step, ", device ",
+                                    options_.device, ", rank ", program.rank, " of ", program.collective->spec.ranks)));
 }
 
 }  // namespace xlad::collectives

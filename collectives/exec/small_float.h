@@ -12,8 +12,8 @@
 namespace xlad::collectives {
 
 enum class Specials {
-  kIeee,     // Highest exponent: infinity and NaN.
-  kNanOnly,  // "fn": all mantissa bits set is NaN; no infinity.
+  kIeee,             // Highest exponent: infinity and NaN.
+  kNanOnly,          // "fn": all mantissa bits set is NaN; no infinity.
   kUnsignedZeroNan,  // "fnuz": the negative zero is NaN; no infinity.
 };
 
@@ -51,7 +51,8 @@ struct SmallFloat {
   // Nearest, ties to even. Beyond the largest value: infinity, or NaN where the type has none.
   static Bits FromFloat(float value) {
     const uint32_t sign = std::signbit(value) ? kSign : 0;
-    constexpr uint32_t kNan = kSpecials == Specials::kUnsignedZeroNan ? kSign : kMaxFinite + 1 + (kSpecials == Specials::kIeee);
+    constexpr uint32_t kNan =
+        kSpecials == Specials::kUnsignedZeroNan ? kSign : kMaxFinite + 1 + (kSpecials == Specials::kIeee);
     constexpr uint32_t kOverflow = kSpecials == Specials::kIeee ? kMaxFinite + 1 : kNan;
     if (std::isnan(value)) return static_cast<Bits>(kSpecials == Specials::kIeee ? sign | QuietNan() : sign | kNan);
     const float magnitude = std::fabs(value);

@@ -166,11 +166,11 @@ TEST_P(TransportTest, RefusesWhatIsNoLink) {
   EXPECT_FALSE(world.transport(0).OpenSend(1, kMaxChannels).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, TransportTest,
-    ::testing::Values(TransportCase{"in_process", {{0, 1, 2, 3}}}, TransportCase{"tcp", {{0}, {1}, {2}, {3}}},
-                      TransportCase{"mixed", {{0, 2}, {1, 3, 4}}}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, TransportTest,
+                         ::testing::Values(TransportCase{"in_process", {{0, 1, 2, 3}}},
+                                           TransportCase{"tcp", {{0}, {1}, {2}, {3}}},
+                                           TransportCase{"mixed", {{0, 2}, {1, 3, 4}}}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(TcpFabric, FinishIsNoFailure) {
   TestWorld world({{0}, {1}});

@@ -25,7 +25,8 @@ struct Link {
 
 class Execution {
  public:
-  Execution(const CollectiveSpec& spec, absl::Span<const Schedule> schedules, const CheckOptions& options, bool in_place)
+  Execution(const CollectiveSpec& spec, absl::Span<const Schedule> schedules, const CheckOptions& options,
+            bool in_place)
       : spec_(spec), schedules_(schedules), options_(options), in_place_(in_place), trees_(spec.ranks) {}
 
   absl::StatusOr<ScheduleCosts> Run() {
@@ -57,8 +58,8 @@ class Execution {
     const std::string place = next_[rank] < schedules_[rank].ops.size()
                                   ? absl::StrCat(", operation ", next_[rank], " \"", Print(Op(rank)), "\"")
                                   : std::string();
-    return absl::InternalError(
-        absl::StrCat("schedule of ", spec_.ToString(), in_place_ ? " in place" : "", ", rank ", rank, place, ": ", what));
+    return absl::InternalError(absl::StrCat("schedule of ", spec_.ToString(), in_place_ ? " in place" : "", ", rank ",
+                                            rank, place, ": ", what));
   }
 
   absl::Status Start() {
@@ -295,9 +296,9 @@ class Execution {
     for (const Segment& segment : output) {
       while (at < first.size() && first[at].begin < segment.end) {
         if (first[at].end > segment.begin && first[at].tree != segment.tree) {
-          return Error(rank, absl::StrCat("output element ", std::max(segment.begin, first[at].begin), " is reduced as ",
-                                          trees_.ToString(segment.tree), ", on rank 0 as ",
-                                          trees_.ToString(first[at].tree)));
+          return Error(rank,
+                       absl::StrCat("output element ", std::max(segment.begin, first[at].begin), " is reduced as ",
+                                    trees_.ToString(segment.tree), ", on rank 0 as ", trees_.ToString(first[at].tree)));
         }
         if (first[at].end > segment.end) break;
         ++at;
@@ -311,8 +312,8 @@ class Execution {
   const CheckOptions options_;
   const bool in_place_;
   ReductionTrees trees_;
-  std::vector<size_t> next_;     // By rank: its next operation.
-  std::vector<int64_t> sent_;    // By rank: elements.
+  std::vector<size_t> next_;   // By rank: its next operation.
+  std::vector<int64_t> sent_;  // By rank: elements.
   std::vector<std::array<Segments, 3>> buffers_;
   std::map<LinkKey, Link> links_;
   ScheduleCosts costs_;
@@ -343,9 +344,9 @@ absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, c
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   const AlgorithmCost formula = algorithm->cost(plan, spec);
   if (costs.max_sent_elements != formula.sent_elements || costs.rounds != formula.rounds) {
-    return absl::InternalError(absl::StrCat("plan ", plan.ToString(), " of ", spec.ToString(), ": schedules send ",
-                                            costs.max_sent_elements, " elements in ", costs.rounds,
-                                            " rounds, the formula says ", formula.sent_elements, " in ", formula.rounds));
+    return absl::InternalError(absl::StrCat(
+        "plan ", plan.ToString(), " of ", spec.ToString(), ": schedules send ", costs.max_sent_elements,
+        " elements in ", costs.rounds, " rounds, the formula says ", formula.sent_elements, " in ", formula.rounds));
   }
   return absl::OkStatus();
 }

@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,     CollectiveKind::kAllGather,
-                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce,         CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter,     CollectiveKind::kAllToAll,
                                      CollectiveKind::kCollectivePermute, CollectiveKind::kBroadcast};
 
 CollectiveSpec MakeSpec(CollectiveKind kind, int ranks, int64_t count) {

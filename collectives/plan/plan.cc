@@ -15,8 +15,8 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   if (plan.chunks < 1 || plan.chunks > kMaxLanes || plan.channels < 1 || plan.channels > kMaxLanes) {
-    return absl::InvalidArgumentError(absl::StrCat("found plan ", plan.ToString(), ", expected chunks and channels of 1 to ",
-                                                   kMaxLanes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found plan ", plan.ToString(), ", expected chunks and channels of 1 to ", kMaxLanes));
   }
   if (algorithm->applies(spec)) return algorithm;
   std::string that_do;

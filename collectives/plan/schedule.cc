@@ -62,9 +62,9 @@ std::string Print(const ScheduleOp& op) {
 }
 
 std::string Print(const Schedule& schedule) {
-  std::string out = absl::StrCat("schedule rank ", schedule.rank, " of ", schedule.ranks, ", input ", schedule.input,
-                                 ", output ", schedule.output, ", scratch ", schedule.scratch,
-                                 schedule.in_place ? ", in place\n" : "\n");
+  std::string out =
+      absl::StrCat("schedule rank ", schedule.rank, " of ", schedule.ranks, ", input ", schedule.input, ", output ",
+                   schedule.output, ", scratch ", schedule.scratch, schedule.in_place ? ", in place\n" : "\n");
   for (const ScheduleOp& op : schedule.ops) absl::StrAppend(&out, "  ", Print(op), "\n");
   return out;
 }

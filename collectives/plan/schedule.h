@@ -56,7 +56,7 @@ struct ScheduleOp {
 struct Schedule {
   int rank = 0;
   int ranks = 1;
-  int64_t input = 0;    // Elements of each buffer.
+  int64_t input = 0;  // Elements of each buffer.
   int64_t output = 0;
   int64_t scratch = 0;
   bool in_place = false;  // Also right where the output is the same memory as the input.

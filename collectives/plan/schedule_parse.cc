@@ -22,9 +22,9 @@ class Words {
   absl::string_view Next() { return empty() ? absl::string_view() : words_[next_++]; }
 
   absl::Status Error(absl::string_view found, absl::string_view expected) const {
-    return absl::InvalidArgumentError(absl::StrCat("schedule, line ", number_, ": found ",
-                                                   found.empty() ? "the end of the line" : absl::StrCat("\"", found, "\""),
-                                                   ", expected ", expected));
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule, line ", number_, ": found ",
+                     found.empty() ? "the end of the line" : absl::StrCat("\"", found, "\""), ", expected ", expected));
   }
 
   absl::Status Expect(absl::string_view word) {

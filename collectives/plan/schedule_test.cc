@@ -78,7 +78,8 @@ TEST(Schedule, MutatedTextNeverCrashes) {
   const std::string text = Print((*BuildSchedules({"direct", 1, 1}, AllReduce(3, 7)))[0]);
   for (int i = 0; i < 5000; ++i) {
     std::string mutant = text;
-    for (uint64_t k = 0; k <= random->Below(4); ++k) mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
+    for (uint64_t k = 0; k <= random->Below(4); ++k)
+      mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
     ParseSchedule(mutant).status().IgnoreError();
   }
 }

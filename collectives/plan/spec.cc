@@ -13,9 +13,7 @@ using tensor::ElementType;
 
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 
-bool IsKind(CollectiveKind kind) {
-  return kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBroadcast;
-}
+bool IsKind(CollectiveKind kind) { return kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBroadcast; }
 
 absl::Status Error(const CollectiveSpec& spec, absl::string_view found, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(ToString(spec.kind), ": found ", found, ", expected ", expected));
@@ -100,9 +98,7 @@ absl::string_view ToString(Reduction reduction) {
   return index >= 0 && index <= 6 ? kNames[index] : "unknown";
 }
 
-int64_t CollectiveSpec::input_elements() const {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
+int64_t CollectiveSpec::input_elements() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
 int64_t CollectiveSpec::output_elements() const {
   const std::vector<int64_t> outputs = output_counts();
@@ -125,9 +121,12 @@ std::string CollectiveSpec::ToString() const {
   if (reduction != Reduction::kNone) absl::StrAppend(&out, "(", collectives::ToString(reduction), ")");
   absl::StrAppend(&out, " ", tensor::ToString(type), "[", absl::StrJoin(counts, ","), "] over ", ranks, " ranks");
   if (!pairs.empty()) {
-    absl::StrAppend(&out, " {", absl::StrJoin(pairs, ",", [](std::string* text, const RankPair& pair) {
-                      absl::StrAppend(text, pair.source, "->", pair.target);
-                    }), "}");
+    absl::StrAppend(&out, " {",
+                    absl::StrJoin(pairs, ",",
+                                  [](std::string* text, const RankPair& pair) {
+                                    absl::StrAppend(text, pair.source, "->", pair.target);
+                                  }),
+                    "}");
   }
   return out;
 }

@@ -54,9 +54,9 @@ struct CollectiveSpec {
   friend bool operator==(const CollectiveSpec&, const CollectiveSpec&) = default;
 };
 
-bool Reduces(CollectiveKind kind);           // AllReduce, ReduceScatter.
-bool InputHasParts(CollectiveKind kind);     // ReduceScatter, AllToAll.
-bool OutputHasParts(CollectiveKind kind);    // AllGather, AllToAll.
+bool Reduces(CollectiveKind kind);                // AllReduce, ReduceScatter.
+bool InputHasParts(CollectiveKind kind);          // ReduceScatter, AllToAll.
+bool OutputHasParts(CollectiveKind kind);         // AllGather, AllToAll.
 absl::string_view ToString(CollectiveKind kind);  // "all_reduce"
 absl::string_view ToString(Reduction reduction);  // "sum"
 

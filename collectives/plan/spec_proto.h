@@ -30,7 +30,8 @@ std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_de
 template <typename SpecProto>
 absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_devices) {
   const auto error = [&](auto&&... what) {
-    return absl::InvalidArgumentError(absl::StrCat("collective ", proto.collective_id(), " (", proto.op(), "): ", what...));
+    return absl::InvalidArgumentError(
+        absl::StrCat("collective ", proto.collective_id(), " (", proto.op(), "): ", what...));
   };
   CollectiveSpec spec;
   spec.kind = static_cast<CollectiveKind>(static_cast<int>(proto.kind()));

@@ -40,7 +40,8 @@ ReductionTrees::ReductionTrees(int ranks) : ranks_(ranks), trees_(ranks) {
 
 absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
   for (int operand : operands) {
-    if (operand < 0) return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces elements that nothing wrote");
+    if (operand < 0)
+      return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces elements that nothing wrote");
   }
   if (operands.size() == 1) return operands[0];
   std::vector<int> key(operands.begin(), operands.end());
@@ -133,8 +134,8 @@ absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, Re
       piece.depth = std::max(piece.depth, segment.depth);
       if (segment.tree >= 0 && segment.shift != piece.shift) {
         return absl::InternalError(absl::StrCat("combines element ", begin + piece.shift, " of ",
-                                                trees->ToString(ids[0]), " with element ", begin + segment.shift, " of ",
-                                                trees->ToString(segment.tree)));
+                                                trees->ToString(ids[0]), " with element ", begin + segment.shift,
+                                                " of ", trees->ToString(segment.tree)));
       }
     }
     XLAD_ASSIGN_OR_RETURN(piece.tree, trees->Combine(ids));

@@ -29,7 +29,7 @@ class ReductionTrees {
 
  private:
   struct Tree {
-    std::vector<int> operands;        // Empty: a rank's contribution.
+    std::vector<int> operands;           // Empty: a rank's contribution.
     std::vector<uint64_t> contributors;  // A bit each.
   };
   int ranks_;

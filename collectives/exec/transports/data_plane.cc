@@ -30,7 +30,8 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Listen(Network* network, c
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   if (!IsLoopback(host_port.host)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found data address ", address, ", expected a loopback one: traffic between workers is neither "
+        absl::StrCat("found data address ", address,
+                     ", expected a loopback one: traffic between workers is neither "
                      "encrypted nor authenticated yet, so it stays on this machine (use --listen 127.0.0.1:0)"));
   }
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, network->Listen(address));
@@ -111,8 +112,8 @@ void DataPlane::Route(std::unique_ptr<Connection> connection, const PeerHello& h
   std::lock_guard<std::mutex> lock(mutex_);
   const auto task = tasks_.find(hello.job_id());
   const TcpOptions* here = task == tasks_.end() ? nullptr : &task->second->options();
-  if (here == nullptr || std::make_pair(hello.attempt(), hello.generation()) >
-                             std::make_pair(here->attempt, here->generation)) {
+  if (here == nullptr ||
+      std::make_pair(hello.attempt(), hello.generation()) > std::make_pair(here->attempt, here->generation)) {
     waiting_.push_back({std::move(connection), hello});
     return;
   }

@@ -19,16 +19,17 @@ class TcpTransport final : public Transport {
   TcpTransport(TcpFabric* fabric, int device) : fabric_(fabric), device_(device) {}
 
   absl::StatusOr<SendLink*> OpenSend(int peer, int channel) override {
-    XLAD_ASSIGN_OR_RETURN(TcpConnection* connection, Get(peer, channel));
+    XLAD_ASSIGN_OR_RETURN(TcpConnection * connection, Get(peer, channel));
     return connection->OpenSend(channel);
   }
   absl::StatusOr<ReceiveLink*> OpenReceive(int peer, int channel) override {
-    XLAD_ASSIGN_OR_RETURN(TcpConnection* connection, Get(peer, channel));
+    XLAD_ASSIGN_OR_RETURN(TcpConnection * connection, Get(peer, channel));
     return connection->OpenReceive(channel);
   }
   std::string Describe(int peer) const override {
     const auto found = fabric_->peers_.find(peer);
-    return absl::StrCat("device ", peer, found == fabric_->peers_.end() ? "" : absl::StrCat(" (", found->second.ToString(), ")"));
+    return absl::StrCat("device ", peer,
+                        found == fabric_->peers_.end() ? "" : absl::StrCat(" (", found->second.ToString(), ")"));
   }
 
  private:
@@ -94,10 +95,10 @@ Transport& TcpFabric::transport(int device) {
 absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
   if (hello.job_id() != options_.job_id || hello.attempt() != options_.attempt ||
       hello.generation() != options_.generation) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "worker ", options_.worker_id, " runs job ", options_.job_id, ", attempt ", options_.attempt, ", generation ",
-        options_.generation, "; the hello is of job ", hello.job_id(), ", attempt ", hello.attempt(), ", generation ",
-        hello.generation()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", options_.worker_id, " runs job ", options_.job_id, ", attempt ", options_.attempt,
+                     ", generation ", options_.generation, "; the hello is of job ", hello.job_id(), ", attempt ",
+                     hello.attempt(), ", generation ", hello.generation()));
   }
   const auto peer = peers_.find(hello.from_device());
   if (waiters_.count(hello.to_device()) == 0 || peer == peers_.end() || hello.from_device() >= hello.to_device()) {
@@ -105,10 +106,9 @@ absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
                                                       hello.from_device(), " to device ", hello.to_device()));
   }
   if (peer->second.worker_id != hello.worker_id() || peer->second.incarnation != hello.incarnation()) {
-    return absl::FailedPreconditionError(absl::StrCat("device ", hello.from_device(), " is on ",
-                                                      peer->second.ToString(), ", incarnation ",
-                                                      peer->second.incarnation, "; the hello is from worker ",
-                                                      hello.worker_id(), ", incarnation ", hello.incarnation()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device ", hello.from_device(), " is on ", peer->second.ToString(), ", incarnation ", peer->second.incarnation,
+        "; the hello is from worker ", hello.worker_id(), ", incarnation ", hello.incarnation()));
   }
   return absl::OkStatus();
 }
@@ -159,10 +159,10 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
   absl::StatusOr<std::unique_ptr<Connection>> dialed = Dial(device, peer);
   if (!dialed.ok()) {
     const PeerInfo& info = peers_.at(peer);
-    abort_->Raise({absl::Status(dialed.status().code(),
-                                absl::StrCat("cannot connect device ", device, " to device ", peer, " (", info.ToString(),
-                                             "): ", dialed.status().message())),
-                   absl::IsUnavailable(dialed.status()) ? info.worker_id : ""});
+    abort_->Raise(
+        {absl::Status(dialed.status().code(), absl::StrCat("cannot connect device ", device, " to device ", peer, " (",
+                                                           info.ToString(), "): ", dialed.status().message())),
+         absl::IsUnavailable(dialed.status()) ? info.worker_id : ""});
     return abort_->status();
   }
   lock.lock();

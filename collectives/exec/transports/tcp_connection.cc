@@ -36,8 +36,8 @@ class TcpConnection::Outbox final : public SendLink {
     if (c.WriteFrame(head, pieces).ok()) return absl::OkStatus();
     // The reader finds out why: the peer may have said so before it closed.
     if (!c.waiter_->Wait(*c.abort_, [&] { return c.heard_bye_.load(); })) return c.abort_->status();
-    return absl::FailedPreconditionError(absl::StrCat(c.options_.peer, " has finished and takes nothing more from ",
-                                                      c.options_.self));
+    return absl::FailedPreconditionError(
+        absl::StrCat(c.options_.peer, " has finished and takes nothing more from ", c.options_.self));
   }
 
   // The payload was copied to the system.
@@ -62,13 +62,14 @@ class TcpConnection::Inbox final : public ReceiveLink {
     const auto ready = [&] { return arrived_.load() > taken_ || c.heard_bye_.load(); };
     if (!c.waiter_->Wait(*c.abort_, ready)) return c.abort_->status();
     if (arrived_.load() == taken_) {
-      return absl::FailedPreconditionError(absl::StrCat(c.options_.peer, " has finished and sends nothing more to ",
-                                                        c.options_.self));
+      return absl::FailedPreconditionError(
+          absl::StrCat(c.options_.peer, " has finished and sends nothing more to ", c.options_.self));
     }
     std::lock_guard<std::mutex> lock(mutex_);
     Received& received = messages_[static_cast<size_t>(taken_ - released_)];
     ++taken_;
-    return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1), static_cast<int64_t>(received.piece.size())};
+    return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1),
+                    static_cast<int64_t>(received.piece.size())};
   }
 
   absl::Status Release() override {
@@ -130,7 +131,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
   std::deque<Received> messages_;  // Not released yet. A deque: growing leaves the others where they are.
   std::vector<Buffer> spare_;
   std::atomic<int64_t> arrived_ = 0;
-  int64_t taken_ = 0;     // The device thread's own.
+  int64_t taken_ = 0;  // The device thread's own.
   int64_t released_ = 0;
   int untold_ = 0;
 };

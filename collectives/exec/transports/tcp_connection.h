@@ -18,10 +18,10 @@ namespace xlad::collectives {
 class TcpConnection {
  public:
   struct Options {
-    std::string self;            // "device 1 (worker w0, ...)"
-    std::string peer;            // "device 3 (worker w2, ...)"
+    std::string self;  // "device 1 (worker w0, ...)"
+    std::string peer;  // "device 3 (worker w2, ...)"
     std::string self_worker;
-    std::string peer_worker;     // Blamed where the connection breaks.
+    std::string peer_worker;  // Blamed where the connection breaks.
     int slots = 4;
     int64_t max_message_bytes = 0;
   };

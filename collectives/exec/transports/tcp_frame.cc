@@ -45,8 +45,8 @@ absl::StatusOr<std::string> ReadBlock(Connection* connection) {
   uint32_t size = 0;
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(&size), sizeof size)));
   if (size > kMaxBlockBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size,
-                                                   " bytes, expected ", kMaxBlockBytes, " at most: not a worker"));
+    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size, " bytes, expected ",
+                                                   kMaxBlockBytes, " at most: not a worker"));
   }
   std::string block(size, '\0');
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(block.data()), size)));

@@ -73,9 +73,7 @@ Schedule AllToAll(const CollectivePlan& plan, const CollectiveSpec& spec, int ra
   const int64_t part = spec.input_elements() / spec.ranks;
   for (const Unit& unit : Units(plan, {0, part})) {
     builder.set_channel(unit.channel);
-    const auto part_of = [&](int64_t peer) {
-      return Interval{peer * part + unit.at.begin, peer * part + unit.at.end};
-    };
+    const auto part_of = [&](int64_t peer) { return Interval{peer * part + unit.at.begin, peer * part + unit.at.end}; };
     builder.Copy(OutputRegion(part_of(rank)), InputRegion(part_of(rank)));
     ForEachPeer(spec.ranks, rank, [&](int to, int from) {
       builder.Send(to, InputRegion(part_of(to)));

@@ -114,9 +114,8 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
     const Node node = TreeNode(tree, spec.ranks, rank);
     return static_cast<int64_t>(node.children.size()) + (node.parent >= 0 ? 1 : 0);
   };
-  cost.sent_elements = MaxOverRanks(spec.ranks, [&](int rank) {
-    return edges(0, rank) * tree_elements[0] + edges(1, rank) * tree_elements[1];
-  });
+  cost.sent_elements = MaxOverRanks(
+      spec.ranks, [&](int rank) { return edges(0, rank) * tree_elements[0] + edges(1, rank) * tree_elements[1]; });
   cost.messages = 4 * plan.chunks * plan.channels;
   cost.reduced_elements = 2 * count;
   return cost;
@@ -125,7 +124,8 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 }  // namespace
 
 Algorithm DoubleBinaryTreeAlgorithm() {
-  return {"double_binary_tree", "two trees for half the data each; 2 log n rounds for an AllReduce, twice the data sent",
+  return {"double_binary_tree",
+          "two trees for half the data each; 2 log n rounds for an AllReduce, twice the data sent",
           [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; },
           [](const CollectivePlan& plan, const CollectiveSpec& spec) {
             return ForAllRanks(spec, [&](int rank) { return BuildRank(plan, spec, rank); });
