@@ -23,10 +23,12 @@ std::string LastWords(absl::string_view errors) {
 }
 
 std::string Ending(const ChildResult& child, const ChildLimits& limits) {
-  std::string memory = limits.memory_bytes == 0 ? std::string()
-                                                : absl::StrCat(" (its memory limit is ", limits.memory_bytes >> 20, " MiB)");
+  std::string memory = limits.memory_bytes == 0
+                           ? std::string()
+                           : absl::StrCat(" (its memory limit is ", limits.memory_bytes >> 20, " MiB)");
   if (child.signal != 0) {
-    return absl::StrCat("the compile process was ended by signal ", child.signal, " (", strsignal(child.signal), ")", memory);
+    return absl::StrCat("the compile process was ended by signal ", child.signal, " (", strsignal(child.signal), ")",
+                        memory);
   }
   return absl::StrCat("the compile process exited with code ", child.exit_code, memory);
 }

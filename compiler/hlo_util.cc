@@ -112,7 +112,8 @@ Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> 
     std::vector<Instruction*> operands;
     for (const Instruction* operand : instruction->operands()) operands.push_back(copies.at(operand));
     Instruction* copy = CloneOn(*instruction, operands, to);
-    for (const Instruction* before : instruction->control_predecessors()) copy->AddControlPredecessor(copies.at(before));
+    for (const Instruction* before : instruction->control_predecessors())
+      copy->AddControlPredecessor(copies.at(before));
     copies[instruction.get()] = copy;
   }
   return copies.at(from.root());

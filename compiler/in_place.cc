@@ -61,7 +61,8 @@ Pairs FusionPairs(const Instruction& fusion) {
   Pairs pairs;
   for (int r = 0; r < static_cast<int>(roots.size()); ++r) {
     for (int k = 0; k < fusion.operand_count(); ++k) {
-      if (in_step[static_cast<size_t>(k)] && SameBytes(roots[static_cast<size_t>(r)]->shape(), fusion.operand(k)->shape())) {
+      if (in_step[static_cast<size_t>(k)] &&
+          SameBytes(roots[static_cast<size_t>(r)]->shape(), fusion.operand(k)->shape())) {
         pairs.emplace_back(r, k);
       }
     }

@@ -6,7 +6,7 @@
 
 namespace xlad::compiler {
 
-// A dot of types that the library takes. Other dots are kernels.
+// A dot or convolution of types and forms that the library takes. Others are kernels.
 bool IsLibraryOp(const Instruction& instruction);
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 

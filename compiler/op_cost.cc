@@ -22,10 +22,13 @@ OpCost CostOf(const hlo::Instruction& instruction) {
     case Opcode::kBroadcast:
     case Opcode::kReshape:
     case Opcode::kSlice:
-    case Opcode::kConvert:
     case Opcode::kBitcastConvert:
     case Opcode::kReverse:
       return OpCost::kFree;
+    case Opcode::kConvert:  // Widening is done where it is read; the narrow value is the one to store.
+      return tensor::ByteWidth(instruction.shape().type()) >= tensor::ByteWidth(instruction.operand(0)->shape().type())
+                 ? OpCost::kFree
+                 : OpCost::kCheap;
     case Opcode::kTranspose:
       return KeepsRows(instruction) ? OpCost::kFree : OpCost::kCheap;
     case Opcode::kAbs:

@@ -8,6 +8,7 @@
 #include "compiler/passes/canonicalise_collectives.h"
 #include "compiler/passes/combine_collectives.h"
 #include "compiler/passes/constant_folding.h"
+#include "compiler/passes/convolutions.h"
 #include "compiler/passes/cse.h"
 #include "compiler/passes/dots.h"
 #include "compiler/passes/fusion.h"
@@ -35,6 +36,7 @@ constexpr PassEntry kPasses[] = {
     {"fold-constants", FoldConstants},
     {"cse", EliminateCommonSubexpressions},
     {"remove-barriers", RemoveBarriers},
+    {"convolutions", LowerConvolutions},
     {"simplify", Simplify},
     {"dots", CanonicaliseDots},
     {"uniform-conditions", CheckUniformConditions},

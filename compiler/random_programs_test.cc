@@ -55,7 +55,8 @@ void RunBoth(uint64_t seed, int instructions, int devices) {
   auto compiled = CompileToSteps(module->Clone(), {}, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << text;
   auto results = RunSteps(*compiled, inputs);
-  const std::string after = absl::StrCat(text, "\n", hlo::PrintText(*compiled->module), "\n", ToString(compiled->program));
+  const std::string after =
+      absl::StrCat(text, "\n", hlo::PrintText(*compiled->module), "\n", ToString(compiled->program));
   ASSERT_TRUE(results.ok()) << results.status() << "\n" << after;
   for (size_t d = 0; d < inputs.size(); ++d) {
     std::vector<Array> wanted;

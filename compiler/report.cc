@@ -13,7 +13,8 @@ std::string Text(const BufferSlice& slice) {
 
 template <typename Slices>
 std::string Text(const Slices& slices) {
-  return absl::StrJoin(slices, " ", [](std::string* out, const BufferSlice& slice) { absl::StrAppend(out, Text(slice)); });
+  return absl::StrJoin(slices, " ",
+                       [](std::string* out, const BufferSlice& slice) { absl::StrAppend(out, Text(slice)); });
 }
 
 class Printer {
@@ -46,8 +47,8 @@ class Printer {
         return absl::StrCat("kernel ", step.kernel().symbol(), " ", Text(step.kernel().buffers()));
       case Step::kLibrary: {
         const DotOp& dot = executable_.library_ops(step.library().op()).dot();
-        return absl::StrCat("dot ", absl::StrJoin(dot.lhs().dims(), "x"), " * ", absl::StrJoin(dot.rhs().dims(), "x"), " ",
-                            Text(step.library().buffers()));
+        return absl::StrCat("dot ", absl::StrJoin(dot.lhs().dims(), "x"), " * ", absl::StrJoin(dot.rhs().dims(), "x"),
+                            " ", Text(step.library().buffers()));
       }
       case Step::kCollective: {
         const CollectiveSpec& spec = executable_.collectives(step.collective().spec());
@@ -72,7 +73,8 @@ class Printer {
 };
 
 std::string ShapeText(const ArrayShape& shape) {
-  return tensor::Shape{static_cast<tensor::ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()}}
+  return tensor::Shape{static_cast<tensor::ElementType>(shape.element_type()),
+                       {shape.dims().begin(), shape.dims().end()}}
       .ToString();
 }
 

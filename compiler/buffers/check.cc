@@ -155,9 +155,12 @@ class Checker {
   bool Overlaps(int a, int b) const {
     const BufferSlice& x = slice(a);
     const BufferSlice& y = slice(b);
-    return x.allocation() == y.allocation() && x.offset() < y.offset() + y.bytes() && y.offset() < x.offset() + x.bytes();
+    return x.allocation() == y.allocation() && x.offset() < y.offset() + y.bytes() &&
+           y.offset() < x.offset() + x.bytes();
   }
-  bool SamePlace(int a, int b) const { return slice(a).offset() == slice(b).offset() && slice(a).bytes() == slice(b).bytes(); }
+  bool SamePlace(int a, int b) const {
+    return slice(a).offset() == slice(b).offset() && slice(a).bytes() == slice(b).bytes();
+  }
 
   static Memory Meet(const Memory& a, const Memory& b) {
     Memory meet;

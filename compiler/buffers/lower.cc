@@ -62,8 +62,20 @@ absl::StatusOr<Values> Lowering::LowerComputation(const Computation& computation
   return known.at(computation.root());
 }
 
+// Sums of sizes must not overflow; nothing that fits a machine comes near.
+absl::Status CheckSize(const Instruction& instruction) {
+  constexpr int64_t kMostBytes = int64_t{1} << 46;
+  for (const Shape* leaf : Leaves(instruction.shape())) {
+    if (LeafBytes(*leaf) <= kMostBytes) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(Describe(instruction), ": found ", leaf->ToString(false),
+                                                     ", expected at most ", kMostBytes, " bytes in an array"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Values> Lowering::LowerInstruction(const Instruction& instruction, const Environment& known,
                                                   std::vector<Op>* ops) {
+  XLAD_RETURN_IF_ERROR(CheckSize(instruction));
   switch (instruction.opcode()) {
     case Opcode::kConstant:
       if (!instruction.shape().is_array()) break;
@@ -258,6 +270,7 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
   int64_t leaf_number = 0;
   for (const Instruction* parameter : module.entry()->parameters()) {
     arguments.emplace_back();
+    XLAD_RETURN_IF_ERROR(CheckSize(*parameter));
     for (const Shape* leaf : Leaves(parameter->shape())) {
       Value value;
       value.kind = Value::Kind::kParameter;
@@ -289,6 +302,9 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
     moves.emplace_back(roots[r], target);
   }
   lowering.Moves(moves, root, &program.ops);
+  double total = 0;  // Offsets are sums of some of these.
+  for (const Value& value : program.values) total += static_cast<double>(value.bytes);
+  if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));
   return program;
 }
 

@@ -14,7 +14,8 @@ std::string Values(const Program& program, const std::vector<int>& values) {
 void Append(const Program& program, const std::vector<Op>& ops, const std::string& indent, std::string* text) {
   for (const Op& op : ops) {
     absl::StrAppend(text, indent, op.kind == Op::Kind::kCopy ? "copy" : hlo::ToString(op.instruction->opcode()), " %",
-                    op.instruction->name(), "(", Values(program, op.inputs), ") -> ", Values(program, op.outputs), "\n");
+                    op.instruction->name(), "(", Values(program, op.inputs), ") -> ", Values(program, op.outputs),
+                    "\n");
     if (op.kind == Op::Kind::kWhile) {
       Append(program, op.condition, indent + "  ? ", text);
       absl::StrAppend(text, indent, "  while v", op.predicate, "\n");

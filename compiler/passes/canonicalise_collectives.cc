@@ -18,7 +18,8 @@ Dims ToFront(int64_t ndim, int64_t from) {
 }
 Dims Inverse(const Dims& permutation) {
   Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i)
+    inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
   return inverse;
 }
 

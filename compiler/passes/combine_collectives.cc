@@ -69,7 +69,8 @@ class Combiner {
     for (int b = static_cast<int>(bundles_.size()) - 1; b >= 0; --b) {
       Bundle& bundle = bundles_[static_cast<size_t>(b)];
       const Instruction& first = *bundle.members[0];
-      if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups) continue;
+      if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups)
+        continue;
       if (bundle.members.size() >= kMostOperands || bundle.bytes + at->shape().bytes() > kMostBytes) continue;
       if (std::any_of(needs.begin(), needs.end(), [&](int other) { return Needs(other, b); })) continue;
       bundle.members.push_back(at);

@@ -87,6 +87,10 @@ void FusionPlanner::Place(Instruction* instruction) {
     return;
   }
   if (!consumers.opaque && consumers.groups.size() == 1 && Join(instruction, consumers.groups[0], false)) return;
+  if (cost == OpCost::kCheap && !consumers.opaque && IsCheaperToRepeat(*instruction, consumers)) {
+    PlaceCheaply(instruction, consumers);
+    return;
+  }
   if (JoinAsRoot(instruction, consumers)) return;
   StartGroup(instruction);
 }
@@ -96,6 +100,26 @@ void FusionPlanner::PlaceCheaply(Instruction* instruction, const Consumers& cons
   for (int group : consumers.groups) everywhere = Join(instruction, group, false) && everywhere;
   // A scalar constant outside a fusion is an operand from a constant's buffer; it needs no code.
   if (!everywhere && instruction->opcode() != Opcode::kConstant) StartGroup(instruction);
+}
+
+// Storing it costs a write, and a read in every group. Computing it again costs reading those operands that the group
+// does not read anyway: worth it where these are no larger than the value itself.
+bool FusionPlanner::IsCheaperToRepeat(const Instruction& instruction, const Consumers& consumers) const {
+  if (!hlo::IsElementwise(instruction.opcode())) return false;
+  for (int group : consumers.groups) {
+    int64_t added = 0;
+    absl::flat_hash_set<const Instruction*> counted;
+    for (const Instruction* operand : instruction.operands()) {
+      int budget = 12;
+      if (ReadsNoMemory(*operand, &budget) || !counted.insert(operand).second) continue;
+      const auto& maps = groups_[static_cast<size_t>(group)].maps;
+      const bool read_anyway = std::any_of(operand->users().begin(), operand->users().end(),
+                                           [&](const Instruction* user) { return maps.contains(user); });
+      if (!read_anyway) added += operand->shape().bytes();
+    }
+    if (added > instruction.shape().bytes()) return false;
+  }
+  return true;
 }
 
 bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consumers) {

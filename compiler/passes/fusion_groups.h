@@ -39,6 +39,7 @@ class FusionPlanner {
   void Place(Instruction* instruction);
   void PlaceCheaply(Instruction* instruction, const Consumers& consumers);
   Consumers ConsumersOf(const Instruction& instruction) const;
+  bool IsCheaperToRepeat(const Instruction& instruction, const Consumers& consumers) const;
   bool JoinAsRoot(Instruction* instruction, const Consumers& consumers);
   void StartGroup(Instruction* instruction);
   // Adds to a group whose members use it; false, and nothing is changed, where that would break a promise.

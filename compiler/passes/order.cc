@@ -25,7 +25,9 @@ bool IsTransparent(const Instruction& instruction) {
   }
 }
 
-int64_t OwnBytes(const Instruction& instruction) { return IsTransparent(instruction) ? 0 : instruction.shape().bytes(); }
+int64_t OwnBytes(const Instruction& instruction) {
+  return IsTransparent(instruction) ? 0 : instruction.shape().bytes();
+}
 
 // The instructions whose buffers a value stands in, looking through tuples and reshapes.
 void Sources(Instruction* value, std::vector<Instruction*>* sources) {
@@ -189,7 +191,8 @@ class ListSchedule {
 Instruction* LeafSource(Instruction* value, int64_t leaf) {
   while (value->opcode() == Opcode::kTuple) {
     int64_t element = 0;
-    while (leaf >= CountLeaves(value->operand(element)->shape())) leaf -= CountLeaves(value->operand(element++)->shape());
+    while (leaf >= CountLeaves(value->operand(element)->shape()))
+      leaf -= CountLeaves(value->operand(element++)->shape());
     value = value->operand(element);
   }
   return value;
@@ -199,7 +202,8 @@ Instruction* LeafSource(Instruction* value, int64_t leaf) {
 void ProtectParameters(const Module& module, const Donation& donation, Graph* graph) {
   std::vector<Instruction*> parameter_of_leaf;
   for (Instruction* parameter : module.entry()->parameters()) {
-    parameter_of_leaf.resize(parameter_of_leaf.size() + static_cast<size_t>(CountLeaves(parameter->shape())), parameter);
+    parameter_of_leaf.resize(parameter_of_leaf.size() + static_cast<size_t>(CountLeaves(parameter->shape())),
+                             parameter);
   }
   for (size_t r = 0; r < donation.result_to_parameter.size(); ++r) {
     const int64_t leaf = donation.result_to_parameter[r];
@@ -254,7 +258,8 @@ absl::Status NoteTripCounts(hlo::Module& module, PassContext&) {
       if (instruction->opcode() != Opcode::kWhile) continue;
       hlo::StringMap& attributes = instruction->mutable_frontend_attributes();
       attributes.erase(kTripCountAttribute);
-      if (std::optional<int64_t> count = TripCount(*instruction)) attributes[kTripCountAttribute] = absl::StrCat(*count);
+      if (std::optional<int64_t> count = TripCount(*instruction))
+        attributes[kTripCountAttribute] = absl::StrCat(*count);
     }
   }
   return absl::OkStatus();

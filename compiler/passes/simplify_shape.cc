@@ -86,7 +86,8 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   }
   if (x->opcode() != Opcode::kBroadcast) return nullptr;
   Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i)
+    inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
   Dims combined;
   for (int64_t d : x->dimensions()) combined.push_back(inverse[static_cast<size_t>(d)]);
   return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);

@@ -126,7 +126,8 @@ class Analysis {
     const Instruction* root = body.root();
     if (root->opcode() != Opcode::kTuple || index >= root->operand_count()) return false;
     const Instruction* next = root->operand(index);
-    return next->opcode() == Opcode::kGetTupleElement && next->number() == index && next->operand(0) == body.parameter(0);
+    return next->opcode() == Opcode::kGetTupleElement && next->number() == index &&
+           next->operand(0) == body.parameter(0);
   }
 
   absl::StatusOr<Leaf> Branches(const Instruction& conditional, const Known& known) {

@@ -1,0 +1,201 @@
+#include "compiler/passes/convolutions.h"
+
+#include <algorithm>
+
+#include "compiler/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kMostPositions = 64;             // That are stacked.
+constexpr int64_t kMostPatchBytes = int64_t{1} << 30;
+
+// Everything about one convolution, by its own names.
+class Lowering {
+ public:
+  explicit Lowering(Instruction* convolution)
+      : convolution_(convolution),
+        dims_(*convolution->attributes().convolution),
+        window_(*convolution->attributes().window),
+        groups_(convolution->attributes().feature_group_count),
+        builder_(convolution->parent()) {
+    builder_.set_template(convolution);
+  }
+
+  // Null where it stays.
+  Instruction* Run() {
+    if (convolution_->attributes().batch_group_count != 1 || window_.empty()) return nullptr;
+    if (!tensor::IsFloating(convolution_->shape().type())) return nullptr;
+    if (convolution_->operand(0)->shape().type() != convolution_->operand(1)->shape().type()) return nullptr;
+    if (convolution_->shape().elements() == 0 || convolution_->operand(1)->shape().elements() == 0) return nullptr;
+    Dims window, output;
+    for (size_t s = 0; s < window_.size(); ++s) {
+      window.push_back(window_[s].size);
+      output.push_back(convolution_->shape().dim(dims_.output_spatial[s]));
+    }
+    const bool stack_window = tensor::Product(window) <= tensor::Product(output) || groups_ != 1;
+    const Dims& stacked = stack_window ? window : output;
+    const Dims& kept = stack_window ? output : window;
+    if (tensor::Product(stacked) > kMostPositions || PatchBytes(stacked, kept) > kMostPatchBytes) return nullptr;
+    Instruction* patches = Patches(stacked, kept, stack_window);
+    return stack_window ? ContractFeatures(patches, window) : ContractWindow(patches, output);
+  }
+
+ private:
+  int64_t PatchBytes(const Dims& stacked, const Dims& kept) const {
+    const Shape& input = convolution_->operand(0)->shape();
+    return input.dim(dims_.input_batch) * input.dim(dims_.input_feature) * tensor::Product(stacked) *
+           tensor::Product(kept) * tensor::ByteWidth(input.type());
+  }
+
+  Instruction* Padded() {
+    Instruction* input = convolution_->operand(0);
+    std::vector<hlo::PaddingDimension> padding(static_cast<size_t>(input->shape().ndim()));
+    for (size_t s = 0; s < window_.size(); ++s) {
+      padding[static_cast<size_t>(dims_.input_spatial[s])] = {window_[s].padding_low, window_[s].padding_high,
+                                                              window_[s].base_dilation - 1};
+    }
+    return builder_.Pad(input, builder_.Scalar(input->shape().type(), 0), padding);
+  }
+
+  // Slices of the padded input, one for each position of `stacked`: what lies there for all positions of `kept`. The
+  // dimensions are the input's, with spatial sizes `kept`; the stacked positions are one more, before stack_before_.
+  Instruction* Patches(const Dims& stacked, const Dims& kept, bool stack_window) {
+    Instruction* padded = Padded();
+    // Beside the dimension that is contracted or kept together with them, so that the two are one in the product.
+    stack_before_ = stack_window ? dims_.input_feature : dims_.input_batch;
+    std::vector<Instruction*> slices;
+    Dims position(stacked.size(), 0);
+    do {
+      Dims start(static_cast<size_t>(padded->shape().ndim()), 0), limit = padded->shape().dims();
+      Dims stride(start.size(), 1);
+      for (size_t s = 0; s < window_.size(); ++s) {
+        const hlo::WindowDimension& w = window_[s];
+        const size_t d = static_cast<size_t>(dims_.input_spatial[s]);
+        // Where the one lies and how far the other steps.
+        int64_t index = position[s];
+        if (stack_window && w.window_reversal) index = w.size - 1 - index;
+        start[d] = index * (stack_window ? w.window_dilation : w.stride);
+        stride[d] = stack_window ? w.stride : w.window_dilation;
+        limit[d] = start[d] + (kept[s] - 1) * stride[d] + 1;
+      }
+      Instruction* slice = builder_.Slice(padded, start, limit, stride);
+      Dims one = slice->shape().dims();
+      one.insert(one.begin() + stack_before_, 1);
+      slices.push_back(builder_.Reshape(slice, one));
+    } while (tensor::NextIndex(stacked, absl::MakeSpan(position)));
+    return slices.size() == 1 ? slices[0] : builder_.Concatenate(slices, stack_before_);
+  }
+
+  int64_t Shifted(int64_t d) const { return d >= stack_before_ ? d + 1 : d; }  // An input dimension in the patches.
+
+  // patches[.. window ..] with the kernel, over window positions and features; feature groups are batches.
+  Instruction* ContractFeatures(Instruction* patches, const Dims& window) {
+    Instruction* kernel = KernelWithMergedWindow(tensor::Product(window));
+    int64_t feature = Shifted(dims_.input_feature);
+    hlo::DotDimensions dot;
+    if (groups_ != 1) {
+      Dims split = patches->shape().dims(), kernel_split = kernel->shape().dims();
+      split[static_cast<size_t>(feature)] /= groups_;
+      split.insert(split.begin() + feature, groups_);
+      patches = builder_.Reshape(patches, split);
+      kernel_split[2] /= groups_;
+      kernel_split.insert(kernel_split.begin() + 2, groups_);
+      kernel = builder_.Reshape(kernel, kernel_split);
+      dot.lhs_batch = {feature++};
+      dot.rhs_batch = {2};
+    }
+    dot.lhs_contracting = {stack_before_, feature};
+    dot.rhs_contracting = {0, 1};
+    Instruction* product = builder_.Dot(patches, kernel, dot, convolution_->shape().type());
+    return Arrange(product, groups_ != 1);
+  }
+
+  // [window, input features, output features]
+  Instruction* KernelWithMergedWindow(int64_t positions) {
+    Instruction* kernel = convolution_->operand(1);
+    Dims permutation(dims_.kernel_spatial);
+    permutation.push_back(dims_.kernel_input_feature);
+    permutation.push_back(dims_.kernel_output_feature);
+    const int64_t inputs = kernel->shape().dim(dims_.kernel_input_feature);
+    const int64_t outputs = kernel->shape().dim(dims_.kernel_output_feature);
+    return builder_.Reshape(builder_.Transpose(kernel, permutation), {positions, inputs, outputs});
+  }
+
+  // The product of patches has [group,] batch and spatial dimensions in the input's order, then output features.
+  Instruction* Arrange(Instruction* product, bool grouped) {
+    std::vector<std::pair<int64_t, int64_t>> places = {{dims_.input_batch, dims_.output_batch}};
+    for (size_t s = 0; s < window_.size(); ++s) places.emplace_back(dims_.input_spatial[s], dims_.output_spatial[s]);
+    std::sort(places.begin(), places.end());
+    const int64_t ndim = product->shape().ndim();
+    Dims permutation(static_cast<size_t>(ndim));
+    const int64_t first = grouped ? 1 : 0;
+    // Where the result's dimension d comes from; the group goes right before the output feature.
+    Dims source(static_cast<size_t>(ndim - first));
+    for (size_t i = 0; i < places.size(); ++i) {
+      source[static_cast<size_t>(places[i].second)] = first + static_cast<int64_t>(i);
+    }
+    source[static_cast<size_t>(dims_.output_feature)] = ndim - 1;
+    permutation = source;
+    if (grouped) permutation.insert(permutation.begin() + dims_.output_feature, 0);
+    return builder_.Reshape(builder_.Transpose(product, permutation), convolution_->shape().dims());
+  }
+
+  // patches[.. output positions ..] with the kernel, over the window and features.
+  Instruction* ContractWindow(Instruction* patches, const Dims& output) {
+    Instruction* kernel = convolution_->operand(1);
+    Dims reversed;
+    hlo::DotDimensions dot;
+    for (size_t s = 0; s < window_.size(); ++s) {
+      if (window_[s].window_reversal) reversed.push_back(dims_.kernel_spatial[s]);
+      dot.lhs_contracting.push_back(Shifted(dims_.input_spatial[s]));
+      dot.rhs_contracting.push_back(dims_.kernel_spatial[s]);
+    }
+    if (!reversed.empty()) {
+      auto reverse = std::make_unique<Instruction>(Opcode::kReverse, kernel->shape());
+      reverse->set_dimensions(reversed);
+      kernel = convolution_->parent()->Add(std::move(reverse), {kernel});
+    }
+    dot.lhs_contracting.push_back(Shifted(dims_.input_feature));
+    dot.rhs_contracting.push_back(dims_.kernel_input_feature);
+    Instruction* product = builder_.Dot(patches, kernel, dot, convolution_->shape().type());
+    // Output positions, batch and output features are left, in this order.
+    Dims split = output, permutation(output.size() + 2);
+    split.push_back(convolution_->shape().dim(dims_.output_batch));
+    split.push_back(convolution_->shape().dim(dims_.output_feature));
+    for (size_t s = 0; s < output.size(); ++s) {
+      permutation[static_cast<size_t>(dims_.output_spatial[s])] = static_cast<int64_t>(s);
+    }
+    permutation[static_cast<size_t>(dims_.output_batch)] = static_cast<int64_t>(output.size());
+    permutation[static_cast<size_t>(dims_.output_feature)] = static_cast<int64_t>(output.size()) + 1;
+    return builder_.Transpose(builder_.Reshape(product, split), permutation);
+  }
+
+  Instruction* convolution_;
+  const hlo::ConvolutionDimensions& dims_;
+  const hlo::Window& window_;
+  const int64_t groups_;
+  int64_t stack_before_ = 0;
+  hlo::Builder builder_;
+};
+
+}  // namespace
+
+absl::Status LowerConvolutions(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() != Opcode::kConvolution || instruction->operand_count() != 2) continue;
+      Instruction* product = Lowering(instruction).Run();
+      if (product == nullptr) continue;
+      instruction->ReplaceAllUsesWith(product);
+      changed = true;
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,18 @@
+// Convolutions as matrix products.
+//
+// Needs: simplified. Leaves: no convolution of floats whose window has, or which visits, at most 64 positions; others
+// (and those with batch groups) stay and become plain loops.
+//
+// A convolution contracts over window positions and input features. Its patches - for every output position what its
+// window sees - are stacked from strided slices of the padded input and multiplied with the kernel by one dot. Where
+// the window is large and the output small, as in the gradient of a kernel, the slices are taken for output positions
+// instead, and the dot contracts over the window itself.
+#pragma once
+
+#include "compiler/pass_context.h"
+
+namespace xlad::compiler {
+
+absl::Status LowerConvolutions(hlo::Module& module, PassContext& context);
+
+}  // namespace xlad::compiler

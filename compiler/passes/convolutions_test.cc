@@ -1,0 +1,113 @@
+// Random convolutions of every kind against the evaluator.
+#include "compiler/passes/convolutions.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/hlo_util.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/infer.h"
+#include "hlo/text.h"
+#include "hlo/verifier.h"
+
+namespace xlad::compiler {
+namespace {
+
+class Maker {
+ public:
+  explicit Maker(uint64_t seed) : random_(SeededRandom(seed)) {}
+  int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
+
+  // A module with one convolution of 1 or 2 spatial dimensions; null where the choices fit no output.
+  std::unique_ptr<Module> Run() {
+    const int spatial = 1 + Below(2);
+    const int64_t groups = 1 + Below(2), batch = 1 + Below(3), features = groups * (1 + Below(3)),
+                  outputs = groups * (1 + Below(3));
+    hlo::ConvolutionDimensions dims;
+    hlo::Window window;
+    const std::vector<int64_t> input = Shuffled(spatial + 2), kernel = Shuffled(spatial + 2),
+                               output = Shuffled(spatial + 2);
+    Dims input_sizes(input.size()), kernel_sizes(kernel.size());
+    dims.input_batch = input[0], dims.input_feature = input[1];
+    dims.kernel_input_feature = kernel[0], dims.kernel_output_feature = kernel[1];
+    dims.output_batch = output[0], dims.output_feature = output[1];
+    input_sizes[static_cast<size_t>(input[0])] = batch;
+    input_sizes[static_cast<size_t>(input[1])] = features;
+    kernel_sizes[static_cast<size_t>(kernel[0])] = features / groups;
+    kernel_sizes[static_cast<size_t>(kernel[1])] = outputs;
+    for (int s = 0; s < spatial; ++s) {
+      dims.input_spatial.push_back(input[static_cast<size_t>(s) + 2]);
+      dims.kernel_spatial.push_back(kernel[static_cast<size_t>(s) + 2]);
+      dims.output_spatial.push_back(output[static_cast<size_t>(s) + 2]);
+      hlo::WindowDimension w;
+      w.size = 1 + Below(5);
+      w.stride = 1 + Below(2);
+      w.padding_low = Below(4) - 1;
+      w.padding_high = Below(4) - 1;
+      w.window_dilation = 1 + Below(2);
+      w.base_dilation = 1 + Below(2);
+      w.window_reversal = Below(3) == 0;
+      window.push_back(w);
+      input_sizes[static_cast<size_t>(dims.input_spatial.back())] = 2 + Below(6);
+      kernel_sizes[static_cast<size_t>(dims.kernel_spatial.back())] = w.size;
+    }
+    auto module = std::make_unique<Module>("convolution");
+    Computation* entry = module->Add(std::make_unique<Computation>("main"));
+    module->set_entry(entry);
+    hlo::Builder builder(entry);
+    Instruction* x = builder.Parameter(0, Shape(ElementType::kF32, input_sizes));
+    Instruction* k = builder.Parameter(1, Shape(ElementType::kF32, kernel_sizes));
+    auto convolution = std::make_unique<Instruction>(Opcode::kConvolution, Shape(ElementType::kF32, {}));
+    convolution->mutable_attributes().convolution = dims;
+    convolution->mutable_attributes().window = window;
+    convolution->mutable_attributes().feature_group_count = groups;
+    Instruction* made = entry->Add(std::move(convolution), {x, k});
+    auto shape = hlo::InferShape(*made);
+    if (!shape.ok() || shape->elements() == 0) return nullptr;
+    made->mutable_shape() = *shape;
+    entry->set_root(made);
+    return module;
+  }
+
+ private:
+  std::vector<int64_t> Shuffled(int n) {
+    std::vector<int64_t> order;
+    for (int i = 0; i < n; ++i) order.insert(order.begin() + Below(i + 1), i);
+    return order;
+  }
+  std::unique_ptr<Random> random_;
+};
+
+TEST(LowerConvolutions, GivesTheSameValues) {
+  int checked = 0, lowered = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    std::unique_ptr<Module> module = Maker(seed).Run();
+    if (module == nullptr || !hlo::Verify(*module).ok()) continue;
+    const std::string before = hlo::PrintText(*module);
+    auto random = SeededRandom(seed);
+    std::vector<hlo::Literal> inputs;
+    for (const tensor::Array& input : RandomInputs(*module, random.get())) inputs.emplace_back(input);
+    auto wanted = hlo::Evaluate(*module, inputs);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    PassContext context;
+    ASSERT_TRUE(LowerConvolutions(*module, context).ok());
+    const std::string after = hlo::PrintText(*module);
+    ASSERT_TRUE(hlo::Verify(*module).ok()) << hlo::Verify(*module) << "\n" << before << after;
+    auto found = hlo::Evaluate(*module, inputs);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_EQ(found->array.shape(), wanted->array.shape());
+    for (size_t i = 0; i < wanted->array.values<float>().size(); ++i) {
+      ASSERT_NEAR(found->array.values<float>()[i], wanted->array.values<float>()[i], 1e-4) << before << after;
+    }
+    ++checked;
+    lowered += after.find("convolution(") == std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(checked, 200);
+  EXPECT_EQ(lowered, checked);
+}
+
+}  // namespace
+}  // namespace xlad::compiler
