@@ -84,10 +84,10 @@ void Log(LogLevel level, absl::string_view message, std::initializer_list<LogFie
 
 void SetLogLevel(LogLevel level) { TheLogger().log->set_level(ToSpdlog(level)); }
 
-bool AddLogFile(const std::string& path) {
+bool LogToFile(const std::string& path) {
   try {
     Logger& logger = TheLogger();
-    logger.log->sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+    logger.log->sinks() = {std::make_shared<spdlog::sinks::basic_file_sink_mt>(path)};
     logger.SetPattern();
     return true;
   } catch (const spdlog::spdlog_ex&) {

@@ -30,8 +30,7 @@ inline void LogError(absl::string_view message, std::initializer_list<LogField> 
 
 void SetLogLevel(LogLevel level);
 
-// From now on log to this file too (the daemon's own log, beside stderr). Fails silently never: returns false
-// where the file cannot be opened.
-bool AddLogFile(const std::string& path);
+// From now on log to this file instead of stderr. False where the file cannot be opened.
+bool LogToFile(const std::string& path);
 
 }  // namespace xlad

@@ -195,7 +195,8 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   absl::string_view host = address.substr(0, colon);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   if (host.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("found address \"", address, "\" without a host, expected HOST:PORT"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found address \"", address, "\" without a host, expected HOST:PORT"));
   }
   out.host = std::string(host);
   return out;

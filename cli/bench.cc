@@ -136,8 +136,11 @@ int Run(const Options& options) {
 void AddBench(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("bench", "measure all-reduce among devices of this machine");
-  app->footer("Example:\n  xlad bench --devices 8 --max-bytes 16777216\nalgbw and busbw are as nccl-tests defines them.");
-  app->add_option("--devices", options->devices, "devices, a thread each")->capture_default_str()->check(CLI::Range(1, 256));
+  app->footer(
+      "Example:\n  xlad bench --devices 8 --max-bytes 16777216\nalgbw and busbw are as nccl-tests defines them.");
+  app->add_option("--devices", options->devices, "devices, a thread each")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
   app->add_option("--max-bytes", options->max_bytes, "largest size")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 34));

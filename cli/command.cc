@@ -52,6 +52,7 @@ std::atomic<int>* StopRequested() {
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    signal(SIGPIPE, SIG_IGN);  // A daemon outlives whoever read its output.
     return true;
   }();
   (void)installed;

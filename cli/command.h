@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/status.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 #include "proto/job.pb.h"
 
 namespace xlad::cli {

@@ -30,7 +30,8 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
               "SIGTERM stops it in order; jobs that run go on, and are adopted at the next start.");
-  app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")->capture_default_str();
+  app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
+      ->capture_default_str();
   app->add_option("--data", options->data_folder, "folder for the job log and blobs")->capture_default_str();
   app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (needed off loopback)");
   app->add_option("--tls-key", options->tls_key_file, "PEM private key (needed off loopback)");

@@ -31,7 +31,8 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
   Array values(tensor::Shape{ElementType::kF64, shape.dims});
   const bool fractional = tensor::IsFloating(shape.type) || tensor::IsComplex(shape.type);
   for (double& value : values.values<double>()) {
-    value = fractional ? 2 * random->Unit() - 1 : static_cast<double>(random->Below(shape.type == ElementType::kPred ? 2 : 5));
+    value = fractional ? 2 * random->Unit() - 1
+                       : static_cast<double>(random->Below(shape.type == ElementType::kPred ? 2 : 5));
   }
   return ConvertArray(values, shape.type);
 }
@@ -151,7 +152,8 @@ int RunCorpus(const Options& options) {
 
 int Run(const Options& options) {
   if (!options.corpus.empty()) return RunCorpus(options);
-  if (options.program.empty()) return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus"));
+  if (options.program.empty())
+    return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus"));
   const absl::Status status = RunProgram(options);
   return status.ok() ? kOk : Fail(status);
 }
@@ -174,7 +176,8 @@ void AddEval(CLI::App& parent, Action* action) {
   app->add_option("-o", options->output, "write the results to FILE (safetensors)");
   app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
   app->add_option("--expected-failures", options->expected_failures, "cases that may fail, one a line");
-  app->add_option("--form", options->form, "read the corpus as text, or again through our own proto")->capture_default_str()
+  app->add_option("--form", options->form, "read the corpus as text, or again through our own proto")
+      ->capture_default_str()
       ->check(CLI::IsMember({"text", "proto"}));
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return Run(*options); }; });

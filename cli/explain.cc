@@ -34,15 +34,14 @@ std::string ToJson(const sharding::Explanation& explanation) {
 std::string ToTable(const sharding::Explanation& explanation) {
   std::string out;
   for (const sharding::ExplainedCollective& collective : explanation.collectives) {
-    absl::StrAppend(&out, collective.kind, " over ", absl::StrJoin(collective.axes, ","), " (", collective.group_size,
-                    " devices): sends ", collective.bytes, " bytes",
-                    collective.wire_bytes == collective.bytes ? ""
-                                                              : absl::StrCat(" (", collective.wire_bytes, " as planned)"),
-                    collective.trip_count == 1 ? ""
-                    : collective.trip_count.has_value()
-                        ? absl::StrCat(", ", *collective.trip_count, " times a step")
-                        : ", an unknown number of times a step",
-                    "\n  for ", collective.op, "\n");
+    absl::StrAppend(
+        &out, collective.kind, " over ", absl::StrJoin(collective.axes, ","), " (", collective.group_size,
+        " devices): sends ", collective.bytes, " bytes",
+        collective.wire_bytes == collective.bytes ? "" : absl::StrCat(" (", collective.wire_bytes, " as planned)"),
+        collective.trip_count == 1          ? ""
+        : collective.trip_count.has_value() ? absl::StrCat(", ", *collective.trip_count, " times a step")
+                                            : ", an unknown number of times a step",
+        "\n  for ", collective.op, "\n");
     for (const std::string& line : collective.because) absl::StrAppend(&out, "    because ", line, "\n");
   }
   absl::StrAppend(&out, explanation.collectives.size(), " collectives, ", explanation.bytes_per_device,

@@ -69,7 +69,8 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   const double ms = MedianStepMs(history);
   const std::string rate =
       ms > 0 && spec.batch_size() > 0
-          ? absl::StrCat("  ", static_cast<int64_t>(1000.0 * static_cast<double>(spec.batch_size()) / ms), " examples/s")
+          ? absl::StrCat("  ", static_cast<int64_t>(1000.0 * static_cast<double>(spec.batch_size()) / ms),
+                         " examples/s")
           : "";
   std::fprintf(stderr, "\r\033[Kstep %lld/%lld  loss %.4f  %.2f ms/step%s", static_cast<long long>(status.step()),
                static_cast<long long>(status.steps()), static_cast<double>(status.loss()), ms, rate.c_str());

@@ -1,6 +1,4 @@
 // The `xlad` command: a table of subcommands, one file each.
-#include <signal.h>
-
 #include <cstdio>
 
 #include "absl/strings/match.h"
@@ -59,7 +57,6 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int Main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);
   if (argc == 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild();
   if (argc == 2 && absl::string_view(argv[1]) == "__compile") return compiler::RunCompileChild();
   CLI::App app("xlad: trains HLO programs on a mesh of devices", "xlad");

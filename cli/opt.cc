@@ -99,7 +99,8 @@ absl::Status Run(const Options& options) {
 
 void AddOpt(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = parent.add_subcommand("opt", "read a program in any form, verify it, run passes, print it in any form");
+  CLI::App* app =
+      parent.add_subcommand("opt", "read a program in any form, verify it, run passes, print it in any form");
   app->footer("Examples:\n"
               "  xlad opt step.hlo.pb\n"
               "  xlad opt step.hlo --emit proto -o step.hlo.pb\n"

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/follow.h"
@@ -28,6 +29,11 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
   cluster_options.devices = SpreadDevices(DeviceCount(job.spec), options.workers);
+  const absl::Status made = RealFileSystem().MakeDirectories(folder);
+  if (!made.ok()) return Fail(made);
+  if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
+    return Fail(absl::InternalError(absl::StrCat("cannot write ", folder, "/coordinator.log")));
+  }
   const auto cluster = LocalCluster::Start(cluster_options);
   if (!cluster.ok()) return Fail(cluster.status());
   const auto client = client::CoordinatorClient::Connect({(*cluster)->Address(), "", ""});
@@ -45,7 +51,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   const int code = FollowJob(**client, *id, job.spec, follow);
   if (code == kFailed) std::fprintf(stderr, "xlad: logs and the partitioned program: %s\n", folder.c_str());
   if (code == kOk && !options.data_folder.empty()) {
-    std::fprintf(stderr, "logs: %s/worker-*.log\npartitioned program: %s/jobs/%s/partitioned.hlo\n", folder.c_str(),
+    std::fprintf(stderr, "logs: %s/*.log\npartitioned program: %s/jobs/%s/partitioned.hlo\n", folder.c_str(),
                  folder.c_str(), id->c_str());
   }
   (*cluster)->Drain(2000);
@@ -75,7 +81,9 @@ void AddRun(CLI::App& parent, Action* action) {
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
-  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go")->capture_default_str()->check(CLI::Range(1, 1024));
+  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
       ->check(CLI::NonNegativeNumber);
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)");

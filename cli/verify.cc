@@ -92,7 +92,8 @@ double Difference(const Array& a, const Array& b) {
 absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   if (!program.is_job) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no job directory; xlad verify takes its inputs from one"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is no job directory; xlad verify takes its inputs from one"));
   }
   const std::unique_ptr<hlo::Module> whole = program.module->Clone();
   const client::Job job = program.job;
@@ -125,11 +126,13 @@ void AddVerify(CLI::App& parent, Action* action) {
   auto path = std::make_shared<std::string>();
   auto mesh = std::make_shared<std::string>();
   auto tolerance = std::make_shared<double>(1e-4);
-  CLI::App* app = parent.add_subcommand("verify", "run a job's first step partitioned and whole on the evaluator, and compare");
+  CLI::App* app =
+      parent.add_subcommand("verify", "run a job's first step partitioned and whole on the evaluator, and compare");
   app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");
   app->add_option("JOBDIR", *path, "job directory")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value")->capture_default_str();
+  app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value")
+      ->capture_default_str();
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*path, *mesh, *tolerance);

@@ -9,10 +9,14 @@ void AddWorker(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("worker", "run a worker daemon");
   app->footer("Example:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
               "SIGTERM drains: its jobs stop at a step, with their state, and the worker exits with 0.");
-  app->add_option("--devices", options->devices, "devices that this worker offers")->capture_default_str()->check(CLI::Range(1, 1024));
+  app->add_option("--devices", options->devices, "devices that this worker offers")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
   app->add_option("--listen", options->listen_host, "host on which peers connect")->capture_default_str();
   app->add_option("--id", options->worker_id, "name of this worker; none: a random one");
-  app->add_option("--grace-ms", options->grace_ms, "how long draining may take")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   AddEndpointFlags(app, &options->coordinator, true);
   app->callback([=] {
     *action = [=] {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/job_directory.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 #include "proto/job.pb.h"
 
 namespace xlad::client {

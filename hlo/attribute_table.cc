@@ -66,15 +66,10 @@ bool PrintIntIn(const Instruction& i, std::string* out) {
 
 template <auto Member>
 bool ParseIntOf(Parser& p, Instruction* i) {
-  Lexer& lexer = p.lexer();
-  const char* const at = lexer.Here();
   int64_t value = 0;
   auto& member = i->mutable_attributes().*Member;
-  if (!lexer.Integer(&value)) return false;
   using T = std::remove_reference_t<decltype(member)>;
-  if constexpr (std::is_same_v<T, int32_t>) {
-    if (value != static_cast<int32_t>(value)) return lexer.FailAt(at, "an integer of 32 bits");
-  }
+  if (!(std::is_same_v<T, int32_t> ? p.lexer().Integer32(&value) : p.lexer().Integer(&value))) return false;
   member = static_cast<T>(value);
   return true;
 }

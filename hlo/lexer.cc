@@ -114,6 +114,11 @@ bool Lexer::Integer(int64_t* value) {
   return true;
 }
 
+bool Lexer::Integer32(int64_t* value) {
+  const char* const start = Here();
+  return Integer(value) && (*value == static_cast<int32_t>(*value) || FailAt(start, "an integer of 32 bits"));
+}
+
 bool Lexer::Bool(bool* value) {
   const char* const start = Here();
   const absl::string_view word = Word();

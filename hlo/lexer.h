@@ -56,6 +56,7 @@ class Lexer {
   // Everything up to space or one of ",{}()" : sizes and labels whose letters mean something.
   absl::string_view Packed();
   bool Integer(int64_t* value);
+  bool Integer32(int64_t* value);  // One that fits 32 bits.
   bool Bool(bool* value);
   // A string in double or single quotes, escapes resolved.
   bool String(std::string* value);

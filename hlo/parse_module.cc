@@ -104,7 +104,7 @@ bool ParseFields(Lexer& lexer, absl::Span<const FieldOf<T>> fields, T* row) {
       if (candidate.name == name) field = &candidate;
     }
     if (field == nullptr) return lexer.FailAt(at, absl::StrCat("fields as in ", fields[0].name, "=1"));
-    if (!lexer.Expect('=') || !lexer.Integer(&(row->*field->member))) return false;
+    if (!lexer.Expect('=') || !lexer.Integer32(&(row->*field->member))) return false;
   }
   return true;
 }

@@ -114,7 +114,7 @@ bool ParseMetadataField(Lexer& lexer, Metadata* metadata) {
     if (row.name == name) return lexer.String(&(metadata->*row.member));
   }
   for (const MetadataNumber& row : kMetadataNumbers) {
-    if (row.name == name) return lexer.Integer(&(metadata->*row.member));
+    if (row.name == name) return lexer.Integer32(&(metadata->*row.member));
   }
   absl::string_view value;
   if (!lexer.Raw(&value, /*spaces=*/true)) return false;

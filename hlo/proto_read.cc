@@ -156,7 +156,8 @@ class ModuleReader {
     for (const int64_t id : in.called_computation_ids()) {
       const auto found = computations_.find(id);
       if (found == computations_.end()) {
-        return Bad(absl::StrCat("found called computation id ", id, ", expected that of a computation before this one"));
+        return Bad(
+            absl::StrCat("found called computation id ", id, ", expected that of a computation before this one"));
       }
       called.push_back(found->second);
     }
@@ -237,7 +238,8 @@ class ModuleReader {
           {l.file_name_id(), l.function_name_id(), l.line(), l.end_line(), l.column(), l.end_column()});
     }
     for (const pb::StackFrameIndex::Frame& frame : in.stack_frames()) {
-      frames.frames.push_back({frame.file_location_id(), std::max(0, frame.parent_frame_id())});
+      // Text writes the parent's id plus one, and reads 32 bits.
+      frames.frames.push_back({frame.file_location_id(), std::clamp(frame.parent_frame_id(), 0, INT_MAX - 1)});
     }
   }
 

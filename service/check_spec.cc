@@ -18,7 +18,8 @@ Shape ShapeOf(const ArrayShape& proto) {
 // safetensors stores types that it has no name for as bytes.
 bool SameStored(const Shape& found, const Shape& expected) {
   if (found == expected) return true;
-  return found.type == ElementType::kU8 && found.bytes() == expected.bytes() && found.dims.size() >= expected.dims.size();
+  return found.type == ElementType::kU8 && found.bytes() == expected.bytes() &&
+         found.dims.size() >= expected.dims.size();
 }
 
 absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& state, const SafetensorsIndex& data) {

@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
   std::unique_ptr<Engine> engine(new Engine(options));
   XLAD_RETURN_IF_ERROR(engine->Recover());
   engine->threads_.emplace_back([e = engine.get()] { e->RunTicks(); });
-  for (int t = 0; t < kBackgroundThreads; ++t) engine->threads_.emplace_back([e = engine.get()] { e->RunBackground(); });
+  for (int t = 0; t < kBackgroundThreads; ++t)
+    engine->threads_.emplace_back([e = engine.get()] { e->RunBackground(); });
   return engine;
 }
 

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/network.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
@@ -30,7 +30,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 class StreamOutbox final : public Outbox {
  public:
   using Stream = grpc::ServerReaderWriter<CoordinatorMessage, WorkerMessage>;
-  StreamOutbox(grpc::ServerContext* context, Stream* stream) : context_(context), writer_([this, stream] { Run(stream); }) {}
+  StreamOutbox(grpc::ServerContext* context, Stream* stream)
+      : context_(context), writer_([this, stream] { Run(stream); }) {}
   ~StreamOutbox() override {
     Finish();
     writer_.join();

@@ -30,7 +30,8 @@ class PartialFlow {
       XLAD_ASSIGN_OR_RETURN(AxisList axes, Visit(*instruction));
       if (!axes.empty()) partial_[instruction.get()] = std::move(axes);
     }
-    return partial_.contains(computation.root()) ? Fault(*computation.root(), "leaves its computation") : absl::OkStatus();
+    return partial_.contains(computation.root()) ? Fault(*computation.root(), "leaves its computation")
+                                                 : absl::OkStatus();
   }
 
  private:
@@ -91,7 +92,8 @@ absl::StatusOr<AxisList> PartialFlow::ParseAxes(const Instruction& instruction, 
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> pieces = absl::StrSplit(part, absl::MaxSplits(":(", 1));
     const std::optional<int> axis = program_.mesh.Find(pieces[0]);
-    if (!axis) return absl::InternalError(absl::StrCat(instruction.name(), ": found the axis ", part, " in xlad.partial"));
+    if (!axis)
+      return absl::InternalError(absl::StrCat(instruction.name(), ": found the axis ", part, " in xlad.partial"));
     AxisRef ref = program_.mesh.Whole(*axis);
     if (pieces.size() == 2) {
       const std::vector<absl::string_view> numbers = absl::StrSplit(pieces[1], ')');

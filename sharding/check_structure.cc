@@ -302,7 +302,8 @@ absl::StatusOr<Value> Numbering::VisitConditional(const Instruction& instruction
     if (!Uniform(predicate) && HasCollective(called)) {
       return Fault(instruction, "devices may take different branches around a collective", "uniform-predicate");
     }
-    XLAD_ASSIGN_OR_RETURN(const Value value, Run(called, {values.at(instruction.operand(static_cast<int64_t>(branch) + 1))}));
+    XLAD_ASSIGN_OR_RETURN(const Value value,
+                          Run(called, {values.at(instruction.operand(static_cast<int64_t>(branch) + 1))}));
     for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
       for (size_t d = 0; d < result.leaves[leaf].size(); ++d) {
         result.leaves[leaf][d] = Mix(Mix(result.leaves[leaf][d], predicate.leaves[0][d]), value.leaves[leaf][d]);

@@ -108,7 +108,9 @@ OpRule TransposeRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-OpRule IotaRule(const hlo::Instruction& instruction) { return RuleBuilder(instruction).Finish(FactorKind::kPassThrough); }
+OpRule IotaRule(const hlo::Instruction& instruction) {
+  return RuleBuilder(instruction).Finish(FactorKind::kPassThrough);
+}
 
 // Shards of the concatenated dimension lie elsewhere in the result than in the operands.
 OpRule ConcatenateRule(const hlo::Instruction& instruction) {

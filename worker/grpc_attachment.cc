@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace xlad::worker {

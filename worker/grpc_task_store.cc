@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "base/random.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace xlad::worker {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 
 namespace xlad::worker {
 

@@ -159,7 +159,8 @@ absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(const Targe
   std::unique_ptr<llvm::TargetMachine> machine(
       backend->createTargetMachine(target.triple(), target.cpu(), target.features(), options, llvm::Reloc::PIC_,
                                    llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
-  if (machine == nullptr) return absl::InvalidArgumentError("target: LLVM has no code generator for " + target.triple());
+  if (machine == nullptr)
+    return absl::InvalidArgumentError("target: LLVM has no code generator for " + target.triple());
   XLAD_RETURN_IF_ERROR(CheckNames(*machine, target));
   return std::make_unique<LlvmCodeGenerator>(target, std::move(machine));
 }

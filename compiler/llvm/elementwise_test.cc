@@ -87,7 +87,8 @@ TEST(Elementwise, Comparisons) {
   }
   for (const char* direction : {"EQ", "LT", "GE"}) {
     batch.Add(Binary("compare", "f32", "pred", absl::StrCat(", direction=", direction, ", type=TOTALORDER")), {}, true);
-    batch.Add(Binary("compare", "bf16", "pred", absl::StrCat(", direction=", direction, ", type=TOTALORDER")), {}, true);
+    batch.Add(Binary("compare", "bf16", "pred", absl::StrCat(", direction=", direction, ", type=TOTALORDER")), {},
+              true);
   }
   batch.Run();
 }
@@ -142,8 +143,8 @@ TEST(Elementwise, Complex) {
   for (const std::string& type : {std::string("c64"), std::string("c128")}) {
     const std::string part = type == "c64" ? "f32" : "f64";
     Batch batch;
-    for (const char* opcode : {"negate", "exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", "rsqrt", "tanh", "sine", "cosine",
-                               "tan", "logistic", "sign"}) {
+    for (const char* opcode : {"negate", "exponential", "exponential-minus-one", "log", "log-plus-one", "sqrt", "rsqrt",
+                               "tanh", "sine", "cosine", "tan", "logistic", "sign"}) {
       batch.Add(Unary(opcode, type, type), Close(type == "c64" ? 2e-5 : 1e-12));
     }
     for (const char* opcode : {"add", "subtract", "multiply", "divide", "power", "atan2"}) {

@@ -136,7 +136,8 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
   llvm::GlobalVariable* global = ir.module().getGlobalVariable(name, true);
   // Constants are unique in LLVM, so that equal contents are one pointer; names are unique in one HLO module only.
   if (global == nullptr || global->getInitializer() != data) {
-    global = new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
+    global =
+        new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
     global->setAlignment(llvm::Align(64));
   }
   return {LoadFrom(ir, ArrayView{global, array.shape()}, index)};

@@ -240,22 +240,20 @@ ENTRY e {
 })",
                                   names));
     for (const char* reducer : {"add", "max", "min", "mul"}) {
-      batch.Add(Program(absl::StrReplaceAll(
-          absl::StrCat(R"(
+      batch.Add(Program(absl::StrReplaceAll(absl::StrCat(R"(
   x = f32[5,6] parameter(0)
   i = Q[7,1] parameter(1)
   u = f32[7,6] parameter(2)
   ROOT r = f32[5,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=)",
-                       reducer),
-          {{"Q", type}})));
-      batch.Add(Program(absl::StrReplaceAll(
-          absl::StrCat(R"(
+                                                         reducer),
+                                            {{"Q", type}})));
+      batch.Add(Program(absl::StrReplaceAll(absl::StrCat(R"(
   x = f32[5,6,4] parameter(0)
   i = Q[8,2] parameter(1)
   u = f32[8,2,3] parameter(2)
   ROOT r = f32[5,6,4] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={2,0}, index_vector_dim=1, to_apply=)",
-                       reducer),
-          {{"Q", type}})));
+                                                         reducer),
+                                            {{"Q", type}})));
     }
   }
   batch.Run();
@@ -301,7 +299,8 @@ TEST(Kernel, Convolutions) {
               Close(1e-4));
   };
   one("f32[2,8,9,3]", "f32[3,3,3,4]", "f32[2,8,9,4]", "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f");
-  one("f32[2,8,9,3]", "f32[3,2,3,4]", "f32[2,4,4,4]", "window={size=3x2 stride=2x2 pad=1_1x0_0}, dim_labels=b01f_01io->b01f");
+  one("f32[2,8,9,3]", "f32[3,2,3,4]", "f32[2,4,4,4]",
+      "window={size=3x2 stride=2x2 pad=1_1x0_0}, dim_labels=b01f_01io->b01f");
   one("f32[2,3,5]", "f32[4,3,3]", "f32[2,4,9]", "window={size=3 pad=1_1 lhs_dilate=2}, dim_labels=bf0_oi0->bf0");
   one("f32[2,3,9]", "f32[4,3,3]", "f32[2,4,5]", "window={size=3 rhs_dilate=2 rhs_reversal=1}, dim_labels=bf0_oi0->bf0");
   one("f32[2,6,5]", "f32[4,3,3]", "f32[2,4,3]", "window={size=3}, dim_labels=bf0_oi0->bf0, feature_group_count=2");

@@ -171,7 +171,8 @@ Values Convolution(Elements& elements, const Instruction& conv, const Index& ind
         ri[static_cast<size_t>(n.kernel_spatial[d])] = tap;
       }
       llvm::Value* x = EmitConvert(ir, input->shape().type(), Accumulating(type), elements.Emit(input, Index::Of(li)));
-      llvm::Value* y = EmitConvert(ir, kernel->shape().type(), Accumulating(type), elements.Emit(kernel, Index::Of(ri)));
+      llvm::Value* y =
+          EmitConvert(ir, kernel->shape().type(), Accumulating(type), elements.Emit(kernel, Index::Of(ri)));
       sum.Store({Sum(ir, type, sum.Load()[0], Product(ir, type, x, y))});
     });
   });

@@ -64,7 +64,8 @@ std::vector<std::vector<int64_t>> OneGroup(int64_t devices) {
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices) {
   const hlo::Attributes& attributes = instruction.attributes();
   std::vector<std::vector<int64_t>> groups;
-  const bool names_replicas = instruction.opcode() != Opcode::kAllToAll && instruction.opcode() != Opcode::kCollectiveBroadcast &&
+  const bool names_replicas = instruction.opcode() != Opcode::kAllToAll &&
+                              instruction.opcode() != Opcode::kCollectiveBroadcast &&
                               !attributes.use_global_device_ids && !attributes.replica_groups.mesh_axes.has_value();
   if (!attributes.channel_id.has_value() && !attributes.use_global_device_ids) {
     // Among replicas, of which there is one: every device alone.

@@ -199,7 +199,8 @@ class Generator {
     for (size_t i = 1; i < old.size(); ++i) {
       // Some unchanged, some swapped, some new.
       Instruction* value = Below(4) == 0 ? old[i] : Pick(inner);
-      next.push_back(value->shape().SameIgnoringLayout(old[i]->shape()) ? value : Fit(&in_body, value, old[i]->shape()));
+      next.push_back(value->shape().SameIgnoringLayout(old[i]->shape()) ? value
+                                                                        : Fit(&in_body, value, old[i]->shape()));
     }
     body->set_root(in_body.Tuple(next));
     auto loop = std::make_unique<Instruction>(Opcode::kWhile, shape);

@@ -212,7 +212,8 @@ class Machine {
   absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
     const CollectiveSpec& spec = compilation_.steps.collectives[static_cast<size_t>(step.spec())];
     if (devices.size() != memories_.size()) return absl::InternalError("devices part before a collective");
-    for (int k = 0; k < spec.counts_size(); ++k) XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
+    for (int k = 0; k < spec.counts_size(); ++k)
+      XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
     return absl::OkStatus();
   }
 
@@ -227,7 +228,8 @@ class Machine {
     }
     if (spec.kind() == CollectiveSpec::COLLECTIVE_PERMUTE) {
       for (Blob& blob : received) blob.assign(static_cast<size_t>(bytes), std::byte{0});
-      for (const auto& pair : spec.pairs()) received[static_cast<size_t>(pair.target())] = sent[static_cast<size_t>(pair.source())];
+      for (const auto& pair : spec.pairs())
+        received[static_cast<size_t>(pair.target())] = sent[static_cast<size_t>(pair.source())];
     }
     for (const auto& group : spec.groups()) {
       for (int rank = 0; rank < group.devices_size(); ++rank) {
@@ -235,7 +237,8 @@ class Machine {
       }
     }
     for (size_t d = 0; d < memories_.size(); ++d) {
-      if (static_cast<int64_t>(received[d].size()) != to.bytes()) return absl::InternalError("collective's result size");
+      if (static_cast<int64_t>(received[d].size()) != to.bytes())
+        return absl::InternalError("collective's result size");
       std::copy(received[d].begin(), received[d].end(),
                 memories_[d][static_cast<size_t>(to.allocation())].begin() + to.offset());
     }
@@ -291,7 +294,8 @@ absl::StatusOr<std::vector<std::vector<Array>>> RunSteps(const Compilation& comp
   for (size_t d = 0; d < inputs.size(); ++d) {
     devices.push_back(static_cast<int>(d));
     for (size_t p = 0; p < inputs[d].size(); ++p) {
-      Store(inputs[d][p], slices[static_cast<size_t>(compilation.program.parameters[p])], &machine.memory(devices.back()));
+      Store(inputs[d][p], slices[static_cast<size_t>(compilation.program.parameters[p])],
+            &machine.memory(devices.back()));
     }
   }
   XLAD_RETURN_IF_ERROR(machine.Run(compilation.steps.steps, devices));

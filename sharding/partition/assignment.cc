@@ -110,7 +110,8 @@ void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignm
     for (const OpTensor& tensor : tensors) {
       for (const DimensionFactors& factors : *tensor.factors) {
         if (factors.size() < 2) continue;
-        const int64_t real = std::count_if(factors.begin(), factors.end(), [&](int f) { return FactorSize(rule, f) > 1; });
+        const int64_t real =
+            std::count_if(factors.begin(), factors.end(), [&](int f) { return FactorSize(rule, f) > 1; });
         bool whole_so_far = true;
         for (int f : factors) {
           if (real < 2 && FactorSize(rule, f) > 1) continue;

@@ -1,4 +1,5 @@
-// Which axes split which factor of an op: the one decision from which all local shapes and collectives of the op follow.
+// Which axes split which factor of an op: the one decision from which all local shapes and collectives of the op
+// follow.
 #pragma once
 
 #include <functional>

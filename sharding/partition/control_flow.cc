@@ -37,7 +37,8 @@ absl::Status Partitioner::VisitWhile(const Instruction& instruction) {
   const ValueSharding carried = Wanted(instruction);
   const Instruction* parameter = instruction.called()[1]->parameter(0);
   if (Wanted(*parameter) != carried || Wanted(*instruction.called()[0]->parameter(0)) != carried) {
-    return absl::InternalError(absl::StrCat(instruction.name(), ": the loop's parameters have other shardings than it"));
+    return absl::InternalError(
+        absl::StrCat(instruction.name(), ": the loop's parameters have other shardings than it"));
   }
   LocalValue init = Operands(instruction);
   for (size_t i = 0; i < init.size(); ++i) {

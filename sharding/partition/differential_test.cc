@@ -311,7 +311,9 @@ ENTRY main {
   w = (f32[10], f32[10]) tuple(u, x)
   ROOT r = (s32[7], (f32[10], f32[10])) tuple(v, w)
 })"},
-    {"while", "HloModule m\n" R"(cond {
+    {"while",
+     "HloModule m\n"
+     R"(cond {
   t = (s32[], f32[10,7], f32[7,7]) parameter(0)
   i = s32[] get-tuple-element(t), index=0
   n = s32[] constant(3)

@@ -13,7 +13,8 @@ std::vector<hlo::Instruction*> MaskedOperands(Emitter& emitter, const LocalOp& o
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const LocalArray& operand = op.operands[i];
     const Dims dims = ReducedDims(op, i);
-    const bool padded = std::any_of(dims.begin(), dims.end(), [&](int64_t d) { return Emitter::HasPadding(operand, d); });
+    const bool padded =
+        std::any_of(dims.begin(), dims.end(), [&](int64_t d) { return Emitter::HasPadding(operand, d); });
     operands.push_back(padded ? emitter.MaskPadding(operand, dims, emitter.builder().Scalar(operand.global.type, 0))
                               : operand.local);
   }

@@ -166,7 +166,8 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     const Factor& factor = rule.factors[f];
     if (factor.kind == FactorKind::kReduction) {
-      result[f] = result[f] && instruction.shape().is_array() && HasIdentity(factor.reduction, instruction.shape().type());
+      result[f] =
+          result[f] && instruction.shape().is_array() && HasIdentity(factor.reduction, instruction.shape().type());
       continue;
     }
     const int64_t d = OperandDim(rule, f);

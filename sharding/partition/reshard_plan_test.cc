@@ -110,9 +110,9 @@ TEST(PlanReshard, RandomPlansConnect) {
     const Mesh mesh = *ParseMesh(text);
     const std::unique_ptr<Random> random = SeededRandom(7);
     for (int i = 0; i < 2000; ++i) {
-      const tensor::Shape shape{tensor::ElementType::kF32,
-                                {1 + static_cast<int64_t>(random->Below(17)), 1 + static_cast<int64_t>(random->Below(9)),
-                                 8}};
+      const tensor::Shape shape{
+          tensor::ElementType::kF32,
+          {1 + static_cast<int64_t>(random->Below(17)), 1 + static_cast<int64_t>(random->Below(9)), 8}};
       const TensorSharding from = RandomSharding(mesh, 3, *random), to = RandomSharding(mesh, 3, *random);
       const ReshardPlan plan = PlanReshard(mesh, shape, from, to);
       Placement at = PlacementOf(from);

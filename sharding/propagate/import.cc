@@ -108,7 +108,8 @@ class Importer {
         root->ReplaceOperand(i, root->operand(i)->operand(0));
       }
       XLAD_RETURN_IF_ERROR(TakeResultsOf(root->operand(i), leaf));
-      if (found.has_value()) std::copy(found->begin(), found->end(), out_.results.begin() + static_cast<int64_t>(first));
+      if (found.has_value())
+        std::copy(found->begin(), found->end(), out_.results.begin() + static_cast<int64_t>(first));
     }
     return absl::OkStatus();
   }
@@ -121,8 +122,9 @@ class Importer {
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
     for (const char* manual : {"SPMDFullToShardShape", "SPMDShardToFullShape"}) {
       if (!IsCustomCall(*instruction, manual)) continue;
-      return At(*instruction, absl::UnimplementedError(absl::StrCat(
-                                  "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")));
+      return At(*instruction,
+                absl::UnimplementedError(absl::StrCat(
+                    "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")));
     }
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*instruction));
     if (shardings.has_value() && instruction != out_.module->entry()->root()) {

@@ -1,4 +1,4 @@
-#include "proto/grpc_channel.h"
+#include "base/grpc_channel.h"
 
 #include <grpcpp/grpcpp.h>
 
