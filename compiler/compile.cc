@@ -90,8 +90,8 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*compilation.module));
   FillProgram(request, compilation, donation, &result.executable);
   const int64_t start = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(std::string object, Emit(request.target(), compilation, &result.executable,
-                                                 want_listings ? &result : nullptr));
+  XLAD_ASSIGN_OR_RETURN(std::string object,
+                        Emit(request.target(), compilation, &result.executable, want_listings ? &result : nullptr));
   compilation.times.push_back({"emit-code", static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
   result.executable.set_object_code(std::move(object));
   result.times = std::move(compilation.times);

@@ -20,7 +20,7 @@ struct Compilation {
   std::unique_ptr<hlo::Module> module;  // After the passes; `program` and `steps` refer to it.
   Program program;
   Assignment assignment;
-  StepProgram steps;                    // Loops as steps.
+  StepProgram steps;  // Loops as steps.
   std::vector<PassTime> times;
 };
 

@@ -41,8 +41,8 @@ int RunCompileChild() {
   CompileResponse response;
   auto compile = [&]() -> absl::Status {
     if (!request.ParseFromString(input)) {
-      return absl::InvalidArgumentError(absl::StrCat("compile request: found ", input.size(),
-                                                     " bytes that are no CompileRequest"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("compile request: found ", input.size(), " bytes that are no CompileRequest"));
     }
     XLAD_ASSIGN_OR_RETURN(CompileResult result, CompileWithListings(request, {}, false));
     if (!result.executable.SerializeToString(response.mutable_executable())) {

@@ -41,8 +41,8 @@ PassContext MakeContext(const CompileRequest& request, const hlo::Module& module
 
 absl::Status CheckCount(const char* what, int64_t found, int64_t expected) {
   if (found == 0 || found == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected,
-                                                 ", the entry's"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected, ", the entry's"));
 }
 
 }  // namespace
@@ -57,15 +57,14 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   pipeline.verify = options.verify;
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
-  XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(),
-                                  static_cast<int64_t>(donation.parameter_is_donated.size())));
+  XLAD_RETURN_IF_ERROR(
+      CheckCount("parameters", request.parameters_size(), static_cast<int64_t>(donation.parameter_is_donated.size())));
   XLAD_RETURN_IF_ERROR(
       CheckCount("results", request.results_size(), static_cast<int64_t>(donation.result_to_parameter.size())));
-  XLAD_ASSIGN_OR_RETURN(result.program,
-                        Timed("lower", &result.times, [&] { return Lower(*result.module, donation); }));
+  XLAD_ASSIGN_OR_RETURN(result.program, Timed("lower", &result.times, [&] { return Lower(*result.module, donation); }));
   result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
-  XLAD_RETURN_IF_ERROR(Timed("check-buffers", &result.times,
-                             [&] { return CheckAssignment(result.program, result.assignment); }));
+  XLAD_RETURN_IF_ERROR(
+      Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, context.devices);
                         }));

@@ -31,17 +31,38 @@ float WidenBf16(uint16_t bits) {
 
 bool FirstElement(const tensor::Array& array, double* value) {
   switch (array.shape().type) {
-    case ElementType::kPred: *value = First<uint8_t>(array) != 0 ? 1 : 0; return true;
-    case ElementType::kS8: *value = First<int8_t>(array); return true;
-    case ElementType::kS16: *value = First<int16_t>(array); return true;
-    case ElementType::kS32: *value = First<int32_t>(array); return true;
-    case ElementType::kU8: *value = First<uint8_t>(array); return true;
-    case ElementType::kU16: *value = First<uint16_t>(array); return true;
-    case ElementType::kU32: *value = First<uint32_t>(array); return true;
-    case ElementType::kF32: *value = First<float>(array); return true;
-    case ElementType::kF64: *value = First<double>(array); return true;
-    case ElementType::kBF16: *value = WidenBf16(array.values<uint16_t>()[0]); return true;
-    default: return false;
+    case ElementType::kPred:
+      *value = First<uint8_t>(array) != 0 ? 1 : 0;
+      return true;
+    case ElementType::kS8:
+      *value = First<int8_t>(array);
+      return true;
+    case ElementType::kS16:
+      *value = First<int16_t>(array);
+      return true;
+    case ElementType::kS32:
+      *value = First<int32_t>(array);
+      return true;
+    case ElementType::kU8:
+      *value = First<uint8_t>(array);
+      return true;
+    case ElementType::kU16:
+      *value = First<uint16_t>(array);
+      return true;
+    case ElementType::kU32:
+      *value = First<uint32_t>(array);
+      return true;
+    case ElementType::kF32:
+      *value = First<float>(array);
+      return true;
+    case ElementType::kF64:
+      *value = First<double>(array);
+      return true;
+    case ElementType::kBF16:
+      *value = WidenBf16(array.values<uint16_t>()[0]);
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -29,7 +29,8 @@ bool IsLibraryConvolution(const Instruction& conv) {
     taps *= window[d].size;
     results *= conv.shape().dim(attributes.convolution->output_spatial[d]);
   }
-  const bool by_kernel = !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
+  const bool by_kernel =
+      !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
   for (const hlo::WindowDimension& w : window) {
     // Padding of the forward convolution, and how much of it is left over on the high side.
     const int64_t reach = (w.size - 1) * w.window_dilation;

@@ -23,8 +23,8 @@ struct PassTime {
 };
 
 struct PipelineOptions {
-  std::string dump_directory;   // NN.name.hlo after every pass, 00.input.hlo before; empty: nowhere.
-  bool verify = false;          // hlo::Verify after every pass; an error names the pass.
+  std::string dump_directory;     // NN.name.hlo after every pass, 00.input.hlo before; empty: nowhere.
+  bool verify = false;            // hlo::Verify after every pass; an error names the pass.
   std::vector<std::string> only;  // Run just these passes (for tools and tests); empty: all.
 };
 

@@ -38,8 +38,8 @@ bool SameComputation(const Computation& a, const Computation& b) {
 }
 
 size_t Hash(const Instruction& instruction) {
-  size_t hash = absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(),
-                             instruction.operand_count());
+  size_t hash =
+      absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(), instruction.operand_count());
   if (instruction.shape().is_array()) hash = absl::HashOf(hash, instruction.shape().type(), instruction.shape().dims());
   for (const Computation* called : instruction.called()) {
     for (const auto& inner : called->instructions()) hash = absl::HashOf(hash, Hash(*inner));

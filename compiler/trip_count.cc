@@ -30,11 +30,16 @@ int64_t Increment(const Computation& body, int64_t index) {
 
 hlo::Comparison Swapped(hlo::Comparison comparison) {
   switch (comparison) {
-    case hlo::Comparison::kLt: return hlo::Comparison::kGt;
-    case hlo::Comparison::kGt: return hlo::Comparison::kLt;
-    case hlo::Comparison::kLe: return hlo::Comparison::kGe;
-    case hlo::Comparison::kGe: return hlo::Comparison::kLe;
-    default: return comparison;
+    case hlo::Comparison::kLt:
+      return hlo::Comparison::kGt;
+    case hlo::Comparison::kGt:
+      return hlo::Comparison::kLt;
+    case hlo::Comparison::kLe:
+      return hlo::Comparison::kGe;
+    case hlo::Comparison::kGe:
+      return hlo::Comparison::kLe;
+    default:
+      return comparison;
   }
 }
 

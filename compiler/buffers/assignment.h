@@ -12,8 +12,8 @@
 namespace xlad::compiler {
 
 struct Assignment {
-  std::vector<BufferSlice> slices;       // By value.
-  std::vector<Allocation> allocations;   // 0 is the arena; then parameters, results, constants as they are needed.
+  std::vector<BufferSlice> slices;      // By value.
+  std::vector<Allocation> allocations;  // 0 is the arena; then parameters, results, constants as they are needed.
   int64_t arena_bytes = 0;
   int64_t peak_bytes = 0;  // Most bytes of temporaries live at one point: what no arena can go below.
 };

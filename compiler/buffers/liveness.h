@@ -20,8 +20,8 @@ struct Interval {
 using Intervals = std::vector<Interval>;  // Sorted, disjoint.
 
 struct Liveness {
-  std::vector<Intervals> values;     // By value.
-  std::vector<const Op*> op_at;      // By number; null for the ends of loops and branches.
+  std::vector<Intervals> values;  // By value.
+  std::vector<const Op*> op_at;   // By number; null for the ends of loops and branches.
   int64_t points = 0;
 };
 

@@ -17,9 +17,9 @@ struct Value {
   enum class Kind { kTemporary, kParameter, kResult, kConstant };
   Kind kind = Kind::kTemporary;
   int64_t bytes = 0;
-  int64_t index = 0;       // Parameter leaf, result leaf, or constant number.
-  bool is_writable = true; // Not: constants, parameters that are not donated.
-  std::string name;        // Of the instruction that makes it, for people.
+  int64_t index = 0;        // Parameter leaf, result leaf, or constant number.
+  bool is_writable = true;  // Not: constants, parameters that are not donated.
+  std::string name;         // Of the instruction that makes it, for people.
 };
 
 struct Op {
@@ -31,7 +31,7 @@ struct Op {
   std::vector<std::pair<int, int>> may_share;  // (position in outputs, position in inputs)
   std::vector<Op> condition;                   // kWhile
   int predicate = -1;
-  std::vector<std::vector<Op>> bodies;         // kWhile: one; kIf: the branches.
+  std::vector<std::vector<Op>> bodies;  // kWhile: one; kIf: the branches.
 };
 
 struct Program {
@@ -44,8 +44,8 @@ struct Program {
 
 // What of the entry may be overwritten.
 struct Donation {
-  std::vector<bool> parameter_is_donated;     // By parameter leaf.
-  std::vector<int64_t> result_to_parameter;   // By result leaf: the donated parameter leaf whose buffer it takes; -1.
+  std::vector<bool> parameter_is_donated;    // By parameter leaf.
+  std::vector<int64_t> result_to_parameter;  // By result leaf: the donated parameter leaf whose buffer it takes; -1.
 };
 
 // From the module's input_output_alias and buffer_donor. InvalidArgument where an alias names what is not there or

@@ -127,8 +127,8 @@ class Rewriter {
       Dims start(row.size(), 0), limit = row;
       start[0] = i;
       limit[0] = i + 1;
-      parts.push_back(builder_.Reshape(builder_.Slice(exchanged, start, limit),
-                                       instruction_->operand(0)->shape().dims()));
+      parts.push_back(
+          builder_.Reshape(builder_.Slice(exchanged, start, limit), instruction_->operand(0)->shape().dims()));
     }
     return builder_.Tuple(parts);
   }
@@ -140,10 +140,14 @@ class Rewriter {
 
 Opcode SynchronousForm(Opcode start) {
   switch (start) {
-    case Opcode::kAllReduceStart: return Opcode::kAllReduce;
-    case Opcode::kAllGatherStart: return Opcode::kAllGather;
-    case Opcode::kCollectivePermuteStart: return Opcode::kCollectivePermute;
-    default: return start;
+    case Opcode::kAllReduceStart:
+      return Opcode::kAllReduce;
+    case Opcode::kAllGatherStart:
+      return Opcode::kAllGather;
+    case Opcode::kCollectivePermuteStart:
+      return Opcode::kCollectivePermute;
+    default:
+      return start;
   }
 }
 

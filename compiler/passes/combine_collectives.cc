@@ -12,10 +12,10 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kSmallBytes = 1 << 20;     // Of an operand: above, joining it saves no time that shows.
-constexpr int64_t kMostBytes = 16 << 20;     // Of all operands together,
-constexpr size_t kMostOperands = 256;        // and their number.
-constexpr int64_t kMostCauses = 16;          // Lines of cause that are kept.
+constexpr int64_t kSmallBytes = 1 << 20;  // Of an operand: above, joining it saves no time that shows.
+constexpr int64_t kMostBytes = 16 << 20;  // Of all operands together,
+constexpr size_t kMostOperands = 256;     // and their number.
+constexpr int64_t kMostCauses = 16;       // Lines of cause that are kept.
 
 struct Bundle {
   std::vector<Instruction*> members;

@@ -7,7 +7,7 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMostPositions = 64;             // That are stacked.
+constexpr int64_t kMostPositions = 64;  // That are stacked.
 constexpr int64_t kMostPatchBytes = int64_t{1} << 30;
 
 // Everything about one convolution, by its own names.

@@ -7,11 +7,11 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr size_t kMostMembers = 600;   // Of a group: what LLVM optimises in reasonable time.
+constexpr size_t kMostMembers = 600;  // Of a group: what LLVM optimises in reasonable time.
 constexpr size_t kMostRoots = 12;
-constexpr size_t kMostMaps = 4;        // Under which a cheap value is computed.
+constexpr size_t kMostMaps = 4;  // Under which a cheap value is computed.
 constexpr int kMostRecomputed = 6;
-constexpr int kMostVisits = 4000;      // Of the search for cycles; beyond, one is assumed.
+constexpr int kMostVisits = 4000;  // Of the search for cycles; beyond, one is assumed.
 
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
   std::string key = absl::StrCat(map, "|");

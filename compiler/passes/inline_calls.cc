@@ -24,8 +24,8 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
     const Computation* callee = call->called()[0];
     *total += static_cast<int64_t>(callee->instructions().size());
     if (*total > kMostInstructions) {
-      return absl::ResourceExhaustedError(absl::StrCat("calls expand to more than ", kMostInstructions,
-                                                       " instructions at ", Describe(*call)));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("calls expand to more than ", kMostInstructions, " instructions at ", Describe(*call)));
     }
     const size_t first = computation->instructions().size();
     Instruction* result = InlineInto(*callee, call->operands(), computation);

@@ -70,8 +70,8 @@ void CanonicaliseReducer(Instruction* instruction) {
 
 absl::Status Normalise(hlo::Module& module, PassContext&) {
   if (module.replica_count != 1) {
-    return absl::UnimplementedError(absl::StrCat("module ", module.name(), ": found replica_count=",
-                                                 module.replica_count, ", expected 1; use partitions"));
+    return absl::UnimplementedError(absl::StrCat(
+        "module ", module.name(), ": found replica_count=", module.replica_count, ", expected 1; use partitions"));
   }
   std::vector<Computation*> all;
   for (const auto& computation : module.computations()) all.push_back(computation.get());

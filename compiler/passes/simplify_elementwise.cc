@@ -108,8 +108,8 @@ Instruction* SimplifySelect(Instruction* select) {
 Instruction* SimplifyCompare(Instruction* compare, hlo::Builder& builder) {
   if (compare->operand(0) != compare->operand(1) || !IsExact(compare->operand(0))) return nullptr;
   const hlo::Comparison comparison = compare->attributes().comparison;
-  const bool holds = comparison == hlo::Comparison::kEq || comparison == hlo::Comparison::kGe ||
-                     comparison == hlo::Comparison::kLe;
+  const bool holds =
+      comparison == hlo::Comparison::kEq || comparison == hlo::Comparison::kGe || comparison == hlo::Comparison::kLe;
   return builder.Full(compare->shape(), builder.Scalar(ElementType::kPred, holds ? 1 : 0));
 }
 
@@ -159,22 +159,34 @@ Instruction* HoistScalarOp(Instruction* instruction, hlo::Builder& builder) {
 
 Instruction* SimplifyByOpcode(Instruction* instruction, hlo::Builder& builder) {
   switch (instruction->opcode()) {
-    case Opcode::kAdd: return SimplifyAdd(instruction);
-    case Opcode::kSubtract: return SimplifySubtract(instruction);
-    case Opcode::kMultiply: return SimplifyMultiply(instruction);
-    case Opcode::kDivide: return SimplifyDivide(instruction, builder);
+    case Opcode::kAdd:
+      return SimplifyAdd(instruction);
+    case Opcode::kSubtract:
+      return SimplifySubtract(instruction);
+    case Opcode::kMultiply:
+      return SimplifyMultiply(instruction);
+    case Opcode::kDivide:
+      return SimplifyDivide(instruction, builder);
     case Opcode::kMaximum:
-    case Opcode::kMinimum: return SimplifyExtremum(instruction);
+    case Opcode::kMinimum:
+      return SimplifyExtremum(instruction);
     case Opcode::kAnd:
     case Opcode::kOr:
-    case Opcode::kXor: return SimplifyBitwise(instruction);
-    case Opcode::kPower: return SimplifyPower(instruction, builder);
-    case Opcode::kSelect: return SimplifySelect(instruction);
-    case Opcode::kCompare: return SimplifyCompare(instruction, builder);
-    case Opcode::kConvert: return SimplifyConvert(instruction);
+    case Opcode::kXor:
+      return SimplifyBitwise(instruction);
+    case Opcode::kPower:
+      return SimplifyPower(instruction, builder);
+    case Opcode::kSelect:
+      return SimplifySelect(instruction);
+    case Opcode::kCompare:
+      return SimplifyCompare(instruction, builder);
+    case Opcode::kConvert:
+      return SimplifyConvert(instruction);
     case Opcode::kNegate:
-    case Opcode::kNot: return SimplifyInvolution(instruction);
-    default: return nullptr;
+    case Opcode::kNot:
+      return SimplifyInvolution(instruction);
+    default:
+      return nullptr;
   }
 }
 

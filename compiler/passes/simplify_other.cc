@@ -63,12 +63,18 @@ Instruction* SimplifyConditional(Instruction* conditional, hlo::Builder& builder
 
 Instruction* SimplifyOther(Instruction* instruction, hlo::Builder& builder) {
   switch (instruction->opcode()) {
-    case Opcode::kReduce: return SimplifyReduce(instruction, builder);
-    case Opcode::kGetTupleElement: return SimplifyGetTupleElement(instruction);
-    case Opcode::kTuple: return instruction == instruction->parent()->root() ? nullptr : SimplifyTuple(instruction);
-    case Opcode::kSort: return SimplifySort(instruction);
-    case Opcode::kConditional: return SimplifyConditional(instruction, builder);
-    default: return nullptr;
+    case Opcode::kReduce:
+      return SimplifyReduce(instruction, builder);
+    case Opcode::kGetTupleElement:
+      return SimplifyGetTupleElement(instruction);
+    case Opcode::kTuple:
+      return instruction == instruction->parent()->root() ? nullptr : SimplifyTuple(instruction);
+    case Opcode::kSort:
+      return SimplifySort(instruction);
+    case Opcode::kConditional:
+      return SimplifyConditional(instruction, builder);
+    default:
+      return nullptr;
   }
 }
 

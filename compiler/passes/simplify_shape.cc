@@ -186,16 +186,26 @@ Instruction* SimplifyDynamicUpdateSlice(Instruction* update) {
 
 Instruction* SimplifyShape(Instruction* instruction, hlo::Builder& builder) {
   switch (instruction->opcode()) {
-    case Opcode::kReshape: return SimplifyReshape(instruction, builder);
-    case Opcode::kBroadcast: return SimplifyBroadcast(instruction, builder);
-    case Opcode::kTranspose: return SimplifyTranspose(instruction, builder);
-    case Opcode::kSlice: return SimplifySlice(instruction, builder);
-    case Opcode::kConcatenate: return SimplifyConcatenate(instruction, builder);
-    case Opcode::kPad: return SimplifyPad(instruction);
-    case Opcode::kReverse: return SimplifyReverse(instruction);
-    case Opcode::kDynamicSlice: return SimplifyDynamicSlice(instruction, builder);
-    case Opcode::kDynamicUpdateSlice: return SimplifyDynamicUpdateSlice(instruction);
-    default: return nullptr;
+    case Opcode::kReshape:
+      return SimplifyReshape(instruction, builder);
+    case Opcode::kBroadcast:
+      return SimplifyBroadcast(instruction, builder);
+    case Opcode::kTranspose:
+      return SimplifyTranspose(instruction, builder);
+    case Opcode::kSlice:
+      return SimplifySlice(instruction, builder);
+    case Opcode::kConcatenate:
+      return SimplifyConcatenate(instruction, builder);
+    case Opcode::kPad:
+      return SimplifyPad(instruction);
+    case Opcode::kReverse:
+      return SimplifyReverse(instruction);
+    case Opcode::kDynamicSlice:
+      return SimplifyDynamicSlice(instruction, builder);
+    case Opcode::kDynamicUpdateSlice:
+      return SimplifyDynamicUpdateSlice(instruction);
+    default:
+      return nullptr;
   }
 }
 

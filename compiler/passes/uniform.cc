@@ -134,8 +134,8 @@ class Analysis {
     const Labels selector = known.at(conditional.operand(0))[0];
     Leaf result(static_cast<size_t>(CountLeaves(conditional.shape())), selector);
     for (size_t b = 0; b < conditional.called().size(); ++b) {
-      XLAD_ASSIGN_OR_RETURN(Leaf branch, Walk(*conditional.called()[b],
-                                              {known.at(conditional.operand(static_cast<int64_t>(b) + 1))}));
+      XLAD_ASSIGN_OR_RETURN(
+          Leaf branch, Walk(*conditional.called()[b], {known.at(conditional.operand(static_cast<int64_t>(b) + 1))}));
       for (size_t i = 0; i < result.size(); ++i) result[i] = Refine(result[i], branch[i]);
       XLAD_RETURN_IF_ERROR(Require(conditional, *conditional.called()[b], selector));
     }
@@ -187,10 +187,11 @@ class Analysis {
   absl::Status RequireFor(const Instruction& flow, const Instruction& collective, const Labels& labels) {
     auto require = [&](int64_t a, int64_t b) {
       if (labels[static_cast<size_t>(a)] == labels[static_cast<size_t>(b)]) return absl::OkStatus();
-      return absl::InvalidArgumentError(absl::StrCat(
-          Describe(flow), ": its condition may differ between devices ", a, " and ", b, ", which meet inside it in ",
-          Describe(collective), "; expected a condition made from constants, replicated parameters and reductions over "
-                                "all of these devices"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(flow), ": its condition may differ between devices ", a, " and ", b,
+                       ", which meet inside it in ", Describe(collective),
+                       "; expected a condition made from constants, replicated parameters and reductions over "
+                       "all of these devices"));
     };
     if (collective.opcode() == Opcode::kCollectivePermute) {
       for (const auto& [source, target] : collective.attributes().source_target_pairs) {

@@ -7,32 +7,45 @@ namespace {
 
 absl::StatusOr<CollectiveSpec::Kind> KindOf(const Instruction& instruction) {
   switch (instruction.opcode()) {
-    case Opcode::kAllReduce: return CollectiveSpec::ALL_REDUCE;
-    case Opcode::kAllGather: return CollectiveSpec::ALL_GATHER;
-    case Opcode::kReduceScatter: return CollectiveSpec::REDUCE_SCATTER;
-    case Opcode::kAllToAll: return CollectiveSpec::ALL_TO_ALL;
-    case Opcode::kCollectivePermute: return CollectiveSpec::COLLECTIVE_PERMUTE;
-    case Opcode::kCollectiveBroadcast: return CollectiveSpec::BROADCAST;
+    case Opcode::kAllReduce:
+      return CollectiveSpec::ALL_REDUCE;
+    case Opcode::kAllGather:
+      return CollectiveSpec::ALL_GATHER;
+    case Opcode::kReduceScatter:
+      return CollectiveSpec::REDUCE_SCATTER;
+    case Opcode::kAllToAll:
+      return CollectiveSpec::ALL_TO_ALL;
+    case Opcode::kCollectivePermute:
+      return CollectiveSpec::COLLECTIVE_PERMUTE;
+    case Opcode::kCollectiveBroadcast:
+      return CollectiveSpec::BROADCAST;
     default:
-      return absl::UnimplementedError(absl::StrCat(
-          Describe(instruction), ": expected all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute "
-                                 "or collective-broadcast"));
+      return absl::UnimplementedError(
+          absl::StrCat(Describe(instruction),
+                       ": expected all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute "
+                       "or collective-broadcast"));
   }
 }
 
 absl::StatusOr<CollectiveSpec::Reduction> ReductionOf(const Instruction& instruction) {
   std::optional<Opcode> opcode = hlo::ReducerOpcode(*instruction.called()[0]);
   switch (opcode.value_or(Opcode::kTuple)) {
-    case Opcode::kAdd: return CollectiveSpec::SUM;
-    case Opcode::kMultiply: return CollectiveSpec::PRODUCT;
-    case Opcode::kMaximum: return CollectiveSpec::MAX;
-    case Opcode::kMinimum: return CollectiveSpec::MIN;
-    case Opcode::kAnd: return CollectiveSpec::AND;
-    case Opcode::kOr: return CollectiveSpec::OR;
+    case Opcode::kAdd:
+      return CollectiveSpec::SUM;
+    case Opcode::kMultiply:
+      return CollectiveSpec::PRODUCT;
+    case Opcode::kMaximum:
+      return CollectiveSpec::MAX;
+    case Opcode::kMinimum:
+      return CollectiveSpec::MIN;
+    case Opcode::kAnd:
+      return CollectiveSpec::AND;
+    case Opcode::kOr:
+      return CollectiveSpec::OR;
     default:
-      return absl::UnimplementedError(absl::StrCat(
-          Describe(instruction), ": found reducer %", instruction.called()[0]->name(),
-          ", expected one of add, multiply, maximum, minimum, and, or on its two parameters"));
+      return absl::UnimplementedError(
+          absl::StrCat(Describe(instruction), ": found reducer %", instruction.called()[0]->name(),
+                       ", expected one of add, multiply, maximum, minimum, and, or on its two parameters"));
   }
 }
 

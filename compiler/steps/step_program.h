@@ -12,7 +12,7 @@ namespace xlad::compiler {
 
 struct StepProgram {
   std::vector<Step> steps;
-  std::vector<KernelRequest> kernels;      // By symbol, each once; refer to the module's instructions.
+  std::vector<KernelRequest> kernels;  // By symbol, each once; refer to the module's instructions.
   std::vector<LibraryOp> library_ops;
   std::vector<CollectiveSpec> collectives;
 };
@@ -31,6 +31,5 @@ std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 
 // Fills in scratch_bytes of every kernel step, nested ones too, by symbol.
 void SetScratch(std::vector<Step>* steps, const absl::flat_hash_map<std::string, int64_t>& bytes_of);
-
 
 }  // namespace xlad::compiler

@@ -52,21 +52,35 @@ class Generator {
   Instruction* One(hlo::Builder* builder, const std::vector<Instruction*>& pool, int depth) {
     Instruction* x = Pick(pool);
     switch (Below(devices_ > 1 ? 16 : 14)) {
-      case 0: return Unary(builder, x);
+      case 0:
+        return Unary(builder, x);
       case 1:
-      case 2: return Binary(builder, x, Pick(pool));
-      case 3: return Broadcast(builder, x);
-      case 4: return Reduce(builder, x);
-      case 5: return Transpose(builder, x);
-      case 6: return Slice(builder, x);
-      case 7: return builder->Reshape(x, ReshapedDims(x->shape().dims()));
-      case 8: return Dot(builder, x, Pick(pool));
-      case 9: return DynamicSlice(builder, x, Pick(pool));
-      case 10: return Select(builder, x, Pick(pool));
-      case 11: return Concatenate(builder, x);
-      case 12: return depth < 2 ? While(builder, pool, depth) : nullptr;
-      case 13: return depth < 2 ? Conditional(builder, pool, depth) : nullptr;
-      default: return Collective(builder, x);
+      case 2:
+        return Binary(builder, x, Pick(pool));
+      case 3:
+        return Broadcast(builder, x);
+      case 4:
+        return Reduce(builder, x);
+      case 5:
+        return Transpose(builder, x);
+      case 6:
+        return Slice(builder, x);
+      case 7:
+        return builder->Reshape(x, ReshapedDims(x->shape().dims()));
+      case 8:
+        return Dot(builder, x, Pick(pool));
+      case 9:
+        return DynamicSlice(builder, x, Pick(pool));
+      case 10:
+        return Select(builder, x, Pick(pool));
+      case 11:
+        return Concatenate(builder, x);
+      case 12:
+        return depth < 2 ? While(builder, pool, depth) : nullptr;
+      case 13:
+        return depth < 2 ? Conditional(builder, pool, depth) : nullptr;
+      default:
+        return Collective(builder, x);
     }
   }
 
@@ -78,8 +92,10 @@ class Generator {
   // `x` in the shape and type of `like`.
   Instruction* Fit(hlo::Builder* builder, Instruction* x, const Shape& like) {
     if (x->shape().type() != like.type()) {
-      if (like.type() == ElementType::kS32) x = builder->Scalar(ElementType::kS32, 3);
-      else x = builder->Convert(like.type(), x);
+      if (like.type() == ElementType::kS32)
+        x = builder->Scalar(ElementType::kS32, 3);
+      else
+        x = builder->Convert(like.type(), x);
     }
     if (x->shape().dims() == like.dims()) return x;
     while (x->shape().ndim() > 0) {
@@ -188,8 +204,8 @@ class Generator {
     Computation* condition = module_->Add(std::make_unique<Computation>("condition"));
     hlo::Builder in_condition(condition);
     Instruction* counter = Open(&in_condition, shape)[0];
-    condition->set_root(in_condition.Compare(hlo::Comparison::kLt, counter,
-                                             in_condition.Scalar(ElementType::kS32, Below(13))));
+    condition->set_root(
+        in_condition.Compare(hlo::Comparison::kLt, counter, in_condition.Scalar(ElementType::kS32, Below(13))));
     Computation* body = module_->Add(std::make_unique<Computation>("body"));
     hlo::Builder in_body(body);
     std::vector<Instruction*> old = Open(&in_body, shape), inner = old;

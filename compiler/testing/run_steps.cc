@@ -60,10 +60,14 @@ std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices)
 
 double Combine(CollectiveSpec::Reduction reduction, double a, double b) {
   switch (reduction) {
-    case CollectiveSpec::PRODUCT: return a * b;
-    case CollectiveSpec::MAX: return std::max(a, b);
-    case CollectiveSpec::MIN: return std::min(a, b);
-    default: return a + b;
+    case CollectiveSpec::PRODUCT:
+      return a * b;
+    case CollectiveSpec::MAX:
+      return std::max(a, b);
+    case CollectiveSpec::MIN:
+      return std::min(a, b);
+    default:
+      return a + b;
   }
 }
 
