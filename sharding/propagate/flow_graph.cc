@@ -35,9 +35,9 @@ FlowNode::Kind KindOf(const hlo::Instruction& instruction) {
   switch (instruction.opcode()) {
     case hlo::Opcode::kReshape:
     case hlo::Opcode::kTranspose:
+    case hlo::Opcode::kDynamicUpdateSlice:
     case hlo::Opcode::kCopy: return FlowNode::Kind::kThrough;
-    case hlo::Opcode::kDynamicSlice:
-    case hlo::Opcode::kDynamicUpdateSlice: return FlowNode::Kind::kForwardOnly;
+    case hlo::Opcode::kDynamicSlice: return FlowNode::Kind::kForwardOnly;
     case hlo::Opcode::kBroadcast: return FlowNode::Kind::kBroadcast;
     default:
       return hlo::IsElementwise(instruction.opcode()) ? FlowNode::Kind::kThrough : FlowNode::Kind::kOther;

@@ -23,8 +23,8 @@ struct FlowValue {
 
 struct FlowNode {
   enum class Kind {
-    kThrough,      // Elementwise, reshape, transpose, data flow: first to propagate.
-    kForwardOnly,  // Dynamic slices: forward first.
+    kThrough,      // Elementwise, reshape, transpose, dynamic update, data flow: first to propagate.
+    kForwardOnly,  // Dynamic slice: forward first.
     kBroadcast,    // Backward long before forward.
     kOther,
   };
