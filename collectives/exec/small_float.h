@@ -56,12 +56,13 @@ struct SmallFloat {
     constexpr uint32_t kOverflow = kSpecials == Specials::kIeee ? kMaxFinite + 1 : kNan;
     if (std::isnan(value)) return static_cast<Bits>(kSpecials == Specials::kIeee ? sign | QuietNan() : sign | kNan);
     const float magnitude = std::fabs(value);
+    if (magnitude == 0) return static_cast<Bits>(kSpecials == Specials::kUnsignedZeroNan ? 0 : sign);
     if (std::isinf(magnitude)) return static_cast<Bits>(sign | kOverflow);
     int exponent = 0;
     std::frexp(magnitude, &exponent);
     // Units of the last place at this size; subnormals share the smallest.
     const int unit = std::max(exponent - 1, 1 - kBias) - kMantissaBits;
-    const uint32_t units = magnitude == 0 ? 0 : static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
+    const uint32_t units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
     // A carry out of the mantissa moves into the exponent by itself.
     const uint32_t bits = units + (static_cast<uint32_t>(unit + kMantissaBits + kBias - 1) << kMantissaBits);
     if (bits > kMaxFinite) return static_cast<Bits>(sign | kOverflow);

@@ -1,0 +1,197 @@
+// Reductions of every element type against slow references.
+#include "collectives/exec/reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <complex>
+#include <cstring>
+#include <limits>
+
+#include "base/random.h"
+#include "collectives/exec/small_float.h"
+
+namespace xlad::collectives {
+namespace {
+
+using tensor::ElementType;
+using ::testing::HasSubstr;
+
+// Every code of a small type by its value: going to f32 and back changes nothing, and any f32 goes to a nearest one.
+template <typename Float>
+void CheckSmallFloat(const char* name, int bits) {
+  SCOPED_TRACE(name);
+  std::vector<float> finite;
+  for (uint32_t code = 0; code < (1u << bits); ++code) {
+    const float value = Float::ToFloat(static_cast<typename Float::Storage>(code));
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(Float::ToFloat(Float::FromFloat(value)))) << code;
+      continue;
+    }
+    EXPECT_EQ(Float::FromFloat(value), code) << value;
+    if (std::isfinite(value)) finite.push_back(value);
+  }
+  std::sort(finite.begin(), finite.end());
+  const std::unique_ptr<Random> random = SeededRandom(17);
+  for (int i = 0; i < 20000; ++i) {
+    // Between two neighbours, at any point and at the middle.
+    const size_t at = random->Below(finite.size() - 1);
+    const double low = finite[at], high = finite[at + 1];
+    const double part = random->Below(4) == 0 ? 0.5 : random->Unit();
+    const float value = static_cast<float>(low + (high - low) * part);
+    const double rounded = Float::ToFloat(Float::FromFloat(value));
+    const double error = std::fabs(rounded - value);
+    ASSERT_LE(error, std::min(value - low, high - value)) << value << " became " << rounded;
+    if (value - low == high - value && low != high) {
+      EXPECT_EQ(Float::FromFloat(value) & 1, 0) << "a tie goes to even: " << value;
+    }
+  }
+}
+
+TEST(SmallFloat, RoundTripsAndRoundsToNearest) {
+  CheckSmallFloat<Float16>("f16", 16);
+  CheckSmallFloat<BFloat16>("bf16", 16);
+  CheckSmallFloat<Float8E5M2>("f8e5m2", 8);
+  CheckSmallFloat<Float8E4M3>("f8e4m3", 8);
+  CheckSmallFloat<Float8E3M4>("f8e3m4", 8);
+  CheckSmallFloat<Float8E4M3Fn>("f8e4m3fn", 8);
+  CheckSmallFloat<Float8E4M3B11Fnuz>("f8e4m3b11fnuz", 8);
+  CheckSmallFloat<Float8E4M3Fnuz>("f8e4m3fnuz", 8);
+  CheckSmallFloat<Float8E5M2Fnuz>("f8e5m2fnuz", 8);
+}
+
+TEST(SmallFloat, KnownValuesAndOverflow) {
+  EXPECT_EQ(Float16::ToFloat(0x3c00), 1.0f);
+  EXPECT_EQ(Float16::ToFloat(0x7bff), 65504.0f);
+  EXPECT_EQ(Float16::ToFloat(0x0001), std::ldexp(1.0f, -24));
+  EXPECT_EQ(Float16::FromFloat(65520.0f), 0x7c00);
+  EXPECT_EQ(Float16::FromFloat(65519.0f), 0x7bff);
+  EXPECT_EQ(Float8E4M3Fn::ToFloat(0x7e), 448.0f);
+  EXPECT_TRUE(std::isnan(Float8E4M3Fn::ToFloat(Float8E4M3Fn::FromFloat(1000.0f))));
+  EXPECT_EQ(Float8E5M2::ToFloat(0x7b), 57344.0f);
+  EXPECT_TRUE(std::isinf(Float8E5M2::ToFloat(Float8E5M2::FromFloat(1e6f))));
+  EXPECT_EQ(Float8E4M3Fnuz::FromFloat(-0.0f), 0);
+  EXPECT_EQ(BFloat16::FromFloat(-0.0f), 0x8000);
+}
+
+template <typename T>
+std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vector<std::vector<T>>& operands) {
+  std::vector<const void*> sources;
+  for (const auto& operand : operands) sources.push_back(operand.data());
+  std::vector<T> result(operands[0].size());
+  const absl::StatusOr<ReduceFunction> function = FindReduceFunction(type, reduction);
+  EXPECT_TRUE(function.ok()) << function.status();
+  (*function)(result.data(), sources, static_cast<int64_t>(result.size()));
+  return result;
+}
+
+// Integers, three operands: the low bits of what 128-bit arithmetic gives.
+template <typename T>
+void CheckIntegers(ElementType type) {
+  SCOPED_TRACE(std::string(tensor::ToString(type)));
+  const std::unique_ptr<Random> random = SeededRandom(5);
+  std::vector<std::vector<T>> operands(3, std::vector<T>(2500));
+  for (auto& operand : operands) {
+    for (T& value : operand) value = static_cast<T>(random->Next());
+  }
+  for (int r = 1; r <= 6; ++r) {
+    const Reduction reduction = static_cast<Reduction>(r);
+    const std::vector<T> result = ReduceAll<T>(type, reduction, operands);
+    for (size_t i = 0; i < result.size(); ++i) {
+      __int128 expected = operands[0][i];
+      for (size_t k = 1; k < 3; ++k) {
+        const __int128 next = operands[k][i];
+        expected = reduction == Reduction::kSum       ? expected + next
+                   : reduction == Reduction::kProduct ? static_cast<__int128>(static_cast<T>(expected)) * next
+                   : reduction == Reduction::kMax     ? std::max(expected, next)
+                   : reduction == Reduction::kMin     ? std::min(expected, next)
+                   : reduction == Reduction::kAnd     ? expected & next
+                                                      : expected | next;
+      }
+      ASSERT_EQ(result[i], static_cast<T>(expected)) << ToString(reduction) << " at " << i;
+    }
+  }
+}
+
+TEST(Reduce, IntegersWrap) {
+  CheckIntegers<int8_t>(ElementType::kS8);
+  CheckIntegers<int16_t>(ElementType::kS16);
+  CheckIntegers<int32_t>(ElementType::kS32);
+  CheckIntegers<int64_t>(ElementType::kS64);
+  CheckIntegers<uint8_t>(ElementType::kU8);
+  CheckIntegers<uint16_t>(ElementType::kU16);
+  CheckIntegers<uint32_t>(ElementType::kU32);
+  CheckIntegers<uint64_t>(ElementType::kU64);
+}
+
+TEST(Reduce, NarrowIntegersStayInTheirRange) {
+  using Bytes = std::vector<uint8_t>;
+  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kS4, Reduction::kSum, {{7}, {1}}), Bytes{0xf8});  // 8 is -8.
+  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kS4, Reduction::kMin, {{3}, {0xff}}), Bytes{0xff});
+  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kU4, Reduction::kSum, {{15}, {3}}), Bytes{2});
+  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kU2, Reduction::kProduct, {{3}, {3}}), Bytes{1});
+}
+
+TEST(Reduce, PredIsLogical) {
+  for (uint8_t a : {0, 1}) {
+    for (uint8_t b : {0, 1}) {
+      const uint8_t both = a & b, any = a | b;
+      const std::vector<uint8_t> expected = {any, both, any, both, both, any};  // sum, product, max, min, and, or
+      for (int r = 1; r <= 6; ++r) {
+        EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kPred, static_cast<Reduction>(r), {{a}, {b}})[0], expected[r - 1]);
+      }
+    }
+  }
+}
+
+TEST(Reduce, FloatsGoFromLeftToRight) {
+  const std::unique_ptr<Random> random = SeededRandom(3);
+  std::vector<std::vector<float>> operands(5, std::vector<float>(3000));
+  for (auto& operand : operands) {
+    for (float& value : operand) value = static_cast<float>(random->Unit() * 1e6 - 5e5);
+  }
+  const std::vector<float> sums = ReduceAll<float>(ElementType::kF32, Reduction::kSum, operands);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    float expected = operands[0][i];
+    for (size_t k = 1; k < 5; ++k) expected += operands[k][i];
+    ASSERT_EQ(sums[i], expected);
+  }
+}
+
+TEST(Reduce, NanWinsInMaxAndMin) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (Reduction reduction : {Reduction::kMax, Reduction::kMin}) {
+    EXPECT_TRUE(std::isnan(ReduceAll<float>(ElementType::kF32, reduction, {{nan}, {1}})[0]));
+    EXPECT_TRUE(std::isnan(ReduceAll<float>(ElementType::kF32, reduction, {{1}, {nan}})[0]));
+    const uint16_t bf16_nan = BFloat16::FromFloat(nan);
+    EXPECT_TRUE(
+        std::isnan(BFloat16::ToFloat(ReduceAll<uint16_t>(ElementType::kBF16, reduction, {{bf16_nan}, {0x3f80}})[0])));
+  }
+}
+
+TEST(Reduce, ComplexNumbersAddAndMultiply) {
+  using Complex = std::complex<float>;
+  EXPECT_EQ(ReduceAll<Complex>(ElementType::kC64, Reduction::kSum, {{{1, 2}}, {{3, -5}}})[0], Complex(4, -3));
+  EXPECT_EQ(ReduceAll<Complex>(ElementType::kC64, Reduction::kProduct, {{{1, 2}}, {{3, -5}}})[0], Complex(13, 1));
+}
+
+TEST(Reduce, ResultMayTakeAnOperandsPlace) {
+  std::vector<float> a(3000, 1.0f), b(3000, 2.0f), c(3000, 4.0f);
+  for (std::vector<float>* dst : {&a, &b, &c}) {
+    std::vector<float> copies[3] = {a, b, c};
+    const void* sources[] = {a.data(), b.data(), c.data()};
+    (*FindReduceFunction(ElementType::kF32, Reduction::kSum))(dst->data(), sources, 3000);
+    for (int i = 0; i < 3000; ++i) ASSERT_EQ((*dst)[i], copies[0][i] + copies[1][i] + copies[2][i]);
+  }
+}
+
+TEST(Reduce, SaysWhatItCannotDo) {
+  EXPECT_THAT(std::string(FindReduceFunction(ElementType::kC64, Reduction::kMax).status().message()),
+              HasSubstr("found a reduction by max of c64"));
+  EXPECT_FALSE(FindReduceFunction(ElementType::kF32, Reduction::kAnd).ok());
+  EXPECT_FALSE(FindReduceFunction(ElementType::kF32, Reduction::kNone).ok());
+  EXPECT_FALSE(FindReduceFunction(ElementType::kF4E2M1FN, Reduction::kSum).ok());
+}
+
+}  // namespace
+}  // namespace xlad::collectives
