@@ -1,8 +1,8 @@
 // Every program at hand, through text and proto and back.
 #include "gtest/gtest.h"
-#include "hlo/proto.h"
 #include "hlo/read.h"
 #include "hlo/test_material.h"
+#include "hlo/test_round_trip.h"
 #include "hlo/text.h"
 
 namespace xlad::hlo {
@@ -12,16 +12,8 @@ void ExpectRoundTrips(const std::string& path) {
   SCOPED_TRACE(path);
   const absl::StatusOr<std::unique_ptr<Module>> module = ReadModule(MaterialBytes(path));
   ASSERT_TRUE(module.ok()) << module.status();
-  const std::string text = PrintText(**module);
-  const absl::StatusOr<std::unique_ptr<Module>> from_text = ParseText(text);
-  ASSERT_TRUE(from_text.ok()) << from_text.status();
-  EXPECT_TRUE(PrintText(**from_text) == text);
-  const absl::StatusOr<std::string> proto = SerializeProto(**module);
-  ASSERT_TRUE(proto.ok()) << proto.status();
-  const absl::StatusOr<std::unique_ptr<Module>> from_proto = ParseProto(*proto);
-  ASSERT_TRUE(from_proto.ok()) << from_proto.status();
-  EXPECT_TRUE(PrintText(**from_proto) == text);
-  EXPECT_TRUE(*SerializeProto(**from_proto) == *proto);
+  const absl::Status status = CheckRoundTrips(**module);
+  EXPECT_TRUE(status.ok()) << status.message().substr(0, 2000);
 }
 
 void ExpectAllRoundTrip(const char* variable, const std::string& suffix) {

@@ -2,11 +2,10 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "hlo/proto.h"
 #include "hlo/read.h"
 #include "hlo/test_material.h"
 #include "hlo/test_programs.h"
-#include "hlo/text.h"
+#include "hlo/test_round_trip.h"
 
 namespace xlad::hlo {
 namespace {
@@ -57,15 +56,8 @@ void Survive(const std::string& bytes) {
     EXPECT_FALSE(module.status().message().empty());
     return;
   }
-  const std::string text = PrintText(**module);
-  const absl::StatusOr<std::unique_ptr<Module>> again = ParseText(text);
-  ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;
-  ASSERT_EQ(PrintText(**again), text);
-  const absl::StatusOr<std::string> proto = SerializeProto(**module);
-  ASSERT_TRUE(proto.ok()) << proto.status();
-  const absl::StatusOr<std::unique_ptr<Module>> from_proto = ParseProto(*proto);
-  ASSERT_TRUE(from_proto.ok()) << from_proto.status() << "\n" << text;
-  ASSERT_EQ(PrintText(**from_proto), text);
+  const absl::Status status = CheckRoundTrips(**module);
+  ASSERT_TRUE(status.ok()) << status;
 }
 
 std::vector<std::string> Programs() {

@@ -42,8 +42,8 @@ bool ParseIntElement(Lexer& lexer, ElementType type, std::byte* out) {
   const int bits = tensor::BitWidth(type);
   T value = 0;
   const bool is_signed = std::is_signed_v<T>;
-  const int64_t lowest = is_signed ? static_cast<int64_t>(~uint64_t{0} << (bits - 1)) : 0;
-  const uint64_t highest = ~uint64_t{0} >> (64 - bits + (is_signed ? 1 : 0));
+  const int64_t lowest = is_signed ? -1 - static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1) : 0;
+  const uint64_t highest = is_signed ? (uint64_t{1} << (bits - 1)) - 1 : ~uint64_t{0} >> (64 - bits);
   if (!ParseInt<T>(lexer, type, lowest, highest, &value)) return false;
   std::memcpy(out, &value, sizeof(value));
   return true;
