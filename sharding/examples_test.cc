@@ -10,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/proto.h"
+#include "hlo/read.h"
 #include "hlo/text.h"
 #include "sharding/equivalence.h"
 #include "sharding/explain.h"
@@ -50,8 +52,8 @@ class Examples : public testing::TestWithParam<Example> {
   // `rebind`: other sizes for the mesh's axes, "dp=3,tp=2".
   absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh, const std::string& rebind = "") {
     XLAD_ASSIGN_OR_RETURN(const std::string text,
-                          RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo")));
-    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ParseText(text));
+                          RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo.pb")));
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(text));
     PipelineOptions options;
     if (!rebind.empty()) {
       XLAD_ASSIGN_OR_RETURN(options.import.rebind, ParseMesh(rebind));
@@ -184,10 +186,12 @@ TEST_P(Examples, BytesAndCauses) {
       }
       for (const std::string& warning : result->partitioned.warnings) std::cout << "  warning: " << warning << "\n";
       if (const char* folder = std::getenv("XLAD_SHOW_FOLDER")) {
-        const std::string file = absl::StrCat(GetParam().name, ".", name, ".hlo");
-        ASSERT_TRUE(RealFileSystem()
-                        .WriteAtomically(JoinPath(folder, file), hlo::PrintText(*result->partitioned.variants[0].module))
-                        .ok());
+        const std::string file = JoinPath(folder, absl::StrCat(GetParam().name, ".", name, ".hlo"));
+        const hlo::Module& local = *result->partitioned.variants[0].module;
+        ASSERT_TRUE(RealFileSystem().WriteAtomically(file, hlo::PrintText(local)).ok());
+        const absl::StatusOr<std::string> proto = hlo::SerializeProto(local);
+        ASSERT_TRUE(proto.ok()) << proto.status();
+        ASSERT_TRUE(RealFileSystem().WriteAtomically(file + ".pb", *proto).ok());
       }
     }
   }

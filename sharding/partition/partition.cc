@@ -73,6 +73,29 @@ void DropUnused(const hlo::Module& module, std::vector<CollectiveInfo>* collecti
   std::erase_if(*collectives, [&](const CollectiveInfo& info) { return !used.contains(info.collective_id); });
 }
 
+// XLA runs its partitioner over a program that is partitioned already too, and refuses a partition-id unless all of the
+// program is marked as manual: per device as it stands. Reducers and comparators are marked by no one.
+void MarkManual(const hlo::Computation& computation) {
+  for (const auto& instruction : computation.instructions()) {
+    auto manual = std::make_unique<hlo::OpSharding>();
+    manual->kind = hlo::OpSharding::Kind::kManual;
+    instruction->set_sharding(std::move(manual));
+    const bool control = instruction->opcode() == hlo::Opcode::kWhile ||
+                         instruction->opcode() == hlo::Opcode::kConditional;
+    if (!control) continue;
+    for (const hlo::Computation* called : instruction->called()) MarkManual(*called);
+  }
+}
+
+bool UsesPartitionId(const hlo::Module& module) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->opcode() == hlo::Opcode::kPartitionId) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* program) {
   auto module = std::make_unique<hlo::Module>(source.module->name());
   ProgramInProgress progress;
@@ -88,6 +111,7 @@ absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* 
   target->RemoveDead();
   module->RemoveUnusedComputations();
   module->SortComputations();
+  if (UsesPartitionId(*module)) MarkManual(*module->entry());
   CarryHeader(*source.module, *program, module.get());
   DropUnused(*module, &progress.collectives);
   program->collectives = std::move(progress.collectives);
