@@ -57,8 +57,7 @@ std::vector<std::vector<int64_t>> Mesh::Groups(const AxisList& axes) const {
   }
   std::vector<std::vector<int64_t>> result;
   for (auto& [base, group] : groups) {
-    std::sort(group.begin(), group.end(),
-              [&](int64_t a, int64_t b) { return Position(a, axes) < Position(b, axes); });
+    std::sort(group.begin(), group.end(), [&](int64_t a, int64_t b) { return Position(a, axes) < Position(b, axes); });
     result.push_back(std::move(group));
   }
   return result;

@@ -24,10 +24,15 @@ TEST(Mesh, ParsesAndPrints) {
 }
 
 TEST(Mesh, RefusesNonsenseWithFoundAndExpected) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"dp", "expected AXIS=SIZE"},       {"dp=", "expected AXIS=SIZE"},  {"=4", "expected AXIS=SIZE"},
-      {"dp=0", "expected at least 1"},    {"dp=-2", "expected at least 1"}, {"dp=2,dp=2", "named twice"},
-      {"dp=4,,tp=2", "expected AXIS=SIZE"}, {"a=4294967296,b=4294967296", "at most 2^32"}, {"dp=2=3", "AXIS=SIZE"}};
+  const std::pair<const char*, const char*> cases[] = {{"dp", "expected AXIS=SIZE"},
+                                                       {"dp=", "expected AXIS=SIZE"},
+                                                       {"=4", "expected AXIS=SIZE"},
+                                                       {"dp=0", "expected at least 1"},
+                                                       {"dp=-2", "expected at least 1"},
+                                                       {"dp=2,dp=2", "named twice"},
+                                                       {"dp=4,,tp=2", "expected AXIS=SIZE"},
+                                                       {"a=4294967296,b=4294967296", "at most 2^32"},
+                                                       {"dp=2=3", "AXIS=SIZE"}};
   for (const auto& [text, message] : cases) {
     const auto mesh = ParseMesh(text);
     ASSERT_FALSE(mesh.ok()) << text;

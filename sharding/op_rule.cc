@@ -1,8 +1,8 @@
 // The table of op rules, and their text.
 #include "sharding/op_rule.h"
 
-#include <array>
-#include <map>
+#include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -86,11 +86,64 @@ hlo::Opcode ReductionOf(const hlo::Computation& reducer) {
 
 namespace {
 
+using hlo::Opcode;
 using RuleFunction = OpRule (*)(const hlo::Instruction&);
 
 struct Row {
-  RuleFunction rule = nullptr;
-  const char* none_because = nullptr;
+  Opcode opcode;
+  RuleFunction rule;
+};
+
+// Besides these, every elementwise opcode has the elementwise rule.
+constexpr Row kRules[] = {
+    {Opcode::kBitcastConvert, BitcastConvertRule},
+    {Opcode::kBroadcast, BroadcastRule},
+    {Opcode::kReshape, ReshapeRule},
+    {Opcode::kTranspose, TransposeRule},
+    {Opcode::kSlice, SliceRule},
+    {Opcode::kReverse, ReverseRule},
+    {Opcode::kCopy, ElementwiseRule},
+    {Opcode::kDynamicSlice, DynamicSliceRule},
+    {Opcode::kDynamicUpdateSlice, DynamicUpdateSliceRule},
+    {Opcode::kConcatenate, ConcatenateRule},
+    {Opcode::kPad, PadRule},
+    {Opcode::kGather, GatherRule},
+    {Opcode::kScatter, ScatterRule},
+    {Opcode::kIota, IotaRule},
+    {Opcode::kConstant, IotaRule},
+    {Opcode::kDot, DotRule},
+    {Opcode::kConvolution, ConvolutionRule},
+    {Opcode::kRaggedDot, RaggedDotRule},
+    {Opcode::kScaledDot, DotRule},
+    {Opcode::kReduce, ReduceRule},
+    {Opcode::kReduceWindow, ReduceWindowRule},
+    {Opcode::kScan, ScanRule},
+    {Opcode::kSort, SortRule},
+    {Opcode::kMap, ElementwiseRule},
+    {Opcode::kSelectAndScatter, SelectAndScatterRule},
+    {Opcode::kTopk, TopkRule},
+    {Opcode::kFft, FftRule},
+    {Opcode::kCholesky, MatrixRule},
+    {Opcode::kTriangularSolve, MatrixRule},
+    {Opcode::kBatchNormTraining, BatchNormRule},
+    {Opcode::kBatchNormInference, BatchNormRule},
+    {Opcode::kBatchNormGrad, BatchNormRule},
+    {Opcode::kRng, RngRule},
+    {Opcode::kRngBitGenerator, RngBitGeneratorRule},
+    {Opcode::kCustomCall, CustomCallRule},
+    {Opcode::kAllReduce, CollectiveRule},
+    {Opcode::kReduceScatter, CollectiveRule},
+    {Opcode::kCollectiveReduce, CollectiveRule},
+    {Opcode::kAllGather, CollectiveRule},
+    {Opcode::kAllToAll, CollectiveRule},
+    {Opcode::kCollectivePermute, CollectiveRule},
+    {Opcode::kCollectiveBroadcast, CollectiveRule},
+};
+
+// Opcodes without a rule, and why.
+struct Reason {
+  Opcode opcode;
+  const char* because;
 };
 
 constexpr const char* kDataFlow = "data flow: propagation passes shardings on leaf by leaf";
@@ -99,90 +152,51 @@ constexpr const char* kWhole = "needs its operands whole, and passes nothing on"
 constexpr const char* kAfterPartitioning = "occurs after partitioning only";
 constexpr const char* kDynamicShape = "dynamic sizes are not partitioned";
 
-const std::map<hlo::Opcode, Row>& Table() {
-  using hlo::Opcode;
-  static const auto& table = *new std::map<Opcode, Row>{
-      {Opcode::kBitcastConvert, {BitcastConvertRule}},
-      {Opcode::kBitcast, {nullptr, kAfterPartitioning}},
-      {Opcode::kBroadcast, {BroadcastRule}},
-      {Opcode::kReshape, {ReshapeRule}},
-      {Opcode::kTranspose, {TransposeRule}},
-      {Opcode::kSlice, {SliceRule}},
-      {Opcode::kReverse, {ReverseRule}},
-      {Opcode::kCopy, {ElementwiseRule}},
-      {Opcode::kDynamicSlice, {DynamicSliceRule}},
-      {Opcode::kDynamicUpdateSlice, {DynamicUpdateSliceRule}},
-      {Opcode::kConcatenate, {ConcatenateRule}},
-      {Opcode::kDynamicReshape, {nullptr, kDynamicShape}},
-      {Opcode::kPad, {PadRule}},
-      {Opcode::kGather, {GatherRule}},
-      {Opcode::kScatter, {ScatterRule}},
-      {Opcode::kIota, {IotaRule}},
-      {Opcode::kConstant, {IotaRule}},
-      {Opcode::kParameter, {nullptr, kDataFlow}},
-      {Opcode::kTuple, {nullptr, kDataFlow}},
-      {Opcode::kGetTupleElement, {nullptr, kDataFlow}},
-      {Opcode::kGetDimensionSize, {nullptr, kScalarResult}},
-      {Opcode::kSetDimensionSize, {nullptr, kDynamicShape}},
-      {Opcode::kDot, {DotRule}},
-      {Opcode::kConvolution, {ConvolutionRule}},
-      {Opcode::kRaggedDot, {RaggedDotRule}},
-      {Opcode::kScaledDot, {DotRule}},
-      {Opcode::kReduce, {ReduceRule}},
-      {Opcode::kReduceWindow, {ReduceWindowRule}},
-      {Opcode::kScan, {ScanRule}},
-      {Opcode::kSort, {SortRule}},
-      {Opcode::kMap, {ElementwiseRule}},
-      {Opcode::kSelectAndScatter, {SelectAndScatterRule}},
-      {Opcode::kTopk, {TopkRule}},
-      {Opcode::kFft, {FftRule}},
-      {Opcode::kCholesky, {MatrixRule}},
-      {Opcode::kTriangularSolve, {MatrixRule}},
-      {Opcode::kBatchNormTraining, {BatchNormRule}},
-      {Opcode::kBatchNormInference, {BatchNormRule}},
-      {Opcode::kBatchNormGrad, {BatchNormRule}},
-      {Opcode::kShuffle, {nullptr, kWhole}},
-      {Opcode::kRng, {RngRule}},
-      {Opcode::kRngBitGenerator, {RngBitGeneratorRule}},
-      {Opcode::kRngGetAndUpdateState, {nullptr, kWhole}},
-      {Opcode::kCall, {nullptr, kDataFlow}},
-      {Opcode::kFusion, {nullptr, kAfterPartitioning}},
-      {Opcode::kConditional, {nullptr, kDataFlow}},
-      {Opcode::kWhile, {nullptr, kDataFlow}},
-      {Opcode::kCustomCall, {CustomCallRule}},
-      {Opcode::kOptBarrier, {nullptr, kDataFlow}},
-      {Opcode::kAfterAll, {nullptr, kScalarResult}},
-      {Opcode::kAddDependency, {nullptr, kDataFlow}},
-      {Opcode::kDomain, {nullptr, kDataFlow}},
-      {Opcode::kInfeed, {nullptr, kWhole}},
-      {Opcode::kOutfeed, {nullptr, kWhole}},
-      {Opcode::kSend, {nullptr, kWhole}},
-      {Opcode::kSendDone, {nullptr, kWhole}},
-      {Opcode::kRecv, {nullptr, kWhole}},
-      {Opcode::kRecvDone, {nullptr, kWhole}},
-      {Opcode::kPartitionId, {nullptr, kScalarResult}},
-      {Opcode::kReplicaId, {nullptr, kScalarResult}},
-      {Opcode::kAllReduce, {CollectiveRule}},
-      {Opcode::kReduceScatter, {CollectiveRule}},
-      {Opcode::kCollectiveReduce, {CollectiveRule}},
-      {Opcode::kAllGather, {CollectiveRule}},
-      {Opcode::kAllToAll, {CollectiveRule}},
-      {Opcode::kRaggedAllToAll, {nullptr, kWhole}},
-      {Opcode::kCollectivePermute, {CollectiveRule}},
-      {Opcode::kCollectiveBroadcast, {CollectiveRule}},
-      {Opcode::kAllReduceStart, {nullptr, kAfterPartitioning}},
-      {Opcode::kAllReduceDone, {nullptr, kAfterPartitioning}},
-      {Opcode::kAllGatherStart, {nullptr, kAfterPartitioning}},
-      {Opcode::kAllGatherDone, {nullptr, kAfterPartitioning}},
-      {Opcode::kCollectivePermuteStart, {nullptr, kAfterPartitioning}},
-      {Opcode::kCollectivePermuteDone, {nullptr, kAfterPartitioning}},
-      {Opcode::kCopyStart, {nullptr, kAfterPartitioning}},
-      {Opcode::kCopyDone, {nullptr, kAfterPartitioning}},
-      {Opcode::kAsyncStart, {nullptr, kAfterPartitioning}},
-      {Opcode::kAsyncUpdate, {nullptr, kAfterPartitioning}},
-      {Opcode::kAsyncDone, {nullptr, kAfterPartitioning}},
-  };
-  return table;
+constexpr Reason kNoRule[] = {
+    {Opcode::kBitcast, kAfterPartitioning},
+    {Opcode::kDynamicReshape, kDynamicShape},
+    {Opcode::kParameter, kDataFlow},
+    {Opcode::kTuple, kDataFlow},
+    {Opcode::kGetTupleElement, kDataFlow},
+    {Opcode::kGetDimensionSize, kScalarResult},
+    {Opcode::kSetDimensionSize, kDynamicShape},
+    {Opcode::kShuffle, kWhole},
+    {Opcode::kRngGetAndUpdateState, kWhole},
+    {Opcode::kCall, kDataFlow},
+    {Opcode::kFusion, kAfterPartitioning},
+    {Opcode::kConditional, kDataFlow},
+    {Opcode::kWhile, kDataFlow},
+    {Opcode::kOptBarrier, kDataFlow},
+    {Opcode::kAfterAll, kScalarResult},
+    {Opcode::kAddDependency, kDataFlow},
+    {Opcode::kDomain, kDataFlow},
+    {Opcode::kInfeed, kWhole},
+    {Opcode::kOutfeed, kWhole},
+    {Opcode::kSend, kWhole},
+    {Opcode::kSendDone, kWhole},
+    {Opcode::kRecv, kWhole},
+    {Opcode::kRecvDone, kWhole},
+    {Opcode::kPartitionId, kScalarResult},
+    {Opcode::kReplicaId, kScalarResult},
+    {Opcode::kRaggedAllToAll, kWhole},
+    {Opcode::kAllReduceStart, kAfterPartitioning},
+    {Opcode::kAllReduceDone, kAfterPartitioning},
+    {Opcode::kAllGatherStart, kAfterPartitioning},
+    {Opcode::kAllGatherDone, kAfterPartitioning},
+    {Opcode::kCollectivePermuteStart, kAfterPartitioning},
+    {Opcode::kCollectivePermuteDone, kAfterPartitioning},
+    {Opcode::kCopyStart, kAfterPartitioning},
+    {Opcode::kCopyDone, kAfterPartitioning},
+    {Opcode::kAsyncStart, kAfterPartitioning},
+    {Opcode::kAsyncUpdate, kAfterPartitioning},
+    {Opcode::kAsyncDone, kAfterPartitioning},
+};
+
+RuleFunction Find(Opcode opcode) {
+  for (const Row& row : kRules) {
+    if (row.opcode == opcode) return row.rule;
+  }
+  return hlo::IsElementwise(opcode) ? ElementwiseRule : nullptr;
 }
 
 std::string TensorsText(const std::vector<TensorFactors>& tensors) {
@@ -206,15 +220,13 @@ void AppendKind(const OpRule& rule, FactorKind kind, const char* name, std::stri
 }  // namespace
 
 OpRule RuleOf(const hlo::Instruction& instruction) {
-  const auto row = Table().find(instruction.opcode());
-  if (row != Table().end()) return row->second.rule != nullptr ? row->second.rule(instruction) : OpRule{};
-  return hlo::IsElementwise(instruction.opcode()) ? ElementwiseRule(instruction) : OpRule{};
+  const RuleFunction rule = Find(instruction.opcode());
+  return rule != nullptr ? rule(instruction) : OpRule{};
 }
 
 bool HasRule(hlo::Opcode opcode) {
-  const auto row = Table().find(opcode);
-  if (row == Table().end()) return hlo::IsElementwise(opcode);
-  return row->second.rule != nullptr || row->second.none_because != nullptr;
+  return Find(opcode) != nullptr ||
+         std::any_of(std::begin(kNoRule), std::end(kNoRule), [&](const Reason& row) { return row.opcode == opcode; });
 }
 
 // i, j, ..., z, then z_1, z_2, ...

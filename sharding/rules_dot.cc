@@ -81,8 +81,8 @@ OpRule RaggedDotRule(const hlo::Instruction& instruction) {
     for (int64_t d = 0; d < static_cast<int64_t>(rule.operand_dims(side).size()); ++d) {
       if (Contains(batch, d) || Contains(contracting, d) || (side == 1 && Contains(group, d))) continue;
       const bool whole = side == 0 && Contains(ragged, d);
-      const int factor = rule.Add(At(rule.operand_dims(side), d),
-                                  whole ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
+      const int factor =
+          rule.Add(At(rule.operand_dims(side), d), whole ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
       rule.Operand(side, d, factor);
       rule.Result(0, result++, factor);
     }

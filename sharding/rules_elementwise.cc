@@ -5,9 +5,28 @@
 
 namespace xlad::sharding {
 
+namespace {
+
+// A copy of a tuple: each leaf for itself.
+OpRule LeafwiseRule(const hlo::Instruction& instruction) {
+  RuleBuilder rule(instruction);
+  if (rule.result_count() != rule.operand_count()) return {};
+  for (int64_t leaf = 0; leaf < rule.result_count(); ++leaf) {
+    for (size_t d = 0; d < rule.result_dims(leaf).size(); ++d) {
+      const int factor = rule.Add(rule.result_dims(leaf)[d]);
+      rule.Operand(leaf, static_cast<int64_t>(d), factor);
+      rule.Result(leaf, static_cast<int64_t>(d), factor);
+    }
+  }
+  return rule.Finish();
+}
+
+}  // namespace
+
 // Operands of other shapes than the result's (the scalars of clamp, select and map) are not mapped.
 OpRule ElementwiseRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
+  if (rule.result_count() != 1) return LeafwiseRule(instruction);
   for (size_t d = 0; d < rule.result_dims(0).size(); ++d) {
     rule.Everywhere(static_cast<int64_t>(d), FactorKind::kPassThrough);
   }
@@ -41,12 +60,16 @@ OpRule BatchNormRule(const hlo::Instruction& instruction) {
     const int factor =
         rule.Add(dims[static_cast<size_t>(d)], through ? FactorKind::kPassThrough : FactorKind::kNeedReplication);
     for (int64_t leaf = 0; leaf < rule.operand_count(); ++leaf) {
-      if (rule.operand_dims(leaf) == dims) rule.Operand(leaf, d, factor);
-      else if (d == feature) rule.Operand(leaf, 0, factor);
+      if (rule.operand_dims(leaf) == dims)
+        rule.Operand(leaf, d, factor);
+      else if (d == feature)
+        rule.Operand(leaf, 0, factor);
     }
     for (int64_t leaf = 0; leaf < rule.result_count(); ++leaf) {
-      if (rule.result_dims(leaf) == dims) rule.Result(leaf, d, factor);
-      else if (d == feature) rule.Result(leaf, 0, factor);
+      if (rule.result_dims(leaf) == dims)
+        rule.Result(leaf, d, factor);
+      else if (d == feature)
+        rule.Result(leaf, 0, factor);
     }
   }
   return rule.Finish();

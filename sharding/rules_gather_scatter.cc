@@ -82,7 +82,7 @@ OpRule ScatterRule(const hlo::Instruction& instruction) {
     if (index_dim == dims.index_vector_dim) ++index_dim;
     const int64_t batch = Position(dims.scatter_indices_batching_dims, index_dim);
     const bool combines = reduction != hlo::Opcode::kReduce;
-    const int factor = rule.Add(At(update, u), batch >= 0  ? FactorKind::kPassThrough
+    const int factor = rule.Add(At(update, u), batch >= 0 ? FactorKind::kPassThrough
                                                : combines ? FactorKind::kReduction
                                                           : FactorKind::kNeedReplication);
     rule.factor(factor).reduction = combines ? reduction : hlo::Opcode::kAdd;

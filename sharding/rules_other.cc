@@ -39,8 +39,10 @@ OpRule ManualBorderRule(const hlo::Instruction& instruction) {
     const auto dim = static_cast<int64_t>(d);
     if (whole > local && local > 0 && whole % local == 0) {
       const int manual = rule.Add(whole / local, FactorKind::kPassThrough, true);
-      if (from[d] > to[d]) rule.Operand(0, dim, manual);
-      else rule.Result(0, dim, manual);
+      if (from[d] > to[d])
+        rule.Operand(0, dim, manual);
+      else
+        rule.Result(0, dim, manual);
     }
     const int factor = rule.Add(local);
     rule.Operand(0, dim, factor);
@@ -54,9 +56,9 @@ OpRule ManualBorderRule(const hlo::Instruction& instruction) {
 // Known targets only; anything else must see whole arrays and passes no sharding on.
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
-  for (const char* through : {"MoveToHost", "MoveToDevice", "annotate_device_placement", "X64Combine", "X64SplitLow",
-                              "X64SplitHigh", "mhlo.erf", "mhlo.asin", "mhlo.acos", "mhlo.sinh", "mhlo.cosh",
-                              "mhlo.asinh", "mhlo.acosh", "mhlo.atanh"}) {
+  for (const char* through :
+       {"MoveToHost", "MoveToDevice", "annotate_device_placement", "X64Combine", "X64SplitLow", "X64SplitHigh",
+        "mhlo.erf", "mhlo.asin", "mhlo.acos", "mhlo.sinh", "mhlo.cosh", "mhlo.asinh", "mhlo.acosh", "mhlo.atanh"}) {
     if (target == through && instruction.shape().is_array()) return ElementwiseRule(instruction);
   }
   if (target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape") {

@@ -34,8 +34,8 @@ OpRule ScanRule(const hlo::Instruction& instruction) {
   const Dims& dims = rule.operand_dims(0);
   int64_t carried = 0;
   for (int64_t d = 0; d < static_cast<int64_t>(dims.size()); ++d) {
-    const int factor = rule.Add(dims[static_cast<size_t>(d)],
-                                d == along ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
+    const int factor =
+        rule.Add(dims[static_cast<size_t>(d)], d == along ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
     const auto dimension_in = [&](const Dims& leaf) -> int64_t {
       if (leaf.size() == dims.size()) return d;
       return leaf.size() + 1 == dims.size() && d != along ? carried : -1;

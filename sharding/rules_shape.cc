@@ -55,13 +55,15 @@ class ReshapeFactors {
   void TakeFrom(int64_t size) {
     from_left_ /= size;
     if (from_left_ > 1) return;
-    while (++i_ < from_.size() && from_[i_] == 1) {}
+    while (++i_ < from_.size() && from_[i_] == 1) {
+    }
     if (i_ < from_.size()) from_left_ = from_[i_];
   }
   void TakeTo(int64_t size) {
     to_left_ /= size;
     if (to_left_ > 1) return;
-    while (++j_ < to_.size() && to_[j_] == 1) {}
+    while (++j_ < to_.size() && to_[j_] == 1) {
+    }
     if (j_ < to_.size()) to_left_ = to_[j_];
   }
   // Coprime sizes (3x2 -> 2x3): what is left of both dimensions, and further ones until the products meet, is not

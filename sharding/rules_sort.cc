@@ -36,9 +36,9 @@ OpRule FftRule(const hlo::Instruction& instruction) {
   const size_t whole = instruction.attributes().fft_length.size();
   for (size_t d = 0; d < from.size(); ++d) {
     const bool transformed = d + whole >= from.size();
-    const int factor = rule.Add(std::max(from[d], to[d]),
-                                transformed ? FactorKind::kNeedReplication : FactorKind::kPassThrough,
-                                transformed && from[d] != to[d]);
+    const int factor =
+        rule.Add(std::max(from[d], to[d]), transformed ? FactorKind::kNeedReplication : FactorKind::kPassThrough,
+                 transformed && from[d] != to[d]);
     rule.Operand(0, static_cast<int64_t>(d), factor);
     rule.Result(0, static_cast<int64_t>(d), factor);
   }

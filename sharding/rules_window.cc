@@ -18,8 +18,7 @@ bool Tiles(const hlo::WindowDimension& w, int64_t size, int64_t windows) {
 
 // A window over most of the dimension (a cumulative sum) leaves nothing to compute with neighbours alone.
 FactorKind OverlapKind(const hlo::WindowDimension& w, int64_t size) {
-  return (w.size - 1) * w.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication
-                                                             : FactorKind::kPermutation;
+  return (w.size - 1) * w.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication : FactorKind::kPermutation;
 }
 
 }  // namespace
@@ -51,8 +50,8 @@ OpRule SelectAndScatterRule(const hlo::Instruction& instruction) {
     const hlo::WindowDimension& w = (*instruction.attributes().window)[static_cast<size_t>(d)];
     const int64_t size = At(rule.operand_dims(0), d), windows = At(rule.operand_dims(1), d);
     const bool tiles = !IsTrivial(w) && Tiles(w, size, windows);
-    const int factor = rule.Add(tiles ? windows : size,
-                                IsTrivial(w) || tiles ? FactorKind::kPassThrough : OverlapKind(w, size));
+    const int factor =
+        rule.Add(tiles ? windows : size, IsTrivial(w) || tiles ? FactorKind::kPassThrough : OverlapKind(w, size));
     rule.Operand(0, d, factor);
     rule.Operand(1, d, factor);
     rule.Result(0, d, factor);
@@ -82,10 +81,10 @@ void SpatialFactors(const hlo::Instruction& instruction, size_t s, RuleBuilder* 
     rule->Operand(1, dims.kernel_spatial[s], factor);
     return;
   }
-  const bool pointwise = kernel == 1 && input == output && w.stride == 1 && w.padding_low == 0 &&
-                         w.padding_high == 0 && w.base_dilation == 1;
-  const int factor = rule->Add(std::max(input, output),
-                               pointwise ? FactorKind::kPassThrough : FactorKind::kPermutation);
+  const bool pointwise = kernel == 1 && input == output && w.stride == 1 && w.padding_low == 0 && w.padding_high == 0 &&
+                         w.base_dilation == 1;
+  const int factor =
+      rule->Add(std::max(input, output), pointwise ? FactorKind::kPassThrough : FactorKind::kPermutation);
   rule->Operand(0, dims.input_spatial[s], factor);
   rule->Result(0, dims.output_spatial[s], factor);
 }

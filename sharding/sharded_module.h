@@ -41,7 +41,7 @@ struct ShardedModule {
   std::unique_ptr<hlo::Module> module;
   Mesh mesh;
   absl::flat_hash_map<const hlo::Instruction*, ValueSharding> shardings;
-  ValueSharding results;                // Of the entry's leaves, as annotated or propagated.
+  ValueSharding results;  // Of the entry's leaves, as annotated or propagated.
   std::vector<Feed> feeds;
   // Between Import and Propagate: instructions that must end with one sharding, and barriers (copies).
   std::vector<std::vector<const hlo::Instruction*>> groups;

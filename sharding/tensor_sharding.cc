@@ -18,9 +18,11 @@ std::string QuotedAxis(const Mesh& mesh, const AxisRef& ref) {
 }
 
 std::string AxisSet(const Mesh& mesh, const AxisList& axes) {
-  return absl::StrCat("{", absl::StrJoin(axes, ", ", [&](std::string* out, const AxisRef& ref) {
-    absl::StrAppend(out, QuotedAxis(mesh, ref));
-  }), "}");
+  return absl::StrCat(
+      "{",
+      absl::StrJoin(axes, ", ",
+                    [&](std::string* out, const AxisRef& ref) { absl::StrAppend(out, QuotedAxis(mesh, ref)); }),
+      "}");
 }
 
 std::string DimensionText(const Mesh& mesh, const DimensionSharding& dim) {
@@ -34,10 +36,14 @@ std::string DimensionText(const Mesh& mesh, const DimensionSharding& dim) {
 // Shardy writes the reduction in front of the axes unless it is a sum.
 std::string ReductionPrefix(hlo::Opcode reduction) {
   switch (reduction) {
-    case hlo::Opcode::kMaximum: return "max";
-    case hlo::Opcode::kMinimum: return "min";
-    case hlo::Opcode::kAdd: return "";
-    default: return std::string(hlo::ToString(reduction));
+    case hlo::Opcode::kMaximum:
+      return "max";
+    case hlo::Opcode::kMinimum:
+      return "min";
+    case hlo::Opcode::kAdd:
+      return "";
+    default:
+      return std::string(hlo::ToString(reduction));
   }
 }
 
@@ -71,8 +77,8 @@ bool TensorSharding::IsReplicated() const {
 }
 
 Dims LocalDims(absl::Span<const int64_t> dims, const TensorSharding& sharding) {
-  XLAD_CHECK(dims.size() == sharding.dims.size()) << "sharding of " << sharding.dims.size() << " dimensions for "
-                                                  << dims.size();
+  XLAD_CHECK(dims.size() == sharding.dims.size())
+      << "sharding of " << sharding.dims.size() << " dimensions for " << dims.size();
   Dims local(dims.begin(), dims.end());
   for (size_t d = 0; d < local.size(); ++d) local[d] = CeilDivide(local[d], ShardCount(sharding.dims[d].axes));
   return local;
@@ -97,10 +103,12 @@ bool IsEven(absl::Span<const int64_t> dims, const TensorSharding& sharding) {
 }
 
 std::string ToString(const Mesh& mesh, const TensorSharding& sharding) {
-  std::string text = absl::StrCat(
-      "[", absl::StrJoin(sharding.dims, ", ", [&](std::string* out, const DimensionSharding& dim) {
-        absl::StrAppend(out, DimensionText(mesh, dim));
-      }), "]");
+  std::string text = absl::StrCat("[",
+                                  absl::StrJoin(sharding.dims, ", ",
+                                                [&](std::string* out, const DimensionSharding& dim) {
+                                                  absl::StrAppend(out, DimensionText(mesh, dim));
+                                                }),
+                                  "]");
   if (!sharding.replicated.empty()) absl::StrAppend(&text, ", replicated=", AxisSet(mesh, sharding.replicated));
   if (!sharding.unreduced.empty()) {
     absl::StrAppend(&text, ", unreduced=", ReductionPrefix(sharding.unreduced_reduction),

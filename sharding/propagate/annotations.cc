@@ -39,10 +39,9 @@ void AddOrigins(const Mesh& mesh, const hlo::Instruction& instruction, const std
   for (size_t d = 0; d < sharding->dims.size(); ++d) {
     DimensionSharding& dim = sharding->dims[d];
     for (const AxisRef& axis : dim.axes) {
-      dim.origins.push_back(std::make_shared<const Origin>(
-          Origin{Origin::Kind::kAnnotation, instruction.name(),
-                 absl::StrCat("annotated {\"", ToString(mesh, AxisList{axis}), "\"} on dimension ", d), source,
-                 nullptr}));
+      dim.origins.push_back(std::make_shared<const Origin>(Origin{
+          Origin::Kind::kAnnotation, instruction.name(),
+          absl::StrCat("annotated {\"", ToString(mesh, AxisList{axis}), "\"} on dimension ", d), source, nullptr}));
     }
   }
 }
@@ -123,8 +122,7 @@ absl::Status Annotations::Rebind(const Mesh& sizes) {
   absl::Status status;
   ForEachInstruction(*module_, [&](const hlo::Instruction& instruction) {
     if (!status.ok()) return;
-    if (IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape") ||
-        IsCustomCall(instruction, "SPMDFullToShardShape")) {
+    if (IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape") || IsCustomCall(instruction, "SPMDFullToShardShape")) {
       status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
                                    "the manual computation (shard_map) is written for the mesh ", mesh_.ToString(),
                                    ", found ", sizes.ToString(), "; export the program for that mesh")));
@@ -132,9 +130,9 @@ absl::Status Annotations::Rebind(const Mesh& sizes) {
   });
   XLAD_RETURN_IF_ERROR(status);
   if (tiles_only_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the program's tile shardings are made for ", mesh_.devices(), " devices, found the mesh ",
-                     sizes.ToString(), "; export the program for that mesh"));
+    return absl::InvalidArgumentError(absl::StrCat("the program's tile shardings are made for ", mesh_.devices(),
+                                                   " devices, found the mesh ", sizes.ToString(),
+                                                   "; export the program for that mesh"));
   }
   mesh_ = Mesh(mesh_.name(), std::move(axes));
   return absl::OkStatus();
@@ -161,8 +159,7 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
   return Resolve(mesh_, sharding, ndim);
 }
 
-absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instruction,
-                                                   absl::string_view text) const {
+absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instruction, absl::string_view text) const {
   XLAD_ASSIGN_OR_RETURN(const std::vector<SdySharding> written, ParseSdyShardings(text));
   const std::vector<const hlo::Shape*> leaves = ArrayLeaves(instruction.shape());
   if (written.size() != leaves.size()) {

@@ -38,9 +38,7 @@ class Step {
  private:
   size_t tensors() const { return node_.operands.size() + node_.results.size(); }
   bool is_operand(size_t t) const { return t < node_.operands.size(); }
-  int value_id(size_t t) const {
-    return is_operand(t) ? node_.operands[t] : node_.results[t - node_.operands.size()];
-  }
+  int value_id(size_t t) const { return is_operand(t) ? node_.operands[t] : node_.results[t - node_.operands.size()]; }
   const FlowValue& value(size_t t) const { return values_[static_cast<size_t>(value_id(t))]; }
   const TensorFactors& factors_of(size_t t) const {
     return is_operand(t) ? node_.rule.operands[t] : node_.rule.results[t - node_.operands.size()];
@@ -99,8 +97,7 @@ class Step {
         const int64_t left = factor.size / shards;
         if (left > 1 && free.size > left && free.size % left == 0) free.size = left;
         if (left % free.size != 0) break;
-      } else if (shards * free.size > size ||
-                 (size != factor.size && size % (shards * free.size) != 0)) {
+      } else if (shards * free.size > size || (size != factor.size && size % (shards * free.size) != 0)) {
         break;
       }
       if (free.size == 1) break;
@@ -151,10 +148,10 @@ class Step {
     const std::string from = is_operand(candidate.source)
                                  ? absl::StrCat("operand ", candidate.source)
                                  : absl::StrCat("result ", candidate.source - node_.operands.size());
-    return std::make_shared<const Origin>(Origin{
-        Origin::Kind::kPropagated, node_.instruction->name(),
-        absl::StrCat("factor ", FactorName(candidate.factor), " of ", node_.what, ", from ", from),
-        context_.module->SourceOf(*node_.instruction), because});
+    return std::make_shared<const Origin>(
+        Origin{Origin::Kind::kPropagated, node_.instruction->name(),
+               absl::StrCat("factor ", FactorName(candidate.factor), " of ", node_.what, ", from ", from),
+               context_.module->SourceOf(*node_.instruction), because});
   }
 
   std::vector<int> Write() {

@@ -36,9 +36,12 @@ FlowNode::Kind KindOf(const hlo::Instruction& instruction) {
     case hlo::Opcode::kReshape:
     case hlo::Opcode::kTranspose:
     case hlo::Opcode::kDynamicUpdateSlice:
-    case hlo::Opcode::kCopy: return FlowNode::Kind::kThrough;
-    case hlo::Opcode::kDynamicSlice: return FlowNode::Kind::kForwardOnly;
-    case hlo::Opcode::kBroadcast: return FlowNode::Kind::kBroadcast;
+    case hlo::Opcode::kCopy:
+      return FlowNode::Kind::kThrough;
+    case hlo::Opcode::kDynamicSlice:
+      return FlowNode::Kind::kForwardOnly;
+    case hlo::Opcode::kBroadcast:
+      return FlowNode::Kind::kBroadcast;
     default:
       return hlo::IsElementwise(instruction.opcode()) ? FlowNode::Kind::kThrough : FlowNode::Kind::kOther;
   }
@@ -140,10 +143,14 @@ class FlowGraphBuilder {
       if (!around.empty()) manual_slots_.emplace_back(slot, around);
     }
     switch (instruction->opcode()) {
-      case hlo::Opcode::kTuple: return AddTuple(instruction);
-      case hlo::Opcode::kGetTupleElement: return AddElement(instruction);
-      case hlo::Opcode::kWhile: return AddWhile(instruction, manual);
-      case hlo::Opcode::kConditional: return AddConditional(instruction, manual);
+      case hlo::Opcode::kTuple:
+        return AddTuple(instruction);
+      case hlo::Opcode::kGetTupleElement:
+        return AddElement(instruction);
+      case hlo::Opcode::kWhile:
+        return AddWhile(instruction, manual);
+      case hlo::Opcode::kConditional:
+        return AddConditional(instruction, manual);
       case hlo::Opcode::kDomain:
       case hlo::Opcode::kAddDependency:
         return JoinAll(instruction->operand(0), 0, instruction, LeafCount(instruction->shape()));
@@ -152,7 +159,8 @@ class FlowGraphBuilder {
           AddFlow(instruction, {Slot(instruction->operand(0), i)}, Slot(instruction, i));
         }
         return;
-      default: return AddOp(instruction);
+      default:
+        return AddOp(instruction);
     }
   }
 
@@ -298,9 +306,8 @@ class FlowGraphBuilder {
     for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) AnnotateFrom(parameter);
     for (size_t i = 0; i < module_.results.size(); ++i) {
       const TensorSharding& sharding = module_.results[i];
-      const bool says_nothing = std::all_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) {
-        return dim.axes.empty() && !dim.closed;
-      });
+      const bool says_nothing = std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                                            [](const auto& dim) { return dim.axes.empty() && !dim.closed; });
       if (!says_nothing || !sharding.replicated.empty()) SetAnnotation(graph_.results[i], sharding);
     }
     std::vector<std::pair<size_t, const hlo::Instruction*>> annotated;
@@ -342,12 +349,11 @@ class FlowGraphBuilder {
       for (const hlo::Instruction* member : group) {
         const auto own = module_.shardings.find(member);
         if (own == module_.shardings.end()) continue;
-        const TensorSharding& common =
-            graph_.values[static_cast<size_t>(graph_.ValueOf(member, 0))].sharding;
+        const TensorSharding& common = graph_.values[static_cast<size_t>(graph_.ValueOf(member, 0))].sharding;
         if (own->second[0] == common) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "sharding group: found %", member->name(), " annotated ", ToString(module_.mesh, own->second[0]),
-            ", expected the group's ", ToString(module_.mesh, common)));
+        return absl::InvalidArgumentError(absl::StrCat("sharding group: found %", member->name(), " annotated ",
+                                                       ToString(module_.mesh, own->second[0]),
+                                                       ", expected the group's ", ToString(module_.mesh, common)));
       }
     }
     return absl::OkStatus();

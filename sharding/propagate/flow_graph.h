@@ -14,7 +14,7 @@ namespace xlad::sharding {
 struct FlowValue {
   const Dims* dims = nullptr;
   TensorSharding sharding;
-  AxisList manual;           // Axes of the manual computation around it; in sharding.replicated while propagating.
+  AxisList manual;  // Axes of the manual computation around it; in sharding.replicated while propagating.
   bool annotated = false;
   bool flow_target = false;  // Result of a loop, branch or barrier, or the parameter of a loop's body.
   int uses = 0;              // Operand places of nodes.

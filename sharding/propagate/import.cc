@@ -43,8 +43,8 @@ absl::Status OpenUnspecified(const hlo::Instruction& call, TensorSharding* shard
   const size_t at = config.find(std::string(kKey));
   if (at == std::string::npos) return absl::OkStatus();
   const size_t begin = at + kKey.size(), end = config.find(']', begin);
-  for (const absl::string_view part : absl::StrSplit(
-           absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin), ',')) {
+  for (const absl::string_view part :
+       absl::StrSplit(absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin), ',')) {
     int64_t dim = 0;
     if (!absl::SimpleAtoi(part, &dim) || dim < 0 || dim >= static_cast<int64_t>(sharding->dims.size())) {
       return At(call, absl::InvalidArgumentError(absl::StrCat("found ", config, ", expected dimensions of the array")));
@@ -137,9 +137,9 @@ class Importer {
     if (call.operand_count() == 1 && call.shape().SameIgnoringLayout(call.operand(0)->shape())) {
       return absl::OkStatus();
     }
-    return At(call, absl::InvalidArgumentError(
-                        absl::StrCat("found ", call.operand_count(), " operands and shape ",
-                                     call.shape().ToString(false), ", expected one operand of the same shape")));
+    return At(call, absl::InvalidArgumentError(absl::StrCat("found ", call.operand_count(), " operands and shape ",
+                                                            call.shape().ToString(false),
+                                                            ", expected one operand of the same shape")));
   }
 
   // An annotation call gives way to `with` and dies.
@@ -247,9 +247,9 @@ absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feed
   for (const Feed& feed : feeds) {
     if (feed.result < 0 || feed.result >= static_cast<int64_t>(results.size()) || feed.parameter < 0 ||
         feed.parameter >= static_cast<int64_t>(parameters.size())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "feed: found result ", feed.result, " to parameter ", feed.parameter, ", expected at most ",
-          static_cast<int64_t>(results.size()) - 1, " and ", static_cast<int64_t>(parameters.size()) - 1));
+      return absl::InvalidArgumentError(
+          absl::StrCat("feed: found result ", feed.result, " to parameter ", feed.parameter, ", expected at most ",
+                       static_cast<int64_t>(results.size()) - 1, " and ", static_cast<int64_t>(parameters.size()) - 1));
     }
     const hlo::Shape& from = *results[static_cast<size_t>(feed.result)];
     const hlo::Shape& to = *parameters[static_cast<size_t>(feed.parameter)];

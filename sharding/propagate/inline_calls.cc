@@ -44,9 +44,7 @@ absl::Status CheckExtent(const hlo::Module& module) {
   return absl::OkStatus();
 }
 
-bool HasSource(const hlo::Metadata& metadata) {
-  return metadata.stack_frame_id != 0 || !metadata.source_file.empty();
-}
+bool HasSource(const hlo::Metadata& metadata) { return metadata.stack_frame_id != 0 || !metadata.source_file.empty(); }
 
 // The call's place for an instruction that has none of its own, so that every message can name a source line.
 void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {

@@ -51,8 +51,8 @@ class BorderSplitter {
 
   absl::Status Run(const Annotations& annotations) {
     XLAD_ASSIGN_OR_RETURN(manual_, ManualAxesOf(*border_, module_.mesh));
-    XLAD_ASSIGN_OR_RETURN(auto shardings, annotations.OfAttribute(*border_, enters_ ? "xla.sdy.in_shardings"
-                                                                                  : "xla.sdy.out_shardings"));
+    XLAD_ASSIGN_OR_RETURN(
+        auto shardings, annotations.OfAttribute(*border_, enters_ ? "xla.sdy.in_shardings" : "xla.sdy.out_shardings"));
     if (static_cast<int64_t>(shardings.size()) != border_->operand_count()) {
       return absl::InvalidArgumentError(absl::StrCat("found ", shardings.size(), " shardings, expected ",
                                                      border_->operand_count(), ", one for each operand"));
@@ -61,8 +61,8 @@ class BorderSplitter {
     for (size_t i = 0; i < shardings.size(); ++i) {
       const hlo::Shape& result = border_->shape().is_tuple() ? border_->shape().tuple()[i] : border_->shape();
       hlo::Instruction* operand = border_->operand(static_cast<int64_t>(i));
-      XLAD_RETURN_IF_ERROR(CheckShapes(enters_ ? operand->shape() : result, enters_ ? result : operand->shape(),
-                                       manual_, shardings[i]));
+      XLAD_RETURN_IF_ERROR(
+          CheckShapes(enters_ ? operand->shape() : result, enters_ ? result : operand->shape(), manual_, shardings[i]));
       parts.push_back(AddPart(operand, result, std::move(shardings[i])));
     }
     hlo::Instruction* with = border_->shape().is_tuple() ? AddTuple(parts) : parts[0];
@@ -85,13 +85,12 @@ class BorderSplitter {
 
   hlo::Instruction* AddPart(hlo::Instruction* operand, const hlo::Shape& shape, TensorSharding sharding) {
     for (const AxisRef& axis : manual_) {
-      const bool used = std::any_of(sharding.dims.begin(), sharding.dims.end(), [&](const DimensionSharding& dim) {
-        return OverlapsAny(axis, dim.axes);
-      });
+      const bool used = std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                                    [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
       if (!used && !OverlapsAny(axis, sharding.replicated)) sharding.replicated.push_back(axis);
     }
-    const std::string text = absl::StrCat("#sdy.sharding_per_value<[<@", module_.mesh.name(), ", ",
-                                          ToString(module_.mesh, sharding), ">]>");
+    const std::string text =
+        absl::StrCat("#sdy.sharding_per_value<[<@", module_.mesh.name(), ", ", ToString(module_.mesh, sharding), ">]>");
     if (enters_) {
       operand = Add(std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, operand->shape()), {operand});
       InheritRegion(operand);

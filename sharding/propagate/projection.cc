@@ -97,8 +97,7 @@ TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const 
     const size_t first = projection.factors.size();
     Dealer dealer(sharding.dims[d], tensor[d], &projection);
     for (const int factor : tensor[d]) {
-      const int64_t size =
-          tensor[d].size() > 1 ? rule.factors[static_cast<size_t>(factor)].size : dims[d];
+      const int64_t size = tensor[d].size() > 1 ? rule.factors[static_cast<size_t>(factor)].size : dims[d];
       dealer.Deal(factor, static_cast<int>(d), size);
     }
     dealer.Finish(first);

@@ -42,9 +42,9 @@ bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProj
 
 // Two lists compared axis by axis, cutting an axis where the other list has a part of it.
 struct ListComparison {
-  AxisList common;                   // The longest prefix that both have.
-  AxisList rest_a, rest_b;           // What each has after it.
-  size_t whole_a = 0, whole_b = 0;   // Elements of a and of b that lie wholly inside `common`.
+  AxisList common;                  // The longest prefix that both have.
+  AxisList rest_a, rest_b;          // What each has after it.
+  size_t whole_a = 0, whole_b = 0;  // Elements of a and of b that lie wholly inside `common`.
 };
 ListComparison Compare(const AxisList& a, const AxisList& b);
 

@@ -24,8 +24,10 @@ enum Round { kThroughSingleUse, kThrough, kPassThroughFactors, kAllButBroadcastF
 Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
   Direction direction = Direction::Both();
   if (round <= kThrough) {
-    if (node.kind == FlowNode::Kind::kForwardOnly) direction = Direction::Forward();
-    else if (node.kind != FlowNode::Kind::kThrough) return {};
+    if (node.kind == FlowNode::Kind::kForwardOnly)
+      direction = Direction::Forward();
+    else if (node.kind != FlowNode::Kind::kThrough)
+      return {};
   } else {
     if (round == kPassThroughFactors && factor.kind != FactorKind::kPassThrough) return {};
     if (node.kind == FlowNode::Kind::kBroadcast && round != kEverything) direction = Direction::Backward();

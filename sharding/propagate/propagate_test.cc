@@ -1,4 +1,6 @@
 // Properties of propagation that hold for every program: legality, independence of instruction order, origins.
+#include "sharding/propagate/propagate.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +15,6 @@
 #include "sharding/op_rule.h"
 #include "sharding/propagate/flow_graph.h"
 #include "sharding/propagate/inline_calls.h"
-#include "sharding/propagate/propagate.h"
 #include "sharding/rules.h"
 
 namespace xlad::sharding {
@@ -71,8 +72,8 @@ void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Sh
     EXPECT_GT(all[i].size, 1) << where;
     EXPECT_EQ(size % (all[i].pre * all[i].size), 0) << where;
     for (size_t j = 0; j < i; ++j) {
-      const bool overlap = all[i].axis == all[j].axis && all[i].pre < all[j].pre * all[j].size &&
-                           all[j].pre < all[i].pre * all[i].size;
+      const bool overlap =
+          all[i].axis == all[j].axis && all[i].pre < all[j].pre * all[j].size && all[j].pre < all[i].pre * all[i].size;
       EXPECT_FALSE(overlap) << where << " " << ToString(mesh, sharding);
     }
   }

@@ -175,9 +175,12 @@ absl::StatusOr<SdyDimension> ReadDimension(Reader* in) {
 
 absl::Status ReadUnreduced(Reader* in, SdySharding* sharding) {
   XLAD_RETURN_IF_ERROR(in->Need("="));
-  if (in->Take("max")) sharding->unreduced_reduction = hlo::Opcode::kMaximum;
-  else if (in->Take("min")) sharding->unreduced_reduction = hlo::Opcode::kMinimum;
-  else in->Take("sum");
+  if (in->Take("max"))
+    sharding->unreduced_reduction = hlo::Opcode::kMaximum;
+  else if (in->Take("min"))
+    sharding->unreduced_reduction = hlo::Opcode::kMinimum;
+  else
+    in->Take("sum");
   return ReadAxes(in, "{", "}", &sharding->unreduced);
 }
 
@@ -279,14 +282,14 @@ absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, Ax
   for (const SdyAxis& axis : named) {
     const std::optional<int> found = mesh.Find(axis.name);
     if (!found.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("found axis \"", axis.name, "\", expected one of the mesh ",
-                                                     mesh.ToString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found axis \"", axis.name, "\", expected one of the mesh ", mesh.ToString()));
     }
     AxisRef ref = mesh.Whole(*found);
     if (axis.size != 0) {
       if (axis.pre > ref.size || axis.size > ref.size || ref.size % (axis.pre * axis.size) != 0) {
-        return absl::InvalidArgumentError(absl::StrCat("found sub-axis \"", axis.name, "\":(", axis.pre, ")",
-                                                       axis.size, ", expected a part of an axis of ", ref.size));
+        return absl::InvalidArgumentError(absl::StrCat("found sub-axis \"", axis.name, "\":(", axis.pre, ")", axis.size,
+                                                       ", expected a part of an axis of ", ref.size));
       }
       ref.pre = axis.pre;
       ref.size = axis.size;
@@ -298,10 +301,12 @@ absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, Ax
       }
     }
     used->push_back(ref);
-    const bool continues = !axes->empty() && axes->back().axis == ref.axis &&
-                           axes->back().pre * axes->back().size == ref.pre;
-    if (continues) axes->back().size *= ref.size;
-    else axes->push_back(ref);
+    const bool continues =
+        !axes->empty() && axes->back().axis == ref.axis && axes->back().pre * axes->back().size == ref.pre;
+    if (continues)
+      axes->back().size *= ref.size;
+    else
+      axes->push_back(ref);
   }
   return absl::OkStatus();
 }
@@ -316,8 +321,8 @@ absl::StatusOr<AxisList> ResolveAxes(const Mesh& mesh, const std::vector<SdyAxis
 
 absl::StatusOr<TensorSharding> Resolve(const Mesh& mesh, const SdySharding& sharding, int64_t ndim) {
   if (static_cast<int64_t>(sharding.dims.size()) != ndim) {
-    return absl::InvalidArgumentError(absl::StrCat("found a sharding of ", sharding.dims.size(),
-                                                   " dimensions, expected ", ndim));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a sharding of ", sharding.dims.size(), " dimensions, expected ", ndim));
   }
   TensorSharding result = TensorSharding::Open(ndim);
   AxisList used;

@@ -35,7 +35,7 @@ struct SdyMesh {
 };
 
 struct SdySharding {
-  std::string mesh_name;              // Of @mesh; empty where the mesh is inline.
+  std::string mesh_name;  // Of @mesh; empty where the mesh is inline.
   std::optional<SdyMesh> inline_mesh;
   std::vector<SdyDimension> dims;
   std::vector<SdyAxis> replicated, unreduced;

@@ -88,9 +88,14 @@ TEST(SdyText, MutantsAreReadOrRefused) {
     for (int edits = 1 + static_cast<int>(random() % 3); edits > 0 && !text.empty(); --edits) {
       const size_t at = random() % text.size();
       switch (random() % 3) {
-        case 0: text.erase(at, 1 + random() % 4); break;
-        case 1: text.insert(at, 1, letters[random() % letters.size()]); break;
-        default: text[at] = letters[random() % letters.size()];
+        case 0:
+          text.erase(at, 1 + random() % 4);
+          break;
+        case 1:
+          text.insert(at, 1, letters[random() % letters.size()]);
+          break;
+        default:
+          text[at] = letters[random() % letters.size()];
       }
     }
     const auto shardings = ParseSdyShardings(text);

@@ -161,7 +161,7 @@ absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, Ten
   }
   for (size_t d = 0; d < tiles.size(); ++d) {
     const bool of_tensor = d < result->dims.size();
-    const Kind kind = of_tensor                              ? Kind::kTiled
+    const Kind kind = of_tensor                             ? Kind::kTiled
                       : sharding.replicate_on_last_tile_dim ? Kind::kReplicated
                                                             : sharding.last_tile_dims[d - result->dims.size()];
     if (kind == Kind::kReplicated) continue;
@@ -204,11 +204,16 @@ absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpShard
   TensorSharding result = TensorSharding::Replicated(ndim);
   switch (sharding.kind) {
     case Kind::kReplicated:
-    case Kind::kMaximal: return result;  // On one device: every device may as well compute it.
-    case Kind::kUnknown: return TensorSharding::Open(ndim);
-    case Kind::kTiled: break;
-    case Kind::kTuple: return Malformed("found a tuple for an array");
-    default: return absl::UnimplementedError("sharding: manual, unreduced and named (V3) shardings are not supported");
+    case Kind::kMaximal:
+      return result;  // On one device: every device may as well compute it.
+    case Kind::kUnknown:
+      return TensorSharding::Open(ndim);
+    case Kind::kTiled:
+      break;
+    case Kind::kTuple:
+      return Malformed("found a tuple for an array");
+    default:
+      return absl::UnimplementedError("sharding: manual, unreduced and named (V3) shardings are not supported");
   }
   XLAD_RETURN_IF_ERROR(ResolveTiled(mesh, sharding, &result));
   return result;
