@@ -39,13 +39,16 @@ struct Pipe {
   }
 };
 
+struct ChildPipes {
+  Pipe in, out, err;
+};
+
 // In the child, between fork and exec: only async-signal-safe calls.
-[[noreturn]] void BecomeChild(char* const* argv, const Pipe& in, const Pipe& out, const Pipe& err,
-                              const ChildLimits& limits) {
+[[noreturn]] void BecomeChild(char* const* argv, const ChildPipes& pipes, const ChildLimits& limits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  dup2(in.read_end, STDIN_FILENO);
-  dup2(out.write_end, STDOUT_FILENO);
-  dup2(err.write_end, STDERR_FILENO);
+  dup2(pipes.in.read_end, STDIN_FILENO);
+  dup2(pipes.out.write_end, STDOUT_FILENO);
+  dup2(pipes.err.write_end, STDERR_FILENO);
   if (limits.memory_bytes > 0) {
     const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
     setrlimit(RLIMIT_AS, &memory);
@@ -57,7 +60,10 @@ struct Pipe {
 }
 
 // Moves bytes until the child has closed its outputs; false where the time ran out.
-bool Converse(Pipe* in, Pipe* out, Pipe* err, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
+bool Converse(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
+  Pipe* in = &pipes->in;
+  Pipe* out = &pipes->out;
+  Pipe* err = &pipes->err;
   fcntl(in->write_end, F_SETFL, O_NONBLOCK);
   char buffer[65536];
   while (out->read_end >= 0 || err->read_end >= 0) {
@@ -92,24 +98,24 @@ bool Converse(Pipe* in, Pipe* out, Pipe* err, absl::string_view input, int64_t d
 
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits) {
-  Pipe in, out, err;
-  XLAD_RETURN_IF_ERROR(in.Open());
-  XLAD_RETURN_IF_ERROR(out.Open());
-  XLAD_RETURN_IF_ERROR(err.Open());
+  ChildPipes pipes;
+  XLAD_RETURN_IF_ERROR(pipes.in.Open());
+  XLAD_RETURN_IF_ERROR(pipes.out.Open());
+  XLAD_RETURN_IF_ERROR(pipes.err.Open());
   std::vector<char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   signal(SIGPIPE, SIG_IGN);
   const pid_t child = fork();
   if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
-  if (child == 0) BecomeChild(arguments.data(), in, out, err, limits);
-  Pipe::Close(&in.read_end);
-  Pipe::Close(&out.write_end);
-  Pipe::Close(&err.write_end);
+  if (child == 0) BecomeChild(arguments.data(), pipes, limits);
+  Pipe::Close(&pipes.in.read_end);
+  Pipe::Close(&pipes.out.write_end);
+  Pipe::Close(&pipes.err.write_end);
 
   ChildResult result;
   const int64_t deadline_ns = RealClock().NowNs() + limits.timeout_ms * kNsPerMs;
-  const bool finished = Converse(&in, &out, &err, input, deadline_ns, &result);
+  const bool finished = Converse(&pipes, input, deadline_ns, &result);
   if (!finished) kill(child, SIGKILL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -56,16 +56,17 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
 }
 
 // One device's part: warm up, then the timed launches. Device 0 keeps the times.
-absl::Status RunDevice(int device, const CollectiveSet& set, collectives::Transport* transport,
-                       collectives::AbortSignal* abort, const Options& options, std::vector<double>* times_us) {
+absl::Status RunDevice(collectives::ScheduledCommunicator::Options place, int repeats, std::vector<double>* times_us) {
+  const int device = place.device;
+  const CollectiveSet& set = *place.collectives;
   collectives::Recorder recorder(device, &set, &RealClock());
-  XLAD_ASSIGN_OR_RETURN(const auto communicator,
-                        collectives::ScheduledCommunicator::Form({device, &set, transport, abort, &recorder}));
+  place.recorder = &recorder;
+  XLAD_ASSIGN_OR_RETURN(const auto communicator, collectives::ScheduledCommunicator::Form(place));
   std::vector<float> values(static_cast<size_t>(set.collectives[0].spec.counts[0]), 1e-3f);
   const std::byte* input = reinterpret_cast<const std::byte*>(values.data());
   std::byte* output = reinterpret_cast<std::byte*>(values.data());
   constexpr int kWarmUp = 5;
-  for (int i = 0; i < kWarmUp + options.repeats; ++i) {
+  for (int i = 0; i < kWarmUp + repeats; ++i) {
     collectives::CollectiveLaunch launch;
     launch.inputs = {&input, 1};
     launch.outputs = {&output, 1};
@@ -96,7 +97,7 @@ absl::StatusOr<Row> Measure(const Options& options, int64_t bytes) {
   for (int device = 0; device < options.devices; ++device) {
     threads.emplace_back([&, device] {
       statuses[static_cast<size_t>(device)] =
-          RunDevice(device, set, &fabric->transport(device), &abort, options, &times_us);
+          RunDevice({device, &set, &fabric->transport(device), &abort, nullptr}, options.repeats, &times_us);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -322,9 +322,7 @@ void Engine::Detach(ConnectionId connection) {
 }
 
 absl::Status Engine::PutStateShard(const PutStateShardRequest& header, std::string bytes) {
-  const tensor::Box box{{header.box().lo().begin(), header.box().lo().end()},
-                        {header.box().hi().begin(), header.box().hi().end()}};
-  return assembly_.Add(header.job_id(), header.attempt(), header.step(), header.tensor(), box, std::move(bytes));
+  return assembly_.Add(header, std::move(bytes));
 }
 
 }  // namespace xlad::service

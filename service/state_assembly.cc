@@ -24,10 +24,11 @@ bool Fits(const tensor::Box& box, const Shape& shape) {
 
 }  // namespace
 
-absl::Status StateAssembly::Add(const std::string& job_id, int64_t attempt, int64_t step, const std::string& tensor,
-                                const tensor::Box& box, std::string bytes) {
+absl::Status StateAssembly::Add(const PutStateShardRequest& header, std::string bytes) {
+  const tensor::Box box{{header.box().lo().begin(), header.box().lo().end()},
+                        {header.box().hi().begin(), header.box().hi().end()}};
   const std::lock_guard lock(mutex_);
-  std::vector<Shard>& shards = shards_[{job_id, attempt, step}][tensor];
+  std::vector<Shard>& shards = shards_[{header.job_id(), header.attempt(), header.step()}][header.tensor()];
   for (Shard& shard : shards) {
     if (shard.box == box) {
       shard.bytes = std::move(bytes);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "proto/job.pb.h"
+#include "proto/worker.pb.h"
 #include "tensor/box.h"
 #include "tensor/safetensors.h"
 
@@ -17,9 +18,9 @@ namespace xlad::service {
 
 class StateAssembly {
  public:
-  // A box of a tensor, row-major without padding. The same box may come again (a worker that reconnected).
-  absl::Status Add(const std::string& job_id, int64_t attempt, int64_t step, const std::string& tensor,
-                   const tensor::Box& box, std::string bytes);
+  // A box of a tensor, row-major without padding; `header` says which, its chunk is not looked at. The same box may
+  // come again (a worker that reconnected).
+  absl::Status Add(const PutStateShardRequest& header, std::string bytes);
   // The whole state after `step`: every STATE parameter of the spec, each element exactly from its box.
   absl::StatusOr<std::string> Assemble(const std::string& job_id, int64_t attempt, int64_t step,
                                        const JobSpec& spec);

@@ -1,0 +1,311 @@
+#include "tests/simulation/simulated_cluster.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace xlad::simulation {
+
+// The tasks of one attempt: they form when all are there, and step together.
+struct SimulatedCluster::Gang {
+  LaunchTask launch;
+  std::map<int, SimulatedTask*> members;  // By worker.
+  int64_t finished = 0;                   // Steps.
+  bool formed = false;
+  bool over = false;
+  int64_t ready_ns = 0;
+};
+
+class SimulatedCluster::SimulatedTask final : public worker::Task {
+ public:
+  SimulatedTask(int w, std::shared_ptr<Gang> gang) : worker_(w), gang_(std::move(gang)) { gang_->members[w] = this; }
+  ~SimulatedTask() override {
+    gang_->members.erase(worker_);
+    gang_->over = true;  // Without one of them the others cannot go on.
+  }
+  void Lease(int64_t until) override { lease = std::max(lease, until); }
+  bool StopAt(int64_t step) override {
+    if (gang_->finished > step) return false;
+    stop_at = step;
+    told_stopped = false;
+    return true;
+  }
+  void Abort(const collectives::Failure&) override { gang_->over = true; }
+  int64_t finished_steps() const override { return gang_->finished; }
+  int64_t begun_steps() const override { return gang_->finished; }
+
+  int64_t lease = -1;
+  int64_t stop_at = -1;
+  bool told_ready = false, told_stopped = false, told_end = false;
+
+ private:
+  const int worker_;
+  const std::shared_ptr<Gang> gang_;
+};
+
+SimulatedCluster::SimulatedCluster(uint64_t seed, int workers, int devices_each)
+    : random_(SeededRandom(seed)), coordinator_random_(SeededRandom(seed + 1)), devices_each_(devices_each) {
+  workers_.resize(static_cast<size_t>(workers));
+  StartCoordinator();
+  for (int w = 0; w < workers; ++w) StartWorker(w);
+}
+
+SimulatedCluster::~SimulatedCluster() {
+  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) KillWorker(w);
+}
+
+void SimulatedCluster::Note(const std::string& what) { trace_hash_ = Hash64(what, trace_hash_); }
+
+// Messages of one connection stay in order; those of a connection that is gone are lost.
+void SimulatedCluster::Later(int64_t connection, int64_t delay_ms, std::function<void()> deliver) {
+  int64_t due_ns = clock_.NowNs() + delay_ms * kNsPerMs;
+  if (connection != 0) {
+    due_ns = std::max(due_ns, last_due_ns_[connection]);
+    last_due_ns_[connection] = due_ns;
+  }
+  const auto place = std::upper_bound(messages_.begin(), messages_.end(), due_ns,
+                                      [](int64_t due, const Message& message) { return due < message.due_ns; });
+  messages_.insert(place, Message{due_ns, connection, std::move(deliver)});
+}
+
+void SimulatedCluster::Deliver() {
+  while (!messages_.empty() && messages_.front().due_ns <= clock_.NowNs()) {
+    const Message message = std::move(messages_.front());
+    messages_.pop_front();
+    if (message.connection == 0 || connections_.contains(message.connection)) message.deliver();
+  }
+}
+
+void SimulatedCluster::StartCoordinator() {
+  log_ = service::OpenMemoryJobLog(&store_);
+  coordinator_ = std::make_unique<service::CoordinatorCore>(
+      service::CoordinatorOptions(),
+      service::CoordinatorCore::Environment{&clock_, coordinator_random_.get(), log_.get(),
+                                            [](const std::string&) { return Executable(); }});
+  service::Actions actions;
+  XLAD_CHECK(coordinator_->Recover(&actions).ok());
+  Note("coordinator starts");
+  Perform(actions);
+}
+
+void SimulatedCluster::KillCoordinator() {
+  Note("coordinator dies");
+  coordinator_.reset();
+  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) Disconnect(w);
+}
+
+void SimulatedCluster::StartWorker(int w) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  process = WorkerProcess();
+  process.incarnation = random_->Next();
+  worker::WorkerCoreOptions options;
+  options.identity.set_worker_id(absl::StrCat("w", w));
+  options.identity.set_incarnation(process.incarnation);
+  options.identity.set_host("host");
+  options.identity.set_pid(1000 + w);
+  options.identity.set_devices(devices_each_);
+  process.core = std::make_unique<worker::WorkerCore>(options, [this, w](const LaunchTask& launch) {
+    std::shared_ptr<Gang>& gang = gangs_[{launch.job_id(), launch.attempt()}];
+    if (gang == nullptr) gang = std::make_shared<Gang>();
+    gang->launch = launch;
+    gang->finished = launch.first_step();
+    gang->ready_ns = clock_.NowNs() + 100 * kNsPerMs;
+    return std::make_unique<SimulatedTask>(w, gang);
+  });
+  process.connect_at_ns = clock_.NowNs() + static_cast<int64_t>(random_->Below(200)) * kNsPerMs;
+  Note(absl::StrCat("worker ", w, " starts"));
+}
+
+void SimulatedCluster::KillWorker(int w) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  if (process.core == nullptr) return;
+  Note(absl::StrCat("worker ", w, " dies"));
+  LeaveGangs(w, absl::StrCat("w", w));
+  Disconnect(w);
+  process.core.reset();
+}
+
+void SimulatedCluster::CutConnection(int w) {
+  Note(absl::StrCat("connection of ", w, " is cut"));
+  Disconnect(w);
+}
+
+void SimulatedCluster::DrainWorker(int w) {
+  if (!worker_is_up(w)) return;
+  Note(absl::StrCat("worker ", w, " drains"));
+  HandleOf(w, worker::StopRequested{});
+}
+
+void SimulatedCluster::Connect(int w) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  process.connection = next_connection_++;
+  connections_[process.connection] = w;
+  HandleOf(w, worker::Connected{});
+}
+
+// Both ends notice, the coordinator a little later.
+void SimulatedCluster::Disconnect(int w) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  if (process.connection == 0) return;
+  const int64_t connection = process.connection;
+  connections_.erase(connection);
+  process.connection = 0;
+  process.connect_at_ns = clock_.NowNs() + static_cast<int64_t>(50 + random_->Below(400)) * kNsPerMs;
+  if (process.core != nullptr) HandleOf(w, worker::Disconnected{});
+  Later(0, static_cast<int64_t>(random_->Below(100)), [this, connection] {
+    if (coordinator_ == nullptr) return;
+    service::Actions actions;
+    coordinator_->OnWorkerGone(connection, &actions);
+    Perform(actions);
+  });
+}
+
+void SimulatedCluster::HandleOf(int w, worker::Event event) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  if (process.core == nullptr) return;
+  PerformOf(w, process.core->Handle(std::move(event), clock_.NowNs()));
+}
+
+void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
+  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  for (worker::Action& action : actions) {
+    if (auto* send = std::get_if<worker::Send>(&action)) {
+      const int64_t connection = process.connection;
+      if (connection == 0) continue;
+      Later(connection, static_cast<int64_t>(random_->Below(20)), [this, connection, message = send->message] {
+        if (coordinator_ == nullptr) return;
+        Note(message.SerializeAsString());
+        service::Actions out;
+        coordinator_->OnWorkerMessage(connection, message, &out);
+        Perform(out);
+      });
+    } else if (std::holds_alternative<worker::Exit>(action)) {
+      process.drained = true;
+    }
+  }
+}
+
+void SimulatedCluster::Perform(const service::Actions& actions) {
+  for (const service::Action& action : actions) {
+    if (const auto* send = std::get_if<service::SendMessage>(&action)) {
+      const auto to = connections_.find(send->connection);
+      if (to == connections_.end()) continue;
+      Later(-send->connection, static_cast<int64_t>(random_->Below(20)),
+            [this, w = to->second, connection = send->connection, message = send->message] {
+              if (connections_.contains(connection)) HandleOf(w, message);
+            });
+    } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
+      const auto to = connections_.find(close->connection);
+      if (to != connections_.end()) Later(0, 0, [this, w = to->second] { Disconnect(w); });
+    } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
+      Later(0, 200, [this, job_id = build->job_id, asked = coordinator_.get()] {
+        if (coordinator_.get() != asked) return;
+        service::Actions out;
+        coordinator_->OnBuilt(job_id, service::BuiltProgram{"digest", 200, {}}, &out);
+        Perform(out);
+      });
+    } else if (const auto* assemble = std::get_if<service::AssembleState>(&action)) {
+      Later(0, 50, [this, request = *assemble, asked = coordinator_.get()] {
+        if (coordinator_.get() != asked) return;
+        service::Actions out;
+        coordinator_->OnStateAssembled(request, absl::StrCat("state after ", request.step), &out);
+        Perform(out);
+      });
+    }
+  }
+}
+
+// A worker that dies takes its members out; their peers see the connections close.
+void SimulatedCluster::LeaveGangs(int w, const std::string& why) {
+  for (auto& [key, gang] : gangs_) {
+    if (gang->over || !gang->members.contains(w)) continue;
+    gang->over = true;
+    for (const auto& [other, task] : gang->members) {
+      if (other == w || task->told_end) continue;
+      task->told_end = true;
+      Later(0, 5, [this, other = other, key = key, step = gang->finished, why] {
+        HandleOf(other, worker::TaskHasFailed{worker::TaskKey{key.first, key.second}, step,
+                                              {absl::UnavailableError("peer is gone"), why}});
+      });
+    }
+  }
+}
+
+void SimulatedCluster::StepGangs() {
+  for (auto& [key, gang] : gangs_) {
+    if (gang->over || gang->members.empty()) continue;
+    const worker::TaskKey task_key{key.first, key.second};
+    const std::map<int, SimulatedTask*> members = gang->members;
+    gang->formed = static_cast<int>(members.size()) == gang->launch.peers_size() && clock_.NowNs() >= gang->ready_ns;
+    if (!gang->formed) continue;
+    bool can_step = gang->finished < gang->launch.spec().steps();
+    for (const auto& [w, task] : members) {
+      if (!task->told_ready) {
+        task->told_ready = true;
+        HandleOf(w, worker::TaskIsReady{task_key});
+      }
+      can_step = can_step && task->lease > gang->finished && (task->stop_at < 0 || task->stop_at > gang->finished);
+    }
+    if (can_step) {
+      StepMetrics metrics;
+      metrics.set_step(gang->finished++);
+      metrics.set_step_ms(10);
+      metrics.set_attempt(key.second);
+      metrics.add_values(static_cast<float>(metrics.step()));
+      for (const auto& [w, task] : members) {
+        const auto& peers = gang->launch.peers();
+        const bool has_device_0 = peers[0].worker_id() == absl::StrCat("w", w);
+        if (has_device_0) HandleOf(w, worker::TaskStepped{task_key, metrics});
+      }
+    }
+    for (const auto& [w, task] : members) {
+      if (gang->finished >= gang->launch.spec().steps() && !task->told_end) {
+        task->told_end = true;
+        HandleOf(w, worker::TaskHasFinished{task_key});
+      } else if (task->stop_at == gang->finished && !task->told_stopped && !task->told_end) {
+        task->told_stopped = true;
+        HandleOf(w, worker::TaskHasStopped{task_key, gang->finished});
+      }
+    }
+  }
+}
+
+void SimulatedCluster::Run(int64_t ms) {
+  for (int64_t t = 0; t < ms; t += 10) {
+    clock_.Advance(10 * kNsPerMs);
+    Deliver();
+    for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
+      WorkerProcess& process = workers_[static_cast<size_t>(w)];
+      if (process.drained) KillWorker(w);
+      process.drained = false;
+      if (process.core == nullptr) continue;
+      if (process.connection == 0 && coordinator_ != nullptr && clock_.NowNs() >= process.connect_at_ns) Connect(w);
+      if (t % 50 == 0) HandleOf(w, worker::Tick{});
+    }
+    StepGangs();
+    if (t % 100 == 0 && coordinator_ != nullptr) {
+      service::Actions actions;
+      coordinator_->OnTick(&actions);
+      Perform(actions);
+    }
+  }
+}
+
+std::string SimulatedCluster::Submit(const std::string& key, int64_t devices, int64_t steps, int attempts) {
+  if (coordinator_ == nullptr) return "";
+  SubmitJobRequest request;
+  request.set_client_key(key);
+  request.mutable_spec()->set_name(key);
+  request.mutable_spec()->set_steps(steps);
+  request.mutable_spec()->set_max_attempts(attempts);
+  request.mutable_spec()->set_state_blob("initial");
+  MeshAxis* axis = request.mutable_spec()->add_mesh();
+  axis->set_name("dp");
+  axis->set_size(devices);
+  service::Actions actions;
+  const auto response = coordinator_->Submit(request, &actions);
+  Perform(actions);
+  return response.ok() ? response->job_id() : "";
+}
+
+}  // namespace xlad::simulation
