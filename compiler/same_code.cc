@@ -52,7 +52,13 @@ size_t Hash(const Instruction& instruction) {
 bool SameCode(const Instruction& a, const Instruction& b) {
   if (!SameHead(a, b)) return false;
   for (int64_t k = 0; k < a.operand_count(); ++k) {
-    if (!a.operand(k)->shape().SameIgnoringLayout(b.operand(k)->shape())) return false;
+    const Instruction& x = *a.operand(k);
+    const Instruction& y = *b.operand(k);
+    if (!x.shape().SameIgnoringLayout(y.shape())) return false;
+    // Code may have a constant operand's value in it.
+    const bool is_constant = x.opcode() == hlo::Opcode::kConstant;
+    if (is_constant != (y.opcode() == hlo::Opcode::kConstant)) return false;
+    if (is_constant && !(*x.literal() == *y.literal())) return false;
   }
   for (size_t c = 0; c < a.called().size(); ++c) {
     if (!SameComputation(*a.called()[c], *b.called()[c])) return false;
