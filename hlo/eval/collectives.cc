@@ -55,7 +55,7 @@ Value Join(const std::vector<Value>& parts, int64_t dimension) {
   Array out(shape);
   Walk to = Dense(shape.dims);
   for (const Value& part : parts) {
-    CopyStrided(part.bytes(), Dense(part.dims()), out.bytes(), to, part.dims(), tensor::ByteWidth(shape.type));
+    CopyStrided({part.bytes(), Dense(part.dims())}, {out.bytes(), to}, part.dims(), tensor::ByteWidth(shape.type));
     to.offset += part.dims()[d] * to.strides[d];
   }
   return Value(std::move(out));
@@ -207,8 +207,8 @@ absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
         Dims box = input.dims();
         box[0] = rows;
         const Dims in_strides = tensor::Strides(input.dims());
-        CopyStrided(input.bytes(), {start * in_strides[0], in_strides}, out.bytes(),
-                    {target * out_strides[0], out_strides}, box, tensor::ByteWidth(input.type()));
+        CopyStrided({input.bytes(), {start * in_strides[0], in_strides}},
+                    {out.bytes(), {target * out_strides[0], out_strides}}, box, tensor::ByteWidth(input.type()));
       }
     }
     results[to].emplace_back(std::move(out));

@@ -101,7 +101,7 @@ Value KeepRange(const Value& value, int64_t dimension, int64_t start, int64_t si
   start = std::clamp<int64_t>(start, 0, box[d]);
   box[d] = std::clamp<int64_t>(size, 0, box[d] - start);
   walk.offset = start * walk.strides[d];
-  CopyStrided(value.bytes(), walk, out.bytes(), walk, box, tensor::ByteWidth(value.type()));
+  CopyStrided({value.bytes(), walk}, {out.bytes(), walk}, box, tensor::ByteWidth(value.type()));
   return Value(std::move(out));
 }
 

@@ -36,7 +36,7 @@ absl::StatusOr<Value> EvalDynamicUpdateSlice(const Operation& operation) {
   const Value& update = operation.operand(1);
   const Dims starts = ClampedStarts(operation, 2, update.dims());
   Array out = operation.operands[0].Take();
-  CopyStrided(update.bytes(), Dense(update.dims()), out.bytes(), BoxWalk(out.shape().dims, starts), update.dims(),
+  CopyStrided({update.bytes(), Dense(update.dims())}, {out.bytes(), BoxWalk(out.shape().dims, starts)}, update.dims(),
               tensor::ByteWidth(update.type()));
   return Value(std::move(out));
 }

@@ -115,7 +115,7 @@ absl::StatusOr<Value> EvalGather(const Operation& operation) {
     }
     from.offset = Offset(start, strides);
     to.offset = Offset(batch, window.batch_strides);
-    CopyStrided(operand.bytes(), from, out.bytes(), to, window.dims, width);
+    CopyStrided({operand.bytes(), from}, {out.bytes(), to}, window.dims, width);
     tensor::NextIndex(reader.batch_dims, absl::MakeSpan(batch));
   }
   return Value(std::move(out));
@@ -142,8 +142,8 @@ class Updater {
   absl::Status Apply(const WindowWalk& window, int64_t big_offset, int64_t small_offset) {
     const int64_t width = tensor::ByteWidth(outs_[0].shape().type);
     if (replaces_) {
-      CopyStrided(updates_[0].bytes(), {small_offset, window.small_strides}, outs_[0].bytes(),
-                  {big_offset, window.big_strides}, window.dims, width);
+      CopyStrided({updates_[0].bytes(), {small_offset, window.small_strides}},
+                  {outs_[0].bytes(), {big_offset, window.big_strides}}, window.dims, width);
       return absl::OkStatus();
     }
     if (tensor::Product(window.dims) == 0) return absl::OkStatus();

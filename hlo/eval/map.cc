@@ -32,7 +32,7 @@ void SetSlice(Array* array, int64_t dimension, int64_t i, const Value& slice) {
   Walk walk = Dense(array->shape().dims);
   walk.offset = i * walk.strides[static_cast<size_t>(dimension)];
   walk.strides.erase(walk.strides.begin() + dimension);
-  CopyStrided(slice.bytes(), Dense(slice.dims()), array->bytes(), walk, slice.dims(),
+  CopyStrided({slice.bytes(), Dense(slice.dims())}, {array->bytes(), walk}, slice.dims(),
               tensor::ByteWidth(array->shape().type));
 }
 

@@ -76,7 +76,8 @@ absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
   Array out(shape);
   Walk to = Dense(shape.dims);
   for (const Value& operand : operation.operands) {
-    CopyStrided(operand.bytes(), Dense(operand.dims()), out.bytes(), to, operand.dims(), tensor::ByteWidth(shape.type));
+    CopyStrided({operand.bytes(), Dense(operand.dims())}, {out.bytes(), to}, operand.dims(),
+                tensor::ByteWidth(shape.type));
     to.offset += operand.dims()[dimension] * to.strides[dimension];
   }
   return Value(std::move(out));
@@ -113,7 +114,7 @@ absl::StatusOr<Value> EvalPad(const Operation& operation) {
     to.offset += landing.position * to.strides[d];
     to.strides[d] = landing.count > 1 ? to.strides[d] * (padding.interior + 1) : 0;
   }
-  CopyStrided(operand.bytes(), from, out.bytes(), to, counts, tensor::ByteWidth(shape.type));
+  CopyStrided({operand.bytes(), from}, {out.bytes(), to}, counts, tensor::ByteWidth(shape.type));
   return Value(std::move(out));
 }
 

@@ -42,27 +42,28 @@ CopyLineFunction LineFunction(int64_t width) {
 
 }  // namespace
 
-void CopyStrided(absl::Span<const std::byte> src, const Walk& from, absl::Span<std::byte> dst, const Walk& to,
-                 absl::Span<const int64_t> dims, int64_t width) {
+void CopyStrided(const ReadWalk& from, const WriteWalk& to, absl::Span<const int64_t> dims, int64_t width) {
   if (tensor::Product(dims) == 0) return;
   const CopyLineFunction copy = LineFunction(width);
+  const std::byte* src = from.bytes.data();
+  std::byte* dst = to.bytes.data();
+  int64_t in = from.walk.offset, out = to.walk.offset;
   if (dims.empty()) {
-    copy(src.data() + from.offset * width, dst.data() + to.offset * width, {1, 1, 1});
+    copy(src + in * width, dst + out * width, {1, 1, 1});
     return;
   }
   const size_t last = dims.size() - 1;
-  const Line line{dims[last], from.strides[last], to.strides[last]};
+  const Line line{dims[last], from.walk.strides[last], to.walk.strides[last]};
   Dims index(last, 0);
-  int64_t in = from.offset, out = to.offset;
   while (true) {
-    copy(src.data() + in * width, dst.data() + out * width, line);
+    copy(src + in * width, dst + out * width, line);
     size_t d = last;
     for (; d-- > 0;) {
-      in += from.strides[d];
-      out += to.strides[d];
+      in += from.walk.strides[d];
+      out += to.walk.strides[d];
       if (++index[d] < dims[d]) break;
-      in -= from.strides[d] * dims[d];
-      out -= to.strides[d] * dims[d];
+      in -= from.walk.strides[d] * dims[d];
+      out -= to.walk.strides[d] * dims[d];
       index[d] = 0;
     }
     if (d == std::numeric_limits<size_t>::max()) return;
@@ -71,7 +72,7 @@ void CopyStrided(absl::Span<const std::byte> src, const Walk& from, absl::Span<s
 
 Array ReadStrided(const Value& value, const Walk& from, const tensor::Shape& shape) {
   Array out(shape);
-  CopyStrided(value.bytes(), from, out.bytes(), Dense(shape.dims), shape.dims, tensor::ByteWidth(shape.type));
+  CopyStrided({value.bytes(), from}, {out.bytes(), Dense(shape.dims)}, shape.dims, tensor::ByteWidth(shape.type));
   return out;
 }
 

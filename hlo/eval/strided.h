@@ -12,9 +12,18 @@ struct Walk {
   Dims strides;
 };
 
-// dst at `to` becomes src at `from`, for every index in `dims`. Elements are `width` bytes.
-void CopyStrided(absl::Span<const std::byte> src, const Walk& from, absl::Span<std::byte> dst, const Walk& to,
-                 absl::Span<const int64_t> dims, int64_t width);
+// Bytes and the walk through them; for one call, so both are only referred to.
+struct ReadWalk {
+  absl::Span<const std::byte> bytes;
+  const Walk& walk;
+};
+struct WriteWalk {
+  absl::Span<std::byte> bytes;
+  const Walk& walk;
+};
+
+// `to` becomes `from`, for every index in `dims`. Elements are `width` bytes.
+void CopyStrided(const ReadWalk& from, const WriteWalk& to, absl::Span<const int64_t> dims, int64_t width);
 
 // A new array of `shape` with the elements of `value` at `from`.
 Array ReadStrided(const Value& value, const Walk& from, const tensor::Shape& shape);
