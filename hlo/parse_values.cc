@@ -68,8 +68,14 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
 }
 
 // Where a label's letter stands in "b01f": the dimension of batch, of feature, and of each spatial number.
-bool TakeLabels(absl::string_view labels, char batch, char feature, int64_t* batch_dim, int64_t* feature_dim,
-                Dims* spatial) {
+struct LabelPlaces {
+  int64_t* batch_dim;
+  int64_t* feature_dim;
+  Dims* spatial;
+};
+
+bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelPlaces& places) {
+  const auto& [batch_dim, feature_dim, spatial] = places;
   spatial->assign(labels.size() < 2 ? 0 : labels.size() - 2, -1);
   *batch_dim = *feature_dim = -1;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -192,9 +198,9 @@ bool ParseConvolutionDimensions(Lexer& lexer, ConvolutionDimensions* d) {
   const absl::string_view input = text.substr(0, underscore);
   const absl::string_view kernel = text.substr(underscore + 1, arrow - underscore - 1);
   const absl::string_view output = text.substr(arrow + 2);
-  if (!TakeLabels(input, 'b', 'f', &d->input_batch, &d->input_feature, &d->input_spatial) ||
-      !TakeLabels(kernel, 'o', 'i', &d->kernel_output_feature, &d->kernel_input_feature, &d->kernel_spatial) ||
-      !TakeLabels(output, 'b', 'f', &d->output_batch, &d->output_feature, &d->output_spatial)) {
+  if (!TakeLabels(input, 'b', 'f', {&d->input_batch, &d->input_feature, &d->input_spatial}) ||
+      !TakeLabels(kernel, 'o', 'i', {&d->kernel_output_feature, &d->kernel_input_feature, &d->kernel_spatial}) ||
+      !TakeLabels(output, 'b', 'f', {&d->output_batch, &d->output_feature, &d->output_spatial})) {
     return fail();
   }
   return true;
