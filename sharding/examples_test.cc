@@ -155,6 +155,9 @@ TEST_P(Examples, OtherMeshSizes) {
           axes.size() == 2 ? absl::StrCat(first, "=", a, ",", second, "=", b) : absl::StrCat(first, "=", a * b);
       SCOPED_TRACE(rebind);
       absl::StatusOr<PipelineResult> result = Pipeline(name, rebind);
+      // Shapes in manual computations are those of one mesh.
+      const std::string message(result.status().message());
+      if (message.find("export the program for that mesh") != std::string::npos) continue;
       ASSERT_TRUE(result.ok()) << result.status();
       FollowCurve(result->partitioned, name, 1);
     }
@@ -171,7 +174,8 @@ TEST_P(Examples, BytesAndCauses) {
     ASSERT_TRUE(explanation.ok()) << explanation.status();
     for (const ExplainedCollective& collective : explanation->collectives) {
       ASSERT_FALSE(collective.because.empty()) << collective.op;
-      EXPECT_NE(collective.because.back().find("annotated"), std::string::npos)
+      const std::string& last = collective.because.back();
+      EXPECT_TRUE(last.find("annotated") != std::string::npos || last.find("manual computation") != std::string::npos)
           << collective.kind << " of " << collective.op << " ends at " << collective.because.back();
     }
     const int64_t xla = mesh["sent_bytes_xla"];
@@ -203,7 +207,8 @@ INSTANTIATE_TEST_SUITE_P(All, Examples,
                          testing::Values(Example{"digits_mlp", 2, true, true}, Example{"dropout_rng", 2, true, true},
                                          Example{"nano_gpt", 1, true, false}, Example{"nano_gpt_bf16", 1, true, false},
                                          Example{"cnn", 1, false, false}, Example{"lstm", 1, true, false},
-                                         Example{"moe", 1, true, false}),
+                                         Example{"moe", 1, true, false},
+                                         Example{"ring_shard_map", 1, true, false}),
                          NameOf);
 
 }  // namespace

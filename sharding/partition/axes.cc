@@ -25,6 +25,20 @@ AxisList Merged(const AxisList& axes) {
   return merged;
 }
 
+AxisList RestOf(const Mesh& mesh, const AxisList& list) {
+  AxisCuts cuts;
+  cuts.Add(list);
+  AxisList whole;
+  for (int axis = 0; axis < static_cast<int>(mesh.axes().size()); ++axis) whole.push_back(mesh.Whole(axis));
+  cuts.Add(whole);
+  XLAD_CHECK(cuts.Resolve(mesh)) << "axes whose cuts do not nest";
+  AxisList rest;
+  for (const AxisRef& part : cuts.Cut(whole)) {
+    if (!OverlapsAny(part, list)) rest.push_back(part);
+  }
+  return rest;
+}
+
 Placement PlacementOf(const TensorSharding& sharding) {
   Placement placement;
   for (const DimensionSharding& dim : sharding.dims) placement.push_back(dim.axes);

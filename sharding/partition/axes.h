@@ -15,6 +15,9 @@ bool OverlapsAny(const AxisRef& a, const AxisList& list);
 // Neighbours that are one part of an axis are written as one: "x":(1)2, "x":(2)2 is "x":(1)4.
 AxisList Merged(const AxisList& axes);
 
+// The parts of the mesh's axes that no axis of `list` (cuts nest) touches, in mesh order.
+AxisList RestOf(const Mesh& mesh, const AxisList& list);
+
 // The axes of each dimension; what the planner moves around.
 using Placement = std::vector<AxisList>;
 Placement PlacementOf(const TensorSharding& sharding);

@@ -6,10 +6,12 @@ namespace xlad::sharding {
 
 using hlo::Instruction;
 
-absl::StatusOr<hlo::Computation*> Partitioner::PartitionCalled(const hlo::Computation& source,
+absl::StatusOr<hlo::Computation*> Partitioner::PartitionCalled(const Instruction& caller,
+                                                               const hlo::Computation& source,
                                                                const ValueSharding& result) {
   hlo::Computation* target = program_.module->Add(std::make_unique<hlo::Computation>(source.name()));
   Partitioner partitioner(&program_, target);
+  partitioner.in_manual_ = in_manual_ || IsInManualComputation(caller);
   XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(source));
   XLAD_RETURN_IF_ERROR(partitioner.Finish(source, std::move(root), result));
   target->RemoveDead();
@@ -26,6 +28,7 @@ Instruction* AddCalling(Emitter& emitter, const Instruction& source, hlo::Shape 
   clone->mutable_called() = std::move(called);
   clone->set_sharding(nullptr);
   clone->mutable_frontend_attributes().erase("xla.sdy.sharding");
+  clone->mutable_frontend_attributes().erase("xlad.manual_axes");
   clone->set_name(source.name());
   return emitter.builder().computation()->Add(std::move(clone), operands);
 }
@@ -47,8 +50,8 @@ absl::Status Partitioner::VisitWhile(const Instruction& instruction) {
                                                            ToString(program_.mesh(), carried[i]))});
   }
   XLAD_ASSIGN_OR_RETURN(hlo::Computation * condition,
-                        PartitionCalled(*instruction.called()[0], {TensorSharding::Replicated(0)}));
-  XLAD_ASSIGN_OR_RETURN(hlo::Computation * body, PartitionCalled(*instruction.called()[1], carried));
+                        PartitionCalled(instruction, *instruction.called()[0], {TensorSharding::Replicated(0)}));
+  XLAD_ASSIGN_OR_RETURN(hlo::Computation * body, PartitionCalled(instruction, *instruction.called()[1], carried));
   emitter_.builder().set_template(&instruction);
   Instruction* packed = Packed(instruction.shape(), init);
   Instruction* local = AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), carried),
@@ -73,7 +76,7 @@ absl::Status Partitioner::VisitConditional(const Instruction& instruction) {
     operands.push_back(Packed(instruction.operand(i)->shape(), value));
   }
   for (const hlo::Computation* branch : instruction.called()) {
-    XLAD_ASSIGN_OR_RETURN(hlo::Computation * target, PartitionCalled(*branch, results));
+    XLAD_ASSIGN_OR_RETURN(hlo::Computation * target, PartitionCalled(instruction, *branch, results));
     called.push_back(target);
   }
   emitter_.builder().set_template(&instruction);

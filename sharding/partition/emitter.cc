@@ -116,6 +116,7 @@ Instruction* Emitter::CloneLocal(const Instruction& source, hlo::Shape shape,
   for (hlo::Computation*& called : clone->mutable_called()) called = program_->Cloned(*called);
   clone->set_sharding(nullptr);
   clone->mutable_frontend_attributes().erase("xla.sdy.sharding");
+  clone->mutable_frontend_attributes().erase("xlad.manual_axes");
   clone->set_name(source.name());
   return builder_.computation()->Add(std::move(clone), operands);
 }
@@ -237,8 +238,14 @@ Instruction* Emitter::EmitAllToAll(const LocalArray& array, const ReshardStep& s
 
 Instruction* Emitter::EmitPermute(const LocalArray& array, const ReshardStep& step) {
   // Devices that hold a block before, and devices that need it after, matched one to one; staying where possible.
+  // Only along axes that the step has: others may be those of a manual computation around.
+  AxisList moved;
+  for (const Placement* placement : {&step.before, &step.after}) {
+    for (const AxisList& axes : *placement) moved.insert(moved.end(), axes.begin(), axes.end());
+  }
+  const auto others = RestOf(mesh(), moved);
   const auto block = [&](const Placement& placement, int64_t device) {
-    std::vector<int64_t> result;
+    std::vector<int64_t> result = {mesh().Position(device, others)};
     for (const AxisList& axes : placement) result.push_back(mesh().Position(device, axes));
     return result;
   };

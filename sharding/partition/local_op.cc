@@ -192,6 +192,12 @@ const OpFamily& FamilyOf(Opcode opcode) {
       {Opcode::kConstant, {SplitFreely, EmitConstant}},
       {Opcode::kGather, {SplitGather, EmitGather}},
       {Opcode::kScatter, {SplitScatter, EmitScatter}},
+      {Opcode::kAllReduce, {SplitThrough, EmitCollective}},
+      {Opcode::kReduceScatter, {SplitThrough, EmitCollective}},
+      {Opcode::kAllGather, {SplitThrough, EmitCollective}},
+      {Opcode::kAllToAll, {SplitThrough, EmitCollective}},
+      {Opcode::kCollectivePermute, {SplitThrough, EmitCollective}},
+      {Opcode::kCollectiveBroadcast, {SplitThrough, EmitCollective}},
   };
   const auto found = families->find(opcode);
   return found == families->end() ? *same : found->second;

@@ -60,6 +60,7 @@ absl::Status EmitIota(Emitter& emitter, LocalOp& op);              // sources.cc
 absl::Status EmitConstant(Emitter& emitter, LocalOp& op);          // sources.cc
 absl::Status EmitGather(Emitter& emitter, LocalOp& op);            // gather_scatter.cc
 absl::Status EmitScatter(Emitter& emitter, LocalOp& op);           // gather_scatter.cc
+absl::Status EmitCollective(Emitter& emitter, LocalOp& op);        // manual.cc
 std::vector<bool> SplitGather(const hlo::Instruction& instruction, const OpRule& rule);
 std::vector<bool> SplitScatter(const hlo::Instruction& instruction, const OpRule& rule);
 absl::Status EmitConvolution(Emitter& emitter, LocalOp& op);       // dot.cc

@@ -19,6 +19,7 @@ struct CollectiveInfo {
   AxisList axes;
   std::string op;                    // The instruction of the user's program that needs it.
   std::vector<std::string> because;  // Cause chain, nearest first.
+  bool written_by_user = false;      // In a manual computation (shard_map).
 };
 
 struct Variant {

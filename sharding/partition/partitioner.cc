@@ -101,6 +101,8 @@ absl::Status Partitioner::Visit(const Instruction& instruction) {
     case Opcode::kWhile: return VisitWhile(instruction);
     case Opcode::kConditional: return VisitConditional(instruction);
     case Opcode::kPartitionId:
+      if (in_manual_ || IsInManualComputation(instruction)) return VisitPartitionId(instruction);
+      [[fallthrough]];
     case Opcode::kReplicaId:
     case Opcode::kCall:
     case Opcode::kFusion:
@@ -114,7 +116,8 @@ absl::Status Partitioner::Visit(const Instruction& instruction) {
           program_.mesh().ToString(), "; expected array operations, while and conditional"));
     default: break;
   }
-  if (hlo::IsCollective(instruction.opcode())) {
+  if (IsManualBorderCall(instruction)) return VisitManualBorder(instruction);
+  if (hlo::IsCollective(instruction.opcode()) && !in_manual_ && !IsInManualComputation(instruction)) {
     return absl::UnimplementedError(absl::StrCat(instruction.name(), ": a collective of the user's own outside of a "
                                                                      "manual computation cannot be partitioned"));
   }

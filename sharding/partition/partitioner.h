@@ -32,10 +32,13 @@ class Partitioner {
   absl::Status VisitOp(const hlo::Instruction& instruction);
   // No rule: every operand whole, the instruction as it is, its results sliced.
   absl::Status VisitWhole(const hlo::Instruction& instruction);
+  absl::Status VisitManualBorder(const hlo::Instruction& instruction);  // manual.cc
+  absl::Status VisitPartitionId(const hlo::Instruction& instruction);   // manual.cc
   absl::Status VisitWhile(const hlo::Instruction& instruction);        // control_flow.cc
   absl::Status VisitConditional(const hlo::Instruction& instruction);  // control_flow.cc
   // A computation of the source partitioned into a new one of the target module.
-  absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Computation& source, const ValueSharding& result);
+  absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Instruction& caller, const hlo::Computation& source,
+                                                    const ValueSharding& result);
 
   // The chosen way to split an op.
   Assignment Choose(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
@@ -53,9 +56,13 @@ class Partitioner {
 
   ProgramInProgress& program_;
   Emitter emitter_;
+  bool in_manual_ = false;  // A body or branch inside a manual computation.
   absl::flat_hash_map<const hlo::Instruction*, LocalValue> values_;
 };
 
+// The border of a manual computation (shard_map), and whether an instruction stands inside of one.
+bool IsManualBorderCall(const hlo::Instruction& instruction);
+bool IsInManualComputation(const hlo::Instruction& instruction);
 // The array leaves of a shape, in order.
 std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape);
 // `global` with every leaf's sizes replaced by local ones, in order of leaves.
