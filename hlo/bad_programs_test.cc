@@ -96,7 +96,7 @@ const std::set<std::string>& LabelsBeyondText() {
       "replica-groups",
       "replica-groups-iota",
       "replica-groups-mesh",
-      "shape-leaves",
+      "shape-parts",
       "shape-type",
       "sharding-tiles",
       "sharding-transpose",

@@ -317,7 +317,7 @@ absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i) 
       return Violation("parameter-numbers", absl::StrCat("a gap in the parameters of %", called.name()),
                        "numbers 0, 1, ...");
     }
-    signature.parameters.push_back(parameter->shape());
+    signature.parameters.push_back(&parameter->shape());
   }
   return signature;
 }
@@ -328,7 +328,31 @@ absl::Status ExpectCalled(const Instruction& instruction, int64_t count) {
   return Violation("called-computations", Counted(found, "called computation"), absl::StrCat(count));
 }
 
-absl::Status ExpectTakes(absl::string_view label, const Signature& signature, const std::vector<Shape>& arguments) {
+std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes) {
+  std::vector<const Shape*> pointers;
+  for (const Shape& shape : shapes) pointers.push_back(&shape);
+  return pointers;
+}
+
+std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first) {
+  std::vector<const Shape*> shapes;
+  for (int64_t k = first; k < instruction.operand_count(); ++k) shapes.push_back(&instruction.operand(k)->shape());
+  return shapes;
+}
+
+absl::Status ExpectFewParts(const std::vector<const Shape*>& elements) {
+  int64_t parts = 1;
+  for (const Shape* const element : elements) {
+    parts += element->part_count();
+    if (parts > kMaxShapeParts) {
+      return Violation("shape-parts", absl::StrCat("a tuple of more than ", kMaxShapeParts, " parts"), "fewer");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
+                         const std::vector<const Shape*>& arguments) {
   if (signature.parameters.size() != arguments.size()) {
     return Violation(
         label,
@@ -336,10 +360,10 @@ absl::Status ExpectTakes(absl::string_view label, const Signature& signature, co
         absl::StrCat(arguments.size()));
   }
   for (size_t k = 0; k < arguments.size(); ++k) {
-    if (!signature.parameters[k].SameIgnoringLayout(arguments[k])) {
+    if (!signature.parameters[k]->SameIgnoringLayout(*arguments[k])) {
       return Violation(
-          label, absl::StrCat("parameter ", k, " of %", signature.name, " of shape ", Brief(signature.parameters[k])),
-          Brief(arguments[k]));
+          label, absl::StrCat("parameter ", k, " of %", signature.name, " of shape ", Brief(*signature.parameters[k])),
+          Brief(*arguments[k]));
     }
   }
   return absl::OkStatus();
@@ -358,7 +382,7 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
         absl::StrCat(2 * n));
   }
   for (size_t k = 0; k < 2 * n; ++k) {
-    const Shape& parameter = reducer.parameters[k];
+    const Shape& parameter = *reducer.parameters[k];
     const ElementType type = k < n ? inits[k] : inputs[k - n];
     if (!parameter.is_scalar() || !IsNarrowerFloat(parameter.type(), type)) {
       return bad(absl::StrCat("parameter ", k, " of %", reducer.name, " of shape ", Brief(parameter)),

@@ -11,12 +11,6 @@ Shape Plain(const Shape& shape) {
   return plain;
 }
 
-std::vector<Shape> OperandShapes(const Instruction& i, int64_t first = 0) {
-  std::vector<Shape> shapes;
-  for (int64_t k = first; k < i.operand_count(); ++k) shapes.push_back(Plain(i.operand(k)->shape()));
-  return shapes;
-}
-
 absl::Status ExpectToken(const Instruction& i, int64_t operand) {
   if (i.operand(operand)->shape().kind() == Shape::Kind::kToken) return absl::OkStatus();
   return Violation("token", absl::StrCat("operand ", operand, " of shape ", Brief(i.operand(operand)->shape())),
@@ -37,7 +31,14 @@ const Shape& Token() {
 
 Inferred InferParameter(const Instruction& i) { return i.shape(); }
 
-Inferred InferTuple(const Instruction& i) { return Shape::Tuple(OperandShapes(i)); }
+Inferred InferTuple(const Instruction& i) {
+  const std::vector<const Shape*> elements = OperandShapes(i);
+  XLAD_RETURN_IF_ERROR(ExpectFewParts(elements));
+  std::vector<Shape> plain;
+  plain.reserve(elements.size());
+  for (const Shape* const element : elements) plain.push_back(Plain(*element));
+  return Shape::Tuple(std::move(plain));
+}
 
 Inferred InferGetTupleElement(const Instruction& i) {
   const Shape& tuple = i.operand(0)->shape();
@@ -81,7 +82,7 @@ Inferred InferConditional(const Instruction& i) {
   Shape result;
   for (int64_t b = 0; b < branches; ++b) {
     XLAD_ASSIGN_OR_RETURN(Signature branch, SignatureOf(i, static_cast<size_t>(b)));
-    XLAD_RETURN_IF_ERROR(ExpectTakes("conditional-arguments", branch, {Plain(i.operand(b + 1)->shape())}));
+    XLAD_RETURN_IF_ERROR(ExpectTakes("conditional-arguments", branch, {&i.operand(b + 1)->shape()}));
     if (b == 0) result = branch.result;
     if (!branch.result.SameIgnoringLayout(result)) {
       return Violation("conditional-results",
@@ -97,12 +98,12 @@ Inferred InferWhile(const Instruction& i) {
   const Shape state = Plain(i.operand(0)->shape());
   XLAD_ASSIGN_OR_RETURN(const Signature condition, SignatureOf(i, 0));
   XLAD_ASSIGN_OR_RETURN(const Signature body, SignatureOf(i, 1));
-  XLAD_RETURN_IF_ERROR(ExpectTakes("while-condition", condition, {state}));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("while-condition", condition, {&state}));
   if (!condition.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
     return Violation("while-condition", absl::StrCat("result ", Brief(condition.result), " of %", condition.name),
                      "pred[]");
   }
-  XLAD_RETURN_IF_ERROR(ExpectTakes("while-body", body, {state}));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("while-body", body, {&state}));
   if (!body.result.SameIgnoringLayout(state)) {
     return Violation("while-body", absl::StrCat("result ", Brief(body.result), " of %", body.name),
                      absl::StrCat("what it takes, ", Brief(state)));
@@ -177,10 +178,10 @@ Inferred InferCopyDone(const Instruction& i) {
 Inferred InferAsyncStart(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature wrapped, SignatureOf(i, 0));
-  const std::vector<Shape> arguments = OperandShapes(i);
+  const std::vector<const Shape*> arguments = OperandShapes(i);
   XLAD_RETURN_IF_ERROR(ExpectTakes("async-arguments", wrapped, arguments));
   const Shape& shape = i.shape();
-  const Shape in = Shape::Tuple(arguments);
+  XLAD_ASSIGN_OR_RETURN(const Shape in, InferTuple(i));
   if (!shape.is_tuple() || shape.tuple().size() < 2 || !shape.tuple()[0].SameIgnoringLayout(in) ||
       !shape.tuple()[1].SameIgnoringLayout(wrapped.result)) {
     return Violation("async-start-result", Brief(shape),

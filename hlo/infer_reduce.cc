@@ -82,7 +82,7 @@ Inferred InferScan(const Instruction& i) {
   }
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature body, SignatureOf(i, 0));
-  XLAD_RETURN_IF_ERROR(ExpectTakes("scan-body", body, arguments));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("scan-body", body, Pointers(arguments)));
   std::vector<Shape> results = body.result.is_tuple() ? body.result.tuple() : std::vector<Shape>{body.result};
   const int64_t outputs = static_cast<int64_t>(results.size()) - carries;
   bool fits = outputs >= 0;
@@ -123,7 +123,7 @@ Inferred InferSort(const Instruction& i) {
   }
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature comparator, SignatureOf(i, 0));
-  XLAD_RETURN_IF_ERROR(ExpectTakes("sort-comparator", comparator, arguments));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("sort-comparator", comparator, Pointers(arguments)));
   if (!comparator.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
     return Violation("sort-comparator", absl::StrCat("result ", Brief(comparator.result), " of %", comparator.name),
                      "pred[]");
@@ -144,7 +144,7 @@ Inferred InferMap(const Instruction& i) {
   }
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature function, SignatureOf(i, 0));
-  XLAD_RETURN_IF_ERROR(ExpectTakes("map-function", function, arguments));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("map-function", function, Pointers(arguments)));
   if (!function.result.is_scalar()) {
     return Violation("map-function", absl::StrCat("result ", Brief(function.result), " of %", function.name),
                      "a scalar");

@@ -13,6 +13,9 @@ namespace xlad::hlo {
 
 using Inferred = absl::StatusOr<Shape>;
 
+// Parts (tuples and what is in them) of the largest shape that passes.
+constexpr int64_t kMaxShapeParts = int64_t{1} << 16;
+
 // "found F, expected E [label]".
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected);
 
@@ -20,7 +23,7 @@ absl::Status Violation(absl::string_view label, absl::string_view found, absl::s
 std::string Brief(const Shape& shape);
 std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
-std::string Counted(int64_t count, absl::string_view what);  // "1 operand", "2 operands"
+std::string Counted(int64_t count, absl::string_view what);            // "1 operand", "2 operands"
 
 // Element types by kind, as a set.
 enum TypeSet : int {
@@ -54,18 +57,24 @@ bool Contains(absl::Span<const int64_t> list, int64_t value);
 // Called computation `i` as a function. A missing root or parameter is an error here.
 struct Signature {
   std::string name;
-  std::vector<Shape> parameters;
-  Shape result;
+  std::vector<const Shape*> parameters;  // With layouts; live as long as the module.
+  Shape result;                          // Without.
 };
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i);
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count);
 // The called computation `i` takes `arguments`.
-absl::Status ExpectTakes(absl::string_view label, const Signature& signature, const std::vector<Shape>& arguments);
+absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
+                         const std::vector<const Shape*>& arguments);
+std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes);
+std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first = 0);
 
 // (x, ...) combined by a reducer: `parameters` 2N scalars, N results; element types from `inits`, inputs of the types
 // in `inputs` (float widths may differ from the accumulator's).
 absl::Status ExpectReducer(const Instruction& instruction, size_t called, const std::vector<ElementType>& inputs,
                            const std::vector<ElementType>& inits);
+
+// The parts of a tuple, itself included, are few enough to be copied along; shapes that nobody wrote may double.
+absl::Status ExpectFewParts(const std::vector<const Shape*>& elements);
 
 // Sizes after a window has moved over `dims`; one entry of `window` a dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);

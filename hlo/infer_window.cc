@@ -179,7 +179,7 @@ Inferred InferSelectAndScatter(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 2));
   const Shape scalar(x.type(), {});
   XLAD_ASSIGN_OR_RETURN(const Signature select, SignatureOf(i, 0));
-  XLAD_RETURN_IF_ERROR(ExpectTakes("select-and-scatter-select", select, {scalar, scalar}));
+  XLAD_RETURN_IF_ERROR(ExpectTakes("select-and-scatter-select", select, {&scalar, &scalar}));
   if (!select.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
     return Violation("select-and-scatter-select", Brief(select.result), "pred[] as what it returns");
   }

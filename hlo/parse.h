@@ -140,6 +140,7 @@ class Parser {
   Scope* scope_ = nullptr;
   bool nested_ = false;  // Some computation stands inside another's attributes.
   int64_t elided_bytes_ = int64_t{1} << 30;
+  int64_t inferred_parts_ = 0;  // Of all shapes that the text leaves out.
 };
 
 }  // namespace xlad::hlo

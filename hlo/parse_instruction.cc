@@ -10,6 +10,8 @@
 namespace xlad::hlo {
 namespace {
 
+constexpr int64_t kMaxInferredParts = int64_t{1} << 20;
+
 const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
   for (const AttributeRow* const row : AttributeRows(opcode)) {
     if (row->name == name) return row;
@@ -199,14 +201,21 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
   if (is_fusion && instruction.called().size() == 1) instruction.called()[0]->set_is_fusion(true);
   Instruction* const added = scope->computation->Add(std::move(draft->instruction), draft->operands);
   if (draft->infer_shape) {
-    const absl::StatusOr<Shape> shape = InferShape(*added);
+    absl::StatusOr<Shape> shape = InferShape(*added);
     if (!shape.ok()) {
       lexer_.Fail(draft->at, absl::StrCat("found no shape before ", ToString(added->opcode()),
                                           ", expected one, because it does not follow from the operands (",
                                           shape.status().message(), ")"));
       return nullptr;
     }
-    added->mutable_shape() = *shape;
+    // Shapes that nobody writes may double from line to line.
+    inferred_parts_ += shape->part_count();
+    if (inferred_parts_ > kMaxInferredParts) {
+      lexer_.Fail(draft->at, absl::StrCat("found more than ", kMaxInferredParts,
+                                          " parts in shapes that are left out, expected fewer"));
+      return nullptr;
+    }
+    added->mutable_shape() = *std::move(shape);
   }
   return added;
 }

@@ -70,6 +70,12 @@ int64_t Shape::bytes() const {
   return sum;
 }
 
+int64_t Shape::part_count() const {
+  int64_t count = 1;
+  for (const Shape& element : tuple_) count += element.part_count();
+  return count;
+}
+
 void Shape::clear_layout() {
   layout_.reset();
   for (Shape& element : tuple_) element.clear_layout();

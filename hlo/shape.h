@@ -43,7 +43,8 @@ class Shape {
   int64_t dim(int64_t d) const { return array_.dims[static_cast<size_t>(d)]; }
   int64_t ndim() const { return array_.ndim(); }
   int64_t elements() const { return array_.elements(); }
-  int64_t bytes() const;  // Of all leaves; 0 for markers.
+  int64_t bytes() const;       // Of all leaves; 0 for markers.
+  int64_t part_count() const;  // Itself and everything inside it.
 
   // Of a tuple (or the one inside a buffer).
   const std::vector<Shape>& tuple() const { return tuple_; }

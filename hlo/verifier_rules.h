@@ -13,7 +13,6 @@ namespace xlad::hlo {
 // memory and time.
 constexpr int64_t kMaxNdim = 64;
 constexpr int64_t kMaxTupleDepth = 64;
-constexpr int64_t kMaxShapeLeaves = int64_t{1} << 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxCallDepth = 200;
 constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // With every call written out.

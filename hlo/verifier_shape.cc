@@ -8,7 +8,7 @@ namespace {
 
 // What has been counted of one shape so far.
 struct Totals {
-  int64_t leaves = 0, bytes = 0;
+  int64_t parts = 0, bytes = 0;
 };
 
 absl::Status CheckLayout(const Shape& shape) {
@@ -37,8 +37,8 @@ absl::Status CheckArray(const Shape& shape, Totals* totals) {
 }
 
 absl::Status Check(const Shape& shape, int64_t depth, Totals* totals) {
-  if (++totals->leaves > kMaxShapeLeaves) {
-    return Violation("shape-leaves", absl::StrCat("a tuple of more than ", kMaxShapeLeaves, " parts"), "fewer");
+  if (++totals->parts > kMaxShapeParts) {
+    return Violation("shape-parts", absl::StrCat("a tuple of more than ", kMaxShapeParts, " parts"), "fewer");
   }
   if (shape.is_array()) return CheckArray(shape, totals);
   if (depth >= kMaxTupleDepth) {

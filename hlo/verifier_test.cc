@@ -48,8 +48,8 @@ Shape Deep(int64_t depth) {
   return shape;
 }
 
-const std::vector<Case>& Cases() {
-  static const auto* const cases = new std::vector<Case>{
+std::vector<Case> StructureCases() {
+  return {
       {"module-entry", "module m: found no entry computation, expected one marked ENTRY",
        [](Program& p) { p.module.set_entry(nullptr); }},
       {"computation-root", "computation %main: found no ROOT, expected one",
@@ -81,6 +81,11 @@ const std::vector<Case>& Cases() {
        [](Program& p) { p.Add(Opcode::kCall, p.x->shape(), {p.x})->mutable_called() = {nullptr}; }},
       {"called-computations", "%negate: found 1 called computation, expected none of negate",
        [](Program& p) { p.root->mutable_called() = {p.f}; }},
+  };
+}
+
+std::vector<Case> ShapeCases() {
+  return {
       {"shape-type", "%abs: found an invalid element type, expected a known one",
        [](Program& p) { p.y->users()[0]->mutable_shape() = Shape(ElementType::kInvalid, {}); }},
       {"layout-order", "%negate: found layout {0,1} of f32[4], expected an order of 1 dimension",
@@ -95,6 +100,11 @@ const std::vector<Case>& Cases() {
        [](Program& p) { p.builder.Scalar(ElementType::kF32, 1)->mutable_shape() = Shape(ElementType::kF32, {2}); }},
       {"dot-dims", "%dot: found no dimension numbers, expected lhs_contracting_dims and rhs_contracting_dims",
        [](Program& p) { p.Add(Opcode::kDot, Shape(ElementType::kF32, {}), {p.x, p.x}); }},
+  };
+}
+
+std::vector<Case> HeaderAndGroupCases() {
+  return {
       {"entry-layout", "module m: found 0 parameters, expected 1, as the entry has",
        [](Program& p) { p.module.has_entry_layout = true; }},
       {"entry-layout", "module m: found result of shape (), expected f32[4], as the entry has",
@@ -137,6 +147,11 @@ const std::vector<Case>& Cases() {
          mesh.mesh = {{"a", 4}};
          mesh.axes = {{"a", 1, 4}, {"a", 2, 2}};
        }},
+  };
+}
+
+std::vector<Case> OtherCases() {
+  return {
       {"sharding-tiles", "%negate: found tile sizes {0}, expected 1 or more each, and at most 16777216 tiles",
        [](Program& p) {
          auto sharding = std::make_unique<OpSharding>();
@@ -156,7 +171,14 @@ const std::vector<Case>& Cases() {
       {"async-pair", "%done: found operand parameter, expected all-gather-start",
        [](Program& p) { p.Add(Opcode::kAllGatherDone, p.x->shape(), {p.x})->set_name("done"); }},
   };
-  return *cases;
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> all;
+  for (const std::vector<Case>& part : {StructureCases(), ShapeCases(), HeaderAndGroupCases(), OtherCases()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
 TEST(VerifierTest, ModulesMadeInCode) {
@@ -178,14 +200,14 @@ TEST(VerifierTest, PlacesOfText) {
             "6:5: %y: found result f32[3], expected f32[2], which abs gives [result-shape]");
 }
 
-// A tuple of tuples, each twice the one before: few words, more leaves than memory.
-TEST(VerifierTest, LeavesAreBounded) {
+// A tuple of tuples, each twice the one before: few words, more parts than memory.
+TEST(VerifierTest, PartsAreBounded) {
   Shape shape(ElementType::kPred, {});
   for (int i = 0; i < 7; ++i) shape = Shape::Tuple({shape, shape, shape, shape, shape});
   Program p;
   p.root->mutable_shape() = shape;
   EXPECT_EQ(Verify(p.module).message(),
-            "%negate: found a tuple of more than 65536 parts, expected fewer [shape-leaves]");
+            "%negate: found a tuple of more than 65536 parts, expected fewer [shape-parts]");
 }
 
 std::vector<std::string> HloFilesUnder(const char* variable) {
