@@ -2,11 +2,6 @@
 // the C++ compiler 14 seconds.
 #include "compiler/llvm/code_generator.h"
 
-#include <mutex>
-#include <set>
-#include <utility>
-#include <vector>
-
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
@@ -19,6 +14,11 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/Transforms/Utils/Cloning.h>
+
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"

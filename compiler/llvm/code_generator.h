@@ -27,7 +27,7 @@ class CodeGenerator {
   virtual void Prepare(llvm::Function& function) const = 0;
   // The O2 pipeline with loop and SLP vectorisers. Internal error where the module is malformed.
   virtual absl::Status Optimise(llvm::Module& module) = 0;
-  virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;    // ELF, relocatable.
+  virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;  // ELF, relocatable.
   virtual absl::StatusOr<std::string> Assembly(llvm::Module& module) = 0;
 };
 

@@ -1,10 +1,10 @@
 // Elementwise opcodes on complex numbers.
 #include "compiler/llvm/complex_ops.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include <map>
 #include <vector>
-
-#include <llvm/IR/Intrinsics.h>
 
 #include "compiler/llvm/math.h"
 #include "compiler/llvm/types.h"
@@ -134,8 +134,8 @@ llvm::Value* InDouble(Ir& ir, Operands x) {
   if (Real(b, x[0])->getType()->isDoubleTy()) return op(ir, x);
   std::vector<llvm::Value*> wide;
   for (llvm::Value* value : x) {
-    wide.push_back(Join(ir, b.CreateFPExt(Real(b, value), b.getDoubleTy()),
-                        b.CreateFPExt(Imag(b, value), b.getDoubleTy())));
+    wide.push_back(
+        Join(ir, b.CreateFPExt(Real(b, value), b.getDoubleTy()), b.CreateFPExt(Imag(b, value), b.getDoubleTy())));
   }
   llvm::Value* result = op(ir, wide);
   return Join(ir, b.CreateFPTrunc(Real(b, result), b.getFloatTy()), b.CreateFPTrunc(Imag(b, result), b.getFloatTy()));
@@ -225,14 +225,17 @@ const std::map<Opcode, ComplexOp>& ComplexOps() {
       {Opcode::kReal, [](Ir& ir, Operands x) { return Real(ir.b, x[0]); }},
       {Opcode::kImag, [](Ir& ir, Operands x) { return Imag(ir.b, x[0]); }},
       {Opcode::kAbs, [](Ir& ir, Operands x) { return Hypot(ir, Real(ir.b, x[0]), Imag(ir.b, x[0])); }},
-      {Opcode::kNegate, [](Ir& ir, Operands x) {
+      {Opcode::kNegate,
+       [](Ir& ir, Operands x) {
          return Join(ir, ir.b.CreateFNeg(Real(ir.b, x[0])), ir.b.CreateFNeg(Imag(ir.b, x[0])));
        }},
-      {Opcode::kAdd, [](Ir& ir, Operands x) {
+      {Opcode::kAdd,
+       [](Ir& ir, Operands x) {
          return Join(ir, ir.b.CreateFAdd(Real(ir.b, x[0]), Real(ir.b, x[1])),
                      ir.b.CreateFAdd(Imag(ir.b, x[0]), Imag(ir.b, x[1])));
        }},
-      {Opcode::kSubtract, [](Ir& ir, Operands x) {
+      {Opcode::kSubtract,
+       [](Ir& ir, Operands x) {
          return Join(ir, ir.b.CreateFSub(Real(ir.b, x[0]), Real(ir.b, x[1])),
                      ir.b.CreateFSub(Imag(ir.b, x[0]), Imag(ir.b, x[1])));
        }},
@@ -250,9 +253,8 @@ const std::map<Opcode, ComplexOp>& ComplexOps() {
       {Opcode::kTanh, Tanh},
       {Opcode::kSine, SineOrCosine<true>},
       {Opcode::kCosine, SineOrCosine<false>},
-      {Opcode::kTan, [](Ir& ir, Operands x) {
-         return Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)});
-       }},
+      {Opcode::kTan,
+       [](Ir& ir, Operands x) { return Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)}); }},
       {Opcode::kSign, Sign},
       {Opcode::kMaximum, Extremum<true>},
       {Opcode::kMinimum, Extremum<false>},

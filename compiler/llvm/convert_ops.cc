@@ -47,24 +47,36 @@ llvm::Value* ToInteger(Ir& ir, ElementType from, ElementType to, llvm::Value* va
 
 llvm::CmpInst::Predicate FloatPredicate(Comparison comparison) {
   switch (comparison) {
-    case Comparison::kEq: return llvm::CmpInst::FCMP_OEQ;
-    case Comparison::kNe: return llvm::CmpInst::FCMP_UNE;
-    case Comparison::kGe: return llvm::CmpInst::FCMP_OGE;
-    case Comparison::kGt: return llvm::CmpInst::FCMP_OGT;
-    case Comparison::kLe: return llvm::CmpInst::FCMP_OLE;
-    case Comparison::kLt: return llvm::CmpInst::FCMP_OLT;
+    case Comparison::kEq:
+      return llvm::CmpInst::FCMP_OEQ;
+    case Comparison::kNe:
+      return llvm::CmpInst::FCMP_UNE;
+    case Comparison::kGe:
+      return llvm::CmpInst::FCMP_OGE;
+    case Comparison::kGt:
+      return llvm::CmpInst::FCMP_OGT;
+    case Comparison::kLe:
+      return llvm::CmpInst::FCMP_OLE;
+    case Comparison::kLt:
+      return llvm::CmpInst::FCMP_OLT;
   }
   return llvm::CmpInst::FCMP_FALSE;
 }
 
 llvm::CmpInst::Predicate IntegerPredicate(Comparison comparison, bool is_unsigned) {
   switch (comparison) {
-    case Comparison::kEq: return llvm::CmpInst::ICMP_EQ;
-    case Comparison::kNe: return llvm::CmpInst::ICMP_NE;
-    case Comparison::kGe: return is_unsigned ? llvm::CmpInst::ICMP_UGE : llvm::CmpInst::ICMP_SGE;
-    case Comparison::kGt: return is_unsigned ? llvm::CmpInst::ICMP_UGT : llvm::CmpInst::ICMP_SGT;
-    case Comparison::kLe: return is_unsigned ? llvm::CmpInst::ICMP_ULE : llvm::CmpInst::ICMP_SLE;
-    case Comparison::kLt: return is_unsigned ? llvm::CmpInst::ICMP_ULT : llvm::CmpInst::ICMP_SLT;
+    case Comparison::kEq:
+      return llvm::CmpInst::ICMP_EQ;
+    case Comparison::kNe:
+      return llvm::CmpInst::ICMP_NE;
+    case Comparison::kGe:
+      return is_unsigned ? llvm::CmpInst::ICMP_UGE : llvm::CmpInst::ICMP_SGE;
+    case Comparison::kGt:
+      return is_unsigned ? llvm::CmpInst::ICMP_UGT : llvm::CmpInst::ICMP_SGT;
+    case Comparison::kLe:
+      return is_unsigned ? llvm::CmpInst::ICMP_ULE : llvm::CmpInst::ICMP_SLE;
+    case Comparison::kLt:
+      return is_unsigned ? llvm::CmpInst::ICMP_ULT : llvm::CmpInst::ICMP_SLT;
   }
   return llvm::CmpInst::ICMP_EQ;
 }
@@ -94,8 +106,7 @@ llvm::Value* EmitConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* 
   return tensor::IsFloating(to) ? ToFloat(b, from, to, value) : ToInteger(ir, from, to, value);
 }
 
-llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
-                         llvm::Value* y) {
+llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* x, llvm::Value* y) {
   IrBuilder& b = ir.b;
   if (tensor::IsComplex(type)) {
     llvm::Value* equal = b.CreateAnd(b.CreateFCmpOEQ(Real(b, x), Real(b, y)), b.CreateFCmpOEQ(Imag(b, x), Imag(b, y)));

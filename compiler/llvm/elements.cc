@@ -38,7 +38,7 @@ const Values DimsOf(Ir& ir, const Index& index, const tensor::Dims& sizes) {
   llvm::Value* rest = index.linear;
   for (size_t d = sizes.size(); d-- > 0;) {
     dims[d] = d == 0 && sizes[d] != 1 ? rest : ir.Rem(rest, sizes[d]);
-    rest = ir.Div(rest, sizes[d]);
+    if (d > 0) rest = ir.Div(rest, sizes[d]);
   }
   return dims;
 }
@@ -65,9 +65,12 @@ Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const t
     if (i < from.size()) a = from[i++];
     if (j < to.size()) b = to[j++];
     while (a != b) {
-      if (a < b && i < from.size()) a *= from[i++];
-      else if (b < a && j < to.size()) b *= to[j++];
-      else break;  // Sizes of 0: no element is ever asked for.
+      if (a < b && i < from.size())
+        a *= from[i++];
+      else if (b < a && j < to.size())
+        b *= to[j++];
+      else
+        break;  // Sizes of 0: no element is ever asked for.
     }
     llvm::Value* linear = ir.I64(0);
     for (size_t d = i0; d < i; ++d) {
@@ -155,8 +158,7 @@ Elements& Elements::Inner(const hlo::Instruction* call) {
     const std::vector<hlo::Instruction*>& parameters = call->called()[0]->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       const hlo::Instruction* operand = call->operand(static_cast<int64_t>(i));
-      inner->Bind(parameters[i],
-                  [this, operand](int leaf, const Index& index) { return Emit(operand, index, leaf); });
+      inner->Bind(parameters[i], [this, operand](int leaf, const Index& index) { return Emit(operand, index, leaf); });
     }
   }
   return *inner;

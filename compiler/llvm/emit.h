@@ -75,13 +75,13 @@ Target CompleteTarget(const Target& target);
 bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
 
 // Whether this instruction may stand inside a fused computation. What the fusion pass promises in return:
-//   - every path from a fusion's root to a value with an inner loop (reduce, reduce-window, convolution) keeps the
+//   - every path from a fusion's root to a value with an inner loop (reduce, reduce-window) keeps the
 //     index (elementwise, or reshape of the same elements in the same order), so that no reduction is computed
 //     twice; reductions may be roots (several roots: a `tuple`)
 //   - an expensive value (exp, log, divide, power, ...) is used under one index map only
 //   - roots of one fusion have the same element count, or all are reductions of same-shaped operands over the same
 //     dimensions, or are elementwise values of the reductions' operand shape
-//   - the fused computation has no control flow, dot, collective, scatter, sort or nested fusion;
+//   - the fused computation has no control flow, dot, convolution, collective, scatter, sort or nested fusion;
 //     dynamic-update-slice stands only at the root
 bool CanEmitInFusion(const hlo::Instruction& instruction);
 

@@ -1,8 +1,8 @@
 // The object emitter: many kernels and programs in one LLVM module, one object file out.
-#include <utility>
-
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
+
+#include <utility>
 
 #include "base/kernel_abi.h"
 #include "compiler/llvm/code_generator.h"
@@ -172,6 +172,10 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
     default:
       break;
   }
+  if (instruction.opcode() == Opcode::kRaggedDot &&
+      (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
+    return No(instruction, "expected one ragged dimension and one list of group sizes", why_not);
+  }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
     return No(instruction, "its opcode has no code for this element type yet", why_not);
@@ -200,7 +204,10 @@ bool CanEmit(const Instruction& instruction, std::string* why_not) {
 
 bool CanEmitInFusion(const Instruction& instruction) {
   const Opcode opcode = instruction.opcode();
-  if (opcode == Opcode::kDot || opcode == Opcode::kCall || opcode == Opcode::kFusion) return false;
+  if (opcode == Opcode::kDot || opcode == Opcode::kConvolution || opcode == Opcode::kRaggedDot ||
+      opcode == Opcode::kCall || opcode == Opcode::kFusion) {
+    return false;
+  }
   return CanEmitElement(instruction, nullptr);
 }
 

@@ -1,8 +1,8 @@
 // Element rules of opcodes that only move data: which operand element an output element is.
-#include <map>
-
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Module.h>
+
+#include <map>
 
 #include "base/status.h"
 #include "compiler/llvm/element_rules.h"
@@ -113,8 +113,8 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? RealPart(type) : type);
   if (target->isIntegerTy()) return {ir.b.CreateZExtOrTrunc(position, target)};
   // From 32 bits: that is what vector units convert.
-  llvm::Value* narrow = iota.shape().elements() < (int64_t{1} << 31) ? ir.b.CreateTrunc(position, ir.b.getInt32Ty())
-                                                                     : position;
+  llvm::Value* narrow =
+      iota.shape().elements() < (int64_t{1} << 31) ? ir.b.CreateTrunc(position, ir.b.getInt32Ty()) : position;
   llvm::Value* real = RoundTo(ir.b, type, ir.b.CreateSIToFP(narrow, target));
   if (!tensor::IsComplex(type)) return {real};
   return {MakeComplex(ir.b, real, llvm::ConstantFP::get(target, 0.0))};
@@ -148,8 +148,8 @@ llvm::Value* Start(Elements& elements, const Instruction* start, int64_t limit) 
   Ir& ir = elements.ir();
   llvm::Value* value = elements.EmitScalar(start);
   const bool is_signed = tensor::IsSigned(start->shape().type());
-  value = is_signed ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty())
-                    : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
+  value =
+      is_signed ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty()) : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
   if (is_signed) return ir.Clamp(value, 0, limit);
   return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, value, ir.I64(limit));
 }

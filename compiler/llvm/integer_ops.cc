@@ -1,9 +1,9 @@
 // Elementwise opcodes on integers and booleans.
 #include "compiler/llvm/integer_ops.h"
 
-#include <map>
-
 #include <llvm/IR/Intrinsics.h>
+
+#include <map>
 
 namespace xlad::compiler {
 namespace {
@@ -118,16 +118,19 @@ llvm::Value* MultiplyHigh(Ir& ir, bool is_signed, Operands x) {
 
 const std::map<Opcode, IntegerOp>& IntegerOps() {
   static const auto* const ops = new std::map<Opcode, IntegerOp>{
-      {Opcode::kAbs, [](Ir& ir, bool is_signed, Operands x) -> llvm::Value* {
+      {Opcode::kAbs,
+       [](Ir& ir, bool is_signed, Operands x) -> llvm::Value* {
          return is_signed ? ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x[0], ir.b.getFalse()) : x[0];
        }},
       {Opcode::kNegate, [](Ir& ir, bool, Operands x) { return ir.b.CreateNeg(x[0]); }},
       {Opcode::kNot, [](Ir& ir, bool, Operands x) { return ir.b.CreateNot(x[0]); }},
       {Opcode::kSign, Sign},
-      {Opcode::kPopcnt, [](Ir& ir, bool, Operands x) -> llvm::Value* {
+      {Opcode::kPopcnt,
+       [](Ir& ir, bool, Operands x) -> llvm::Value* {
          return ir.b.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, x[0]);
        }},
-      {Opcode::kCountLeadingZeros, [](Ir& ir, bool, Operands x) -> llvm::Value* {
+      {Opcode::kCountLeadingZeros,
+       [](Ir& ir, bool, Operands x) -> llvm::Value* {
          return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, x[0], ir.b.getFalse());
        }},
       {Opcode::kAdd, [](Ir& ir, bool, Operands x) { return ir.b.CreateAdd(x[0], x[1]); }},
@@ -138,7 +141,8 @@ const std::map<Opcode, IntegerOp>& IntegerOps() {
       {Opcode::kPower, Power},
       {Opcode::kMaximum, Max},
       {Opcode::kMinimum, Min},
-      {Opcode::kClamp, [](Ir& ir, bool is_signed, Operands x) {
+      {Opcode::kClamp,
+       [](Ir& ir, bool is_signed, Operands x) {
          llvm::Value* raised = Max(ir, is_signed, {x[0], x[1]});
          return Min(ir, is_signed, {raised, x[2]});
        }},
@@ -157,10 +161,13 @@ const std::map<Opcode, IntegerOp>& IntegerOps() {
 Opcode BooleanOpcode(Opcode opcode) {
   switch (opcode) {
     case Opcode::kAdd:
-    case Opcode::kMaximum: return Opcode::kOr;
+    case Opcode::kMaximum:
+      return Opcode::kOr;
     case Opcode::kMultiply:
-    case Opcode::kMinimum: return Opcode::kAnd;
-    default: return opcode;
+    case Opcode::kMinimum:
+      return Opcode::kAnd;
+    default:
+      return opcode;
   }
 }
 

@@ -1,11 +1,11 @@
 // One LLVM function under construction: index arithmetic, structured loops and branches.
 #include "compiler/llvm/ir.h"
 
-#include <algorithm>
-
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+
+#include <algorithm>
 
 namespace xlad::compiler {
 namespace {
@@ -67,9 +67,8 @@ llvm::Value* Ir::Div(llvm::Value* x, int64_t divisor) {
 
 llvm::Value* Ir::Rem(llvm::Value* x, int64_t divisor) {
   if (divisor == 1) return I64(0);
-  return Once(3, x, I64(divisor), [&] {
-    return IsPowerOfTwo(divisor) ? b.CreateAnd(x, I64(divisor - 1)) : b.CreateURem(x, I64(divisor));
-  });
+  return Once(3, x, I64(divisor),
+              [&] { return IsPowerOfTwo(divisor) ? b.CreateAnd(x, I64(divisor - 1)) : b.CreateURem(x, I64(divisor)); });
 }
 
 llvm::Value* Ir::AddSigned(llvm::Value* x, int64_t offset) {
@@ -124,8 +123,7 @@ void Ir::DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>
         });
 }
 
-void Ir::LoopNest(const std::vector<int64_t>& dims,
-                  const std::function<void(const std::vector<llvm::Value*>&)>& body) {
+void Ir::LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body) {
   if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;
   std::vector<llvm::Value*> index;
   const std::function<void()> nest = [&] {
@@ -185,8 +183,8 @@ void Ir::While(const std::function<llvm::Value*()>& condition, const std::functi
 llvm::Value* Ir::Slot(llvm::Type* type, int64_t count) {
   llvm::BasicBlock& entry = function_->getEntryBlock();
   IrBuilder at(entry.getTerminator());
-  llvm::AllocaInst* slot = count == 1 ? at.CreateAlloca(type)
-                                      : at.CreateAlloca(llvm::ArrayType::get(type, static_cast<uint64_t>(count)));
+  llvm::AllocaInst* slot =
+      count == 1 ? at.CreateAlloca(type) : at.CreateAlloca(llvm::ArrayType::get(type, static_cast<uint64_t>(count)));
   if (count > 1) slot->setAlignment(llvm::Align(64));
   return slot;
 }

@@ -34,8 +34,8 @@ class Ir {
   llvm::Value* Div(llvm::Value* x, int64_t divisor);
   llvm::Value* Rem(llvm::Value* x, int64_t divisor);
   llvm::Value* AddSigned(llvm::Value* x, int64_t offset);
-  llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);          // Signed.
-  llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);     // lo <= x < limit, signed; i1.
+  llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
+  llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
 
   // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);

@@ -1,9 +1,9 @@
 // Kernels: function, arguments and bindings.
 #include "compiler/llvm/kernel.h"
 
-#include <map>
-
 #include <llvm/IR/Module.h>
+
+#include <map>
 
 #include "base/kernel_abi.h"
 
@@ -21,21 +21,34 @@ int64_t RoundUp(int64_t bytes) {
 struct Arguments {
   std::vector<tensor::Shape> operands;
   std::vector<tensor::Shape> results;
-  std::map<int, int> in_place;  // Result leaf -> operand leaf.
+  // The argument that an operand leaf is read from: of an operand that stands twice, the first.
+  std::vector<unsigned> source;
+  std::map<int, unsigned> in_place;  // Result leaf -> argument.
 
-  explicit Arguments(const KernelRequest& request) : in_place(request.in_place.begin(), request.in_place.end()) {
+  explicit Arguments(const KernelRequest& request) : results(LeafShapes(request.root->shape())) {
+    std::map<const Instruction*, unsigned> first;
     for (const Instruction* operand : request.root->operands()) {
-      for (tensor::Shape& leaf : LeafShapes(operand->shape())) operands.push_back(std::move(leaf));
+      unsigned from = first.try_emplace(operand, static_cast<unsigned>(operands.size())).first->second;
+      for (tensor::Shape& leaf : LeafShapes(operand->shape())) {
+        operands.push_back(std::move(leaf));
+        source.push_back(from++);
+      }
     }
-    results = LeafShapes(request.root->shape());
-  }
-  bool IsShared(int operand) const {
-    for (const auto& pair : in_place) {
-      if (pair.second == operand) return true;
-    }
-    return false;
+    for (const auto& [result, operand] : request.in_place) in_place[result] = source[static_cast<size_t>(operand)];
   }
 };
+
+absl::Status CheckInPlace(const KernelRequest& request) {
+  int operands = 0;
+  for (const Instruction* operand : request.root->operands()) operands += LeafCount(operand->shape());
+  for (const auto& [result, operand] : request.in_place) {
+    if (result < 0 || result >= LeafCount(request.root->shape()) || operand < 0 || operand >= operands) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", request.symbol, ": in-place pair ", result, ", ",
+                                                     operand, " of an instruction with ", operands, " operand leaves"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 void Annotate(llvm::Argument* argument, int64_t bytes, bool no_alias) {
   llvm::AttrBuilder attributes(argument->getContext());
@@ -75,7 +88,7 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
   for (int64_t i = 0; i < root->operand_count(); ++i) {
     std::vector<ArrayView> leaves;
     for (const tensor::Shape& shape : LeafShapes(root->operand(i)->shape())) {
-      leaves.push_back({function->getArg(n++), shape});
+      leaves.push_back({function->getArg(arguments.source[n++]), shape});
     }
     const Instruction* bound = is_fusion ? root->called()[0]->parameter(i) : root->operand(i);
     kernel.elements().BindArrays(bound, std::move(leaves));
@@ -84,8 +97,7 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
   for (size_t r = 0; r < arguments.results.size(); ++r) {
     const auto shared = arguments.in_place.find(static_cast<int>(r));
     const bool in_place = shared != arguments.in_place.end();
-    llvm::Value* base =
-        function->getArg(in_place ? static_cast<unsigned>(shared->second) : n + static_cast<unsigned>(r));
+    llvm::Value* base = function->getArg(in_place ? shared->second : n + static_cast<unsigned>(r));
     kernel.outputs().push_back({inner, static_cast<int>(r), ArrayView{base, arguments.results[r]}, in_place});
   }
 }
@@ -93,8 +105,8 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
 }  // namespace
 
 ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
-  llvm::Value* base = ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_,
-                                                       static_cast<uint64_t>(scratch_bytes_));
+  llvm::Value* base =
+      ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, static_cast<uint64_t>(scratch_bytes_));
   scratch_bytes_ += RoundUp(shape.bytes());
   return {base, shape};
 }
@@ -108,6 +120,12 @@ KernelRule FindKernelRule(Opcode opcode) {
       {Opcode::kSelectAndScatter, EmitSelectAndScatter},
       {Opcode::kScan, EmitScan},
       {Opcode::kRngBitGenerator, EmitRngBitGenerator},
+      {Opcode::kCholesky, EmitCholesky},
+      {Opcode::kTriangularSolve, EmitTriangularSolve},
+      {Opcode::kFft, EmitFft},
+      {Opcode::kBatchNormTraining, EmitBatchNorm},
+      {Opcode::kBatchNormInference, EmitBatchNorm},
+      {Opcode::kBatchNormGrad, EmitBatchNorm},
   };
   const auto found = rules->find(opcode);
   return found == rules->end() ? nullptr : found->second;
@@ -116,6 +134,7 @@ KernelRule FindKernelRule(Opcode opcode) {
 absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
   std::string why;
   if (!CanEmit(*request.root, &why)) return absl::UnimplementedError(why);
+  XLAD_RETURN_IF_ERROR(CheckInPlace(request));
   const Arguments arguments(request);
   llvm::Function* function = MakeFunction(module, request, arguments);
   const unsigned count = static_cast<unsigned>(arguments.operands.size() + arguments.results.size());

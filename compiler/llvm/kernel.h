@@ -56,6 +56,10 @@ void EmitSort(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTopk(KernelContext& kernel, const hlo::Instruction& root);
 void EmitSelectAndScatter(KernelContext& kernel, const hlo::Instruction& root);
 void EmitScan(KernelContext& kernel, const hlo::Instruction& root);
+void EmitCholesky(KernelContext& kernel, const hlo::Instruction& root);
+void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
+void EmitFft(KernelContext& kernel, const hlo::Instruction& root);
+void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // All three forms.
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
 // Computes all outputs by element rules: reductions first, then one loop over the rest.

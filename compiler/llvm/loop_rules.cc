@@ -1,8 +1,8 @@
 // Element rules of opcodes with an inner loop: reduce, reduce-window, dot, convolution, map, gather.
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 #include <map>
-
-#include <llvm/IR/Intrinsics.h>
 
 #include "compiler/llvm/convert_ops.h"
 #include "compiler/llvm/element_rules.h"
@@ -34,8 +34,8 @@ Values Reduce(Elements& elements, const Instruction& reduce, const Index& index)
     size_t next = 0;
     for (size_t d = 0; d < dims.size(); ++d) {
       const auto at = std::find(reduce.dimensions().begin(), reduce.dimensions().end(), static_cast<int64_t>(d));
-      dims[d] = at == reduce.dimensions().end() ? kept[next++]
-                                                : inner[static_cast<size_t>(at - reduce.dimensions().begin())];
+      dims[d] =
+          at == reduce.dimensions().end() ? kept[next++] : inner[static_cast<size_t>(at - reduce.dimensions().begin())];
     }
     Values values;
     for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.Emit(reduce.operand(i), Index::Of(dims)));
@@ -70,31 +70,6 @@ Values ReduceWindow(Elements& elements, const Instruction& reduce, const Index& 
   return reducer.Round(ir, accumulators.Load());
 }
 
-// x * y in the accumulator's type: small floats as f32, integers widened to the result's type.
-llvm::Value* Product(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
-  if (tensor::IsComplex(type)) {
-    IrBuilder& b = ir.b;
-    llvm::Value* re = b.CreateFSub(b.CreateFMul(Real(b, x), Real(b, y)), b.CreateFMul(Imag(b, x), Imag(b, y)));
-    llvm::Value* im = b.CreateFAdd(b.CreateFMul(Real(b, x), Imag(b, y)), b.CreateFMul(Imag(b, x), Real(b, y)));
-    return MakeComplex(b, re, im);
-  }
-  if (tensor::IsFloating(type)) return ir.b.CreateFMul(x, y);
-  return type == ElementType::kPred ? ir.b.CreateAnd(x, y) : ir.b.CreateMul(x, y);
-}
-
-llvm::Value* Sum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
-  IrBuilder& b = ir.b;
-  if (tensor::IsComplex(type)) {
-    return MakeComplex(b, b.CreateFAdd(Real(b, x), Real(b, y)), b.CreateFAdd(Imag(b, x), Imag(b, y)));
-  }
-  if (!tensor::IsFloating(type)) return type == ElementType::kPred ? b.CreateOr(x, y) : b.CreateAdd(x, y);
-  const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
-  llvm::FastMathFlags flags;
-  flags.setAllowReassoc();
-  b.setFastMathFlags(flags);
-  return b.CreateFAdd(x, y);
-}
-
 Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *lhs = dot.operand(0), *rhs = dot.operand(1);
@@ -125,7 +100,7 @@ Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
     }
     llvm::Value* x = EmitConvert(ir, lhs->shape().type(), Accumulating(type), elements.Emit(lhs, Index::Of(li)));
     llvm::Value* y = EmitConvert(ir, rhs->shape().type(), Accumulating(type), elements.Emit(rhs, Index::Of(ri)));
-    sum.Store({Sum(ir, type, sum.Load()[0], Product(ir, type, x, y))});
+    sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
   });
   return {RoundTo(ir.b, type, sum.Load()[0])};
 }
@@ -142,8 +117,7 @@ Values Convolution(Elements& elements, const Instruction& conv, const Index& ind
   const int64_t out_features = kernel->shape().dim(n.kernel_output_feature);
   const int64_t in_features = kernel->shape().dim(n.kernel_input_feature);
   llvm::Value* feature = out[static_cast<size_t>(n.output_feature)];
-  llvm::Value* first_feature =
-      groups == 1 ? ir.I64(0) : ir.Mul(ir.Div(feature, out_features / groups), in_features);
+  llvm::Value* first_feature = groups == 1 ? ir.I64(0) : ir.Mul(ir.Div(feature, out_features / groups), in_features);
   const int64_t batch_size = input->shape().dim(n.input_batch) / batch_groups;
   llvm::Value* batch = ir.Add(ir.Mul(ir.Div(feature, out_features / batch_groups), batch_size),
                               out[static_cast<size_t>(n.output_batch)]);
@@ -173,7 +147,7 @@ Values Convolution(Elements& elements, const Instruction& conv, const Index& ind
       llvm::Value* x = EmitConvert(ir, input->shape().type(), Accumulating(type), elements.Emit(input, Index::Of(li)));
       llvm::Value* y =
           EmitConvert(ir, kernel->shape().type(), Accumulating(type), elements.Emit(kernel, Index::Of(ri)));
-      sum.Store({Sum(ir, type, sum.Load()[0], Product(ir, type, x, y))});
+      sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
     });
   });
   return {RoundTo(ir.b, type, sum.Load()[0])};
@@ -223,6 +197,30 @@ Values Gather(Elements& elements, const Instruction& gather, const Index& index)
 
 }  // namespace
 
+llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
+  if (tensor::IsComplex(type)) {
+    IrBuilder& b = ir.b;
+    llvm::Value* re = b.CreateFSub(b.CreateFMul(Real(b, x), Real(b, y)), b.CreateFMul(Imag(b, x), Imag(b, y)));
+    llvm::Value* im = b.CreateFAdd(b.CreateFMul(Real(b, x), Imag(b, y)), b.CreateFMul(Imag(b, x), Real(b, y)));
+    return MakeComplex(b, re, im);
+  }
+  if (tensor::IsFloating(type)) return ir.b.CreateFMul(x, y);
+  return type == ElementType::kPred ? ir.b.CreateAnd(x, y) : ir.b.CreateMul(x, y);
+}
+
+llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
+  IrBuilder& b = ir.b;
+  if (tensor::IsComplex(type)) {
+    return MakeComplex(b, b.CreateFAdd(Real(b, x), Real(b, y)), b.CreateFAdd(Imag(b, x), Imag(b, y)));
+  }
+  if (!tensor::IsFloating(type)) return type == ElementType::kPred ? b.CreateOr(x, y) : b.CreateAdd(x, y);
+  const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  llvm::FastMathFlags flags;
+  flags.setAllowReassoc();
+  b.setFastMathFlags(flags);
+  return b.CreateFAdd(x, y);
+}
+
 ElementType Accumulating(ElementType type) { return IsSmallFloat(type) ? ElementType::kF32 : type; }
 
 llvm::Value* IndexComponent(Elements& elements, const Instruction* indices, int64_t vector_dim, const Values& batch,
@@ -258,8 +256,13 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
 
 const std::map<Opcode, ElementRule>& LoopRules() {
   static const auto* const rules = new std::map<Opcode, ElementRule>{
-      {Opcode::kReduce, Reduce}, {Opcode::kReduceWindow, ReduceWindow}, {Opcode::kDot, Dot},
-      {Opcode::kConvolution, Convolution}, {Opcode::kMap, Map}, {Opcode::kGather, Gather},
+      {Opcode::kReduce, Reduce},
+      {Opcode::kReduceWindow, ReduceWindow},
+      {Opcode::kDot, Dot},
+      {Opcode::kConvolution, Convolution},
+      {Opcode::kMap, Map},
+      {Opcode::kGather, Gather},
+      {Opcode::kRaggedDot, EmitRaggedDot},
   };
   return *rules;
 }

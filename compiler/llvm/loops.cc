@@ -98,9 +98,8 @@ std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<
     const Instruction* other = *it;
     const bool same = other->operand(0)->shape().dims() == group[0]->operand(0)->shape().dims() &&
                       other->dimensions() == group[0]->dimensions();
-    const bool independent = std::none_of(group.begin(), group.end(), [&](const Instruction* member) {
-      return DependsOn(elements, other, member);
-    });
+    const bool independent = std::none_of(
+        group.begin(), group.end(), [&](const Instruction* member) { return DependsOn(elements, other, member); });
     if (same && independent) {
       group.push_back(other);
       it = rest->erase(it);

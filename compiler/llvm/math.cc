@@ -4,45 +4,16 @@
 // function's comment gives the largest error measured over all f32 arguments, in units in the last place.
 #include "compiler/llvm/math.h"
 
-#include <initializer_list>
-#include <map>
-
 #include <llvm/IR/Intrinsics.h>
 
-#include "base/status.h"
+#include <map>
+
+#include "compiler/llvm/float_ir.h"
 
 namespace xlad::compiler {
 namespace {
 
 using hlo::Opcode;
-
-// Arithmetic on floats in few words.
-class Float {
- public:
-  explicit Float(Ir& ir) : b(ir.b) {}
-  IrBuilder& b;
-
-  llvm::Value* C(double value) const { return llvm::ConstantFP::get(b.getFloatTy(), value); }
-  llvm::Value* Abs(llvm::Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-  // x * y + z: one rounding where the target has the instruction, two elsewhere.
-  llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* z) const {
-    return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {b.getFloatTy()}, {x, y, z});
-  }
-  // c[0] + c[1] x + c[2] x^2 ...
-  llvm::Value* Polynomial(llvm::Value* x, std::initializer_list<double> c) const {
-    auto next = std::rbegin(c);
-    llvm::Value* sum = C(*next++);
-    for (; next != std::rend(c); ++next) sum = Fma(sum, x, C(*next));
-    return sum;
-  }
-  llvm::Value* Bits(llvm::Value* x) const { return b.CreateBitCast(x, b.getInt32Ty()); }
-  llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, b.getFloatTy()); }
-  llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no) const {
-    return b.CreateSelect(condition, yes, no);
-  }
-  // 2^n for an integer n in [-126, 127].
-  llvm::Value* PowerOfTwo(llvm::Value* n) const { return FromBits(b.CreateShl(b.CreateAdd(n, b.getInt32(127)), 23)); }
-};
 
 // x = n ln 2 + r with |r| <= ln 2 / 2; `grown` is e^r - 1. NaN stays NaN in r.
 struct ExpParts {
@@ -59,8 +30,8 @@ ExpParts ReduceExp(const Float& f, llvm::Value* x) {
   // ln 2 in two parts, the first with trailing zeros.
   llvm::Value* r = f.Fma(rounded, f.C(-0.693145751953125), x);
   r = f.Fma(rounded, f.C(-1.428606765330187e-06), r);
-  llvm::Value* q = f.Polynomial(r, {5.0000000952e-01, 1.6666518837e-01, 4.1666205829e-02, 8.3688895581e-03,
-                                    1.3950489160e-03});
+  llvm::Value* q =
+      f.Polynomial(r, {5.0000000952e-01, 1.6666518837e-01, 4.1666205829e-02, 8.3688895581e-03, 1.3950489160e-03});
   return {n, f.Fma(f.b.CreateFMul(r, r), q, r)};
 }
 
@@ -103,9 +74,9 @@ llvm::Value* Log(Ir& ir, llvm::Value* x) {
   llvm::Value* exponent = f.b.CreateFAdd(f.b.CreateSIToFP(e, f.b.getFloatTy()), bias);
   llvm::Value* z = f.b.CreateFSub(m, f.C(1));
   llvm::Value* square = f.b.CreateFMul(z, z);
-  llvm::Value* q = f.Polynomial(z, {3.3333312603e-01, -2.5000009604e-01, 2.0002118732e-01, -1.6667995667e-01,
-                                    1.4219550908e-01, -1.2405591416e-01, 1.1888174596e-01, -1.1675641310e-01,
-                                    6.7466013415e-02});
+  llvm::Value* q =
+      f.Polynomial(z, {3.3333312603e-01, -2.5000009604e-01, 2.0002118732e-01, -1.6667995667e-01, 1.4219550908e-01,
+                       -1.2405591416e-01, 1.1888174596e-01, -1.1675641310e-01, 6.7466013415e-02});
   llvm::Value* tail = f.b.CreateFMul(f.b.CreateFMul(square, z), q);
   tail = f.Fma(exponent, f.C(-2.12194440e-4), tail);
   tail = f.Fma(square, f.C(-0.5), tail);
@@ -129,12 +100,28 @@ llvm::Value* Log1p(Ir& ir, llvm::Value* x) {
   return f.Select(f.b.CreateFCmpOEQ(x, f.C(0)), x, value);
 }
 
+llvm::Value* Erf(Ir& ir, llvm::Value* x) {
+  const Float f(ir);
+  llvm::Value* size = f.Abs(x);
+  llvm::Value* square = f.b.CreateFMul(x, x);
+  llvm::Value* q = f.Polynomial(square, {1.283791659e-01, -3.7612627136e-01, 1.1283600176e-01, -2.6854444592e-02,
+                                         5.1895353398e-03, -8.0208412839e-04, 7.8891195460e-05});
+  llvm::Value* near = f.Fma(x, q, x);
+  // 1 - e^p(|x|), p the logarithm of 1 - erf; beyond 4 the result rounds to 1.
+  llvm::Value* clamped = f.Select(f.b.CreateFCmpOGT(size, f.C(4)), f.C(4), size);
+  llvm::Value* p = f.Polynomial(clamped, {1.8803183739e-04, -1.1295783850e+00, -6.3321997042e-01, -1.0841849419e-01,
+                                          2.5208204080e-02, -4.2045422398e-03, 4.4133238796e-04, -2.1686509373e-05});
+  llvm::Value* far = f.b.CreateFSub(f.C(1), Exp(ir, p));
+  far = f.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, far, x);
+  return f.Select(f.b.CreateFCmpOLT(size, f.C(1)), near, far);
+}
+
 llvm::Value* Tanh(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   llvm::Value* size = f.Abs(x);
   llvm::Value* square = f.b.CreateFMul(x, x);
-  llvm::Value* q = f.Polynomial(square, {-3.3333283924e-01, 1.3331491249e-01, -5.3743495261e-02, 2.0650579003e-02,
-                                         -5.7170365603e-03});
+  llvm::Value* q = f.Polynomial(
+      square, {-3.3333283924e-01, 1.3331491249e-01, -5.3743495261e-02, 2.0650579003e-02, -5.7170365603e-03});
   llvm::Value* near = f.Fma(f.b.CreateFMul(square, x), q, x);
   llvm::Value* grown = Exp(ir, f.b.CreateFAdd(size, size));
   llvm::Value* far = f.b.CreateFSub(f.C(1), f.b.CreateFDiv(f.C(2), f.b.CreateFAdd(grown, f.C(1))));
@@ -160,7 +147,7 @@ llvm::Value* Rsqrt(Ir& ir, llvm::Value* x) {
 
 using MathFunction = llvm::Value* (*)(Ir& ir, llvm::Value* x);
 struct MathRule {
-  MathFunction f32;          // Null: the library's.
+  MathFunction f32;  // Null: the library's.
   MathFunction f64;
   const char* library_f32;
   const char* library_f64;
@@ -173,13 +160,13 @@ const std::map<Opcode, MathRule>& MathRules() {
       {Opcode::kLog, {Log, nullptr, "logf", "log"}},
       {Opcode::kLogPlusOne, {Log1p, nullptr, "log1pf", "log1p"}},
       {Opcode::kTanh, {Tanh, nullptr, "tanhf", "tanh"}},
-      {Opcode::kErf, {nullptr, nullptr, "erff", "erf"}},
+      {Opcode::kErf, {Erf, nullptr, "erff", "erf"}},
       {Opcode::kLogistic, {Logistic, Logistic, nullptr, nullptr}},
       {Opcode::kSqrt, {Sqrt, Sqrt, nullptr, nullptr}},
       {Opcode::kRsqrt, {Rsqrt, Rsqrt, nullptr, nullptr}},
       {Opcode::kCbrt, {nullptr, nullptr, "cbrtf", "cbrt"}},
-      {Opcode::kSine, {nullptr, nullptr, "sinf", "sin"}},
-      {Opcode::kCosine, {nullptr, nullptr, "cosf", "cos"}},
+      {Opcode::kSine, {EmitSineF32, nullptr, "sinf", "sin"}},
+      {Opcode::kCosine, {EmitCosineF32, nullptr, "cosf", "cos"}},
       {Opcode::kTan, {nullptr, nullptr, "tanf", "tan"}},
       {Opcode::kSinh, {nullptr, nullptr, "sinhf", "sinh"}},
       {Opcode::kCosh, {nullptr, nullptr, "coshf", "cosh"}},
@@ -209,7 +196,14 @@ llvm::Value* EmitMath(Ir& ir, Opcode opcode, llvm::Value* x) {
   return ir.CallLibm(is_double ? rule.library_f64 : rule.library_f32, {x});
 }
 
-llvm::Value* EmitPower(Ir& ir, llvm::Value* x, llvm::Value* y) { return CallBinary(ir, "powf", "pow", x, y); }
+llvm::Value* EmitPower(Ir& ir, llvm::Value* x, llvm::Value* y) {
+  if (x->getType()->isDoubleTy()) return ir.CallLibm("pow", {x, y});
+  // Squares are common, and exact to the last rounding.
+  const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y);
+  if (constant != nullptr && constant->isExactlyValue(2.0)) return ir.b.CreateFMul(x, x);
+  if (constant != nullptr && constant->isExactlyValue(1.0)) return x;
+  return EmitPowerF32(ir, x, y);
+}
 llvm::Value* EmitAtan2(Ir& ir, llvm::Value* y, llvm::Value* x) { return CallBinary(ir, "atan2f", "atan2", y, x); }
 llvm::Value* EmitRemainder(Ir& ir, llvm::Value* x, llvm::Value* y) { return CallBinary(ir, "fmodf", "fmod", x, y); }
 

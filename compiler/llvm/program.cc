@@ -1,9 +1,9 @@
 // Native programs: a step list as one LLVM function.
 #include "compiler/llvm/program.h"
 
-#include <algorithm>
-
 #include <llvm/IR/Module.h>
+
+#include <algorithm>
 
 #include "base/kernel_abi.h"
 
@@ -32,11 +32,16 @@ class ProgramEmitter {
  private:
   absl::Status EmitStep(const Step& step) {
     switch (step.step_case()) {
-      case Step::kKernel: return EmitKernel(step);
-      case Step::kLibrary: return EmitLibrary(step);
-      case Step::kCopy: return EmitCopy(step.copy());
-      case Step::kWhile: return EmitWhile(step.while_());
-      case Step::kIf: return EmitIf(step.if_());
+      case Step::kKernel:
+        return EmitKernel(step);
+      case Step::kLibrary:
+        return EmitLibrary(step);
+      case Step::kCopy:
+        return EmitCopy(step.copy());
+      case Step::kWhile:
+        return EmitWhile(step.while_());
+      case Step::kIf:
+        return EmitIf(step.if_());
       default:
         return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() +
                                           "' cannot stand in a native program (found a collective or nothing)");
@@ -157,9 +162,10 @@ class ProgramEmitter {
       status->Update(EmitSteps(branches.branches(i).steps()));
       return;
     }
-    ir_.If(b_.CreateICmpEQ(index, b_.getInt32(static_cast<uint32_t>(i))),
-           [&] { status->Update(EmitSteps(branches.branches(i).steps())); },
-           [&] { EmitBranches(branches, i + 1, index, status); });
+    ir_.If(
+        b_.CreateICmpEQ(index, b_.getInt32(static_cast<uint32_t>(i))),
+        [&] { status->Update(EmitSteps(branches.branches(i).steps())); },
+        [&] { EmitBranches(branches, i + 1, index, status); });
   }
 
   Ir& ir_;

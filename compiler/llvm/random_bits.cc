@@ -2,9 +2,9 @@
 // 1, 2, 3", SC 2011), with counters and results laid out as XLA does, so that bits agree.
 //
 // The state is a key and a counter. Every element is a function of the key and of its index in the whole array.
-#include <algorithm>
-
 #include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
 
 #include "compiler/llvm/kernel.h"
 
@@ -115,10 +115,9 @@ class Generator {
     const int64_t per_counter = width_ == 64 ? 2 : 4, elements = bits_.shape.elements();
     const auto one = [&](llvm::Value* counter, int64_t take) {
       llvm::Value* low = b_.CreateAdd(state_[1], counter);
-      llvm::Value* high = state_.size() > 2 ? state_[2] : ir_.I64(0);
+      llvm::Value* high = state_.size() > 2 ? state_[2] : state_[0];
       llvm::Value* carry = b_.CreateZExt(b_.CreateICmpULT(low, state_[1]), b_.getInt64Ty());
-      const Values four =
-          Philox(b_, Split(b_, low), Split(b_, b_.CreateAdd(high, carry)), Split(b_, state_[0]));
+      const Values four = Philox(b_, Split(b_, low), Split(b_, b_.CreateAdd(high, carry)), Split(b_, state_[0]));
       for (int64_t k = 0; k < take; ++k) {
         const size_t word = static_cast<size_t>(k);
         llvm::Value* value = width_ == 64 ? Join(b_, {four[2 * word], four[2 * word + 1]}) : four[word];

@@ -44,10 +44,10 @@ struct Reduction {
 
 // The operand's dimensions, told apart.
 struct Split {
-  Dims sizes;                 // Of the operand.
-  std::vector<size_t> kept;   // Ascending.
+  Dims sizes;                // Of the operand.
+  std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
-  bool columns = false;       // The innermost dimension (sizes of 1 aside) is kept, and there is something to reduce.
+  bool columns = false;  // The innermost dimension (sizes of 1 aside) is kept, and there is something to reduce.
 
   explicit Split(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (size_t d = 0; d < sizes.size(); ++d) {
@@ -93,8 +93,8 @@ void EmitRows(Elements& elements, const Split& split, const std::vector<Reductio
 }
 
 struct Strip {
-  Values kept;           // Index of the kept dimensions; at `column` it is to be filled in.
-  size_t column;         // Position among the kept dimensions.
+  Values kept;    // Index of the kept dimensions; at `column` it is to be filled in.
+  size_t column;  // Position among the kept dimensions.
   llvm::Value* begin;
   int64_t width;
 };

@@ -1,9 +1,9 @@
 // Elementwise opcodes on single elements: one table an element class.
 #include "compiler/llvm/scalar_ops.h"
 
-#include <map>
-
 #include <llvm/IR/Intrinsics.h>
+
+#include <map>
 
 #include "base/status.h"
 #include "compiler/llvm/complex_ops.h"
@@ -76,8 +76,8 @@ const std::map<Opcode, FloatRule>& FloatRules() {
       {Opcode::kRoundNearestEven, {UnaryIntrinsic<llvm::Intrinsic::roundeven>, true}},
       {Opcode::kSign, {Sign, true}},
       {Opcode::kReal, {[](Ir&, Operands x) { return x[0]; }, true}},
-      {Opcode::kImag, {[](Ir&, Operands x) -> llvm::Value* { return llvm::ConstantFP::get(x[0]->getType(), 0.0); },
-                       true}},
+      {Opcode::kImag,
+       {[](Ir&, Operands x) -> llvm::Value* { return llvm::ConstantFP::get(x[0]->getType(), 0.0); }, true}},
       {Opcode::kAdd, {[](Ir& ir, Operands x) { return ir.b.CreateFAdd(x[0], x[1]); }, false}},
       {Opcode::kSubtract, {[](Ir& ir, Operands x) { return ir.b.CreateFSub(x[0], x[1]); }, false}},
       {Opcode::kMultiply, {[](Ir& ir, Operands x) { return ir.b.CreateFMul(x[0], x[1]); }, false}},
@@ -88,12 +88,13 @@ const std::map<Opcode, FloatRule>& FloatRules() {
       {Opcode::kMaximum, {BinaryIntrinsic<llvm::Intrinsic::maximum>, true}},
       {Opcode::kMinimum, {BinaryIntrinsic<llvm::Intrinsic::minimum>, true}},
       {Opcode::kClamp, {Clamp, true}},
-      {Opcode::kIsFinite, {[](Ir& ir, Operands x) {
-                             llvm::Value* infinity = llvm::ConstantFP::getInfinity(x[0]->getType());
-                             llvm::Value* size = ir.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x[0]);
-                             return ir.b.CreateFCmpONE(size, infinity);
-                           },
-                           true}},
+      {Opcode::kIsFinite,
+       {[](Ir& ir, Operands x) {
+          llvm::Value* infinity = llvm::ConstantFP::getInfinity(x[0]->getType());
+          llvm::Value* size = ir.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x[0]);
+          return ir.b.CreateFCmpONE(size, infinity);
+        },
+        true}},
       {Opcode::kComplex, {[](Ir& ir, Operands x) { return MakeComplex(ir.b, x[0], x[1]); }, true}},
   };
   return *rules;

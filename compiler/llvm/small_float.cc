@@ -1,14 +1,14 @@
 // 8-bit and 4-bit floats, from one table of formats.
 #include "compiler/llvm/small_float.h"
 
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Module.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
-
-#include <llvm/IR/Constants.h>
-#include <llvm/IR/Module.h>
 
 #include "base/status.h"
 
@@ -18,10 +18,10 @@ namespace {
 using tensor::ElementType;
 
 enum class Special {
-  kIeee,     // All exponent bits set: infinity, NaN.
-  kFinite,   // "FN": only the code of all ones is NaN.
+  kIeee,          // All exponent bits set: infinity, NaN.
+  kFinite,        // "FN": only the code of all ones is NaN.
   kUnsignedZero,  // "FNUZ": the code of negative zero is the one NaN.
-  kNone,     // Every code is a number.
+  kNone,          // Every code is a number.
 };
 
 struct Format {
@@ -78,10 +78,14 @@ Codes CodesOf(const Format& f) {
   const uint32_t ones = (1u << (f.exponent_bits + f.mantissa_bits)) - 1;
   const uint32_t infinity = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
   switch (f.special) {
-    case Special::kIeee: return {infinity - 1, infinity, infinity | (1u << (f.mantissa_bits - 1))};
-    case Special::kFinite: return {ones - 1, ones, ones};
-    case Special::kUnsignedZero: return {ones, ones + 1, ones + 1};
-    case Special::kNone: return {ones, ones, 0};
+    case Special::kIeee:
+      return {infinity - 1, infinity, infinity | (1u << (f.mantissa_bits - 1))};
+    case Special::kFinite:
+      return {ones - 1, ones, ones};
+    case Special::kUnsignedZero:
+      return {ones, ones + 1, ones + 1};
+    case Special::kNone:
+      return {ones, ones, 0};
   }
   return {};
 }

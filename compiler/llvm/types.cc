@@ -1,9 +1,9 @@
 // Element types in LLVM IR: loads, stores, rounding, constants.
 #include "compiler/llvm/types.h"
 
-#include <cstring>
-
 #include <llvm/IR/Constants.h>
+
+#include <cstring>
 
 #include "base/status.h"
 #include "compiler/llvm/small_float.h"

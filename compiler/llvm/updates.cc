@@ -74,8 +74,7 @@ void EmitScatter(KernelContext& kernel, const Instruction& root) {
       const int64_t dim = static_cast<int64_t>(d);
       const bool has_window = !Contains(n.inserted_window_dims, dim) && !Contains(n.input_batching_dims, dim);
       const bool has_index = Contains(n.scatter_dims_to_operand_dims, dim);
-      const int64_t window_size =
-          has_window ? first->shape().dim(n.update_window_dims[next]) : 1;
+      const int64_t window_size = has_window ? first->shape().dim(n.update_window_dims[next]) : 1;
       if (has_index) inside = ir.b.CreateAnd(inside, ir.InRange(position[d], 0, sizes[d] - window_size + 1));
       if (has_window) position[d] = has_index ? ir.b.CreateAdd(position[d], window[next]) : window[next];
       if (has_window) ++next;

@@ -1,6 +1,7 @@
 // The cpu device.
 #include "runtime/devices/cpu/cpu_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "base/kernel_abi.h"
-#include "runtime/devices/cpu/dot.h"
+#include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/object_loader.h"
 
 namespace xlad::runtime {
@@ -82,7 +83,7 @@ class CpuExecutable final : public LoadedExecutable {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kernels_;
   }
-  const std::vector<std::unique_ptr<Dot>>& dots() const { return dots_; }
+  const std::vector<std::unique_ptr<PreparedLibraryOp>>& ops() const { return ops_; }
 
  private:
   absl::Status Prepare() {
@@ -90,21 +91,16 @@ class CpuExecutable final : public LoadedExecutable {
       XLAD_ASSIGN_OR_RETURN(object_, LoadedObject::Load(executable_.object_code()));
     }
     for (int i = 0; i < executable_.library_ops_size(); ++i) {
-      const LibraryOp& op = executable_.library_ops(i);
-      if (!op.has_dot()) {
-        return absl::InvalidArgumentError(absl::StrCat("executable '", executable_.name(), "': library op ", i,
-                                                       " is of no known kind, expected dot"));
-      }
-      absl::StatusOr<std::unique_ptr<Dot>> dot = Dot::Create(op.dot());
-      if (!dot.ok()) return Annotate(dot.status(), absl::StrCat("executable '", executable_.name(), "', op ", i));
-      dots_.push_back(*std::move(dot));
+      absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> op = PrepareLibraryOp(executable_.library_ops(i));
+      if (!op.ok()) return Annotate(op.status(), absl::StrCat("executable '", executable_.name(), "', op ", i));
+      ops_.push_back(*std::move(op));
     }
     return absl::OkStatus();
   }
 
   Executable executable_;
   std::unique_ptr<LoadedObject> object_;
-  std::vector<std::unique_ptr<Dot>> dots_;
+  std::vector<std::unique_ptr<PreparedLibraryOp>> ops_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, int> numbers_;
   mutable std::vector<XladKernel> kernels_;
@@ -115,7 +111,9 @@ class CpuLauncher final : public Launcher {
   CpuLauncher(const CpuExecutable* executable, int32_t partition_id) : executable_(*executable) {
     api_.run_library_op = [](const XladKernelApi* api, int32_t op, void* const* arguments) -> int32_t {
       auto* self = static_cast<CpuLauncher*>(api->runtime);
-      self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, kDotArguments));
+      const auto& ops = self->executable_.ops();
+      const size_t count = static_cast<size_t>(op) < ops.size() ? ops[static_cast<size_t>(op)]->buffer_count() : 0;
+      self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, count));
       return self->failure_.ok() ? XLAD_KERNEL_OK : XLAD_KERNEL_LIBRARY_OP_FAILED;
     };
     api_.partition_id = partition_id;
@@ -124,10 +122,10 @@ class CpuLauncher final : public Launcher {
 
   absl::Status Prepare() {
     int64_t scratch = 0;
-    for (const std::unique_ptr<Dot>& dot : executable_.dots()) {
-      XLAD_ASSIGN_OR_RETURN(std::unique_ptr<DotCall> call, dot->MakeCall());
+    for (const std::unique_ptr<PreparedLibraryOp>& op : executable_.ops()) {
+      XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, op->MakeCall());
       calls_.push_back(std::move(call));
-      scratch = std::max(scratch, dot->scratch_bytes());
+      scratch = std::max(scratch, op->scratch_bytes());
     }
     XLAD_ASSIGN_OR_RETURN(scratch_, AllocateMemory(scratch));
     return absl::OkStatus();
@@ -145,12 +143,15 @@ class CpuLauncher final : public Launcher {
   }
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
-    if (static_cast<size_t>(op) >= calls_.size() || buffers.size() != kDotArguments) {
-      return absl::InvalidArgumentError(absl::StrCat("library op ", op, " with ", buffers.size(),
-                                                     " buffers, expected one below ", calls_.size(), " with ",
-                                                     kDotArguments));
+    if (static_cast<size_t>(op) >= calls_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("library op ", op, ", expected one below ", calls_.size()));
     }
-    return calls_[static_cast<size_t>(op)]->Run(buffers[0], buffers[1], buffers[2], scratch_->address());
+    const size_t count = executable_.ops()[static_cast<size_t>(op)]->buffer_count();
+    if (buffers.size() != count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("library op ", op, " with ", buffers.size(), " buffers, expected ", count));
+    }
+    return calls_[static_cast<size_t>(op)]->Run(buffers, scratch_->address());
   }
 
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
@@ -159,12 +160,10 @@ class CpuLauncher final : public Launcher {
   }
 
  private:
-  static constexpr size_t kDotArguments = 3;
-
   const CpuExecutable& executable_;
   XladKernelApi api_;
   std::vector<XladKernel> kernels_;
-  std::vector<std::unique_ptr<DotCall>> calls_;
+  std::vector<std::unique_ptr<LibraryCall>> calls_;
   std::unique_ptr<DeviceMemory> scratch_;
   absl::Status failure_;
 };

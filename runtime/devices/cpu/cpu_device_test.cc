@@ -1,11 +1,11 @@
 // The cpu device: memory, loading, launching, and object code that is no good.
 #include "runtime/devices/cpu/cpu_device.h"
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "base/kernel_abi.h"
 #include "runtime/devices/cpu/object_loader.h"
@@ -80,7 +80,10 @@ TEST(CpuDevice, RefusesUnknownLibraryOps) {
 }
 
 TEST(ObjectLoader, RefusesBytesThatAreNoObject) {
-  std::string elf("\x7f" "ELF", 4);
+  std::string elf(
+      "\x7f"
+      "ELF",
+      4);
   elf.resize(200, '\0');
   for (const std::string& bytes : {std::string("not an object"), std::string(1000, 'x'), elf, elf.substr(0, 5)}) {
     const auto object = LoadedObject::Load(bytes);

@@ -2,57 +2,22 @@
 //
 // A plan is tried at load: operands as they lie in memory (transposes are strides), then with one or both packed to
 // row-major, then with bf16 widened to f32 for machines without bf16; the first that oneDNN has a fast
-// implementation for is taken. oneDNN's C interface is used: the C++ one throws.
-#include "runtime/devices/cpu/dot.h"
-
-#include <dlfcn.h>
-
+// implementation for is taken.
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <oneapi/dnnl/dnnl.h>
-
-#include "absl/strings/match.h"
-#include "base/kernel_abi.h"
+#include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/dot_shape.h"
+#include "runtime/devices/cpu/library_op.h"
 #include "tensor/element_type.h"
 
 namespace xlad::runtime {
 namespace {
 
 using tensor::ElementType;
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
-
-absl::Status FromDnnl(dnnl_status_t status, const char* what) {
-  if (status == dnnl_success) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("oneDNN: ", what, " failed with status ", static_cast<int>(status)));
-}
-
-dnnl_engine_t Engine() {
-  static dnnl_engine_t engine = [] {
-    dnnl_engine_t made = nullptr;
-    dnnl_engine_create(&made, dnnl_cpu, 0);
-    return made;
-  }();
-  return engine;
-}
-
-template <typename T, dnnl_status_t (*destroy)(T)>
-struct Destroyer {
-  void operator()(T value) const { destroy(value); }
-};
-using PrimitiveDesc =
-    std::unique_ptr<dnnl_primitive_desc, Destroyer<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>>;
-using Primitive = std::unique_ptr<dnnl_primitive, Destroyer<dnnl_primitive_t, dnnl_primitive_destroy>>;
-using Memory = std::unique_ptr<dnnl_memory, Destroyer<dnnl_memory_t, dnnl_memory_destroy>>;
-using Stream = std::unique_ptr<dnnl_stream, Destroyer<dnnl_stream_t, dnnl_stream_destroy>>;
-using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroyer<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>>;
 
 // How the product is computed.
 struct Plan {
@@ -68,23 +33,22 @@ struct Matrices {
   dnnl_memory_desc_t lhs, rhs, result;
 };
 
-dnnl_data_type_t DataType(ElementType type) { return type == ElementType::kBF16 ? dnnl_bf16 : dnnl_f32; }
-
 absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop& row, const DotLoop& column,
-                                            int64_t DotLoop::*stride, ElementType type) {
+                                            int64_t DotLoop::* stride, ElementType type) {
+  if (shape.batch.size() + 2 > DNNL_MAX_NDIMS)
+    return absl::UnimplementedError("more batch dimensions than oneDNN takes");
   dnnl_dims_t sizes, strides;
   int n = 0;
   const auto add = [&](const DotLoop& loop) {
     sizes[n] = loop.size;
     strides[n++] = loop.*stride;
   };
-  if (shape.batch.size() + 2 > DNNL_MAX_NDIMS) return absl::UnimplementedError("dot: more batch dimensions than oneDNN takes");
   for (const DotLoop& loop : shape.batch) add(loop);
   add(row);
   add(column);
   dnnl_memory_desc_t desc;
-  XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_memory_desc_init_by_strides(&desc, n, sizes, DataType(type), strides),
-                                "memory description"));
+  XLAD_RETURN_IF_ERROR(
+      FromDnnl(dnnl_memory_desc_init_by_strides(&desc, n, sizes, DnnlType(type), strides), "memory description"));
   return desc;
 }
 
@@ -124,9 +88,8 @@ void Narrow(ElementType type, const float* from, int64_t count, void* to) {
   }
 }
 
-class DnnlDot final : public Dot {
+class DnnlDot final : public PreparedLibraryOp {
  public:
-  // Whether this plan is one that oneDNN is fast at.
   static absl::StatusOr<std::unique_ptr<DnnlDot>> Try(const DotOp& op, const Types& types, const Plan& plan) {
     auto dot = std::make_unique<DnnlDot>();
     dot->plan_ = plan;
@@ -136,135 +99,92 @@ class DnnlDot final : public Dot {
     return dot;
   }
 
-  int64_t scratch_bytes() const override { return lhs_bytes_ + rhs_bytes_ + result_bytes_ + library_bytes_; }
-  absl::StatusOr<std::unique_ptr<DotCall>> MakeCall() const override;
+  size_t buffer_count() const override { return 3; }
+  int64_t scratch_bytes() const override { return lhs_bytes_ + rhs_bytes_ + result_bytes_ + op_.scratchpad_bytes; }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const override;
   std::string Description() const override {
-    return absl::StrCat(name_, plan_.pack_lhs ? ", lhs packed" : "", plan_.pack_rhs ? ", rhs packed" : "",
-                        plan_.widen ? ", in f32" : "");
+    return absl::StrCat(empty_ ? "nothing to sum" : op_.name, plan_.pack_lhs ? ", lhs packed" : "",
+                        plan_.pack_rhs ? ", rhs packed" : "", plan_.widen ? ", in f32" : "");
   }
+  bool IsFast() const { return empty_ || op_.IsFast(); }
 
  private:
-  friend class DnnlCall;
+  friend class DotCall;
 
   absl::Status Prepare() {
     const auto bytes = [&](const Packing& packing, ElementType type) {
       int64_t elements = 1;
       for (const int64_t size : packing.sizes) elements *= size;
-      return RoundUp(elements * (plan_.widen ? 4 : tensor::ByteWidth(type)));
+      return RoundUpToAlignment(elements * (plan_.widen ? 4 : tensor::ByteWidth(type)));
     };
     if (plan_.pack_lhs) lhs_bytes_ = bytes(lhs_packing_ = PackLhs(&shape_), types_.lhs);
     if (plan_.pack_rhs) rhs_bytes_ = bytes(rhs_packing_ = PackRhs(&shape_), types_.rhs);
-    const int64_t results = shape_.Elements(shape_.batch) * shape_.Elements(shape_.m) * shape_.Elements(shape_.n);
-    result_elements_ = results;
-    empty_ = results == 0 || shape_.Elements(shape_.k) == 0;
+    result_elements_ = shape_.Elements(shape_.batch) * shape_.Elements(shape_.m) * shape_.Elements(shape_.n);
+    empty_ = result_elements_ == 0 || shape_.Elements(shape_.k) == 0;
     if (empty_) return absl::OkStatus();
-    if (plan_.widen && types_.result != ElementType::kF32) result_bytes_ = RoundUp(results * 4);
+    if (plan_.widen && types_.result != ElementType::kF32) result_bytes_ = RoundUpToAlignment(result_elements_ * 4);
     shape_.Merge();
     if (!shape_.IsMatrix()) return absl::UnimplementedError("strides that are no matrix");
     const Types computed = plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
     XLAD_ASSIGN_OR_RETURN(matrices_, DescribeAll(shape_, computed));
-    return MakePrimitive();
-  }
-
-  absl::Status MakePrimitive() {
-    dnnl_primitive_attr_t raw_attributes = nullptr;
-    XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_primitive_attr_create(&raw_attributes), "attributes"));
-    const Attributes attributes(raw_attributes);
-    XLAD_RETURN_IF_ERROR(
-        FromDnnl(dnnl_primitive_attr_set_scratchpad_mode(raw_attributes, dnnl_scratchpad_mode_user), "scratchpad"));
     dnnl_matmul_desc_t desc;
-    XLAD_RETURN_IF_ERROR(FromDnnl(
-        dnnl_matmul_desc_init(&desc, &matrices_.lhs, &matrices_.rhs, nullptr, &matrices_.result), "matmul"));
-    dnnl_primitive_desc_t raw_desc = nullptr;
-    if (dnnl_primitive_desc_create(&raw_desc, &desc, raw_attributes, Engine(), nullptr) != dnnl_success) {
-      return absl::UnimplementedError("oneDNN has no matmul for this");
-    }
-    desc_.reset(raw_desc);
-    const char* name = nullptr;
-    dnnl_primitive_desc_query(raw_desc, dnnl_query_impl_info_str, 0, &name);
-    name_ = name == nullptr ? "?" : name;
-    scratchpad_ = *dnnl_primitive_desc_query_md(raw_desc, dnnl_query_scratchpad_md, 0);
-    library_bytes_ = RoundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(&scratchpad_)));
-    dnnl_primitive_t raw_primitive = nullptr;
-    XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_primitive_create(&raw_primitive, raw_desc), "primitive"));
-    primitive_.reset(raw_primitive);
+    XLAD_RETURN_IF_ERROR(
+        FromDnnl(dnnl_matmul_desc_init(&desc, &matrices_.lhs, &matrices_.rhs, nullptr, &matrices_.result), "matmul"));
+    XLAD_ASSIGN_OR_RETURN(op_, MakeDnnlOp(&desc, nullptr));
     return absl::OkStatus();
   }
 
- public:
-  bool IsFast() const { return empty_ || !absl::StrContains(name_, "ref"); }
-
- private:
   Plan plan_;
   Types types_;
   DotShape shape_;
   Packing lhs_packing_, rhs_packing_;
   Matrices matrices_;
-  dnnl_memory_desc_t scratchpad_;
-  PrimitiveDesc desc_;
-  Primitive primitive_;
-  std::string name_ = "nothing to sum";
+  DnnlOp op_;
   bool empty_ = false;
   int64_t result_elements_ = 0;
-  int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0, library_bytes_ = 0;
+  int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;
 };
 
-class DnnlCall final : public DotCall {
+class DotCall final : public LibraryCall {
  public:
-  explicit DnnlCall(const DnnlDot* dot) : dot_(*dot) {}
+  explicit DotCall(const DnnlDot* dot) : dot_(*dot) {}
 
   absl::Status Prepare() {
     if (dot_.empty_) return absl::OkStatus();
-    dnnl_stream_t stream = nullptr;
-    XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_stream_create(&stream, Engine(), dnnl_stream_default_flags), "stream"));
-    stream_.reset(stream);
-    const dnnl_memory_desc_t* descs[] = {&dot_.matrices_.lhs, &dot_.matrices_.rhs, &dot_.matrices_.result,
-                                         &dot_.scratchpad_};
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
-    for (int i = 0; i < 4; ++i) {
-      dnnl_memory_t memory = nullptr;
-      XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_memory_create(&memory, descs[i], Engine(), DNNL_MEMORY_NONE), "memory"));
-      memories_.emplace_back(memory);
-      arguments_.push_back({names[i], memory});
-    }
-    return absl::OkStatus();
+    return call_.Prepare(dot_.op_, {{DNNL_ARG_SRC, dot_.matrices_.lhs},
+                                    {DNNL_ARG_WEIGHTS, dot_.matrices_.rhs},
+                                    {DNNL_ARG_DST, dot_.matrices_.result}});
   }
 
-  absl::Status Run(const void* lhs, const void* rhs, void* result, void* scratch) override {
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch) override {
+    void *lhs = buffers[0], *rhs = buffers[1], *result = buffers[2];
     if (dot_.empty_) {
       const int64_t width = tensor::ByteWidth(dot_.types_.result);
       std::memset(result, 0, static_cast<size_t>(dot_.result_elements_ * width));
       return absl::OkStatus();
     }
-    UseOneThread();
     char* free = static_cast<char*>(scratch);
     const auto take = [&](int64_t bytes) { return std::exchange(free, free + bytes); };
     if (dot_.plan_.pack_lhs) lhs = Packed(dot_.lhs_packing_, dot_.types_.lhs, lhs, take(dot_.lhs_bytes_));
     if (dot_.plan_.pack_rhs) rhs = Packed(dot_.rhs_packing_, dot_.types_.rhs, rhs, take(dot_.rhs_bytes_));
     void* product = dot_.result_bytes_ > 0 ? take(dot_.result_bytes_) : result;
-    void* handles[] = {const_cast<void*>(lhs), const_cast<void*>(rhs), product, free};
-    for (size_t i = 0; i < 4; ++i) dnnl_memory_set_data_handle(memories_[i].get(), handles[i]);
-    XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_primitive_execute(dot_.primitive_.get(), stream_.get(),
-                                                         static_cast<int>(arguments_.size()), arguments_.data()),
-                                  "matmul"));
+    XLAD_RETURN_IF_ERROR(call_.Run({lhs, rhs, product}, free));
     if (product != result) Narrow(dot_.types_.result, static_cast<float*>(product), dot_.result_elements_, result);
     return absl::OkStatus();
   }
 
  private:
-  const void* Packed(const Packing& packing, ElementType type, const void* from, void* to) const {
+  void* Packed(const Packing& packing, ElementType type, const void* from, void* to) const {
     Pack(packing, KindOf(type, dot_.plan_.widen), from, to);
     return to;
   }
 
   const DnnlDot& dot_;
-  Stream stream_;
-  std::vector<Memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;
+  DnnlCall call_;
 };
 
-absl::StatusOr<std::unique_ptr<DotCall>> DnnlDot::MakeCall() const {
-  auto call = std::make_unique<DnnlCall>(this);
+absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlDot::MakeCall() const {
+  auto call = std::make_unique<DotCall>(this);
   XLAD_RETURN_IF_ERROR(call->Prepare());
   return call;
 }
@@ -275,9 +195,10 @@ bool IsLibraryType(ElementType type) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dot>> Dot::Create(const DotOp& op) {
+absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   UseOneThread();
-  const Types types{static_cast<ElementType>(op.lhs().element_type()), static_cast<ElementType>(op.rhs().element_type()),
+  const Types types{static_cast<ElementType>(op.lhs().element_type()),
+                    static_cast<ElementType>(op.rhs().element_type()),
                     static_cast<ElementType>(op.result().element_type())};
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
     return absl::UnimplementedError("library op dot: element types other than f32, bf16 and f16");
@@ -292,21 +213,17 @@ absl::StatusOr<std::unique_ptr<Dot>> Dot::Create(const DotOp& op) {
   for (const Plan& plan : plans) {
     absl::StatusOr<std::unique_ptr<DnnlDot>> dot = DnnlDot::Try(op, types, plan);
     if (!dot.ok()) continue;
-    if ((*dot)->IsFast()) return std::unique_ptr<Dot>(std::move(*dot));
+    if ((*dot)->IsFast()) return std::unique_ptr<PreparedLibraryOp>(std::move(*dot));
     if (slow == nullptr) slow = std::move(*dot);
   }
   if (slow == nullptr) return absl::UnimplementedError("library op dot: oneDNN has no implementation for these shapes");
-  return std::unique_ptr<Dot>(std::move(slow));
+  return std::unique_ptr<PreparedLibraryOp>(std::move(slow));
 }
 
-void UseOneThread() {
-  // A setting of the calling thread. The symbol is there where oneDNN runs on OpenMP.
-  thread_local const bool done = [] {
-    const auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-    if (set != nullptr) set(1);
-    return true;
-  }();
-  (void)done;
+absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op) {
+  if (op.has_dot()) return PrepareDot(op.dot());
+  if (op.has_convolution()) return PrepareConvolution(op.convolution());
+  return absl::InvalidArgumentError("library op of no known kind, expected dot or convolution");
 }
 
 }  // namespace xlad::runtime

@@ -49,7 +49,7 @@ void MergeLoops(std::vector<DotLoop>* loops) {
   *loops = std::move(merged);
 }
 
-void SetRowMajor(std::vector<std::vector<DotLoop>*> groups, int64_t DotLoop::*member, Packing* packing) {
+void SetRowMajor(std::vector<std::vector<DotLoop>*> groups, int64_t DotLoop::* member, Packing* packing) {
   int64_t stride = 1;
   for (size_t g = groups.size(); g-- > 0;) {
     for (size_t i = groups[g]->size(); i-- > 0;) {
@@ -112,10 +112,10 @@ void DotShape::Merge() {
 absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
   const Dims lhs = DimsOf(op.lhs()), rhs = DimsOf(op.rhs());
   std::vector<bool> lhs_used, rhs_used;
-  XLAD_RETURN_IF_ERROR(CheckSide("lhs", static_cast<int64_t>(lhs.size()), op.lhs_batch(), op.lhs_contracting(),
-                                 &lhs_used));
-  XLAD_RETURN_IF_ERROR(CheckSide("rhs", static_cast<int64_t>(rhs.size()), op.rhs_batch(), op.rhs_contracting(),
-                                 &rhs_used));
+  XLAD_RETURN_IF_ERROR(
+      CheckSide("lhs", static_cast<int64_t>(lhs.size()), op.lhs_batch(), op.lhs_contracting(), &lhs_used));
+  XLAD_RETURN_IF_ERROR(
+      CheckSide("rhs", static_cast<int64_t>(rhs.size()), op.rhs_batch(), op.rhs_contracting(), &rhs_used));
   if (op.lhs_batch_size() != op.rhs_batch_size() || op.lhs_contracting_size() != op.rhs_contracting_size()) {
     return Misfit("different numbers of batch or contracting dimensions", "equal numbers on both sides");
   }
@@ -170,10 +170,14 @@ void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
   const auto same = [](auto x) { return x; };
   const uint16_t* narrow = static_cast<const uint16_t*>(from);
   switch (kind) {
-    case PackKind::kSame2: return PackAs(packing, narrow, static_cast<uint16_t*>(to), same);
-    case PackKind::kSame4: return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
-    case PackKind::kBf16ToF32: return PackAs(packing, narrow, static_cast<float*>(to), Bf16);
-    case PackKind::kF16ToF32: return PackAs(packing, narrow, static_cast<float*>(to), F16);
+    case PackKind::kSame2:
+      return PackAs(packing, narrow, static_cast<uint16_t*>(to), same);
+    case PackKind::kSame4:
+      return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
+    case PackKind::kBf16ToF32:
+      return PackAs(packing, narrow, static_cast<float*>(to), Bf16);
+    case PackKind::kF16ToF32:
+      return PackAs(packing, narrow, static_cast<float*>(to), F16);
   }
 }
 

@@ -1,5 +1,5 @@
 // Dots of all kinds against a plain sum.
-#include "runtime/devices/cpu/dot.h"
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
@@ -8,10 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "base/random.h"
 #include "runtime/devices/cpu/dot_shape.h"
+#include "runtime/devices/cpu/library_op.h"
 #include "tensor/array.h"
 
 namespace xlad::runtime {
@@ -71,7 +70,8 @@ float GetFloat(const Array& array, size_t i) {
 }
 
 Array RandomArray(Random& random, const ArrayShape& shape) {
-  Array array(tensor::Shape{static_cast<ElementType>(shape.element_type()), Dims(shape.dims().begin(), shape.dims().end())});
+  Array array(
+      tensor::Shape{static_cast<ElementType>(shape.element_type()), Dims(shape.dims().begin(), shape.dims().end())});
   // Eighths: exact in every type, and sums stay exact in f32.
   for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
     SetFloat(&array, i, static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8);
@@ -82,8 +82,8 @@ Array RandomArray(Random& random, const ArrayShape& shape) {
 // By loops over the strides of ReadDotShape, in double.
 std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs) {
   const DotShape shape = *ReadDotShape(op);
-  std::vector<double> result(static_cast<size_t>(
-      shape.Elements(shape.batch) * shape.Elements(shape.m) * shape.Elements(shape.n)));
+  std::vector<double> result(
+      static_cast<size_t>(shape.Elements(shape.batch) * shape.Elements(shape.m) * shape.Elements(shape.n)));
   std::vector<DotLoop> loops;
   for (const auto* group : {&shape.batch, &shape.m, &shape.n, &shape.k}) {
     loops.insert(loops.end(), group->begin(), group->end());
@@ -104,17 +104,19 @@ std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs
   return result;
 }
 
-std::vector<char> Scratch(const Dot& dot, char** aligned) {
+std::vector<char> Scratch(const PreparedLibraryOp& dot, char** aligned) {
   std::vector<char> memory(static_cast<size_t>(dot.scratch_bytes()) + 64);
   *aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   return memory;
 }
 
+void* Address(const Array& array) { return const_cast<std::byte*>(array.bytes().data()); }
+
 void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, ElementType result_type) {
   const DotOp op = MakeOp(numbers, lhs_type, rhs_type, result_type);
   const std::unique_ptr<Random> random = SeededRandom(7);
   const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
-  const auto dot = Dot::Create(op);
+  const auto dot = PrepareDot(op);
   ASSERT_TRUE(dot.ok()) << dot.status() << op.ShortDebugString();
   const auto call = (*dot)->MakeCall();
   ASSERT_TRUE(call.ok()) << call.status();
@@ -122,7 +124,7 @@ void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, E
   char* aligned;
   const std::vector<char> scratch = Scratch(**dot, &aligned);
   for (int again = 0; again < 2; ++again) {
-    ASSERT_TRUE((*call)->Run(lhs.bytes().data(), rhs.bytes().data(), result.bytes().data(), aligned).ok());
+    ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), Address(result)}, aligned).ok());
   }
   const std::vector<double> expected = Expected(op, lhs, rhs);
   const double tolerance = result_type == ElementType::kF32 ? 1e-6 : result_type == ElementType::kF16 ? 1e-3 : 8e-3;
@@ -176,7 +178,7 @@ TEST(Dot, EveryKind) {
 
 TEST(Dot, UsesFastImplementations) {
   for (const Numbers& numbers : Kinds()) {
-    const auto dot = Dot::Create(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32));
+    const auto dot = PrepareDot(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32));
     ASSERT_TRUE(dot.ok());
     if (tensor::Product(numbers.lhs) * tensor::Product(numbers.rhs) < 1000) continue;
     EXPECT_EQ((*dot)->Description().find("ref"), std::string::npos) << (*dot)->Description();
@@ -189,7 +191,7 @@ TEST(Dot, RefusesWhatDoesNotFit) {
     op.clear_lhs_contracting();
     op.mutable_lhs_contracting()->Add(numbers.lhs_contracting.begin(), numbers.lhs_contracting.end());
     op.mutable_lhs_batch()->Add(numbers.lhs_batch.begin(), numbers.lhs_batch.end());
-    const auto dot = Dot::Create(op);
+    const auto dot = PrepareDot(op);
     ASSERT_FALSE(dot.ok());
     EXPECT_EQ(dot.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(dot.status().message().find(words), absl::string_view::npos) << dot.status();
@@ -199,8 +201,8 @@ TEST(Dot, RefusesWhatDoesNotFit) {
   refused({{}, {}, {}, {}, {0}, {}}, "shapes");
   refused({{}, {}, {}, {}, {}, {}}, "different numbers");
   refused({{}, {}, {1}, {}, {1}, {}}, "dimension 1");
-  const auto other = Dot::Create(MakeOp({{2}, {2}, {}, {}, {0}, {0}}, ElementType::kS32, ElementType::kS32,
-                                        ElementType::kS32));
+  const auto other =
+      PrepareDot(MakeOp({{2}, {2}, {}, {}, {0}, {0}}, ElementType::kS32, ElementType::kS32, ElementType::kS32));
   EXPECT_EQ(other.status().code(), absl::StatusCode::kUnimplemented);
 }
 
@@ -224,9 +226,9 @@ TEST(Dot, StartsNoThreads) {
 }
 
 TEST(Dot, RunsOnSeveralThreadsAtOnce) {
-  const DotOp op = MakeOp({{33, 65}, {65, 17}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32,
-                          ElementType::kF32);
-  const auto dot = Dot::Create(op);
+  const DotOp op =
+      MakeOp({{33, 65}, {65, 17}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+  const auto dot = PrepareDot(op);
   ASSERT_TRUE(dot.ok());
   const std::unique_ptr<Random> random = SeededRandom(3);
   const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
@@ -239,7 +241,7 @@ TEST(Dot, RunsOnSeveralThreadsAtOnce) {
       const std::vector<char> scratch = Scratch(**dot, &aligned);
       std::vector<float> result(33 * 17);
       for (int i = 0; i < 50; ++i) {
-        ASSERT_TRUE((*call)->Run(lhs.bytes().data(), rhs.bytes().data(), result.data(), aligned).ok());
+        ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), result.data()}, aligned).ok());
         for (size_t e = 0; e < result.size(); ++e) ASSERT_EQ(result[e], static_cast<float>(expected[e]));
       }
     });

@@ -1,11 +1,11 @@
 // What code for this machine's CPU must be compiled for.
 #include "runtime/devices/cpu/host_target.h"
 
-#include <set>
-#include <string>
-
 #include <llvm/ADT/StringMap.h>
 #include <llvm/TargetParser/Host.h>
+
+#include <set>
+#include <string>
 
 #include "absl/strings/str_join.h"
 

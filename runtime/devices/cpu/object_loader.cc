@@ -1,17 +1,17 @@
 // Loads an ELF relocatable object into this process, by LLVM's JIT linker.
 #include "runtime/devices/cpu/object_loader.h"
 
-#include <cmath>
-#include <cstring>
-#include <mutex>
-#include <string>
-#include <utility>
-
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/ExecutionEngine/Orc/Core.h>
 #include <llvm/ExecutionEngine/Orc/ExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
 #include <llvm/Support/MemoryBuffer.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
 
 namespace xlad::runtime {
 namespace {
@@ -24,28 +24,62 @@ struct Provided {
   void* address;
 };
 
-#define XLAD_UNARY(name)                                                      \
-  {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}, \
-      {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f))}
-#define XLAD_BINARY(name)                                                             \
-  {#name, reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::name))}, \
-      {#name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f))}
+#define XLAD_UNARY(name)                                                         \
+  {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}, {   \
+    #name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f)) \
+  }
+#define XLAD_BINARY(name)                                                               \
+  {#name, reinterpret_cast<void*>(static_cast<double (*)(double, double)>(::name))}, {  \
+    #name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f)) \
+  }
 
 // Everything that compiled code may call.
 const Provided kProvided[] = {
-    XLAD_UNARY(exp), XLAD_UNARY(exp2), XLAD_UNARY(expm1), XLAD_UNARY(log), XLAD_UNARY(log2), XLAD_UNARY(log1p),
-    XLAD_UNARY(log10), XLAD_UNARY(tanh), XLAD_UNARY(erf), XLAD_UNARY(sin), XLAD_UNARY(cos), XLAD_UNARY(tan),
-    XLAD_UNARY(sinh), XLAD_UNARY(cosh), XLAD_UNARY(asin), XLAD_UNARY(acos), XLAD_UNARY(atan), XLAD_UNARY(asinh),
-    XLAD_UNARY(acosh), XLAD_UNARY(atanh), XLAD_UNARY(cbrt), XLAD_UNARY(sqrt), XLAD_UNARY(floor), XLAD_UNARY(ceil),
-    XLAD_UNARY(round), XLAD_UNARY(roundeven), XLAD_UNARY(trunc), XLAD_UNARY(rint), XLAD_UNARY(nearbyint),
-    XLAD_UNARY(fabs), XLAD_BINARY(pow), XLAD_BINARY(atan2), XLAD_BINARY(fmod), XLAD_BINARY(hypot),
-    XLAD_BINARY(fmax), XLAD_BINARY(fmin), XLAD_BINARY(copysign),
+    XLAD_UNARY(exp),
+    XLAD_UNARY(exp2),
+    XLAD_UNARY(expm1),
+    XLAD_UNARY(log),
+    XLAD_UNARY(log2),
+    XLAD_UNARY(log1p),
+    XLAD_UNARY(log10),
+    XLAD_UNARY(tanh),
+    XLAD_UNARY(erf),
+    XLAD_UNARY(sin),
+    XLAD_UNARY(cos),
+    XLAD_UNARY(tan),
+    XLAD_UNARY(sinh),
+    XLAD_UNARY(cosh),
+    XLAD_UNARY(asin),
+    XLAD_UNARY(acos),
+    XLAD_UNARY(atan),
+    XLAD_UNARY(asinh),
+    XLAD_UNARY(acosh),
+    XLAD_UNARY(atanh),
+    XLAD_UNARY(cbrt),
+    XLAD_UNARY(sqrt),
+    XLAD_UNARY(floor),
+    XLAD_UNARY(ceil),
+    XLAD_UNARY(round),
+    XLAD_UNARY(roundeven),
+    XLAD_UNARY(trunc),
+    XLAD_UNARY(rint),
+    XLAD_UNARY(nearbyint),
+    XLAD_UNARY(fabs),
+    XLAD_BINARY(pow),
+    XLAD_BINARY(atan2),
+    XLAD_BINARY(fmod),
+    XLAD_BINARY(hypot),
+    XLAD_BINARY(fmax),
+    XLAD_BINARY(fmin),
+    XLAD_BINARY(copysign),
     {"fma", reinterpret_cast<void*>(static_cast<double (*)(double, double, double)>(::fma))},
     {"fmaf", reinterpret_cast<void*>(static_cast<float (*)(float, float, float)>(::fmaf))},
     {"ldexp", reinterpret_cast<void*>(static_cast<double (*)(double, int)>(::ldexp))},
     {"ldexpf", reinterpret_cast<void*>(static_cast<float (*)(float, int)>(::ldexpf))},
-    {"sincos", reinterpret_cast<void*>(::sincos)}, {"sincosf", reinterpret_cast<void*>(::sincosf)},
-    {"memcpy", reinterpret_cast<void*>(::memcpy)}, {"memmove", reinterpret_cast<void*>(::memmove)},
+    {"sincos", reinterpret_cast<void*>(::sincos)},
+    {"sincosf", reinterpret_cast<void*>(::sincosf)},
+    {"memcpy", reinterpret_cast<void*>(::memcpy)},
+    {"memmove", reinterpret_cast<void*>(::memmove)},
     {"memset", reinterpret_cast<void*>(::memset)},
 };
 

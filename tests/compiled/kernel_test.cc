@@ -1,12 +1,12 @@
 // Compiled kernels of everything but elementwise opcodes, against the evaluator.
-#include <map>
-
 #include <gtest/gtest.h>
+
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "compiler/llvm/test_harness.h"
+#include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
 namespace {
@@ -50,8 +50,9 @@ TEST(Kernel, FusesElementwiseChains) {
   batch.Add(Program(chain));
   batch.Add(Program("x = f32[0,5] parameter(0)\n ROOT n = f32[0,5] negate(x)"));
   batch.Add(Program("x = f32[] parameter(0)\n ROOT n = f32[] negate(x)"));
-  batch.Add(Program("x = f32[1,1,3] parameter(0)\n n = f32[1,1,3] negate(x)\n y = f32[3] reshape(x)\n ROOT t = "
-                    "(f32[1,1,3], f32[3]) tuple(n, y)"));
+  batch.Add(
+      Program("x = f32[1,1,3] parameter(0)\n n = f32[1,1,3] negate(x)\n y = f32[3] reshape(x)\n ROOT t = "
+              "(f32[1,1,3], f32[3]) tuple(n, y)"));
   batch.Run();
 }
 
@@ -76,19 +77,26 @@ TEST(Kernel, MovesData) {
     batch.Add(absl::StrCat("HloModule m\nENTRY e {\n ROOT r = ", type, "[3,7] iota(), iota_dimension=1\n}\n"));
   }
   for (const char* padding : {"1_2x0_3", "-1_2x3_-2", "0_0_2x1_1_1", "-2_-1_1x4_0_3", "-4_0x0_0"}) {
-    const std::string text = absl::StrCat("x = f32[4,5] parameter(0)\n v = f32[] parameter(1)\n ROOT r = f32[@] pad(x, "
-                                          "v), padding=", padding);
-    const std::map<std::string, std::string> sizes = {{"1_2x0_3", "7,8"}, {"-1_2x3_-2", "5,6"},
-                                                      {"0_0_2x1_1_1", "10,11"}, {"-2_-1_1x4_0_3", "4,21"},
+    const std::string text = absl::StrCat(
+        "x = f32[4,5] parameter(0)\n v = f32[] parameter(1)\n ROOT r = f32[@] pad(x, "
+        "v), padding=",
+        padding);
+    const std::map<std::string, std::string> sizes = {{"1_2x0_3", "7,8"},
+                                                      {"-1_2x3_-2", "5,6"},
+                                                      {"0_0_2x1_1_1", "10,11"},
+                                                      {"-2_-1_1x4_0_3", "4,21"},
                                                       {"-4_0x0_0", "0,5"}};
     batch.Add(Program(absl::StrReplaceAll(text, {{"@", sizes.at(padding)}})));
   }
-  batch.Add(Program("x = f32[2,3] parameter(0)\n y = f32[2,1] parameter(1)\n z = f32[2,5] parameter(2)\n ROOT r = "
-                    "f32[2,9] concatenate(x, y, z), dimensions={1}"));
-  batch.Add(Program("x = f32[0,3] parameter(0)\n y = f32[4,3] parameter(1)\n ROOT r = f32[4,3] concatenate(x, y), "
-                    "dimensions={0}"));
-  batch.Add(Program("c = f32[2,3] constant({{1,2,3},{4,5,6}})\n x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] "
-                    "add(x, c)"));
+  batch.Add(
+      Program("x = f32[2,3] parameter(0)\n y = f32[2,1] parameter(1)\n z = f32[2,5] parameter(2)\n ROOT r = "
+              "f32[2,9] concatenate(x, y, z), dimensions={1}"));
+  batch.Add(
+      Program("x = f32[0,3] parameter(0)\n y = f32[4,3] parameter(1)\n ROOT r = f32[4,3] concatenate(x, y), "
+              "dimensions={0}"));
+  batch.Add(
+      Program("c = f32[2,3] constant({{1,2,3},{4,5,6}})\n x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] "
+              "add(x, c)"));
   batch.Run();
 }
 
@@ -222,21 +230,24 @@ TEST(Kernel, GathersAndScatters) {
 ENTRY e {
   x = f32[5,6] parameter(0)
   i = $[7,1] parameter(1)
-  ROOT r = f32[7,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}
+  ROOT r = f32[7,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={1,6}
 })",
                                   names));
     batch.Add(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = f32[5,6,4] parameter(0)
   i = $[2,3] parameter(1)
-  ROOT r = f32[2,3,3,2] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={}, start_index_map={2,0,1}, index_vector_dim=1, slice_sizes={3,3,2}
+  ROOT r = f32[2,3,3,2] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={}, start_index_map={2,0,1},
+      index_vector_dim=1, slice_sizes={3,3,2}
 })",
                                   names));
     batch.Add(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = f32[3,6] parameter(0)
   i = $[3,5,1] parameter(1)
-  ROOT r = f32[3,5] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=2, slice_sizes={1,1}
+  ROOT r = f32[3,5] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, operand_batching_dims={0},
+      start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=2, slice_sizes={1,1}
 })",
                                   names));
     for (const char* reducer : {"add", "max", "min", "mul"}) {
@@ -244,14 +255,16 @@ ENTRY e {
   x = f32[5,6] parameter(0)
   i = Q[7,1] parameter(1)
   u = f32[7,6] parameter(2)
-  ROOT r = f32[5,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=)",
+  ROOT r = f32[5,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=)",
                                                          reducer),
                                             {{"Q", type}})));
       batch.Add(Program(absl::StrReplaceAll(absl::StrCat(R"(
   x = f32[5,6,4] parameter(0)
   i = Q[8,2] parameter(1)
   u = f32[8,2,3] parameter(2)
-  ROOT r = f32[5,6,4] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={2,0}, index_vector_dim=1, to_apply=)",
+  ROOT r = f32[5,6,4] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={2,0}, index_vector_dim=1, to_apply=)",
                                                          reducer),
                                             {{"Q", type}})));
     }
@@ -371,8 +384,8 @@ TEST(Kernel, RandomBits) {
     for (const char* state : {"u64[2]", "u64[3]", "u32[4]"}) {
       if (algorithm[4] == 't' && std::string(state) == "u64[3]") continue;
       for (const char* shape : {"u32[7,6]", "u32[5,3]", "u64[9]", "u32[]", "u8[10]", "u16[3,3]", "u64[0]"}) {
-        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n s = ", state, " parameter(0)\n ROOT r = (", state, ", ",
-                               shape, ") rng-bit-generator(s), algorithm=", algorithm, "\n}\n"),
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n s = ", state, " parameter(0)\n ROOT r = (", state, ", ", shape,
+                               ") rng-bit-generator(s), algorithm=", algorithm, "\n}\n"),
                   {}, true);
       }
     }
@@ -387,10 +400,120 @@ TEST(Kernel, DotsInLoops) {
 ENTRY e {
   x = $[2,5,7] parameter(0)
   y = $[7,2,3] parameter(1)
-  ROOT r = $[2,5,3] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  ROOT r = $[2,5,3] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={2},
+      rhs_contracting_dims={0}
 })",
                                   {{"$", type}}),
               type[0] == 's' || type[0] == 'u' ? hlo::Tolerance{} : Close(1e-2));
+  }
+  batch.Run();
+}
+
+TEST(Kernel, LinearAlgebra) {
+  Batch batch;
+  for (const char* type : {"f32", "f64", "c64", "c128"}) {
+    for (const char* lower : {"true", "false"}) {
+      // A A^H + 5 is positive definite; the wrapper makes it inside the kernel.
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = $[2,5,5] parameter(0)
+  ROOT r = $[2,5,5] cholesky(x), lower=%
+})",
+                                    {{"$", type}, {"%", lower}}),
+                Close(type[1] == '3' || type[1] == '6' ? 1e-3 : 1e-9));
+      for (const char* transpose : {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"}) {
+        for (const char* left : {"true", "false"}) {
+          for (const char* unit : {"true", "false"}) {
+            batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  a = $[2,4,4] parameter(0)
+  b = $[2,@] parameter(1)
+  ROOT r = $[2,@] triangular-solve(a, b), left_side=L, lower=%, unit_diagonal=U, transpose_a=P
+})",
+                                          {{"$", type},
+                                           {"%", lower},
+                                           {"L", left},
+                                           {"=U", absl::StrCat("=", unit)},
+                                           {"=P", absl::StrCat("=", transpose)},
+                                           {"@", left[0] == 't' ? "4,3" : "3,4"}}),
+                      Close(type[0] == 'f' && type[1] == '6' ? 1e-6 : 2e-2));
+          }
+        }
+      }
+    }
+  }
+  batch.Run();
+}
+
+TEST(Kernel, FourierTransforms) {
+  Batch batch;
+  for (const char* shape : {"1", "2", "8", "5", "3,16", "2,12", "4,6,5", "0", "2,3,8"}) {
+    for (const char* kind : {"FFT", "IFFT"}) {
+      const std::string text(shape);
+      std::vector<std::string> lengths = {text.substr(text.rfind(',') == std::string::npos ? 0 : text.rfind(',') + 1)};
+      if (text == "4,6,5" || text == "2,3,8") lengths.push_back(text.substr(2));
+      for (const std::string& length : lengths) {
+        for (const char* type : {"c64", "c128"}) {
+          batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[", shape, "] parameter(0)\n ROOT r = ", type,
+                                 "[", shape, "] fft(x), fft_type=", kind, ", fft_length={", length, "}\n}\n"),
+                    Close(type[1] == '6' ? 1e-5 : 1e-12));
+        }
+      }
+    }
+  }
+  for (const int n : {1, 2, 7, 8, 12}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = f32[3,", n, "] parameter(0)\n ROOT r = c64[3,", n / 2 + 1,
+                           "] fft(x), fft_type=RFFT, fft_length={", n, "}\n}\n"),
+              Close(1e-5));
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = c64[3,", n / 2 + 1, "] parameter(0)\n ROOT r = f32[3,", n,
+                           "] fft(x), fft_type=IRFFT, fft_length={3,", n, "}\n}\n"),
+              Close(1e-5));
+  }
+  batch.Run();
+}
+
+TEST(Kernel, BatchNorms) {
+  Batch batch;
+  for (const int64_t feature : {0, 1, 2}) {
+    const int64_t size = std::vector<int64_t>{4, 5, 3}[static_cast<size_t>(feature)];
+    const std::vector<std::pair<std::string, std::string>> names = {{"@", absl::StrCat(feature)},
+                                                                    {"#", absl::StrCat(size)}};
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[4,5,3] parameter(0)
+  s = f32[#] parameter(1)
+  o = f32[#] parameter(2)
+  ROOT r = (f32[4,5,3], f32[#], f32[#]) batch-norm-training(x, s, o), epsilon=0.001, feature_index=@
+})",
+                                  names),
+              Close(1e-5));
+    for (const char* variance : {"abs(v)"}) {
+      batch.Add(absl::StrReplaceAll(absl::StrCat(R"(HloModule m
+ENTRY e {
+  x = f32[4,5,3] parameter(0)
+  s = f32[#] parameter(1)
+  o = f32[#] parameter(2)
+  m = f32[#] parameter(3)
+  v = f32[#] parameter(4)
+  w = f32[#] )",
+                                                 variance, R"(
+  ROOT r = f32[4,5,3] batch-norm-inference(x, s, o, m, w), epsilon=0.001, feature_index=@
+})"),
+                                    names),
+                Close(1e-4));
+    }
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[4,5,3] parameter(0)
+  s = f32[#] parameter(1)
+  m = f32[#] parameter(2)
+  v = f32[#] parameter(3)
+  w = f32[#] abs(v)
+  g = f32[4,5,3] parameter(4)
+  ROOT r = (f32[4,5,3], f32[#], f32[#]) batch-norm-grad(x, s, m, w, g), epsilon=0.001, feature_index=@
+})",
+                                  names),
+              Close(1e-3));
   }
   batch.Run();
 }

@@ -42,8 +42,10 @@ class Machine {
 
   // A kernel of the root, with results in place as told.
   void AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {}) {
-    auto module = hlo::ParseText("HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
-                                 "f32[] add(a, b)\n}\nENTRY e {\n" + body + "\n}\n");
+    auto module = hlo::ParseText(
+        "HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
+        "f32[] add(a, b)\n}\nENTRY e {\n" +
+        body + "\n}\n");
     ASSERT_TRUE(module.ok()) << module.status();
     modules_.push_back(*std::move(module));
     KernelRequest request;
@@ -116,15 +118,16 @@ TEST(Program, CountedLoopSwapsItsState) {
 
 TEST(Program, LoopUntilAPredicate) {
   Machine machine;
-  machine.AddKernel("less", "x = f32[] parameter(0)\n l = f32[] parameter(1)\n ROOT p = pred[] compare(x, l), "
-                            "direction=LT");
-  machine.AddKernel("twice", "x = f32[] parameter(0)\n ROOT y = f32[] add(x, x)", {{0, 0}});
+  machine.AddKernel("less",
+                    "x = f32[] parameter(0)\n l = f32[] parameter(1)\n ROOT p = pred[] compare(x, l), "
+                    "direction=LT");
+  machine.AddKernel("twice", "x = f32[] parameter(0)\n ROOT y = f32[] add(x, x)", {{0, 1}});
   Step loop;
   loop.mutable_while_()->set_trip_count(-1);
   const BufferSlice x = Slice(0, 0, 4), limit = Slice(1, 0, 4), predicate = Slice(NativeProgramRequest::kScratch, 0, 1);
   *loop.mutable_while_()->mutable_predicate() = predicate;
   *loop.mutable_while_()->add_condition() = Kernel("less", {x, limit, predicate});
-  *loop.mutable_while_()->add_body() = Kernel("twice", {x, x});
+  *loop.mutable_while_()->add_body() = Kernel("twice", {x, x, x});
   const auto scratch = machine.AddProgram({loop}, 2, 1);
   ASSERT_TRUE(scratch.ok()) << scratch.status();
   const auto result = machine.Run({{3}, {1000}}, *scratch);
@@ -156,8 +159,8 @@ TEST(Program, BranchesByIndexAndPredicate) {
 
 LibraryOp SmallDot() {
   LibraryOp op;
-  for (ArrayShape* shape : {op.mutable_dot()->mutable_lhs(), op.mutable_dot()->mutable_rhs(),
-                            op.mutable_dot()->mutable_result()}) {
+  for (ArrayShape* shape :
+       {op.mutable_dot()->mutable_lhs(), op.mutable_dot()->mutable_rhs(), op.mutable_dot()->mutable_result()}) {
     shape->set_element_type(static_cast<int>(ElementType::kF32));
     shape->add_dims(2);
     shape->add_dims(2);
@@ -198,16 +201,16 @@ TEST(Program, AFailingLibraryOpEndsTheProgramWithItsReason) {
 TEST(Program, CallsProgramsAndPassesScratch) {
   Machine machine;
   // A reduction inside a fusion-like chain needs scratch of its own.
-  machine.AddKernel("norm", "x = f32[4] parameter(0)\n z = f32[] parameter(1)\n ROOT s = f32[] reduce(x, z), "
-                            "dimensions={0}, to_apply=add");
+  machine.AddKernel("norm",
+                    "x = f32[4] parameter(0)\n z = f32[] parameter(1)\n ROOT s = f32[] reduce(x, z), "
+                    "dimensions={0}, to_apply=add");
   const BufferSlice x = Slice(0, 0, 16), zero = Slice(1, 0, 4), inner = Slice(NativeProgramRequest::kScratch, 0, 4);
-  const auto inner_scratch = machine.AddProgram(
-      {Kernel("norm", {x, zero, inner}), Copy(inner, Slice(2, 0, 4))}, 3, 4, "inner");
+  const auto inner_scratch =
+      machine.AddProgram({Kernel("norm", {x, zero, inner}), Copy(inner, Slice(2, 0, 4))}, 3, 4, "inner");
   ASSERT_TRUE(inner_scratch.ok()) << inner_scratch.status();
-  const auto scratch = machine.AddProgram(
-      {Kernel("inner", {x, zero, Slice(NativeProgramRequest::kScratch, 0, 4)}),
-       Copy(Slice(NativeProgramRequest::kScratch, 0, 4), Slice(2, 0, 4))},
-      3, 4);
+  const auto scratch = machine.AddProgram({Kernel("inner", {x, zero, Slice(NativeProgramRequest::kScratch, 0, 4)}),
+                                           Copy(Slice(NativeProgramRequest::kScratch, 0, 4), Slice(2, 0, 4))},
+                                          3, 4);
   ASSERT_TRUE(scratch.ok()) << scratch.status();
   EXPECT_EQ(*scratch, 128);
   const auto result = machine.Run({{1, 2, 3, 4}, {0}, {0}}, *scratch);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -30,6 +31,8 @@ class Batch {
   // Random inputs.
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
+  // The program added last shares memory: (result leaf, operand leaf) pairs, as KernelRequest.in_place.
+  void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
   // Compiles, runs and compares all; gtest failures name the programs that differ.
   void Run();
 
@@ -39,6 +42,7 @@ class Batch {
     std::unique_ptr<hlo::Module> module;
     std::vector<tensor::Array> inputs;
     hlo::Tolerance tolerance;
+    std::vector<std::pair<int, int>> in_place;
   };
   std::unique_ptr<Random> random_;
   std::vector<Case> cases_;

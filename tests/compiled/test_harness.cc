@@ -1,11 +1,11 @@
 // Compiles single instructions and runs them on the cpu device.
-#include "compiler/llvm/test_harness.h"
+#include "tests/compiled/test_harness.h"
+
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include <gtest/gtest.h>
 
 #include "base/kernel_abi.h"
 #include "compiler/llvm/emit.h"
@@ -36,7 +36,8 @@ void Leaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
 const Instruction* AsKernel(hlo::Module* module) {
   Computation* entry = module->entry();
   const Instruction* root = entry->root();
-  bool alone = root->opcode() != Opcode::kTuple && root->operand_count() == static_cast<int64_t>(entry->parameters().size());
+  bool alone =
+      root->opcode() != Opcode::kTuple && root->operand_count() == static_cast<int64_t>(entry->parameters().size());
   for (int64_t i = 0; alone && i < root->operand_count(); ++i) alone = root->operand(i) == entry->parameter(i);
   if (alone && root->opcode() != Opcode::kParameter) return root;
   auto wrapper = std::make_unique<Computation>("wrapper");
@@ -111,9 +112,17 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
     case ElementType::kPred:
       for (std::byte& value : array.bytes()) value = static_cast<std::byte>(random.Below(2));
       break;
-    case ElementType::kF32: case ElementType::kC64: floats(float{}); break;
-    case ElementType::kF64: case ElementType::kC128: floats(double{}); break;
-    case ElementType::kF16: floats(_Float16{}); break;
+    case ElementType::kF32:
+    case ElementType::kC64:
+      floats(float{});
+      break;
+    case ElementType::kF64:
+    case ElementType::kC128:
+      floats(double{});
+      break;
+    case ElementType::kF16:
+      floats(_Float16{});
+      break;
     case ElementType::kBF16:
       for (uint16_t& value : array.values<uint16_t>()) {
         const float wide = static_cast<float>(RandomFloat(random, specials));
@@ -122,14 +131,30 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
         value = static_cast<uint16_t>(bits >> 16);
       }
       break;
-    case ElementType::kS8: FillIntegers(random, array.values<int8_t>(), specials); break;
-    case ElementType::kU8: FillIntegers(random, array.values<uint8_t>(), specials); break;
-    case ElementType::kS16: FillIntegers(random, array.values<int16_t>(), specials); break;
-    case ElementType::kU16: FillIntegers(random, array.values<uint16_t>(), specials); break;
-    case ElementType::kS32: FillIntegers(random, array.values<int32_t>(), specials); break;
-    case ElementType::kU32: FillIntegers(random, array.values<uint32_t>(), specials); break;
-    case ElementType::kS64: FillIntegers(random, array.values<int64_t>(), specials); break;
-    case ElementType::kU64: FillIntegers(random, array.values<uint64_t>(), specials); break;
+    case ElementType::kS8:
+      FillIntegers(random, array.values<int8_t>(), specials);
+      break;
+    case ElementType::kU8:
+      FillIntegers(random, array.values<uint8_t>(), specials);
+      break;
+    case ElementType::kS16:
+      FillIntegers(random, array.values<int16_t>(), specials);
+      break;
+    case ElementType::kU16:
+      FillIntegers(random, array.values<uint16_t>(), specials);
+      break;
+    case ElementType::kS32:
+      FillIntegers(random, array.values<int32_t>(), specials);
+      break;
+    case ElementType::kU32:
+      FillIntegers(random, array.values<uint32_t>(), specials);
+      break;
+    case ElementType::kS64:
+      FillIntegers(random, array.values<int64_t>(), specials);
+      break;
+    case ElementType::kU64:
+      FillIntegers(random, array.values<uint64_t>(), specials);
+      break;
     default: {
       // Small types: any bit pattern of the type's width.
       const int bits = tensor::BitWidth(shape.type);
@@ -154,26 +179,36 @@ absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const
 
 namespace {
 
-// Runs kernel `symbol` of a loaded object.
+struct Launch {
+  std::string symbol;
+  hlo::Shape result;
+  int64_t scratch_bytes;
+  std::vector<std::pair<int, int>> in_place;
+};
+
+// Runs a kernel of a loaded object.
 absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
-                                             const std::string& symbol, const hlo::Shape& result,
-                                             const std::vector<Array>& inputs, int64_t scratch_bytes) {
-  XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(symbol));
+                                             const Launch& launch, const std::vector<Array>& inputs) {
+  XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(launch.symbol));
   XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0));
   Buffers buffers(device);
   for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
   std::vector<tensor::Shape> leaves;
-  Leaves(result, &leaves);
+  Leaves(launch.result, &leaves);
   std::vector<Array> results;
   for (const tensor::Shape& shape : leaves) {
     results.emplace_back(shape);
     buffers.Add(shape.bytes(), {});
   }
+  std::vector<void*> addresses = buffers.addresses();
+  for (const auto& [result, operand] : launch.in_place) {
+    addresses[inputs.size() + static_cast<size_t>(result)] = addresses[static_cast<size_t>(operand)];
+  }
   Buffers scratch(device);
-  scratch.Add(scratch_bytes, {});
-  XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, buffers.addresses(), scratch.addresses()[0]));
+  scratch.Add(launch.scratch_bytes, {});
+  XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, addresses, scratch.addresses()[0]));
   for (size_t i = 0; i < results.size(); ++i) {
-    XLAD_RETURN_IF_ERROR(device->CopyToHost(results[i].bytes(), buffers.addresses()[inputs.size() + i]));
+    XLAD_RETURN_IF_ERROR(device->CopyToHost(results[i].bytes(), addresses[inputs.size() + i]));
   }
   buffers.ExpectGuards();
   scratch.ExpectGuards();
@@ -204,30 +239,29 @@ void Batch::Add(const std::string& text, const hlo::Tolerance& tolerance, bool s
   for (const Instruction* parameter : (*module)->entry()->parameters()) {
     inputs.push_back(RandomArray(*random_, parameter->shape().array(), specials));
   }
-  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance});
+  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance, {}});
 }
 
 void Batch::AddOn(const std::string& text, std::vector<Array> inputs, const hlo::Tolerance& tolerance) {
   auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
-  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance});
+  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance, {}});
 }
 
 void Batch::Run() {
   auto emitter = ObjectEmitter::Create(Target());
   ASSERT_TRUE(emitter.ok()) << emitter.status();
   std::vector<std::unique_ptr<hlo::Module>> modules;
-  std::vector<hlo::Shape> shapes;
-  std::vector<int64_t> scratch_bytes;
+  std::vector<Launch> launches;
   for (size_t i = 0; i < cases_.size(); ++i) {
     modules.push_back(cases_[i].module->Clone());
     KernelRequest request;
     request.root = AsKernel(modules.back().get());
     request.symbol = absl::StrCat("kernel", i);
+    request.in_place = cases_[i].in_place;
     const auto bytes = (*emitter)->EmitKernel(request);
     ASSERT_TRUE(bytes.ok()) << bytes.status() << "\n" << cases_[i].text;
-    shapes.push_back(request.root->shape());
-    scratch_bytes.push_back(*bytes);
+    launches.push_back({request.symbol, request.root->shape(), *bytes, request.in_place});
   }
   if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs((*emitter)->IrText().c_str(), stderr);
   auto object = (*emitter)->Finish();
@@ -242,8 +276,7 @@ void Batch::Run() {
   for (size_t i = 0; i < cases_.size(); ++i) {
     const auto expected = RunEvaluated(*cases_[i].module, cases_[i].inputs);
     ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << cases_[i].text;
-    const auto actual = RunKernel(device.get(), **loaded, absl::StrCat("kernel", i), shapes[i], cases_[i].inputs,
-                                  scratch_bytes[i]);
+    const auto actual = RunKernel(device.get(), **loaded, launches[i], cases_[i].inputs);
     ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
     ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
   }

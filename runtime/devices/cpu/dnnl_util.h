@@ -1,0 +1,65 @@
+// oneDNN's C interface with owners for its objects and absl::Status for its codes. (The C++ interface throws.)
+#pragma once
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tensor/element_type.h"
+
+namespace xlad::runtime {
+
+template <typename T, dnnl_status_t (*destroy)(T)>
+struct DnnlDestroyer {
+  void operator()(T value) const { destroy(value); }
+};
+using DnnlPrimitiveDesc =
+    std::unique_ptr<dnnl_primitive_desc, DnnlDestroyer<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>>;
+using DnnlPrimitive = std::unique_ptr<dnnl_primitive, DnnlDestroyer<dnnl_primitive_t, dnnl_primitive_destroy>>;
+using DnnlMemory = std::unique_ptr<dnnl_memory, DnnlDestroyer<dnnl_memory_t, dnnl_memory_destroy>>;
+using DnnlStream = std::unique_ptr<dnnl_stream, DnnlDestroyer<dnnl_stream_t, dnnl_stream_destroy>>;
+
+absl::Status FromDnnl(dnnl_status_t status, const char* what);
+dnnl_engine_t DnnlEngine();
+dnnl_data_type_t DnnlType(tensor::ElementType type);  // bf16 or f32.
+
+// oneDNN's OpenMP must not start threads of its own under ours: makes the calling thread's team one thread. Cheap
+// after the first call of a thread.
+void UseOneThread();
+
+// A primitive with its scratchpad in memory that the caller gives.
+struct DnnlOp {
+  DnnlPrimitiveDesc desc;
+  DnnlPrimitive primitive;
+  std::string name;  // Of the implementation.
+  dnnl_memory_desc_t scratchpad;
+  int64_t scratchpad_bytes = 0;  // A multiple of the buffer alignment.
+
+  bool IsFast() const;
+  const dnnl_memory_desc_t& Desc(dnnl_query_t what) const;
+};
+// `op_desc` is a dnnl_*_desc_t; `hint` the forward primitive's description for backward ones, or null.
+// Unimplemented where oneDNN has nothing for it.
+absl::StatusOr<DnnlOp> MakeDnnlOp(const void* op_desc, const dnnl_primitive_desc* hint);
+absl::StatusOr<DnnlOp> MakeDnnlReorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to);
+
+// A primitive's arguments and a stream, for one thread.
+class DnnlCall {
+ public:
+  absl::Status Prepare(const DnnlOp& op, const std::vector<std::pair<int, dnnl_memory_desc_t>>& arguments);
+  // Addresses in the order of the arguments; the scratchpad last.
+  absl::Status Run(const std::vector<void*>& addresses, void* scratchpad);
+
+ private:
+  const dnnl_primitive* primitive_ = nullptr;
+  DnnlStream stream_;
+  std::vector<DnnlMemory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+int64_t RoundUpToAlignment(int64_t bytes);
+
+}  // namespace xlad::runtime
