@@ -205,25 +205,28 @@ void CoordinatorCore::EndAttempt(Job* job, const std::string& reason, const std:
   Schedule(actions);
 }
 
-void CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob,
+bool CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob,
                                        Actions* actions) {
   Job* job = Find(request.job_id, request.attempt);
-  if (job == nullptr) return;
+  if (job == nullptr) return true;
   AttemptInfo& attempt = attempts_[job->id];
   attempt.assembling = false;
   if (!blob.ok()) {
     EndAttempt(job, absl::StrCat("state after step ", request.step, " is not whole: ", blob.status().message()), "",
                actions);
-    return;
+    return !job->attempt_running;
   }
-  if (request.step == job->spec.steps()) return EndJob(job, SUCCEEDED, "", *blob, actions);
+  if (request.step == job->spec.steps()) {
+    EndJob(job, SUCCEEDED, "", *blob, actions);
+    return !job->attempt_running;
+  }
   JobEvent event = NewEvent(job->id);
   AttemptEnded* ended = event.mutable_attempt_ended();
   ended->set_attempt(job->attempt);
   ended->set_reason(attempt.stop_reason);
   ended->set_step(request.step);
   ended->set_state_blob(*blob);
-  if (!Record({event}).ok()) return;
+  if (!Record({event}).ok()) return false;
   CoordinatorMessage forget;
   forget.mutable_forget()->set_job_id(job->id);
   forget.mutable_forget()->set_attempt(job->attempt);
@@ -232,6 +235,7 @@ void CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl:
   actions->push_back(JobChanged{job->id});
   LetIdleDrainersGo(actions);
   Schedule(actions);
+  return true;
 }
 
 JobStatus CoordinatorCore::StatusOf(const Job& job) const {

@@ -93,7 +93,8 @@ class CoordinatorCore {
 
   // Answers to actions.
   void OnBuilt(const std::string& job_id, const absl::StatusOr<BuiltProgram>& built, Actions* actions);
-  void OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob, Actions* actions);
+  // True where the shards are of no more use: the end is on record, or the attempt is over.
+  bool OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob, Actions* actions);
 
   // Every 100 ms or so.
   void OnTick(Actions* actions);
@@ -141,6 +142,7 @@ class CoordinatorCore {
   void LoseWorker(const std::string& worker_id, const std::string& why, Actions* actions);
   void LetIdleDrainersGo(Actions* actions);
   void CheckAttempt(Job* job, Actions* actions);
+  void CompleteAttempt(Job* job, Actions* actions);
 
   void OnRegister(ConnectionId connection, const RegisterWorker& message, Actions* actions);
   void OnReportedTask(const std::string& worker_id, const RunningTask& task, Actions* actions);

@@ -192,9 +192,11 @@ void CoordinatorCore::OnSteps(const std::string& worker_id, const TaskSteps& mes
   if (job == nullptr || message.metrics().empty()) return;
   const std::vector<StepMetrics> metrics(message.metrics().begin(), message.metrics().end());
   if (!environment_.log->AppendMetrics(job->id, metrics).ok()) {
-    // Not acknowledged: the worker keeps them and sends them again when it comes back.
-    actions->push_back(CloseConnection{workers_.at(worker_id).connection});
-    return;
+    // Not acknowledged: the worker keeps them and sends them again when it comes back. What it has said after them on
+    // this connection must not be heard, or the job could end without them.
+    const ConnectionId connection = workers_.at(worker_id).connection;
+    actions->push_back(CloseConnection{connection});
+    return OnWorkerGone(connection, actions);
   }
   const StepMetrics& last = metrics.back();
   job->step = std::max(job->step, last.step() + 1);
@@ -221,6 +223,7 @@ void CoordinatorCore::StopAttempt(Job* job, const std::string& reason, Actions* 
   attempt.stop_at = furthest + StopMargin(attempt.step_ms);
   attempt.stop_reason = reason;
   attempt.stop_accepted.clear();
+  attempt.stopped.clear();
   if (attempt.stop_at >= job->spec.steps()) attempt.stop_at = job->spec.steps();
   CoordinatorMessage stop;
   stop.mutable_stop_at()->set_job_id(job->id);
@@ -248,9 +251,21 @@ void CoordinatorCore::OnStopped(const std::string& worker_id, const TaskStopped&
   AttemptInfo& attempt = attempts_[job->id];
   if (message.step() != attempt.stop_at) return;
   attempt.stopped.insert(worker_id);
-  if (static_cast<int>(attempt.stopped.size()) < job->placed.peers_size() || attempt.assembling) return;
+  CompleteAttempt(job, actions);
+}
+
+// Ends an attempt that all its workers have finished or stopped; again at every tick until that is on record.
+void CoordinatorCore::CompleteAttempt(Job* job, Actions* actions) {
+  AttemptInfo& attempt = attempts_[job->id];
+  const size_t workers = static_cast<size_t>(job->placed.peers_size());
+  if (attempt.assembling) return;
+  if (attempt.finished.size() == workers && !job->spec.keep_final_state()) {
+    return EndJob(job, SUCCEEDED, "", "", actions);
+  }
+  if (attempt.finished.size() != workers && attempt.stopped.size() != workers) return;
   attempt.assembling = true;
-  actions->push_back(AssembleState{job->id, job->attempt, message.step()});
+  const int64_t step = attempt.finished.size() == workers ? job->spec.steps() : attempt.stop_at;
+  actions->push_back(AssembleState{job->id, job->attempt, step});
 }
 
 void CoordinatorCore::OnFinished(const std::string& worker_id, const TaskFinished& message, Actions* actions) {
@@ -261,12 +276,8 @@ void CoordinatorCore::OnFinished(const std::string& worker_id, const TaskFinishe
     forget.mutable_forget()->set_attempt(message.attempt());
     return Send(worker_id, std::move(forget), actions);
   }
-  AttemptInfo& attempt = attempts_[job->id];
-  attempt.finished.insert(worker_id);
-  if (static_cast<int>(attempt.finished.size()) < job->placed.peers_size() || attempt.assembling) return;
-  if (!job->spec.keep_final_state()) return EndJob(job, SUCCEEDED, "", "", actions);
-  attempt.assembling = true;
-  actions->push_back(AssembleState{job->id, job->attempt, job->spec.steps()});
+  attempts_[job->id].finished.insert(worker_id);
+  CompleteAttempt(job, actions);
 }
 
 void CoordinatorCore::OnFailed(const std::string& worker_id, const TaskFailed& message, Actions* actions) {
@@ -394,7 +405,8 @@ void CoordinatorCore::OnTick(Actions* actions) {
       EndAttempt(&job, absl::StrCat("not all workers were ready after ", options_.start_timeout_ms, " ms"), "",
                  actions);
     } else {
-      CheckAttempt(&job, actions);
+      CompleteAttempt(&job, actions);
+      if (job.attempt_running) CheckAttempt(&job, actions);
     }
   }
   Schedule(actions);

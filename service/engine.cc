@@ -183,11 +183,8 @@ void Engine::Assemble(const AssembleState& request) {
   }
   absl::StatusOr<std::string> blob = assembly_.Assemble(request.job_id, request.attempt, request.step, spec);
   if (blob.ok()) blob = blobs_->Put(*blob);
-  WithCore([&](Actions* actions) {
-    core_->OnStateAssembled(request, blob, actions);
-    return 0;
-  });
-  assembly_.Drop(request.job_id);
+  const bool done = WithCore([&](Actions* actions) { return core_->OnStateAssembled(request, blob, actions); });
+  if (done) assembly_.Drop(request.job_id);
 }
 
 absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {

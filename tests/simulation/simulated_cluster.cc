@@ -1,6 +1,7 @@
 #include "tests/simulation/simulated_cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/hash.h"
 
@@ -72,7 +73,7 @@ void SimulatedCluster::Deliver() {
   while (!messages_.empty() && messages_.front().due_ns <= clock_.NowNs()) {
     const Message message = std::move(messages_.front());
     messages_.pop_front();
-    if (message.connection == 0 || connections_.contains(message.connection)) message.deliver();
+    if (message.connection == 0 || connections_.contains(std::abs(message.connection))) message.deliver();
   }
 }
 

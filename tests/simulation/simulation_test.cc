@@ -4,12 +4,15 @@
 
 #include <cstdlib>
 
+#include "base/log.h"
+
 #include "tests/simulation/simulated_cluster.h"
 
 namespace xlad::simulation {
 namespace {
 
 constexpr int kWorkers = 5;
+const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
 
 struct Submitted {
   std::string id, key;
