@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/hlo_util.h"
+#include "compiler/library.h"
 
 namespace xlad::compiler {
 namespace {
@@ -185,7 +186,7 @@ absl::Status LowerConvolutions(hlo::Module& module, PassContext&) {
   for (Computation* computation : StepComputations(module)) {
     bool changed = false;
     for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() != Opcode::kConvolution || instruction->operand_count() != 2) continue;
+      if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) continue;
       Instruction* product = Lowering(instruction).Run();
       if (product == nullptr) continue;
       instruction->ReplaceAllUsesWith(product);
