@@ -55,7 +55,8 @@ class PartialFlow {
     }
     const bool reduces = instruction.opcode() == Opcode::kAllReduce || instruction.opcode() == Opcode::kReduceScatter;
     const auto info = infos_.find(instruction.attributes().channel_id.value_or(-1));
-    if (reduces && info != infos_.end() && !info->second->written_by_user) return Reduced(instruction, info->second->axes);
+    if (reduces && info != infos_.end() && !info->second->written_by_user)
+      return Reduced(instruction, info->second->axes);
     for (int64_t i = 0; i < instruction.operand_count(); ++i) {
       const AxisList from = PartialOf(instruction.operand(i));
       if (from.empty()) continue;

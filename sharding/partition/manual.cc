@@ -69,7 +69,8 @@ absl::Status Partitioner::VisitManualBorder(const Instruction& instruction) {
   const bool enters = instruction.attributes().custom_call_target == kGlobalToLocal;
   const Instruction& operand = *instruction.operand(0);
   if (!instruction.shape().is_array() || !operand.shape().is_array()) {
-    return absl::InternalError(absl::StrCat(instruction.name(), ": the border of a manual computation is not one array"));
+    return absl::InternalError(
+        absl::StrCat(instruction.name(), ": the border of a manual computation is not one array"));
   }
   LocalArray value = Operands(instruction)[0];
   const TensorSharding wanted = Wanted(instruction)[0];

@@ -1,8 +1,8 @@
-// A whole cluster in one thread on a virtual clock: one coordinator, many workers, a network that delays and cuts, a log
-// that fails, processes that die. Everything follows from a seed, so that a failure replays exactly.
+// A whole cluster in one thread on a virtual clock: one coordinator, many workers, a network that delays and cuts, a
+// log that fails, processes that die. Everything follows from a seed, so that a failure replays exactly.
 //
-// Real: CoordinatorCore, WorkerCore, the job's fold. Simulated: streams, builds, and tasks, which step in lockstep as the
-// collectives of a real one would make them.
+// Real: CoordinatorCore, WorkerCore, the job's fold. Simulated: streams, builds, and tasks, which step in lockstep as
+// the collectives of a real one would make them.
 #pragma once
 
 #include <deque>
