@@ -24,7 +24,8 @@ add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY main {
   x = f32[8,4] parameter(0)
   r = f32[8,4] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
-  s = f32[2,4] reduce-scatter(r), channel_id=2, replica_groups={{0,1,2,3}}, use_global_device_ids=true, dimensions={0}, to_apply=add
+  s = f32[2,4] reduce-scatter(r), channel_id=2, replica_groups={{0,1,2,3}}, use_global_device_ids=true,
+      dimensions={0}, to_apply=add
   g = f32[4,4] all-gather(s), channel_id=3, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, dimensions={0}
   a = f32[4,4] all-to-all(g), channel_id=4, replica_groups={{0,1,2,3}}, dimensions={0}
   ROOT p = f32[4,4] collective-permute(a), channel_id=5, source_target_pairs={{0,1},{1,0}}

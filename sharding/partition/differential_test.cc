@@ -99,7 +99,8 @@ ENTRY main {
 ENTRY main {
   x = f32[4,3,5,6] parameter(0)
   y = f32[4,7,3,6] parameter(1)
-  ROOT d = f32[4,3,5,7] dot(x, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  ROOT d = f32[4,3,5,7] dot(x, y), lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3},
+      rhs_contracting_dims={3}
 })"},
     {"reduce", "HloModule m\n" ADD_F32 MAX_F32 R"(ENTRY main {
   x = f32[10,7,6] parameter(0)
@@ -203,62 +204,73 @@ const Program kIndexPrograms[] = {
 ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[4,5,1] parameter(1)
-  ROOT g = f32[4,5,6] gather(x, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, slice_sizes={1,6}
+  ROOT g = f32[4,5,6] gather(x, i), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=2, slice_sizes={1,6}
 })"},
     {"take_rows_implicit", R"(HloModule m
 ENTRY main {
   x = s32[10,6] parameter(0)
   i = s32[5] parameter(1)
-  ROOT g = s32[6,5] gather(x, i), offset_dims={0}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}
+  ROOT g = s32[6,5] gather(x, i), offset_dims={0}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={1,6}
 })"},
     {"take_along", R"(HloModule m
 ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[10,1,1] parameter(1)
-  ROOT g = f32[10,1] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}
+  ROOT g = f32[10,1] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1},
+      operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1}
 })"},
     {"gather_blocks", R"(HloModule m
 ENTRY main {
   x = f32[10,6,4] parameter(0)
   i = s32[7,2] parameter(1)
-  ROOT g = f32[7,3,4] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={1}, start_index_map={1,0}, index_vector_dim=1, slice_sizes={3,1,4}
+  ROOT g = f32[7,3,4] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={1}, start_index_map={1,0},
+      index_vector_dim=1, slice_sizes={3,1,4}
 })"},
     {"gather_u8", R"(HloModule m
 ENTRY main {
   x = f32[10,6] parameter(0)
   i = u8[7,2] parameter(1)
-  ROOT g = f32[7] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1}
+  ROOT g = f32[7] gather(x, i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},
+      index_vector_dim=1, slice_sizes={1,1}
 })"},
     {"scatter_add", "HloModule m\n" ADD_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[7,1] parameter(1)
   u = f32[7,6] parameter(2)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
 })"},
     {"scatter_zeros", "HloModule m\n" ADD_F32 R"(ENTRY main {
   z = f32[] constant(0)
   x = f32[10,6] broadcast(z), dimensions={}
   i = s32[3,5,1] parameter(0)
   u = f32[3,5,6] parameter(1)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={2}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={2}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=2, to_apply=add
 })"},
     {"scatter_max", "HloModule m\n" MAX_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[7,2] parameter(1)
   u = f32[7] parameter(2)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=max
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1},
+      scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=max
 })"},
     {"scatter_batch", "HloModule m\n" ADD_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[10,1,1] parameter(1)
   u = f32[10,1] parameter(2)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0}, index_vector_dim=2, to_apply=add
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={1},
+      scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={0},
+      index_vector_dim=2, to_apply=add
 })"},
     {"scatter_blocks", "HloModule m\n" ADD_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[5,2] parameter(1)
   u = f32[5,3,6] parameter(2)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1,2}, inserted_window_dims={},
+      scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=add
 })"},
     {"scatter_overwrite", R"(HloModule m
 second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
@@ -266,13 +278,15 @@ ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[2,1] constant({{3}, {7}})
   u = f32[2,6] parameter(1)
-  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second
+  ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second
 })"},
 };
 
 const Program kOtherPrograms[] = {
     {"sort", R"(HloModule m
-less { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3) ROOT l = pred[] compare(a, b), direction=LT }
+less { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT }
 ENTRY main {
   x = f32[10,7] parameter(0)
   i = s32[10,7] iota(), iota_dimension=1
