@@ -24,7 +24,6 @@ void Put(T value, tensor::Array* array) {
 
 tensor::Array ScalarArray(ElementType type, double value) {
   tensor::Array array(tensor::Shape{type, {}});
-  const auto integer = static_cast<int64_t>(value);
   if (type == ElementType::kF32) {
     Put(static_cast<float>(value), &array);
   } else if (type == ElementType::kF64) {
@@ -39,8 +38,8 @@ tensor::Array ScalarArray(ElementType type, double value) {
   } else if (type == ElementType::kPred) {
     Put(static_cast<uint8_t>(value != 0), &array);
   } else {  // Little-endian: the low bytes of the integer.
-    const bool large = type == ElementType::kU64 && value >= 0x1.0p63;
-    const uint64_t bits = large ? static_cast<uint64_t>(value) : static_cast<uint64_t>(integer);
+    const uint64_t bits = value >= 0x1.0p63 ? static_cast<uint64_t>(value)
+                                            : static_cast<uint64_t>(static_cast<int64_t>(value));
     std::memcpy(array.bytes().data(), &bits, array.bytes().size());
   }
   return array;
