@@ -12,6 +12,7 @@ struct FollowOptions {
   std::string curve_path;  // JSON: {"loss", "metrics", "step_ms", "compile_ms"}; empty: none.
   std::string state_path;  // safetensors; empty: none.
   std::string plot_path;   // SVG; empty: none.
+  std::string trace_path;  // Build and steps in Chrome's trace format; empty: none.
   bool chart = false;      // Draw the loss on standard error at the end.
   bool cancel_on_stop = false;  // Ctrl-C cancels the job instead of just leaving it.
   // Called at every update; an error ends the following.

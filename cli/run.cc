@@ -42,6 +42,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   if (!id.ok()) return Fail(id.status());
   FollowOptions follow = options.follow;
   follow.cancel_on_stop = true;
+  if (!options.data_folder.empty()) follow.trace_path = JoinPath(folder, "trace.json");
   follow.check = [&]() -> absl::Status {
     const auto status = (*client)->GetJob(*id);
     const bool running = status.ok() && status->state() == RUNNING;
@@ -51,8 +52,8 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   const int code = FollowJob(**client, *id, job.spec, follow);
   if (code == kFailed) std::fprintf(stderr, "xlad: logs and the partitioned program: %s\n", folder.c_str());
   if (code == kOk && !options.data_folder.empty()) {
-    std::fprintf(stderr, "logs: %s/*.log\npartitioned program: %s/jobs/%s/partitioned.hlo\n", folder.c_str(),
-                 folder.c_str(), id->c_str());
+    std::fprintf(stderr, "logs: %s/*.log\ntrace: %s/trace.json\npartitioned program: %s/jobs/%s/partitioned.hlo\n",
+                 folder.c_str(), folder.c_str(), folder.c_str(), id->c_str());
   }
   (*cluster)->Drain(2000);
   return code;
