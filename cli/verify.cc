@@ -6,6 +6,7 @@
 #include "cli/program.h"
 #include "cli/values.h"
 #include "hlo/eval/evaluate.h"
+#include "sharding/equivalence.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -46,35 +47,6 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
   return inputs;
 }
 
-// Runs the partitioned program on all devices and puts the results together. Where devices hold the same box they
-// must agree to the bit.
-absl::StatusOr<std::vector<Array>> RunPartitioned(const sharding::PartitionedProgram& program,
-                                                  const std::vector<Literal>& whole) {
-  const int64_t devices = program.mesh.devices();
-  std::vector<const hlo::Module*> modules(static_cast<size_t>(devices), program.variants[0].module.get());
-  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(devices));
-  for (int64_t device = 0; device < devices; ++device) {
-    for (size_t p = 0; p < whole.size(); ++p) {
-      const auto& dims = program.parameter_shapes[p].dims;
-      const tensor::Box box = sharding::BoxOf(dims, program.mesh, program.parameters[p], device);
-      inputs[static_cast<size_t>(device)].emplace_back(
-          tensor::ExtractBox(whole[p].array, box, sharding::LocalDims(dims, program.parameters[p])));
-    }
-  }
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> results, hlo::Evaluate(modules, inputs));
-  std::vector<Array> out;
-  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
-    Array array(program.result_shapes[r]);
-    for (int64_t device = devices; device-- > 0;) {
-      const Literal& result = results[static_cast<size_t>(device)];
-      const Array& shard = result.is_tuple ? result.tuple[r].array : result.array;
-      tensor::InsertBox(shard, sharding::BoxOf(array.shape().dims, program.mesh, program.results[r], device), &array);
-    }
-    out.push_back(std::move(array));
-  }
-  return out;
-}
-
 // The largest difference relative to the largest value.
 double Difference(const Array& a, const Array& b) {
   const Array x = ConvertArray(a, ElementType::kF64), y = ConvertArray(b, ElementType::kF64);
@@ -100,11 +72,12 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
   XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, InputsOf(job, *whole, 0));
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult result, PartitionProgram(std::move(program)));
   XLAD_ASSIGN_OR_RETURN(const Literal expected, hlo::Evaluate(*whole, inputs));
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Array> found, RunPartitioned(result.partitioned, inputs));
+  XLAD_ASSIGN_OR_RETURN(const Literal partitioned, sharding::EvaluatePartitioned(result.partitioned, inputs));
+  const size_t results = expected.is_tuple ? expected.tuple.size() : 1;
   int64_t bad = 0;
-  for (size_t r = 0; r < found.size(); ++r) {
+  for (size_t r = 0; r < results; ++r) {
     const Array& want = expected.is_tuple ? expected.tuple[r].array : expected.array;
-    const double difference = Difference(found[r], want);
+    const double difference = Difference(partitioned.is_tuple ? partitioned.tuple[r].array : partitioned.array, want);
     const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
     if (difference <= (exact ? 0 : tolerance)) continue;
     ++bad;
@@ -112,10 +85,10 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
                 job.spec.results(static_cast<int>(r)).name().c_str(), want.shape().ToString().c_str(), difference);
   }
   if (bad > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(bad, " of ", found.size(), " results of the partitioned program "
+    return absl::FailedPreconditionError(absl::StrCat(bad, " of ", results, " results of the partitioned program "
                                                       "differ from the whole program's by more than ", tolerance));
   }
-  std::printf("%zu results on %s agree with the whole program within %g\n", found.size(),
+  std::printf("%zu results on %s agree with the whole program within %g\n", results,
               result.partitioned.mesh.ToString().c_str(), tolerance);
   return absl::OkStatus();
 }

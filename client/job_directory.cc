@@ -73,11 +73,15 @@ absl::Status SetShape(const std::string& text, ArrayShape* out) {
   return absl::OkStatus();
 }
 
+absl::Status CheckIndex(const Json& json, int64_t index) {
+  const int64_t found = json.at("index").get<int64_t>();
+  if (found == index) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found index ", found, ", expected ", index, ": entries are listed in order"));
+}
+
 absl::Status ReadParameter(const Json& json, int64_t index, JobSpec::Parameter* out) {
-  if (json.at("index").get<int64_t>() != index) {
-    return absl::InvalidArgumentError(absl::StrCat("found index ", json.at("index").get<int64_t>(), ", expected ",
-                                                   index, ": entries are listed in order"));
-  }
+  XLAD_RETURN_IF_ERROR(CheckIndex(json, index));
   out->set_name(json.at("name").get<std::string>());
   const std::string kind = json.at("kind").get<std::string>();
   if (kind == "state" || kind == "rng") {
@@ -94,10 +98,7 @@ absl::Status ReadParameter(const Json& json, int64_t index, JobSpec::Parameter* 
 }
 
 absl::Status ReadResult(const Json& json, int64_t index, int64_t parameters, JobSpec::Result* out) {
-  if (json.at("index").get<int64_t>() != index) {
-    return absl::InvalidArgumentError(absl::StrCat("found index ", json.at("index").get<int64_t>(), ", expected ",
-                                                   index, ": entries are listed in order"));
-  }
+  XLAD_RETURN_IF_ERROR(CheckIndex(json, index));
   out->set_name(json.at("name").get<std::string>());
   const std::string kind = json.at("kind").get<std::string>();
   if (kind == "state" || kind == "rng") {
