@@ -420,7 +420,7 @@ TEST(ModuleTest, SourceOf) {
   EXPECT_EQ(p.module.SourceOf(*x), "");
   x->mutable_metadata().op_name = "jit(step)/add";
   EXPECT_EQ(p.module.SourceOf(*x), "jit(step)/add");
-  x->mutable_metadata().source_file = "/home/me/model.py";
+  x->mutable_metadata().source_file = "models/model.py";
   x->mutable_metadata().source_line = 12;
   EXPECT_EQ(p.module.SourceOf(*x), "model.py:12");
   p.module.stack_frames.file_names = {"/a/train.py", "/a/model.py"};
