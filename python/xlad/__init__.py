@@ -1,5 +1,16 @@
-"""Client of the xlad training daemon: writes job directories from JAX functions."""
+"""Client of the xlad training daemon.
 
-from xlad.export import MeshSpec, export
+    with xlad.local(devices=8) as cluster:
+        run = cluster.train(step, state, data, steps=100, batch=32, mesh={"dp": 8}, in_shardings=(None, P("dp")))
+        for step in run:
+            print(step.step, step.loss)
+        state = run.result()
+"""
 
-__all__ = ["MeshSpec", "export"]
+from xlad.cluster import Cluster, Worker, connect
+from xlad.errors import Error
+from xlad.export import export
+from xlad.local import LocalCluster, local
+from xlad.run import Run, Status, Step
+
+__all__ = ["Cluster", "Error", "LocalCluster", "Run", "Status", "Step", "Worker", "connect", "export", "local"]

@@ -1,0 +1,109 @@
+"""A coordinator and its workers, seen from Python."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from xlad.connection import Connection
+from xlad.job import Job, parse_axes, read_directory
+from xlad.run import Run, Status
+from xlad.training import Training
+
+
+class Worker(NamedTuple):
+    id: str
+    host: str
+    pid: int
+    devices: int
+    state: str
+
+
+class Cluster:
+    """What `connect` and `local` return. Thread-safe; a context manager that closes itself."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def train(
+        self,
+        step: Callable[..., Any] | str | pathlib.Path,
+        state: Any = None,
+        data: Any = None,
+        *,
+        steps: int | None = None,
+        batch: int | None = None,
+        mesh: Any = None,
+        in_shardings: Any = None,
+        name: str | None = None,
+    ) -> Run:
+        """Submits a training job; iterate over what is returned for its steps, then take its `result()`.
+
+        Arguments are as of `xlad.export`. Instead of a function `step` may be the path of a job directory; then only
+        `mesh` ("dp=4,tp=2") and `steps` are looked at.
+        """
+        if isinstance(step, (str, pathlib.Path)):
+            given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name}
+            if extra := [key for key, value in given.items() if value is not None]:
+                raise TypeError(f"found {', '.join(extra)} with a job directory, expected mesh and steps only")
+            axes = parse_axes(mesh or "") if isinstance(mesh, str | None) else dict(mesh)
+            return self.submit(read_directory(step, axes, steps))
+        if steps is None:
+            raise TypeError("found no steps, expected how many to train")
+        training = Training(step, state, data, steps=steps, batch=batch, name=name)
+        return self.submit(training.job(mesh, in_shardings), training.restore)
+
+    def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
+        spec = job.spec(keep_final_state=True)
+        self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
+        answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
+        return Run(self._connection, answer.job_id, job.metric_names, restore, self._check_alive)
+
+    def jobs(self) -> list[Status]:
+        return [Status.of(job) for job in self._connection.call("ListJobs").jobs]
+
+    def workers(self) -> list[Worker]:
+        found = self._connection.call("ListWorkers").workers
+        return [Worker(w.id, w.host, w.pid, w.devices, w.state) for w in found]
+
+    def close(self) -> None:
+        """Jobs go on."""
+        self._connection.close()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+    def _check_alive(self) -> None:
+        """Raises where the coordinator cannot come back."""
+
+
+def connect(address: str | None = None, *, ca_file: str | None = None, token_file: str | None = None) -> Cluster:
+    """A coordinator that runs already, at HOST:PORT.
+
+    What is not given is taken from XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE. Off loopback both files are
+    needed. Error where nobody answers there.
+    """
+    address = address or os.environ.get("XLAD_COORDINATOR")
+    if not address:
+        raise ValueError("found no address, expected HOST:PORT here or in XLAD_COORDINATOR")
+    ca_file = ca_file or os.environ.get("XLAD_TLS_CA")
+    token_file = token_file or os.environ.get("XLAD_TOKEN_FILE")
+    connection = Connection(address, ca_file, token_file)
+    try:
+        connection.call("ListWorkers", timeout=10)
+    except BaseException:
+        connection.close()
+        raise
+    return Cluster(connection)

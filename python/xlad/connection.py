@@ -1,0 +1,117 @@
+"""One gRPC channel to a coordinator."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import grpc
+
+from xlad import protos
+from xlad.errors import Error
+
+CALL_S = 30.0
+TRANSFER_S = 600.0
+CHUNK_BYTES = 1 << 20
+_OPTIONS = [
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Connection:
+    """Calls by name, `connection.call("GetJob", job_id=id)`; every error is an xlad.Error. Thread-safe."""
+
+    def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None) -> None:
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not port.isdigit():
+            raise ValueError(f"found address {address!r}, expected HOST:PORT")
+        if not ca_file and not _is_loopback(host):
+            raise ValueError(f"found coordinator {address} off loopback without TLS, expected ca_file and token_file")
+        self.address = address
+        self._metadata: list[tuple[str, str]] = []
+        if token_file:
+            token = pathlib.Path(token_file).read_text().partition("\n")[0]
+            self._metadata.append(("authorization", f"Bearer {token}"))
+        if ca_file:
+            credentials = grpc.ssl_channel_credentials(pathlib.Path(ca_file).read_bytes())
+            self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(address, _OPTIONS)
+
+    def call(self, method: str, *, timeout: float | None = CALL_S, **fields: Any) -> Any:
+        m = protos.METHODS[method]
+        stub = self._channel.unary_unary(m.path, m.request.SerializeToString, m.response.FromString)
+        try:
+            return stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._error(error) from None
+
+    def upload(self, method: str, requests: Iterable[Any], timeout: float | None = TRANSFER_S) -> Any:
+        m = protos.METHODS[method]
+        stub = self._channel.stream_unary(m.path, m.request.SerializeToString, m.response.FromString)
+        try:
+            return stub(iter(requests), timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._error(error) from None
+
+    def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Iterator[Any]:
+        """The answers as they come. Closing the generator cancels the call."""
+        m = protos.METHODS[method]
+        stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
+        call = stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise self._error(error) from None
+        finally:
+            call.cancel()
+
+    def put_blobs(self, blobs: Iterable[bytes]) -> None:
+        """Uploads those that the coordinator lacks."""
+        by_digest = {sha256(blob): blob for blob in blobs}
+        put = protos.METHODS["PutBlob"].request
+        for digest in self.call("HasBlobs", digests=list(by_digest)).missing:
+            blob = memoryview(by_digest[digest])
+            starts = range(0, max(1, len(blob)), CHUNK_BYTES)
+            self.upload(
+                "PutBlob",
+                (put(digest="" if at else digest, chunk=bytes(blob[at : at + CHUNK_BYTES])) for at in starts),
+            )
+
+    def get_blob(self, digest: str) -> bytes:
+        data = b"".join(chunk.data for chunk in self.stream("GetBlob", digest=digest, timeout=TRANSFER_S))
+        if sha256(data) != digest:
+            raise Error(f"blob {digest} arrived with other contents", "DATA_LOSS")
+        return data
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _error(self, error: grpc.RpcError) -> Error:
+        details = str(error.details())
+        if error.code() == grpc.StatusCode.UNAVAILABLE:
+            details = f"coordinator {self.address} cannot be reached: {details}"
+        return Error(details, error.code().name)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

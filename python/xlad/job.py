@@ -1,0 +1,108 @@
+"""A job in memory: what a job directory holds, for one mesh. docs/reference/job-directory.md has the format."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from xlad import element_types, protos
+from xlad.connection import sha256
+
+Axes = dict[str, int]
+
+_PARAMETER_KINDS = {"state": 1, "rng": 1, "data": 2, "step": 3}
+_RESULT_KINDS = {"state": 1, "rng": 1, "loss": 2, "metric": 3}
+
+
+def axes_text(axes: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={size}" for name, size in axes.items()) or "single"
+
+
+def parse_axes(text: str) -> Axes:
+    """Of "dp=4,tp=2"; of "" and "single": one device."""
+    axes: Axes = {}
+    for part in text.split(",") if text not in ("", "single") else []:
+        name, _, size = part.partition("=")
+        if not name or not size.isdigit() or int(size) < 1 or name in axes:
+            raise ValueError(f"found mesh {text!r}, expected AXIS=SIZE[,AXIS=SIZE...], as in dp=4,tp=2")
+        axes[name] = int(size)
+    return axes
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    manifest: dict[str, Any]  # As in manifest.json; its meshes are not looked at.
+    axes: Axes
+    program: bytes  # HLO text or proto
+    state: bytes  # safetensors
+    data: bytes  # safetensors; may be empty
+
+    @property
+    def metric_names(self) -> list[str]:
+        return [r["name"] for r in self.manifest["results"] if r["kind"] in ("loss", "metric")]
+
+    def spec(self, keep_final_state: bool) -> Any:
+        """The JobSpec."""
+        spec = protos.message("JobSpec")(
+            name=self.manifest.get("name", "job"),
+            program_blob=sha256(self.program),
+            state_blob=sha256(self.state),
+            data_blob=sha256(self.data) if self.data else "",
+            mesh=[{"name": name, "size": size} for name, size in self.axes.items()],
+            steps=self.manifest["steps"],
+            keep_final_state=keep_final_state,
+        )
+        batches = self.manifest.get("batches")
+        if batches:
+            spec.batch_size, spec.batch_count = batches["batch"], batches["count"]
+        for entry in self.manifest["parameters"]:
+            _fill(spec.parameters.add(), entry, _PARAMETER_KINDS)
+        for entry in self.manifest["results"]:
+            result = spec.results.add()
+            _fill(result, entry, _RESULT_KINDS)
+            feeds = entry.get("feeds")
+            result.feeds = -1 if feeds is None else feeds
+        return spec
+
+
+def _fill(message: Any, entry: Mapping[str, Any], kinds: Mapping[str, int]) -> None:
+    if entry["kind"] not in kinds:
+        raise ValueError(f"{entry['name']}: found kind {entry['kind']!r}, expected one of {', '.join(kinds)}")
+    message.name, message.kind = entry["name"], kinds[entry["kind"]]
+    row, dims = element_types.parse_shape(entry["shape"])
+    message.shape.element_type = row.number
+    message.shape.dims.extend(dims)
+
+
+def read_directory(directory: str | pathlib.Path, axes: Axes, steps: int | None) -> Job:
+    """The program of the manifest's mesh with these axes, else of one with the same names in any sizes."""
+    folder = pathlib.Path(directory)
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no manifest.json, expected a job directory")
+    try:
+        manifest = json.loads(path.read_text())
+        meshes = manifest["meshes"]
+        same = [mesh for mesh in meshes if list(mesh["axes"].items()) == list(axes.items())]
+        same += [mesh for mesh in meshes if axes and set(mesh["axes"]) == set(axes)]
+        if not same:
+            known = "; ".join(axes_text(mesh["axes"]) for mesh in meshes)
+            raise ValueError(f"found no program for mesh {axes_text(axes)}, expected one of {known} "
+                             "(or other sizes of the same axes)")
+        names = [name for name in same[0]["files"] if name.endswith(".pb")]
+        names += [name for name in same[0]["files"] if name.endswith(".hlo")]
+        if not names:
+            raise ValueError(f"mesh {same[0].get('name')} lists no file that ends in .hlo or .pb")
+        if steps is not None:
+            manifest["steps"] = steps
+        has_data = any(entry["kind"] == "data" for entry in manifest["parameters"])
+        job = Job(manifest, axes, (folder / names[0]).read_bytes(), (folder / "state.safetensors").read_bytes(),
+                  (folder / "data.safetensors").read_bytes() if has_data else b"")
+        job.spec(False)
+    except (KeyError, TypeError, ValueError) as error:
+        missing = f"found no field {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path}: {missing}") from None
+    return job

@@ -1,0 +1,134 @@
+"""A whole cluster on this machine, for as long as this process wants it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pathlib
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from xlad.cluster import Cluster
+from xlad.connection import Connection
+from xlad.errors import Error
+
+_START_S = 60.0
+_STOP_S = 10.0
+
+
+def find_program() -> str:
+    """The xlad command: what XLAD names, else on PATH, else build/release/bin of a checkout that the main script, the
+    working directory or this package lies in."""
+    named = os.environ.get("XLAD")
+    if named:
+        if not os.access(named, os.X_OK) or os.path.isdir(named):
+            raise Error(f"found XLAD={named}, expected the path of the xlad command", "NOT_FOUND")
+        return os.path.abspath(named)
+    if on_path := shutil.which("xlad"):
+        return on_path
+    starts = [pathlib.Path.cwd() / "x", pathlib.Path(__file__)]
+    if main := getattr(sys.modules.get("__main__"), "__file__", None):
+        starts.insert(0, pathlib.Path(main).resolve())
+    for start in starts:
+        for folder in start.parents:
+            program = folder / "build" / "release" / "bin" / "xlad"
+            if program.is_file() and os.access(program, os.X_OK):
+                return str(program)
+    raise Error("found no xlad command, expected it on PATH, in build/release/bin of the checkout (make build), "
+                "or its path in XLAD", "NOT_FOUND")
+
+
+class LocalCluster(Cluster):
+    """`xlad up`, ended by close(), by leaving the with-block, at exit, and with this process however that ends."""
+
+    def __init__(self, devices: int, workers: int, data: str | pathlib.Path | None) -> None:
+        program = find_program()
+        self._folder = pathlib.Path(data) if data else pathlib.Path(tempfile.mkdtemp(prefix="xlad-local-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._log = self._folder / "xlad.log"
+        shares = [devices // workers + (w < devices % workers) for w in range(workers)]
+        command = [program, "up", "--listen", "127.0.0.1:0", "--data", str(self._folder), "--workers", str(workers),
+                   "--devices", ",".join(map(str, shares)), "--parent", str(os.getpid())]
+        if not data:
+            command.append("--remove-data")
+        with open(self._log, "ab") as log:
+            # A group of its own: Ctrl-C comes to this process, which ends the daemon in order.
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                                             process_group=0)
+        atexit.register(self.close)
+        try:
+            super().__init__(Connection(self._read_address()))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the daemon says."""
+        return self._log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        if hasattr(self, "_connection"):
+            super().close()
+        if self._process.stdout:
+            self._process.stdout.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # Its workers die with it.
+                self._process.wait()
+        if self._folder.name.startswith("xlad-local-"):
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _read_address(self) -> str:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(_START_S):
+                raise Error(f"xlad up said nothing for {_START_S:.0f} s; its log:\n{self._last_lines()}", "INTERNAL")
+        address = self._process.stdout.readline().decode().strip()
+        if not address:
+            self._process.wait()
+            raise Error(self._why_ended(), "INTERNAL")
+        return address
+
+    def _why_ended(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        said = [line.partition("xlad: error: ")[2] for line in lines if line.startswith("xlad: error: ")]
+        return said[-1] if said else f"xlad up ended with {self._process.returncode}; its log:\n{self._last_lines()}"
+
+    def _last_lines(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:]) if self._log.exists() else ""
+
+    def _check_alive(self) -> None:
+        deadline = time.monotonic() + 1
+        while self._process.poll() is None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.01)
+        raise Error(self._why_ended(), "UNAVAILABLE")
+
+
+def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
+    """Starts a coordinator and `workers` processes (none: one) that share `devices`, on this machine.
+
+    They end with the with-block, and with this process however it ends. `data` is a folder for job log, blobs and
+    logs, kept; none: a temporary one. The xlad command is the one that the environment variable XLAD names, or on
+    PATH, or in build/release/bin of the checkout.
+    """
+    workers = 1 if workers is None else workers
+    if not isinstance(devices, int) or not isinstance(workers, int) or not 1 <= workers <= devices <= 1024:
+        raise ValueError(f"found devices={devices!r} and workers={workers!r}, expected 1 to 1024 devices, and at most "
+                         "as many workers")
+    return LocalCluster(devices, workers, data)

@@ -1,0 +1,227 @@
+"""From JAX functions to HLO programs. The only module that needs jax; it is imported when it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xlad.job import Axes, parse_axes
+
+Tree = Any
+
+
+class KeyLeaf(NamedTuple):
+    """A leaf that is a typed random key outside, and its words (uint32) inside programs and files."""
+
+    impl: Any
+
+
+def leaf_names(tree: Tree, whole: str) -> list[str]:
+    """"layers.0.w", by the path of each leaf; `whole` where the tree is one leaf. Names are unlike each other."""
+    names: dict[str, None] = {}
+    for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        parts = (str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
+        name = base = ".".join(parts) or whole
+        copies = 1
+        while name in names:
+            copies += 1
+            name = f"{base}~{copies}"
+        names[name] = None
+    return list(names)
+
+
+def is_key(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def to_array(leaf: Any, place: str) -> np.ndarray:
+    """As jit takes it: 64-bit types become 32-bit ones unless JAX is told otherwise; random keys become words."""
+    if is_key(leaf):
+        leaf = jax.random.key_data(leaf)
+    if callable(leaf) or isinstance(leaf, (str, bytes)):
+        raise TypeError(f"{place}: found {leaf!r}, expected an array or a number")
+    array = np.asarray(leaf)
+    if array.dtype.kind in "OUSMm":
+        raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number")
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+
+
+def key_leaves(tree: Tree) -> list[KeyLeaf | None]:
+    return [KeyLeaf(jax.random.key_impl(leaf)) if is_key(leaf) else None for leaf in jax.tree_util.tree_leaves(tree)]
+
+
+def wrap_keys(leaves: Sequence[Any], keys: Sequence[KeyLeaf | None]) -> list[Any]:
+    return [leaf if key is None else jax.random.wrap_key_data(leaf, impl=key.impl) for leaf, key in zip(leaves, keys)]
+
+
+def unwrap_keys(tree: Tree) -> Tree:
+    return jax.tree_util.tree_map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
+
+
+class Placement(NamedTuple):
+    """A mesh, and the shardings of the arguments on it as the caller wrote them."""
+
+    axes: Axes
+    mesh: AbstractMesh | None  # None: one device.
+    shardings: Any
+
+
+def placement(mesh: Any, in_shardings: Any) -> Placement:
+    """`mesh`: {"dp": 4}, "dp=4", a jax Mesh or AbstractMesh, or None: that of the first NamedSharding, else one device."""
+    if mesh is None:
+        is_leaf = lambda x: isinstance(x, NamedSharding)  # noqa: E731
+        leaves = jax.tree_util.tree_leaves(in_shardings, is_leaf=is_leaf)
+        mesh = next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), {})
+    if isinstance(mesh, str):
+        mesh = parse_axes(mesh)
+    if isinstance(mesh, Mesh):
+        mesh = mesh.abstract_mesh
+    if isinstance(mesh, Mapping):
+        for name, size in mesh.items():
+            if not isinstance(name, str) or not isinstance(size, int) or size < 1:
+                raise ValueError(f"found mesh {dict(mesh)!r}, expected names and sizes of axes, as {{'dp': 4, 'tp': 2}}")
+        mesh = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
+    if not isinstance(mesh, AbstractMesh):
+        raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
+    axes = dict(zip(mesh.axis_names, mesh.axis_sizes))
+    return Placement(axes, mesh if axes else None, in_shardings)
+
+
+class Specs(NamedTuple):
+    """A PartitionSpec for each leaf of each argument; whether all sizes are multiples of what they are split into."""
+
+    arguments: tuple[Tree, ...]
+    even: bool
+
+
+def argument_specs(place: Placement, arguments: Sequence[Tree], names: Sequence[list[str]],
+                   known_axes: set[str]) -> Specs:
+    """in_shardings is None, one sharding for everything, or a tuple with an entry for each argument (or for the first
+    ones): a sharding, or a tree of them that may stop above the leaves. A sharding is a PartitionSpec, a
+    NamedSharding, a function from a leaf's name to a PartitionSpec, or None: not split. Axes of `known_axes` that the
+    mesh lacks split nothing.
+    """
+    entries = place.shardings
+    if not isinstance(entries, (tuple, list)) or isinstance(entries, P):
+        entries = (entries,) * len(arguments)
+    if len(entries) > len(arguments):
+        raise ValueError(f"found in_shardings for {len(entries)} arguments, expected at most {len(arguments)}")
+    entries = (*entries, *(None,) * (len(arguments) - len(entries)))
+    specs = []
+    even = True
+    for i, (entry, argument, leaves) in enumerate(zip(entries, arguments, names)):
+        found = _spread(entry, argument, leaves, f"in_shardings[{i}]")
+        shapes = [np.shape(leaf) for leaf in jax.tree_util.tree_leaves(argument)]
+        found = [_on_mesh(place.axes, spec, leaf, shape, known_axes)
+                 for spec, leaf, shape in zip(found, leaves, shapes)]
+        even = even and all(_is_even(place.axes, spec, shape) for spec, shape in zip(found, shapes))
+        specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(argument), found))
+    return Specs(tuple(specs), even)
+
+
+def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]:
+    """The PartitionSpecs of the argument's leaves, of which `entry` may be a prefix."""
+    is_sharding = lambda x: x is None or isinstance(x, (P, NamedSharding)) or callable(x)  # noqa: E731
+    treedef = jax.tree_util.tree_structure(argument)
+    found = [P()] * treedef.num_leaves
+
+    def put(sharding: Any, part: Tree) -> None:
+        for i in jax.tree_util.tree_leaves(part):
+            spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+            spec = spec(names[i]) if callable(spec) and not isinstance(spec, P) else spec
+            if spec is not None and not isinstance(spec, P):
+                raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
+                                "or None")
+            found[i] = P() if spec is None else spec
+
+    numbered = jax.tree_util.tree_unflatten(treedef, list(range(treedef.num_leaves)))
+    try:
+        jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {error}") from None
+    return found
+
+
+def _axes_of(entry: Any) -> tuple[str, ...]:
+    return (entry,) if isinstance(entry, str) else tuple(entry or ())
+
+
+def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes: set[str]) -> P:
+    for axis in (axis for entry in spec for axis in _axes_of(entry)):
+        if axis not in axes and axis not in known_axes:
+            raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
+    dims = [tuple(axis for axis in _axes_of(entry) if axis in axes) or None for entry in spec]
+    if any(dims[len(shape):]):
+        raise ValueError(f"found {spec} for {name} of shape {list(shape)}, expected at most {len(shape)} entries")
+    return P(*dims[: len(shape)])
+
+
+def _is_even(axes: Axes, spec: P, shape: tuple[int, ...]) -> bool:
+    return all(size % math.prod(axes[axis] for axis in _axes_of(entry)) == 0 for size, entry in zip(shape, spec))
+
+
+def positional(function: Callable[..., Any], default: int) -> int:
+    """How many arguments the function takes by position; `default` where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return default
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if any(p.kind == inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return default
+    needed = sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
+    allowed = sum(p.kind in kinds for p in parameters)
+    return min(max(default, needed), allowed)
+
+
+class Lowered(NamedTuple):
+    text: str
+    proto: bytes
+    out: Tree  # ShapeDtypeStructs
+
+
+def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs, *,
+          out_specs: Tree = None, donate: Sequence[int] = ()) -> Lowered:
+    """The function's HLO, global shapes with annotations. No devices are needed: the mesh is abstract."""
+    options: dict[str, Any] = {"donate_argnums": tuple(donate), "keep_unused": True}
+    mesh = place.mesh
+    if mesh is not None and not specs.even:
+        # JAX wants even shards at its doors. The coordinator does not, and binds the sizes of axes anew.
+        mesh = AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
+    with contextlib.ExitStack() as stack:
+        if mesh is not None:
+            on_mesh = lambda tree: jax.tree_util.tree_map(  # noqa: E731
+                lambda spec: NamedSharding(mesh, spec), tree, is_leaf=lambda x: isinstance(x, P))
+            options["in_shardings"] = on_mesh(specs.arguments)
+            if out_specs is not None:
+                options["out_shardings"] = on_mesh(out_specs)
+            stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
+        stack.enter_context(_sources_from_here())
+        structs = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tuple(arguments))
+        traced = jax.jit(function, **options).trace(*structs)
+        program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
+    # The module's own printer keeps the source lines, which as_hlo_text leaves out.
+    module = program.get_hlo_module()
+    return Lowered(module.to_string(), program.as_serialized_hlo_module_proto(), traced.out_info)
+
+
+@contextlib.contextmanager
+def _sources_from_here() -> Any:
+    """Source files by their path from here, so that errors and explanations read the same on every machine."""
+    name = "jax_hlo_source_file_canonicalization_regex"
+    before = getattr(jax.config, name)
+    jax.config.update(name, re.escape(os.getcwd() + os.sep))
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)

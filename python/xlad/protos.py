@@ -1,0 +1,53 @@
+"""The messages and calls of proto/, made at import from the descriptors that the installation has put here."""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+
+class Method(NamedTuple):
+    path: str
+    request: Any
+    response: Any
+    client_streams: bool
+    server_streams: bool
+
+
+def _read() -> descriptor_pb2.FileDescriptorSet:
+    file = importlib.resources.files("xlad") / "protos.binpb"
+    if not file.is_file():
+        raise ImportError("xlad has no protos.binpb: it is not installed; pip install ./python in a checkout of xlad")
+    return descriptor_pb2.FileDescriptorSet.FromString(file.read_bytes())
+
+
+_files = _read()
+_pool = descriptor_pool.DescriptorPool()
+for _file in _files.file:
+    _pool.Add(_file)
+
+
+def message(name: str) -> Any:
+    """The class of message `name` of package xlad."""
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"xlad.{name}"))
+
+
+def enum_name(enum: str, number: int) -> str:
+    value = _pool.FindEnumTypeByName(f"xlad.{enum}").values_by_number.get(number)
+    return value.name if value is not None else str(number)
+
+
+def _methods() -> dict[str, Method]:
+    methods = {}
+    for file in _files.file:
+        for service in file.service:
+            for m in service.method:
+                request, response = (message(name.removeprefix(".xlad.")) for name in (m.input_type, m.output_type))
+                path = f"/{file.package}.{service.name}/{m.name}"
+                methods[m.name] = Method(path, request, response, m.client_streaming, m.server_streaming)
+    return methods
+
+
+METHODS = _methods()
