@@ -1,8 +1,9 @@
 # make demo    train a small model on 8 devices of this machine
 # make test    what every change must pass
 # make build   build/release/bin/xlad
+# make bench   training steps beside jax.jit: times, compile times, memory
 SHELL := /bin/bash
-.PHONY: demo test test-all build setup format tidy clean
+.PHONY: demo test test-all bench build setup format tidy clean
 
 setup:
 	@scripts/setup.sh
@@ -16,6 +17,12 @@ build: setup build/release/build.ninja
 
 demo: build
 	@scripts/demo.sh
+
+# BENCH="--only cnn --mesh single" and so on: flags of bench/step_vs_jax/step_vs_jax.py
+bench: build
+	@scripts/setup.sh --tests
+	@ninja -C build/release step_vs_jax_xlad
+	@build/venv/bin/python bench/step_vs_jax/step_vs_jax.py $(BENCH)
 
 test: setup
 	@scripts/test.sh

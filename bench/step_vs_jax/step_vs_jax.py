@@ -1,0 +1,205 @@
+"""Steps of job directories, xlad beside jax.jit of jaxlib, measured in turns in one run.
+
+    python bench/step_vs_jax/step_vs_jax.py                       every job directory, every mesh of its manifest
+    python bench/step_vs_jax/step_vs_jax.py --only cnn,lstm --mesh single --json ratios.json
+
+Job directories are those in --examples (default: $XLAD_EXAMPLES and the project's examples/). Both sides stay alive
+and idle while the other one works; a pair is one block of steps of each, one right after the other.
+
+mesh `single`: both processes are bound to one and the same CPU, so one thread works at a time.
+other meshes:  all CPUs; xlad's devices are threads of one process, JAX's are its virtual CPU devices.
+
+step    time of a block over its steps: median of xlad's blocks, of JAX's blocks, and of the pairs' ratios (lowest and
+        highest behind it). Ratios are JAX's time over xlad's: above 1, xlad is faster. `best` is the ratio of the
+        fastest blocks, `cpu` that of processor time: both say more where other programs want the CPUs too.
+compile cold: xlad's child process from program text to executable (start of the process, partitioning and its checks
+        included) against the time of JAX's compile from StableHLO in a process that has compiled before. Medians;
+        JAX's over xlad's.
+memory  what one device's step needs by the buffer plans: arguments + results - what they share + temporaries.
+        xlad's over JAX's. Peak resident sizes of the whole processes are in the JSON (JAX's has Python and the
+        compiler in it, xlad's compiles in a child).
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+
+
+class Side:
+    """A process that answers a line with a line."""
+
+    def __init__(self, name, command, cpus):
+        bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=bind, stderr=subprocess.PIPE)
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self.process.stdout.readline()
+        if not answer:
+            words = self.process.stderr.read().strip().splitlines()[-3:]
+            raise RuntimeError(f"{self.name}: {' '.join(words)}")
+        return json.loads(answer)
+
+    def step_ms(self, steps):
+        """Wall milliseconds of a step."""
+        return self.ask(f"steps {steps}")["ms"] / steps
+
+    def block(self, steps):
+        """Wall and processor milliseconds of a step."""
+        before = self.cpu_ms()
+        wall = self.step_ms(steps)
+        return wall, (self.cpu_ms() - before) / steps
+
+    def cpu_ms(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def middle(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "all": values}
+
+
+def block_size(side, milliseconds):
+    """Steps in a block of about that long, after warming up."""
+    side.step_ms(3)
+    return max(2, min(2000, round(milliseconds / side.step_ms(5))))
+
+
+def measure(job, mesh, args):
+    devices = math.prod(mesh["axes"].values()) if mesh["name"] != "single" else 1
+    flag = ",".join(f"{name}={size}" for name, size in mesh["axes"].items()) if devices > 1 else ""
+    cpus = {max(os.sched_getaffinity(0))} if devices == 1 else None
+    xlad = Side("xlad", [str(args.build / "step_vs_jax_xlad"), str(args.build / "xlad"), str(job), flag], cpus)
+    jax = Side("jax", [sys.executable, str(HERE / "jax_side.py"), str(job), mesh["name"], str(devices)], cpus)
+    try:
+        builds = [(xlad.ask("build")["build_ms"], jax.ask("build")["build_ms"]) for _ in range(args.builds)]
+        counts = [block_size(side, args.block_ms) for side in (xlad, jax)]
+        blocks = [(xlad.block(counts[0]), jax.block(counts[1])) for _ in range(args.rounds)]
+        memory = xlad.ask("memory"), jax.ask("memory")
+    finally:
+        xlad.close()
+        jax.close()
+    row = {"example": job.name, "mesh": mesh["name"], "devices": devices, "steps_in_block": counts}
+    pairs = [(x[0], j[0]) for x, j in blocks]
+    for what, found in (("step", pairs), ("compile", builds)):
+        row[what] = {"xlad_ms": middle([x for x, _ in found]), "jax_ms": middle([j for _, j in found]),
+                     "ratio": middle([j / x for x, j in found])}
+    row["step"]["xlad_cpu_ms"] = statistics.median(x[1] for x, _ in blocks)
+    row["step"]["jax_cpu_ms"] = statistics.median(j[1] for _, j in blocks)
+    row["step"]["best_ratio"] = min(j for _, j in pairs) / min(x for x, _ in pairs)
+    row["memory"] = {"xlad": memory[0], "jax": memory[1],
+                     "ratio": memory[0]["plan_bytes"] / max(1, memory[1]["plan_bytes"])}
+    return row
+
+
+def meshes_of(job):
+    manifest = json.loads((job / "manifest.json").read_text())
+    return [{"name": m["name"], "axes": m.get("axes") or {}} for m in manifest["meshes"]]
+
+
+def geometric(values):
+    return math.exp(statistics.fmean(math.log(v) for v in values))
+
+
+HEADER = (f"{'example':18} {'mesh':14} {'xlad ms':>9} {'jax ms':>9} {'step ratio':>22} {'best':>5} {'cpu':>5}"
+          f" {'xlad build':>10} {'jax build':>10}"
+          f" {'ratio':>6} {'xlad MiB':>9} {'jax MiB':>9} {'ratio':>6}")
+
+
+def line(row):
+    step, build, memory = row["step"], row["compile"], row["memory"]
+    ratio = step["ratio"]
+    cpu = step["jax_cpu_ms"] / max(step["xlad_cpu_ms"], 1e-6)
+    spread = f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f})"
+    return (f"{row['example']:18} {row['mesh']:14} {step['xlad_ms']['median']:9.3f} {step['jax_ms']['median']:9.3f}"
+            f" {spread:>22} {step['best_ratio']:5.2f} {cpu:5.2f}"
+            f" {build['xlad_ms']['median']:10.0f} {build['jax_ms']['median']:10.0f}"
+            f" {build['ratio']['median']:6.2f} {memory['xlad']['plan_bytes'] / 2**20:9.2f}"
+            f" {memory['jax']['plan_bytes'] / 2**20:9.2f} {memory['ratio']:6.2f}")
+
+
+def summary(rows):
+    result = {}
+    for name, chosen in (("one device, one thread", [r for r in rows if r["devices"] == 1]),
+                         (f"all devices on {os.cpu_count()} CPUs", [r for r in rows if r["devices"] > 1])):
+        if chosen:
+            steps = [r["step"]["ratio"]["median"] for r in chosen]
+            result[name] = {"programs": len(chosen), "step": geometric(steps), "step_lowest": min(steps),
+                            "step_best": geometric([r["step"]["best_ratio"] for r in chosen]),
+                            "compile": geometric([r["compile"]["ratio"]["median"] for r in chosen]),
+                            "memory": geometric([r["memory"]["ratio"] for r in chosen]),
+                            "memory_highest": max(r["memory"]["ratio"] for r in chosen)}
+    return result
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given = [pathlib.Path(os.environ["XLAD_EXAMPLES"])] if os.environ.get("XLAD_EXAMPLES") else []
+    parser.add_argument("--examples", type=pathlib.Path, action="append", help="a folder of job directories, or one")
+    parser.add_argument("--only", default="", help="names of job directories, comma-separated")
+    parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
+    parser.add_argument("--rounds", type=int, default=9, help="pairs of blocks")
+    parser.add_argument("--builds", type=int, default=3, help="compilations of each")
+    parser.add_argument("--block-ms", type=float, default=300, help="about how long a block is")
+    parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder of the binaries")
+    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    args = parser.parse_args()
+    folders = args.examples or [*given, REPO / "examples"]
+    jobs = [p for f in folders for p in ([f] if (f / "manifest.json").exists() else sorted(f.glob("*/manifest.json")))]
+    args.jobs = [p.parent if p.name == "manifest.json" else p for p in jobs]
+    if not args.jobs:
+        parser.error(f"found no job directory (manifest.json) in {', '.join(map(str, folders))}")
+    return args
+
+
+def main():
+    args = arguments()
+    chosen = lambda name, names: not names or name in names.split(",")  # noqa: E731
+    rows, failures = [], []
+    print(HEADER)
+    for job in args.jobs:
+        for mesh in meshes_of(job) if chosen(job.name, args.only) else []:
+            if not chosen(mesh["name"], args.mesh):
+                continue
+            try:
+                rows.append(measure(job, mesh, args))
+                print(line(rows[-1]), flush=True)
+            except RuntimeError as error:
+                failures.append({"example": job.name, "mesh": mesh["name"], "error": str(error)})
+                print(f"{job.name:18} {mesh['name']:14} {error}", flush=True)
+    for name, figures in summary(rows).items():
+        print(f"{name}: geometric means over {figures['programs']}: step {figures['step']:.2f}x (lowest"
+              f" {figures['step_lowest']:.2f}x, of fastest blocks {figures['step_best']:.2f}x), compile"
+              f" {figures['compile']:.2f}x, memory {figures['memory']:.2f}x"
+              f" (highest {figures['memory_highest']:.2f}x)")
+    if args.json:
+        args.json.write_text(json.dumps({"rows": rows, "failures": failures, "summary": summary(rows)}, indent=1))
+    sys.exit(1 if failures or not rows else 0)
+
+
+if __name__ == "__main__":
+    main()
