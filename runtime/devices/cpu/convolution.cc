@@ -1,12 +1,15 @@
 // Convolutions by oneDNN.
 //
-// At load plans are tried in order: all tensors as they lie in memory, the weights in a layout of oneDNN's choice,
-// all three so, and so in f32 for machines without bf16. The first with a fast implementation is taken; tensors
-// whose layout differs are rearranged around it in scratch.
+// At load plans are tried in order: the weights in a layout of oneDNN's choice, all three tensors so, all as they lie
+// in memory, and the first two in f32 for machines without bf16. The first with an implementation of the fastest kind
+// is taken; tensors whose layout differs are rearranged around it in scratch. Plain weights come late although they
+// need no rearranging: oneDNN has but its general matrix product for them, several times slower than code made for the
+// shape, and weights are small. Times are not compared: the choice decides the order of sums, and so the bits.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "runtime/devices/cpu/convolution_shape.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/library_op.h"
@@ -21,7 +24,8 @@ struct Plan {
   bool free_weights, free_rest, widen;
 };
 
-constexpr Plan kPlans[] = {{false, false, false}, {true, false, false}, {true, true, false}, {true, true, true}};
+constexpr Plan kPlans[] = {
+    {true, false, false}, {true, true, false}, {false, false, false}, {true, false, true}, {true, true, true}};
 
 absl::StatusOr<dnnl_memory_desc_t> Describe(const Strided& tensor, ElementType type) {
   dnnl_memory_desc_t desc;
@@ -70,7 +74,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
     return absl::StrCat(kinds[static_cast<int>(shape_.kind)], op_.name, sides_[0].bytes > 0 ? ", lhs moved" : "",
                         sides_[1].bytes > 0 ? ", rhs moved" : "", sides_[2].bytes > 0 ? ", result moved" : "");
   }
-  bool IsFast() const { return op_.IsFast(); }
+  // Lower is better: code made for the shape, a general matrix product, plain loops.
+  int Rank() const { return !op_.IsFast() ? 2 : absl::StrContains(op_.name, "gemm") ? 1 : 0; }
 
  private:
   friend class ConvolutionCall;
@@ -252,15 +257,15 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const Conv
       return absl::UnimplementedError("library op convolution: an array without elements");
     }
   }
-  std::unique_ptr<DnnlConvolution> slow;
+  std::unique_ptr<DnnlConvolution> best;
   for (const Plan& plan : kPlans) {
     absl::StatusOr<std::unique_ptr<DnnlConvolution>> convolution = DnnlConvolution::Try(op, shape, plan);
     if (!convolution.ok()) continue;
-    if ((*convolution)->IsFast()) return std::unique_ptr<PreparedLibraryOp>(std::move(*convolution));
-    if (slow == nullptr) slow = std::move(*convolution);
+    if (best == nullptr || (*convolution)->Rank() < best->Rank()) best = *std::move(convolution);
+    if (best->Rank() == 0) break;
   }
-  if (slow == nullptr) return absl::UnimplementedError("library op convolution: oneDNN has no implementation for it");
-  return std::unique_ptr<PreparedLibraryOp>(std::move(slow));
+  if (best == nullptr) return absl::UnimplementedError("library op convolution: oneDNN has no implementation for it");
+  return std::unique_ptr<PreparedLibraryOp>(std::move(best));
 }
 
 }  // namespace xlad::runtime
