@@ -1,4 +1,4 @@
-# make demo    train a small model on 8 devices of this machine
+# make demo    train a small GPT, written in JAX, on 8 devices of this machine
 # make test    what every change must pass
 # make build   build/release/bin/xlad
 # make bench   training steps beside jax.jit: times, compile times, memory
@@ -16,11 +16,12 @@ build: setup build/release/build.ninja
 	@ninja -C build/release $(if $(V),-v) xlad
 
 demo: build
+	@scripts/setup.sh --python
 	@scripts/demo.sh
 
 # BENCH="--only cnn --mesh single" and so on: flags of bench/step_vs_jax/step_vs_jax.py
 bench: build
-	@scripts/setup.sh --tests
+	@scripts/setup.sh --python
 	@ninja -C build/release step_vs_jax_xlad
 	@build/venv/bin/python bench/step_vs_jax/step_vs_jax.py $(BENCH)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what xlad needs on Debian 12, as root or with sudo. Does nothing where everything is there.
 #   scripts/setup.sh           packages for building and running
-#   scripts/setup.sh --tests   also a Python environment in build/venv with jax, for the tests that compare with it
+#   scripts/setup.sh --python  also build/venv with jax and the package of python/, for the demo and the tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,13 +20,17 @@ if ((${#missing[@]})); then
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 fi
 
-if [[ "${1:-}" == --tests && ! -e build/venv/ready ]]; then
+# Made anew where what it is made of has changed.
+ready=build/venv/ready
+if [[ "${1:-}" == --python ]] && { [[ ! -e $ready ]] || [[ -n $(find scripts/requirements.txt proto python/setup.py \
+    python/pyproject.toml -newer $ready -print -quit) ]]; }; then
   # The oldest Python that has the tested jax; tests that need jax say so and are skipped where none is found.
   for python in python3.11 python3.12 python3.13 python3; do
     command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
   done
   mkdir -p build
-  "$python" -m venv build/venv
-  build/venv/bin/pip install -q -r scripts/requirements.txt
-  touch build/venv/ready
+  [[ -x build/venv/bin/pip ]] || "$python" -m venv build/venv
+  echo "setup: installing jax and python/ into build/venv"
+  build/venv/bin/pip install -q --disable-pip-version-check -r scripts/requirements.txt -e python
+  touch $ready
 fi

@@ -3,7 +3,7 @@
 # under AddressSanitizer and UBSan, clang-tidy on what changed. --all: everything under everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh --tests
+scripts/setup.sh --python
 all=false
 [[ "${1:-}" == --all ]] && all=true
 

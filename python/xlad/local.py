@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import pathlib
 import selectors
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 from xlad.cluster import Cluster
 from xlad.connection import Connection
 from xlad.errors import Error
+from xlad.job import Job, axes_text
+from xlad.run import Run
 
 _START_S = 60.0
 _STOP_S = 10.0
@@ -47,6 +53,7 @@ class LocalCluster(Cluster):
 
     def __init__(self, devices: int, workers: int, data: str | pathlib.Path | None) -> None:
         program = find_program()
+        self.devices = devices
         self._folder = pathlib.Path(data) if data else pathlib.Path(tempfile.mkdtemp(prefix="xlad-local-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._log = self._folder / "xlad.log"
@@ -75,7 +82,15 @@ class LocalCluster(Cluster):
     def pid(self) -> int:
         return self._process.pid
 
+    def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
+        needed = math.prod(job.axes.values())
+        if needed > self.devices:
+            raise ValueError(f"found mesh {axes_text(job.axes)} of {needed} devices, expected at most {self.devices}, as "
+                             "this cluster has")
+        return super().submit(job, restore)
+
     def close(self) -> None:
+        """Ends the cluster and whatever runs on it."""
         atexit.unregister(self.close)
         if hasattr(self, "_connection"):
             super().close()
@@ -106,7 +121,9 @@ class LocalCluster(Cluster):
     def _why_ended(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         said = [line.partition("xlad: error: ")[2] for line in lines if line.startswith("xlad: error: ")]
-        return said[-1] if said else f"xlad up ended with {self._process.returncode}; its log:\n{self._last_lines()}"
+        code = self._process.returncode
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        return said[-1] if said else f"xlad up (pid {self.pid}) ended: {how}; the last it said:\n{self._last_lines()}"
 
     def _last_lines(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:]) if self._log.exists() else ""

@@ -184,6 +184,14 @@ def positional(function: Callable[..., Any], default: int) -> int:
     return min(max(default, needed), allowed)
 
 
+def name_arguments(wrapper: Any, function: Callable[..., Any], count: int) -> None:
+    """Gives the wrapper's arguments the names of the function's, which programs and messages show."""
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = list(inspect.signature(function).parameters.values())[:count]
+        wrapper.__signature__ = inspect.Signature([
+            p.replace(kind=inspect.Parameter.POSITIONAL_ONLY, default=inspect.Parameter.empty) for p in parameters])
+
+
 class Lowered(NamedTuple):
     text: str
     proto: bytes
@@ -211,8 +219,11 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
         traced = jax.jit(function, **options).trace(*structs)
         program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
     # The module's own printer keeps the source lines, which as_hlo_text leaves out.
-    module = program.get_hlo_module()
-    return Lowered(module.to_string(), program.as_serialized_hlo_module_proto(), traced.out_info)
+    text = program.get_hlo_module().to_string()
+    if "python_cpu_callback" in text:
+        raise TypeError("found calls back into Python (jax.debug.print, pure_callback, io_callback), expected none: "
+                        "workers run no Python; return what is to be seen as a metric")
+    return Lowered(text, program.as_serialized_hlo_module_proto(), traced.out_info)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from harness import REPO, folder, job_directories, mesh_text, xlad
 PYTHON = REPO / "build" / "venv" / "bin" / "python"
 
 
-@unittest.skipUnless(PYTHON.exists(), "no build/venv; scripts/setup.sh --tests makes it")
+@unittest.skipUnless(PYTHON.exists(), "no build/venv; scripts/setup.sh --python makes it")
 class Jaxlib(unittest.TestCase):
     def test_second_opinion_on_partitioned_programs(self):
         for directory, manifest in job_directories():
