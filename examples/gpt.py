@@ -4,9 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec as P
 import xlad
-
-VOCAB, WIDTH, HEADS, LAYERS, CONTEXT, BATCH = 64, 128, 8, 2, 64, 16
-HEAD, INNER = WIDTH // HEADS, 4 * WIDTH
+VOCAB, WIDTH, INNER, HEADS, HEAD, LAYERS, CONTEXT, BATCH = 64, 128, 512, 8, 16, 2, 64, 16
 SHAPES = {"qkv": (3, WIDTH, HEADS, HEAD), "out": (HEADS, HEAD, WIDTH), "up": (WIDTH, INNER), "down": (INNER, WIDTH)}
 SPLIT = {"qkv": P(None, None, "tp"), "out": P("tp"), "up": P(None, "tp"), "down": P("tp")}
 rng = np.random.default_rng(0)

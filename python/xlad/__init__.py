@@ -12,5 +12,7 @@ from xlad.errors import Error
 from xlad.export import export
 from xlad.local import LocalCluster, local
 from xlad.run import Run, Status, Step
+from xlad.session import Jitted, RemoteArray, fetch
 
-__all__ = ["Cluster", "Error", "LocalCluster", "Run", "Status", "Step", "Worker", "connect", "export", "local"]
+__all__ = ["Cluster", "Error", "Jitted", "LocalCluster", "RemoteArray", "Run", "Status", "Step", "Worker", "connect",
+           "export", "fetch", "local"]

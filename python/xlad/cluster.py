@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import pathlib
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from xlad.connection import Connection
-from xlad.job import Job, parse_axes, read_directory
+from xlad.job import Axes, Job, axes_text, parse_axes, read_directory
 from xlad.run import Run, Status
+from xlad.session import Jitted, Session
 from xlad.training import Training
 
 
@@ -28,6 +30,8 @@ class Cluster:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._sessions: dict[str, Session] = {}
+        self._lock = threading.Lock()
 
     @property
     def address(self) -> str:
@@ -61,7 +65,24 @@ class Cluster:
         training = Training(step, state, data, steps=steps, batch=batch, name=name)
         return self.submit(training.job(mesh, in_shardings), training.restore)
 
+    def jit(
+        self,
+        function: Callable[..., Any],
+        *,
+        mesh: Any = None,
+        in_shardings: Any = None,
+        donate_argnums: int | Sequence[int] = (),
+    ) -> Jitted:
+        """Like jax.jit, but calls run on the cluster, and what they return stays there, as `RemoteArray`s.
+
+        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument. Arrays that are passed to
+        `donate_argnums` cannot be used any more; parts of the result that look like them stay where they are. All
+        functions on one mesh share its devices and can be called with each other's results.
+        """
+        return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums)
+
     def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
+        self._check_size(job.axes)
         spec = job.spec(keep_final_state=True)
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
@@ -75,15 +96,28 @@ class Cluster:
         return [Worker(w.id, w.host, w.pid, w.devices, w.state) for w in found]
 
     def close(self) -> None:
-        """Jobs go on."""
+        """Jobs go on; arrays of jitted functions are gone."""
+        for session in self._sessions.values():
+            session.close()
         self._connection.close()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         self.close()
+
+    def _session_for(self, axes: Axes) -> Session:
+        with self._lock:
+            session = self._sessions.get(axes_text(axes))
+            if session is None or session.ended is not None:
+                self._check_size(axes)
+                session = self._sessions[axes_text(axes)] = Session(self._connection, axes)
+            return session
+
+    def _check_size(self, axes: Axes) -> None:
+        """Raises where the mesh will never fit."""
 
     def _check_alive(self) -> None:
         """Raises where the coordinator cannot come back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import grpc
@@ -73,7 +73,7 @@ class Connection:
         except grpc.RpcError as error:
             raise self._error(error) from None
 
-    def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Iterator[Any]:
+    def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Generator[Any, None, None]:
         """The answers as they come. Closing the generator cancels the call."""
         m = protos.METHODS[method]
         stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)

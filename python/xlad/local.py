@@ -13,14 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
 
 from xlad.cluster import Cluster
 from xlad.connection import Connection
 from xlad.errors import Error
-from xlad.job import Job, axes_text
-from xlad.run import Run
+from xlad.job import Axes, axes_text
 
 _START_S = 60.0
 _STOP_S = 10.0
@@ -82,12 +79,11 @@ class LocalCluster(Cluster):
     def pid(self) -> int:
         return self._process.pid
 
-    def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
-        needed = math.prod(job.axes.values())
+    def _check_size(self, axes: Axes) -> None:
+        needed = math.prod(axes.values())
         if needed > self.devices:
-            raise ValueError(f"found mesh {axes_text(job.axes)} of {needed} devices, expected at most {self.devices}, as "
+            raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, as "
                              "this cluster has")
-        return super().submit(job, restore)
 
     def close(self) -> None:
         """Ends the cluster and whatever runs on it."""

@@ -7,7 +7,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -77,9 +77,9 @@ class Placement(NamedTuple):
 
 
 def placement(mesh: Any, in_shardings: Any) -> Placement:
-    """`mesh`: {"dp": 4}, "dp=4", a jax Mesh or AbstractMesh, or None: that of the first NamedSharding, else one device."""
+    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding, else one device."""
     if mesh is None:
-        is_leaf = lambda x: isinstance(x, NamedSharding)  # noqa: E731
+        is_leaf = lambda x: isinstance(x, NamedSharding)
         leaves = jax.tree_util.tree_leaves(in_shardings, is_leaf=is_leaf)
         mesh = next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), {})
     if isinstance(mesh, str):
@@ -89,7 +89,7 @@ def placement(mesh: Any, in_shardings: Any) -> Placement:
     if isinstance(mesh, Mapping):
         for name, size in mesh.items():
             if not isinstance(name, str) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"found mesh {dict(mesh)!r}, expected names and sizes of axes, as {{'dp': 4, 'tp': 2}}")
+                raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
         mesh = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
     if not isinstance(mesh, AbstractMesh):
         raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
@@ -105,7 +105,7 @@ class Specs(NamedTuple):
 
 
 def argument_specs(place: Placement, arguments: Sequence[Tree], names: Sequence[list[str]],
-                   known_axes: set[str]) -> Specs:
+                   known_axes: Collection[str]) -> Specs:
     """in_shardings is None, one sharding for everything, or a tuple with an entry for each argument (or for the first
     ones): a sharding, or a tree of them that may stop above the leaves. A sharding is a PartitionSpec, a
     NamedSharding, a function from a leaf's name to a PartitionSpec, or None: not split. Axes of `known_axes` that the
@@ -131,9 +131,9 @@ def argument_specs(place: Placement, arguments: Sequence[Tree], names: Sequence[
 
 def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]:
     """The PartitionSpecs of the argument's leaves, of which `entry` may be a prefix."""
-    is_sharding = lambda x: x is None or isinstance(x, (P, NamedSharding)) or callable(x)  # noqa: E731
+    is_sharding = lambda x: x is None or isinstance(x, (P, NamedSharding)) or callable(x)
     treedef = jax.tree_util.tree_structure(argument)
-    found = [P()] * treedef.num_leaves
+    found = [P()] * len(names)
 
     def put(sharding: Any, part: Tree) -> None:
         for i in jax.tree_util.tree_leaves(part):
@@ -144,7 +144,7 @@ def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]
                                 "or None")
             found[i] = P() if spec is None else spec
 
-    numbered = jax.tree_util.tree_unflatten(treedef, list(range(treedef.num_leaves)))
+    numbered = jax.tree_util.tree_unflatten(treedef, list(range(len(names))))
     try:
         jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
     except (ValueError, TypeError) as error:
@@ -156,7 +156,7 @@ def _axes_of(entry: Any) -> tuple[str, ...]:
     return (entry,) if isinstance(entry, str) else tuple(entry or ())
 
 
-def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes: set[str]) -> P:
+def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes: Collection[str]) -> P:
     for axis in (axis for entry in spec for axis in _axes_of(entry)):
         if axis not in axes and axis not in known_axes:
             raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
@@ -198,6 +198,16 @@ class Lowered(NamedTuple):
     out: Tree  # ShapeDtypeStructs
 
 
+def _structs(arguments: Sequence[Tree]) -> Tree:
+    return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tuple(arguments))
+
+
+def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement) -> Tree:
+    """ShapeDtypeStructs."""
+    with jax.sharding.use_abstract_mesh(place.mesh) if place.mesh is not None else contextlib.nullcontext():
+        return jax.eval_shape(function, *_structs(arguments))
+
+
 def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs, *,
           out_specs: Tree = None, donate: Sequence[int] = ()) -> Lowered:
     """The function's HLO, global shapes with annotations. No devices are needed: the mesh is abstract."""
@@ -208,15 +218,14 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
         mesh = AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
     with contextlib.ExitStack() as stack:
         if mesh is not None:
-            on_mesh = lambda tree: jax.tree_util.tree_map(  # noqa: E731
+            on_mesh = lambda tree: jax.tree_util.tree_map(
                 lambda spec: NamedSharding(mesh, spec), tree, is_leaf=lambda x: isinstance(x, P))
             options["in_shardings"] = on_mesh(specs.arguments)
             if out_specs is not None:
                 options["out_shardings"] = on_mesh(out_specs)
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
         stack.enter_context(_sources_from_here())
-        structs = jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tuple(arguments))
-        traced = jax.jit(function, **options).trace(*structs)
+        traced = jax.jit(function, **options).trace(*_structs(arguments))
         program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
     # The module's own printer keeps the source lines, which as_hlo_text leaves out.
     text = program.get_hlo_module().to_string()

@@ -84,6 +84,7 @@ class Run(Iterator[Step]):
         """Until the job has ended. Errors where it did not succeed."""
         for _ in self:
             pass
+        self._has_ended()
         return Status.of(self._status)
 
     def result(self) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class Batches(NamedTuple):
     names: list[str]
     arrays: list[np.ndarray]  # count * rows of each leaf, in the order of the batches.
     rows: int
-    count: int
+    batches: int
     stacked: bool  # Leaves have a leading dimension of 1 that the step does not see.
 
 
@@ -39,7 +40,7 @@ class Training:
             raise ValueError(f"found steps={steps!r}, expected 0 or more")
         from xlad import program
 
-        self.name = name or getattr(step, "__name__", type(step).__name__)
+        self.name = str(name or getattr(step, "__name__", type(step).__name__))
         self.steps = steps
         self._step = step
         self._state = state
@@ -51,8 +52,8 @@ class Training:
         arguments = 1 if self._batches is None else 2
         self._takes = program.positional(step, arguments)
         if not arguments <= self._takes <= arguments + 1:
-            expected = "step(state) or step(state, t)" if arguments == 1 else "step(state, batch) or step(state, batch, t)"
-            raise TypeError(f"found a step of {self._takes} arguments, expected {expected}")
+            before = "state" if arguments == 1 else "state, batch"
+            raise TypeError(f"found a step of {self._takes} arguments, expected step({before}) or step({before}, t)")
         self._arguments: list[Tree] = [_unflatten(self._treedef, self._arrays)]
         self._argument_names = [self.state_names]
         if self._batches is not None:
@@ -63,7 +64,7 @@ class Training:
             self._argument_names.append(["step"])
         self._metrics: list[tuple[str, str]] = []  # Name and kind, found when the step is traced.
 
-    def lower(self, mesh: Any, in_shardings: Any, known_axes: set[str] = frozenset()) -> tuple[Axes, Any]:
+    def lower(self, mesh: Any, in_shardings: Any, known_axes: Collection[str] = ()) -> tuple[Axes, Any]:
         """The axes and the program for one mesh."""
         from jax.sharding import PartitionSpec as P
 
@@ -134,7 +135,7 @@ class Training:
         }
         if self._batches is not None:
             manifest["batches"] = {"file": "data.safetensors", "batch": self._batches.rows,
-                                   "count": self._batches.count}
+                                   "count": self._batches.batches}
         return manifest
 
     def state_bytes(self) -> bytes:
@@ -157,7 +158,8 @@ class Training:
         from xlad import program
 
         was = jax.tree_util.tree_leaves(self._state)
-        leaves = [arrays[name].view(a.dtype).reshape(a.shape) for name, a in zip(self.state_names, self._arrays)]
+        leaves: list[Any] = [arrays[name].view(a.dtype).reshape(a.shape)
+                             for name, a in zip(self.state_names, self._arrays)]
         leaves = [jnp.asarray(leaf) if isinstance(old, jax.Array) else leaf.copy() for leaf, old in zip(leaves, was)]
         return _unflatten(self._treedef, program.wrap_keys(leaves, self._keys))
 
@@ -230,7 +232,7 @@ def _batches(data: Any, rows: int | None, steps: int) -> Batches | None:
         if rows is not None:
             raise ValueError(f"found batch={rows} without data")
         return None
-    if isinstance(data, list) or (hasattr(data, "__iter__") and not _is_tree(data)):
+    if isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data)):
         if rows is not None:
             raise ValueError(f"found batch={rows} with a list or iterator of batches, expected no batch")
         return _from_batches(list(itertools.islice(data, max(1, steps))))
@@ -259,7 +261,9 @@ def _data_array(leaf: Any, place: str) -> np.ndarray:
 
 
 def _is_tree(data: Any) -> bool:
-    leaves, _ = _flatten(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns of leaves that can be iterated over.
+        leaves, _ = _flatten(data)
     return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
 
 

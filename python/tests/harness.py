@@ -1,0 +1,83 @@
+"""What the package's tests share."""
+
+import contextlib
+import importlib.util
+import inspect
+import os
+import pathlib
+import unittest
+
+import jax
+import numpy as np
+
+import xlad
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+
+
+def example(name):
+    """The script examples/NAME.py as a module; its main part does not run."""
+    spec = importlib.util.spec_from_file_location(name, REPO / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def batches_of(data, batch, steps):
+    leaves = jax.tree.leaves(data)
+    count = len(leaves[0]) // batch if leaves else 1
+    return [jax.tree.map(lambda a, i=t % count: a[i * batch : (i + 1) * batch], data) for t in range(steps)]
+
+
+def by_jax(step, state, batches):
+    """(losses, final state) of jax.jit on one device. Empty batches: a step without data."""
+    takes = len(inspect.signature(step).parameters)
+    jitted = jax.jit(step)
+    losses = []
+    for t, batch in enumerate(batches):
+        given = ([] if batch is None else [batch]) + [np.int32(t)]
+        state, metrics = jitted(state, *given[: takes - 1])
+        losses.append(float(metrics["loss"] if isinstance(metrics, dict) else metrics))
+    return losses, state
+
+
+class ClusterTest(unittest.TestCase):
+    """One local cluster for all tests of a class."""
+
+    DEVICES = 8
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = xlad.local(devices=cls.DEVICES, workers=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.close()
+
+    def same_state(self, found, expected, rtol=2e-4, atol=1e-5):
+        self.assertEqual(jax.tree.structure(found), jax.tree.structure(expected))
+        for path, leaf in jax.tree_util.tree_flatten_with_path(found)[0]:
+            other = expected
+            for key in path:
+                other = other[getattr(key, "key", getattr(key, "idx", None))]
+            self.assertEqual(leaf.dtype, other.dtype, path)
+            if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                leaf, other = jax.random.key_data(leaf), jax.random.key_data(other)
+            np.testing.assert_allclose(np.asarray(leaf, np.float64), np.asarray(other, np.float64), rtol, atol,
+                                       err_msg=str(path))
+
+
+@contextlib.contextmanager
+def environment(**values):
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        for name, value in values.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

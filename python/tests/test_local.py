@@ -1,0 +1,143 @@
+"""Local clusters: found, started, and gone with the process that wanted them, however it ends."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from harness import REPO, environment
+
+import xlad
+from xlad.local import find_program
+
+SCRIPT = """
+import os, sys
+import xlad
+end = sys.argv[1]
+cluster = xlad.local(devices=4, workers=2)
+print(cluster.pid, *[worker.pid for worker in cluster.workers()], flush=True)
+if end == "compile":
+    run = cluster.train(lambda s: (s, s), 1.0, steps=10)
+    os.kill(os.getpid(), 9)
+for step in cluster.train(lambda s: (s + 1, s), 1.0, steps=1_000_000_000):
+    if step.step > 3:
+        print("trains", flush=True)
+        if end == "raise":
+            raise ZeroDivisionError
+        if end == "exit":
+            sys.exit(3)
+        if end == "_exit":
+            os._exit(4)
+        if end == "daemon":
+            os.kill(cluster.pid, 9)
+        if end.isdigit():
+            os.kill(os.getpid(), int(end))
+"""
+
+
+def processes_of(folder):
+    """What runs with this folder in its environment."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
+                if (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+class Ends(unittest.TestCase):
+    def test_no_process_and_no_file_stays_behind(self):
+        ends = {"raise": 1, "exit": 3, "_exit": 4, "daemon": 1, "compile": -9, str(int(signal.SIGKILL)): -9,
+                str(int(signal.SIGTERM)): -15, str(int(signal.SIGINT)): -2}
+        for end, code in ends.items():
+            with self.subTest(end), tempfile.TemporaryDirectory() as where:
+                done = subprocess.run([sys.executable, "-c", SCRIPT, end], env={**os.environ, "TMPDIR": where},
+                                      capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.returncode, code, done.stderr)
+                deadline = time.monotonic() + 30
+                while (left := processes_of(where)) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                self.assertEqual(left, [])
+                if end == "daemon":
+                    self.assertIn("ended: signal 9", done.stderr)
+                self.assertEqual(list(pathlib.Path(where).glob("xlad-*")), [])
+
+    def test_ctrl_c_of_a_terminal_goes_to_python_alone(self):
+        with tempfile.TemporaryDirectory() as where:
+            process = subprocess.Popen([sys.executable, "-c", SCRIPT, "never"], env={**os.environ, "TMPDIR": where},
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+            pids = process.stdout.readline()
+            process.stdout.readline()
+            os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, -signal.SIGINT, errors)
+            self.assertIn("KeyboardInterrupt", errors)
+            self.assertEqual([pid for pid in pids.split() if pathlib.Path("/proc", pid).exists()], [])
+
+    def test_close_and_keep(self):
+        with tempfile.TemporaryDirectory() as where:
+            with xlad.local(devices=3, workers=2, data=where) as cluster:
+                deadline = time.monotonic() + 30
+                while len(cluster.workers()) < 2 and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                self.assertEqual(sorted(worker.devices for worker in cluster.workers()), [1, 2])
+                with xlad.connect(cluster.address) as other:
+                    self.assertEqual(len(other.workers()), 2)
+            cluster.close()
+            self.assertIn("worker started", (pathlib.Path(where) / "xlad.log").read_text())
+            with self.assertRaises((xlad.Error, ValueError)):
+                cluster.workers()
+
+
+class Finding(unittest.TestCase):
+    def test_program(self):
+        with environment(XLAD="/no/such/xlad"), self.assertRaisesRegex(xlad.Error, "found XLAD=/no/such/xlad"):
+            find_program()
+        with tempfile.TemporaryDirectory() as where, environment(XLAD=None, PATH=where):
+            program = pathlib.Path(where) / "xlad"
+            program.write_text("#!/bin/sh\n")
+            program.chmod(0o755)
+            self.assertEqual(find_program(), str(program))
+            program.unlink()
+            built = REPO / "build" / "release" / "bin" / "xlad"
+            if built.exists():
+                self.assertEqual(find_program(), str(built))
+
+    def test_program_that_does_not_start(self):
+        with tempfile.TemporaryDirectory() as where:
+            program = pathlib.Path(where) / "xlad"
+            for text, words in (("echo 'xlad: error: no luck' >&2; exit 1", "^no luck$"), ("exit 7", "ended: exit code 7")):
+                program.write_text(f"#!/bin/sh\n{text}\n")
+                program.chmod(0o755)
+                with environment(XLAD=str(program)), self.assertRaisesRegex(xlad.Error, words):
+                    xlad.local()
+
+    def test_coordinators_that_are_not_there(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{free.getsockname()[1]}"
+        with self.assertRaisesRegex(xlad.Error, f"coordinator {nobody} cannot be reached") as caught:
+            xlad.connect(nobody)
+        self.assertEqual(caught.exception.code, "UNAVAILABLE")
+        with environment(XLAD_COORDINATOR=nobody), self.assertRaisesRegex(xlad.Error, nobody):
+            xlad.connect()
+        with environment(XLAD_COORDINATOR=None), self.assertRaisesRegex(ValueError, "found no address"):
+            xlad.connect()
+        for address, words in (("nowhere", "expected HOST:PORT"), ("192.0.2.1:7411", "off loopback without TLS")):
+            with self.assertRaisesRegex(ValueError, words):
+                xlad.connect(address)
+        for devices, workers in ((0, None), (2, 3), ("8", None), (-1, 1), (4, 0)):
+            with self.assertRaisesRegex(ValueError, "expected 1 to 1024 devices"):
+                xlad.local(devices, workers=workers)
+
+
+if __name__ == "__main__":
+    unittest.main()

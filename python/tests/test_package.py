@@ -1,0 +1,72 @@
+"""The package as a user installs it, and its own formats."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+from harness import REPO
+from safetensors import numpy as reference
+
+from xlad import element_types, safetensors
+from xlad.job import parse_axes
+from xlad.local import find_program
+
+
+class Formats(unittest.TestCase):
+    def test_safetensors_are_read_and_written_as_others_do(self):
+        rng = np.random.default_rng(1)
+        arrays = {f"{name}.{i}": rng.integers(0, 2, shape).astype(name)
+                  for name in ("bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64")
+                  for i, shape in enumerate([(), (0,), (1,), (7, 3), (2, 0, 3)])}
+        written = safetensors.dump(arrays)
+        for found in (reference.load(written), safetensors.parse(written), safetensors.parse(reference.save(arrays))):
+            self.assertEqual(set(found), set(arrays))
+            for name, array in arrays.items():
+                self.assertEqual((found[name].dtype, found[name].shape), (array.dtype, array.shape), name)
+                np.testing.assert_array_equal(found[name], array)
+        self.assertEqual(safetensors.parse(safetensors.dump({})), {})
+        whole = safetensors.parse(safetensors.dump({"c": np.ones((2, 3), np.complex128), "i": np.ones(3, "int4"),
+                                                   "b": np.full(3, 1.5, "bfloat16")}))
+        np.testing.assert_array_equal(whole["b"], np.full(3, 1.5, "bfloat16"))
+        self.assertEqual((whole["c"].shape, whole["c"].dtype, whole["i"].shape), ((2, 3, 16), np.uint8, (3,)))
+
+    def test_shapes_and_axes(self):
+        for row in element_types.TYPES:
+            for dims in ((), (5,), (2, 0, 3)):
+                text = element_types.shape_text(np.dtype(row.numpy), dims)
+                self.assertEqual(element_types.parse_shape(text), (row, dims))
+        for bad in ("f32", "f33[2]", "[2]", "f32[2", "f32[a]"):
+            with self.assertRaises(ValueError):
+                element_types.parse_shape(bad)
+        self.assertEqual(parse_axes("dp=4,tp=2"), {"dp": 4, "tp": 2})
+        self.assertEqual(parse_axes("") or parse_axes("single"), {})
+        for bad in ("dp", "dp=", "=3", "dp=0", "dp=-1", "dp=2,dp=2", "dp=2,"):
+            with self.assertRaisesRegex(ValueError, "expected AXIS=SIZE"):
+                parse_axes(bad)
+
+
+class Installed(unittest.TestCase):
+    def test_in_a_fresh_environment(self):
+        """From the checkout's folder, as the README says, but with the jax that is here already."""
+        with tempfile.TemporaryDirectory() as where:
+            subprocess.run([sys.executable, "-m", "venv", where], check=True)
+            python = pathlib.Path(where) / "bin" / "python"
+            subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", REPO / "python"], check=True)
+            here = next(path for path in sys.path if path.endswith("site-packages"))
+            there = subprocess.run([python, "-c", "import site; print(site.getsitepackages()[0])"], check=True,
+                                   capture_output=True, text=True).stdout.strip()
+            packages = pathlib.Path(there)
+            self.assertTrue((packages / "xlad" / "py.typed").exists())
+            (packages / "of-the-tests.pth").write_text(here + "\n")
+            done = subprocess.run([python, "-c", "import xlad, sys; assert 'jax' not in sys.modules, 'imports jax'; "
+                                   "print(xlad.__file__); print(xlad.local(devices=2).close())"],
+                                  env={**os.environ, "XLAD": find_program()}, cwd=where, check=True, capture_output=True, text=True)
+            self.assertTrue(done.stdout.startswith(there), done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

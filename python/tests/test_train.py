@@ -1,0 +1,226 @@
+"""Training on a local cluster does what jax.jit does on one device, whatever state, data and metrics are made of."""
+
+import tempfile
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import ClusterTest, batches_of, by_jax, example
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import xlad
+
+MESHES = [None, {"dp": 4, "tp": 2}, "dp=3,tp=2", {"dp": 8, "tp": 1}, {"dp": 1, "tp": 3}]
+
+
+class Examples(ClusterTest):
+    def test_follow_jax_at_every_step(self):
+        for name in ("gpt", "cnn", "lstm"):
+            script = example(name)
+            steps = 10
+            batches = batches_of(script.data, script.job["batch"], steps)
+            losses, state = by_jax(script.step, script.state, batches)
+            wanted = script.job["mesh"]
+            others = {"gpt": {"dp": 2, "tp": 4}, "cnn": {"dp": 8}, "lstm": {"dp": 4, "tp": 2}}
+            for mesh in (wanted, others[name]):
+                with self.subTest(example=name, mesh=mesh):
+                    run = self.cluster.train(script.step, script.state, script.data,
+                                             **{**script.job, "steps": steps, "mesh": mesh})
+                    found = [step.loss for step in run]
+                    np.testing.assert_allclose(found, losses, 2e-4)
+                    self.assertLess(found[-1], found[0])
+                    self.same_state(run.result(), state, 5e-2, 5e-3)
+
+    def test_gpt_is_short(self):
+        with open(example("gpt").__file__) as file:
+            self.assertLessEqual(len(file.readlines()), 40)
+
+    def test_exported_directory(self):
+        script = example("lstm")
+        with tempfile.TemporaryDirectory() as where:
+            job = {**script.job, "mesh": [{}, {"dp": 3, "tp": 2}, {"dp": 2}]}
+            path = xlad.export(script.step, script.state, script.data, to=where, **job)
+            losses, _ = by_jax(script.step, script.state, batches_of(script.data, script.job["batch"], 4))
+            for mesh in ("", "dp=3,tp=2", "dp=2", {"dp": 4, "tp": 2}):
+                run = self.cluster.train(path, steps=4, mesh=mesh)
+                np.testing.assert_allclose([step.loss for step in run], losses, 2e-4)
+                self.assertIn("params.out", run.result())
+            with self.assertRaisesRegex(ValueError, "found no program for mesh pp=2, expected one of single; dp=3,tp=2"):
+                self.cluster.train(path, mesh="pp=2")
+            with self.assertRaisesRegex(TypeError, "found batch with a job directory"):
+                self.cluster.train(path, batch=3)
+
+
+def mixed_step(state, batch, t):
+    def loss_of(params):
+        x = batch["x"].astype(jnp.float32) @ params["layers"][0] + params["bias"]
+        return jnp.mean((jnp.tanh(x) - batch["deep"]["y"][:, None]) ** 2)
+
+    loss, grads = jax.value_and_grad(loss_of)(state["params"])
+    params = jax.tree.map(lambda p, g: p - state["rate"] * g, state["params"], grads)
+    key, use = jax.random.split(state["key"])
+    seen = state["seen"] + jnp.sum(batch["mask"])
+    new = {**state, "params": params, "key": key, "seen": seen, "odd": ~state["odd"], "count": state["count"] + 1,
+           "half": (state["half"] * 1.5).astype(jnp.bfloat16), "noise": jax.random.normal(use, (5,))}
+    return new, {"loss": loss, "t": t, "deep": {"seen": seen, "odd": state["odd"]}}
+
+
+class Trees(ClusterTest):
+    def setUp(self):
+        rng = np.random.default_rng(3)
+        self.state = {"params": {"layers": [jnp.asarray(rng.normal(size=(6, 5)), jnp.float32)], "bias": jnp.zeros(5)},
+                      "key": jax.random.key(1), "rate": 0.1, "seen": np.int32(0), "odd": True, "nothing": None,
+                      "count": np.uint32(7), "half": jnp.ones((3,), jnp.bfloat16), "noise": jnp.zeros(5)}
+        self.data = {"x": rng.normal(size=(48, 6)), "deep": {"y": rng.normal(size=48)}, "none": None,
+                     "mask": rng.integers(0, 2, 48).astype(bool)}
+
+    def test_everything_at_once(self):
+        losses, state = by_jax(mixed_step, self.state, batches_of(self.data, 12, 7))
+        split = {"params": {"layers": [P(None, "tp")], "bias": P("tp")}, "key": None, "rate": None, "seen": None,
+                 "odd": None, "nothing": None, "count": None, "half": P(), "noise": P("dp")}
+        for mesh in MESHES:
+            with self.subTest(mesh=mesh):
+                run = self.cluster.train(mixed_step, self.state, self.data, steps=7, batch=12, mesh=mesh,
+                                         in_shardings=None if mesh is None else (split, P("dp")))
+                steps = list(run)
+                np.testing.assert_allclose(run.losses, losses, 2e-4)
+                self.assertEqual([step.metrics["t"] for step in steps], list(range(7)))
+                self.assertEqual(steps[2].metrics["deep.odd"], 1)
+                found = run.result()
+                self.same_state(jax.tree.map(jnp.asarray, found), jax.tree.map(jnp.asarray, state))
+                self.assertIsInstance(found["noise"], jax.Array)
+                self.assertIsInstance(found["seen"], np.ndarray)
+
+    def test_steps_without_data(self):
+        def walk(state, t):
+            return state + t, {"loss": jnp.sum(state)}
+
+        for state in (np.ones(4, np.float32), jnp.ones((2, 3)), 3, 2.5):
+            losses, final = by_jax(walk, jnp.asarray(state), [None] * 5)
+            run = self.cluster.train(walk, state, steps=5)
+            np.testing.assert_allclose(run.result(), final)
+            np.testing.assert_allclose(run.losses, losses)
+        self.assertEqual(self.cluster.train(lambda s: (s * 2, s), 1, steps=4).result(), 16)
+        self.assertEqual(self.cluster.train(lambda s: (s * 2, s), 1, steps=0).result(), 1)
+
+    def test_data_of_many_forms(self):
+        def total(state, batch):
+            return state + 1, sum(jnp.sum(leaf) for leaf in jax.tree.leaves(batch))
+
+        rng = np.random.default_rng(5)
+        rows = [rng.normal(size=(4, 3)).astype(np.float32) for _ in range(5)]
+        forms = {
+            "array": (np.concatenate(rows), 4, P("dp")),
+            "tuple": ((np.concatenate(rows), np.zeros(20)), 4, (P("dp"), None)),
+            "list of batches": (rows, None, P("dp")),
+            "iterator": (iter(rows), None, None),
+            "generator of dicts": (({"x": row, "scale": 0.0} for row in rows), None, {"x": P(None, "dp"), "scale": None}),
+            "all in one batch": (np.concatenate(rows)[:4], None, P("dp")),
+        }
+        for name, (data, batch, split) in forms.items():
+            with self.subTest(name):
+                run = self.cluster.train(total, 0, data, steps=3, batch=batch, mesh={"dp": 2}, in_shardings=(None, split))
+                expected = [rows[0 if name == "all in one batch" else t].sum() for t in range(3)]
+                np.testing.assert_allclose([step.loss for step in run], expected, 1e-4)
+
+    def test_meshes_and_shardings_of_jax(self):
+        def total(state, batch):
+            batch = jax.lax.with_sharding_constraint(batch, P(None, "b"))
+            ring = jax.shard_map(lambda x: jax.lax.ppermute(x, "a", [(0, 1), (1, 0)]), in_specs=P("a"), out_specs=P("a"))
+            return state + 1, jnp.sum(ring(batch) * batch)
+
+        data = np.arange(32.0, dtype=np.float32).reshape(8, 4)
+        expected = np.sum(np.roll(data, 4, 0) * data)
+        auto = AbstractMesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+        for arguments in ({"mesh": auto, "in_shardings": (None, P("a"))},
+                          {"in_shardings": (None, NamedSharding(auto, P("a", "b")))},
+                          {"mesh": {"a": 2, "b": 3}, "in_shardings": None},
+                          {"mesh": "a=2,b=2", "in_shardings": (lambda name: P(), lambda name: P(("a", "b")))}):
+            run = self.cluster.train(total, 0, data, steps=1, **arguments)
+            np.testing.assert_allclose(next(run).loss, expected)
+
+    def test_sizes_that_do_not_divide(self):
+        def fit(state, batch):
+            loss, grad = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(state)
+            return state - 0.1 * grad, loss
+
+        rng = np.random.default_rng(6)
+        state, data = (rng.normal(size=shape).astype(np.float32) for shape in ((7, 5), (33, 7)))
+        losses, final = by_jax(fit, state, batches_of(data, 11, 3))
+        for mesh, split in (({"dp": 4, "tp": 2}, (P(None, "tp"), P("dp"))), ({"dp": 3}, (P("dp"), P("dp"))),
+                            ({"dp": 2, "tp": 4}, (P("dp", "tp"), P(("dp", "tp"))))):
+            run = self.cluster.train(fit, state, data, steps=3, batch=11, mesh=mesh, in_shardings=split)
+            np.testing.assert_allclose(run.result(), final, 1e-4, 1e-5)
+            np.testing.assert_allclose(run.losses, losses, 1e-4)
+
+
+class Mistakes(ClusterTest):
+    """Every one is an error that says what was found and what was expected."""
+
+    DEVICES = 4
+
+    def fails(self, words, step, state, data, kind=(TypeError, ValueError), **arguments):
+        with self.assertRaisesRegex(kind, words):
+            self.cluster.train(step, state, data, **{"steps": 2, **arguments}).wait()
+
+    def test_arguments(self):
+        def step(state, batch):
+            return {"w": state["w"] - batch["x"].mean(0)}, batch["x"].sum()
+
+        state, data = {"w": np.zeros(8, np.float32)}, {"x": np.ones((64, 8), np.float32)}
+        two = {"dp": 2}
+        for words, arguments in {
+            "found batch=65, expected 1 to 64": {"batch": 65}, "found batch=0": {"batch": 0},
+            "found steps=-1, expected 0 or more": {"steps": -1}, "found no steps": {"steps": None},
+            "found mesh 'dp', expected AXIS=SIZE": {"mesh": "dp"}, "found mesh {'dp': 0}": {"mesh": {"dp": 0}},
+            "found mesh 8": {"mesh": 8}, "of 64 devices, expected at most 4": {"mesh": {"dp": 64}},
+            "found axis 'tp' in .* for x, expected one of dp": {"mesh": two, "in_shardings": (None, P("tp"))},
+            "for 4 arguments, expected at most 2": {"mesh": two, "in_shardings": (None,) * 4},
+            r"for w of shape \[8\], expected at most 1": {"mesh": two, "in_shardings": (P(None, "dp"), None)},
+            r"in_shardings\[0\]: ": {"mesh": two, "in_shardings": ({"z": P()}, None)},
+            r"in_shardings\[1\]: found 'dp' for x": {"mesh": two, "in_shardings": (None, "dp")},
+        }.items():
+            with self.subTest(words):
+                self.fails(words, step, state, data, **arguments)
+
+    def test_steps_states_and_data(self):
+        state, data = {"w": np.zeros(8, np.float32)}, {"x": np.ones((64, 8), np.float32)}
+        keep = lambda s, b: (s, 0.0)  # noqa: E731
+        for words, step, state, data in [
+            ("found step 3", 3, state, data),
+            ("found a step of 0 arguments, expected step\\(state, batch\\)", lambda: 0, state, data),
+            ("found a step of 4 arguments", lambda a, b, c, d: 0, state, data),
+            ("the step returned dict, expected a pair", lambda s, b: s, state, data),
+            (r"bf16\[8\] for state w, expected f32\[8\]", lambda s, b: ({"w": s["w"].astype(jnp.bfloat16)}, 0.0), state,
+             data),
+            ("a state of structure", lambda s, b: ({}, 0.0), state, data),
+            (r"metric v of shape \[64, 8\], expected a scalar", lambda s, b: (s, {"v": b["x"]}), state, data),
+            ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),
+            ("found data of shapes x .*, y .*, expected arrays with equal", keep, state, {**data, "y": np.ones(3)}),
+            (r"found f32\[3\] for batch in batch 1, expected f32\[4\]", keep, state, [np.ones(4), np.ones(3)]),
+            ("found no batches", keep, state, []),
+            ("found random keys", keep, state, {"x": jax.random.split(jax.random.key(0), 4)}),
+            ("calls back into Python", lambda s, b: (jax.debug.print("{}", b["x"][0, 0]), (s, 0.0))[1], state, data),
+        ]:
+            with self.subTest(words):
+                self.fails(words, step, state, data)
+        with self.assertRaises(ZeroDivisionError):
+            self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
+
+    def test_what_the_coordinator_says(self):
+        run = self.cluster.train(lambda s: (s, s), 1.0, steps=100_000_000)
+        next(run)
+        run.cancel()
+        with self.assertRaisesRegex(xlad.Error, f"job {run.job_id} CANCELLED"):
+            run.wait()
+        with self.assertRaisesRegex(xlad.Error, "CANCELLED") as caught:
+            run.result()
+        self.assertEqual(caught.exception.code, "ABORTED")
+        self.assertIn((run.job_id, "CANCELLED"), [(job.job_id, job.state) for job in self.cluster.jobs()])
+        self.assertEqual([worker.devices for worker in self.cluster.workers()], [2, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
