@@ -1,10 +1,11 @@
-"""A small MLP that tells the arms of three spirals apart; writes this folder's job directory.
+"""A small MLP that tells the arms of three spirals apart; writes this folder, a job directory for the command alone.
 
     python examples/spiral_mlp/train.py
 
-Needs jax, numpy and safetensors, and python/ on the path (pip install -e python).
+Also writes JAX's own losses, curve.json, which the tests hold xlad to. Needs pip install ./python[jax].
 """
 
+import json
 import pathlib
 
 import jax
@@ -56,21 +57,24 @@ def tensor_parallel(name: str) -> P:
     return {"w0": P(None, "tp"), "b0": P("tp"), "w1": P("tp", None)}.get(name.split(".")[-1], P())
 
 
+def curve(state: dict, data: dict) -> dict:
+    """What JAX gets on one device."""
+    metrics = []
+    for t in range(STEPS):
+        first = t * BATCH % ROWS
+        state, values = jax.jit(step)(state, jax.tree.map(lambda a, i=first: a[i : i + BATCH], data), np.int32(t))
+        metrics.append(jax.tree.map(float, values))
+    columns = {name: [values[name] for values in metrics] for name in metrics[0]}
+    return {"steps": STEPS, "meshes": {"single": {"loss": columns.pop("loss"), "metrics": columns}}}
+
+
 if __name__ == "__main__":
-    rows = lambda name: P("dp")  # noqa: E731
-    xlad.export(
-        pathlib.Path(__file__).parent,
-        step,
-        initial_state(np.random.default_rng(0)),
-        spirals(np.random.default_rng(1)),
-        batch=BATCH,
-        steps=STEPS,
-        about="3-layer MLP on three spirals: SiLU, cross entropy, SGD with momentum.",
-        meshes={
-            "single": xlad.MeshSpec({}),
-            "dp8": xlad.MeshSpec({"dp": 8}, data=rows),
-            "dp4_tp2": xlad.MeshSpec({"dp": 4, "tp": 2}, state=tensor_parallel, data=rows),
-            "dp3": xlad.MeshSpec({"dp": 3}, data=rows),
-            "dp3_tp2": xlad.MeshSpec({"dp": 3, "tp": 2}, state=tensor_parallel, data=rows),
-        },
-    )
+    here = pathlib.Path(__file__).parent
+    state, data = initial_state(np.random.default_rng(0)), spirals(np.random.default_rng(1))
+    xlad.export(step, state, data, to=here, name=here.name, batch=BATCH, steps=STEPS,
+                mesh=["", "dp=8", "dp=4,tp=2", "dp=3", "dp=3,tp=2"], in_shardings=(tensor_parallel, P("dp")))
+    manifest = json.loads((here / "manifest.json").read_text())
+    manifest["about"] = "3-layer MLP on three spirals: SiLU, cross entropy, SGD with momentum."
+    manifest["tolerance"] = {"loss_relative": 2e-4}
+    (here / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (here / "curve.json").write_text(json.dumps(curve(state, data)) + "\n")
