@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/values.h"
@@ -22,7 +23,7 @@ using tensor::ElementType;
 struct Options {
   std::string program, inputs, expected, output, corpus, expected_failures, form = "text", format = "table";
   uint64_t seed = 0;
-  bool random = false;
+  int64_t devices = 1;
   double atol = 1e-6, rtol = 1e-5;
 };
 
@@ -37,97 +38,159 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
   return ConvertArray(values, shape.type);
 }
 
-absl::StatusOr<std::vector<Literal>> MakeInputs(const Options& options, const hlo::Module& module) {
+// The tensor for parameter `p` of device `device`: "p0.in.1" of several devices, "in.1", or the parameter's name.
+absl::StatusOr<Array> FindInput(const Options& options, const tensor::NamedArrays& given,
+                                const hlo::Instruction& parameter, int64_t device) {
+  const std::string number = absl::StrCat("in.", parameter.number());
+  for (const std::string& name : {absl::StrCat("p", device, ".", number), number, parameter.name()}) {
+    const auto found = given.find(name);
+    if (found == given.end()) continue;
+    const auto array = tensor::FromStored(found->second, parameter.shape().array());
+    if (!array.ok()) return Annotate(array.status(), absl::StrCat(options.inputs, ": tensor ", name));
+    return array;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(options.inputs, " has neither ", number, " nor ", parameter.name(),
+                                                 " for parameter ", parameter.number(), " of shape ",
+                                                 parameter.shape().ToString(false)));
+}
+
+absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& options, const hlo::Module& module) {
   tensor::NamedArrays given;
   if (!options.inputs.empty()) {
     XLAD_ASSIGN_OR_RETURN(given, tensor::ReadSafetensors(RealFileSystem(), options.inputs));
   }
   const auto random = SeededRandom(options.seed);
-  std::vector<Literal> inputs;
-  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
-    const std::string place = absl::StrCat("parameter ", inputs.size(), " (", parameter->name(), ")");
-    if (!parameter->shape().is_array()) {
-      return absl::UnimplementedError(absl::StrCat(place, ": found shape ", parameter->shape().ToString(),
-                                                   ", expected an array"));
+  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(options.devices));
+  for (int64_t d = 0; d < options.devices; ++d) {
+    for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+      if (!parameter->shape().is_array()) {
+        return absl::UnimplementedError(absl::StrCat("parameter ", parameter->number(), " (", parameter->name(),
+                                                     "): found shape ", parameter->shape().ToString(),
+                                                     ", expected an array"));
+      }
+      Array array;
+      if (options.inputs.empty()) {
+        array = RandomArray(parameter->shape().array(), random.get());
+      } else {
+        XLAD_ASSIGN_OR_RETURN(array, FindInput(options, given, *parameter, d));
+      }
+      inputs[static_cast<size_t>(d)].emplace_back(std::move(array));
     }
-    if (options.inputs.empty()) {
-      inputs.emplace_back(RandomArray(parameter->shape().array(), random.get()));
-      continue;
-    }
-    auto found = given.find(absl::StrCat("in.", inputs.size()));
-    if (found == given.end()) found = given.find(parameter->name());
-    if (found == given.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(options.inputs, " has neither in.", inputs.size(), " nor ",
-                                                     parameter->name(), " for ", place));
-    }
-    inputs.emplace_back(found->second);
   }
   return inputs;
 }
 
-tensor::NamedArrays NameResults(const Literal& result) {
-  tensor::NamedArrays named;
+// Arrays of a result, in order; tokens have none.
+void AppendLeaves(const Literal& result, std::vector<Array>* leaves) {
   if (!result.is_tuple) {
-    named["out.0"] = result.array;
-    return named;
+    leaves->push_back(result.array);
+    return;
   }
-  for (size_t r = 0; r < result.tuple.size(); ++r) named[absl::StrCat("out.", r)] = result.tuple[r].array;
+  for (const Literal& element : result.tuple) AppendLeaves(element, leaves);
+}
+
+// "out.0", "out.1", ...; with several devices "p0.out.0", ...
+tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
+  tensor::NamedArrays named;
+  for (size_t d = 0; d < results.size(); ++d) {
+    std::vector<Array> leaves;
+    AppendLeaves(results[d], &leaves);
+    const std::string prefix = results.size() > 1 ? absl::StrCat("p", d, ".out.") : "out.";
+    for (size_t r = 0; r < leaves.size(); ++r) named[absl::StrCat(prefix, r)] = std::move(leaves[r]);
+  }
   return named;
 }
 
-absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
-  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays expected,
-                        tensor::ReadSafetensors(RealFileSystem(), options.expected));
+absl::Status CompareOne(const Options& options, const std::string& name, const Array& found, const Array& stored) {
+  const auto expected = tensor::FromStored(stored, found.shape());
+  if (!expected.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(name, ": found ", found.shape().ToString(), ", expected ",
+                                                      stored.shape().ToString()));
+  }
   hlo::Tolerance tolerance;
   tolerance.kind = hlo::Tolerance::Kind::kClose;
   tolerance.absolute = options.atol;
   tolerance.relative = options.rtol;
-  for (const auto& [name, array] : expected) {
-    const auto result = found.find(name);
-    if (result == found.end()) continue;
-    if (result->second.shape() != array.shape()) {
-      return absl::FailedPreconditionError(absl::StrCat(name, ": found ", result->second.shape().ToString(),
-                                                        ", expected ", array.shape().ToString()));
+  const hlo::Difference difference = hlo::Compare(found, *expected, tolerance);
+  if (difference.mismatches == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(name, ": element ", difference.first, ": found ", difference.actual,
+                                                    ", expected ", difference.expected, " (", difference.mismatches,
+                                                    " of ", found.elements(), " elements differ)"));
+}
+
+// Every result must be in the file, and every out.N of the file be a result.
+absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
+  XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays expected,
+                        tensor::ReadSafetensors(RealFileSystem(), options.expected));
+  for (const auto& [name, array] : found) {
+    const auto entry = expected.find(name);
+    if (entry == expected.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(options.expected, " has no ", name, ", a result of shape ",
+                                                     array.shape().ToString()));
     }
-    const hlo::Difference difference = hlo::Compare(result->second, array, tolerance);
-    if (difference.mismatches > 0) {
-      return absl::FailedPreconditionError(absl::StrCat(name, ": element ", difference.first, ": found ",
-                                                        difference.actual, ", expected ", difference.expected, " (",
-                                                        difference.mismatches, " of ", array.elements(),
-                                                        " elements differ)"));
+    XLAD_RETURN_IF_ERROR(CompareOne(options, name, array, entry->second));
+  }
+  for (const auto& [name, array] : expected) {
+    if (absl::StrContains(name, "out.") && found.count(name) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat("found ", found.size(), " results, expected also ", name));
     }
   }
+  std::printf("%zu results agree (atol %g, rtol %g)\n", found.size(), options.atol, options.rtol);
   return absl::OkStatus();
+}
+
+void Print(const tensor::NamedArrays& named) {
+  for (const auto& [name, array] : named) {
+    std::printf("%s %s", name.c_str(), array.shape().ToString().c_str());
+    const bool is_complex = tensor::IsComplex(array.shape().type);
+    const Array values = ConvertArray(array, is_complex ? ElementType::kC128 : ElementType::kF64);
+    const auto* numbers = reinterpret_cast<const double*>(values.bytes().data());
+    for (int64_t i = 0; i < std::min<int64_t>(8, values.elements()); ++i) {
+      if (is_complex) {
+        std::printf(" (%.9g, %.9g)", numbers[2 * i], numbers[2 * i + 1]);
+      } else {
+        std::printf(" %.9g", numbers[i]);
+      }
+    }
+    std::printf("%s\n", values.elements() > 8 ? " ..." : "");
+  }
+}
+
+void WarnOfElided(const hlo::Module& module) {
+  int64_t count = 0;
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      count += instruction->literal() != nullptr && instruction->literal()->elided ? 1 : 0;
+    }
+  }
+  if (count > 0) {
+    std::fprintf(stderr, "xlad: warning: the dump leaves out the values of %lld constants (\"{...}\"): taken as zeros\n",
+                 static_cast<long long>(count));
+  }
 }
 
 absl::Status RunProgram(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, ReadInput(options.program));
   const auto module = hlo::ReadModule(bytes);
   if (!module.ok()) return Annotate(module.status(), options.program);
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, MakeInputs(options, **module));
-  XLAD_ASSIGN_OR_RETURN(const Literal result, hlo::Evaluate(**module, inputs));
-  const tensor::NamedArrays named = NameResults(result);
-  if (!options.expected.empty()) XLAD_RETURN_IF_ERROR(Compare(options, named));
-  if (!options.output.empty()) return tensor::WriteSafetensors(RealFileSystem(), options.output, named);
-  for (const auto& [name, array] : named) {
-    std::printf("%s %s", name.c_str(), array.shape().ToString().c_str());
-    const Array values = ConvertArray(array, ElementType::kF64);
-    for (int64_t i = 0; i < std::min<int64_t>(8, values.elements()); ++i) {
-      std::printf(" %.9g", values.values<double>()[static_cast<size_t>(i)]);
-    }
-    std::printf("%s\n", values.elements() > 8 ? " ..." : "");
+  WarnOfElided(**module);
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::vector<Literal>> inputs, MakeInputs(options, **module));
+  const std::vector<const hlo::Module*> modules(static_cast<size_t>(options.devices), module->get());
+  const auto results = hlo::Evaluate(modules, inputs);
+  if (!results.ok()) return Annotate(results.status(), options.program);
+  const tensor::NamedArrays named = NameResults(*results);
+  if (!options.output.empty()) {
+    XLAD_RETURN_IF_ERROR(tensor::WriteSafetensors(RealFileSystem(), options.output, named));
   }
+  if (!options.expected.empty()) return Compare(options, named);
+  if (options.output.empty()) Print(named);
   return absl::OkStatus();
 }
 
 int RunCorpus(const Options& options) {
   hlo::ConformanceOptions conformance;
   conformance.through_proto = options.form == "proto";
-  if (!options.expected_failures.empty()) {
-    const auto list = RealFileSystem().Read(options.expected_failures);
-    if (!list.ok()) return Fail(list.status());
-    conformance.expected_failures = *list;
-  }
+  conformance.expected_failures = options.expected_failures;
   const auto report = hlo::RunConformance(RealFileSystem(), options.corpus, conformance);
   if (!report.ok()) return Fail(report.status());
   const auto passed = std::count_if(report->begin(), report->end(), [](const auto& result) { return result.passed; });
@@ -153,7 +216,7 @@ int RunCorpus(const Options& options) {
 int Run(const Options& options) {
   if (!options.corpus.empty()) return RunCorpus(options);
   if (options.program.empty())
-    return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus"));
+    return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus DIR"));
   const absl::Status status = RunProgram(options);
   return status.ok() ? kOk : Fail(status);
 }
@@ -167,15 +230,20 @@ void AddEval(CLI::App& parent, Action* action) {
               "  xlad eval program.hlo --random 1\n"
               "  xlad eval program.hlo --inputs in.safetensors --expected out.safetensors --rtol 1e-4\n"
               "  xlad eval --corpus conformance --format json");
-  app->add_option("PROGRAM", options->program, "HLO text or proto, or - for standard input");
+  auto* program = app->add_option("PROGRAM", options->program, "HLO text or proto, or - for standard input");
   auto* inputs = app->add_option("--inputs", options->inputs, "safetensors with in.0, in.1, ... or parameter names");
-  app->add_option("--random", options->seed, "make inputs from this seed")->excludes(inputs);
+  app->add_option("--random", options->seed, "make inputs from this seed (0 where no inputs are given)")->excludes(inputs);
+  app->add_option("--devices", options->devices, "run on N devices, whose tensors are p0.in.0, p1.in.0, ...")
+      ->check(CLI::Range(1, 4096));
   app->add_option("--expected", options->expected, "safetensors with out.0, out.1, ... to compare with");
-  app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str();
-  app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str();
+  app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_option("-o", options->output, "write the results to FILE (safetensors)");
-  app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
-  app->add_option("--expected-failures", options->expected_failures, "cases that may fail, one a line");
+  auto* corpus = app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
+  corpus->excludes(inputs)->excludes(program);
+  app->add_option("--expected-failures", options->expected_failures,
+                  "cases that must fail, lines of \"NAME  # reason\"; one of them passing fails the run")
+      ->needs(corpus);
   app->add_option("--form", options->form, "read the corpus as text, or again through our own proto")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "proto"}));

@@ -91,6 +91,7 @@ void WriteSlices(const Instruction& i, const Attributes& a, pb::Instruction* out
     slice->set_limit(d.limit);
     slice->set_stride(d.stride);
   }
+  if (i.opcode() == Opcode::kPad) out->mutable_padding_config();  // Present for a scalar too.
   for (const PaddingDimension& d : a.padding) {
     pb::PaddingConfig::Dimension* const padding = out->mutable_padding_config()->add_dimensions();
     padding->set_edge_padding_low(d.low);

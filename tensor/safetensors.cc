@@ -58,6 +58,25 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const nlohmann::json& 
 
 }  // namespace
 
+absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape) {
+  const Shape& found = stored.shape();
+  Dims with_bytes = shape.dims;
+  if (ByteWidth(shape.type) > 1) with_bytes.push_back(ByteWidth(shape.type));
+  const bool as_bytes = found.type == ElementType::kU8 && found.dims == with_bytes;
+  if (!(found == shape) && !as_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", found.ToString(), ", expected ", shape.ToString(),
+                                                   found.dims == shape.dims ? "" : " or its bytes as u8"));
+  }
+  Array array(shape, std::vector<std::byte>(stored.bytes().begin(), stored.bytes().end()));
+  if (IsSigned(shape.type) && BitWidth(shape.type) < 8) {
+    const int unused = 8 - BitWidth(shape.type);
+    for (int8_t& value : array.values<int8_t>()) {
+      value = static_cast<int8_t>(static_cast<int8_t>(static_cast<uint8_t>(value) << unused) >> unused);
+    }
+  }
+  return array;
+}
+
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, int64_t file_bytes) {
   if (bytes.size() < 8) return Bad(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
   uint64_t header_bytes = 0;
@@ -113,7 +132,11 @@ std::string SerializeSafetensors(const NamedArrays& arrays) {
   out += text;
   out.reserve(out.size() + static_cast<size_t>(offset));
   for (const auto& [name, array] : arrays) {
+    const size_t begin = out.size();
     out.append(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
+    const int width = BitWidth(array.shape().type);
+    if (width >= 8) continue;
+    for (size_t i = begin; i < out.size(); ++i) out[i] = static_cast<char>(out[i] & ((1 << width) - 1));
   }
   return out;
 }

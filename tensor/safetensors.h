@@ -14,6 +14,11 @@ namespace xlad::tensor {
 
 using NamedArrays = std::map<std::string, Array>;
 
+// The array of `shape` that `stored` holds: itself, or, where the format has no name for the element type, made from
+// U8 of the same dimensions (and one more of the element's bytes, if those are above 1). Sub-byte types take one byte
+// an element, the value in its low bits and zeros above. InvalidArgument in words: "found f32[2], expected s4[2]".
+absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape);
+
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 std::string SerializeSafetensors(const NamedArrays& arrays);
 

@@ -80,6 +80,25 @@ TEST(Safetensors, RoundTrips) {
   EXPECT_EQ(*read, arrays);
 }
 
+TEST(Safetensors, TypesWithoutANameAreStoredAsBytes) {
+  NamedArrays arrays;
+  arrays["s4"] = Array::FromValues<int8_t>(ElementType::kS4, {3}, {-8, -1, 7});
+  arrays["c128"] = Array::FromValues<double>(ElementType::kC128, {1, 2}, {1, 2, 3, 4});
+  arrays["f32"] = Array::FromValues<float>(ElementType::kF32, {2}, {1, 2});
+  const auto read = ParseSafetensors(SerializeSafetensors(arrays));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->at("s4"), Array::FromValues<uint8_t>(ElementType::kU8, {3}, {0x08, 0x0F, 0x07}));
+  EXPECT_EQ(read->at("c128").shape(), (Shape{ElementType::kU8, {1, 2, 16}}));
+  for (const auto& [name, array] : arrays) {
+    const auto restored = FromStored(read->at(name), array.shape());
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(*restored, array) << name;
+  }
+  EXPECT_EQ(FromStored(arrays["f32"], {ElementType::kF32, {3}}).status().message(),
+            "found f32[2], expected f32[3] or its bytes as u8");
+  EXPECT_EQ(FromStored(arrays["f32"], {ElementType::kS4, {2}}).status().message(), "found f32[2], expected s4[2]");
+}
+
 TEST(Safetensors, EveryTruncationAndMutationIsAnErrorOrAnArray) {
   const auto random = SeededRandom(3);
   NamedArrays arrays;

@@ -42,6 +42,8 @@ Tolerance ReadTolerance(const json& object) {
   tolerance.max_ulp = object.value("max_ulp", int64_t{0});
   tolerance.absolute = object.value("atol", 0.0);
   tolerance.relative = object.value("rtol", 0.0);
+  tolerance.signed_zero = object.value("signed_zero", false);
+  tolerance.flush_denormals = object.value("flush_denormals", false);
   return tolerance;
 }
 
@@ -69,20 +71,13 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
   }
 }
 
-// Tensor `name` as an array of the true `shape`; small types are stored as bytes, integers without sign extension.
+// Tensor `name` as an array of the true `shape`.
 absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::string& name, const std::string& shape) {
   const auto found = arrays.find(name);
   if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name));
   XLAD_ASSIGN_OR_RETURN(const tensor::Shape parsed, tensor::ParseShape(shape));
-  const auto bytes = found->second.bytes();
-  if (static_cast<int64_t>(bytes.size()) != parsed.bytes()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, ": found ", bytes.size(), " bytes, expected ", parsed.bytes(), " for ", shape));
-  }
-  Array array(parsed, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  if (tensor::IsInteger(parsed.type) && tensor::BitWidth(parsed.type) < 8) {
-    for (int8_t& value : array.values<int8_t>()) value = eval::WrapSubByte(parsed.type, value);
-  }
+  const auto array = tensor::FromStored(found->second, parsed);
+  if (!array.ok()) return Annotate(array.status(), absl::StrCat("tensor ", name));
   return array;
 }
 

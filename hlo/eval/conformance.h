@@ -1,7 +1,8 @@
 // Runs a folder of conformance cases (programs with inputs and expected outputs) through the evaluator.
 //
 // The folder has a manifest.jsonl, one JSON object a line with the fields name, params, results, compare, and
-// optionally replicas, partitions, xla_agrees, xla_diff; and for each case <name>.hlo and <name>.safetensors with
+// optionally replicas, partitions, xla_agrees, xla_diff (an entry of compare may have the fields signed_zero and
+// flush_denormals of Tolerance); and for each case <name>.hlo and <name>.safetensors with
 // tensors in.N and out.N (p<k>.in.N and p<k>.out.N for process k of several).
 #pragma once
 
@@ -20,6 +21,8 @@ struct Tolerance {
   Kind kind = Kind::kEqual;
   int64_t max_ulp = 0;
   double absolute = 0, relative = 0;
+  bool signed_zero = false;      // Zeros must have the same sign.
+  bool flush_denormals = false;  // A denormal counts as the zero of its sign, for what was made under such a rule.
 };
 
 // Elements outside the tolerance. Complex numbers are compared by their parts, each on its own.

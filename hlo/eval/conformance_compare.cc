@@ -74,12 +74,23 @@ Number NumberAt(const tensor::Array& array, int64_t i) {
   }
 }
 
+// Zero instead of a denormal.
+void Flush(ElementType type, Number* number) {
+  const bool wide = type == ElementType::kF64 || type == ElementType::kC128;
+  double smallest = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (type == ElementType::kF16) smallest = 0x1p-14;
+  if (!(std::fabs(number->value) < smallest)) return;
+  number->value = number->negative ? -0.0 : 0.0;
+  number->magnitude = 0;
+}
+
 bool SameValue(const Number& a, const Number& e) {
   if (std::isnan(a.value) || std::isnan(e.value)) return std::isnan(a.value) && std::isnan(e.value);
   return a.value == e.value && ((a.magnitude == e.magnitude && a.negative == e.negative) || a.value == 0);
 }
 
 bool Passes(const Number& a, const Number& e, const Tolerance& tolerance) {
+  if (tolerance.signed_zero && a.value == 0 && e.value == 0) return a.negative == e.negative;
   if (SameValue(a, e)) return true;
   if (!std::isfinite(a.value) || !std::isfinite(e.value)) return false;
   switch (tolerance.kind) {
@@ -111,9 +122,14 @@ Difference Compare(const tensor::Array& actual, const tensor::Array& expected, c
   XLAD_CHECK(actual.shape() == expected.shape()) << actual.shape().ToString() << " " << expected.shape().ToString();
   const int64_t parts = tensor::IsComplex(actual.shape().type) ? 2 : 1;
   const int64_t numbers = actual.elements() * parts;
+  const ElementType type = actual.shape().type;
   Difference difference;
   for (int64_t i = 0; i < numbers; ++i) {
-    const Number a = NumberAt(actual, i), e = NumberAt(expected, i);
+    Number a = NumberAt(actual, i), e = NumberAt(expected, i);
+    if (tolerance.flush_denormals && tensor::BitWidth(type) >= 16 && !tensor::IsInteger(type)) {
+      Flush(type, &a);
+      Flush(type, &e);
+    }
     if (Passes(a, e, tolerance)) continue;
     if (difference.mismatches++ == 0) {
       difference.first = i / parts;

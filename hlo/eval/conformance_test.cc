@@ -39,6 +39,16 @@ TEST(Compare, Rules) {
   EXPECT_EQ(difference.non_finite, 1);
 }
 
+TEST(Compare, SignsOfZerosAndDenormals) {
+  Tolerance strict{Tolerance::Kind::kUlp, 1};
+  strict.signed_zero = true;
+  EXPECT_EQ(Floats({0.0f, -0.0f}, {-0.0f, -0.0f}, strict).mismatches, 1);
+  EXPECT_EQ(Floats({1e-39f, -1e-39f}, {0.0f, -0.0f}, strict).mismatches, 2);
+  strict.flush_denormals = true;
+  EXPECT_EQ(Floats({1e-39f, -1e-39f, 1e-39f}, {0.0f, -0.0f, -0.0f}, strict).mismatches, 1);
+  EXPECT_EQ(Floats({kNan, kInf, 1.0000001f}, {kNan, kInf, 1}, strict).mismatches, 0);
+}
+
 TEST(Compare, BigIntegersExactly) {
   const auto compare = [](int64_t a, int64_t b) {
     return Compare(Array::FromValues<int64_t>(ElementType::kS64, {}, {a}),

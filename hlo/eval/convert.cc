@@ -58,20 +58,10 @@ To ConvertElement(From x, ElementType type) {
     } else {
       return static_cast<To>(x);  // Wraps; Narrow wraps sub-byte types further.
     }
+  } else if constexpr (IntCarrier<From>) {
+    return static_cast<To>(x);  // One rounding; ToDouble would be a second.
   } else {
     return static_cast<To>(ToDouble(x));
-  }
-}
-
-void EncodeAll(absl::Span<const double> in, Array* out) {
-  const ElementType type = out->shape().type;
-  for (size_t i = 0; i < in.size(); ++i) {
-    const uint16_t bits = EncodeSmallFloat(type, in[i]);
-    if (tensor::ByteWidth(type) == 2) {
-      out->values<uint16_t>()[i] = bits;
-    } else {
-      out->values<uint8_t>()[i] = static_cast<uint8_t>(bits);
-    }
   }
 }
 
@@ -246,9 +236,18 @@ Value ConvertTo(const Value& value, ElementType type) {
   const tensor::Shape result{type, value.dims()};
   if (IsSmallFloat(type) && wide.type() == ElementType::kF32) return Value(NarrowFloats(wide.values<float>(), result));
   if (IsSmallFloat(type)) {  // One rounding, from the exact value.
-    const Array doubles = ConvertAll<double>(wide, {ElementType::kF64, result.dims});
     Array out(result);
-    EncodeAll(doubles.values<double>(), &out);
+    VisitCarrier(wide.type(), [&]<typename From>() {
+      const auto x = wide.values<From>();
+      for (size_t i = 0; i < x.size(); ++i) {
+        const uint16_t bits = EncodeSmallFloat(type, ToDouble(x[i]));
+        if (tensor::ByteWidth(type) == 2) {
+          out.values<uint16_t>()[i] = bits;
+        } else {
+          out.values<uint8_t>()[i] = static_cast<uint8_t>(bits);
+        }
+      }
+    });
     return Value(std::move(out));
   }
   return VisitCarrier(CarrierOf(type),

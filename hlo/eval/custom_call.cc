@@ -1,5 +1,7 @@
-// custom-call targets that have a meaning without their library: annotations, which are identities.
+// custom-call targets that have a meaning without their library: annotations, which are identities, and the LAPACK
+// routines that have one right answer.
 #include "absl/strings/str_join.h"
+#include "hlo/eval/lapack.h"
 #include "hlo/eval/operation.h"
 
 namespace xlad::hlo::eval {
@@ -23,6 +25,9 @@ constexpr absl::string_view kShardingGroup = "xla.sdy.ShardingGroup";  // No res
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
   if (target == kShardingGroup) return Value();
+  if (const LapackRoutine* routine = FindLapackRoutine(target); routine != nullptr) {
+    return EvalLapack(operation, *routine);
+  }
   for (const absl::string_view identity : kIdentities) {
     if (target != identity || operation.operands.empty()) continue;
     if (operation.operands.size() == 1) {
@@ -36,7 +41,8 @@ absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
                      ": manual regions are evaluated after partitioning, on one program per device"));
   }
   return absl::UnimplementedError(absl::StrCat("found custom-call target \"", target, "\", expected one of ",
-                                               absl::StrJoin(kIdentities, ", "), ", ", kShardingGroup));
+                                               absl::StrJoin(kIdentities, ", "), ", ", kShardingGroup, ", ",
+                                               LapackTargets()));
 }
 
 constexpr EvalRow kRows[] = {{Opcode::kCustomCall, EvalCustomCall}};

@@ -74,6 +74,12 @@ double WorkOf(const Instruction& instruction) {
     case Opcode::kCholesky:
     case Opcode::kTriangularSolve:
       return (result + operands) * static_cast<double>(instruction.operand(0)->shape().dims().back());
+    case Opcode::kCustomCall: {
+      const bool matrices = !instruction.operands().empty() && instruction.operand(0)->shape().is_array() &&
+                            !instruction.operand(0)->shape().is_scalar();
+      if (!matrices) return result + operands;
+      return (result + operands) * 10 * static_cast<double>(instruction.operand(0)->shape().dims().back());
+    }
     case Opcode::kSort:
     case Opcode::kTopk:
       return operands * 64;

@@ -1,0 +1,108 @@
+"""Runs random programs in jaxlib and in `xlad eval`, and compares.
+
+    python differential.py --xlad build/release/bin/xlad [--seed 0] [--cases 3000] [--only PREFIX] [--keep FOLDER]
+
+Prints the disagreements; exit code 1 if there are any. Programs that jaxlib refuses are counted, by reason.
+"""
+
+import argparse
+import collections
+import re
+import sys
+import tempfile
+import zlib
+
+import numpy as np
+
+import random_elementwise
+import random_structure
+from cases import Jaxlib, Refused, evaluate, to_proto, write
+from program import Program
+
+PIECES = 12  # In one program, for compiling takes most of the time.
+
+
+def all_generators():
+    return random_elementwise.generators() + random_structure.generators()
+
+
+class Maker:
+    """Makes programs of several pieces each; where jaxlib refuses one, of one piece each."""
+
+    def __init__(self, arguments):
+        self.arguments, self.jaxlib = arguments, Jaxlib()
+        self.cases, self.refused, self.faults, self.blocked = [], collections.Counter(), [], set()
+
+    def make(self, pieces):
+        """`pieces`: (name, generator, round) each."""
+        pieces = [piece for piece in pieces if piece[0] not in self.blocked]
+        if not pieces:
+            return
+        program, labels = Program(), []
+        for name, generate, r in pieces:
+            generate(program, np.random.default_rng([self.arguments.seed, r, zlib.crc32(name.encode())]))
+            labels += [name] * (len(program.roots) - len(labels))
+        if not program.roots:
+            return
+        case = program.case(f"{pieces[0][0]}_{pieces[0][2]}", extra={"labels": labels})
+        try:
+            case.expected = self.jaxlib.run(to_proto(self.arguments.xlad, case.text), case.inputs)
+            self.cases.append(case)
+        except Refused as error:
+            if len(pieces) > 1:
+                for piece in pieces:
+                    self.make([piece])
+            elif str(error).startswith("xlad"):
+                self.faults.append((case.name, f"{error}\n{case.text}"))
+            else:
+                self.refused[f"{pieces[0][0]}: {error}"] += 1
+                self.blocked.add(pieces[0][0])
+
+    def make_all(self):
+        chosen = [g for g in all_generators() if g[0].startswith(tuple(self.arguments.only))]
+        count = self.arguments.cases
+        if count < len(chosen):  # A slice: every n-th, others for another seed.
+            step = len(chosen) // count + 1
+            chosen = chosen[self.arguments.seed % step::step]
+        for r in range(max(1, count // max(1, len(chosen)))):
+            families = collections.defaultdict(list)
+            for name, generate in chosen:
+                families[name.split("/")[0]].append((name, generate, r))
+            for pieces in families.values():
+                for i in range(0, len(pieces), PIECES):
+                    self.make(pieces[i:i + PIECES])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--xlad", required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=3000)
+    parser.add_argument("--only", nargs="*", default=[""], help="programs whose name begins so")
+    parser.add_argument("--keep", help="folder for the cases; default: a temporary one")
+    parser.add_argument("--verbose", action="store_true", help="print what jaxlib refuses")
+    arguments = parser.parse_args()
+    maker = Maker(arguments)
+    maker.make_all()
+    cases, refused, failures = maker.cases, maker.refused, maker.faults
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or temporary
+        write(folder, cases)
+        results = evaluate(arguments.xlad, folder)
+    labels = {case.name: case.extra["labels"] for case in cases}
+    for name, (passed, message) in results.items():
+        if not passed:
+            index = re.match(r"result (\d+)", message)
+            failures.append((f"{name} ({labels[name][int(index.group(1))]})" if index else name, message))
+    for name, message in failures:
+        print(f"DIFFERS {name}: {message}")
+    if arguments.verbose:
+        for reason, count in refused.most_common():
+            print(f"refused {count}: {reason}")
+    pieces = sum(len(case.compare) for case in cases)
+    print(f"{len(results)} programs with {pieces} results: {len(results) - len(failures)} agree, {len(failures)} differ, jaxlib refuses {sum(refused.values())}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
