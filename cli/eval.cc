@@ -1,5 +1,3 @@
-#include "hlo/eval/evaluate.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/values.h"
 #include "hlo/eval/conformance.h"
+#include "hlo/eval/evaluate.h"
 #include "hlo/read.h"
 #include "tensor/safetensors.h"
 
@@ -104,8 +103,8 @@ tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
 absl::Status CompareOne(const Options& options, const std::string& name, const Array& found, const Array& stored) {
   const auto expected = tensor::FromStored(stored, found.shape());
   if (!expected.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(name, ": found ", found.shape().ToString(), ", expected ",
-                                                      stored.shape().ToString()));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, ": found ", found.shape().ToString(), ", expected ", stored.shape().ToString()));
   }
   hlo::Tolerance tolerance;
   tolerance.kind = hlo::Tolerance::Kind::kClose;
@@ -125,8 +124,8 @@ absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
   for (const auto& [name, array] : found) {
     const auto entry = expected.find(name);
     if (entry == expected.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(options.expected, " has no ", name, ", a result of shape ",
-                                                     array.shape().ToString()));
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.expected, " has no ", name, ", a result of shape ", array.shape().ToString()));
     }
     XLAD_RETURN_IF_ERROR(CompareOne(options, name, array, entry->second));
   }
@@ -164,7 +163,8 @@ void WarnOfElided(const hlo::Module& module) {
     }
   }
   if (count > 0) {
-    std::fprintf(stderr, "xlad: warning: the dump leaves out the values of %lld constants (\"{...}\"): taken as zeros\n",
+    std::fprintf(stderr,
+                 "xlad: warning: the dump leaves out the values of %lld constants (\"{...}\"): taken as zeros\n",
                  static_cast<long long>(count));
   }
 }
@@ -226,13 +226,15 @@ int Run(const Options& options) {
 void AddEval(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("eval", "run a program on the reference evaluator");
-  app->footer("Examples:\n"
-              "  xlad eval program.hlo --random 1\n"
-              "  xlad eval program.hlo --inputs in.safetensors --expected out.safetensors --rtol 1e-4\n"
-              "  xlad eval --corpus conformance --format json");
+  app->footer(
+      "Examples:\n"
+      "  xlad eval program.hlo --random 1\n"
+      "  xlad eval program.hlo --inputs in.safetensors --expected out.safetensors --rtol 1e-4\n"
+      "  xlad eval --corpus conformance --format json");
   auto* program = app->add_option("PROGRAM", options->program, "HLO text or proto, or - for standard input");
   auto* inputs = app->add_option("--inputs", options->inputs, "safetensors with in.0, in.1, ... or parameter names");
-  app->add_option("--random", options->seed, "make inputs from this seed (0 where no inputs are given)")->excludes(inputs);
+  app->add_option("--random", options->seed, "make inputs from this seed (0 where no inputs are given)")
+      ->excludes(inputs);
   app->add_option("--devices", options->devices, "run on N devices, whose tensors are p0.in.0, p1.in.0, ...")
       ->check(CLI::Range(1, 4096));
   app->add_option("--expected", options->expected, "safetensors with out.0, out.1, ... to compare with");

@@ -11,11 +11,11 @@ namespace {
 constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 constexpr std::pair<absl::string_view, ElementType> kNames[] = {
-    {"BOOL", ElementType::kPred}, {"I8", ElementType::kS8},      {"I16", ElementType::kS16},
-    {"I32", ElementType::kS32},   {"I64", ElementType::kS64},    {"U8", ElementType::kU8},
-    {"U16", ElementType::kU16},   {"U32", ElementType::kU32},    {"U64", ElementType::kU64},
-    {"F16", ElementType::kF16},   {"BF16", ElementType::kBF16},  {"F32", ElementType::kF32},
-    {"F64", ElementType::kF64},   {"C64", ElementType::kC64},    {"F8_E4M3", ElementType::kF8E4M3FN},
+    {"BOOL", ElementType::kPred},      {"I8", ElementType::kS8},     {"I16", ElementType::kS16},
+    {"I32", ElementType::kS32},        {"I64", ElementType::kS64},   {"U8", ElementType::kU8},
+    {"U16", ElementType::kU16},        {"U32", ElementType::kU32},   {"U64", ElementType::kU64},
+    {"F16", ElementType::kF16},        {"BF16", ElementType::kBF16}, {"F32", ElementType::kF32},
+    {"F64", ElementType::kF64},        {"C64", ElementType::kC64},   {"F8_E4M3", ElementType::kF8E4M3FN},
     {"F8_E5M2", ElementType::kF8E5M2},
 };
 
@@ -45,13 +45,13 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const nlohmann::json& 
   }
   XLAD_ASSIGN_OR_RETURN(const int64_t elements, CheckedElements(entry.shape.type, entry.shape.dims));
   if (entry.begin < 0 || entry.end < entry.begin || entry.end > data_bytes) {
-    return Bad(absl::StrCat("tensor \"", name, "\" lies at bytes [", entry.begin, ", ", entry.end, ") of ",
-                            data_bytes));
+    return Bad(
+        absl::StrCat("tensor \"", name, "\" lies at bytes [", entry.begin, ", ", entry.end, ") of ", data_bytes));
   }
   const int64_t expected = elements * ByteWidth(entry.shape.type);
   if (entry.end - entry.begin != expected) {
-    return Bad(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ",
-                            entry.end - entry.begin, " bytes, expected ", expected));
+    return Bad(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ", entry.end - entry.begin,
+                            " bytes, expected ", expected));
   }
   return entry;
 }
@@ -97,8 +97,7 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, 
 }
 
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
-  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex index,
-                        ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size())));
+  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex index, ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size())));
   NamedArrays arrays;
   for (const auto& [name, entry] : index) {
     Array array(entry.shape);

@@ -4,8 +4,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
 
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
+#include "hlo/eval/evaluate.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::hlo {
@@ -95,6 +99,43 @@ TEST(ExpectedFailures, AreHeldToBothWays) {
   EXPECT_TRUE((*listed)[1].passed);
   EXPECT_EQ((*listed)[1].message, "expected: of course");
   EXPECT_FALSE(RunConformance(files, JoinPath(folder, "nothing")).ok());
+}
+
+// The project's own cases, which tests/conformance/make_cases.py makes.
+constexpr char kSlice[] = "tests/conformance/slice";
+
+class SliceTest : public testing::TestWithParam<bool> {};
+
+TEST_P(SliceTest, Passes) {
+  ConformanceOptions options;
+  options.through_proto = GetParam();
+  const auto results = RunConformance(RealFileSystem(), kSlice, options);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_GT(results->size(), 300u);
+  for (const ConformanceResult& result : *results) EXPECT_TRUE(result.passed) << result.name << ": " << result.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Form, SliceTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "proto" : "text"; });
+
+// Every opcode is in a case of the slice, or the evaluator says why it has no meaning.
+TEST(Slice, CoversEveryOpcode) {
+  const auto manifest = RealFileSystem().Read(JoinPath(kSlice, "manifest.jsonl"));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  std::set<std::string> covered;
+  for (const absl::string_view line : absl::StrSplit(*manifest, '\n', absl::SkipWhitespace())) {
+    const auto json = nlohmann::json::parse(line.begin(), line.end());
+    for (const auto& opcode : json.at("opcodes")) covered.insert(opcode.get<std::string>());
+  }
+  for (int i = 0; i <= static_cast<int>(Opcode::kAsyncDone); ++i) {
+    const auto opcode = static_cast<Opcode>(i);
+    const std::string name(ToString(opcode));
+    if (HasEvaluator(opcode)) {
+      EXPECT_EQ(covered.count(name), 1u) << name << " is evaluated, but no case has it";
+    } else {
+      EXPECT_FALSE(WhyNoEvaluator(opcode).empty()) << name;
+    }
+  }
 }
 
 class CorpusTest : public testing::TestWithParam<bool> {};

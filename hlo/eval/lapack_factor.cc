@@ -158,8 +158,9 @@ absl::Status Trsm(const LapackProblem& p) {
   const int64_t n = p.in_dims[0][1], lines = left ? b.columns : b.rows;
   const T* a = p.operand<T>(0);
   if (p.in_dims[0][0] != n || n != (left ? b.rows : b.columns)) {
-    return absl::InvalidArgumentError(absl::StrCat("found a matrix of ", p.in_dims[0][0], " x ", n, ", expected one of ",
-                                                   left ? b.rows : b.columns, " rows and columns"));
+    return absl::InvalidArgumentError(absl::StrCat("found a matrix of ", p.in_dims[0][0], " x ", n,
+                                                   ", expected one of ", left ? b.rows : b.columns,
+                                                   " rows and columns"));
   }
   // X op(A) = B is op(A)^T X^T = B^T.
   const bool swapped = (transpose != 'N') == left;

@@ -60,9 +60,8 @@ struct OwnedMatrix {
 std::vector<int64_t> Sorted(const std::vector<double>& values, bool ascending) {
   std::vector<int64_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
-    return ascending ? values[x] < values[y] : values[x] > values[y];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t x, int64_t y) { return ascending ? values[x] < values[y] : values[x] > values[y]; });
   return order;
 }
 
@@ -171,7 +170,8 @@ absl::Status Gesdd(const LapackProblem& p) {
   const bool tall = m >= n;
   OwnedMatrix<T> a(std::max(m, n), k), v = OwnedMatrix<T>::Identity(k);
   for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; ++j) (tall ? a.ref(i, j) : a.ref(j, i)) = tall ? given[i * n + j] : Conj(given[i * n + j]);
+    for (int64_t j = 0; j < n; ++j)
+      (tall ? a.ref(i, j) : a.ref(j, i)) = tall ? given[i * n + j] : Conj(given[i * n + j]);
   }
   const bool finite = AllFinite(given, m * n);
   if (finite) OneSidedJacobi(a.ref, v.ref);

@@ -124,10 +124,9 @@ absl::StatusOr<Literal> CallTarget(const std::string& target, const std::vector<
     text += absl::StrCat("  p", i, " = ", inputs[i].shape().ToString(false), " parameter(", i, ")\n");
     names += absl::StrCat(i == 0 ? "" : ", ", "p", i);
   }
-  const auto module = testing::Program(absl::StrCat(text, "  ROOT r = ", results, " custom-call(", names,
-                                                    "), custom_call_target=\"", target,
-                                                    "\", api_version=API_VERSION_TYPED_FFI, backend_config={", config,
-                                                    "}\n}\n"));
+  const auto module = testing::Program(
+      absl::StrCat(text, "  ROOT r = ", results, " custom-call(", names, "), custom_call_target=\"", target,
+                   "\", api_version=API_VERSION_TYPED_FFI, backend_config={", config, "}\n}\n"));
   if (module == nullptr) return absl::InvalidArgumentError("no program");
   return Evaluate(*module, inputs);
 }
@@ -156,8 +155,8 @@ TEST_P(LapackTest, Cholesky) {
       const Matrix g = Random(kind_, n, n, &random_);
       Matrix a = g * Adjoint(g);
       for (int64_t i = 0; i < n; ++i) a(i, i) += 1;
-      const auto result = Run("potrf", {ToLiteral(kind_, a)}, {Own({n, n}), "s32[]"},
-                              lower ? "uplo = 76 : ui8" : "uplo = 85 : ui8");
+      const auto result =
+          Run("potrf", {ToLiteral(kind_, a)}, {Own({n, n}), "s32[]"}, lower ? "uplo = 76 : ui8" : "uplo = 85 : ui8");
       ASSERT_TRUE(result.ok()) << result.status();
       const Matrix t = Triangle(FromLiteral(result->tuple[0]), lower);
       ExpectNear(lower ? t * Adjoint(t) : Adjoint(t) * t, a, kind_.tolerance * 10, "potrf");
@@ -218,10 +217,10 @@ TEST_P(LapackTest, TriangularSolve) {
     Matrix a = Random(kind_, 4, 4, &random_);
     for (int64_t i = 0; i < 4; ++i) a(i, i) += 3;
     const Matrix b = Random(kind_, left ? 4 : 2, left ? 2 : 4, &random_);
-    const auto result = Run("trsm", {ToLiteral(kind_, a), ToLiteral(kind_, b)}, {Own({b.rows, b.columns})},
-                            absl::StrCat("diag = ", unit ? 85 : 78, " : ui8, side = ", left ? 76 : 82,
-                                         " : ui8, trans_x = ", static_cast<int>(transpose), " : ui8, uplo = ",
-                                         lower ? 76 : 85, " : ui8"));
+    const auto result = Run(
+        "trsm", {ToLiteral(kind_, a), ToLiteral(kind_, b)}, {Own({b.rows, b.columns})},
+        absl::StrCat("diag = ", unit ? 85 : 78, " : ui8, side = ", left ? 76 : 82,
+                     " : ui8, trans_x = ", static_cast<int>(transpose), " : ui8, uplo = ", lower ? 76 : 85, " : ui8"));
     ASSERT_TRUE(result.ok()) << result.status();
     Matrix op = Triangle(a, lower, unit);
     if (transpose != 'N') op = Adjoint(op);

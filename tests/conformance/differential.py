@@ -1,6 +1,8 @@
 """Runs random programs in jaxlib and in `xlad eval`, and compares.
 
-    python differential.py --xlad build/release/bin/xlad [--seed 0] [--cases 3000] [--only PREFIX] [--keep FOLDER]
+    python differential.py --xlad build/release/bin/xlad [--seed 0] [--cases 3000] [--only PREFIX ...] [--keep FOLDER]
+
+Single instructions of random types, shapes and attributes; with --jax, expressions of JAX instead.
 
 Prints the disagreements; exit code 1 if there are any. Programs that jaxlib refuses are counted, by reason.
 """
@@ -14,6 +16,7 @@ import zlib
 
 import numpy as np
 
+import jax_programs
 import random_elementwise
 import random_structure
 from cases import Jaxlib, Refused, evaluate, to_proto, write
@@ -73,27 +76,47 @@ class Maker:
                     self.make(pieces[i:i + PIECES])
 
 
+def jax_cases(arguments):
+    """Cases of JAX's expressions, and how often JAX does not take a type, by reason."""
+    cases, refused = [], collections.Counter()
+    chosen = [(family, expression, name) for family, expression, names in jax_programs.expressions()
+              for name in names if family.startswith(tuple(arguments.only))]
+    step = max(1, len(chosen) // max(1, arguments.cases))
+    for family, expression, name in chosen[arguments.seed % step::step]:
+        rng = np.random.default_rng([arguments.seed, zlib.crc32(f"{expression}{name}".encode())])
+        try:
+            cases.append(jax_programs.make_case(rng, family, expression, name))
+        except Exception as error:  # JAX has many ways to say that a function does not take a type
+            refused[f"{expression} in {name}: {str(error).splitlines()[0][:100]}"] += 1
+    return cases, refused
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xlad", required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--only", nargs="*", default=[""], help="programs whose name begins so")
+    parser.add_argument("--jax", action="store_true", help="expressions of JAX")
     parser.add_argument("--keep", help="folder for the cases; default: a temporary one")
     parser.add_argument("--verbose", action="store_true", help="print what jaxlib refuses")
     arguments = parser.parse_args()
-    maker = Maker(arguments)
-    maker.make_all()
-    cases, refused, failures = maker.cases, maker.refused, maker.faults
+    failures = []
+    if arguments.jax:
+        cases, refused = jax_cases(arguments)
+    else:
+        maker = Maker(arguments)
+        maker.make_all()
+        cases, refused, failures = maker.cases, maker.refused, maker.faults
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or temporary
         write(folder, cases)
         results = evaluate(arguments.xlad, folder)
-    labels = {case.name: case.extra["labels"] for case in cases}
+    labels = {case.name: case.extra.get("labels") for case in cases}
     for name, (passed, message) in results.items():
         if not passed:
             index = re.match(r"result (\d+)", message)
-            failures.append((f"{name} ({labels[name][int(index.group(1))]})" if index else name, message))
+            failures.append((f"{name} ({labels[name][int(index.group(1))]})" if index and labels[name] else name, message))
     for name, message in failures:
         print(f"DIFFERS {name}: {message}")
     if arguments.verbose:

@@ -1,4 +1,4 @@
-"""jaxlib loads the partitioned protos and gets the same numbers as from the whole program."""
+"""jaxlib beside xlad: partitioned protos against the whole program, random instructions, programs of JAX."""
 
 import os
 import subprocess
@@ -26,6 +26,17 @@ class Jaxlib(unittest.TestCase):
                          mesh["name"], "--partitioned", proto, "--axes", axes, "--steps", "2"],
                         capture_output=True, text=True, timeout=300, env={**os.environ, "JAX_PLATFORMS": "cpu"})
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def check_against_jaxlib(self, *flags):
+        done = subprocess.run([PYTHON, REPO / "tests" / "conformance" / "differential.py", "--xlad", os.environ["XLAD"],
+                               *flags], capture_output=True, text=True, timeout=600)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_random_instructions(self):
+        self.check_against_jaxlib("--cases", "300", "--seed", "1")
+
+    def test_expressions_of_jax(self):
+        self.check_against_jaxlib("--jax", "--cases", "40", "--seed", "1")
 
 
 if __name__ == "__main__":
