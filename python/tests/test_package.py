@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,14 @@ class Formats(unittest.TestCase):
 
 
 class Installed(unittest.TestCase):
+    def test_the_script_of_the_readme(self):
+        script = re.search(r"```python\n(.*?)```", (REPO / "README.md").read_text(), re.S).group(1)
+        done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "XLAD": find_program()},
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [float(line.split()[1]) for line in done.stdout.splitlines()]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
     def test_in_a_fresh_environment(self):
         """From the checkout's folder, as the README says, but with the jax that is here already."""
         with tempfile.TemporaryDirectory() as where:
