@@ -4,45 +4,15 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
 
 using tensor::Array;
+using tensor::AtOrigin;
 using tensor::Box;
-using tensor::Dims;
 using tensor::Shape;
-
-absl::StatusOr<Shape> ReadShape(const ArrayShape& proto) {
-  Shape shape{static_cast<tensor::ElementType>(proto.element_type()), {proto.dims().begin(), proto.dims().end()}};
-  if (tensor::ByteWidth(shape.type) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("found element type number ", proto.element_type()));
-  }
-  XLAD_RETURN_IF_ERROR(tensor::CheckedElements(shape.type, shape.dims).status());
-  return shape;
-}
-
-// A box of the global shape that fits the local one.
-absl::StatusOr<Box> ReadBox(const xlad::Box& proto, const Shape& global, const Shape& local) {
-  Box box{{proto.lo().begin(), proto.lo().end()}, {proto.hi().begin(), proto.hi().end()}};
-  bool fits = box.lo.size() == global.dims.size() && box.hi.size() == global.dims.size() &&
-              local.dims.size() == global.dims.size();
-  for (size_t d = 0; fits && d < global.dims.size(); ++d) {
-    fits = box.lo[d] >= 0 && box.lo[d] <= box.hi[d] && box.hi[d] <= global.dims[d] &&
-           box.hi[d] - box.lo[d] <= local.dims[d];
-  }
-  if (fits) return box;
-  return absl::InvalidArgumentError(
-      absl::StrCat("found a box that does not fit ", global.ToString(), " on devices with ", local.ToString()));
-}
-
-int64_t NumDevices(const Executable& executable) {
-  int64_t devices = 1;
-  for (const MeshAxis& axis : executable.mesh()) devices *= axis.size();
-  return devices;
-}
-
-Box AtOrigin(const Box& box) { return {Dims(box.lo.size(), 0), box.sizes()}; }
 
 }  // namespace
 
@@ -65,23 +35,9 @@ absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launc
 absl::Status TaskData::AddParameter(const Executable& executable, int index) {
   const EntryValue& value = executable.parameters(index);
   const JobSpec::Parameter& spec = launch_.spec().parameters(index);
-  Entry& entry = parameters_.emplace_back();
-  entry.name = spec.name();
-  entry.kind = spec.kind();
-  XLAD_ASSIGN_OR_RETURN(const Shape global, ReadShape(value.global()));
-  XLAD_ASSIGN_OR_RETURN(entry.local, ReadShape(value.local()));
-  XLAD_ASSIGN_OR_RETURN(entry.slice, ReadSlice(executable, value.buffer()));
-  if (entry.slice.bytes < entry.local.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("found a buffer of ", entry.slice.bytes, " bytes, expected ",
-                                                   entry.local.bytes(), " for ", entry.local.ToString()));
-  }
-  const int64_t devices = NumDevices(executable);
-  if (value.boxes_size() != 1 && value.boxes_size() != devices) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", value.boxes_size(), " boxes, expected 1 or ", devices));
-  }
-  for (const xlad::Box& box : value.boxes()) {
-    XLAD_ASSIGN_OR_RETURN(entry.boxes.emplace_back(), ReadBox(box, global, entry.local));
-  }
+  XLAD_ASSIGN_OR_RETURN(EntryLayout layout, ReadEntryLayout(executable, value));
+  Entry& entry = parameters_.emplace_back(Entry{std::move(layout), spec.name(), spec.kind()});
+  const Shape& global = entry.global;
   if (entry.kind == JobSpec::Parameter::DATA && global.dims.empty()) {
     return absl::InvalidArgumentError("found data without dimensions, expected rows of a batch");
   }
@@ -95,7 +51,7 @@ absl::Status TaskData::AddParameter(const Executable& executable, int index) {
 absl::Status TaskData::AddResult(const Executable& executable, int index) {
   const JobSpec::Result::Kind kind = launch_.spec().results(index).kind();
   if (kind != JobSpec::Result::LOSS && kind != JobSpec::Result::METRIC) return absl::OkStatus();
-  XLAD_ASSIGN_OR_RETURN(const Shape shape, ReadShape(executable.results(index).local()));
+  XLAD_ASSIGN_OR_RETURN(const Shape shape, tensor::CheckedShapeFromWire(executable.results(index).local()));
   XLAD_ASSIGN_OR_RETURN(scalars_.emplace_back(), ReadSlice(executable, executable.results(index).buffer()));
   if (shape.type == tensor::ElementType::kF32 && shape.elements() == 1 && scalars_.back().bytes == 4) {
     return absl::OkStatus();
@@ -183,12 +139,8 @@ absl::Status TaskData::WriteState(int device, int64_t step, const DeviceBuffers&
   for (const Entry& entry : parameters_) {
     if (entry.kind != JobSpec::Parameter::STATE) continue;
     const Box& box = entry.BoxOf(device);
-    int first = 0;
-    while (first < device && !(entry.BoxOf(first) == box)) ++first;
-    if (first != device || box.elements() == 0) continue;
-    const absl::Span<const std::byte> bytes = buffers.At(entry.slice);
-    const Array padded(entry.local, {bytes.begin(), bytes.begin() + entry.local.bytes()});
-    const Array compact = tensor::ExtractBox(padded, AtOrigin(box), box.sizes());
+    if (entry.FirstHolder(device) != device || box.elements() == 0) continue;
+    const Array compact = WithoutPadding(entry, device, buffers.At(entry.slice));
     const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), abort_);
     if (!status.ok()) return Annotate(status, absl::StrCat("state \"", entry.name, "\" after step ", step));
   }

@@ -9,6 +9,7 @@
 
 #include "proto/worker.pb.h"
 #include "runtime/device_buffers.h"
+#include "runtime/entry_layout.h"
 #include "runtime/task_io.h"
 
 namespace xlad::runtime {
@@ -33,13 +34,9 @@ class TaskData {
   std::vector<float> ReadScalars(const DeviceBuffers& buffers) const;
 
  private:
-  struct Entry {
+  struct Entry : EntryLayout {
     std::string name;
     JobSpec::Parameter::Kind kind = JobSpec::Parameter::KIND_UNSPECIFIED;
-    tensor::Shape local;
-    std::vector<tensor::Box> boxes;  // By device; one: the same everywhere.
-    Slice slice;
-    const tensor::Box& BoxOf(int device) const { return boxes.size() == 1 ? boxes[0] : boxes[device]; }
   };
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 

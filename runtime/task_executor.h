@@ -10,13 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/network.h"
-#include "collectives/exec/fabric.h"
-#include "collectives/exec/scheduled_communicator.h"
 #include "proto/worker.pb.h"
-#include "runtime/device.h"
-#include "runtime/step_program.h"
+#include "runtime/placed_program.h"
 #include "runtime/task_data.h"
 #include "runtime/task_gate.h"
 #include "runtime/task_io.h"
@@ -24,15 +19,9 @@
 namespace xlad::runtime {
 
 // All of it must outlive the task.
-struct TaskEnvironment {
-  Device* device = nullptr;  // Makes every logical shard's memory and code.
-  const Clock* clock = nullptr;
-  Network* network = nullptr;
-  collectives::DataPlane* data_plane = nullptr;
+struct TaskEnvironment : WorkerEnvironment {
   TaskStore* store = nullptr;
   TaskListener* listener = nullptr;
-  std::string worker_id;
-  uint64_t incarnation = 0;
 };
 
 // Thread-safe.
@@ -54,20 +43,15 @@ class TaskExecutor {
   int64_t begun_steps() const { return gate_.begun_steps(); }
 
  private:
-  // What a device's thread works with.
-  struct DeviceContext;
-
   void Main();
   absl::Status Load();
-  absl::Status MakeFabric();
   absl::Status RunDevices();
   absl::Status RunDevice(int index);
-  absl::Status PrepareDevice(int index, DeviceContext* context);
-  absl::Status RunSteps(int index, DeviceContext* context);
-  absl::Status RunStep(int index, int64_t step, DeviceContext* context);
-  absl::Status Stop(int64_t step, DeviceContext* context);
-  absl::Status Finish(DeviceContext* context);
-  std::string RecentCollectives() const;
+  absl::Status PrepareDevice(int index);
+  absl::Status RunSteps(int index);
+  absl::Status RunStep(int index, int64_t step);
+  absl::Status Stop(int index, int64_t step);
+  absl::Status Finish(int index);
 
   const LaunchTask launch_;
   const TaskEnvironment environment_;
@@ -75,15 +59,8 @@ class TaskExecutor {
   collectives::AbortSignal abort_;
   int64_t gate_listener_ = 0;
   TaskGate gate_;
-  std::unique_ptr<LoadedExecutable> loaded_;
-  std::unique_ptr<StepProgram> program_;
-  FeedPlan feeds_;
-  Constants constants_;
+  std::unique_ptr<PlacedProgram> program_;
   std::unique_ptr<TaskData> data_;
-  collectives::CollectiveSet collectives_;
-  std::vector<std::unique_ptr<collectives::Recorder>> recorders_;
-  std::unique_ptr<collectives::Bootstrap> bootstrap_;
-  std::unique_ptr<collectives::Fabric> fabric_;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> leaving_ = false;

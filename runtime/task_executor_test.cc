@@ -274,8 +274,10 @@ class Cluster {
     for (size_t w = 0; w < placement.size(); ++w) {
       LaunchTask launch = launch_;
       for (int device : placement[w]) launch.add_devices()->set_device(device);
-      TaskEnvironment environment{&device_, &RealClock(),       &TcpNetwork(),        data_planes_[w].get(),
-                                  &store,   listeners[w].get(), absl::StrCat("w", w), 0};
+      TaskEnvironment environment{
+          {&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
+          &store,
+          listeners[w].get()};
       tasks.push_back(std::make_unique<TaskExecutor>(launch, environment));
     }
   }

@@ -11,6 +11,7 @@
 #include "hlo/text.h"
 #include "service/check_spec.h"
 #include "sharding/pipeline.h"
+#include "tensor/wire.h"
 
 namespace xlad::service {
 namespace {
@@ -34,22 +35,13 @@ sharding::PipelineOptions OptionsFor(const JobSpec& spec) {
   return options;
 }
 
-void SetShape(const tensor::Shape& shape, ArrayShape* out) {
-  out->set_element_type(static_cast<int>(shape.type));
-  out->mutable_dims()->Assign(shape.dims.begin(), shape.dims.end());
-}
-
 void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
                EntryValue* entry) {
-  SetShape(shape, entry->mutable_global());
-  tensor::Shape local{shape.type, sharding::LocalDims(shape.dims, sharding)};
-  SetShape(local, entry->mutable_local());
+  tensor::ShapeToWire(shape, entry->mutable_global());
+  tensor::ShapeToWire({shape.type, sharding::LocalDims(shape.dims, sharding)}, entry->mutable_local());
   const int64_t boxes = sharding.IsReplicated() ? 1 : mesh.devices();
   for (int64_t device = 0; device < boxes; ++device) {
-    const tensor::Box box = sharding::BoxOf(shape.dims, mesh, sharding, device);
-    Box* out = entry->add_boxes();
-    out->mutable_lo()->Assign(box.lo.begin(), box.lo.end());
-    out->mutable_hi()->Assign(box.hi.begin(), box.hi.end());
+    tensor::BoxToWire(sharding::BoxOf(shape.dims, mesh, sharding, device), entry->add_boxes());
   }
 }
 
@@ -94,19 +86,21 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(request.program()));
   XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex state, ParseHeader(request.state_header()));
   XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex data, ParseHeader(request.data_header()));
-  XLAD_RETURN_IF_ERROR(CheckSpec(request.spec(), *module, state, data));
+  JobSpec spec = request.spec();
+  if (spec.session()) XLAD_RETURN_IF_ERROR(CompleteSessionSpec(*module, &spec));
+  XLAD_RETURN_IF_ERROR(CheckSpec(spec, *module, state, data));
   AddTiming("read", since_ns, &response);
 
   since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded,
-                        sharding::RunPipeline(std::move(module), OptionsFor(request.spec())));
+                        sharding::RunPipeline(std::move(module), OptionsFor(spec)));
   AddTiming("partition", since_ns, &response);
   response.set_partitioned_text(hlo::PrintText(*sharded.partitioned.variants.at(0).module));
   for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
 
   since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(CompileRequest compile,
-                        MakeCompileRequest(sharded.partitioned, request.spec(), request.target()));
+                        MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
   XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(compile));
   response.set_executable(executable.SerializeAsString());

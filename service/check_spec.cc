@@ -2,18 +2,17 @@
 
 #include <vector>
 
+#include "tensor/wire.h"
+
 namespace xlad::service {
 namespace {
 
 using tensor::ElementType;
 using tensor::SafetensorsIndex;
 using tensor::Shape;
+using tensor::ShapeFromWire;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
-
-Shape ShapeOf(const ArrayShape& proto) {
-  return Shape{static_cast<ElementType>(proto.element_type()), {proto.dims().begin(), proto.dims().end()}};
-}
 
 // safetensors stores types that it has no name for as bytes.
 bool SameStored(const Shape& found, const Shape& expected) {
@@ -24,7 +23,7 @@ bool SameStored(const Shape& found, const Shape& expected) {
 
 absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& state, const SafetensorsIndex& data) {
   const JobSpec::Parameter& parameter = spec.parameters(p);
-  Shape expected = ShapeOf(parameter.shape());
+  Shape expected = ShapeFromWire(parameter.shape());
   const std::string place = absl::StrCat("parameter ", p, " (\"", parameter.name(), "\")");
   if (parameter.kind() == JobSpec::Parameter::STEP) {
     if (!expected.dims.empty() || !tensor::IsInteger(expected.type)) {
@@ -33,6 +32,7 @@ absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& 
     }
     return absl::OkStatus();
   }
+  if (parameter.kind() == JobSpec::Parameter::ARGUMENT) return absl::OkStatus();
   const bool is_data = parameter.kind() == JobSpec::Parameter::DATA;
   if (is_data) {
     if (expected.dims.empty() || expected.dims[0] != spec.batch_size()) {
@@ -56,6 +56,11 @@ absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& 
   return absl::OkStatus();
 }
 
+std::vector<hlo::Shape> ResultShapes(const hlo::Module& module) {
+  const hlo::Shape& root = module.entry()->root()->shape();
+  return root.is_tuple() ? root.tuple() : std::vector<hlo::Shape>{root};
+}
+
 absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module) {
   const auto& parameters = module.entry()->parameters();
   if (static_cast<int>(parameters.size()) != spec.parameters_size()) {
@@ -64,21 +69,20 @@ absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module)
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
     const hlo::Shape& expected = parameters[static_cast<size_t>(p)]->shape();
-    const Shape found = ShapeOf(spec.parameters(p).shape());
+    const Shape found = ShapeFromWire(spec.parameters(p).shape());
     if (!expected.is_array() || expected.array() != found) {
       return Bad(absl::StrCat("parameter ", p, " (\"", spec.parameters(p).name(), "\"): found ", found.ToString(),
                               " in the manifest, expected ", expected.ToString(false), ", as the program has"));
     }
   }
-  const hlo::Shape& root = module.entry()->root()->shape();
-  const std::vector<hlo::Shape> results = root.is_tuple() ? root.tuple() : std::vector<hlo::Shape>{root};
+  const std::vector<hlo::Shape> results = ResultShapes(module);
   if (static_cast<int>(results.size()) != spec.results_size()) {
     return Bad(absl::StrCat("found ", spec.results_size(), " results in the manifest, expected ", results.size(),
                             ", as the program has"));
   }
   for (int r = 0; r < spec.results_size(); ++r) {
     const hlo::Shape& expected = results[static_cast<size_t>(r)];
-    const Shape found = ShapeOf(spec.results(r).shape());
+    const Shape found = ShapeFromWire(spec.results(r).shape());
     if (!expected.is_array() || expected.array() != found) {
       return Bad(absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\"): found ", found.ToString(),
                               " in the manifest, expected ", expected.ToString(false), ", as the program has"));
@@ -90,8 +94,8 @@ absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module)
 absl::Status CheckResult(const JobSpec& spec, int r) {
   const JobSpec::Result& result = spec.results(r);
   const std::string place = absl::StrCat("result ", r, " (\"", result.name(), "\")");
-  const Shape shape = ShapeOf(result.shape());
-  if (result.kind() != JobSpec::Result::STATE) {
+  const Shape shape = ShapeFromWire(result.shape());
+  if (result.kind() == JobSpec::Result::LOSS || result.kind() == JobSpec::Result::METRIC) {
     if (shape != Shape{ElementType::kF32, {}}) {
       return Bad(absl::StrCat(place, ": found a loss or metric of shape ", shape.ToString(), ", expected f32[]"));
     }
@@ -103,19 +107,48 @@ absl::Status CheckResult(const JobSpec& spec, int r) {
                             spec.parameters_size()));
   }
   const JobSpec::Parameter& parameter = spec.parameters(static_cast<int>(result.feeds()));
-  if (parameter.kind() != JobSpec::Parameter::STATE) {
+  if (parameter.kind() != JobSpec::Parameter::STATE && parameter.kind() != JobSpec::Parameter::ARGUMENT) {
     return Bad(absl::StrCat(place, ": feeds parameter ", result.feeds(), " (\"", parameter.name(),
                             "\"), which is not state"));
   }
-  if (ShapeOf(parameter.shape()) != shape) {
+  if (ShapeFromWire(parameter.shape()) != shape) {
     return Bad(absl::StrCat(place, ": found ", shape.ToString(), ", expected ",
-                            ShapeOf(parameter.shape()).ToString(), " as of the parameter it feeds (\"",
+                            ShapeFromWire(parameter.shape()).ToString(), " as of the parameter it feeds (\"",
                             parameter.name(), "\")"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec) {
+  spec->clear_parameters();
+  const auto set_shape = [](const std::string& place, const hlo::Shape& shape, ArrayShape* out) {
+    if (!shape.is_array()) return Bad(absl::StrCat(place, ": found ", shape.ToString(false), ", expected an array"));
+    tensor::ShapeToWire(shape.array(), out);
+    return absl::OkStatus();
+  };
+  for (const auto* parameter : module.entry()->parameters()) {
+    const std::string place = absl::StrCat("parameter ", spec->parameters_size());
+    JobSpec::Parameter* out = spec->add_parameters();
+    out->set_kind(JobSpec::Parameter::ARGUMENT);
+    XLAD_RETURN_IF_ERROR(set_shape(place, parameter->shape(), out->mutable_shape()));
+  }
+  const std::vector<hlo::Shape> results = ResultShapes(module);
+  const int given = spec->results_size();
+  if (given != 0 && given != static_cast<int>(results.size())) {
+    return Bad(absl::StrCat("found feeds for ", given, " results, expected them for none or for ", results.size(),
+                            ", as the program has"));
+  }
+  for (int r = 0; r < static_cast<int>(results.size()); ++r) {
+    JobSpec::Result* out = given != 0 ? spec->mutable_results(r) : spec->add_results();
+    if (given == 0) out->set_feeds(-1);
+    out->set_kind(JobSpec::Result::VALUE);
+    XLAD_RETURN_IF_ERROR(
+        set_shape(absl::StrCat("result ", r), results[static_cast<size_t>(r)], out->mutable_shape()));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const SafetensorsIndex& state,
                        const SafetensorsIndex& data) {

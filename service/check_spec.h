@@ -12,4 +12,8 @@ namespace xlad::service {
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const tensor::SafetensorsIndex& state,
                        const tensor::SafetensorsIndex& data);
 
+// The spec of a session's program: parameters and results are those of the program; of `spec` only the results' `feeds`
+// are looked at. InvalidArgument where they do not fit the program.
+absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec);
+
 }  // namespace xlad::service

@@ -6,7 +6,6 @@
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "service/placement.h"
 
 namespace xlad::service {
 
@@ -50,7 +49,9 @@ absl::Status CoordinatorCore::Record(std::vector<JobEvent> events) {
     return status;
   }
   for (const JobEvent& event : events) {
-    Apply(event, &jobs_[event.job_id()]);
+    Job& job = jobs_[event.job_id()];
+    Apply(event, &job);
+    if (HasEnded(job)) sessions_.erase(job.id);
     LogInfo(Describe(event), {{"job", event.job_id()}});
   }
   return absl::OkStatus();
@@ -97,14 +98,19 @@ absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest
   }
   order_.push_back(id);
   client_keys_[request.client_key()] = id;
-  MaybeBuild(&jobs_[id], actions);
+  if (request.spec().session()) {
+    sessions_[id].released_ns = environment_.clock->NowNs();
+    Schedule(actions);
+  } else {
+    MaybeBuild(&jobs_[id], actions);
+  }
   response.set_job_id(id);
   return response;
 }
 
 // Starts the build once there is a worker to build for.
 void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
-  if (HasEnded(*job) || !job->executable_digest.empty() || build_targets_.contains(job->id)) return;
+  if (HasEnded(*job) || job->spec.session() || !job->executable_digest.empty() || build_targets_.contains(job->id)) return;
   for (const auto& [id, worker] : workers_) {
     if (worker.state != "alive") continue;
     build_targets_[job->id] = worker.registration.target();
@@ -128,6 +134,7 @@ void CoordinatorCore::OnBuilt(const std::string& job_id, const absl::StatusOr<Bu
   JobEvent event = NewEvent(job_id);
   event.mutable_built()->set_executable_digest(built->executable_digest);
   event.mutable_built()->set_compile_ms(built->compile_ms);
+  event.mutable_built()->set_cached(built->cached);
   for (const std::string& warning : built->warnings) event.mutable_built()->add_warnings(warning);
   if (!Record({event}).ok()) {
     build_targets_.erase(job_id);  // Built again at the next tick.
@@ -244,12 +251,14 @@ JobStatus CoordinatorCore::StatusOf(const Job& job) const {
   status.set_name(job.spec.name());
   status.set_state(job.state);
   *status.mutable_mesh() = job.spec.mesh();
-  status.set_step(job.state == SUCCEEDED ? job.spec.steps() : job.step);
+  status.set_step(job.state == SUCCEEDED && !job.spec.session() ? job.spec.steps() : job.step);
   status.set_steps(job.spec.steps());
   if (job.has_loss) status.set_loss(job.loss);
   status.set_reason(job.reason);
   status.set_attempt(job.attempt);
   status.set_compile_ms(job.compile_ms);
+  status.set_cached(job.cached);
+  status.set_session(job.spec.session());
   status.set_final_state_blob(job.final_state_blob);
   status.set_submitted_unix_ns(job.submitted_unix_ns);
   for (const Peer& peer : job.placed.peers()) {
@@ -309,7 +318,7 @@ void CoordinatorCore::Schedule(Actions* actions) {
   for (const std::string& id : order_) {
     Job& job = jobs_.at(id);
     if (job.state != PENDING || job.attempt_running) continue;
-    if (job.executable_digest.empty()) {
+    if (job.executable_digest.empty() && !job.spec.session()) {
       MaybeBuild(&job, actions);
       continue;
     }
@@ -339,6 +348,13 @@ bool CoordinatorCore::Place(Job* job, Actions* actions) {
     const int64_t devices = FreeDevices(worker);
     if (devices > 0) free.push_back({worker.registration, devices});
   }
+  if (job->spec.session()) {  // Its programs are compiled for whatever it runs on.
+    for (const FreeWorker& worker : free) {
+      const auto peers = PlaceOnWorkers(free, DeviceCount(job->spec), worker.registration.target());
+      if (!peers.empty()) return PlaceOn(job, peers, {}, actions);
+    }
+    return false;
+  }
   auto executable = environment_.load_executable(job->executable_digest);
   if (!executable.ok()) {
     EndJob(job, FAILED, absl::StrCat("executable cannot be read: ", executable.status().message()), "", actions);
@@ -351,12 +367,17 @@ bool CoordinatorCore::Place(Job* job, Actions* actions) {
     EndJob(job, FAILED, std::string(plans.status().message()), "", actions);
     return true;
   }
+  return PlaceOn(job, peers, *plans, actions);
+}
+
+bool CoordinatorCore::PlaceOn(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans,
+                              Actions* actions) {
   JobEvent event = NewEvent(job->id);
   AttemptPlaced* placed = event.mutable_placed();
   placed->set_attempt(job->attempt + 1);
   placed->set_generation(generation_ + 1);
   for (const Peer& peer : peers) *placed->add_peers() = peer;
-  for (const CollectivePlanProto& plan : *plans) *placed->add_plans() = plan;
+  for (const CollectivePlanProto& plan : plans) *placed->add_plans() = plan;
   placed->set_first_step(job->first_step);
   placed->set_state_blob(job->state_blob.empty() ? job->spec.state_blob() : job->state_blob);
   if (!Record({event}).ok()) return false;

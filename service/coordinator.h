@@ -18,6 +18,8 @@
 #include "proto/executable.pb.h"
 #include "service/job.h"
 #include "service/job_log.h"
+#include "service/placement.h"
+#include "service/session.h"
 
 namespace xlad::service {
 
@@ -45,7 +47,17 @@ struct AssembleState {
 struct JobChanged {
   std::string job_id;
 };
-using Action = std::variant<SendMessage, CloseConnection, StartBuild, AssembleState, JobChanged>;
+// An array of a session comes into the store, or goes.
+struct KeepArray {
+  std::string session_id;
+  SessionEffects::Kept array;
+};
+struct DropArrays {
+  std::string session_id;
+  std::vector<int64_t> arrays;
+};
+using Action =
+    std::variant<SendMessage, CloseConnection, StartBuild, AssembleState, JobChanged, KeepArray, DropArrays>;
 using Actions = std::vector<Action>;
 
 struct CoordinatorOptions {
@@ -53,6 +65,7 @@ struct CoordinatorOptions {
   int64_t reconnect_grace_ms = 1000;  // A closed stream may come back within this.
   int64_t adopt_window_ms = 20000;    // After a restart, workers of running jobs may come back within this.
   int64_t start_timeout_ms = 120000;  // From placement until all workers are ready.
+  int64_t session_grace_ms = 10000;   // How long a session lives that no client holds.
   int64_t lease_steps = 1'000'000;    // Steps that workers may run without hearing from the coordinator.
 };
 
@@ -61,6 +74,7 @@ struct BuiltProgram {
   std::string executable_digest;
   double compile_ms = 0;
   std::vector<std::string> warnings;
+  bool cached = false;  // Nothing was compiled.
 };
 
 class CoordinatorCore {
@@ -85,6 +99,19 @@ class CoordinatorCore {
   std::vector<JobStatus> ListJobs() const;  // Oldest first.
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id) const;
   ListWorkersResponse ListWorkers() const;
+  // Sessions. Once closed or lost, a session is Aborted; while it waits to run, Unavailable.
+  absl::StatusOr<std::string> OpenSession(const OpenSessionRequest& request, Actions* actions);
+  // Each successful call asks for one of Release. While a session is held it does not end for want of a client.
+  absl::Status HoldSession(const std::string& session_id);
+  void ReleaseSession(const std::string& session_id);
+  absl::Status CloseSession(const std::string& session_id, Actions* actions);
+  absl::Status CheckSession(const std::string& session_id) const;
+  absl::StatusOr<Target> SessionTarget(const std::string& session_id) const;
+  absl::StatusOr<int64_t> LoadProgram(const std::string& session_id, const std::string& digest, Actions* actions);
+  // Runs `work` on the session's state and has its effects carried out, whatever it returns.
+  absl::Status WithSession(const std::string& session_id, const std::function<absl::Status(Session*)>& work,
+                           Actions* actions);
+
   const JobSpec& SpecOf(const std::string& job_id) const { return jobs_.at(job_id).spec; }  // Of a known job.
 
   // Workers.
@@ -124,12 +151,21 @@ class CoordinatorCore {
     int64_t failed_ns = 0;
   };
 
+  // A session of this coordinator that has not ended.
+  struct OpenedSession {
+    Session state;
+    int holds = 0;
+    int64_t released_ns = 0;  // Since when nobody holds it, where nobody does.
+  };
+
   absl::Status Record(std::vector<JobEvent> events);
   JobEvent NewEvent(const std::string& job_id) const;
   Job* Find(const std::string& job_id, int64_t attempt);
   void MaybeBuild(Job* job, Actions* actions);
   void Schedule(Actions* actions);
   bool Place(Job* job, Actions* actions);
+  bool PlaceOn(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans,
+               Actions* actions);
   int64_t FreeDevices(const WorkerInfo& worker) const;
   bool TargetFits(const Job& job, const WorkerInfo& worker) const;
   JobStatus StatusOf(const Job& job) const;
@@ -155,6 +191,10 @@ class CoordinatorCore {
   void OnFinished(const std::string& worker_id, const TaskFinished& message, Actions* actions);
   void OnFailed(const std::string& worker_id, const TaskFailed& message, Actions* actions);
   void OnDraining(const std::string& worker_id, Actions* actions);
+  void OnSessionAnswer(const std::string& worker_id, const SessionAnswer& message, Actions* actions);
+  void PerformSession(const Job& job, Session* session, Actions* actions);
+  void RepeatCommands(const Job& job, const std::string& worker_id, Actions* actions);
+  void EndForsakenSessions(Actions* actions);
 
   const CoordinatorOptions options_;
   const Environment environment_;
@@ -163,6 +203,7 @@ class CoordinatorCore {
   std::map<std::string, std::string> client_keys_; // To job ids.
   std::map<std::string, AttemptInfo> attempts_;    // By job id, while an attempt runs.
   std::map<std::string, Target> build_targets_;    // By job id, what it was or is being built for.
+  std::map<std::string, OpenedSession> sessions_;  // By job id.
   std::map<std::string, WorkerInfo> workers_;      // By worker id.
   std::map<ConnectionId, std::string> connections_;
   int64_t generation_ = 0;

@@ -14,6 +14,7 @@ struct DaemonOptions {
   std::string listen = "127.0.0.1:7411";  // Port 0: the system chooses.
   std::string data_folder;                // Job log, blobs, one folder a job. Made where missing.
   std::string program_path;               // Of the build child: this program's own file.
+  std::string cache_folder;               // Of executables (executable_cache.h); empty: none are kept.
   // Needed off loopback.
   std::string tls_cert_file, tls_key_file, token_file;
   ChildLimits build_limits;

@@ -58,6 +58,7 @@ void CoordinatorCore::OnWorkerMessage(ConnectionId connection, const WorkerMessa
     case WorkerMessage::kFinished: return OnFinished(worker_id, message.finished(), actions);
     case WorkerMessage::kFailed: return OnFailed(worker_id, message.failed(), actions);
     case WorkerMessage::kDraining: return OnDraining(worker_id, actions);
+    case WorkerMessage::kSessionAnswer: return OnSessionAnswer(worker_id, message.session_answer(), actions);
     default: actions->push_back(CloseConnection{connection});
   }
 }
@@ -90,7 +91,10 @@ void CoordinatorCore::OnRegister(ConnectionId connection, const RegisterWorker& 
   CoordinatorMessage registered;
   registered.mutable_registered()->set_coordinator_incarnation(incarnation_);
   Send(id, std::move(registered), actions);
-  for (const RunningTask& task : message.running()) OnReportedTask(id, task, actions);
+  for (const RunningTask& task : message.running()) {
+    OnReportedTask(id, task, actions);
+    if (const Job* job = Find(task.job_id(), task.attempt()); job != nullptr) RepeatCommands(*job, id, actions);
+  }
   NoteMissingTasks(message, actions);
   Schedule(actions);
 }
@@ -215,7 +219,7 @@ void CoordinatorCore::OnSteps(const std::string& worker_id, const TaskSteps& mes
 // nearly done) it simply runs to its end.
 void CoordinatorCore::StopAttempt(Job* job, const std::string& reason, Actions* actions) {
   AttemptInfo& attempt = attempts_[job->id];
-  if (job->state != RUNNING) {  // Nothing has been computed yet.
+  if (job->state != RUNNING || job->spec.session()) {  // Nothing has been computed yet, or nothing can be kept.
     return EndAttempt(job, reason, "", actions);
   }
   int64_t furthest = job->step;
@@ -409,6 +413,7 @@ void CoordinatorCore::OnTick(Actions* actions) {
       if (job.attempt_running) CheckAttempt(&job, actions);
     }
   }
+  EndForsakenSessions(actions);
   Schedule(actions);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "tensor/safetensors.h"
+#include "tensor/wire.h"
 
 namespace xlad::service {
 namespace {
@@ -14,7 +15,10 @@ constexpr auto kTick = std::chrono::milliseconds(100);
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options) : options_(options), random_(SystemRandom()) {}
+Engine::Engine(const EngineOptions& options)
+    : options_(options),
+      random_(SystemRandom()),
+      cache_({.folder = options.cache_folder, .compiler = CompilerVersion(options.program_path)}) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -32,14 +36,7 @@ absl::Status Engine::Recover() {
   XLAD_ASSIGN_OR_RETURN(log_, OpenSqliteJobLog(JoinPath(options_.data_folder, "jobs.sqlite")));
   XLAD_ASSIGN_OR_RETURN(BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs")));
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
-  const auto load = [this](const std::string& digest) -> absl::StatusOr<Executable> {
-    XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
-    Executable executable;
-    if (!executable.ParseFromString(bytes)) {
-      return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
-    }
-    return executable;
-  };
+  const auto load = [this](const std::string& digest) { return LoadExecutable(digest); };
   core_ = std::make_unique<CoordinatorCore>(
       options_.coordinator, CoordinatorCore::Environment{&RealClock(), random_.get(), log_.get(), load});
   Actions actions;
@@ -48,7 +45,17 @@ absl::Status Engine::Recover() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
+  Executable executable;
+  if (!executable.ParseFromString(bytes)) {
+    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
+  }
+  return executable;
+}
+
 void Engine::Stop() {
+  arrays_.Stop();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -60,32 +67,36 @@ void Engine::Stop() {
   threads_.clear();
 }
 
-// Runs `work(actions)` on the core under the lock and carries out what it asks for.
-template <typename Work>
-auto Engine::WithCore(const Work& work) {
-  const std::lock_guard lock(mutex_);
-  Actions actions;
-  auto result = work(&actions);
-  Perform(actions);
-  return result;
+void Engine::PerformOne(const Action& action) {
+  if (const auto* send = std::get_if<SendMessage>(&action)) {
+    const auto outbox = outboxes_.find(send->connection);
+    if (outbox != outboxes_.end()) outbox->second->Send(send->message);
+  } else if (const auto* close = std::get_if<CloseConnection>(&action)) {
+    const auto outbox = outboxes_.find(close->connection);
+    if (outbox != outboxes_.end()) outbox->second->Close();
+  } else if (const auto* build = std::get_if<StartBuild>(&action)) {
+    work_.push_back([this, request = *build] { BuildJob(request); });
+    work_available_.notify_one();
+  } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
+    work_.push_back([this, request = *assemble] { Assemble(request); });
+    work_available_.notify_one();
+  } else if (const auto* keep = std::get_if<KeepArray>(&action)) {
+    const SessionEffects::Kept& kept = keep->array;
+    if (kept.expected) {
+      arrays_.Expect(keep->session_id, kept.array, kept.shape);
+    } else {
+      arrays_.Put(keep->session_id, kept.array, kept.shape, kept.bytes);
+    }
+  } else if (const auto* drop = std::get_if<DropArrays>(&action)) {
+    arrays_.Drop(drop->session_id, drop->arrays);
+  } else if (const auto* changed = std::get_if<JobChanged>(&action)) {
+    const auto job = core_->GetJob(changed->job_id);
+    if (job.ok() && job->session() && HasEnded(job->state())) arrays_.End(changed->job_id, job->reason());
+  }
 }
 
 void Engine::Perform(const Actions& actions) {
-  for (const Action& action : actions) {
-    if (const auto* send = std::get_if<SendMessage>(&action)) {
-      const auto outbox = outboxes_.find(send->connection);
-      if (outbox != outboxes_.end()) outbox->second->Send(send->message);
-    } else if (const auto* close = std::get_if<CloseConnection>(&action)) {
-      const auto outbox = outboxes_.find(close->connection);
-      if (outbox != outboxes_.end()) outbox->second->Close();
-    } else if (const auto* build = std::get_if<StartBuild>(&action)) {
-      work_.push_back([this, request = *build] { BuildJob(request); });
-      work_available_.notify_one();
-    } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
-      work_.push_back([this, request = *assemble] { Assemble(request); });
-      work_available_.notify_one();
-    }
-  }
+  for (const Action& action : actions) PerformOne(action);
   if (!actions.empty()) {
     ++version_;
     changed_.notify_all();
@@ -154,16 +165,24 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.target;
-  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(FolderOf(request.job_id)));
+  return RunBuild(build, FolderOf(request.job_id));
+}
+
+// From the cache or by the build child; the program that every device runs is left in `folder`, to look at.
+absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder) {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
   const int64_t start_ns = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(const BuildResponse response,
-                        BuildInChild(options_.program_path, build, options_.build_limits));
+  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
+                          return BuildInChild(options_.program_path, request, options_.build_limits);
+                        }));
   BuiltProgram built;
-  built.compile_ms = static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
+  built.cached = found.cached;
+  const BuildResponse& response = found.response;
   XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
   built.warnings.assign(response.warnings().begin(), response.warnings().end());
-  XLAD_RETURN_IF_ERROR(RealFileSystem().WriteAtomically(JoinPath(FolderOf(request.job_id), "partitioned.hlo"),
-                                                        response.partitioned_text()));
+  XLAD_RETURN_IF_ERROR(
+      RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));
+  built.compile_ms = built.cached ? 0 : static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
   return built;
 }
 
@@ -255,8 +274,7 @@ absl::Status Engine::Watch(const WatchJobRequest& request,
       if (static_cast<int64_t>(metrics.size()) == kMetricsPerUpdate) seen = -1;  // More is there.
     }
     const JobState state = response.status().state();
-    const bool ended = state == SUCCEEDED || state == FAILED || state == CANCELLED;
-    if (!send(response) || (ended && seen >= 0)) return absl::OkStatus();
+    if (!send(response) || (HasEnded(state) && seen >= 0)) return absl::OkStatus();
   }
 }
 
@@ -269,13 +287,8 @@ absl::StatusOr<std::string> Engine::ReadShard(const GetShardRequest& request) {
     return absl::NotFoundError(absl::StrCat("found no tensor \"", request.tensor(), "\" in blob ", request.digest()));
   }
   const tensor::Shape& shape = entry->second.shape;
-  tensor::Box box{{request.box().lo().begin(), request.box().lo().end()},
-                  {request.box().hi().begin(), request.box().hi().end()}};
-  bool fits = box.lo.size() == shape.dims.size() && box.hi.size() == shape.dims.size();
-  for (size_t d = 0; fits && d < shape.dims.size(); ++d) {
-    fits = box.lo[d] >= 0 && box.lo[d] <= box.hi[d] && box.hi[d] <= shape.dims[d];
-  }
-  if (!fits) {
+  tensor::Box box = tensor::BoxFromWire(request.box());
+  if (!tensor::IsInside(box, shape)) {
     return absl::OutOfRangeError(absl::StrCat("found box ", box.ToString(), ", expected one inside ",
                                               shape.ToString(), " (\"", request.tensor(), "\")"));
   }

@@ -16,6 +16,8 @@
 #include "service/blob_store.h"
 #include "service/build.h"
 #include "service/coordinator.h"
+#include "service/executable_cache.h"
+#include "service/session_arrays.h"
 #include "service/state_assembly.h"
 
 namespace xlad::service {
@@ -31,6 +33,7 @@ class Outbox {
 struct EngineOptions {
   std::string data_folder;
   std::string program_path;  // Run as `program_path __build`.
+  std::string cache_folder;  // Of executables; empty: none are kept.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
 };
@@ -53,6 +56,21 @@ class Engine {
   // The bytes of a box of a tensor in a safetensors blob.
   absl::StatusOr<std::string> ReadShard(const GetShardRequest& request);
 
+  // Sessions: see proto/session.proto. Calls wait where it says so.
+  absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
+  // Calls `send` about every second, with an empty status where nothing is new, until it returns false.
+  absl::Status HoldSession(const HoldSessionRequest& request, const std::function<bool(const JobStatus&)>& send);
+  absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
+  absl::StatusOr<PutArrayResponse> PutArray(const std::string& session_id, const ArrayShape& shape,
+                                            const std::string& bytes);
+  absl::StatusOr<CallProgramResponse> CallProgram(const CallProgramRequest& request);
+  absl::StatusOr<std::shared_ptr<const tensor::Array>> GetArray(const GetArrayRequest& request);
+  absl::Status FreeArrays(const FreeArraysRequest& request);
+  absl::Status CloseSession(const std::string& session_id);
+  // Of its workers.
+  absl::StatusOr<std::string> ReadArrayShard(const GetArrayShardRequest& request);
+  absl::Status PutArrayShard(const PutArrayShardRequest& header, const std::string& bytes);
+
   // Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
@@ -65,14 +83,25 @@ class Engine {
  private:
   explicit Engine(const EngineOptions& options);
   absl::Status Recover();
+  // Runs `work(actions)` on the core under the lock and carries out what it asks for.
   template <typename Work>
-  auto WithCore(const Work& work);
+  auto WithCore(const Work& work) {
+    const std::lock_guard lock(mutex_);
+    Actions actions;
+    auto result = work(&actions);
+    Perform(actions);
+    return result;
+  }
   void Perform(const Actions& actions);
   void RunTicks();
   void RunBackground();
   void BuildJob(const StartBuild& request);
   void Assemble(const AssembleState& request);
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request);
+  absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder);
+  absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
+  absl::Status WaitForSession(const std::string& session_id);
+  void PerformOne(const Action& action);
   absl::StatusOr<std::string> ReadHeader(const std::string& digest);
   std::string FolderOf(const std::string& job_id) const;
   JobStatus WithFolder(JobStatus status) const;
@@ -82,6 +111,8 @@ class Engine {
   std::unique_ptr<JobLog> log_;
   std::unique_ptr<Random> random_;
   StateAssembly assembly_;
+  SessionArrays arrays_;
+  ExecutableCache cache_;
 
   std::mutex mutex_;
   std::condition_variable changed_;         // A job changed, or the engine stops.

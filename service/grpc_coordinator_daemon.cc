@@ -78,10 +78,7 @@ class Server final : public Coordinator::Service {
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
                          SubmitJobResponse* response) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(*response, engine_->Submit(*request));
-      return absl::OkStatus();
-    });
+    return AnswerWith(context, response, [&] { return engine_->Submit(*request); });
   }
   grpc::Status ListJobs(grpc::ServerContext* context, const ListJobsRequest*, ListJobsResponse* response) override {
     return Answer(context, [&] {
@@ -90,19 +87,13 @@ class Server final : public Coordinator::Service {
     });
   }
   grpc::Status GetJob(grpc::ServerContext* context, const GetJobRequest* request, JobStatus* response) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(*response, engine_->GetJob(request->job_id()));
-      return absl::OkStatus();
-    });
+    return AnswerWith(context, response, [&] { return engine_->GetJob(request->job_id()); });
   }
   grpc::Status CancelJob(grpc::ServerContext* context, const CancelJobRequest* request, CancelJobResponse*) override {
     return Answer(context, [&] { return engine_->Cancel(request->job_id()); });
   }
   grpc::Status JobLog(grpc::ServerContext* context, const JobLogRequest* request, JobLogResponse* response) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(*response, engine_->Log(request->job_id()));
-      return absl::OkStatus();
-    });
+    return AnswerWith(context, response, [&] { return engine_->Log(request->job_id()); });
   }
   grpc::Status ListWorkers(grpc::ServerContext* context, const ListWorkersRequest*,
                            ListWorkersResponse* response) override {
@@ -163,17 +154,70 @@ class Server final : public Coordinator::Service {
   grpc::Status PutStateShard(grpc::ServerContext* context, grpc::ServerReader<PutStateShardRequest>* reader,
                              PutStateShardResponse*) override {
     return Answer(context, [&]() -> absl::Status {
-      PutStateShardRequest request, header;
+      PutStateShardRequest header;
       std::string bytes;
-      bool first = true;
-      while (reader->Read(&request)) {
-        if (first) header = request;
-        first = false;
-        bytes += request.chunk();
-      }
-      if (context->IsCancelled()) return absl::CancelledError("the upload was cut off");
-      header.clear_chunk();
+      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
       return engine_->PutStateShard(header, std::move(bytes));
+    });
+  }
+  grpc::Status OpenSession(grpc::ServerContext* context, const OpenSessionRequest* request,
+                           OpenSessionResponse* response) override {
+    return AnswerWith(context, response, [&] { return engine_->OpenSession(*request); });
+  }
+  grpc::Status HoldSession(grpc::ServerContext* context, const HoldSessionRequest* request,
+                           grpc::ServerWriter<JobStatus>* writer) override {
+    return Answer(context, [&] {
+      return engine_->HoldSession(*request, [&](const JobStatus& news) {
+        return !context->IsCancelled() && (news.id().empty() || writer->Write(news));
+      });
+    });
+  }
+  grpc::Status LoadProgram(grpc::ServerContext* context, const LoadProgramRequest* request,
+                           LoadProgramResponse* response) override {
+    return AnswerWith(context, response, [&] { return engine_->LoadProgram(*request); });
+  }
+  grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
+                        PutArrayResponse* response) override {
+    return AnswerWith(context, response, [&]() -> absl::StatusOr<PutArrayResponse> {
+      PutArrayRequest header;
+      std::string bytes;
+      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
+      return engine_->PutArray(header.session_id(), header.shape(), bytes);
+    });
+  }
+  grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
+                           CallProgramResponse* response) override {
+    return AnswerWith(context, response, [&] { return engine_->CallProgram(*request); });
+  }
+  grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
+                        grpc::ServerWriter<Chunk>* writer) override {
+    return Answer(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const auto array, engine_->GetArray(*request));
+      return SendChunks({reinterpret_cast<const char*>(array->bytes().data()), array->bytes().size()}, writer);
+    });
+  }
+  grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
+                          FreeArraysResponse*) override {
+    return Answer(context, [&] { return engine_->FreeArrays(*request); });
+  }
+  grpc::Status CloseSession(grpc::ServerContext* context, const CloseSessionRequest* request,
+                            CloseSessionResponse*) override {
+    return Answer(context, [&] { return engine_->CloseSession(request->session_id()); });
+  }
+  grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
+                             grpc::ServerWriter<Chunk>* writer) override {
+    return Answer(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const std::string bytes, engine_->ReadArrayShard(*request));
+      return SendChunks(bytes, writer);
+    });
+  }
+  grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
+                             PutArrayShardResponse*) override {
+    return Answer(context, [&]() -> absl::Status {
+      PutArrayShardRequest header;
+      std::string bytes;
+      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
+      return engine_->PutArrayShard(header, bytes);
     });
   }
   grpc::Status Attach(grpc::ServerContext* context, StreamOutbox::Stream* stream) override {
@@ -204,11 +248,34 @@ class Server final : public Coordinator::Service {
     return ToGrpc(work());
   }
 
+  // Where the answer is one message.
+  template <typename Response, typename Work>
+  grpc::Status AnswerWith(grpc::ServerContext* context, Response* response, const Work& work) {
+    return Answer(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(*response, work());
+      return absl::OkStatus();
+    });
+  }
+
+  // The first message without its chunk, and all chunks one after the other.
+  template <typename Request>
+  static absl::Status ReadChunks(grpc::ServerContext* context, grpc::ServerReader<Request>* reader, Request* header,
+                                 std::string* bytes) {
+    if (!reader->Read(header)) return absl::InvalidArgumentError("found an upload without a message");
+    Request request = *header;
+    do {
+      *bytes += request.chunk();
+    } while (reader->Read(&request));
+    if (context->IsCancelled()) return absl::CancelledError("the upload was cut off");
+    header->clear_chunk();
+    return absl::OkStatus();
+  }
+
   template <typename Writer>
-  static absl::Status SendChunks(const std::string& bytes, Writer* writer) {
+  static absl::Status SendChunks(absl::string_view bytes, Writer* writer) {
     Chunk chunk;
     for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-      chunk.set_data(bytes.substr(offset, kChunkBytes));
+      chunk.set_data(std::string(bytes.substr(offset, kChunkBytes)));
       if (!writer->Write(chunk)) return absl::CancelledError("the reader has gone");
     }
     return absl::OkStatus();
@@ -295,8 +362,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const auto credentials, Credentials(options));
   XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(options.token_file));
-  XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({options.data_folder, options.program_path, options.build_limits,
-                                                    options.coordinator}));
+  XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({options.data_folder, options.program_path, options.cache_folder,
+                                                    options.build_limits, options.coordinator}));
   auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(token));
   XLAD_RETURN_IF_ERROR(daemon->Serve(options.listen, credentials));
   return daemon;

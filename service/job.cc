@@ -46,6 +46,7 @@ void Apply(const JobEvent& event, Job* job) {
     case JobEvent::kBuilt:
       job->executable_digest = event.built().executable_digest();
       job->compile_ms = event.built().compile_ms();
+      job->cached = event.built().cached();
       job->state = PENDING;
       return;
     case JobEvent::kPlaced: return ApplyPlaced(event.placed(), job);
@@ -66,10 +67,16 @@ void Apply(const JobEvent& event, Job* job) {
 std::string Describe(const JobEvent& event) {
   switch (event.event_case()) {
     case JobEvent::kSubmitted:
+      if (event.submitted().spec().session()) {
+        return absl::StrCat("opened session \"", event.submitted().spec().name(), "\" on ",
+                            DeviceCount(event.submitted().spec()), " devices");
+      }
       return absl::StrCat("submitted \"", event.submitted().spec().name(), "\", ", event.submitted().spec().steps(),
                           " steps on ", DeviceCount(event.submitted().spec()), " devices");
     case JobEvent::kBuilt:
-      return absl::StrCat("built executable ", event.built().executable_digest().substr(0, 12), " in ",
+      return absl::StrCat(event.built().cached() ? "found executable " : "built executable ",
+                          event.built().executable_digest().substr(0, 12),
+                          event.built().cached() ? " in the cache in " : " in ",
                           static_cast<int64_t>(event.built().compile_ms()), " ms");
     case JobEvent::kPlaced:
       return absl::StrCat("attempt ", event.placed().attempt(), " from step ", event.placed().first_step(),
@@ -92,9 +99,7 @@ std::string Describe(const JobEvent& event) {
   return "unknown event";
 }
 
-bool HasEnded(const Job& job) {
-  return job.state == SUCCEEDED || job.state == FAILED || job.state == CANCELLED;
-}
+bool HasEnded(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
 
 int64_t DeviceCount(const JobSpec& spec) {
   int64_t devices = 1;

@@ -21,6 +21,7 @@ struct Job {
 
   std::string executable_digest;  // Empty: not built yet.
   double compile_ms = 0;
+  bool cached = false;  // The executable was in the cache.
 
   // The last attempt, running or ended.
   int64_t attempt = 0;
@@ -45,7 +46,9 @@ void Apply(const JobEvent& event, Job* job);
 // "job a1b2 attempt 2 placed on w1 w2": one line for `xlad logs`.
 std::string Describe(const JobEvent& event);
 
-bool HasEnded(const Job& job);
+// Whether nothing will happen to a job in this state any more.
+bool HasEnded(JobState state);
+inline bool HasEnded(const Job& job) { return HasEnded(job.state); }
 int64_t DeviceCount(const JobSpec& spec);
 
 }  // namespace xlad::service

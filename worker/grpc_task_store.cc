@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
+#include "tensor/wire.h"
 
 namespace xlad::worker {
 namespace {
@@ -40,25 +41,17 @@ bool MayComeBack(const grpc::Status& status) {
   }
 }
 
-void FillBox(const tensor::Box& box, Box* out) {
-  out->mutable_lo()->Assign(box.lo.begin(), box.lo.end());
-  out->mutable_hi()->Assign(box.hi.begin(), box.hi.end());
-}
-
-class GrpcTaskStore final : public runtime::TaskStore {
+// Calls to the coordinator that try again while it is away.
+class GrpcStore {
  public:
-  GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
-      : stub_(Coordinator::NewStub(channel)),
-        token_(std::move(token)),
-        job_id_(launch.job_id()),
-        attempt_(launch.attempt()),
-        random_(SystemRandom()) {}
+  GrpcStore(std::shared_ptr<grpc::Channel> channel, std::string token)
+      : stub_(Coordinator::NewStub(channel)), token_(std::move(token)), random_(SystemRandom()) {}
 
-  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) {
+    GetBlobRequest request;
+    request.set_digest(digest);
     std::string bytes;
     XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
-      GetBlobRequest request;
-      request.set_digest(digest);
       bytes.clear();
       const auto reader = stub_->GetBlob(context, request);
       Chunk chunk;
@@ -68,16 +61,13 @@ class GrpcTaskStore final : public runtime::TaskStore {
     return bytes;
   }
 
-  absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
-                         absl::Span<std::byte> out, AbortSignal* abort) override {
+  // Chunks into `out`, which they must fill. `open` begins the call.
+  template <typename Open>
+  absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, AbortSignal* abort, const Open& open) {
     size_t received = 0;
     XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
-      GetShardRequest request;
-      request.set_digest(digest);
-      request.set_tensor(tensor);
-      FillBox(box, request.mutable_box());
       received = 0;
-      const auto reader = stub_->GetShard(context, request);
+      const auto reader = open(context);
       Chunk chunk;
       while (reader->Read(&chunk)) {
         const size_t n = chunk.data().size();
@@ -87,21 +77,16 @@ class GrpcTaskStore final : public runtime::TaskStore {
       return reader->Finish();
     }));
     if (received == out.size()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of tensor \"", tensor, "\", box ",
-                                                   box.ToString(), ", expected ", out.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 
-  absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
-                               absl::Span<const std::byte> bytes, AbortSignal* abort) override {
+  // `header`, then the bytes in chunks.
+  template <typename Request, typename Open>
+  absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, AbortSignal* abort, const Open& open) {
     return Retry(abort, [&](grpc::ClientContext* context) {
-      PutStateShardResponse response;
-      const auto writer = stub_->PutStateShard(context, &response);
-      PutStateShardRequest request;
-      request.set_job_id(job_id_);
-      request.set_attempt(attempt_);
-      request.set_step(step);
-      request.set_tensor(tensor);
-      FillBox(box, request.mutable_box());
+      const auto writer = open(context);
+      Request request = header;
       size_t at = 0;
       do {
         const size_t n = std::min(kChunkBytes, bytes.size() - at);
@@ -114,6 +99,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
       return writer->Finish();
     });
   }
+
+  Coordinator::Stub* stub() const { return stub_.get(); }
 
  private:
   // Calls until it succeeds, is refused, or the signal is raised, which also cuts off a running call.
@@ -154,9 +141,82 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   const std::unique_ptr<Coordinator::Stub> stub_;
   const std::string token_;
+  const std::unique_ptr<Random> random_;
+};
+
+class GrpcTaskStore final : public runtime::TaskStore {
+ public:
+  GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
+      : store_(std::move(channel), std::move(token)), job_id_(launch.job_id()), attempt_(launch.attempt()) {}
+
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
+    return store_.ReadBlob(digest, abort);
+  }
+
+  absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
+                         absl::Span<std::byte> out, AbortSignal* abort) override {
+    GetShardRequest request;
+    request.set_digest(digest);
+    request.set_tensor(tensor);
+    tensor::BoxToWire(box, request.mutable_box());
+    return store_.ReadInto(out, absl::StrCat("tensor \"", tensor, "\", box ", box.ToString()), abort,
+                           [&](grpc::ClientContext* context) { return store_.stub()->GetShard(context, request); });
+  }
+
+  absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
+                               absl::Span<const std::byte> bytes, AbortSignal* abort) override {
+    PutStateShardRequest header;
+    header.set_job_id(job_id_);
+    header.set_attempt(attempt_);
+    header.set_step(step);
+    header.set_tensor(tensor);
+    tensor::BoxToWire(box, header.mutable_box());
+    PutStateShardResponse response;
+    return store_.Write(header, bytes, abort, [&](grpc::ClientContext* context) {
+      return store_.stub()->PutStateShard(context, &response);
+    });
+  }
+
+ private:
+  GrpcStore store_;
   const std::string job_id_;
   const int64_t attempt_;
-  const std::unique_ptr<Random> random_;
+};
+
+class GrpcSessionStore final : public runtime::SessionStore {
+ public:
+  GrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
+      : store_(std::move(channel), std::move(token)), session_id_(launch.job_id()) {}
+
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
+    return store_.ReadBlob(digest, abort);
+  }
+
+  absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
+                         AbortSignal* abort) override {
+    GetArrayShardRequest request;
+    request.set_session_id(session_id_);
+    request.set_array(array);
+    tensor::BoxToWire(box, request.mutable_box());
+    return store_.ReadInto(out, absl::StrCat("array ", array, ", box ", box.ToString()), abort,
+                           [&](grpc::ClientContext* context) { return store_.stub()->GetArrayShard(context, request); });
+  }
+
+  absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
+                          AbortSignal* abort) override {
+    PutArrayShardRequest header;
+    header.set_session_id(session_id_);
+    header.set_array(array);
+    tensor::BoxToWire(box, header.mutable_box());
+    PutArrayShardResponse response;
+    return store_.Write(header, bytes, abort, [&](grpc::ClientContext* context) {
+      return store_.stub()->PutArrayShard(context, &response);
+    });
+  }
+
+ private:
+  GrpcStore store_;
+  const std::string session_id_;
 };
 
 }  // namespace
@@ -164,6 +224,11 @@ class GrpcTaskStore final : public runtime::TaskStore {
 std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
                                                       const LaunchTask& launch) {
   return std::make_unique<GrpcTaskStore>(std::move(channel), std::move(token), launch);
+}
+
+std::unique_ptr<runtime::SessionStore> MakeGrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token,
+                                                            const LaunchTask& launch) {
+  return std::make_unique<GrpcSessionStore>(std::move(channel), std::move(token), launch);
 }
 
 }  // namespace xlad::worker

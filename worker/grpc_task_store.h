@@ -5,6 +5,7 @@
 #include <string>
 
 #include "proto/worker.pb.h"
+#include "runtime/session_executor.h"
 #include "runtime/task_io.h"
 
 namespace grpc {
@@ -16,5 +17,8 @@ namespace xlad::worker {
 // For one task. Tries again, with growing pauses, while the coordinator cannot be reached; its refusals are errors.
 std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
                                                       const LaunchTask& launch);
+// For one session; the same.
+std::unique_ptr<runtime::SessionStore> MakeGrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token,
+                                                            const LaunchTask& launch);
 
 }  // namespace xlad::worker

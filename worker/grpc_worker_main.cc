@@ -17,6 +17,7 @@
 #include "worker/daemon_task.h"
 #include "worker/grpc_attachment.h"
 #include "worker/grpc_task_store.h"
+#include "worker/session_task.h"
 #include "worker/worker_core.h"
 #include "worker/worker_main.h"
 
@@ -156,15 +157,15 @@ class Daemon {
   }
 
   std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
-    runtime::TaskEnvironment environment;
-    environment.device = device_.get();
-    environment.clock = &RealClock();
-    environment.network = &TcpNetwork();
-    environment.data_plane = data_plane_.get();
-    environment.worker_id = identity_.worker_id();
-    environment.incarnation = identity_.incarnation();
-    return std::make_unique<DaemonTask>(launch, environment, MakeGrpcTaskStore(channel_, token_, launch),
-                                        [this](Event event) { events_.Push(std::move(event)); });
+    const runtime::WorkerEnvironment environment{device_.get(),      &RealClock(),          &TcpNetwork(),
+                                                 data_plane_.get(), identity_.worker_id(), identity_.incarnation()};
+    const auto emit = [this](Event event) { events_.Push(std::move(event)); };
+    if (launch.spec().session()) {
+      return std::make_unique<SessionTask>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
+                                           MakeGrpcSessionStore(channel_, token_, launch), emit);
+    }
+    return std::make_unique<DaemonTask>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr},
+                                        MakeGrpcTaskStore(channel_, token_, launch), emit);
   }
 
   void Refuse(const absl::Status& status) {

@@ -73,6 +73,7 @@ void WorkerCore::OnRegistered() {
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
     if (record.ready && !record.started) SendReady(key);
+    if (record.done > 0) SendDone(key, record.done);
     SendMetrics(key, &record);
     if (record.end.has_value()) SendMessage(*record.end);
   }
@@ -137,6 +138,8 @@ void WorkerCore::On(const CoordinatorMessage& message) {
       return;
     case CoordinatorMessage::kForget:
       return Forget(KeyOf(message.forget()), "");
+    case CoordinatorMessage::kSession:
+      return OnSession(message.session());
     default:
       LogWarn("the coordinator sent a message of no known kind: it is of a later version");
   }
@@ -215,6 +218,34 @@ void WorkerCore::SendReady(const TaskKey& key) {
   WorkerMessage message;
   SetKey(key, message.mutable_ready());
   SendMessage(std::move(message));
+}
+
+// One answer stands for all commands before it.
+void WorkerCore::SendDone(const TaskKey& key, int64_t sequence) {
+  WorkerMessage message;
+  SetKey(key, message.mutable_session_answer());
+  message.mutable_session_answer()->set_sequence(sequence);
+  SendMessage(std::move(message));
+}
+
+void WorkerCore::OnSession(const SessionCommand& command) {
+  TaskRecord* record = Find(KeyOf(command));
+  if (record == nullptr || command.sequence() <= record->commanded) return;  // Said twice.
+  if (command.sequence() != record->commanded + 1) {
+    record->task->Abort({absl::InternalError(absl::StrCat("found command ", command.sequence(), ", expected ",
+                                                          record->commanded + 1)),
+                         ""});
+    return;
+  }
+  ++record->commanded;
+  record->task->Command(command);
+}
+
+void WorkerCore::On(const CommandIsDone& event) {
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
+  record->done = event.sequence;
+  if (registered_) SendDone(event.key, event.sequence);
 }
 
 void WorkerCore::SendMetrics(const TaskKey& key, TaskRecord* record) {

@@ -30,6 +30,7 @@ class Task {
   virtual void Lease(int64_t lease_until_step) = 0;
   virtual bool StopAt(int64_t step) = 0;  // False where a later step has begun.
   virtual void Abort(const collectives::Failure& failure) = 0;
+  virtual void Command(const SessionCommand&) {}  // Of a session; in order.
   virtual int64_t finished_steps() const = 0;
   virtual int64_t begun_steps() const = 0;
 };
@@ -65,8 +66,12 @@ struct TaskHasFailed {
   int64_t step = 0;
   collectives::Failure failure;
 };
+struct CommandIsDone {
+  TaskKey key;
+  int64_t sequence = 0;
+};
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
-                           TaskHasStopped, TaskHasFinished, TaskHasFailed>;
+                           TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone>;
 
 // What is to be done.
 struct Send {
@@ -109,6 +114,7 @@ class WorkerCore {
     bool started = false;
     std::deque<StepMetrics> metrics;   // Not acknowledged yet.
     size_t sent_metrics = 0;           // Of these, on this connection.
+    int64_t commanded = 0, done = 0;   // Of a session: the last command that came, the last that is done.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed: sent again until the task is forgotten.
   };
 
@@ -122,12 +128,14 @@ class WorkerCore {
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
+  void On(const CommandIsDone& event);
 
   void OnRegistered();
   void OnLaunch(const LaunchTask& launch);
   void OnStopAt(const StopTaskAt& message);
   void OnAbort(const AbortTask& message);
   void OnAcknowledge(const Acknowledge& message);
+  void OnSession(const SessionCommand& command);
   void Lease(const TaskKey& key, int64_t lease_until_step, bool start);
 
   TaskRecord* Find(const TaskKey& key);
@@ -135,6 +143,7 @@ class WorkerCore {
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskKey& key);
+  void SendDone(const TaskKey& key, int64_t sequence);
   void SendMetrics(const TaskKey& key, TaskRecord* record);
   void End(const TaskKey& key, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;

@@ -1,0 +1,273 @@
+#include "runtime/session_executor.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "tensor/wire.h"
+
+namespace xlad::runtime {
+namespace {
+
+std::vector<int> DevicesOf(const LaunchTask& launch) {
+  std::vector<int> devices;
+  for (const LaunchRecord& record : launch.devices()) devices.push_back(record.device());
+  return devices;
+}
+
+}  // namespace
+
+SessionExecutor::SessionExecutor(const LaunchTask& launch, const SessionEnvironment& environment)
+    : launch_(launch), environment_(environment), devices_(DevicesOf(launch)) {
+  abort_listener_ = abort_.AddListener([this](const collectives::Failure&) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    changed_.notify_all();
+  });
+  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+    device_threads_.emplace_back([this, index] { DeviceLoop(index); });
+  }
+  main_ = std::thread([this] { Main(); });
+}
+
+SessionExecutor::~SessionExecutor() {
+  bool busy = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    leaving_ = true;
+    busy = !commands_.empty();
+    changed_.notify_all();
+  }
+  if (busy) abort_.Raise({absl::CancelledError("the session was dropped"), ""});
+  main_.join();
+  for (std::thread& thread : device_threads_) thread.join();
+  abort_.RemoveListener(abort_listener_);
+}
+
+void SessionExecutor::Command(const SessionCommand& command) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  commands_.push_back(command);
+  changed_.notify_all();
+}
+
+void SessionExecutor::Main() {
+  absl::Status status =
+      devices_.empty() ? absl::InvalidArgumentError("found a session without devices") : absl::OkStatus();
+  if (status.ok()) environment_.listener->OnReady();
+  if (status.ok()) status = RunCommands();
+  if (!status.ok()) abort_.Raise({status, ""});
+  std::string recent;
+  for (const auto& [number, program] : programs_) {
+    program.placed->Leave();
+    recent += program.placed->RecentCollectives();
+  }
+  programs_.clear();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+    if (leaving_ && status.ok()) return;
+  }
+  LogInfo("collectives before the end, newest first", {{"session", launch_.job_id()}, {"log", recent}});
+  environment_.listener->OnFailed(done_, abort_.failure());
+}
+
+// A command stays in the queue until it is done, so that whoever drops the session knows that one runs.
+absl::Status SessionExecutor::RunCommands() {
+  while (true) {
+    SessionCommand command;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [this] { return leaving_ || abort_.raised() || !commands_.empty(); });
+      if (abort_.raised()) return abort_.status();
+      if (leaving_) return absl::OkStatus();
+      command = commands_.front();
+    }
+    XLAD_RETURN_IF_ERROR(RunCommand(command));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      commands_.pop_front();
+    }
+    done_ = command.sequence();
+    environment_.listener->OnDone(command.sequence());
+  }
+}
+
+absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
+  switch (command.command_case()) {
+    case SessionCommand::kLoad: XLAD_RETURN_IF_ERROR(Load(command)); break;
+    case SessionCommand::kCall: XLAD_RETURN_IF_ERROR(Call(command.call())); break;
+    case SessionCommand::kFetch: XLAD_RETURN_IF_ERROR(Fetch(command.fetch())); break;
+    case SessionCommand::COMMAND_NOT_SET: break;  // Only frees.
+  }
+  for (const int64_t array : command.free()) {
+    const auto first = arrays_.lower_bound({array, INT32_MIN});
+    auto last = first;
+    while (last != arrays_.end() && last->first.first == array) ++last;
+    arrays_.erase(first, last);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionExecutor::Load(const SessionCommand& command) {
+  const SessionLoad& load = command.load();
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(load.executable_digest(), &abort_));
+  Program& program = programs_[load.program()];
+  // Programs are connected each for itself: peers tell them apart by the name.
+  const Placement placement{absl::StrCat(launch_.job_id(), "/", load.program()), launch_.attempt(),
+                            launch_.generation(), devices_, launch_.peers(), command.plans()};
+  const auto read_all = [&](const auto& values, const auto& layouts, std::vector<EntryLayout>* out,
+                            std::vector<int32_t>* numbers) -> absl::Status {
+    if (values.size() != layouts.size()) return absl::InvalidArgumentError("found a program without its layouts");
+    numbers->assign(layouts.begin(), layouts.end());
+    for (int i = 0; i < values.size(); ++i) {
+      XLAD_ASSIGN_OR_RETURN(out->emplace_back(), ReadEntryLayout(program.placed->executable(), values[i]));
+      layouts_[layouts[i]] = out->back();
+    }
+    return absl::OkStatus();
+  };
+  auto placed = PlacedProgram::Load(bytes, load.executable_digest(), placement, environment_, &abort_);
+  if (!placed.ok()) {
+    programs_.erase(load.program());
+    return placed.status();
+  }
+  program.placed = *std::move(placed);
+  const Executable& executable = program.placed->executable();
+  XLAD_RETURN_IF_ERROR(
+      read_all(executable.parameters(), load.parameter_layouts(), &program.parameters, &program.parameter_layouts));
+  XLAD_RETURN_IF_ERROR(
+      read_all(executable.results(), load.result_layouts(), &program.results, &program.result_layouts));
+  XLAD_RETURN_IF_ERROR(program.placed->MakeFabric());
+  return OnDevices([&](int index) -> absl::Status {
+    XLAD_RETURN_IF_ERROR(program.placed->Prepare(index));
+    return program.placed->Connect(index);
+  });
+}
+
+int SessionExecutor::FirstHere(const EntryLayout& layout, int index) const {
+  int first = 0;
+  while (first < index && !(layout.BoxOf(devices_[static_cast<size_t>(first)]) ==
+                            layout.BoxOf(devices_[static_cast<size_t>(index)]))) {
+    ++first;
+  }
+  return first;
+}
+
+absl::StatusOr<SessionExecutor::Shards> SessionExecutor::Read(int64_t array, const EntryLayout& layout) {
+  Shards shards(devices_.size());
+  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+    const int first = FirstHere(layout, index);
+    if (first != index) {
+      shards[static_cast<size_t>(index)] = shards[static_cast<size_t>(first)];
+      continue;
+    }
+    const tensor::Box& box = layout.BoxOf(devices_[static_cast<size_t>(index)]);
+    tensor::Array compact(tensor::Shape{layout.local.type, box.sizes()});
+    tensor::Array padded(layout.local);
+    if (compact.elements() > 0) {
+      const absl::Status status = environment_.store->ReadArray(array, box, compact.bytes(), &abort_);
+      if (!status.ok()) return Annotate(status, absl::StrCat("array ", array));
+      tensor::InsertBox(compact, tensor::AtOrigin(box), &padded);
+    }
+    shards[static_cast<size_t>(index)] =
+        std::make_shared<std::vector<std::byte>>(padded.bytes().begin(), padded.bytes().end());
+  }
+  return shards;
+}
+
+absl::Status SessionExecutor::Call(const SessionCall& call) {
+  const auto found = programs_.find(call.program());
+  if (found == programs_.end() ||
+      call.arguments_size() != static_cast<int>(found->second.parameters.size()) ||
+      call.results_size() != static_cast<int>(found->second.results.size())) {
+    return absl::InternalError(absl::StrCat("found a call of program ", call.program(), " that does not fit it"));
+  }
+  Program& program = found->second;
+  std::vector<const Shards*> arguments;
+  for (int p = 0; p < call.arguments_size(); ++p) {
+    const std::pair<int64_t, int32_t> key(call.arguments(p), program.parameter_layouts[static_cast<size_t>(p)]);
+    auto shards = arrays_.find(key);
+    if (shards == arrays_.end()) {
+      XLAD_ASSIGN_OR_RETURN(Shards read, Read(key.first, program.parameters[static_cast<size_t>(p)]));
+      shards = arrays_.emplace(key, std::move(read)).first;
+    }
+    arguments.push_back(&shards->second);
+  }
+  std::vector<Shards> results(program.results.size(), Shards(devices_.size()));
+  const absl::Status status = OnDevices([&](int index) { return CallOn(index, program, arguments, &results); });
+  if (!status.ok()) return Annotate(status, absl::StrCat("call ", program.calls));
+  ++program.calls;
+  for (int r = 0; r < call.results_size(); ++r) {
+    const EntryLayout& layout = program.results[static_cast<size_t>(r)];
+    Shards& shards = results[static_cast<size_t>(r)];
+    for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+      shards[static_cast<size_t>(index)] = shards[static_cast<size_t>(FirstHere(layout, index))];
+    }
+    arrays_[{call.results(r), program.result_layouts[static_cast<size_t>(r)]}] = std::move(shards);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionExecutor::CallOn(int index, const Program& program, const std::vector<const Shards*>& arguments,
+                                     std::vector<Shards>* results) {
+  DeviceBuffers& buffers = program.placed->buffers(index);
+  for (size_t p = 0; p < arguments.size(); ++p) {
+    const std::vector<std::byte>& bytes = *(*arguments[p])[static_cast<size_t>(index)];
+    if (!bytes.empty()) std::memcpy(buffers.At(program.parameters[p].slice).data(), bytes.data(), bytes.size());
+  }
+  XLAD_RETURN_IF_ERROR(program.placed->Run(index, program.calls));
+  for (size_t r = 0; r < results->size(); ++r) {
+    const EntryLayout& layout = program.results[r];
+    if (FirstHere(layout, index) != index) continue;
+    const std::byte* from = buffers.At(layout.slice).data();
+    (*results)[r][static_cast<size_t>(index)] =
+        std::make_shared<std::vector<std::byte>>(from, from + layout.local.bytes());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionExecutor::Fetch(const SessionFetch& fetch) {
+  const auto shards = arrays_.find({fetch.array(), fetch.layout()});
+  if (shards == arrays_.end()) {
+    return absl::InternalError(absl::StrCat("found no array ", fetch.array(), " in layout ", fetch.layout()));
+  }
+  const EntryLayout& layout = layouts_.at(fetch.layout());
+  for (size_t index = 0; index < devices_.size(); ++index) {
+    const int device = devices_[index];
+    const tensor::Box& box = layout.BoxOf(device);
+    if (layout.FirstHolder(device) != device || box.elements() == 0) continue;
+    const tensor::Array part = WithoutPadding(layout, device, *shards->second[index]);
+    const absl::Status status = environment_.store->WriteArray(fetch.array(), box, part.bytes(), &abort_);
+    if (!status.ok()) return Annotate(status, absl::StrCat("array ", fetch.array()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionExecutor::OnDevices(const std::function<absl::Status(int index)>& work) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  work_ = &work;
+  working_ = static_cast<int>(devices_.size());
+  ++round_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return working_ == 0; });
+  return abort_.status();
+}
+
+void SessionExecutor::DeviceLoop(int index) {
+  int64_t seen = 0;
+  while (true) {
+    const std::function<absl::Status(int index)>* work = nullptr;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      changed_.wait(lock, [&] { return round_ != seen || ended_; });
+      if (round_ == seen) return;
+      seen = round_;
+      work = work_;
+    }
+    const absl::Status status = (*work)(index);
+    if (!status.ok()) abort_.Raise({status, ""});
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--working_ == 0) changed_.notify_all();
+  }
+}
+
+}  // namespace xlad::runtime

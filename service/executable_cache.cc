@@ -1,0 +1,173 @@
+#include "service/executable_cache.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace xlad::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kHashBytes = 64;  // Hexadecimal SHA-256 in front of an entry.
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The build id note of the main program, if there is one.
+int FindBuildId(dl_phdr_info* info, size_t, void* out) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const char* at = reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr);
+    const char* const end = at + header.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, at, sizeof note);
+      const char* name = at + sizeof note;
+      const char* contents = name + (note.n_namesz + 3) / 4 * 4;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+        *static_cast<std::string*>(out) = absl::BytesToHexString({contents, note.n_descsz});
+        return 1;
+      }
+      at = contents + (note.n_descsz + 3) / 4 * 4;
+    }
+  }
+  return 1;  // The first one is the program itself.
+}
+
+}  // namespace
+
+std::string CompilerVersion(const std::string& program_path) {
+  std::string version;
+  dl_iterate_phdr(FindBuildId, &version);
+  if (!version.empty()) return version;
+  std::error_code error;
+  const auto size = fs::file_size(program_path, error);
+  const auto time = fs::last_write_time(program_path, error);
+  return absl::StrCat(size, "-", time.time_since_epoch().count());
+}
+
+std::string UserCacheFolder() {
+  if (const std::string xdg = Variable("XDG_CACHE_HOME"); !xdg.empty()) return JoinPath(xdg, "xlad");
+  const std::string home = Variable("HOME");
+  return home.empty() ? "" : JoinPath(home, ".cache/xlad");
+}
+
+std::string CacheFolder(const std::string& flag, const std::string& usual) {
+  const std::string chosen = flag.empty() ? Variable("XLAD_CACHE") : flag;
+  if (chosen == "off") return "";
+  return chosen.empty() ? usual : chosen;
+}
+
+std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
+  JobSpec spec = request.spec();
+  for (auto clear : {&JobSpec::clear_name, &JobSpec::clear_program_blob, &JobSpec::clear_state_blob,
+                     &JobSpec::clear_data_blob, &JobSpec::clear_steps, &JobSpec::clear_max_attempts,
+                     &JobSpec::clear_keep_final_state}) {
+    (spec.*clear)();
+  }
+  std::string key;
+  for (const std::string& part : {Sha256Hex(request.program()), spec.SerializeAsString(), request.state_header(),
+                                  request.data_header(), request.target().SerializeAsString(), options_.compiler}) {
+    absl::StrAppend(&key, part.size(), ":", part);
+  }
+  return Sha256Hex(key);
+}
+
+std::string ExecutableCache::PathOf(const std::string& key) const { return JoinPath(options_.folder, key); }
+
+absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const BuildFunction& build) {
+  const std::string key = KeyOf(request);
+  std::promise<Outcome> promise;
+  {
+    std::unique_lock lock(mutex_);
+    if (const auto other = under_way_.find(key); other != under_way_.end()) {
+      const std::shared_future<Outcome> future = other->second;
+      lock.unlock();
+      const Outcome& outcome = future.get();
+      if (!outcome.ok()) return outcome.status();
+      return CachedBuild{**outcome, true};
+    }
+    under_way_[key] = promise.get_future().share();
+  }
+  absl::StatusOr<BuildResponse> response = Read(key);
+  const bool cached = response.ok();
+  if (!cached) response = build(request);
+  if (!cached && response.ok()) Write(key, *response);
+  promise.set_value(response.ok() ? Outcome(std::make_shared<const BuildResponse>(*response)) : response.status());
+  {
+    const std::lock_guard lock(mutex_);
+    under_way_.erase(key);
+  }
+  if (!response.ok()) return response.status();
+  return CachedBuild{*std::move(response), cached};
+}
+
+absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) const {
+  if (options_.folder.empty()) return absl::NotFoundError("no cache");
+  const std::string path = PathOf(key);
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::NotFoundError(path);
+  const absl::StatusOr<std::string> bytes = RealFileSystem().Read(path);
+  BuildResponse response;
+  if (!bytes.ok() || bytes->size() < kHashBytes || Sha256Hex(bytes->substr(kHashBytes)) != bytes->substr(0, kHashBytes) ||
+      !response.ParseFromString(bytes->substr(kHashBytes))) {
+    LogWarn("damaged executable in the cache; it is built again", {{"path", path}});
+    fs::remove(path, error);
+    return absl::DataLossError(path);
+  }
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);
+  return response;
+}
+
+// Failing to keep it is no failure of the build.
+void ExecutableCache::Write(const std::string& key, const BuildResponse& response) const {
+  if (options_.folder.empty()) return;
+  BuildResponse kept = response;
+  kept.clear_timings();
+  const std::string bytes = kept.SerializeAsString();
+  absl::Status status = RealFileSystem().MakeDirectories(options_.folder);
+  if (status.ok()) status = RealFileSystem().WriteAtomically(PathOf(key), Sha256Hex(bytes) + bytes);
+  if (!status.ok()) LogWarn("executable not kept in the cache", {{"error", std::string(status.message())}});
+  Trim();
+}
+
+// Whoever removes a file that another process wants makes it build again, no more.
+void ExecutableCache::Trim() const {
+  struct File {
+    fs::path path;
+    fs::file_time_type time;
+    int64_t bytes;
+  };
+  std::vector<File> files;
+  int64_t total = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(options_.folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    const File file{at->path(), at->last_write_time(gone), static_cast<int64_t>(at->file_size(gone))};
+    if (gone) continue;
+    total += file.bytes;
+    files.push_back(file);
+  }
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.time < b.time; });
+  for (const File& file : files) {
+    if (total <= options_.max_bytes) return;
+    fs::remove(file.path, error);
+    total -= file.bytes;
+  }
+}
+
+}  // namespace xlad::service
