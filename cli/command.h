@@ -66,4 +66,8 @@ void AddEval(CLI::App& parent, Action* action);
 void AddBench(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
 
+// Help of --cache; service::CacheFolder reads it.
+inline constexpr char kCacheHelp[] =
+    "folder for executables, so that nothing is compiled twice; off: none; without it XLAD_CACHE says";
+
 }  // namespace xlad::cli

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/file_system.h"
 #include "base/log.h"
 #include "base/subprocess.h"
 #include "cli/command.h"
 #include "service/coordinator_daemon.h"
+#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -27,6 +29,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   auto options = std::make_shared<service::DaemonOptions>();
   options->program_path = OwnExecutablePath();
   options->data_folder = "xlad-data";
+  auto cache = std::make_shared<std::string>();
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
               "SIGTERM stops it in order; jobs that run go on, and are adopted at the next start.");
@@ -36,7 +39,13 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (needed off loopback)");
   app->add_option("--tls-key", options->tls_key_file, "PEM private key (needed off loopback)");
   app->add_option("--token-file", options->token_file, "file whose first line is the token that clients must send");
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->add_option("--cache", *cache, kCacheHelp);
+  app->callback([=] {
+    *action = [=] {
+      options->cache_folder = service::CacheFolder(*cache, JoinPath(options->data_folder, "executables"));
+      return Run(*options);
+    };
+  });
 }
 
 }  // namespace xlad::cli

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   daemon.listen = options.listen;
   daemon.data_folder = options.data_folder;
   daemon.program_path = OwnExecutablePath();
+  daemon.cache_folder = options.cache_folder;
   XLAD_ASSIGN_OR_RETURN(cluster->daemon_, service::CoordinatorDaemon::Start(daemon));
   for (size_t w = 0; w < options.devices.size(); ++w) {
     const std::string name = absl::StrCat("worker-", w);

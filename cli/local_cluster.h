@@ -14,6 +14,7 @@ struct LocalClusterOptions {
   std::string listen = "127.0.0.1:0";
   std::string data_folder;
   std::vector<int64_t> devices;  // Of each worker.
+  std::string cache_folder;      // Of executables; empty: none are kept.
   bool workers_log_to_files = true;  // data_folder/worker-N.log; else they inherit standard error.
 };
 

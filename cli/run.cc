@@ -8,12 +8,13 @@
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
+#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
 
 struct Options {
-  std::string directory, mesh, data_folder;
+  std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
   FollowOptions follow;
 };
@@ -28,6 +29,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   StopRequested();
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
+  cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
   cluster_options.devices = SpreadDevices(DeviceCount(job.spec), options.workers);
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
@@ -91,6 +93,7 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)");
   app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)");
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
+  app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/local_cluster.h"
+#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -17,6 +19,7 @@ constexpr int64_t kParentsGraceMs = 2'000;  // Nobody comes back to a parent's c
 
 struct UpOptions {
   LocalClusterOptions cluster;
+  std::string cache;
   int64_t workers = 1;
   std::vector<int64_t> devices = {2};
   pid_t parent = 0;  // 0: none.
@@ -52,6 +55,10 @@ int Run(UpOptions options) {
   std::vector<int64_t>& devices = options.devices;
   if (devices.size() == 1) devices.resize(static_cast<size_t>(options.workers), devices[0]);
   options.cluster.devices = devices;
+  // What goes with its folder is kept with the user.
+  options.cluster.cache_folder = service::CacheFolder(
+      options.cache, options.remove_data ? service::UserCacheFolder()
+                                         : JoinPath(options.cluster.data_folder, "executables"));
   const int code = RunCluster(options);
   std::error_code ignored;
   if (options.remove_data) std::filesystem::remove_all(options.cluster.data_folder, ignored);
@@ -71,6 +78,7 @@ void AddUp(CLI::App& parent, Action* action) {
   app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator, on loopback")
       ->capture_default_str();
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")->capture_default_str();
+  app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--workers", options->workers, "worker processes")->capture_default_str()->check(CLI::Range(1, 1024));
   app->add_option("--devices", options->devices, "devices of each worker, or of one after the other, as 3,3,2")
       ->delimiter(',')
