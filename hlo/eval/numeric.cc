@@ -36,13 +36,16 @@ const FloatFormat& FormatOf(ElementType type) {
   return kFormats[0];
 }
 
-// f8e8m0fnu: a power of two, 2^(code - 127); no sign, no zero; 0xFF is NaN. Ties go up.
+// f8e8m0fnu: a power of two, 2^(code - 127); no sign, no zero; 0xFF is NaN. Ties go up. As in ml_dtypes and XLA the
+// value is a float first: what that rounds to zero is NaN, and what lies between the two smallest codes gets the
+// larger one.
 uint16_t EncodePowerOfTwo(double value) {
-  if (!(value > 0) || std::isinf(value)) return 0xFF;
+  const auto rounded = static_cast<float>(value);
+  if (!(rounded > 0) || std::isinf(rounded)) return 0xFF;
+  if (rounded < 0x1p-126f) return rounded > 0x1p-127f ? 1 : 0;
   int exponent = 0;
-  const double fraction = std::frexp(value, &exponent);  // [0.5, 1)
-  const int code = exponent - 1 + (fraction >= 0.75 ? 1 : 0) + 127;
-  return static_cast<uint16_t>(code < 0 ? 0 : code > 0xFE ? 0xFF : code);
+  const float fraction = std::frexp(rounded, &exponent);  // [0.5, 1)
+  return static_cast<uint16_t>(exponent - 1 + (fraction >= 0.75f ? 1 : 0) + 127);
 }
 
 uint16_t Encode(const FloatFormat& format, double value) {
