@@ -68,6 +68,9 @@ class LlvmCodeGenerator final : public CodeGenerator {
     options.LoopVectorization = true;
     options.SLPVectorization = true;
     options.LoopInterleaving = true;
+    // Unrolled before it is vectorised, a loop over a small innermost dimension is a loop no more, and the one around
+    // it is vectorised instead, by gathers. What is to be unrolled says so (Ir::Loop).
+    options.LoopUnrolling = false;
     llvm::PassBuilder builder(machine_.get(), options);
     llvm::LoopAnalysisManager loops;
     llvm::FunctionAnalysisManager functions;

@@ -17,6 +17,17 @@ bool IsConstant(llvm::Value* x, int64_t value) {
 
 bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
+// Loops of at most so many rounds are straight code.
+constexpr int64_t kUnroll = 4;
+
+void UnrollFully(llvm::BranchInst* back) {
+  llvm::LLVMContext& context = back->getContext();
+  llvm::MDNode* full = llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.full"));
+  llvm::MDNode* loop = llvm::MDNode::getDistinct(context, {nullptr, full});
+  loop->replaceOperandWith(0, loop);  // A loop's metadata names itself.
+  back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
 }  // namespace
 
 class Ir::Scope {
@@ -107,7 +118,8 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
   }
   llvm::Value* next = b.CreateAdd(i, I64(1), "", true, true);
   i->addIncoming(next, b.GetInsertBlock());
-  b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
+  llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
+  if (count <= kUnroll) UnrollFully(back);
   after->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(after);
 }

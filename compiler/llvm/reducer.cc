@@ -17,7 +17,7 @@ std::optional<Opcode> PlainReducer(const hlo::Computation& computation) {
 }
 
 Reducer::Reducer(const hlo::Computation* computation, ElementType type, bool strict)
-    : computation_(computation), type_(type) {
+    : computation_(computation), type_(type), strict_(strict) {
   const std::optional<Opcode> plain = PlainReducer(*computation);
   free_order_ = !strict && tensor::IsFloating(type) && (plain == Opcode::kAdd || plain == Opcode::kMultiply);
 }
@@ -40,6 +40,23 @@ Values Reducer::Combine(Elements& elements, const Values& accumulators, const Va
 Values Reducer::Round(Ir& ir, Values accumulators) const {
   if (free_order_) accumulators[0] = RoundTo(ir.b, type_, accumulators[0]);
   return accumulators;
+}
+
+llvm::Value* Reducer::Neutral(Ir& ir) const {
+  const std::optional<Opcode> plain = PlainReducer(*computation_);
+  llvm::Type* type = RegisterType(ir.context(), type_);
+  if (strict_ || !plain.has_value() || !(type->isFloatTy() || type->isDoubleTy())) return nullptr;
+  switch (*plain) {
+    case Opcode::kAdd:
+      return llvm::ConstantFP::getNegativeZero(type);
+    case Opcode::kMultiply:
+      return llvm::ConstantFP::get(type, 1.0);
+    case Opcode::kMaximum:
+    case Opcode::kMinimum:
+      return llvm::ConstantFP::getInfinity(type, *plain == Opcode::kMaximum);
+    default:
+      return nullptr;
+  }
 }
 
 Accumulators::Accumulators(Ir* ir, const std::vector<tensor::Shape>& leaves, int64_t count) : ir_(*ir) {

@@ -20,10 +20,14 @@ class Reducer {
 
   Values Combine(Elements& elements, const Values& accumulators, const Values& values) const;
   Values Round(Ir& ir, Values accumulators) const;
+  // What changes nothing, where values may be combined in any order: of a sum, product, maximum or minimum of floats.
+  // Else null.
+  llvm::Value* Neutral(Ir& ir) const;
 
  private:
   const hlo::Computation* computation_;
   ElementType type_;
+  bool strict_;
   bool free_order_;  // A sum or product of floats.
 };
 
