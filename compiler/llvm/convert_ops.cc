@@ -3,6 +3,8 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include <cmath>
+
 #include "compiler/llvm/types.h"
 
 namespace xlad::compiler {
@@ -104,6 +106,20 @@ llvm::Value* EmitConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* 
   }
   if (tensor::IsComplex(from)) return EmitConvert(ir, RealPart(from), to, Real(b, value));
   return tensor::IsFloating(to) ? ToFloat(b, from, to, value) : ToInteger(ir, from, to, value);
+}
+
+llvm::Value* EmitStochasticConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* value,
+                                   llvm::Value* random) {
+  IrBuilder& b = ir.b;
+  const double range = std::ldexp(1.0, static_cast<int>(random->getType()->getIntegerBitWidth()));
+  llvm::Value* x = ToFloat(b, from, ElementType::kF64, value);
+  llvm::Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  llvm::Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, size);
+  llvm::Value* fraction = b.CreateFMul(b.CreateFSub(size, whole), llvm::ConstantFP::get(x->getType(), range));
+  // Infinity and NaN have no fraction: their difference is NaN, and the comparison false.
+  llvm::Value* up = b.CreateFCmpOLT(b.CreateUIToFP(random, x->getType()), fraction);
+  size = b.CreateSelect(up, b.CreateFAdd(whole, llvm::ConstantFP::get(x->getType(), 1.0)), size);
+  return ToInteger(ir, ElementType::kF64, to, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, size, x));
 }
 
 llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* x, llvm::Value* y) {

@@ -11,6 +11,11 @@ namespace xlad::compiler {
 // real drops the imaginary part.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
+// A float to an integer: toward zero, or one further with the probability that the fraction gives, when `random` (an
+// unsigned integer), as a fraction of its range, is below it.
+llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value,
+                                   llvm::Value* random);
+
 // Result i1.
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);

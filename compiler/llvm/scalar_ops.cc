@@ -103,7 +103,8 @@ const std::map<Opcode, FloatRule>& FloatRules() {
 // Opcodes that treat all types alike.
 bool IsTypeless(Opcode opcode) {
   return opcode == Opcode::kSelect || opcode == Opcode::kCopy || opcode == Opcode::kConvert ||
-         opcode == Opcode::kBitcastConvert || opcode == Opcode::kCompare || opcode == Opcode::kReducePrecision;
+         opcode == Opcode::kBitcastConvert || opcode == Opcode::kCompare || opcode == Opcode::kReducePrecision ||
+         opcode == Opcode::kStochasticConvert;
 }
 
 ElementType OperandType(const hlo::Instruction& instruction) {
@@ -117,6 +118,8 @@ bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
       return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);
+    case Opcode::kStochasticConvert:
+      return tensor::IsFloating(type) && tensor::IsInteger(instruction.shape().type());
     default:
       return true;
   }
@@ -135,12 +138,19 @@ llvm::Value* EmitTypeless(Ir& ir, const hlo::Instruction& instruction, ElementTy
       return EmitCompare(ir, type, instruction.attributes(), x[0], x[1]);
     case Opcode::kReducePrecision:
       return EmitReducePrecision(ir, type, instruction.attributes(), x[0]);
+    case Opcode::kStochasticConvert:
+      return EmitStochasticConvert(ir, type, result, x[0], x[1]);
     default:
       return x[0];
   }
 }
 
 }  // namespace
+
+bool HasScalarOp(Opcode opcode) {
+  return IsTypeless(opcode) || FloatRules().contains(opcode) || HasMathFunction(opcode) || HasComplexOp(opcode) ||
+         HasIntegerOp(opcode, ElementType::kU32);
+}
 
 bool HasScalarOp(const hlo::Instruction& instruction) {
   const Opcode opcode = instruction.opcode();

@@ -7,6 +7,8 @@
 
 namespace xlad::compiler {
 
+// Whether the opcode is an elementwise one that some element type has.
+bool HasScalarOp(hlo::Opcode opcode);
 // Whether the instruction is an elementwise one whose element types are supported.
 bool HasScalarOp(const hlo::Instruction& instruction);
 

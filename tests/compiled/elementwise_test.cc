@@ -166,5 +166,20 @@ TEST(Elementwise, Complex) {
   }
 }
 
+TEST(Elementwise, StochasticConvert) {
+  Batch batch;
+  for (const auto& [from, random] : std::vector<std::pair<const char*, const char*>>{
+           {"f32", "u32"}, {"f64", "u64"}, {"bf16", "u16"}, {"f16", "u16"}, {"f8e5m2", "u8"}}) {
+    for (const char* to : {"s8", "s16", "s32", "u8", "s4"}) {
+      for (const bool specials : {false, true}) {
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", from, "[67] parameter(0)\n r = ", random,
+                               "[67] parameter(1)\n ROOT y = ", to, "[67] stochastic-convert(x, r)\n}\n"),
+                  {}, specials);
+      }
+    }
+  }
+  batch.Run();
+}
+
 }  // namespace
 }  // namespace xlad::compiler
