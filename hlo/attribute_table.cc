@@ -5,7 +5,7 @@
 #include <array>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/enum_names.h"
 #include "hlo/parse.h"
@@ -195,7 +195,13 @@ bool PrintTupleIndex(const Instruction& i, std::string* out) {
 }
 bool ParsePrecision(Parser& p, Instruction* i) {
   std::vector<std::string>& precision = i->mutable_attributes().operand_precision;
-  return ParseBraced(p.lexer(), [&] { return ParseWordOf(p.lexer(), kPrecisions, &precision.emplace_back()); });
+  return ParseBraced(p.lexer(), [&] {
+    const absl::string_view word = p.lexer().PeekWord();
+    const std::string lower = absl::AsciiStrToLower(word);  // Older dumps say HIGHEST.
+    if (!IndexOf(kPrecisions, lower).has_value()) return ParseWordOf(p.lexer(), kPrecisions, &precision.emplace_back());
+    precision.push_back(lower);
+    return p.lexer().AcceptWord(word);
+  });
 }
 bool PrintPrecision(const Instruction& i, std::string* out) {
   const std::vector<std::string>& precision = i.attributes().operand_precision;
@@ -398,7 +404,7 @@ constexpr Opcode kPointToPoint[] = {kSend, kSendDone, kRecv, kRecvDone};
 constexpr Opcode kInfeedOnly[] = {kInfeed};
 constexpr Opcode kOutfeedOnly[] = {kOutfeed};
 constexpr Opcode kCustomOnly[] = {kCustomCall};
-constexpr Opcode kAliasing[] = {kCustomCall, kFusion};
+constexpr Opcode kAliasing[] = {kCustomCall, kFusion, kCall, kAsyncStart, kAsyncUpdate};
 constexpr Opcode kFusionOnly[] = {kFusion};
 constexpr Opcode kAsyncs[] = {kAsyncStart, kAsyncUpdate, kAsyncDone};
 constexpr Opcode kParameterOnly[] = {kParameter};
@@ -522,7 +528,7 @@ constexpr AttributeRow kRows[] = {
 constexpr absl::string_view kCarried[] = {
     "result_accuracy", "origin", "statistics", "schedule", "sparsity", "sparsity_config", "padding_type",
     "is_composite", "delta", "cross_program_prefetch_index", "is_cross_program_prefetch", "conv_kind", "mode",
-    "domain", "has_dynamic_root", "literal", "slice_sizes", "async_group_id", "all_reduce_id", "barrier"};
+    "domain", "has_dynamic_root", "convolution_kind", "inferred_dimension", "literal", "slice_sizes", "async_group_id", "all_reduce_id", "barrier"};
 
 }  // namespace
 

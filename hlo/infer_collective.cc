@@ -255,7 +255,6 @@ Inferred InferCollectivePermuteStart(const Instruction& i) {
   std::vector<Shape> operands = PlainOperands(i);
   std::vector<Shape> parts = {IsInPlace(i) ? operands[0] : result, result};
   const Shape& given = i.shape();
-  if (IsInPlace(i)) parts = {operands[0], operands[1], operands[2], operands[3]};
   if (!given.is_tuple() || given.tuple().size() < parts.size()) {
     return Violation("collective-permute-start-result", Brief(given), "(operand, result, contexts ...)");
   }

@@ -154,8 +154,10 @@ Inferred InferMap(const Instruction& i) {
     return Shape(function.result.type(), i.shape().dims());
   }
   const int64_t ndim = i.operand(0)->shape().ndim();
-  bool all = static_cast<int64_t>(i.dimensions().size()) == ndim;
-  for (int64_t d = 0; all && d < ndim; ++d) all = i.dimensions()[static_cast<size_t>(d)] == d;
+  // None are all, as in XLA.
+  const auto count = static_cast<int64_t>(i.dimensions().size());
+  bool all = count == 0 || count == ndim;
+  for (int64_t d = 0; all && d < count; ++d) all = i.dimensions()[static_cast<size_t>(d)] == d;
   if (!all) {
     return Violation("map-dimensions", absl::StrCat("dimensions=", Brief(i.dimensions())),
                      absl::StrCat("all ", ndim, " dimensions in order"));

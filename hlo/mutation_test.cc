@@ -74,6 +74,27 @@ std::vector<std::string> Programs() {
   return programs;
 }
 
+// Where the variable names a folder, the programs go there, as they are, printed and as protos: for fuzzing to begin
+// with (scripts/fuzz.sh) and for jaxlib to read (tests/e2e/jaxlib_hlo_e2e.py).
+TEST(Mutants, AreMadeOfSeeds) {
+  const char* const root = std::getenv("XLAD_FUZZ_SEEDS");
+  if (root == nullptr) GTEST_SKIP() << "XLAD_FUZZ_SEEDS names no folder";
+  int written = 0;
+  const auto write = [&](const std::string& form, const std::string& bytes) {
+    const std::filesystem::path folder = std::filesystem::path(root) / form;
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / std::to_string(written), std::ios::binary) << bytes;
+  };
+  for (const std::string& program : Programs()) {
+    const absl::StatusOr<std::unique_ptr<Module>> module = ParseText(program);
+    ASSERT_TRUE(module.ok()) << module.status() << program;
+    ++written;
+    write("text", program);
+    write("printed", PrintText(**module));
+    write("proto", *SerializeProto(**module));
+  }
+}
+
 TEST(Mutants, OfTextSurvive) {
   Rng rng(1);
   for (const std::string& program : Programs()) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,12 @@ absl::Status CheckLayoutSuffix(absl::string_view suffix);
 bool IsCarriedHeader(absl::string_view name);
 std::vector<absl::string_view> OpcodeNames();
 
-// parse_module.cc, parse_instruction.cc
+// parse_async.cc. "slice-start": async-start, and slice for `wrapped`; false for what has no such spelling.
+bool SplitAsyncName(absl::string_view name, Opcode* opcode, Opcode* wrapped);
+// Whether an attribute of "slice-start" says something of the pair, not of the slice.
+bool IsAsyncAttribute(absl::string_view name);
+
+// parse_module.cc, parse_instruction.cc, parse_async.cc
 class Parser {
  public:
   explicit Parser(absl::string_view text) : lexer_(text) {}
@@ -93,7 +99,6 @@ class Parser {
   };
   struct Signature {
     const char* at = nullptr;  // Null: the computation has none.
-    std::vector<Shape> parameters;
     Shape result;
   };
   // One instruction on its way in.
@@ -104,6 +109,7 @@ class Parser {
     bool is_root = false;
     bool infer_shape = false;
     std::unique_ptr<Instruction> instruction;
+    std::unique_ptr<Instruction> wrapped;  // Of "slice-start": the slice.
     std::vector<Instruction*> operands;
   };
 
@@ -123,7 +129,8 @@ class Parser {
   Draft NewDraft(const char* at);
   bool ParseInstruction(Scope* scope);
   bool ParseRightSide(Scope* scope, Draft* draft, bool with_attributes);
-  bool ParseOpcodeName(Opcode* opcode);
+  bool ParseOpcodeName(Opcode* opcode, std::optional<Opcode>* wrapped);
+  bool AddWrapped(Draft* draft);
   bool ParseOperands(Scope* scope, Draft* draft);
   bool ParseOperand(Scope* scope, Draft* draft);
   bool ParseParameterNumber(Draft* draft);

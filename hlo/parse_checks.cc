@@ -49,7 +49,11 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
     if (!instruction->attributes().dot.has_value()) instruction->mutable_attributes().dot.emplace();
   }
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
-  if (instruction->attributes().api_version == "API_VERSION_ORIGINAL") {
+  if (instruction->attributes().async_execution_thread == "main") {
+    instruction->mutable_attributes().async_execution_thread.clear();
+  }
+  const std::string& version = instruction->attributes().api_version;
+  if (version == "API_VERSION_ORIGINAL" || version == "API_VERSION_UNSPECIFIED") {
     instruction->mutable_attributes().api_version.clear();
   }
   const std::vector<std::string>& precision = instruction->attributes().operand_precision;

@@ -69,20 +69,24 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   draft->infer_shape = !AtShape(lexer_);
   if (!draft->infer_shape && !ParseShape(lexer_, &shape)) return false;
   Opcode opcode;
-  if (!ParseOpcodeName(&opcode)) return false;
+  std::optional<Opcode> wrapped;
+  if (!ParseOpcodeName(&opcode, &wrapped)) return false;
   draft->instruction = std::make_unique<Instruction>(opcode, std::move(shape));
+  if (wrapped.has_value()) draft->wrapped = std::make_unique<Instruction>(*wrapped, Shape());
   if (!ParseOperands(scope, draft)) return false;
   if (with_attributes && !ParseAttributes(draft)) return false;
+  if (draft->wrapped != nullptr && opcode == Opcode::kAsyncStart && !AddWrapped(draft)) return false;
   Canonicalize(draft->instruction.get(), draft->operands);
   return true;
 }
 
-bool Parser::ParseOpcodeName(Opcode* opcode) {
+bool Parser::ParseOpcodeName(Opcode* opcode, std::optional<Opcode>* wrapped) {
   const char* const at = lexer_.Here();
   const absl::string_view name = lexer_.Word();
   if (name.empty()) return lexer_.FailAt(at, "an opcode");
   const std::optional<Opcode> known = ParseOpcode(name);
   if (!known.has_value()) {
+    if (SplitAsyncName(name, opcode, &wrapped->emplace())) return true;
     return lexer_.Fail(at, absl::StrCat("found unknown opcode \"", name, "\"", Suggestion(name, OpcodeNames())));
   }
   *opcode = *known;
@@ -166,10 +170,14 @@ bool Parser::ParseAttributes(Draft* draft) {
 }
 
 bool Parser::ParseAttribute(Draft* draft, std::vector<const void*>* seen) {
-  Instruction* const instruction = draft->instruction.get();
   const char* const at = lexer_.Here();
   absl::string_view name;
   if (!lexer_.ExpectWord("an attribute, as in dimensions={0}", &name) || !lexer_.Expect('=')) return false;
+  Instruction* instruction = draft->instruction.get();
+  const bool inner = draft->wrapped != nullptr && !IsAsyncAttribute(name);
+  if (inner && (FindRow(draft->wrapped->opcode(), name) != nullptr || FindRow(instruction->opcode(), name) == nullptr)) {
+    instruction = draft->wrapped.get();
+  }
   const AttributeRow* const row = FindRow(instruction->opcode(), name);
   if (row != nullptr) {
     if (std::find(seen->begin(), seen->end(), row) != seen->end()) {
@@ -201,6 +209,12 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
   if (is_fusion && instruction.called().size() == 1) instruction.called()[0]->set_is_fusion(true);
   Instruction* const added = scope->computation->Add(std::move(draft->instruction), draft->operands);
   if (draft->infer_shape) {
+    const Opcode opcode = added->opcode();
+    const bool typed = opcode == Opcode::kDot || opcode == Opcode::kConvolution;
+    if (typed && added->operand_count() > 0 && added->operand(0)->shape().is_array()) {
+      // Their result's type is free; left out, it is the operands'.
+      added->mutable_shape() = Shape(added->operand(0)->shape().type(), {});
+    }
     absl::StatusOr<Shape> shape = InferShape(*added);
     if (!shape.ok()) {
       lexer_.Fail(draft->at, absl::StrCat("found no shape before ", ToString(added->opcode()),

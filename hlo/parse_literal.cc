@@ -228,6 +228,16 @@ bool ParseEmpty(Lexer& lexer) {
   return true;
 }
 
+// Bytes that no text stands for.
+bool TakeBytes(Lexer& lexer, const char* at, const tensor::Shape& shape, int64_t* elided_bytes) {
+  if (shape.bytes() > *elided_bytes) {
+    return lexer.Fail(at, absl::StrCat("found constants without values of more than 1 GiB in all, the last one ",
+                                       shape.ToString(), ", expected their values"));
+  }
+  *elided_bytes -= shape.bytes();
+  return true;
+}
+
 bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
   const char* const at = lexer.Here();
   const int64_t elements = shape.elements();
@@ -236,14 +246,16 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     return ParseEmpty(lexer);
   }
   if (lexer.Accept("{...}")) {
-    if (shape.bytes() > *elided_bytes) {
-      return lexer.Fail(at, absl::StrCat("found constants without values of more than 1 GiB in all, the last one ",
-                                         shape.ToString(), ", expected their values"));
-    }
-    *elided_bytes -= shape.bytes();
+    if (!TakeBytes(lexer, at, shape, elided_bytes)) return false;
     literal->array = tensor::Array(shape);
     literal->elided = true;
     return true;
+  }
+  if (!shape.dims.empty() && lexer.Peek() != '{') {
+    // XLA reads a number without braces as the first element, and the others as zeros.
+    if (!TakeBytes(lexer, at, shape, elided_bytes)) return false;
+    literal->array = tensor::Array(shape);
+    return ParserOf(shape.type)(lexer, shape.type, literal->array.bytes().data());
   }
   // Every value takes a letter and a comma: no memory for what the text cannot hold.
   if (elements > static_cast<int64_t>(lexer.rest().size() / 2) + 1) {

@@ -8,8 +8,9 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto module = xlad::hlo::ParseProto({reinterpret_cast<const char*>(data), size});
   if (!module.ok()) return 0;
-  const absl::Status status = xlad::hlo::CheckRoundTrips(**module);
-  XLAD_CHECK(status.ok()) << status;
-  (void)xlad::hlo::Verify(**module);
+  // Programs that are wrong in a way the verifier knows are only to crash nothing.
+  const absl::Status round_trips = xlad::hlo::CheckRoundTrips(**module);
+  const bool valid = xlad::hlo::Verify(**module).ok();
+  XLAD_CHECK(round_trips.ok() || !valid) << round_trips;
   return 0;
 }

@@ -43,7 +43,7 @@ void WriteAttributes(const Instruction& instruction, pb::Instruction* out);
 
 // proto_read_parts.cc
 absl::Status ReadShape(const pb::Shape& in, Shape* shape);
-void ReadMetadata(const pb::Metadata& in, Metadata* metadata);
+void ReadMetadata(pb::Metadata* taken, Metadata* metadata);  // Its strings are moved out.
 StringMap ReadStringMap(const pb::FrontendAttributes& in);
 // proto_read_literal.cc. `elided_bytes`: what constants without values may still take.
 absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* elided_bytes, Literal* literal);

@@ -5,11 +5,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "google/protobuf/arena.h"
-#include "google/protobuf/io/coded_stream.h"
 #include "hlo/attribute_table.h"
 #include "hlo/parse.h"
 #include "hlo/proto.h"
 #include "hlo/proto_parts.h"
+#include "hlo/proto_wire.h"
 
 namespace xlad::hlo {
 namespace {
@@ -18,6 +18,7 @@ absl::Status Bad(absl::string_view message) { return absl::InvalidArgumentError(
 
 // Letters that HLO text has no place for become '_'.
 std::string CleanName(const std::string& name, absl::string_view otherwise) {
+  if (IsWord(name)) return name;
   std::string clean = name.empty() ? std::string(otherwise) : name;
   for (char& c : clean) {
     if (!IsWord(absl::string_view(&c, 1))) c = '_';
@@ -25,15 +26,58 @@ std::string CleanName(const std::string& name, absl::string_view otherwise) {
   return clean;
 }
 
+// Instructions by their id. Ids mostly count from the first one on.
+class InstructionMap {
+ public:
+  explicit InstructionMap(size_t count) : dense_(2 * count + 64, nullptr) {}
+
+  // False where the id is there already.
+  bool Insert(int64_t id, Instruction* instruction) {
+    if (!begun_) first_ = id;
+    begun_ = true;
+    const uint64_t index = Index(id);
+    if (index >= dense_.size()) return others_.emplace(id, instruction).second;
+    if (dense_[index] != nullptr) return false;
+    dense_[index] = instruction;
+    return true;
+  }
+  // nullptr where there is none.
+  Instruction* Find(int64_t id) const {
+    const uint64_t index = Index(id);
+    if (index < dense_.size()) return dense_[index];
+    const auto found = others_.find(id);
+    return found == others_.end() ? nullptr : found->second;
+  }
+
+ private:
+  uint64_t Index(int64_t id) const { return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_); }
+
+  bool begun_ = false;
+  int64_t first_ = 0;
+  std::vector<Instruction*> dense_;  // From first_ on.
+  absl::flat_hash_map<int64_t, Instruction*> others_;
+};
+
+absl::Status NoModule() { return Bad("found bytes that are no HloModuleProto (cut short, or of another format)"); }
+
 class ModuleReader {
  public:
-  explicit ModuleReader(const pb::Module& in)
-      : in_(in), module_(std::make_unique<Module>(CleanName(in.name(), "module"))) {}
+  // `in`: the module without its computations, whose bytes are `computations`.
+  ModuleReader(const pb::Module& in, absl::Span<const absl::string_view> computations)
+      : in_(in), computation_bytes_(computations), module_(std::make_unique<Module>(CleanName(in.name(), "module"))) {}
 
   absl::StatusOr<std::unique_ptr<Module>> Read() {
-    for (const pb::Computation& computation : in_.computations()) {
-      XLAD_RETURN_IF_ERROR(Annotate(ReadComputation(computation),
-                                    absl::StrCat("computation %", CleanName(computation.name(), "?"))));
+    std::vector<absl::string_view> instructions;
+    std::string rest;
+    for (const absl::string_view bytes : computation_bytes_) {
+      pb::Computation computation;
+      instructions.clear();
+      if (!TakeOut(bytes, pb::Computation::kInstructionsFieldNumber, &instructions, &rest)) return NoModule();
+      if (!MergeMessage(rest, &computation)) return NoModule();
+      const absl::Status status = ReadComputation(computation, instructions);
+      if (!status.ok()) {
+        return Annotate(status, absl::StrCat("computation %", CleanName(computation.name(), "?")));
+      }
     }
     XLAD_RETURN_IF_ERROR(FindEntry());
     XLAD_RETURN_IF_ERROR(ReadHeader());
@@ -41,15 +85,26 @@ class ModuleReader {
   }
 
  private:
-  using InstructionMap = absl::flat_hash_map<int64_t, Instruction*>;
+  static constexpr size_t kMessageBytes = size_t{1} << 14;  // Enough for most instructions.
 
-  absl::Status ReadComputation(const pb::Computation& in) {
+  absl::Status ReadComputation(const pb::Computation& in, absl::Span<const absl::string_view> instruction_bytes) {
     Computation* const computation =
         module_->Add(std::make_unique<Computation>(CleanName(in.name(), "computation")));
-    InstructionMap instructions;
-    for (const pb::Instruction& instruction : in.instructions()) {
-      XLAD_RETURN_IF_ERROR(Annotate(ReadInstruction(instruction, in.id(), computation, &instructions),
-                                    absl::StrCat("instruction %", CleanName(instruction.name(), "?"))));
+    InstructionMap instructions(instruction_bytes.size());
+    // All in the same memory, one after the other, so that it stays in the cache.
+    std::vector<char> memory(kMessageBytes);
+    google::protobuf::ArenaOptions options;
+    options.initial_block = memory.data();
+    options.initial_block_size = memory.size();
+    google::protobuf::Arena arena(options);
+    for (const absl::string_view bytes : instruction_bytes) {
+      arena.Reset();
+      pb::Instruction* const instruction = google::protobuf::Arena::CreateMessage<pb::Instruction>(&arena);
+      if (!MergeMessage(bytes, instruction)) return NoModule();
+      const absl::Status status = ReadInstruction(*instruction, in.id(), computation, &instructions);
+      if (!status.ok()) {
+        return Annotate(status, absl::StrCat("instruction %", CleanName(instruction->name(), "?")));
+      }
     }
     Instruction* const root = Find(instructions, in.id(), in.root_id());
     if (root == nullptr) {
@@ -82,13 +137,12 @@ class ModuleReader {
   static Instruction* Find(const InstructionMap& instructions, int64_t computation_id, int64_t id) {
     for (const int64_t candidate : {id, id & int64_t{0xFFFFFFFF},
                                     static_cast<int64_t>(static_cast<uint64_t>(computation_id) << 32) | id}) {
-      const auto found = instructions.find(candidate);
-      if (found != instructions.end()) return found->second;
+      if (Instruction* const found = instructions.Find(candidate); found != nullptr) return found;
     }
     return nullptr;
   }
 
-  absl::Status ReadInstruction(const pb::Instruction& in, int64_t computation_id, Computation* computation,
+  absl::Status ReadInstruction(pb::Instruction& in, int64_t computation_id, Computation* computation,
                                InstructionMap* instructions) {
     const std::optional<Opcode> opcode = ParseOpcode(in.opcode());
     if (!opcode.has_value()) {
@@ -116,13 +170,13 @@ class ModuleReader {
       instruction->AddControlPredecessor(before);
     }
     Instruction* const added = computation->Add(std::move(instruction), operands);
-    if (!instructions->emplace(in.id(), added).second) {
+    if (!instructions->Insert(in.id(), added)) {
       return Bad(absl::StrCat("found instruction id ", in.id(), " again, expected each once"));
     }
     return ReadAttributes(in, added);
   }
 
-  absl::Status ReadMembers(const pb::Instruction& in, Instruction* instruction) {
+  absl::Status ReadMembers(pb::Instruction& in, Instruction* instruction) {
     instruction->set_dimensions(ToDims(in.dimensions()));
     const Opcode opcode = instruction->opcode();
     if (opcode == Opcode::kParameter) {
@@ -137,7 +191,7 @@ class ModuleReader {
       instruction->set_literal(std::move(literal));
     }
     if (in.has_metadata()) {
-      ReadMetadata(in.metadata(), &instruction->mutable_metadata());
+      ReadMetadata(in.mutable_metadata(), &instruction->mutable_metadata());
       XLAD_RETURN_IF_ERROR(CheckMetadata(instruction->metadata()));
     }
     if (in.frontend_attributes().map_size() > 0) {
@@ -244,18 +298,28 @@ class ModuleReader {
   }
 
   const pb::Module& in_;
+  absl::Span<const absl::string_view> computation_bytes_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<int64_t, Computation*> computations_;
   int64_t elided_bytes_ = int64_t{1} << 30;
 };
 
-bool ParseBytes(absl::string_view bytes, google::protobuf::MessageLite* out) {
-  // Deep enough for every tuple that text may nest.
-  constexpr int kMostNesting = 500;
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
-  stream.SetRecursionLimit(kMostNesting);
-  return out->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+// A module's bytes: its computations one by one, so that a message is never larger than an instruction.
+absl::StatusOr<std::unique_ptr<Module>> ReadBytes(absl::string_view bytes) {
+  std::vector<absl::string_view> computations;
+  std::string rest;
+  pb::Module header;
+  if (!TakeOut(bytes, pb::Module::kComputationsFieldNumber, &computations, &rest)) return NoModule();
+  if (!MergeMessage(rest, &header)) return NoModule();
+  return ModuleReader(header, computations).Read();
+}
+
+// The module inside a HloProto: its first field is a message where the module's is a name.
+bool FindWrapped(absl::string_view bytes, absl::string_view* module) {
+  std::vector<absl::string_view> modules, computations;
+  if (!TakeOut(bytes, pb::HloProto::kHloModuleFieldNumber, &modules, nullptr) || modules.size() != 1) return false;
+  *module = modules[0];
+  return TakeOut(*module, pb::Module::kComputationsFieldNumber, &computations, nullptr) && !computations.empty();
 }
 
 }  // namespace
@@ -264,19 +328,8 @@ absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes) {
   if (bytes.size() > INT_MAX) {
     return Bad(absl::StrCat("found ", bytes.size(), " bytes, expected at most 2 GiB, the most a proto can hold"));
   }
-  google::protobuf::Arena arena;
-  pb::Module* module = google::protobuf::Arena::CreateMessage<pb::Module>(&arena);
-  const bool parsed = ParseBytes(bytes, module);
-  if (!parsed || module->computations_size() == 0) {
-    // Perhaps a module in a HloProto: its first field is a message where the module's is a name.
-    pb::HloProto* const wrapper = google::protobuf::Arena::CreateMessage<pb::HloProto>(&arena);
-    if (ParseBytes(bytes, wrapper) && wrapper->hlo_module().computations_size() > 0) {
-      module = wrapper->mutable_hlo_module();
-    } else if (!parsed) {
-      return Bad("found bytes that are no HloModuleProto (cut short, or of another format)");
-    }
-  }
-  return ModuleReader(*module).Read();
+  absl::string_view wrapped;
+  return ReadBytes(FindWrapped(bytes, &wrapped) ? wrapped : bytes);
 }
 
 }  // namespace xlad::hlo

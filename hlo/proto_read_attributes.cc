@@ -1,4 +1,5 @@
 // Proto to module: what an instruction says besides shape and operands. One small function a group of opcodes.
+#include "hlo/attribute_table.h"
 #include "hlo/enum_names.h"
 #include "hlo/parse.h"
 #include "hlo/proto_parts.h"
@@ -132,7 +133,7 @@ absl::Status ReadNumbers(const pb::Instruction& in, Opcode opcode, Attributes* a
 
 absl::Status ReadCollective(const pb::Instruction& in, Attributes* a) {
   XLAD_RETURN_IF_ERROR(ReadReplicaGroups(in, &a->replica_groups));
-  if (in.channel_id() > 0) a->channel_id = in.channel_id();
+  if (in.channel_id() > 0 || in.has_channel_id()) a->channel_id = in.channel_id();
   a->use_global_device_ids = in.use_global_device_ids();
   a->constrain_layout = in.constrain_layout();
   a->is_host_transfer = in.is_host_transfer();
@@ -157,8 +158,6 @@ absl::Status ReadCalls(const pb::Instruction& in, Opcode opcode, Attributes* a) 
   a->feature_group_count = std::max<int64_t>(1, in.feature_group_count());
   a->batch_group_count = std::max<int64_t>(1, in.batch_group_count());
   a->has_side_effect = in.custom_call_has_side_effect();
-  a->backend_config = in.backend_config();
-  a->backend_config_is_json = IsBracedValue(a->backend_config);
   for (const pb::Shape& shape : in.operand_shapes_with_layout()) {
     XLAD_RETURN_IF_ERROR(ReadShape(shape, &a->operand_layout_constraints.emplace_back()));
   }
@@ -173,18 +172,43 @@ absl::Status ReadCalls(const pb::Instruction& in, Opcode opcode, Attributes* a) 
   return absl::OkStatus();
 }
 
-// Carried text comes from outside: it must read as attributes that are only carried.
-absl::Status ReadOther(const pb::Instruction& in, Attributes* a) {
-  a->other = in.other().empty() ? ReadCarried(in) : in.other();
+// What every opcode may have. Carried text comes from outside: it must read as attributes that are only carried.
+absl::Status ReadCommon(const pb::Instruction& in, std::string other, Attributes* a) {
+  a->backend_config = in.backend_config();
+  a->backend_config_is_json = IsBracedValue(a->backend_config);
+  a->other = std::move(other);
   return CheckCarried(a->other);
+}
+
+// Whether text has attributes for the opcode besides those of every opcode and those that are no members of Attributes.
+bool HasOwnAttributes(Opcode opcode) {
+  static const auto* const table = [] {
+    static constexpr absl::string_view kElsewhere[] = {
+        "dimensions", "iota_dimension", "index", "condition", "body", "true_computation", "false_computation",
+        "branch_computations", "to_apply", "sharding", "frontend_attributes", "control-predecessors", "metadata",
+        "backend_config"};
+    auto* const own = new std::vector<bool>(static_cast<size_t>(OpcodeCount()), false);
+    for (int o = 0; o < OpcodeCount(); ++o) {
+      for (const AttributeRow* const row : AttributeRows(static_cast<Opcode>(o))) {
+        if (!IndexOf(kElsewhere, row->name).has_value()) (*own)[static_cast<size_t>(o)] = true;
+      }
+    }
+    return own;
+  }();
+  return (*table)[static_cast<size_t>(opcode)];
 }
 
 }  // namespace
 
 absl::Status ReadAttributes(const pb::Instruction& in, Instruction* instruction) {
-  // Into a copy that most instructions throw away again, because nothing is set.
-  Attributes a;
   const Opcode opcode = instruction->opcode();
+  std::string other = in.other().empty() ? ReadCarried(in) : in.other();
+  if (!HasOwnAttributes(opcode)) {
+    if (other.empty() && in.backend_config().empty()) return absl::OkStatus();
+    return ReadCommon(in, std::move(other), &instruction->mutable_attributes());
+  }
+  // Into a copy that some instructions throw away again, because nothing is set.
+  Attributes a;
   XLAD_RETURN_IF_ERROR(ReadContraction(in, &a));
   if (in.has_convolution_dimension_numbers()) {
     ReadConvolution(in.convolution_dimension_numbers(), &a.convolution.emplace());
@@ -196,7 +220,7 @@ absl::Status ReadAttributes(const pb::Instruction& in, Instruction* instruction)
   XLAD_RETURN_IF_ERROR(ReadNumbers(in, opcode, &a));
   XLAD_RETURN_IF_ERROR(ReadCollective(in, &a));
   XLAD_RETURN_IF_ERROR(ReadCalls(in, opcode, &a));
-  XLAD_RETURN_IF_ERROR(ReadOther(in, &a));
+  XLAD_RETURN_IF_ERROR(ReadCommon(in, std::move(other), &a));
   static const Attributes* const none = new Attributes();
   if (!(a == *none)) instruction->mutable_attributes() = std::move(a);
   Canonicalize(instruction, instruction->operands());

@@ -72,10 +72,11 @@ absl::Status ReadShape(const pb::Shape& in, Shape* shape) {
   return absl::OkStatus();
 }
 
-void ReadMetadata(const pb::Metadata& in, Metadata* m) {
-  m->op_type = in.op_type();
-  m->op_name = in.op_name();
-  m->source_file = in.source_file();
+void ReadMetadata(pb::Metadata* taken, Metadata* m) {
+  const pb::Metadata& in = *taken;
+  if (!in.op_type().empty()) m->op_type = std::move(*taken->mutable_op_type());
+  if (!in.op_name().empty()) m->op_name = std::move(*taken->mutable_op_name());
+  if (!in.source_file().empty()) m->source_file = std::move(*taken->mutable_source_file());
   m->source_line = in.source_line();
   m->source_end_line = in.source_end_line();
   m->source_column = in.source_column();
@@ -84,10 +85,14 @@ void ReadMetadata(const pb::Metadata& in, Metadata* m) {
   for (const pb::Metadata::Other& other : in.other()) m->other.emplace_back(other.name(), other.value());
   if (in.other_size() > 0) return;
   const auto add = [m](absl::string_view name, const std::string& value) {
-    if (!value.empty() && value != "0") m->other.emplace_back(std::string(name), value);
+    if (!value.empty()) m->other.emplace_back(std::string(name), value);
   };
-  add("size_of_generated_code_in_bytes", absl::StrCat(in.size_of_generated_code_in_bytes()));
-  add("size_of_memory_working_set_in_bytes", absl::StrCat(in.size_of_memory_working_set_in_bytes()));
+  if (in.size_of_generated_code_in_bytes() != 0) {
+    add("size_of_generated_code_in_bytes", absl::StrCat(in.size_of_generated_code_in_bytes()));
+  }
+  if (in.size_of_memory_working_set_in_bytes() != 0) {
+    add("size_of_memory_working_set_in_bytes", absl::StrCat(in.size_of_memory_working_set_in_bytes()));
+  }
   add("deduplicated_name", in.deduplicated_name().empty() ? "" : Quote(in.deduplicated_name()));
   add("scheduling_name", in.scheduling_name().empty() ? "" : Quote(in.scheduling_name()));
 }

@@ -57,7 +57,7 @@ absl::Status ReadNamed(const pb::NamedSharding& in, OpSharding* sharding) {
   XLAD_RETURN_IF_ERROR(ReadAxes(in.replicated_axes(), named.mesh, &named.replicated));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.unreduced_axes(), named.mesh, &named.unreduced));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.manual_axes(), named.mesh, &named.manual));
-  for (const pb::Metadata& metadata : in.metadata()) ReadMetadata(metadata, &named.metadata.emplace_back());
+  for (pb::Metadata metadata : in.metadata()) ReadMetadata(&metadata, &named.metadata.emplace_back());
   const std::string text = absl::StrCat("{", in.text().empty() ? PrintNamedSharding(named) : in.text(), "}");
   return ReadAsText("sharding", text, [&](Lexer& lexer) { return ParseSharding(lexer, sharding); });
 }
@@ -93,7 +93,7 @@ absl::Status FillSingle(const pb::OpSharding& in, OpSharding* sharding) {
     sharding->group = in.shard_group_type() == 1 ? OpSharding::Group::kLike : OpSharding::Group::kAs;
     sharding->group_id = in.shard_group_id();
   }
-  for (const pb::Metadata& metadata : in.metadata()) ReadMetadata(metadata, &sharding->metadata.emplace_back());
+  for (pb::Metadata metadata : in.metadata()) ReadMetadata(&metadata, &sharding->metadata.emplace_back());
   return absl::OkStatus();
 }
 

@@ -138,6 +138,7 @@ void WriteNumbers(const Instruction& i, const Attributes& a, pb::Instruction* ou
 void WriteCollective(const Attributes& a, pb::Instruction* out) {
   WriteReplicaGroups(a.replica_groups, out);
   out->set_channel_id(a.channel_id.value_or(0));
+  out->set_has_channel_id(a.channel_id.value_or(1) <= 0);
   out->set_use_global_device_ids(a.use_global_device_ids);
   out->set_constrain_layout(a.constrain_layout);
   out->set_is_host_transfer(a.is_host_transfer);

@@ -148,6 +148,11 @@ constexpr absl::string_view kCollectives[] = {
     "(f32[2], f32[2], u32[]) copy-start(f32[2] x), cross_program_prefetch_index=0",
     "f32[2] copy-done((f32[2], f32[2], u32[]) x)",
     "((f32[], f32[]), f32[], u32[]) async-start(f32[] x, f32[] y), async_execution_thread=\"t\", calls=" XLAD_ADD,
+    "((f32[8]), f32[2], s32[]) slice-start(f32[8] x), slice={[2:8:3]}, metadata={op_name=\"a\"}",
+    "((f32[8]), f32[2], s32[]) reduce-scatter-start(f32[8] x), channel_id=0, replica_groups={{0,1,2,3}}, "
+    "dimensions={0}, async_execution_thread=\"side\", to_apply=" XLAD_ADD,
+    "((f32[2], f32[3]), f32[2], u32[]) custom-call-start(f32[2] x, f32[3] y), custom_call_target=\"f\", "
+    "backend_config={\"a\": 1}, frontend_attributes={k=\"v\"}",
     "((f32[], f32[]), f32[], u32[]) async-update(((f32[], f32[]), f32[], u32[]) x)",
     "f32[] async-done(((f32[], f32[]), f32[], u32[]) x)",
 };
@@ -268,6 +273,28 @@ ENTRY %main (p: f32[2,3], q: s32[]) -> (f32[2,3], s32[]) {
       "add(f32[2]{0} Arg_0, Arg_0)\n}",
       "HloModule inferred\nENTRY e {\n  p = f32[2,3] parameter(0)\n  ROOT r = add(multiply(p, p), p)\n}",
       "// a comment\nHloModule /* inside */ c\nENTRY e {\n  // another\n  ROOT c = f32[] constant(/*v=*/1) // end\n}",
+      R"(HloModule async_pairs
+%add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  s = ((f32[8]), f32[4], s32[]) slice-start(x), slice={[0:4]}
+  u = ((f32[8]), f32[4], s32[]) slice-update(s)
+  d = f32[4] slice-done(u)
+  t = ((f32[4], f32[4]), f32[4], s32[]) async-start(d, d), calls={ p = f32[4] parameter(0) q = f32[4] parameter(1)
+    ROOT m = f32[4] maximum(p, q) }
+  e = f32[4] async-done(t), async_execution_thread="main"
+  g = (f32[4], f32[16]) all-gather-start(e), channel_id=0, replica_groups={{0,1,2,3}}, dimensions={0}
+  h = f32[16] all-gather-done(g)
+  r = f32[16] all-reduce-start(h), replica_groups={}, to_apply=%add
+  v = f32[16] all-reduce-done(r)
+  c = (f32[16], f32[16], u32[]) copy-start(v)
+  w = f32[16] copy-done(c)
+  k = (f32[16], f32[16], u32[], u32[]) collective-permute-start(w), source_target_pairs={{0,1},{1,2}}
+  ROOT l = f32[16] collective-permute-done(k)
+})",
+      "HloModule left_out:\nENTRY %e (p f32[3], q: s32[7]) -> f32[2] {\n  p = f32[2,3] parameter(0)\n"
+      "  c = f32[3] constant(7)\n  ROOT d = dot(p, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+      "operand_precision={HIGH,HIGHEST}\n}, execution_thread=\"main\"",
   };
 }
 

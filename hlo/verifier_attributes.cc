@@ -58,12 +58,18 @@ absl::Status CheckCustomCall(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
+// What lies in a buffer; anything else as it is.
+const Shape* Pinned(const Shape* shape) {
+  const bool buffer = shape != nullptr && shape->kind() == Shape::Kind::kBuffer && shape->tuple().size() == 1;
+  return buffer ? shape->tuple().data() : shape;
+}
+
 absl::Status CheckOutputAliases(const Instruction& instruction) {
   for (const OutputOperandAlias& alias : instruction.attributes().output_operand_aliasing) {
-    const Shape* const output = PartAt(instruction.shape(), alias.output_index);
     const bool known = alias.operand >= 0 && alias.operand < instruction.operand_count();
+    const Shape* const output = Pinned(PartAt(instruction.shape(), alias.output_index));
     const Shape* const operand =
-        known ? PartAt(instruction.operand(alias.operand)->shape(), alias.operand_index) : nullptr;
+        Pinned(known ? PartAt(instruction.operand(alias.operand)->shape(), alias.operand_index) : nullptr);
     if (output == nullptr || operand == nullptr) {
       return Violation("output-operand-alias",
                        absl::StrCat("output ", Brief(alias.output_index), " and operand ", alias.operand, " ",

@@ -83,6 +83,10 @@ absl::Status VerifySharding(const Instruction& instruction) {
   const OpSharding& sharding = *instruction.sharding();
   if (sharding.kind != OpSharding::Kind::kTuple) return CheckLeaf(sharding, instruction.shape());
   std::vector<const Shape*> leaves;
+  // An outfeed's are those of what it sends, and of its token.
+  const bool outfeed = instruction.opcode() == Opcode::kOutfeed && instruction.operand_count() == 2;
+  if (outfeed) AppendLeaves(instruction.operand(0)->shape(), &leaves);
+  if (outfeed && leaves.size() == sharding.tuple.size()) return absl::OkStatus();
   AppendLeaves(instruction.shape(), &leaves);
   // An empty tuple, and a custom call that stands for several results, have one sharding.
   if (leaves.empty() && sharding.tuple.size() == 1) leaves.push_back(&instruction.shape());

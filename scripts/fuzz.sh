@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Fuzzes the readers and the evaluator with libFuzzer, under AddressSanitizer and UBSan, from the tests' programs.
+#   scripts/fuzz.sh RUNS [text|proto|eval ...]    e.g. scripts/fuzz.sh 2000000 eval
+# Deterministic for a given RUNS. What is found lies in build/fuzz/found; the exit code says whether anything is.
+# Besides crashes: more than a second for one input, or an allocation above 512 MiB.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval ...]}
+shift
+targets=("$@")
+((${#targets[@]})) || targets=(text proto eval)
+
+work=build/fuzz
+mkdir -p "$work/found" "$work/seeds"
+rm -rf "$work/seeds"
+XLAD_FUZZ_SEEDS=$work/seeds build/release/bin/hlo_test --gtest_filter=Mutants.AreMadeOfSeeds >"$work/seeds.log" ||
+  { cat "$work/seeds.log"; exit 1; }
+find hlo -name '*.hlo' -size -20k | while read -r file; do cp "$file" "$work/seeds/text/${file//\//_}"; done
+cp -r "$work/seeds/text" "$work/seeds/eval"
+# Every word of the tables of opcodes, types and attributes.
+cat hlo/opcode.def hlo/attribute_table.cc hlo/enum_names.h hlo/parse_module.cc tensor/element_type.cc |
+  grep -oE '"[A-Za-z][A-Za-z0-9_-]*"' | sort -u >"$work/words.dict"
+
+for target in "${targets[@]}"; do
+  corpus=$work/corpus_$target
+  rm -rf "$corpus"
+  mkdir -p "$corpus"
+  dictionary=(-dict="$work/words.dict")
+  [[ $target == proto ]] && dictionary=()
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 "$work/bin/hlo_${target}_fuzz" "$corpus" "$work/seeds/$target" \
+    -runs="$runs" -seed=1 -timeout=${XLAD_FUZZ_TIMEOUT:-1} -malloc_limit_mb=512 -rss_limit_mb=2560 -max_len=4096 \
+    -len_control=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" "${dictionary[@]}" \
+    >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log"; exit 1; }
+  grep -E 'stat::|DONE' "$work/$target.log"
+done
