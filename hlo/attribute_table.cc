@@ -528,7 +528,8 @@ constexpr AttributeRow kRows[] = {
 constexpr absl::string_view kCarried[] = {
     "result_accuracy", "origin", "statistics", "schedule", "sparsity", "sparsity_config", "padding_type",
     "is_composite", "delta", "cross_program_prefetch_index", "is_cross_program_prefetch", "conv_kind", "mode",
-    "domain", "has_dynamic_root", "convolution_kind", "inferred_dimension", "literal", "slice_sizes", "async_group_id", "all_reduce_id", "barrier"};
+    "domain", "has_dynamic_root", "convolution_kind", "inferred_dimension",
+    "literal", "slice_sizes", "async_group_id", "all_reduce_id", "barrier"};
 
 }  // namespace
 

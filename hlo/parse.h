@@ -22,6 +22,8 @@ bool ParseShape(Lexer& lexer, Shape* shape);
 bool AtShape(Lexer& lexer);
 // "{1,0:T(8,128)}" behind an array of `ndim` dimensions.
 bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
+// set_layout, but nearly all shapes, which lie row-major, share one layout.
+void SetLayout(Layout layout, Shape* shape);
 
 // parse_literal.cc. `elided_bytes` is what constants without values ("{...}") may still take; it is counted down.
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);

@@ -174,9 +174,9 @@ bool Parser::ParseAttribute(Draft* draft, std::vector<const void*>* seen) {
   absl::string_view name;
   if (!lexer_.ExpectWord("an attribute, as in dimensions={0}", &name) || !lexer_.Expect('=')) return false;
   Instruction* instruction = draft->instruction.get();
-  const bool inner = draft->wrapped != nullptr && !IsAsyncAttribute(name);
-  if (inner && (FindRow(draft->wrapped->opcode(), name) != nullptr || FindRow(instruction->opcode(), name) == nullptr)) {
-    instruction = draft->wrapped.get();
+  if (draft->wrapped != nullptr && !IsAsyncAttribute(name)) {
+    const bool own = FindRow(draft->wrapped->opcode(), name) == nullptr && FindRow(instruction->opcode(), name) != nullptr;
+    if (!own) instruction = draft->wrapped.get();
   }
   const AttributeRow* const row = FindRow(instruction->opcode(), name);
   if (row != nullptr) {

@@ -5,6 +5,8 @@
 namespace xlad::hlo {
 namespace {
 
+constexpr int64_t kSharedNdims = 9;
+
 bool ParseTupleElements(Lexer& lexer, Shape* shape) {
   Lexer::Depth depth(lexer);
   if (!depth.Check() || !lexer.Expect('(')) return false;
@@ -76,7 +78,7 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout) {
     seen[static_cast<size_t>(dimension)] = true;
     layout->minor_to_major.push_back(dimension);
   }
-  if (!layout->minor_to_major.empty() && static_cast<int64_t>(layout->minor_to_major.size()) != ndim) {
+  if (static_cast<int64_t>(layout->minor_to_major.size()) != ndim) {
     return lexer.Fail(at, absl::StrCat("found a layout of ", layout->minor_to_major.size(),
                                        " dimensions, expected the shape's ", ndim));
   }
@@ -119,8 +121,30 @@ bool ParseShape(Lexer& lexer, Shape* shape) {
   if (!AtLayout(lexer)) return true;
   Layout layout;
   if (!ParseLayout(lexer, shape->ndim(), &layout)) return false;
-  if (shape->ndim() > 0 || !layout.suffix.empty()) shape->set_layout(std::move(layout));
+  if (shape->ndim() > 0 || !layout.suffix.empty()) SetLayout(std::move(layout), shape);
   return true;
+}
+
+void SetLayout(Layout layout, Shape* shape) {
+  // Shapes without sizes; copies of one share its layout.
+  static const auto* const row_major = [] {
+    auto* const table = new std::vector<Shape>(kSharedNdims);
+    for (int64_t ndim = 0; ndim < kSharedNdims; ++ndim) {
+      Layout descending;
+      for (int64_t d = ndim - 1; d >= 0; --d) descending.minor_to_major.push_back(d);
+      (*table)[static_cast<size_t>(ndim)] = Shape(ElementType::kPred, {});
+      (*table)[static_cast<size_t>(ndim)].set_layout(std::move(descending));
+    }
+    return table;
+  }();
+  const int64_t ndim = shape->ndim();
+  if (ndim >= kSharedNdims || layout != *(*row_major)[static_cast<size_t>(ndim)].layout()) {
+    return shape->set_layout(std::move(layout));
+  }
+  Shape shared = (*row_major)[static_cast<size_t>(ndim)];
+  shared.array() = std::move(shape->array());
+  if (!shape->dynamic().empty()) shared.set_dynamic(shape->dynamic());
+  *shape = std::move(shared);
 }
 
 }  // namespace xlad::hlo

@@ -24,7 +24,7 @@ absl::Status ReadLayout(const pb::Shape& in, Shape* shape) {
     return absl::InvalidArgumentError(absl::StrCat("found a layout of ", shape->ToString(),
                                                    " that does not list each of its dimensions once"));
   }
-  if (shape->ndim() > 0 || !layout.suffix.empty()) shape->set_layout(std::move(layout));
+  if (shape->ndim() > 0 || !layout.suffix.empty()) SetLayout(std::move(layout), shape);
   return absl::OkStatus();
 }
 

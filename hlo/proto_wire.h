@@ -13,8 +13,8 @@ namespace xlad::hlo {
 // fields (nullptr: not wanted). The parts refer to `message`. False where the bytes are no message.
 bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest);
 
-// Adds what the bytes say, all of them; false where they are no such message. Nests deep enough for every tuple that text
-// may nest.
+// Adds what the bytes say, all of them; false where they are no such message. Nests deep enough for every tuple that
+// text may nest.
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out);
 
 }  // namespace xlad::hlo

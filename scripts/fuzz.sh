@@ -27,7 +27,8 @@ for target in "${targets[@]}"; do
   mkdir -p "$corpus"
   dictionary=(-dict="$work/words.dict")
   [[ $target == proto ]] && dictionary=()
-  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 "$work/bin/hlo_${target}_fuzz" "$corpus" "$work/seeds/$target" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 \
+    "$work/bin/hlo_${target}_fuzz" "$corpus" "$work/seeds/$target" \
     -runs="$runs" -seed=1 -timeout=${XLAD_FUZZ_TIMEOUT:-1} -malloc_limit_mb=512 -rss_limit_mb=2560 -max_len=4096 \
     -len_control=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" "${dictionary[@]}" \
     >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log"; exit 1; }
