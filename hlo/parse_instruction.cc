@@ -175,8 +175,9 @@ bool Parser::ParseAttribute(Draft* draft, std::vector<const void*>* seen) {
   if (!lexer_.ExpectWord("an attribute, as in dimensions={0}", &name) || !lexer_.Expect('=')) return false;
   Instruction* instruction = draft->instruction.get();
   if (draft->wrapped != nullptr && !IsAsyncAttribute(name)) {
-    const bool own = FindRow(draft->wrapped->opcode(), name) == nullptr && FindRow(instruction->opcode(), name) != nullptr;
-    if (!own) instruction = draft->wrapped.get();
+    const bool outer =
+        FindRow(draft->wrapped->opcode(), name) == nullptr && FindRow(instruction->opcode(), name) != nullptr;
+    if (!outer) instruction = draft->wrapped.get();
   }
   const AttributeRow* const row = FindRow(instruction->opcode(), name);
   if (row != nullptr) {
