@@ -1,9 +1,11 @@
 // How the devices of one task on one worker reach each other and their peers.
 #include "collectives/exec/fabric.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace xlad::collectives {
 
@@ -32,28 +34,44 @@ class Fabric::Router final : public Transport {
 absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& options, Bootstrap& bootstrap,
                                                      AbortSignal* abort) {
   std::unique_ptr<Fabric> fabric(new Fabric(abort));
-  // Spinning only helps where every device thread has a core.
-  const bool own_cores = options.devices.size() <= std::thread::hardware_concurrency() / 2;
-  std::map<int, Waiter*> waiters;
-  for (int device : options.devices) {
-    fabric->waiters_[device] = std::make_unique<Waiter>(own_cores ? 2000 : 20);
-    waiters[device] = fabric->waiters_[device].get();
+  std::map<int, PeerInfo> peers;
+  for (int device = 0; device < options.num_devices; ++device) {
+    if (std::find(options.devices.begin(), options.devices.end(), device) != options.devices.end()) continue;
+    XLAD_ASSIGN_OR_RETURN(const std::string text, bootstrap.Get(PeerKey(device)));
+    XLAD_ASSIGN_OR_RETURN(peers[device], DecodePeer(text));
+  }
+  if (!peers.empty() && options.tcp.ring_bytes > 0) {
+    absl::StatusOr<std::unique_ptr<SharedWaiters>> shared =
+        SharedWaiters::Create(static_cast<int>(options.devices.size()));
+    if (shared.ok()) fabric->shared_ = *std::move(shared);
+    if (!shared.ok()) {
+      LogWarn("no shared memory; messages go by TCP", {{"error", std::string(shared.status().message())}});
+    }
+  }
+  // Spinning only helps where every device thread has a core: all devices together, lest those of another process here
+  // are kept from theirs.
+  const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency() / 2;
+  for (int device : options.devices) fabric->waiters_[device] = nullptr;
+  std::map<int, Waiter*> waiters;  // In the order of the shared words.
+  for (auto& [device, waiter] : fabric->waiters_) {
+    WaiterWords* words =
+        fabric->shared_ == nullptr ? nullptr : fabric->shared_->words(static_cast<int>(waiters.size()));
+    waiter = std::make_unique<Waiter>(own_cores ? 2000 : 20, words);
+    waiters[device] = waiter.get();
   }
   fabric->listener_id_ = abort->AddListener([waiters](const Failure&) {
     for (const auto& [device, waiter] : waiters) waiter->Notify();
   });
   fabric->in_process_ = std::make_unique<InProcessFabric>(waiters, abort, options.in_process);
-  std::map<int, PeerInfo> peers;
-  for (int device = 0; device < options.num_devices; ++device) {
-    if (waiters.count(device) > 0) continue;
-    XLAD_ASSIGN_OR_RETURN(const std::string text, bootstrap.Get(PeerKey(device)));
-    XLAD_ASSIGN_OR_RETURN(peers[device], DecodePeer(text));
-  }
   if (!peers.empty()) {
     if (options.network == nullptr || options.data_plane == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
     }
-    fabric->tcp_ = std::make_unique<TcpFabric>(options.tcp, waiters, peers, options.network, abort);
+    fabric->tcp_ = std::make_unique<TcpFabric>(options.tcp, waiters, fabric->shared_.get(), peers, options.network,
+                                               abort);
+    for (const auto& [device, waiter] : waiters) {
+      waiter->SetPump([tcp = fabric->tcp_.get(), device = device] { tcp->Pump(device); });
+    }
     fabric->data_plane_ = options.data_plane;
     fabric->data_plane_->AddTask(fabric->tcp_.get());
   }

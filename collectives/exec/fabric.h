@@ -30,6 +30,8 @@ class Fabric {
   ~Fabric();
 
   Transport& transport(int device);
+  // How many of the connections to other processes pass their messages through shared memory.
+  int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
   // Ends in good order; see TcpFabric::Finish.
   absl::Status Finish();
   // Ends without waiting for anyone; see TcpFabric::Leave.
@@ -43,6 +45,7 @@ class Fabric {
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
   int64_t listener_id_ = -1;
+  std::unique_ptr<SharedWaiters> shared_;  // Null: no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;
   std::unique_ptr<InProcessFabric> in_process_;
   std::unique_ptr<TcpFabric> tcp_;

@@ -22,7 +22,9 @@ class TestWorld {
     std::unique_ptr<Fabric> fabric;
   };
 
-  explicit TestWorld(const Placement& placement, int slots = 4) : placement_(placement) {
+  // `ring_bytes`: of the shared memory between workers; 0: they use TCP alone.
+  explicit TestWorld(const Placement& placement, int slots = 4, size_t ring_bytes = TcpOptions().ring_bytes)
+      : placement_(placement) {
     std::map<std::string, std::string> values;
     for (size_t w = 0; w < placement.size(); ++w) {
       workers_.push_back(std::make_unique<Worker>());
@@ -43,6 +45,7 @@ class TestWorld {
       options.tcp.worker_id = absl::StrCat("w", w);
       options.tcp.incarnation = 7;
       options.tcp.slots = options.in_process.slots = slots;
+      options.tcp.ring_bytes = ring_bytes;
       options.network = &TcpNetwork();
       options.data_plane = workers_[w]->data_plane.get();
       workers_[w]->fabric = *Fabric::Make(options, *bootstrap, &workers_[w]->abort);

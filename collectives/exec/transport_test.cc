@@ -21,6 +21,7 @@ using ::testing::HasSubstr;
 struct TransportCase {
   std::string name;
   Placement placement;
+  size_t ring_bytes = 0;
 };
 
 class TransportTest : public ::testing::TestWithParam<TransportCase> {
@@ -43,7 +44,7 @@ class TransportTest : public ::testing::TestWithParam<TransportCase> {
 };
 
 TEST_P(TransportTest, DeliversInOrderWithManyMessagesInFlight) {
-  TestWorld world(GetParam().placement);
+  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   const int n = world.num_devices();
   world.Run([&](int device) {
     const int next = (device + 1) % n, previous = (device + n - 1) % n;
@@ -63,7 +64,7 @@ TEST_P(TransportTest, DeliversInOrderWithManyMessagesInFlight) {
 }
 
 TEST_P(TransportTest, SlotsBoundTheSenderAndSeveralMessagesMayBeHeld) {
-  TestWorld world(GetParam().placement, /*slots=*/4);
+  TestWorld world(GetParam().placement, /*slots=*/4, GetParam().ring_bytes);
   std::atomic<int> posted = 0;
   std::promise<void> held;
   world.Run([&](int device) {
@@ -94,7 +95,7 @@ TEST_P(TransportTest, SlotsBoundTheSenderAndSeveralMessagesMayBeHeld) {
 }
 
 TEST_P(TransportTest, ChannelsAreIndependent) {
-  TestWorld world(GetParam().placement);
+  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   world.Run([&](int device) {
     if (device == 0) {
       for (int channel : {2, 1, 0}) {
@@ -116,7 +117,7 @@ TEST_P(TransportTest, ChannelsAreIndependent) {
 }
 
 TEST_P(TransportTest, LargeMessagesBothWaysAtOnce) {
-  TestWorld world(GetParam().placement);
+  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   world.Run([&](int device) {
     if (device > 1) return;
     const int peer = 1 - device;
@@ -135,7 +136,7 @@ TEST_P(TransportTest, LargeMessagesBothWaysAtOnce) {
 }
 
 TEST_P(TransportTest, AbortWakesEveryoneWhoWaits) {
-  TestWorld world(GetParam().placement);
+  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   const int n = world.num_devices();
   std::atomic<int> woken = 0;
   world.Run([&](int device) {
@@ -159,21 +160,27 @@ TEST_P(TransportTest, AbortWakesEveryoneWhoWaits) {
 }
 
 TEST_P(TransportTest, RefusesWhatIsNoLink) {
-  TestWorld world(GetParam().placement);
+  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   EXPECT_FALSE(world.transport(0).OpenSend(99, 0).ok());
   EXPECT_FALSE(world.transport(0).OpenReceive(0, 0).ok());
   EXPECT_FALSE(world.transport(0).OpenSend(1, -1).ok());
   EXPECT_FALSE(world.transport(0).OpenSend(1, kMaxChannels).ok());
 }
 
+// Rings of 200 bytes: no frame fits, every one is cut and goes around the end.
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                          ::testing::Values(TransportCase{"in_process", {{0, 1, 2, 3}}},
                                            TransportCase{"tcp", {{0}, {1}, {2}, {3}}},
-                                           TransportCase{"mixed", {{0, 2}, {1, 3, 4}}}),
+                                           TransportCase{"shared", {{0}, {1}, {2}, {3}}, 256 << 10},
+                                           TransportCase{"shared_small", {{0}, {1}, {2}, {3}}, 200},
+                                           TransportCase{"mixed", {{0, 2}, {1, 3, 4}}},
+                                           TransportCase{"mixed_shared", {{0, 2}, {1, 3, 4}}, 4096}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(TcpFabric, FinishIsNoFailure) {
-  TestWorld world({{0}, {1}});
+class TcpFabricTest : public ::testing::TestWithParam<size_t> {};  // Bytes of the rings.
+
+TEST_P(TcpFabricTest, FinishIsNoFailure) {
+  TestWorld world({{0}, {1}}, 4, GetParam());
   world.Run([&](int device) {
     SendLink* to = *world.transport(device).OpenSend(1 - device, 0);
     ReceiveLink* from = *world.transport(device).OpenReceive(1 - device, 0);
@@ -190,8 +197,8 @@ TEST(TcpFabric, FinishIsNoFailure) {
   EXPECT_FALSE(world.worker(1).abort.raised());
 }
 
-TEST(TcpFabric, ADeadPeerIsNamedAtOnceByEveryone) {
-  TestWorld world({{0}, {1}, {2}});
+TEST_P(TcpFabricTest, ADeadPeerIsNamedAtOnceByEveryone) {
+  TestWorld world({{0}, {1}, {2}}, 4, GetParam());
   std::promise<void> connected[2];
   world.Run([&](int device) {
     for (int peer = 0; peer < 3; ++peer) {
@@ -211,6 +218,89 @@ TEST(TcpFabric, ADeadPeerIsNamedAtOnceByEveryone) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("lost device 2 (worker w2, host host2, pid 102)"));
     EXPECT_EQ(world.worker(device).abort.failure().suspect_worker, "w2");
   });
+}
+
+// Everyone sends large messages around before anyone takes one: who waits for room must make room.
+TEST_P(TcpFabricTest, FullRingsDoNotLockUp) {
+  TestWorld world({{0, 1}, {2, 3}, {4}}, 4, GetParam());
+  const int n = world.num_devices();
+  world.Run([&](int device) {
+    const std::string big(300'000, static_cast<char>('a' + device));
+    std::vector<SendLink*> links;
+    for (uint32_t round = 0; round < 3; ++round) {
+      for (int peer = 0; peer < n; ++peer) {
+        if (peer == device) continue;
+        links.push_back(*world.transport(device).OpenSend(peer, 3));
+        ASSERT_TRUE(links.back()->Post({}, {AsBytes(big)}).ok());
+      }
+    }
+    for (int round = 0; round < 3; ++round) {
+      for (int peer = 0; peer < n; ++peer) {
+        if (peer == device) continue;
+        ReceiveLink* from = *world.transport(device).OpenReceive(peer, 3);
+        const absl::StatusOr<Incoming> message = from->Next();
+        ASSERT_TRUE(message.ok()) << message.status();
+        EXPECT_EQ(message->bytes, 300'000);
+        EXPECT_EQ(message->pieces.back().back(), static_cast<std::byte>('a' + peer));
+        ASSERT_TRUE(from->Release().ok());
+      }
+    }
+    for (SendLink* link : links) ASSERT_TRUE(link->WaitReleased(3).ok());
+    EXPECT_TRUE(GetParam() == 0 || world.worker_of(device).fabric->shared_connections() > 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, 100, 64 << 10));
+
+TEST(SharedMemory, WhoCannotMapItGoesByTcp) {
+  SetLogLevel(LogLevel::kError);
+  TestWorld world({{0}, {1}});
+  for (const char* name : {"1/2", "x/y/z", "1/0/5", "999999999/3/7", "-1/-1/0", "/etc/passwd"}) {
+    EXPECT_FALSE(SharedSegment::Open(name, 0).ok()) << name;
+  }
+  PeerHello hello;
+  hello.set_job_id("job");
+  hello.set_attempt(1);
+  hello.set_to_device(1);
+  hello.set_worker_id("w0");
+  hello.set_incarnation(7);
+  hello.set_machine(MachineName());
+  hello.set_segment("1/2/3");
+  std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
+  ASSERT_TRUE(WriteBlock(connection.get(), hello.SerializeAsString()).ok());
+  PeerWelcome welcome;
+  ASSERT_TRUE(welcome.ParseFromString(*ReadBlock(connection.get())));
+  EXPECT_EQ(welcome.refused(), "");
+  EXPECT_FALSE(welcome.shared());
+}
+
+TEST(SharedMemory, ASegmentIsTheOneOfItsName) {
+  const auto made = *SharedSegment::Create(1000);
+  made->data()[999] = std::byte{42};
+  const auto opened = *SharedSegment::Open(made->name(), 1000);
+  EXPECT_EQ(opened->data()[999], std::byte{42});
+  EXPECT_FALSE(SharedSegment::Open(made->name(), 999).ok());
+  EXPECT_FALSE(SharedSegment::Open(made->name() + "1", 1000).ok());  // Another nonce.
+}
+
+TEST(SharedMemory, PositionsThatCannotBeAreFound) {
+  const auto here = *SharedWaiters::Create(1), there = *SharedWaiters::Create(3);
+  const auto dialer = *SharedPipe::Create(*here, 0, 512);
+  const auto acceptor = *SharedPipe::Open(dialer->name(), *there, 2);
+  ASSERT_TRUE(dialer->Connect().ok());
+  const std::string text(700, 'x');
+  EXPECT_EQ(*dialer->Write(AsBytes(text)), 512u);
+  EXPECT_EQ(*dialer->Write(AsBytes(text)), 0u);
+  std::vector<std::byte> out(512);
+  EXPECT_EQ(*acceptor->Read(absl::MakeSpan(out)), 512u);
+  EXPECT_EQ(*dialer->Room(), 512u);
+  dialer->NotifyPeer();
+  EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // Nobody waited for room, so that nothing else has told it.
+  // A peer that writes nonsense over everything.
+  const auto segment = *SharedSegment::Open(dialer->name(), 0);
+  for (size_t i = 0; i < segment->bytes(); ++i) segment->data()[i] = static_cast<std::byte>(i * 7);
+  EXPECT_EQ(acceptor->Readable().status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(dialer->Room().status().code(), absl::StatusCode::kDataLoss);
 }
 
 // Says a hello to the data plane of worker 1 in place of device 0.

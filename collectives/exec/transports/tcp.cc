@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "collectives/exec/transports/tcp_connection.h"
 
 namespace xlad::collectives {
@@ -45,9 +46,17 @@ class TcpTransport final : public Transport {
 };
 
 TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters,
-                     const std::map<int, PeerInfo>& peers, Network* network, AbortSignal* abort)
-    : options_(options), waiters_(waiters), peers_(peers), network_(network), abort_(abort) {
+                     const SharedWaiters* shared, const std::map<int, PeerInfo>& peers, Network* network,
+                     AbortSignal* abort)
+    : options_(options),
+      waiters_(waiters),
+      shared_(shared),
+      machine_(shared == nullptr || options.ring_bytes == 0 ? "" : MachineName()),
+      peers_(peers),
+      network_(network),
+      abort_(abort) {
   for (const auto& [device, waiter] : waiters_) {
+    pumped_.emplace(device, std::make_unique<Pumped>());
     transports_.emplace(device, std::make_unique<TcpTransport>(this, device));
   }
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
@@ -120,14 +129,48 @@ void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& 
   if (status.ok() && (closing_ || connections_.count(pair) > 0)) {
     status = absl::FailedPreconditionError("there is a connection of these devices already");
   }
+  std::unique_ptr<SharedPipe> pipe = status.ok() ? AcceptPipe(hello) : nullptr;
   PeerWelcome welcome;
   welcome.set_refused(std::string(status.message()));
+  welcome.set_shared(pipe != nullptr);
   if (!WriteBlock(connection.get(), welcome.SerializeAsString()).ok() || !status.ok()) return;
-  Adopt(pair, std::move(connection));
+  Adopt(pair, {std::move(connection), std::move(pipe)});
+}
+
+int TcpFabric::IndexOf(int device) const {
+  return static_cast<int>(std::distance(waiters_.begin(), waiters_.find(device)));
+}
+
+std::unique_ptr<SharedPipe> TcpFabric::OfferPipe(int device) {
+  if (machine_.empty()) return nullptr;
+  absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
+      SharedPipe::Create(*shared_, IndexOf(device), options_.ring_bytes);
+  if (pipe.ok()) return *std::move(pipe);
+  LogWarn("no shared memory; messages go by TCP", {{"error", std::string(pipe.status().message())}});
+  return nullptr;
+}
+
+std::unique_ptr<SharedPipe> TcpFabric::AcceptPipe(const PeerHello& hello) {
+  if (machine_.empty() || hello.machine() != machine_ || hello.segment().empty()) return nullptr;
+  absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
+      SharedPipe::Open(hello.segment(), *shared_, IndexOf(hello.to_device()));
+  if (pipe.ok()) return *std::move(pipe);
+  LogWarn("no shared memory with a peer; messages go by TCP",
+          {{"peer", hello.worker_id()}, {"error", std::string(pipe.status().message())}});
+  return nullptr;
+}
+
+void TcpFabric::Pump(int device) {
+  Pumped& pumped = *pumped_.at(device);
+  if (pumped.count.load(std::memory_order_acquire) != pumped.seen.size()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pumped.seen = pumped.all;
+  }
+  for (TcpConnection* connection : pumped.seen) connection->Pump();
 }
 
 // Call with mutex_ held.
-TcpConnection* TcpFabric::Adopt(Pair pair, std::unique_ptr<Connection> connection) {
+TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   const PeerInfo& peer = peers_.at(pair.second);
   TcpConnection::Options options;
   options.self = absl::StrCat("device ", pair.first, " (worker ", options_.worker_id, ")");
@@ -136,8 +179,15 @@ TcpConnection* TcpFabric::Adopt(Pair pair, std::unique_ptr<Connection> connectio
   options.peer_worker = peer.worker_id;
   options.slots = options_.slots;
   options.max_message_bytes = options_.max_message_bytes;
-  auto adopted = std::make_unique<TcpConnection>(options, std::move(connection), waiters_.at(pair.first), abort_);
+  auto adopted = std::make_unique<TcpConnection>(options, std::move(dialed.connection), std::move(dialed.pipe),
+                                                 waiters_.at(pair.first), abort_);
   TcpConnection* result = adopted.get();
+  if (result->has_pipe()) {
+    Pumped& pumped = *pumped_.at(pair.first);
+    pumped.all.push_back(result);
+    pumped.count.store(pumped.all.size(), std::memory_order_release);
+    ++shared_connections_;
+  }
   connections_[pair] = std::move(adopted);
   changed_.notify_all();
   // Where the signal was raised before the connection was in the table, no listener has told it.
@@ -156,7 +206,7 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
   if (found != connections_.end()) return found->second.get();
   if (abort_->raised()) return abort_->status();
   lock.unlock();
-  absl::StatusOr<std::unique_ptr<Connection>> dialed = Dial(device, peer);
+  absl::StatusOr<Dialed> dialed = Dial(device, peer);
   if (!dialed.ok()) {
     const PeerInfo& info = peers_.at(peer);
     abort_->Raise(
@@ -169,10 +219,21 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
   return Adopt(pair, *std::move(dialed));
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer) {
-  const Pair pair(device, peer);
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection,
+absl::StatusOr<TcpFabric::Dialed> TcpFabric::Dial(int device, int peer) {
+  Dialed dialed;
+  XLAD_ASSIGN_OR_RETURN(dialed.connection,
                         network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
+  dialed.pipe = OfferPipe(device);
+  XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome,
+                        SayHello(device, peer, dialed.pipe.get(), dialed.connection.get()));
+  if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
+  if (!welcome.shared()) dialed.pipe = nullptr;
+  if (dialed.pipe != nullptr) XLAD_RETURN_IF_ERROR(dialed.pipe->Connect());
+  return dialed;
+}
+
+absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const SharedPipe* pipe, Connection* connection) {
+  const Pair pair(device, peer);
   PeerHello hello;
   hello.set_job_id(options_.job_id);
   hello.set_attempt(options_.attempt);
@@ -181,13 +242,17 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer
   hello.set_to_device(peer);
   hello.set_worker_id(options_.worker_id);
   hello.set_incarnation(options_.incarnation);
-  XLAD_RETURN_IF_ERROR(WriteBlock(connection.get(), hello.SerializeAsString()));
+  if (pipe != nullptr) {
+    hello.set_machine(machine_);
+    hello.set_segment(pipe->name());
+  }
+  XLAD_RETURN_IF_ERROR(WriteBlock(connection, hello.SerializeAsString()));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    dialing_[pair] = connection.get();
-    if (abort_->raised()) TellDialed(connection.get());
+    dialing_[pair] = connection;
+    if (abort_->raised()) TellDialed(connection);
   }
-  const absl::StatusOr<std::string> answer = ReadBlock(connection.get());
+  const absl::StatusOr<std::string> answer = ReadBlock(connection);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     dialing_.erase(pair);
@@ -195,8 +260,7 @@ absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Dial(int device, int peer
   XLAD_RETURN_IF_ERROR(answer.status());
   PeerWelcome welcome;
   if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is no welcome");
-  if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
-  return connection;
+  return welcome;
 }
 
 void TcpFabric::Leave() {

@@ -18,6 +18,15 @@ struct Buffer {
 
 }  // namespace
 
+// How far the frame has come that is being taken out of shared memory.
+struct TcpConnection::Arriving {
+  FrameHead head;
+  size_t head_bytes = 0;
+  Inbox* inbox = nullptr;
+  Buffer buffer;
+  size_t bytes = 0;
+};
+
 class TcpConnection::Outbox final : public SendLink {
  public:
   Outbox(TcpConnection* connection, int channel) : connection_(connection), channel_(channel) {}
@@ -61,6 +70,8 @@ class TcpConnection::Inbox final : public ReceiveLink {
     TcpConnection& c = *connection_;
     const auto ready = [&] { return arrived_.load() > taken_ || c.heard_bye_.load(); };
     if (!c.waiter_->Wait(*c.abort_, ready)) return c.abort_->status();
+    // The peer's last messages may have come before its good-bye and after the last look at them.
+    if (arrived_.load() == taken_) c.Pump();
     if (arrived_.load() == taken_) {
       return absl::FailedPreconditionError(
           absl::StrCat(c.options_.peer, " has finished and sends nothing more to ", c.options_.self));
@@ -80,14 +91,19 @@ class TcpConnection::Inbox final : public ReceiveLink {
       ++released_;
     }
     // Told in batches, so that a message does not cost a frame in each direction.
-    if (++untold_ < std::max(1, connection_->options_.slots / 2)) return absl::OkStatus();
+    if (++untold_ >= std::max(1, connection_->options_.slots / 2)) connection_->TellReleased(this);
+    return absl::OkStatus();
+  }
+
+  // What is to be told now; nothing where it is not enough for a frame.
+  FrameHead TakeReleases() {
     FrameHead head;
     head.kind = FrameKind::kReleased;
     head.channel = static_cast<uint32_t>(channel_);
-    head.count = static_cast<uint32_t>(std::exchange(untold_, 0));
-    // The reader finds out where the connection is broken.
-    connection_->WriteFrame(head, {}).IgnoreError();
-    return absl::OkStatus();
+    if (untold_ >= std::max(1, connection_->options_.slots / 2)) {
+      head.count = static_cast<uint32_t>(std::exchange(untold_, 0));
+    }
+    return head;
   }
 
   // Called by the reader.
@@ -136,9 +152,14 @@ class TcpConnection::Inbox final : public ReceiveLink {
   int untold_ = 0;
 };
 
-TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection, Waiter* waiter,
-                             AbortSignal* abort)
-    : options_(options), connection_(std::move(connection)), waiter_(waiter), abort_(abort) {
+TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection,
+                             std::unique_ptr<SharedPipe> pipe, Waiter* waiter, AbortSignal* abort)
+    : options_(options),
+      connection_(std::move(connection)),
+      pipe_(std::move(pipe)),
+      waiter_(waiter),
+      abort_(abort),
+      arriving_(std::make_unique<Arriving>()) {
   reader_ = std::thread([this] { ReadLoop(); });
 }
 
@@ -166,12 +187,105 @@ ReceiveLink* TcpConnection::OpenReceive(int channel) { return FindInbox(channel)
 
 absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
   absl::Status status;
+  if (pipe_ != nullptr && (head.kind == FrameKind::kMessage || head.kind == FrameKind::kReleased)) {
+    writing_ = true;
+    status = WriteShared(ConstPiece(reinterpret_cast<const std::byte*>(&head), sizeof head));
+    for (const ConstPiece& piece : pieces) {
+      if (status.ok()) status = WriteShared(piece);
+    }
+    writing_ = false;
+    pipe_->NotifyPeer();
+    return status;
+  }
   {
     std::lock_guard<std::mutex> lock(write_mutex_);
     status = WriteLocked(head, pieces);
   }
   if (abort_wanted_) TellAbort();
   return status;
+}
+
+// Waits for room, and takes out what comes in meanwhile: the peer may be waiting for room too.
+absl::Status TcpConnection::WriteShared(ConstPiece bytes) {
+  while (true) {
+    XLAD_ASSIGN_OR_RETURN(const size_t written, pipe_->Write(bytes));
+    bytes.remove_prefix(written);
+    if (bytes.empty()) return absl::OkStatus();
+    pipe_->NotifyPeer();
+    pipe_->WantRoom(true);
+    const bool go_on = waiter_->Wait(*abort_, [&] {
+      const absl::StatusOr<size_t> room = pipe_->Room();
+      return !room.ok() || *room > 0 || heard_bye_.load();
+    });
+    pipe_->WantRoom(false);
+    if (!go_on) return abort_->status();
+    if (heard_bye_) return absl::UnavailableError("the peer has finished");
+  }
+}
+
+// Never waits: where there is no room now, the next pump tries again.
+void TcpConnection::TellReleased(Inbox* inbox) {
+  if (pipe_ != nullptr) {
+    const absl::StatusOr<size_t> room = pipe_->Room();
+    releases_wait_ = writing_ || !room.ok() || *room < sizeof(FrameHead);
+    if (releases_wait_) return;
+  }
+  const FrameHead head = inbox->TakeReleases();
+  // The reader finds out where the connection is broken.
+  if (head.count > 0) WriteFrame(head, {}).IgnoreError();
+}
+
+void TcpConnection::Pump() {
+  if (pipe_ == nullptr) return;
+  if (releases_wait_ && !writing_) {
+    std::lock_guard<std::mutex> lock(links_mutex_);
+    releases_wait_ = false;
+    for (const auto& [channel, inbox] : inboxes_) {
+      if (!releases_wait_) TellReleased(inbox.get());
+    }
+  }
+  const absl::Status status = PumpFrames();
+  if (status.ok()) return;
+  abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
+                 options_.peer_worker});
+}
+
+absl::Status TcpConnection::PumpFrames() {
+  while (!abort_->raised()) {
+    XLAD_ASSIGN_OR_RETURN(size_t there, pipe_->Readable());
+    if (there == 0) return absl::OkStatus();
+    Arriving& a = *arriving_;
+    if (a.head_bytes < sizeof a.head) {
+      std::byte* const head = reinterpret_cast<std::byte*>(&a.head);
+      XLAD_ASSIGN_OR_RETURN(const size_t n, pipe_->Read({head + a.head_bytes, sizeof a.head - a.head_bytes}));
+      a.head_bytes += n;
+      if (a.head_bytes < sizeof a.head) continue;
+      if (a.head.magic != FrameHead::kFrameMagic || a.head.channel >= kMaxChannels ||
+          (a.head.kind != FrameKind::kMessage && a.head.kind != FrameKind::kReleased)) {
+        return absl::DataLossError("found bytes in shared memory that are no frame");
+      }
+      if (a.head.kind == FrameKind::kMessage) {
+        a.inbox = FindInbox(static_cast<int>(a.head.channel));
+        XLAD_RETURN_IF_ERROR(CheckMessage(a.head, a.inbox));
+        a.buffer = a.inbox->TakeBuffer(a.head.bytes);
+        if (a.buffer.data == nullptr) {
+          return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", a.head.bytes, " bytes"));
+        }
+      }
+    } else {
+      XLAD_ASSIGN_OR_RETURN(const size_t n, pipe_->Read({a.buffer.data.get() + a.bytes, a.head.bytes - a.bytes}));
+      a.bytes += n;
+    }
+    if (a.head.kind == FrameKind::kReleased) {
+      FindOutbox(static_cast<int>(a.head.channel))->Released(a.head.count);
+    } else if (a.bytes == a.head.bytes) {
+      a.inbox->Arrived(a.head.message, std::move(a.buffer), a.bytes);
+    } else {
+      continue;
+    }
+    a = Arriving();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TcpConnection::WriteLocked(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
@@ -252,17 +366,22 @@ absl::Status TcpConnection::ReadFrames() {
 
 absl::Status TcpConnection::OnMessage(const FrameHead& head) {
   Inbox* inbox = FindInbox(static_cast<int>(head.channel));
-  if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes) || inbox->IsFull()) {
-    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, or one too many, expected ",
-                                            options_.max_message_bytes, " bytes and ", options_.slots,
-                                            " messages at most"));
-  }
+  XLAD_RETURN_IF_ERROR(CheckMessage(head, inbox));
   Buffer buffer = inbox->TakeBuffer(head.bytes);
   if (buffer.data == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", head.bytes, " bytes"));
   }
   XLAD_RETURN_IF_ERROR(ReadFully(connection_.get(), absl::MakeSpan(buffer.data.get(), head.bytes)));
   inbox->Arrived(head.message, std::move(buffer), head.bytes);
+  return absl::OkStatus();
+}
+
+absl::Status TcpConnection::CheckMessage(const FrameHead& head, Inbox* inbox) const {
+  if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes) || inbox->IsFull()) {
+    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, or one too many, expected ",
+                                            options_.max_message_bytes, " bytes and ", options_.slots,
+                                            " messages at most"));
+  }
   return absl::OkStatus();
 }
 
