@@ -25,11 +25,13 @@ struct FakeTask final : public Task {
     return true;
   }
   void Abort(const collectives::Failure& failure) override { aborted = std::string(failure.status.message()); }
+  void Command(const SessionCommand& command) override { commands.push_back(command.sequence()); }
   int64_t finished_steps() const override { return begun; }
   int64_t begun_steps() const override { return begun; }
 
   int64_t* const alive;
   int64_t lease = -1, stop = -1, begun = 0;
+  std::vector<int64_t> commands;
   std::string aborted;
 };
 
@@ -384,6 +386,34 @@ TEST_F(WorkerCoreTest, RandomEvents) {
     }
   }
   ::testing::internal::GetCapturedStderr();
+}
+
+TEST_F(WorkerCoreTest, SessionCommandsAreCarriedOutOnceAndAnswersAreRepeated) {
+  Attach();
+  Launch(1);
+  const auto command = [&](int64_t sequence) {
+    CoordinatorMessage message;
+    message.mutable_session()->set_job_id("job");
+    message.mutable_session()->set_attempt(1);
+    message.mutable_session()->set_sequence(sequence);
+    Handle(message);
+  };
+  for (int64_t sequence : {1, 2, 2, 1, 3}) command(sequence);
+  EXPECT_THAT(task_->commands, ElementsAre(1, 2, 3));
+  Handle(CommandIsDone{{"job", 1}, 1});
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(sent_[0].session_answer().sequence(), 1);
+  Handle(Disconnected{});
+  Handle(CommandIsDone{{"job", 1}, 2});
+  EXPECT_THAT(sent_, IsEmpty());
+  Attach();
+  int64_t answered = 0;
+  for (const WorkerMessage& message : sent_) {
+    if (message.has_session_answer()) answered = message.session_answer().sequence();
+  }
+  EXPECT_EQ(answered, 2) << "one answer stands for those before it";
+  command(5);  // One is missing: the session cannot go on.
+  EXPECT_THAT(task_->aborted, HasSubstr("found command 5, expected 4"));
 }
 
 }  // namespace

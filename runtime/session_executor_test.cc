@@ -1,0 +1,311 @@
+// Whole sessions: four devices on one to three workers, a program whose every value can be told.
+#include "runtime/session_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <set>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "collectives/exec/transports/data_plane.h"
+#include "collectives/plan/plan.h"
+#include "collectives/plan/spec_proto.h"
+#include "runtime/test_support.h"
+#include "tensor/wire.h"
+
+namespace xlad::runtime {
+namespace {
+
+using collectives::AbortSignal;
+using tensor::Array;
+using tensor::ElementType;
+using ::testing::HasSubstr;
+
+constexpr int kDevices = 4;
+
+// x: f32[7], two elements a device and one on the last; s: f32[], everywhere.
+//   total = all_reduce(sum of own x);  x' = x + total;  s' = s + total
+// With `whole`, x is the same everywhere and the total is four times its own sum.
+Executable MakeExecutable(bool whole) {
+  Executable e;
+  e.set_name("session");
+  e.add_mesh()->set_size(kDevices);
+  const int64_t n = whole ? 7 : 2;
+  for (const auto& [kind, bytes] :
+       std::vector<std::pair<Allocation::Kind, int64_t>>{{Allocation::PARAMETER, 4 * n}, {Allocation::PARAMETER, 4},
+                                                         {Allocation::TEMPORARY, 4}, {Allocation::RESULT, 4}}) {
+    AddAllocation(&e, kind, bytes);
+  }
+  const auto add = [&](EntryValue* value, std::vector<int64_t> global, std::vector<int64_t> local, int allocation) {
+    SetShape(value->mutable_global(), ElementType::kF32, global);
+    SetShape(value->mutable_local(), ElementType::kF32, local);
+    *value->mutable_buffer() = Whole(e, allocation);
+    for (int64_t device = 0; device < (global == local ? 1 : kDevices); ++device) {
+      tensor::Box box = tensor::WholeBox({ElementType::kF32, global});
+      if (global != local) box = {{device * 2}, {std::min<int64_t>(7, device * 2 + 2)}};
+      tensor::BoxToWire(box, value->add_boxes());
+    }
+  };
+  add(e.add_parameters(), {7}, {n}, 0);
+  add(e.add_parameters(), {}, {}, 1);
+  add(e.add_results(), {7}, {n}, 0);
+  add(e.add_results(), {}, {}, 3);
+  xlad::CollectiveSpec* spec = e.add_collectives();
+  spec->set_op("all-reduce.1");
+  spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
+  spec->set_reduction(xlad::CollectiveSpec::SUM);
+  spec->set_element_type(static_cast<int>(ElementType::kF32));
+  spec->add_counts(1);
+  spec->add_groups();
+  for (int device = 0; device < kDevices; ++device) spec->mutable_groups(0)->add_devices(device);
+  *e.add_steps() = KernelOn(e, whole ? "sum7" : "sum2", {0, 2});
+  Step* reduce = e.add_steps();
+  reduce->set_name("all-reduce.1");
+  *reduce->mutable_collective()->add_inputs() = Whole(e, 2);
+  *reduce->mutable_collective()->add_outputs() = Whole(e, 2);
+  *e.add_steps() = KernelOn(e, whole ? "add7" : "add2", {0, 1, 2, 3});
+  return e;
+}
+
+TestKernels Kernels(std::atomic<bool>* fail) {
+  TestKernels kernels;
+  for (const int n : {2, 7}) {
+    kernels[absl::StrCat("sum", n)] = [n, fail](absl::Span<void* const> b, int device) -> absl::Status {
+      if (*fail && device == 2) return absl::InternalError("a kernel gives up");
+      const float* x = static_cast<float*>(b[0]);
+      *static_cast<float*>(b[1]) = 0;
+      for (int i = 0; i < (n == 2 && device == 3 ? 1 : n); ++i) *static_cast<float*>(b[1]) += x[i];
+      return absl::OkStatus();
+    };
+    kernels[absl::StrCat("add", n)] = [n](absl::Span<void* const> b, int) {
+      for (int i = 0; i < n; ++i) static_cast<float*>(b[0])[i] += *static_cast<float*>(b[2]);
+      *static_cast<float*>(b[3]) = *static_cast<float*>(b[1]) + *static_cast<float*>(b[2]);
+      return absl::OkStatus();
+    };
+  }
+  return kernels;
+}
+
+class MemoryStore final : public SessionStore {
+ public:
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal*) override {
+    const auto found = blobs.find(digest);
+    if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
+    return found->second;
+  }
+  absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out, AbortSignal*) override {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const Array part = tensor::ExtractBox(arrays.at(array), box, box.sizes());
+    std::memcpy(out.data(), part.bytes().data(), out.size());
+    ++reads;
+    return absl::OkStatus();
+  }
+  absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
+                          AbortSignal*) override {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const Array part(tensor::Shape{ElementType::kF32, box.sizes()}, {bytes.begin(), bytes.end()});
+    tensor::InsertBox(part, box, &arrays.at(array));
+    ++writes;
+    return absl::OkStatus();
+  }
+  std::map<std::string, std::string> blobs;
+  std::mutex mutex;
+  std::map<int64_t, Array> arrays;
+  int reads = 0, writes = 0;
+};
+
+class TestListener final : public SessionListener {
+ public:
+  void OnReady() override {}
+  void OnDone(int64_t sequence) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    EXPECT_EQ(sequence, ++done_);
+    changed_.notify_all();
+  }
+  void OnFailed(int64_t, const collectives::Failure& failure) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = failure.status;
+    changed_.notify_all();
+  }
+  absl::Status Wait(int64_t sequence) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= sequence || !failure_.ok(); });
+    return failure_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t done_ = 0;
+  absl::Status failure_;
+};
+
+class World {
+ public:
+  explicit World(const std::vector<std::vector<int>>& placement) : device_(Kernels(&fail)) {
+    SetLogLevel(LogLevel::kError);
+    launch_.set_job_id("session");
+    launch_.set_attempt(1);
+    for (size_t w = 0; w < placement.size(); ++w) {
+      data_planes_.push_back(*collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+      Peer* peer = launch_.add_peers();
+      peer->set_worker_id(absl::StrCat("w", w));
+      peer->set_data_address(data_planes_[w]->address());
+      for (int device : placement[w]) peer->add_devices(device);
+      listeners_.push_back(std::make_unique<TestListener>());
+    }
+    for (size_t w = 0; w < placement.size(); ++w) {
+      LaunchTask launch = launch_;
+      for (int device : placement[w]) launch.add_devices()->set_device(device);
+      const SessionEnvironment environment{
+          {&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
+          &store,
+          listeners_[w].get()};
+      sessions_.push_back(std::make_unique<SessionExecutor>(launch, environment));
+    }
+  }
+  ~World() { SetLogLevel(LogLevel::kInfo); }
+
+  void Send(SessionCommand command) {
+    command.set_sequence(++sequence_);
+    for (const auto& session : sessions_) session->Command(command);
+  }
+  absl::Status WaitForAll() {
+    absl::Status status;
+    for (const auto& listener : listeners_) status.Update(listener->Wait(sequence_));
+    return status;
+  }
+  // Layouts: 0 split, 1 whole, 2 scalar.
+  void Load(int64_t program, bool whole) {
+    const Executable executable = MakeExecutable(whole);
+    const std::string bytes = executable.SerializeAsString(), digest = Sha256Hex(bytes);
+    store.blobs[digest] = bytes;
+    SessionCommand command;
+    command.mutable_load()->set_program(program);
+    command.mutable_load()->set_executable_digest(digest);
+    for (auto* layouts :
+         {command.mutable_load()->mutable_parameter_layouts(), command.mutable_load()->mutable_result_layouts()}) {
+      layouts->Add(whole ? 1 : 0);
+      layouts->Add(2);
+    }
+    const collectives::CollectiveSpec spec = *collectives::SpecFromProto(executable.collectives(0), kDevices);
+    const collectives::CollectivePlan plan = *collectives::MakePlan(spec);
+    CollectivePlanProto* out = command.add_plans();
+    out->set_algorithm(plan.algorithm);
+    out->set_chunks(plan.chunks);
+    out->set_channels(plan.channels);
+    Send(command);
+  }
+  void Call(int64_t program, int64_t x, int64_t s, int64_t new_x, int64_t new_s, std::vector<int64_t> free = {}) {
+    SessionCommand command;
+    command.mutable_call()->set_program(program);
+    for (int64_t array : {x, s}) command.mutable_call()->add_arguments(array);
+    for (int64_t array : {new_x, new_s}) command.mutable_call()->add_results(array);
+    command.mutable_free()->Assign(free.begin(), free.end());
+    Send(command);
+  }
+  Array Fetch(int64_t array, int32_t layout) {
+    store.arrays[array] = Array(tensor::Shape{ElementType::kF32, layout == 2 ? tensor::Dims{} : tensor::Dims{7}});
+    SessionCommand command;
+    command.mutable_fetch()->set_array(array);
+    command.mutable_fetch()->set_layout(layout);
+    Send(command);
+    EXPECT_TRUE(WaitForAll().ok());
+    return store.arrays[array];
+  }
+
+  MemoryStore store;
+  std::atomic<bool> fail = false;
+
+ private:
+  TestDevice device_;
+  LaunchTask launch_;
+  int64_t sequence_ = 0;
+  std::vector<std::unique_ptr<collectives::DataPlane>> data_planes_;
+  std::vector<std::unique_ptr<TestListener>> listeners_;
+
+ public:
+  std::vector<std::unique_ptr<SessionExecutor>> sessions_;
+};
+
+Array Vector(const std::vector<float>& values) {
+  return Array::FromValues<float>(ElementType::kF32, {static_cast<int64_t>(values.size())}, values);
+}
+Array Scalar(float value) { return Array::FromValues<float>(ElementType::kF32, {}, {value}); }
+
+const std::vector<std::vector<std::vector<int>>> kPlacements = {{{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};
+
+TEST(SessionExecutor, StateStaysAndResultsComeBack) {
+  for (const auto& placement : kPlacements) {
+    World world(placement);
+    world.Load(1, /*whole=*/false);
+    world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
+    world.store.arrays[2] = Scalar(0.5);
+    std::vector<float> x = {1, 2, 3, 4, 5, 6, 7};
+    float s = 0.5;
+    for (int64_t i = 0; i < 10; ++i) {
+      world.Call(1, 1 + 2 * i, 2 + 2 * i, 3 + 2 * i, 4 + 2 * i, {1 + 2 * i, 2 + 2 * i});
+      float total = 0;
+      for (float value : x) total += value;
+      for (float& value : x) value += total;
+      s += total;
+    }
+    EXPECT_EQ(world.Fetch(21, 0), Vector(x));
+    EXPECT_EQ(world.Fetch(22, 2), Scalar(s));
+    EXPECT_EQ(world.store.writes, kDevices + 1) << "each box once";
+    EXPECT_EQ(world.store.reads, kDevices + static_cast<int>(placement.size())) << "only what was not there";
+  }
+}
+
+TEST(SessionExecutor, TwoProgramsShareArrays) {
+  World world(kPlacements[1]);
+  world.Load(1, /*whole=*/false);
+  world.Load(2, /*whole=*/true);
+  world.store.arrays[1] = Vector({1, 1, 1, 1, 1, 1, 1});
+  world.store.arrays[2] = Scalar(0);
+  world.Call(1, 1, 2, 3, 4);
+  EXPECT_EQ(world.Fetch(3, 0), Vector({8, 8, 8, 8, 8, 8, 8}));
+  world.Call(2, 3, 4, 5, 6);  // In another layout: by way of the store.
+  EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
+  EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
+  EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
+}
+
+TEST(SessionExecutor, AFailureEndsItEverywhere) {
+  World world(kPlacements[1]);
+  world.Load(1, false);
+  world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
+  world.store.arrays[2] = Scalar(0);
+  ASSERT_TRUE(world.WaitForAll().ok());
+  world.fail = true;
+  world.Call(1, 1, 2, 3, 4);
+  EXPECT_THAT(std::string(world.WaitForAll().message()), HasSubstr("a kernel gives up"));
+}
+
+TEST(SessionExecutor, WhatIsNotThereIsAnError) {
+  World unknown(kPlacements[0]);
+  SessionCommand command;
+  command.mutable_load()->set_program(1);
+  command.mutable_load()->set_executable_digest("none");
+  unknown.Send(command);
+  EXPECT_THAT(std::string(unknown.WaitForAll().message()), HasSubstr("no blob none"));
+  World uncalled(kPlacements[0]);
+  uncalled.Call(3, 1, 2, 3, 4);
+  EXPECT_THAT(std::string(uncalled.WaitForAll().message()), HasSubstr("a call of program 3"));
+}
+
+TEST(SessionExecutor, IsDroppedAtAnyTime) {
+  for (int commands = 0; commands < 6; ++commands) {
+    World world(kPlacements[2]);
+    world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
+    world.store.arrays[2] = Scalar(0);
+    if (commands > 0) world.Load(1, false);
+    for (int64_t i = 1; i < commands; ++i) world.Call(1, 1, 2, 1 + 2 * i, 2 + 2 * i);
+    world.sessions_.clear();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::runtime
