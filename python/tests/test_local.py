@@ -114,7 +114,8 @@ class Finding(unittest.TestCase):
     def test_program_that_does_not_start(self):
         with tempfile.TemporaryDirectory() as where:
             program = pathlib.Path(where) / "xlad"
-            for text, words in (("echo 'xlad: error: no luck' >&2; exit 1", "^no luck$"), ("exit 7", "ended: exit code 7")):
+            for text, words in (("echo 'xlad: error: no luck' >&2; exit 1", "^no luck$"),
+                                ("exit 7", "ended: exit code 7")):
                 program.write_text(f"#!/bin/sh\n{text}\n")
                 program.chmod(0o755)
                 with environment(XLAD=str(program)), self.assertRaisesRegex(xlad.Error, words):

@@ -73,7 +73,8 @@ class Installed(unittest.TestCase):
             (packages / "of-the-tests.pth").write_text(here + "\n")
             done = subprocess.run([python, "-c", "import xlad, sys; assert 'jax' not in sys.modules, 'imports jax'; "
                                    "print(xlad.__file__); print(xlad.local(devices=2).close())"],
-                                  env={**os.environ, "XLAD": find_program()}, cwd=where, check=True, capture_output=True, text=True)
+                                  env={**os.environ, "XLAD": find_program()}, cwd=where, check=True,
+                                  capture_output=True, text=True)
             self.assertTrue(done.stdout.startswith(there), done.stdout)
 
 

@@ -47,7 +47,7 @@ class Examples(ClusterTest):
                 run = self.cluster.train(path, steps=4, mesh=mesh)
                 np.testing.assert_allclose([step.loss for step in run], losses, 2e-4)
                 self.assertIn("params.out", run.result())
-            with self.assertRaisesRegex(ValueError, "found no program for mesh pp=2, expected one of single; dp=3,tp=2"):
+            with self.assertRaisesRegex(ValueError, "found no program for mesh pp=2, expected one of single; dp=3"):
                 self.cluster.train(path, mesh="pp=2")
             with self.assertRaisesRegex(TypeError, "found batch with a job directory"):
                 self.cluster.train(path, batch=3)
@@ -116,19 +116,22 @@ class Trees(ClusterTest):
             "tuple": ((np.concatenate(rows), np.zeros(20)), 4, (P("dp"), None)),
             "list of batches": (rows, None, P("dp")),
             "iterator": (iter(rows), None, None),
-            "generator of dicts": (({"x": row, "scale": 0.0} for row in rows), None, {"x": P(None, "dp"), "scale": None}),
+            "generator of dicts": (({"x": row, "scale": 0.0} for row in rows), None,
+                                   {"x": P(None, "dp"), "scale": None}),
             "all in one batch": (np.concatenate(rows)[:4], None, P("dp")),
         }
         for name, (data, batch, split) in forms.items():
             with self.subTest(name):
-                run = self.cluster.train(total, 0, data, steps=3, batch=batch, mesh={"dp": 2}, in_shardings=(None, split))
+                run = self.cluster.train(total, 0, data, steps=3, batch=batch, mesh={"dp": 2},
+                                         in_shardings=(None, split))
                 expected = [rows[0 if name == "all in one batch" else t].sum() for t in range(3)]
                 np.testing.assert_allclose([step.loss for step in run], expected, 1e-4)
 
     def test_meshes_and_shardings_of_jax(self):
         def total(state, batch):
             batch = jax.lax.with_sharding_constraint(batch, P(None, "b"))
-            ring = jax.shard_map(lambda x: jax.lax.ppermute(x, "a", [(0, 1), (1, 0)]), in_specs=P("a"), out_specs=P("a"))
+            turn = lambda x: jax.lax.ppermute(x, "a", [(0, 1), (1, 0)])
+            ring = jax.shard_map(turn, in_specs=P("a"), out_specs=P("a"))
             return state + 1, jnp.sum(ring(batch) * batch)
 
         data = np.arange(32.0, dtype=np.float32).reshape(8, 4)
@@ -187,8 +190,8 @@ class Mistakes(ClusterTest):
 
     def test_steps_states_and_data(self):
         state, data = {"w": np.zeros(8, np.float32)}, {"x": np.ones((64, 8), np.float32)}
-        keep = lambda s, b: (s, 0.0)  # noqa: E731
-        for words, step, state, data in [
+        keep = lambda s, b: (s, 0.0)
+        for words, step, given, rows in [
             ("found step 3", 3, state, data),
             ("found a step of 0 arguments, expected step\\(state, batch\\)", lambda: 0, state, data),
             ("found a step of 4 arguments", lambda a, b, c, d: 0, state, data),
@@ -205,7 +208,7 @@ class Mistakes(ClusterTest):
             ("calls back into Python", lambda s, b: (jax.debug.print("{}", b["x"][0, 0]), (s, 0.0))[1], state, data),
         ]:
             with self.subTest(words):
-                self.fails(words, step, state, data)
+                self.fails(words, step, given, rows)
         with self.assertRaises(ZeroDivisionError):
             self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -82,7 +83,8 @@ class Cluster:
         return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums)
 
     def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
-        self._check_size(job.axes)
+        with self._lock:
+            self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
@@ -108,16 +110,21 @@ class Cluster:
                  traceback: TracebackType | None) -> None:
         self.close()
 
-    def _session_for(self, axes: Axes) -> Session:
-        with self._lock:
-            session = self._sessions.get(axes_text(axes))
-            if session is None or session.ended is not None:
-                self._check_size(axes)
-                session = self._sessions[axes_text(axes)] = Session(self._connection, axes)
-            return session
+    @contextlib.contextmanager
+    def _session_for(self, axes: Axes) -> Iterator[Session]:
+        with contextlib.ExitStack() as stack:
+            with self._lock:
+                session = self._sessions.get(axes_text(axes))
+                if session is None or session.ended is not None:
+                    self._make_room(axes)
+                    session = self._sessions[axes_text(axes)] = Session(self._connection, axes)
+                stack.enter_context(session.in_use())
+            yield session
 
-    def _check_size(self, axes: Axes) -> None:
-        """Raises where the mesh will never fit."""
+    def _make_room(self, axes: Axes) -> None:
+        """Before devices for a mesh are asked for: sessions without arrays let go of theirs. Programs stay cached."""
+        self._sessions = {text: session for text, session in self._sessions.items()
+                          if session.ended is None and not session.give_up(with_arrays=False)}
 
     def _check_alive(self) -> None:
         """Raises where the coordinator cannot come back."""

@@ -79,11 +79,17 @@ class LocalCluster(Cluster):
     def pid(self) -> int:
         return self._process.pid
 
-    def _check_size(self, axes: Axes) -> None:
+    def _make_room(self, axes: Axes) -> None:
+        """Arrays that are in the way come here; they go back when they are used."""
         needed = math.prod(axes.values())
         if needed > self.devices:
             raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, as "
                              "this cluster has")
+        super()._make_room(axes)
+        for session in self._sessions.values():
+            held = sum(other.devices for other in self._sessions.values() if other.ended is None)
+            if held + needed > self.devices:
+                session.give_up(with_arrays=True)
 
     def close(self) -> None:
         """Ends the cluster and whatever runs on it."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from xlad import protos, safetensors
 from xlad.connection import Connection
 from xlad.errors import Error
+from xlad.waiting import Waiting
 
 PATIENCE_S = 60.0  # How long the coordinator may be away.
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -98,6 +99,13 @@ class Run(Iterator[Step]):
         self._connection.call("CancelJob", job_id=self.job_id)
 
     def _watch(self) -> Iterator[Step]:
+        waiting = Waiting(self.job_id)
+        try:
+            yield from self._updates_of(waiting)
+        finally:
+            waiting.stop()
+
+    def _updates_of(self, waiting: Waiting) -> Iterator[Step]:
         lost_since: float | None = None
         while True:
             stream = self._connection.stream("WatchJob", job_id=self.job_id, from_step=len(self.history))
@@ -105,6 +113,7 @@ class Run(Iterator[Step]):
                 for update in stream:
                     lost_since = None
                     self._status = update.status
+                    waiting.update(protos.enum_name("JobState", update.status.state), update.status.reason)
                     for metrics in update.metrics:
                         self.history.append(Step(metrics.step, dict(zip(self._metric_names, metrics.values)),
                                                  metrics.step_ms))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +17,7 @@ from xlad import element_types, protos
 from xlad.connection import CHUNK_BYTES, TRANSFER_S, Connection, sha256
 from xlad.errors import Error
 from xlad.job import Axes, axes_text
+from xlad.waiting import Waiting
 
 Tree = Any
 
@@ -25,11 +30,15 @@ class Session:
         self.ended: str | None = None  # Why, where it has.
         self._unused: list[int] = []
         self._lock = threading.Lock()
+        self._arrays: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
+        self._calls = 0
+        self.devices = math.prod(axes.values())
         mesh = [{"name": name, "size": size} for name, size in axes.items()]
         name = f"session on {axes_text(axes)}"
         opened = connection.call("OpenSession", client_key=uuid.uuid4().hex, name=name, mesh=mesh)
         self.id = opened.session_id
         self._status = connection.stream("HoldSession", session_id=self.id)
+        self._waiting = Waiting(f"{self.id} ({name})")
         self._holder = threading.Thread(target=self._hold, name=f"xlad {self.id}", daemon=True)
         self._holder.start()
 
@@ -66,10 +75,35 @@ class Session:
         chunks = self._connection.stream("GetArray", session_id=self.id, array=array, timeout=TRANSFER_S)
         return b"".join(chunk.data for chunk in chunks)
 
+    def add(self, array: RemoteArray) -> None:
+        self._arrays.add(array)
+
+    def forget(self, array: RemoteArray) -> None:
+        self._arrays.discard(array)
+
     def drop(self, array: int) -> None:
         """Freed with the next call."""
         with self._lock:
             self._unused.append(array)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+
+    def give_up(self, with_arrays: bool) -> bool:
+        """Closes it where no call is under way and nobody refers to its arrays; with_arrays: these come here first."""
+        if self._calls or (self._arrays and not with_arrays):
+            return False
+        for array in list(self._arrays):
+            array.move_here()
+        self.close()
+        return True
 
     def close(self) -> None:
         if self.ended is None:
@@ -92,11 +126,13 @@ class Session:
         try:
             for status in self._status:
                 why = status.reason or why
+                self._waiting.update(protos.enum_name("JobState", status.state), status.reason)
         except Error as error:
             why = str(error)
         except ValueError:  # The channel was closed.
             pass
         self.ended = self.ended or why
+        self._waiting.stop()
 
 
 class RemoteArray:
@@ -109,6 +145,8 @@ class RemoteArray:
         self._session = session
         self._number: int | None = number
         self._key = key
+        self._here: np.ndarray | None = None
+        session.add(self)
 
     @property
     def ndim(self) -> int:
@@ -116,29 +154,34 @@ class RemoteArray:
 
     def get(self) -> Any:
         """As a numpy array; random keys as keys of JAX."""
-        data = self._session.get(self.number(self._session))
-        array = np.frombuffer(data, self.dtype).reshape(self.shape)
+        array = self._here
+        if array is None:
+            data = self._session.get(self.number())
+            array = np.frombuffer(data, self.dtype).reshape(self.shape)
         if self._key is None:
             return array
         from xlad import program
 
         return program.wrap_keys([array], [self._key])[0]
 
-    def number(self, session: Session) -> int:
+    def move_here(self) -> None:
+        """Its session is about to go."""
+        data = self._session.get(self.number())
+        self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
+
+    def number(self) -> int:
         if self._number is None:
             raise Error("the array was donated to a call, expected one that is still there", "NOT_FOUND")
-        if session.ended is not None:
-            raise Error(f"the array is gone with its session: {session.ended}", "ABORTED")
+        if self._session.ended is not None:
+            raise Error(f"the array is gone with its session: {self._session.ended}", "ABORTED")
         return self._number
 
     def is_of(self, session: Session) -> bool:
         return self._session is session
 
-    def is_key(self) -> bool:
-        return self._key is not None
-
     def donate(self) -> None:
         self._number = None
+        self._session.forget(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.get(), dtype)
@@ -183,8 +226,8 @@ class _Program(NamedTuple):
 class Jitted:
     """What Cluster.jit returns. Every new combination of trees, shapes and types is compiled, once."""
 
-    def __init__(self, function: Callable[..., Any], session_for: Callable[[Axes], Session], mesh: Any,
-                 in_shardings: Any, donate_argnums: int | Sequence[int]) -> None:
+    def __init__(self, function: Callable[..., Any], session_for: Callable[[Axes], AbstractContextManager[Session]],
+                 mesh: Any, in_shardings: Any, donate_argnums: int | Sequence[int]) -> None:
         from xlad import program
 
         if not callable(function):
@@ -197,18 +240,21 @@ class Jitted:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Tree) -> Tree:
-        import jax
-
         if any(not 0 <= i < len(arguments) for i in self._donated):
             raise ValueError(f"found donate_argnums={self._donated} and {len(arguments)} arguments")
-        session = self._session_for(self._place.axes)
+        with self._session_for(self._place.axes) as session:
+            return self._call(session, arguments)
+
+    def _call(self, session: Session, arguments: Sequence[Tree]) -> Tree:
+        import jax
+
         leaves, tree = jax.tree_util.tree_flatten(arguments)
         keys = [leaf._key if isinstance(leaf, RemoteArray) else None for leaf in leaves]
         leaves, keys = self._on_host(leaves, keys, session)
         program = self._program(session, leaves, keys, tree)
         donated = self._donated_leaves(arguments, session)
-        numbers = [leaf.number(session) if isinstance(leaf, RemoteArray) else leaf for leaf in leaves]
-        results = session.call(program.number, numbers, [leaf.number(session) for leaf in donated])
+        numbers = [leaf.number() if isinstance(leaf, RemoteArray) else leaf for leaf in leaves]
+        results = session.call(program.number, numbers, [leaf.number() for leaf in donated])
         for leaf in donated:
             leaf.donate()
         arrays = [RemoteArray(session, number, *result) for number, result in zip(results, program.results)]

@@ -1,0 +1,115 @@
+"""Functions on a local cluster: arrays stay there, donated ones are gone, and everything is as jax.jit has it."""
+
+import gc
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import ClusterTest, batches_of, by_jax, example
+from jax.sharding import PartitionSpec as P
+
+import xlad
+
+
+class Sessions(ClusterTest):
+    def test_training_loops_follow_jax(self):
+        for name in ("lstm", "gpt", "cnn"):
+            script = example(name)
+            batches = batches_of(script.data, script.job["batch"], 6)
+            losses, final = by_jax(script.step, script.state, batches)
+            step = self.cluster.jit(script.step, mesh=script.job["mesh"], in_shardings=script.job["in_shardings"],
+                                    donate_argnums=0)
+            state, found = script.state, []
+            for t, batch in enumerate(batches):
+                state, metrics = step(state, batch, t) if name == "gpt" else step(state, batch)
+                found.append(metrics["loss"] if isinstance(metrics, dict) else metrics)
+            with self.subTest(name):
+                np.testing.assert_allclose([float(loss) for loss in found], losses, 2e-4)
+                leaves = jax.tree.leaves(state)
+                self.assertTrue(all(isinstance(leaf, xlad.RemoteArray) for leaf in leaves))
+                self.same_state(xlad.fetch(state), jax.tree.map(lambda a: a, final), 5e-2, 5e-3)
+
+    def test_functions_share_arrays(self):
+        mesh = {"dp": 2, "tp": 2}
+        make = self.cluster.jit(lambda n: {"a": jnp.arange(24.0).reshape(6, 4) * n, "k": jax.random.key(5)}, mesh=mesh)
+        use = self.cluster.jit(lambda tree, b: ((tree["a"] @ b).T, jax.random.split(tree["k"])[0], tree["a"] > 5),
+                               mesh=mesh, in_shardings=({"a": P("dp", "tp"), "k": None}, P("tp")))
+        tree = make(2)
+        b = np.arange(12, dtype=np.float32).reshape(4, 3)
+        product, key, large = use(tree, b)
+        a = np.arange(24, dtype=np.float32).reshape(6, 4) * 2
+        np.testing.assert_allclose(product, (a @ b).T)
+        np.testing.assert_array_equal(large, a > 5)
+        self.assertEqual((product.shape, product.dtype, large.dtype), ((3, 6), np.float32, np.bool_))
+        np.testing.assert_array_equal(jax.random.key_data(key.get()),
+                                      jax.random.key_data(jax.random.split(jax.random.key(5))[0]))
+        again = use({"a": tree["a"], "k": key}, b)  # Results of several functions in one call.
+        np.testing.assert_allclose(again[0], product)
+        other = self.cluster.jit(lambda x: x + 1)  # Another mesh: its arrays are brought there.
+        np.testing.assert_allclose(other(product), (a @ b).T + 1)
+
+    def test_arrays_make_room_for_other_meshes(self):
+        arrays = []
+        for i, mesh in enumerate([{"a": 8}, {"a": 2, "b": 3}, {}, {"a": 8}]):
+            arrays.append(self.cluster.jit(lambda x: x * 2, mesh=mesh)(np.arange(i, i + 5.0)))
+            self.assertEqual(self.cluster.train(lambda s: (s + 1, s), 0, steps=2, mesh={"dp": 7}).result(), 2)
+        total = self.cluster.jit(lambda *arrays: sum(arrays), mesh={"a": 5})(*arrays)
+        np.testing.assert_array_equal(total, 2 * (4 * np.arange(5) + 6))
+        np.testing.assert_array_equal(arrays[1], 2 * np.arange(1, 6))
+
+    def test_one_program_for_each_signature(self):
+        traced = []
+
+        def double(x):
+            traced.append(x.shape)
+            return x * 2
+
+        jitted = self.cluster.jit(double)
+        for x in (1.0, 2.0, np.float32(3), jnp.float32(4)):
+            self.assertEqual(float(jitted(x)), 2 * float(x))
+        before = len(traced)
+        self.assertLessEqual(before, 2)  # Once for the shapes of the results, once for the program.
+        self.assertEqual(int(jitted(np.int32(4))), 8)
+        np.testing.assert_array_equal(jitted(np.ones((3, 0), np.float32)), np.ones((3, 0)))
+        self.assertGreater(len(traced), before)
+        large = np.arange(1_000_003, dtype=np.float32)
+        np.testing.assert_array_equal(jitted(jitted(large)), large * 4)
+
+    def test_donated_and_dropped_arrays(self):
+        add = self.cluster.jit(lambda x, y: x + y, donate_argnums=(0,))
+        x = add(np.ones(3, np.float32), np.ones(3, np.float32))
+        y = add(x, np.ones(3, np.float32))
+        np.testing.assert_array_equal(y, [3, 3, 3])
+        with self.assertRaisesRegex(xlad.Error, "was donated"):
+            x.get()
+        with self.assertRaisesRegex(xlad.Error, "was donated"):
+            add(x, y)
+        for _ in range(100):
+            y = add(y, np.float32(1))
+        del x
+        gc.collect()
+        np.testing.assert_array_equal(y, [103, 103, 103])
+        with self.assertRaisesRegex(ValueError, "donate_argnums"):
+            self.cluster.jit(lambda x: x, donate_argnums=3)(1.0)
+
+    def test_mistakes(self):
+        with self.assertRaisesRegex(ValueError, "of 64 devices, expected at most 8"):
+            self.cluster.jit(lambda x: x, mesh={"dp": 64})(1.0)
+        with self.assertRaisesRegex(TypeError, "argument leaf 0: found 'a'"):
+            self.cluster.jit(lambda x: x)("a")
+        with self.assertRaisesRegex(TypeError, "expected a function"):
+            self.cluster.jit(3)
+        with self.assertRaisesRegex(ValueError, "found axis 'tp'"):
+            self.cluster.jit(lambda x: x, mesh={"dp": 2}, in_shardings=P("tp"))(np.ones(4))
+
+    def test_a_cluster_that_is_closed(self):
+        with xlad.local(devices=2) as cluster:
+            x = cluster.jit(lambda x: x + 1, mesh={"a": 2}, in_shardings=P("a"))(np.arange(4.0))
+            np.testing.assert_array_equal(x, [1, 2, 3, 4])
+        with self.assertRaisesRegex(xlad.Error, "it was closed"):
+            x.get()
+
+
+if __name__ == "__main__":
+    unittest.main()
