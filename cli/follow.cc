@@ -133,11 +133,11 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
     status = update.status();
     for (const StepMetrics& step : update.metrics()) history.Add(step);
     if (live) PrintProgress(status, history, spec);
-    if (options.check && !client::HasEnded(status.state())) failure = options.check();
+    if (options.check && !HasEnded(status.state())) failure = options.check();
     return failure.ok() && *stop == 0;
   });
   if (live) std::fprintf(stderr, "\r\033[K");
-  if (*stop != 0 && !client::HasEnded(status.state())) {
+  if (*stop != 0 && !HasEnded(status.state())) {
     if (options.cancel_on_stop) {
       (void)client.Cancel(job_id);
     } else {

@@ -12,6 +12,7 @@
 #include "client/job_directory.h"
 #include "base/grpc_channel.h"
 #include "proto/job.pb.h"
+#include "proto/job_state.h"
 
 namespace xlad::client {
 
@@ -33,8 +34,5 @@ class CoordinatorClient {
   virtual absl::StatusOr<ListWorkersResponse> ListWorkers() = 0;
   virtual absl::StatusOr<std::string> GetBlob(const std::string& digest) = 0;
 };
-
-// Whether nothing will happen to the job any more.
-bool HasEnded(JobState state);
 
 }  // namespace xlad::client

@@ -172,6 +172,4 @@ absl::StatusOr<std::unique_ptr<CoordinatorClient>> CoordinatorClient::Connect(co
   return std::make_unique<GrpcCoordinatorClient>(endpoint.address, std::move(token), channel);
 }
 
-bool HasEnded(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
-
 }  // namespace xlad::client

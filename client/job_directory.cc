@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
-#include "tensor/shape.h"
+#include "tensor/wire.h"
 
 namespace xlad::client {
 namespace {
@@ -68,8 +68,7 @@ absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& mesh
 
 absl::Status SetShape(const std::string& text, ArrayShape* out) {
   XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::ParseShape(text));
-  out->set_element_type(static_cast<int>(shape.type));
-  out->mutable_dims()->Assign(shape.dims.begin(), shape.dims.end());
+  tensor::ShapeToWire(shape, out);
   return absl::OkStatus();
 }
 

@@ -99,8 +99,6 @@ std::string Describe(const JobEvent& event) {
   return "unknown event";
 }
 
-bool HasEnded(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
-
 int64_t DeviceCount(const JobSpec& spec) {
   int64_t devices = 1;
   for (const MeshAxis& axis : spec.mesh()) devices *= axis.size();

@@ -7,6 +7,7 @@
 
 #include "proto/job.pb.h"
 #include "proto/job_log.pb.h"
+#include "proto/job_state.h"
 
 namespace xlad::service {
 
@@ -46,8 +47,7 @@ void Apply(const JobEvent& event, Job* job);
 // "job a1b2 attempt 2 placed on w1 w2": one line for `xlad logs`.
 std::string Describe(const JobEvent& event);
 
-// Whether nothing will happen to a job in this state any more.
-bool HasEnded(JobState state);
+using xlad::HasEnded;
 inline bool HasEnded(const Job& job) { return HasEnded(job.state); }
 int64_t DeviceCount(const JobSpec& spec);
 
