@@ -32,11 +32,13 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
     return true;
   }
   void Abort(const collectives::Failure&) override { gang_->over = true; }
+  void Command(const SessionCommand& command) override { commanded = command.sequence(); }
   int64_t finished_steps() const override { return gang_->finished; }
   int64_t begun_steps() const override { return gang_->finished; }
 
   int64_t lease = -1;
   int64_t stop_at = -1;
+  int64_t commanded = 0;  // Of a session: the last command that came.
   bool told_ready = false, told_stopped = false, told_end = false;
 
  private:
@@ -92,6 +94,7 @@ void SimulatedCluster::StartCoordinator() {
 void SimulatedCluster::KillCoordinator() {
   Note("coordinator dies");
   coordinator_.reset();
+  held_sessions_.clear();
   for (int w = 0; w < static_cast<int>(workers_.size()); ++w) Disconnect(w);
 }
 
@@ -239,13 +242,23 @@ void SimulatedCluster::StepGangs() {
     const std::map<int, SimulatedTask*> members = gang->members;
     gang->formed = static_cast<int>(members.size()) == gang->launch.peers_size() && clock_.NowNs() >= gang->ready_ns;
     if (!gang->formed) continue;
-    bool can_step = gang->finished < gang->launch.spec().steps();
+    const bool session = gang->launch.spec().session();
+    bool can_step = session || gang->finished < gang->launch.spec().steps();
     for (const auto& [w, task] : members) {
       if (!task->told_ready) {
         task->told_ready = true;
         HandleOf(w, worker::TaskIsReady{task_key});
       }
-      can_step = can_step && task->lease > gang->finished && (task->stop_at < 0 || task->stop_at > gang->finished);
+      can_step = can_step && (session ? task->commanded > gang->finished
+                                      : task->lease > gang->finished &&
+                                            (task->stop_at < 0 || task->stop_at > gang->finished));
+    }
+    if (session) {  // A command is done when all of them have it.
+      if (can_step) ++gang->finished;
+      for (const auto& [w, task] : members) {
+        if (can_step) HandleOf(w, worker::CommandIsDone{task_key, gang->finished});
+      }
+      continue;
     }
     if (can_step) {
       StepMetrics metrics;
@@ -307,6 +320,40 @@ std::string SimulatedCluster::Submit(const std::string& key, int64_t devices, in
   const auto response = coordinator_->Submit(request, &actions);
   Perform(actions);
   return response.ok() ? response->job_id() : "";
+}
+
+std::string SimulatedCluster::OpenSession(const std::string& key, int64_t devices) {
+  if (coordinator_ == nullptr) return "";
+  OpenSessionRequest request;
+  request.set_client_key(key);
+  request.set_name(key);
+  request.add_mesh()->set_size(devices);
+  service::Actions actions;
+  const auto id = coordinator_->OpenSession(request, &actions);
+  Perform(actions);
+  if (!id.ok()) return "";
+  if (coordinator_->HoldSession(*id).ok()) held_sessions_.push_back(*id);
+  return *id;
+}
+
+bool SimulatedCluster::UseSession(const std::string& id) {
+  if (coordinator_ == nullptr) return false;
+  service::Actions actions;
+  const auto program = coordinator_->LoadProgram(id, "digest", &actions);
+  const absl::Status called = coordinator_->WithSession(
+      id,
+      [&](service::Session* session) {
+        CallProgramRequest request;
+        request.set_program(program.ok() ? *program : 0);
+        return session->Call(request).status();
+      },
+      &actions);
+  Perform(actions);
+  return program.ok() && called.ok();
+}
+
+void SimulatedCluster::ReleaseSessions() {
+  for (const std::string& id : std::exchange(held_sessions_, {})) coordinator_->ReleaseSession(id);
 }
 
 }  // namespace xlad::simulation

@@ -31,6 +31,12 @@ class SimulatedCluster {
   // Returns the job's id, or empty where it was not acknowledged (the log failed, the coordinator is down).
   std::string Submit(const std::string& key, int64_t devices, int64_t steps, int attempts);
 
+  // Opens a session and holds it until the coordinator or ReleaseSessions ends that. Empty as above.
+  std::string OpenSession(const std::string& key, int64_t devices);
+  // One load of a program without parameters, and one call of it. False where the session cannot be used now.
+  bool UseSession(const std::string& id);
+  void ReleaseSessions();
+
   // Faults.
   void KillCoordinator();
   void StartCoordinator();
@@ -84,6 +90,7 @@ class SimulatedCluster {
   const int devices_each_;
   int64_t next_connection_ = 1;
   std::map<int64_t, int> connections_;            // To workers.
+  std::vector<std::string> held_sessions_;        // By the coordinator of now.
   std::map<int64_t, int64_t> last_due_ns_;        // By connection and direction: messages stay in order.
   std::deque<Message> messages_;                  // By due time.
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // By job and attempt.

@@ -98,6 +98,57 @@ TEST(Simulation, AcceptedJobsSurviveEverything) {
   }
 }
 
+// Whatever happens, a session ends when its client has gone, and then jobs get its devices.
+TEST(Simulation, SessionsLeaveNothingBehind) {
+  for (uint64_t seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const auto random = SeededRandom(seed * 31 + 7);
+    SimulatedCluster cluster(seed, kWorkers, 2);
+    std::vector<std::string> sessions;
+    int used = 0;
+    for (int round = 0; round < 15; ++round) {
+      const std::string id =
+          cluster.OpenSession(absl::StrCat("session", round), 1 + static_cast<int64_t>(random->Below(6)));
+      if (!id.empty()) sessions.push_back(id);
+      Misfortune(&cluster, random.get());
+      for (const std::string& session : sessions) used += cluster.UseSession(session);
+    }
+    cluster.FailNextAppends(0);
+    if (!cluster.coordinator_is_up()) cluster.StartCoordinator();
+    cluster.ReleaseSessions();
+    for (int second = 0; second < 60; ++second) {
+      cluster.Run(1000);
+      for (int w = 0; w < kWorkers; ++w) {
+        if (!cluster.worker_is_up(w)) cluster.StartWorker(w);
+      }
+    }
+    EXPECT_GT(used, 0);
+    for (const std::string& id : sessions) {
+      EXPECT_EQ(cluster.coordinator()->CheckSession(id).code(), absl::StatusCode::kAborted) << id;
+    }
+    const std::string job = cluster.Submit("after", 2 * kWorkers, 20, 1);
+    cluster.Run(10'000);
+    EXPECT_EQ(JobState_Name(cluster.coordinator()->GetJob(job)->state()), "SUCCEEDED");
+  }
+}
+
+// A connection that breaks and comes back costs a session nothing.
+TEST(Simulation, SessionsOutliveBrokenConnections) {
+  SimulatedCluster cluster(9, 3, 2);
+  cluster.Run(2000);
+  const std::string id = cluster.OpenSession("session", 6);
+  cluster.Run(2000);
+  const auto random = SeededRandom(9);
+  for (int round = 0; round < 40; ++round) {
+    ASSERT_TRUE(cluster.UseSession(id)) << round;
+    if (random->Below(3) == 0) cluster.CutConnection(static_cast<int>(random->Below(3)));
+    cluster.Run(static_cast<int64_t>(random->Below(300)));
+    if (round % 8 == 7) cluster.Run(2000);
+  }
+  cluster.Run(5000);
+  EXPECT_EQ(cluster.coordinator()->GetJob(id)->step(), 80);
+}
+
 TEST(Simulation, ASeedReplaysExactly) { EXPECT_EQ(RunSeed(7), RunSeed(7)); }
 
 TEST(Simulation, AThousandWorkersRunAJob) {
