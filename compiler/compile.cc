@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
+#include "compiler/emit_code.h"
 #include "compiler/library.h"
 #include "hlo/read.h"
 
@@ -25,29 +26,6 @@ std::vector<BufferSlice> SlicesOf(const Assignment& assignment, const std::vecto
   std::vector<BufferSlice> slices;
   for (int value : values) slices.push_back(assignment.slices[static_cast<size_t>(value)]);
   return slices;
-}
-
-absl::StatusOr<std::string> Emit(const Target& target, const Compilation& compilation, Executable* executable,
-                                 CompileResult* listings) {
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ObjectEmitter> emitter, ObjectEmitter::Create(target));
-  *executable->mutable_target() = emitter->target();
-  absl::flat_hash_map<std::string, int64_t> scratch;
-  for (const KernelRequest& kernel : compilation.steps.kernels) {
-    XLAD_ASSIGN_OR_RETURN(scratch[kernel.symbol], emitter->EmitKernel(kernel));
-  }
-  std::vector<Step> steps = compilation.steps.steps;
-  SetScratch(&steps, scratch);
-  for (NativeLoop& loop : MakeNativeLoops(&steps)) {
-    XLAD_ASSIGN_OR_RETURN(int64_t bytes, emitter->EmitProgram(loop.request));
-    loop.step->set_scratch_bytes(bytes);
-  }
-  executable->mutable_steps()->Add(steps.begin(), steps.end());
-  if (listings != nullptr) listings->ir = emitter->IrText();
-  XLAD_ASSIGN_OR_RETURN(std::string object, emitter->Finish());
-  if (listings != nullptr) {
-    XLAD_ASSIGN_OR_RETURN(listings->assembly, emitter->AssemblyText());
-  }
-  return object;
 }
 
 void FillProgram(const CompileRequest& request, const Compilation& compilation, const Donation& donation,
@@ -90,10 +68,13 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*compilation.module));
   FillProgram(request, compilation, donation, &result.executable);
   const int64_t start = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(std::string object,
-                        Emit(request.target(), compilation, &result.executable, want_listings ? &result : nullptr));
+  XLAD_ASSIGN_OR_RETURN(EmittedCode code, EmitCode(request.target(), compilation.steps, want_listings));
   compilation.times.push_back({"emit-code", static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
-  result.executable.set_object_code(std::move(object));
+  *result.executable.mutable_target() = std::move(code.target);
+  result.executable.mutable_steps()->Add(code.steps.begin(), code.steps.end());
+  result.executable.set_object_code(std::move(code.object));
+  result.ir = std::move(code.ir);
+  result.assembly = std::move(code.assembly);
   result.times = std::move(compilation.times);
   return result;
 }

@@ -1,6 +1,7 @@
 // Whole compiles: executables of the example steps, errors, and the compile child.
 #include "compiler/compile.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -52,6 +53,80 @@ TEST(Compile, FillsTheExecutable) {
   EXPECT_FALSE(executable->target().cpu().empty());
   EXPECT_NE(StepsText(*executable).find("dot 4x8 * 8x8"), std::string::npos) << StepsText(*executable);
   EXPECT_NE(BuffersText(*executable).find("donated"), std::string::npos);
+}
+
+// As TensorFlow writes x + 1: eight instructions, of which an addition is left.
+constexpr char kXPlusOne[] = R"(HloModule cluster_0.9, alias_passthrough_params=true
+
+ENTRY cluster_0.9 {
+  arg0.1 = f32[10,10]{1,0} parameter(0), parameter_replication={false}, metadata={op_name="XLA_Args"}
+  reshape.2 = f32[10,10]{1,0} reshape(f32[10,10]{1,0} arg0.1)
+  constant.3 = f32[] constant(1), metadata={op_type="AddV2" op_name="add"}
+  broadcast.4 = f32[10,10]{1,0} broadcast(f32[] constant.3), metadata={op_type="AddV2" op_name="add"}
+  add.5 = f32[10,10]{1,0} add(f32[10,10]{1,0} reshape.2, f32[10,10]{1,0} broadcast.4),
+    metadata={op_type="AddV2" op_name="add"}
+  reshape.6 = f32[10,10]{1,0} reshape(f32[10,10]{1,0} add.5), metadata={op_name="XLA_Retvals"}
+  tuple.7 = (f32[10,10]{1,0}) tuple(f32[10,10]{1,0} reshape.6), metadata={op_name="XLA_Retvals"}
+  ROOT get-tuple-element.8 = f32[10,10]{1,0} get-tuple-element((f32[10,10]{1,0}) tuple.7), index=0
+})";
+
+TEST(Compile, LeavesOneLoopOfXPlusOne) {
+  auto compilation = CompileToSteps(RequestFor(kXPlusOne));
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  const Computation& entry = *compilation->module->entry();
+  ASSERT_EQ(entry.instructions().size(), 2u);
+  EXPECT_EQ(entry.root()->opcode(), Opcode::kFusion);
+  EXPECT_EQ(entry.root()->metadata().op_name, "add") << "where it comes from is still known";
+  EXPECT_EQ(entry.root()->called()[0]->instructions().size(), 4u);
+  auto executable = Compile(RequestFor(kXPlusOne));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  ASSERT_EQ(executable->steps_size(), 1);
+  EXPECT_EQ(executable->steps(0).kernel().buffers_size(), 2);
+  EXPECT_THAT(BuffersText(*executable),
+              testing::HasSubstr("total 800; 400 bytes of parameters read, 400 of results written"));
+}
+
+// jax.checkpoint computes values again behind an opt-barrier, to hold less memory: they stay apart to the end.
+TEST(Compile, KeepsWhatIsToBeComputedAgain) {
+  const auto count = [](const std::string& text) {
+    auto compilation = CompileToSteps(RequestFor(text));
+    EXPECT_TRUE(compilation.ok()) << compilation.status();
+    int64_t dots = 0;
+    for (const auto& instruction : compilation->module->entry()->instructions()) {
+      dots += instruction->opcode() == Opcode::kDot ? 1 : 0;
+    }
+    return dots;
+  };
+  const std::string dot = " = f32[64,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n";
+  const std::string head = "HloModule m\nENTRY e {\n  x = f32[64,64] parameter(0)\n  w = f32[64,64] parameter(1)\n  a";
+  const std::string tail = "  ROOT r = (f32[64,64], f32[64,64]) tuple(a, b)\n}\n";
+  EXPECT_EQ(count(head + dot + "  b" + dot + tail), 1);
+  EXPECT_EQ(count(head + dot +
+                  "  t = (f32[64,64], f32[64,64]) tuple(x, w)\n"
+                  "  o = (f32[64,64], f32[64,64]) opt-barrier(t)\n"
+                  "  y = f32[64,64] get-tuple-element(o), index=0\n  z = f32[64,64] get-tuple-element(o), index=1\n"
+                  "  b = f32[64,64] dot(y, z), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n" +
+                  tail),
+            2);
+}
+
+// Hundreds of kernels are dealt to several objects; their code is a function of the program all the same.
+TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
+  std::string text = "HloModule many\nENTRY e {\n";
+  std::string results, shapes;
+  for (int i = 0; i < 120; ++i) {
+    const std::string shape = absl::StrCat("f32[", 100 + i, "]");
+    absl::StrAppend(&text, "  x", i, " = ", shape, " parameter(", i, ")\n");
+    absl::StrAppend(&text, "  t", i, " = ", shape, " tanh(x", i, ")\n");
+    absl::StrAppend(&text, "  y", i, " = ", shape, " multiply(t", i, ", x", i, ")\n");
+    absl::StrAppend(&shapes, i == 0 ? "" : ", ", shape);
+    absl::StrAppend(&results, i == 0 ? "y" : ", y", i);
+  }
+  absl::StrAppend(&text, "  ROOT r = (", shapes, ") tuple(", results, ")\n}\n");
+  auto a = Compile(RequestFor(text)), b = Compile(RequestFor(text));
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  EXPECT_EQ(a->object_code().substr(0, 8), "!<arch>\n");
+  EXPECT_EQ(a->SerializeAsString(), b->SerializeAsString());
 }
 
 TEST(Compile, IsDeterministic) {

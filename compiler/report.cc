@@ -46,9 +46,13 @@ class Printer {
       case Step::kKernel:
         return absl::StrCat("kernel ", step.kernel().symbol(), " ", Text(step.kernel().buffers()));
       case Step::kLibrary: {
-        const DotOp& dot = executable_.library_ops(step.library().op()).dot();
-        return absl::StrCat("dot ", absl::StrJoin(dot.lhs().dims(), "x"), " * ", absl::StrJoin(dot.rhs().dims(), "x"),
-                            " ", Text(step.library().buffers()));
+        const LibraryOp& op = executable_.library_ops(step.library().op());
+        const auto text = [&](const char* name, const ArrayShape& lhs, const ArrayShape& rhs) {
+          return absl::StrCat(name, " ", absl::StrJoin(lhs.dims(), "x"), " * ", absl::StrJoin(rhs.dims(), "x"), " ",
+                              Text(step.library().buffers()));
+        };
+        return op.has_convolution() ? text("convolution", op.convolution().lhs(), op.convolution().rhs())
+                                    : text("dot", op.dot().lhs(), op.dot().rhs());
       }
       case Step::kCollective: {
         const CollectiveSpec& spec = executable_.collectives(step.collective().spec());
@@ -100,7 +104,13 @@ std::string BuffersText(const Executable& executable) {
   };
   for (int i = 0; i < executable.parameters_size(); ++i) entry("parameter", executable.parameters(i), i);
   for (int i = 0; i < executable.results_size(); ++i) entry("result", executable.results(i), i);
-  absl::StrAppendFormat(&text, "total %d\n", total);
+  const auto bytes = [](const google::protobuf::RepeatedPtrField<EntryValue>& values) {
+    int64_t sum = 0;
+    for (const EntryValue& value : values) sum += value.buffer().bytes();
+    return sum;
+  };
+  absl::StrAppendFormat(&text, "total %d; %d bytes of parameters read, %d of results written\n", total,
+                        bytes(executable.parameters()), bytes(executable.results()));
   return text;
 }
 

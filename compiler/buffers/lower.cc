@@ -4,6 +4,7 @@
 #include "compiler/buffers/program.h"
 #include "compiler/in_place.h"
 #include "compiler/library.h"
+#include "compiler/lowering.h"
 #include "compiler/llvm/emit.h"
 
 namespace xlad::compiler {
@@ -135,6 +136,8 @@ absl::StatusOr<Values> Lowering::LowerOp(const Instruction& instruction, const E
   } else {
     std::string why;
     if (!CanEmit(instruction, &why)) {
+      const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
+      if (!reason.empty()) why = std::string(reason);
       return absl::UnimplementedError(absl::StrCat(Describe(instruction), ": no code for this on a CPU: ", why));
     }
   }

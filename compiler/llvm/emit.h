@@ -67,12 +67,18 @@ class ObjectEmitter {
   virtual absl::StatusOr<std::string> AssemblyText() = 0;
 };
 
+// What an executable's object code is made of: one ELF object is itself, several are the members of an `ar` archive.
+absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects);
+
 // Fills empty fields with those of this machine.
 Target CompleteTarget(const Target& target);
 
 // Whether EmitKernel takes this instruction as a whole kernel (a fusion with everything in it, or a single op).
 // `why_not` may be null.
 bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
+
+// Whether there is code for this opcode, on some element type.
+bool HasCode(hlo::Opcode opcode);
 
 // Whether this instruction may stand inside a fused computation. What the fusion pass promises in return:
 //   - every path from a fusion's root to a value with an inner loop (reduce, reduce-window) keeps the

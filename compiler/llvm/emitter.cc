@@ -202,6 +202,10 @@ bool CanEmit(const Instruction& instruction, std::string* why_not) {
   return has_rule ? CanEmitRule(instruction, why_not) : CanEmitElement(instruction, why_not);
 }
 
+bool HasCode(Opcode opcode) {
+  return FindKernelRule(opcode) != nullptr || FindElementRule(opcode) != nullptr || HasScalarOp(opcode);
+}
+
 bool CanEmitInFusion(const Instruction& instruction) {
   const Opcode opcode = instruction.opcode();
   if (opcode == Opcode::kDot || opcode == Opcode::kConvolution || opcode == Opcode::kRaggedDot ||

@@ -28,6 +28,8 @@ Instruction* Plain(Instruction* instruction) {
       if (!from.is_array() || from.type() != to.type() || from.elements() != to.elements()) return nullptr;
       return builder.Reshape(instruction->operand(0), to.dims());
     }
+    case Opcode::kCopyDone:
+      return instruction->operand(0)->opcode() == Opcode::kCopyStart ? instruction->operand(0)->operand(0) : nullptr;
     case Opcode::kReplicaId:
       return builder.Scalar(instruction->shape().type(), 0);
     case Opcode::kCustomCall:

@@ -1,6 +1,7 @@
 // Every opcode of hlo/opcode.def has a row in every table that is to know all opcodes, or a reason why not.
 #include <fstream>
 
+#include "compiler/lowering.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer.h"
@@ -19,6 +20,8 @@ constexpr Table kTables[] = {
     {"hlo/infer.cc", hlo::HasInference},
     {"hlo/eval/", [](hlo::Opcode opcode) { return hlo::HasEvaluator(opcode) || !hlo::WhyNoEvaluator(opcode).empty(); }},
     {"sharding/op_rule.cc", sharding::HasRule},
+    {"compiler/lowering.cc",
+     [](hlo::Opcode opcode) { return compiler::HasCpuLowering(opcode) == compiler::WhyNoCpuLowering(opcode).empty(); }},
 };
 
 TEST(OpcodeCoverageTest, EveryTableKnowsEveryOpcode) {

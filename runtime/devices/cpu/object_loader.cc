@@ -1,10 +1,12 @@
-// Loads an ELF relocatable object into this process, by LLVM's JIT linker.
+// Loads ELF relocatable objects into this process, by LLVM's JIT linker.
 #include "runtime/devices/cpu/object_loader.h"
 
+#include <llvm/BinaryFormat/Magic.h>
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/ExecutionEngine/Orc/Core.h>
 #include <llvm/ExecutionEngine/Orc/ExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
+#include <llvm/Object/Archive.h>
 #include <llvm/Support/MemoryBuffer.h>
 
 #include <cmath>
@@ -112,8 +114,17 @@ class JitObject final : public LoadedObject {
     if (auto error = library_.define(llvm::orc::absoluteSymbols(std::move(provided)))) {
       return FromLlvm(std::move(error), "library symbols");
     }
-    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(object.data(), object.size()), "kernels");
-    if (auto error = layer_.add(library_, std::move(buffer))) return FromLlvm(std::move(error), "not loadable");
+    const llvm::StringRef bytes(object.data(), object.size());
+    if (llvm::identify_magic(bytes) != llvm::file_magic::archive) return AddElf(bytes);
+    auto archive = llvm::object::Archive::create(llvm::MemoryBufferRef(bytes, "kernels"));
+    if (!archive) return FromLlvm(archive.takeError(), "not readable");
+    auto error = llvm::Error::success();
+    for (const llvm::object::Archive::Child& member : (*archive)->children(error)) {
+      auto elf = member.getBuffer();
+      if (!elf) return FromLlvm(elf.takeError(), "not readable");
+      XLAD_RETURN_IF_ERROR(AddElf(*elf));
+    }
+    if (error) return FromLlvm(std::move(error), "not readable");
     return absl::OkStatus();
   }
 
@@ -129,6 +140,12 @@ class JitObject final : public LoadedObject {
   }
 
  private:
+  absl::Status AddElf(llvm::StringRef object) {
+    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(object, "kernels");
+    if (auto error = layer_.add(library_, std::move(buffer))) return FromLlvm(std::move(error), "not loadable");
+    return absl::OkStatus();
+  }
+
   mutable std::mutex mutex_;
   std::string report_;
   mutable ExecutionSession session_;

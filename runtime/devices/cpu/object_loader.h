@@ -1,4 +1,4 @@
-// Loads an ELF relocatable object into this process.
+// Loads ELF relocatable objects into this process: one, or an `ar` archive of several.
 //
 // The only file outside compiler/llvm that includes LLVM. Code may refer to a fixed list of functions (the C math
 // library and memcpy, memmove, memset) and to nothing else. Memory is writable or executable, never both.
