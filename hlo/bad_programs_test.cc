@@ -112,5 +112,14 @@ TEST(BadProgramsTest, EveryRuleHasOne) {
   }
 }
 
+TEST(BadProgramsTest, EveryRuleIsInTheReference) {
+  std::ifstream stream("docs/reference/hlo-rules.md");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  for (const std::string& label : LabelsInSource()) {
+    EXPECT_NE(text.str().find("| `" + label + "` | "), std::string::npos) << label << ": not in hlo-rules.md";
+  }
+}
+
 }  // namespace
 }  // namespace xlad::hlo

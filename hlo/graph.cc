@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "hlo/print.h"
 
 namespace xlad::hlo {
 namespace {
@@ -15,7 +16,9 @@ std::string Escape(absl::string_view text) {
 std::string ShardingText(const Instruction& instruction) {
   const auto found = instruction.frontend_attributes().find("xla.sdy.sharding");
   if (found != instruction.frontend_attributes().end()) return found->second;
-  return instruction.sharding() == nullptr ? "" : "sharded";
+  std::string text;
+  if (instruction.sharding() != nullptr) AppendSharding(*instruction.sharding(), &text);
+  return text;
 }
 
 std::string CallsText(const Instruction& instruction) {

@@ -35,6 +35,11 @@ for preset in tsan asan; do
     ASAN_OPTIONS=detect_leaks=0 ctest --test-dir "build/$preset" -R "^(${!tests})\$" -LE slow --output-on-failure -j2
 done
 
+step "fuzz: build"
+build fuzz hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz
+step "fuzz: a short run"
+XLAD_FUZZ_TIMEOUT=10 scripts/fuzz.sh 5000
+
 step "tidy"
 scripts/tidy.sh
 step "done"
