@@ -5,6 +5,7 @@
 
 #include "compiler/hlo_util.h"
 #include "compiler/steps/collective_spec.h"
+#include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {
 namespace {
@@ -25,6 +26,23 @@ Labels Refine(const Labels& a, const Labels& b) {
   std::vector<std::pair<int, int>> keys;
   for (size_t d = 0; d < a.size(); ++d) keys.emplace_back(a[d], b[d]);
   return Number(keys);
+}
+
+// A value as it is on every device, where it is made from the device's number and constants alone: one literal where
+// all are equal, one a device where not, none where it is not known.
+using Literals = std::vector<hlo::Literal>;
+
+// Elements of all devices together that are worth computing: offsets, masks and their tables.
+constexpr int64_t kMaxKnownElements = 1 << 16;
+
+bool IsPlain(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kConstant: case Opcode::kIota: case Opcode::kBroadcast: case Opcode::kReshape: case Opcode::kSlice:
+    case Opcode::kDynamicSlice: case Opcode::kConcatenate: case Opcode::kPad: case Opcode::kTranspose:
+      return true;
+    default:
+      return hlo::IsElementwise(opcode);
+  }
 }
 
 class Analysis {
@@ -93,12 +111,57 @@ class Analysis {
         break;
     }
     if (hlo::IsCollective(at.opcode())) return Collective(at, known);
+    const Literals& literals = OnDevices(at);
+    if (!literals.empty()) return Leaf{literals.size() == 1 ? Equal() : LabelsOf(literals)};
     const bool differs = at.opcode() == Opcode::kPartitionId || HasSideEffect(at);
     Labels labels = differs ? Different() : Equal();
     for (const Instruction* operand : at.operands()) {
       for (const Labels& leaf : known.at(operand)) labels = Refine(labels, leaf);
     }
     return Leaf(static_cast<size_t>(CountLeaves(at.shape())), labels);
+  }
+
+  static Labels LabelsOf(const Literals& literals) {
+    std::vector<std::vector<std::byte>> keys;
+    for (const hlo::Literal& literal : literals) {
+      keys.emplace_back(literal.array.bytes().begin(), literal.array.bytes().end());
+    }
+    return Number(keys);
+  }
+
+  // Remembered: what a computation is called with does not change it. Operands come before their users.
+  const Literals& OnDevices(const Instruction& at) {
+    const auto [it, is_new] = literals_.try_emplace(&at);
+    if (!is_new) return *it->second;
+    it->second = std::make_unique<Literals>();
+    Literals& result = *it->second;
+    if (at.opcode() == Opcode::kPartitionId) {
+      for (size_t d = 0; d < devices_; ++d) {
+        result.emplace_back(
+            tensor::Array::FromValues<uint32_t>(ElementType::kU32, {}, {static_cast<uint32_t>(d)}));
+      }
+      return result;
+    }
+    if (!IsPlain(at.opcode()) || !at.shape().is_array()) return result;
+    size_t count = 1;
+    std::vector<const Literals*> operands;
+    for (const Instruction* operand : at.operands()) {
+      const auto found = literals_.find(operand);
+      if (found == literals_.end() || found->second->empty()) return result;
+      operands.push_back(found->second.get());
+      count = std::max(count, operands.back()->size());
+    }
+    if (at.shape().elements() * static_cast<int64_t>(count) > kMaxKnownElements) return result;
+    Literals computed;
+    for (size_t d = 0; d < count; ++d) {
+      std::vector<const hlo::Literal*> values;
+      for (const Literals* operand : operands) values.push_back(&(*operand)[operand->size() == 1 ? 0 : d]);
+      absl::StatusOr<hlo::Literal> value = hlo::EvaluateInstruction(at, values);
+      if (!value.ok()) return result;
+      computed.push_back(*std::move(value));
+    }
+    result = std::move(computed);
+    return result;
   }
 
   absl::StatusOr<Leaf> Loop(const Instruction& loop, Leaf carried) {
@@ -208,6 +271,7 @@ class Analysis {
 
   const PassContext& context_;
   const size_t devices_;
+  absl::flat_hash_map<const Instruction*, std::unique_ptr<Literals>> literals_;
 };
 
 }  // namespace
