@@ -35,7 +35,7 @@ bool IsLibraryConvolution(const Instruction& conv) {
     // Padding of the forward convolution, and how much of it is left over on the high side.
     const int64_t reach = (w.size - 1) * w.window_dilation;
     fits &= (dilated ? reach - w.padding_low : w.padding_low) >= 0;
-    fits &= dilated || by_kernel || w.padding_high + w.stride >= 0;
+    fits &= dilated ? reach - w.padding_high + w.base_dilation > 0 : by_kernel || w.padding_high + w.stride >= 0;
   }
   return fits && !(dilated && (strided || attributes.feature_group_count != 1));
 }
@@ -71,7 +71,8 @@ void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
 
 bool IsLibraryOp(const Instruction& instruction) {
   if (instruction.opcode() == Opcode::kConvolution) {
-    return IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
+    return instruction.operand(0)->shape().type() != ElementType::kF16 &&
+           IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
                          instruction.shape().type()) &&
            IsLibraryConvolution(instruction);
   }

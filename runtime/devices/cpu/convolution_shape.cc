@@ -62,6 +62,15 @@ absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strid
   return fits ? absl::OkStatus() : Misfit("sizes that do not fit");
 }
 
+// Input that no window reaches is not looked at: oneDNN has few implementations for windows that end before it.
+void CutInput(ConvolutionShape* shape) {
+  for (size_t d = 0; d < shape->padding_high.size(); ++d) {
+    if (shape->padding_high[d] >= 0) continue;
+    shape->src.sizes[d + 2] += shape->padding_high[d];
+    shape->padding_high[d] = 0;
+  }
+}
+
 void SetForward(const ConvolutionOp& op, ConvolutionShape* shape) {
   for (const auto& w : op.window()) {
     shape->strides.push_back(w.stride());
@@ -157,8 +166,10 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   } else if (window > results && op.feature_group_count() == 1 && !reversed) {
     shape.kind = ConvolutionKind::kBackwardWeights;
     SetBackwardWeights(op, &shape);
+    CutInput(&shape);
   } else {
     SetForward(op, &shape);
+    CutInput(&shape);
   }
   if (*std::min_element(shape.padding_low.begin(), shape.padding_low.end()) < 0) {
     return absl::UnimplementedError("library op convolution: negative padding");
