@@ -1,10 +1,10 @@
 // Random programs compiled to steps and run on their buffers, against the evaluator on the program as it was.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
+#include "compiler/testing/shrink.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text.h"
 #include "hlo/verifier.h"
@@ -14,58 +14,38 @@ namespace {
 
 using tensor::Array;
 
-void AppendArrays(const hlo::Literal& literal, std::vector<Array>* arrays) {
-  if (!literal.is_tuple) {
-    arrays->push_back(literal.array);
-    return;
-  }
-  for (const hlo::Literal& element : literal.tuple) AppendArrays(element, arrays);
-}
-
-// Equal within rounding of what the passes may reorder: nothing but the sign of zero and a last bit or two.
-bool Near(const Array& found, const Array& expected) {
-  if (found.shape() != expected.shape()) return false;
-  if (found.shape().type != ElementType::kF32) return found == expected;
-  for (size_t i = 0; i < found.values<float>().size(); ++i) {
-    const float a = found.values<float>()[i], b = expected.values<float>()[i];
-    if (std::isnan(a) && std::isnan(b)) continue;
-    if (a == b) continue;
-    if (!(std::abs(a - b) <= 1e-5f * std::max({1.0f, std::abs(a), std::abs(b)}))) return false;
-  }
-  return true;
-}
-
-void RunBoth(uint64_t seed, int instructions, int devices) {
-  SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", instructions, " instructions, ", devices, " devices"));
-  std::unique_ptr<Module> module = RandomProgram(seed, instructions, devices);
-  const std::string text = hlo::PrintText(*module);
-  ASSERT_TRUE(hlo::Verify(*module).ok()) << hlo::Verify(*module) << "\n" << text;
+absl::Status Try(const Module& module, uint64_t seed, const std::vector<double>& errors) {
+  XLAD_RETURN_IF_ERROR(hlo::Verify(module));
   auto random = SeededRandom(seed + 1);
   std::vector<std::vector<Array>> inputs;
   std::vector<std::vector<hlo::Literal>> literals;
-  for (int d = 0; d < devices; ++d) {
-    inputs.push_back(RandomInputs(*module, random.get()));
+  for (int64_t d = 0; d < module.num_partitions; ++d) {
+    inputs.push_back(RandomInputs(module, random.get()));
     literals.emplace_back();
     for (const Array& input : inputs.back()) literals.back().emplace_back(input);
   }
-  auto expected = hlo::Evaluate(std::vector<const Module*>(inputs.size(), module.get()), literals);
-  ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << text;
+  XLAD_ASSIGN_OR_RETURN(const auto expected,
+                        hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), literals));
   CompileOptions options;
   options.verify = true;
-  auto compiled = CompileToSteps(module->Clone(), {}, options);
-  ASSERT_TRUE(compiled.ok()) << compiled.status() << "\n" << text;
-  auto results = RunSteps(*compiled, inputs);
-  const std::string after =
-      absl::StrCat(text, "\n", hlo::PrintText(*compiled->module), "\n", ToString(compiled->program));
-  ASSERT_TRUE(results.ok()) << results.status() << "\n" << after;
+  XLAD_ASSIGN_OR_RETURN(const Compilation compiled, CompileToSteps(module.Clone(), {}, options));
+  XLAD_ASSIGN_OR_RETURN(const auto results, RunSteps(compiled, inputs));
   for (size_t d = 0; d < inputs.size(); ++d) {
-    std::vector<Array> wanted;
-    AppendArrays((*expected)[d], &wanted);
-    ASSERT_EQ(wanted.size(), (*results)[d].size());
-    for (size_t r = 0; r < wanted.size(); ++r) {
-      ASSERT_TRUE(Near((*results)[d][r], wanted[r])) << "result " << r << " of device " << d << "\n" << after;
-    }
+    XLAD_RETURN_IF_ERROR(CompareAllWithin(results[d], ArraysOf(expected[d]), errors));
   }
+  return absl::OkStatus();
+}
+
+void RunBoth(uint64_t seed, int instructions, int devices) {
+  const RandomModule made = RandomLocalProgram(seed, instructions, devices);
+  const absl::Status status = Try(*made.module, seed, made.errors);
+  if (status.ok()) return;
+  const auto fails = [&](const Module& candidate) {
+    return Try(candidate, seed, made.errors).code() == status.code();
+  };
+  const std::unique_ptr<Module> small = Shrink(*made.module, fails, 1000);
+  ADD_FAILURE() << "seed " << seed << ", " << instructions << " instructions, " << devices << " devices: " << status
+                << "\nShrunk (" << Try(*small, seed, made.errors) << "):\n" << hlo::PrintText(*small);
 }
 
 TEST(RandomPrograms, OneDevice) {

@@ -1,299 +1,206 @@
 #include "compiler/testing/random_program.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "compiler/hlo_util.h"
+#include "compiler/testing/random_control.h"
+#include "hlo/eval/numeric.h"
+#include "sharding/partition/random_sharding.h"
 
 namespace xlad::compiler {
 namespace {
 
+using hlo::Builder;
+using hlo::Opcode;
 using tensor::Array;
 
-class Generator {
+Sample Collective(RandomControl* random, Builder* builder, const Pool& pool, int devices, int64_t channel) {
+  const Sample x = random->Pick(pool);
+  if (x.type() == ElementType::kPred) return {};
+  hlo::ReplicaGroups groups;
+  const int size = devices % 2 == 0 && random->OneIn(2) ? devices / 2 : devices;
+  for (int first = 0; first < devices; first += size) {
+    groups.groups.emplace_back();
+    for (int d = size - 1; d >= 0; --d) groups.groups.back().push_back(first + d);
+  }
+  const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
+  Computation* add = hlo::ScalarReducer(&random->module(), Opcode::kAdd, x.type());
+  // Whatever the order of the sum: too fine for it, and Settle sees an error.
+  Sample sum{nullptr, x.bound * size, x.fraction, x.error * size};
+  if (sum.error > 0 || sum.bound * (1 << std::min(x.fraction, 20)) * RoundingOf(x.type()) > 1) {
+    sum.error += size * RoundingOf(x.type()) * sum.bound;
+  }
+  const int kind = d < 0 ? 0 : random->Below(4);
+  if (kind == 0) return RandomValues::Like(sum, builder->AllReduce(x.array, add, groups, channel));
+  if (kind == 1) return RandomValues::Like(x, builder->AllGather(x.array, d, groups, channel));
+  if (kind == 2) {
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int i = 0; i + 1 < devices; ++i) pairs.emplace_back(i, i + 1);
+    return RandomValues::Like(x, builder->CollectivePermute(x.array, pairs, channel));
+  }
+  if (x.dims()[static_cast<size_t>(d)] % size != 0) return {};
+  if (random->OneIn(2)) return RandomValues::Like(sum, builder->ReduceScatter(x.array, d, add, groups, channel));
+  return RandomValues::Like(x, builder->AllToAll(x.array, d, random->Below(x.ndim()), groups, channel));
+}
+
+Pool Parameters(RandomControl* random, Builder* builder) {
+  Pool pool;
+  for (int p = 2 + random->Below(3); p > 0; --p) {
+    ElementType type = random->RandomType();
+    if (tensor::IsComplex(type)) type = ElementType::kF32;
+    const Shape shape(type, random->RandomDims(4));
+    pool.push_back({builder->Parameter(static_cast<int64_t>(pool.size()), shape), 2, 3, 0});
+  }
+  return pool;
+}
+
+// A root of some values, a few of them in the place of a parameter.
+std::vector<double> Finish(RandomControl* random, Builder* builder, const Pool& pool) {
+  hlo::Module& module = random->module();
+  Pool results;
+  for (int i = 2 + random->Below(4); i > 0; --i) results.push_back(random->Pick(pool));
+  const std::vector<Instruction*> parameters = builder->computation()->parameters();
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    if (random->OneIn(2)) continue;
+    hlo::InputOutputAlias alias;
+    alias.output_index = {static_cast<int64_t>(results.size())};
+    alias.parameter = static_cast<int64_t>(p);
+    module.input_output_alias.push_back(alias);
+    const Shape& shape = parameters[p]->shape();
+    results.push_back(random->Fit(builder, random->Pick(pool), shape.type(), shape.dims()));
+  }
+  std::vector<Instruction*> arrays;
+  std::vector<double> errors;
+  for (const Sample& result : results) {
+    arrays.push_back(result.array);
+    errors.push_back(result.error);
+  }
+  builder->computation()->set_root(builder->Tuple(arrays));
+  return errors;
+}
+
+RandomModule Generate(RandomControl* random, int instructions) {
+  hlo::Module& module = random->module();
+  Computation* entry = module.Add(std::make_unique<Computation>("main"));
+  module.set_entry(entry);
+  Builder builder(entry);
+  Pool pool = Parameters(random, &builder);
+  random->Grow(&builder, &pool, instructions, 0);
+  RandomModule result;
+  result.errors = Finish(random, &builder, pool);
+  return result;
+}
+
+sharding::Mesh RandomMesh(Random* random) {
+  static constexpr const char* kMeshes[] = {"x=2", "x=3", "x=4", "x=5", "x=6", "x=7", "x=8", "x=2,y=2", "x=2,y=3",
+                                            "x=3,y=2", "x=4,y=2", "x=2,y=4", "x=2,y=2,z=2", "x=1,y=3"};
+  return *sharding::ParseMesh(kMeshes[random->Below(std::size(kMeshes))]);
+}
+
+// Shardy's text for a random sharding of an array with `ndim` dimensions.
+std::string RandomAnnotation(const sharding::Mesh& mesh, int64_t ndim, Random* random) {
+  sharding::TensorSharding sharding = sharding::RandomSharding(mesh, ndim, *random);
+  const bool priorities = random->Below(4) == 0;
+  for (sharding::DimensionSharding& dim : sharding.dims) {
+    dim.closed = random->Below(2) == 0;
+    if (priorities && !dim.axes.empty()) dim.priority = static_cast<int>(random->Below(3));
+  }
+  return absl::StrCat("<@mesh, ", sharding::ToString(mesh, sharding), ">");
+}
+
+class Annotator {
  public:
-  Generator(uint64_t seed, int devices) : random_(SeededRandom(seed)), devices_(devices) {
-    module_ = std::make_unique<Module>("random");
-    module_->num_partitions = devices;
+  Annotator(const sharding::Mesh* mesh, Random* random) : mesh_(*mesh), random_(*random) {}
+
+  void Parameter(Instruction* parameter) {
+    if (random_.Below(3) == 0) return;
+    parameter->mutable_frontend_attributes()["xla.sdy.sharding"] =
+        absl::StrCat("#sdy.sharding", RandomAnnotation(mesh_, parameter->shape().ndim(), &random_));
   }
 
-  std::unique_ptr<Module> Run(int instructions) {
-    Computation* entry = module_->Add(std::make_unique<Computation>("main"));
-    module_->set_entry(entry);
-    hlo::Builder builder(entry);
-    const int parameters = 2 + Below(3);
-    std::vector<Instruction*> pool;
-    for (int p = 0; p < parameters; ++p) pool.push_back(builder.Parameter(p, Shape(RandomType(), RandomDims())));
-    Grow(&builder, &pool, instructions, 0);
-    Finish(&builder, pool, parameters);
-    module_->SortComputations();
-    return std::move(module_);
+  Instruction* Constraint(Builder* builder, Instruction* x, const char* target) {
+    auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
+    call->mutable_attributes().custom_call_target = target;
+    call->mutable_attributes().has_side_effect = target != std::string("Sharding");
+    call->mutable_frontend_attributes()["xla.sdy.sharding"] = absl::StrCat(
+        "#sdy.sharding_per_value<[", RandomAnnotation(mesh_, x->shape().ndim(), &random_), "]>");
+    return builder->computation()->Add(std::move(call), {x});
+  }
+
+  Instruction* Barrier(Builder* builder, Instruction* x) {
+    auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
+    call->mutable_attributes().custom_call_target = "xla.sdy.PropagationBarrier";
+    call->mutable_frontend_attributes()["xla.sdy.allowed_direction"] = absl::StrCat(random_.Below(4), " : i32");
+    return builder->computation()->Add(std::move(call), {x});
+  }
+
+  // Some of the results in their places.
+  void Results(Builder* builder) {
+    Instruction* root = builder->computation()->root();
+    for (int64_t r = 0; r < root->operand_count(); ++r) {
+      if (random_.Below(2) == 0) continue;
+      root->ReplaceOperand(r, Constraint(builder, root->operand(r), "xla.sdy.FuncResultSharding"));
+    }
+    builder->computation()->SortTopologically();
   }
 
  private:
-  int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
-  ElementType RandomType() { return Below(4) == 0 ? ElementType::kS32 : ElementType::kF32; }
-  Dims RandomDims() {
-    static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 8};
-    Dims dims;
-    for (int d = Below(4); d > 0; --d) dims.push_back(kSizes[Below(6)]);
-    return dims;
-  }
-  Instruction* Pick(const std::vector<Instruction*>& pool) {
-    // Recent ones more often, so that programs get deep.
-    const int n = static_cast<int>(pool.size());
-    return pool[static_cast<size_t>(Below(2) == 0 ? n - 1 - Below(std::min(n, 4)) : Below(n))];
-  }
-
-  void Grow(hlo::Builder* builder, std::vector<Instruction*>* pool, int count, int depth) {
-    for (int i = 0; i < count; ++i) {
-      Instruction* made = One(builder, *pool, depth);
-      if (made != nullptr && made->shape().elements() <= 4096) pool->push_back(made);
-    }
-  }
-
-  Instruction* One(hlo::Builder* builder, const std::vector<Instruction*>& pool, int depth) {
-    Instruction* x = Pick(pool);
-    switch (Below(devices_ > 1 ? 16 : 14)) {
-      case 0:
-        return Unary(builder, x);
-      case 1:
-      case 2:
-        return Binary(builder, x, Pick(pool));
-      case 3:
-        return Broadcast(builder, x);
-      case 4:
-        return Reduce(builder, x);
-      case 5:
-        return Transpose(builder, x);
-      case 6:
-        return Slice(builder, x);
-      case 7:
-        return builder->Reshape(x, ReshapedDims(x->shape().dims()));
-      case 8:
-        return Dot(builder, x, Pick(pool));
-      case 9:
-        return DynamicSlice(builder, x, Pick(pool));
-      case 10:
-        return Select(builder, x, Pick(pool));
-      case 11:
-        return Concatenate(builder, x);
-      case 12:
-        return depth < 2 ? While(builder, pool, depth) : nullptr;
-      case 13:
-        return depth < 2 ? Conditional(builder, pool, depth) : nullptr;
-      default:
-        return Collective(builder, x);
-    }
-  }
-
-  Instruction* Unary(hlo::Builder* builder, Instruction* x) {
-    if (x->shape().type() != ElementType::kF32) return builder->Convert(ElementType::kF32, x);
-    static constexpr Opcode kOpcodes[] = {Opcode::kNegate, Opcode::kTanh, Opcode::kAbs, Opcode::kLogistic};
-    return builder->Unary(kOpcodes[Below(4)], x);
-  }
-  // `x` in the shape and type of `like`.
-  Instruction* Fit(hlo::Builder* builder, Instruction* x, const Shape& like) {
-    if (x->shape().type() != like.type()) {
-      if (like.type() == ElementType::kS32)
-        x = builder->Scalar(ElementType::kS32, 3);
-      else
-        x = builder->Convert(like.type(), x);
-    }
-    if (x->shape().dims() == like.dims()) return x;
-    while (x->shape().ndim() > 0) {
-      Dims limit(x->shape().dims());
-      for (int64_t& size : limit) size = 1;
-      x = builder->Reshape(builder->Slice(x, Dims(limit.size(), 0), limit), {});
-    }
-    return builder->Broadcast(x, like.dims(), {});
-  }
-  Instruction* Binary(hlo::Builder* builder, Instruction* x, Instruction* y) {
-    static constexpr Opcode kOpcodes[] = {Opcode::kAdd, Opcode::kSubtract, Opcode::kMultiply, Opcode::kMaximum,
-                                          Opcode::kMinimum};
-    return builder->Binary(kOpcodes[Below(5)], x, Fit(builder, y, x->shape()));
-  }
-  Instruction* Select(hlo::Builder* builder, Instruction* x, Instruction* y) {
-    y = Fit(builder, y, x->shape());
-    return builder->Select(builder->Compare(hlo::Comparison::kLt, x, y), y, x);
-  }
-  Instruction* Broadcast(hlo::Builder* builder, Instruction* x) {
-    if (x->shape().ndim() > 2) return nullptr;
-    Dims sizes = x->shape().dims(), dimensions;
-    const int at = Below(static_cast<int>(sizes.size()) + 1);
-    for (int64_t d = 0; d < x->shape().ndim(); ++d) dimensions.push_back(d < at ? d : d + 1);
-    sizes.insert(sizes.begin() + at, 1 + Below(4));
-    return builder->Broadcast(x, sizes, dimensions);
-  }
-  Instruction* Reduce(hlo::Builder* builder, Instruction* x) {
-    Dims dimensions;
-    for (int64_t d = 0; d < x->shape().ndim(); ++d) {
-      if (Below(2) == 0) dimensions.push_back(d);
-    }
-    if (dimensions.empty()) return nullptr;
-    const Opcode opcode = Below(3) == 0 ? Opcode::kMaximum : Opcode::kAdd;
-    Instruction* init = builder->Scalar(x->shape().type(), opcode == Opcode::kAdd ? 0 : -100);
-    return builder->Reduce(x, init, dimensions, hlo::ScalarReducer(module_.get(), opcode, x->shape().type()));
-  }
-  Instruction* Concatenate(hlo::Builder* builder, Instruction* x) {
-    if (x->shape().ndim() == 0) return nullptr;
-    return builder->Concatenate({x, x}, Below(static_cast<int>(x->shape().ndim())));
-  }
-  Instruction* Transpose(hlo::Builder* builder, Instruction* x) {
-    Dims permutation;
-    for (int64_t d = 0; d < x->shape().ndim(); ++d) {
-      permutation.insert(permutation.begin() + Below(static_cast<int>(d) + 1), d);
-    }
-    return builder->Transpose(x, permutation);
-  }
-  Instruction* Slice(hlo::Builder* builder, Instruction* x) {
-    Dims start, limit, stride;
-    for (int64_t size : x->shape().dims()) {
-      start.push_back(Below(static_cast<int>(size)));
-      limit.push_back(start.back() + 1 + Below(static_cast<int>(size - start.back())));
-      stride.push_back(1 + Below(2));
-    }
-    return builder->Slice(x, start, limit, stride);
-  }
-  Dims ReshapedDims(const Dims& dims) {
-    Dims result = dims;
-    if (Below(2) == 0) return {tensor::Product(dims)};
-    result.insert(result.begin() + Below(static_cast<int>(dims.size()) + 1), 1);
-    return result;
-  }
-  Instruction* Dot(hlo::Builder* builder, Instruction* x, Instruction* y) {
-    if (x->shape().type() != ElementType::kF32 || x->shape().ndim() == 0) return nullptr;
-    const int64_t along = Below(static_cast<int>(x->shape().ndim()));
-    y = Fit(builder, y, Shape(ElementType::kF32, {3, x->shape().dim(along)}));
-    hlo::DotDimensions dims;
-    dims.lhs_contracting = {along};
-    dims.rhs_contracting = {1};
-    return builder->Dot(x, y, dims, ElementType::kF32);
-  }
-  Instruction* Index(hlo::Builder* builder, Instruction* y) {
-    Instruction* scalar = Fit(builder, y, Shape(y->shape().type(), {}));
-    return scalar->shape().type() == ElementType::kS32 ? scalar : builder->Scalar(ElementType::kS32, Below(4));
-  }
-  Instruction* DynamicSlice(hlo::Builder* builder, Instruction* x, Instruction* y) {
-    std::vector<Instruction*> starts;
-    Dims sizes;
-    for (int64_t size : x->shape().dims()) {
-      starts.push_back(Index(builder, y));
-      sizes.push_back(1 + Below(static_cast<int>(size)));
-    }
-    if (starts.empty()) return nullptr;
-    if (Below(2) == 0) return builder->DynamicSlice(x, starts, sizes);
-    return builder->DynamicUpdateSlice(x, Fit(builder, y, Shape(x->shape().type(), sizes)), starts);
-  }
-
-  // A tuple of a counter and values of the pool.
-  std::vector<Instruction*> Carried(hlo::Builder* builder, const std::vector<Instruction*>& pool) {
-    std::vector<Instruction*> carried = {builder->Scalar(ElementType::kS32, 0)};
-    for (int i = 1 + Below(4); i > 0; --i) carried.push_back(Pick(pool));
-    return carried;
-  }
-  std::vector<Instruction*> Open(hlo::Builder* builder, const Shape& tuple) {
-    Instruction* parameter = builder->Parameter(0, tuple);
-    std::vector<Instruction*> elements;
-    for (size_t i = 0; i < tuple.tuple().size(); ++i) {
-      elements.push_back(builder->GetTupleElement(parameter, static_cast<int64_t>(i)));
-    }
-    return elements;
-  }
-
-  Instruction* While(hlo::Builder* builder, const std::vector<Instruction*>& pool, int depth) {
-    Instruction* init = builder->Tuple(Carried(builder, pool));
-    const Shape shape = init->shape();
-    Computation* condition = module_->Add(std::make_unique<Computation>("condition"));
-    hlo::Builder in_condition(condition);
-    Instruction* counter = Open(&in_condition, shape)[0];
-    condition->set_root(
-        in_condition.Compare(hlo::Comparison::kLt, counter, in_condition.Scalar(ElementType::kS32, Below(13))));
-    Computation* body = module_->Add(std::make_unique<Computation>("body"));
-    hlo::Builder in_body(body);
-    std::vector<Instruction*> old = Open(&in_body, shape), inner = old;
-    Grow(&in_body, &inner, 2 + Below(6), depth + 1);
-    std::vector<Instruction*> next = {
-        in_body.Binary(Opcode::kAdd, old[0], in_body.Scalar(ElementType::kS32, 1 + Below(3)))};
-    for (size_t i = 1; i < old.size(); ++i) {
-      // Some unchanged, some swapped, some new.
-      Instruction* value = Below(4) == 0 ? old[i] : Pick(inner);
-      next.push_back(value->shape().SameIgnoringLayout(old[i]->shape()) ? value
-                                                                        : Fit(&in_body, value, old[i]->shape()));
-    }
-    body->set_root(in_body.Tuple(next));
-    auto loop = std::make_unique<Instruction>(Opcode::kWhile, shape);
-    loop->mutable_called() = {condition, body};
-    Instruction* made = builder->computation()->Add(std::move(loop), {init});
-    return builder->GetTupleElement(made, 1 + Below(static_cast<int>(old.size()) - 1));
-  }
-
-  Instruction* Conditional(hlo::Builder* builder, const std::vector<Instruction*>& pool, int depth) {
-    Instruction* argument = builder->Tuple(Carried(builder, pool));
-    Instruction* selector = Index(builder, Pick(pool));
-    const Shape result = Pick(pool)->shape();
-    auto conditional = std::make_unique<Instruction>(Opcode::kConditional, Shape::Tuple({result, result}));
-    std::vector<Instruction*> operands = {selector};
-    for (int b = 2 + Below(2); b > 0; --b) {
-      Computation* branch = module_->Add(std::make_unique<Computation>("branch"));
-      hlo::Builder inside(branch);
-      std::vector<Instruction*> inner = Open(&inside, argument->shape());
-      Grow(&inside, &inner, 1 + Below(4), depth + 1);
-      branch->set_root(inside.Tuple({Fit(&inside, Pick(inner), result), Fit(&inside, Pick(inner), result)}));
-      conditional->mutable_called().push_back(branch);
-      operands.push_back(argument);
-    }
-    // Collectives inside need a selector that is the same everywhere.
-    if (devices_ > 1) operands[0] = builder->Scalar(ElementType::kS32, Below(3));
-    Instruction* made = builder->computation()->Add(std::move(conditional), operands);
-    return builder->GetTupleElement(made, Below(2));
-  }
-
-  Instruction* Collective(hlo::Builder* builder, Instruction* x) {
-    hlo::ReplicaGroups groups;
-    const int size = devices_ % 2 == 0 && Below(2) == 0 ? devices_ / 2 : devices_;
-    for (int first = 0; first < devices_; first += size) {
-      groups.groups.emplace_back();
-      for (int d = size - 1; d >= 0; --d) groups.groups.back().push_back(first + d);
-    }
-    const int64_t d = x->shape().ndim() == 0 ? -1 : Below(static_cast<int>(x->shape().ndim()));
-    Computation* add = hlo::ScalarReducer(module_.get(), Opcode::kAdd, x->shape().type());
-    const int64_t channel = ++channels_;
-    const int kind = d < 0 ? 0 : Below(4);
-    if (kind == 0) return builder->AllReduce(x, add, groups, channel);
-    if (kind == 1) return builder->AllGather(x, d, groups, channel);
-    if (kind == 2) {
-      std::vector<std::pair<int64_t, int64_t>> pairs;
-      for (int i = 0; i + 1 < devices_; ++i) pairs.emplace_back(i, i + 1);
-      return builder->CollectivePermute(x, pairs, channel);
-    }
-    if (x->shape().dim(d) % size != 0) return nullptr;
-    return builder->ReduceScatter(x, d, add, groups, channel);
-  }
-
-  void Finish(hlo::Builder* builder, const std::vector<Instruction*>& pool, int parameters) {
-    std::vector<Instruction*> results;
-    for (int i = 2 + Below(4); i > 0; --i) results.push_back(Pick(pool));
-    for (int p = 0; p < parameters; ++p) {
-      if (Below(2) == 0) continue;
-      hlo::InputOutputAlias alias;
-      alias.output_index = {static_cast<int64_t>(results.size())};
-      alias.parameter = p;
-      module_->input_output_alias.push_back(alias);
-      Instruction* value = Pick(pool);
-      const Shape& shape = module_->entry()->parameter(p)->shape();
-      results.push_back(value->shape().SameIgnoringLayout(shape) ? value : Fit(builder, value, shape));
-    }
-    builder->computation()->set_root(builder->Tuple(results));
-  }
-
-  std::unique_ptr<Random> random_;
-  const int devices_;
-  int64_t channels_ = 0;
-  std::unique_ptr<Module> module_;
+  const sharding::Mesh& mesh_;
+  Random& random_;
 };
 
 }  // namespace
 
+RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices) {
+  const std::unique_ptr<Random> random = SeededRandom(seed);
+  auto module = std::make_unique<Module>("random");
+  module->num_partitions = devices;
+  RandomControl* self = nullptr;
+  int64_t channels = 0;
+  RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
+    return devices > 1 ? Collective(self, builder, pool, devices, ++channels) : Sample();
+  });
+  self = &control;
+  control.set_constant_selectors(devices > 1);
+  RandomModule result = Generate(&control, instructions);
+  module->RemoveUnusedComputations();
+  module->SortComputations();
+  result.module = std::move(module);
+  return result;
+}
+
+RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions) {
+  const std::unique_ptr<Random> random = SeededRandom(seed);
+  RandomUserProgram result;
+  result.mesh = RandomMesh(random.get());
+  auto module = std::make_unique<Module>("random");
+  module->num_partitions = result.mesh.devices();
+  std::vector<std::string> axes;
+  for (const sharding::Axis& axis : result.mesh.axes()) axes.push_back(absl::StrCat("\"", axis.name, "\"=", axis.size));
+  std::string list;
+  for (const std::string& axis : axes) absl::StrAppend(&list, list.empty() ? "" : ", ", axis);
+  module->frontend_attributes["xla.sdy.meshes"] = absl::StrCat("{mesh = #sdy.mesh<[", list, "]>}");
+  Annotator annotator(&result.mesh, random.get());
+  RandomControl* self = nullptr;
+  RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
+    const Sample x = self->Pick(pool);
+    return RandomValues::Like(x, self->OneIn(5) ? annotator.Barrier(builder, x.array)
+                                                : annotator.Constraint(builder, x.array, "Sharding"));
+  });
+  self = &control;
+  result.program = Generate(&control, instructions);
+  for (Instruction* parameter : module->entry()->parameters()) annotator.Parameter(parameter);
+  Builder builder(module->entry());
+  annotator.Results(&builder);
+  module->RemoveUnusedComputations();
+  module->SortComputations();
+  result.program.module = std::move(module);
+  return result;
+}
+
 std::unique_ptr<Module> RandomProgram(uint64_t seed, int instructions, int devices) {
-  return Generator(seed, devices).Run(instructions);
+  return RandomLocalProgram(seed, instructions, devices).module;
 }
 
 Array RandomArray(const tensor::Shape& shape, Random* random) {
@@ -303,15 +210,24 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
     case ElementType::kF32:
       for (float& value : array.values<float>()) value = static_cast<float>(below(33) - 16) / 8;
       break;
+    case ElementType::kF64:
+      for (double& value : array.values<double>()) value = (below(33) - 16) / 8.0;
+      break;
+    case ElementType::kF16:
+    case ElementType::kBF16:
+      for (uint16_t& value : array.values<uint16_t>()) {
+        value = static_cast<uint16_t>(hlo::eval::EncodeSmallFloat(shape.type, (below(33) - 16) / 8.0));
+      }
+      break;
     case ElementType::kPred:
       for (uint8_t& value : array.values<uint8_t>()) value = static_cast<uint8_t>(below(2));
       break;
-    case ElementType::kS32:
-    case ElementType::kU32:
-      for (int32_t& value : array.values<int32_t>()) value = below(8);
-      break;
-    default:
-      for (std::byte& byte : array.bytes()) byte = static_cast<std::byte>(below(8));
+    default: {
+      const size_t width = static_cast<size_t>(tensor::ByteWidth(shape.type));
+      for (size_t i = 0; i < array.bytes().size(); ++i) {
+        array.bytes()[i] = i % width == 0 ? static_cast<std::byte>(below(8)) : std::byte{0};
+      }
+    }
   }
   return array;
 }

@@ -58,28 +58,32 @@ std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices)
   return module;
 }
 
-double Combine(CollectiveSpec::Reduction reduction, double a, double b) {
+Opcode OpcodeOf(CollectiveSpec::Reduction reduction) {
   switch (reduction) {
-    case CollectiveSpec::PRODUCT:
-      return a * b;
-    case CollectiveSpec::MAX:
-      return std::max(a, b);
-    case CollectiveSpec::MIN:
-      return std::min(a, b);
-    default:
-      return a + b;
+    case CollectiveSpec::PRODUCT: return Opcode::kMultiply;
+    case CollectiveSpec::MAX: return Opcode::kMaximum;
+    case CollectiveSpec::MIN: return Opcode::kMinimum;
+    case CollectiveSpec::AND: return Opcode::kAnd;
+    case CollectiveSpec::OR: return Opcode::kOr;
+    default: return Opcode::kAdd;
   }
 }
 
-template <typename T>
-void ReduceAs(CollectiveSpec::Reduction reduction, const std::byte* from, int64_t count, std::byte* into) {
-  for (int64_t i = 0; i < count; ++i) {
-    T a, b;
-    std::memcpy(&a, into + i * sizeof(T), sizeof(T));
-    std::memcpy(&b, from + i * sizeof(T), sizeof(T));
-    a = static_cast<T>(Combine(reduction, a, b));
-    std::memcpy(into + i * sizeof(T), &a, sizeof(T));
-  }
+// `with` reduced into `into`, both flat arrays of the spec's type.
+absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>& with, std::vector<std::byte>* into) {
+  const auto type = static_cast<ElementType>(spec.element_type());
+  const tensor::Shape shape{type, {static_cast<int64_t>(into->size()) / tensor::ByteWidth(type)}};
+  Module module("reduce");
+  Computation* entry = module.Add(std::make_unique<Computation>("main"));
+  module.set_entry(entry);
+  hlo::Builder builder(entry);
+  Instruction* a = builder.Parameter(0, Shape(shape));
+  Instruction* b = builder.Parameter(1, Shape(shape));
+  const hlo::Literal left(Array(shape, *into)), right(Array(shape, with));
+  XLAD_ASSIGN_OR_RETURN(const hlo::Literal sum, hlo::EvaluateInstruction(
+      *builder.Binary(OpcodeOf(spec.reduction()), a, b), {&left, &right}));
+  into->assign(sum.array.bytes().begin(), sum.array.bytes().end());
+  return absl::OkStatus();
 }
 
 class Machine {
@@ -285,11 +289,7 @@ class Machine {
     }
     result = of(0);
     for (size_t r = 1; r < n; ++r) {
-      if (spec.element_type() == static_cast<int>(ElementType::kF32)) {
-        ReduceAs<float>(spec.reduction(), of(r).data(), static_cast<int64_t>(result.size() / 4), result.data());
-      } else {
-        ReduceAs<int32_t>(spec.reduction(), of(r).data(), static_cast<int64_t>(result.size() / 4), result.data());
-      }
+      XLAD_CHECK(ReduceInto(spec, of(r), &result).ok()) << "reducing " << static_cast<int>(spec.element_type());
     }
     if (spec.kind() == CollectiveSpec::REDUCE_SCATTER) {
       result = Blob(result.begin() + rank * part, result.begin() + (rank + 1) * part);

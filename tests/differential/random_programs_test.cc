@@ -1,212 +1,235 @@
 // Random programs compiled to machine code and run by the runtime, with collectives between threads, against the
-// evaluator on the program as it was.
+// evaluator on the program as the user wrote it: one device, many devices, and partitioned by annotations.
+//
+// Each program runs in a child process, so that a crash or a hang is one more failure with a seed. A failure prints a
+// shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S: with both,
+// XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S, a failure is run again.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <thread>
 
-#include "collectives/exec/fabric.h"
-#include "collectives/exec/scheduled_communicator.h"
-#include "collectives/plan/spec_proto.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
+#include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
+#include "compiler/testing/shrink.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/proto.h"
 #include "hlo/text.h"
-#include "runtime/devices/cpu/cpu_device.h"
-#include "runtime/step_program.h"
+#include "hlo/verifier.h"
+#include "sharding/equivalence.h"
+#include "sharding/pipeline.h"
+#include "tests/differential/run_on_devices.h"
 
 namespace xlad {
 namespace {
 
+using compiler::ArraysOf;
 using tensor::Array;
-using Values = std::vector<std::vector<Array>>;  // By device, by leaf.
 
-absl::StatusOr<collectives::CollectiveSet> MakeSet(const Executable& executable, int devices) {
-  google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
-  for (const CollectiveSpec& proto : executable.collectives()) {
-    XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
-    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
-    CollectivePlanProto* out = plans.Add();
-    out->set_algorithm(plan.algorithm);
-    out->set_chunks(plan.chunks);
-    out->set_channels(plan.channels);
-  }
-  return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
+absl::Status Named(absl::string_view stage, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(stage, ": ", std::string(status.message())));
 }
 
-// One device of the run: its memory, launcher and communicator.
-class Shard {
- public:
-  Shard(runtime::Device* device, const runtime::LoadedExecutable& loaded, const runtime::StepProgram& program)
-      : device_(*device), loaded_(loaded), program_(program) {}
+int Setting(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
 
-  absl::Status Prepare(const std::vector<Array>& inputs) {
-    const Executable& executable = loaded_.executable();
-    for (const Allocation& allocation : executable.allocations()) {
-      XLAD_ASSIGN_OR_RETURN(memory_.emplace_back(), device_.Allocate(allocation.bytes()));
-      addresses_.push_back(static_cast<std::byte*>(memory_.back()->address()));
-      std::memset(addresses_.back(), 0xEF, static_cast<size_t>(allocation.bytes()));
-      std::memcpy(addresses_.back(), allocation.blob().data(), allocation.blob().size());
-    }
-    for (int p = 0; p < executable.parameters_size(); ++p) {
-      const absl::Span<const std::byte> bytes = inputs[static_cast<size_t>(p)].bytes();
-      std::copy(bytes.begin(), bytes.end(), At(executable.parameters(p).buffer()));
-    }
-    XLAD_ASSIGN_OR_RETURN(scratch_, device_.Allocate(program_.scratch_bytes()));
-    return absl::OkStatus();
+absl::StatusOr<Executable> CompileModule(const hlo::Module& module, const sharding::Mesh& mesh,
+                                         CompileRequest request = {}) {
+  XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
+  for (const sharding::Axis& axis : mesh.axes()) {
+    request.add_mesh()->set_name(axis.name);
+    request.mutable_mesh(request.mesh_size() - 1)->set_size(axis.size);
   }
+  return compiler::Compile(request);
+}
 
-  absl::Status Run(int number, const collectives::CollectiveSet& set, collectives::Transport* transport,
-                   collectives::AbortSignal* abort) {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher, loaded_.MakeLauncher(number));
-    collectives::Recorder recorder(number, &set, &RealClock());
-    XLAD_ASSIGN_OR_RETURN(const auto communicator,
-                          collectives::ScheduledCommunicator::Form({number, &set, transport, abort, &recorder}));
-    runtime::StepEnvironment environment;
-    environment.launcher = launcher.get();
-    environment.communicator = communicator.get();
-    environment.allocations = addresses_;
-    environment.scratch = scratch_->address();
-    environment.abort = abort;
-    return program_.Run(environment);
-  }
+hlo::Literal TupleOf(const std::vector<Array>& arrays) {
+  std::vector<hlo::Literal> elements;
+  for (const Array& array : arrays) elements.emplace_back(array);
+  return hlo::Literal::Tuple(std::move(elements));
+}
 
-  std::vector<Array> Results() {
-    std::vector<Array> results;
-    for (const EntryValue& result : loaded_.executable().results()) {
-      const tensor::Shape shape{static_cast<tensor::ElementType>(result.local().element_type()),
-                                {result.local().dims().begin(), result.local().dims().end()}};
-      const std::byte* first = At(result.buffer());
-      results.emplace_back(shape, std::vector<std::byte>(first, first + shape.bytes()));
-    }
-    return results;
-  }
-
- private:
-  std::byte* At(const BufferSlice& slice) {
-    return addresses_[static_cast<size_t>(slice.allocation())] + slice.offset();
-  }
-
-  runtime::Device& device_;
-  const runtime::LoadedExecutable& loaded_;
-  const runtime::StepProgram& program_;
-  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory_;
-  std::vector<std::byte*> addresses_;
-  std::unique_ptr<runtime::DeviceMemory> scratch_;
+struct Case {
+  uint64_t seed = 0;
+  sharding::Mesh mesh;
+  std::vector<double> errors;
 };
 
-absl::StatusOr<Values> RunOnDevices(const Executable& executable, const Values& inputs) {
-  const int devices = static_cast<int>(inputs.size());
-  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
-  XLAD_ASSIGN_OR_RETURN(const auto loaded, device->Load(executable));
-  XLAD_ASSIGN_OR_RETURN(const auto program, runtime::StepProgram::Prepare(*loaded));
-  XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSet set, MakeSet(executable, devices));
-  collectives::AbortSignal abort;
-  collectives::FabricOptions options;
-  options.num_devices = devices;
-  for (int d = 0; d < devices; ++d) options.devices.push_back(d);
-  options.network = &TcpNetwork();
-  XLAD_ASSIGN_OR_RETURN(const auto data_plane, collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
-  options.data_plane = data_plane.get();
-  const auto bootstrap = collectives::MapBootstrap({});
-  XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(options, *bootstrap, &abort));
-  std::vector<Shard> shards;
-  for (int d = 0; d < devices; ++d) shards.emplace_back(device.get(), *loaded, *program);
-  std::vector<absl::Status> statuses(inputs.size());
-  std::vector<std::thread> threads;
-  for (int d = 0; d < devices; ++d) {
-    XLAD_RETURN_IF_ERROR(shards[static_cast<size_t>(d)].Prepare(inputs[static_cast<size_t>(d)]));
-  }
-  for (int d = 0; d < devices; ++d) {
-    threads.emplace_back([&, d] {
-      absl::Status& status = statuses[static_cast<size_t>(d)];
-      status = shards[static_cast<size_t>(d)].Run(d, set, &fabric->transport(d), &abort);
-      if (!status.ok()) abort.Raise({status, ""});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  Values results;
-  for (size_t d = 0; d < inputs.size(); ++d) {
-    XLAD_RETURN_IF_ERROR(statuses[d]);
-    results.push_back(shards[d].Results());
-  }
-  return results;
-}
-
-void AppendArrays(const hlo::Literal& literal, std::vector<Array>* arrays) {
-  if (!literal.is_tuple) {
-    arrays->push_back(literal.array);
-    return;
-  }
-  for (const hlo::Literal& element : literal.tuple) AppendArrays(element, arrays);
-}
-
-// Sums in another order, vectorised functions: a few units in the last place of the largest value around.
-bool Near(const Array& found, const Array& expected) {
-  if (found.shape() != expected.shape()) return false;
-  if (found.shape().type != tensor::ElementType::kF32) return found == expected;
-  float largest = 1;
-  for (float value : expected.values<float>()) {
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-  }
-  for (size_t i = 0; i < found.values<float>().size(); ++i) {
-    const float a = found.values<float>()[i], b = expected.values<float>()[i];
-    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!(std::abs(a - b) <= 2e-4f * std::max(largest, std::abs(b)))) return false;
-  }
-  return true;
-}
-
-void RunBoth(uint64_t seed, int instructions, int devices) {
-  const std::unique_ptr<hlo::Module> module = compiler::RandomProgram(seed, instructions, devices);
-  SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", instructions, " instructions, ", devices, " devices\n",
-                            hlo::PrintText(*module)));
-  const auto random = SeededRandom(seed + 1);
-  Values inputs;
+// A program of its own for every device, compiled and run, against the evaluator.
+absl::Status TryLocal(const hlo::Module& module, const Case& test) {
+  XLAD_RETURN_IF_ERROR(Named("verify", hlo::Verify(module)));
+  const auto random = SeededRandom(test.seed + 1);
+  DeviceArrays inputs;
   std::vector<std::vector<hlo::Literal>> literals;
-  for (int d = 0; d < devices; ++d) {
-    inputs.push_back(compiler::RandomInputs(*module, random.get()));
-    literals.emplace_back();
-    for (const Array& input : inputs.back()) literals.back().emplace_back(input);
+  for (int d = 0; d < test.mesh.devices(); ++d) {
+    inputs.push_back(compiler::RandomInputs(module, random.get()));
+    literals.push_back(TupleOf(inputs.back()).tuple);
   }
-  const auto expected = hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), module.get()), literals);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  CompileRequest request;
-  const auto bytes = hlo::SerializeProto(*module);
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  request.set_partitioned_module(*bytes);
-  request.add_mesh()->set_name("x");
-  request.mutable_mesh(0)->set_size(devices);
-  const auto executable = compiler::Compile(request);
-  ASSERT_TRUE(executable.ok()) << executable.status();
+  const auto expected = hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), literals);
+  XLAD_RETURN_IF_ERROR(Named("evaluate", expected.status()));
+  const auto executable = CompileModule(module, test.mesh);
+  XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
   const auto results = RunOnDevices(*executable, inputs);
-  ASSERT_TRUE(results.ok()) << results.status();
+  XLAD_RETURN_IF_ERROR(Named("run", results.status()));
   for (size_t d = 0; d < inputs.size(); ++d) {
-    std::vector<Array> wanted;
-    AppendArrays((*expected)[d], &wanted);
-    ASSERT_EQ(wanted.size(), (*results)[d].size());
-    for (size_t r = 0; r < wanted.size(); ++r) {
-      ASSERT_TRUE(Near((*results)[d][r], wanted[r])) << "result " << r << " of device " << d;
+    XLAD_RETURN_IF_ERROR(Named(absl::StrCat("compare: device ", d),
+                               compiler::CompareAllWithin((*results)[d], ArraysOf((*expected)[d]), test.errors)));
+  }
+  return absl::OkStatus();
+}
+
+// The program without what it says about shardings: what it means.
+std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
+  std::unique_ptr<hlo::Module> bare = module.Clone();
+  for (const auto& computation : bare->computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->opcode() == hlo::Opcode::kCustomCall) instruction->ReplaceAllUsesWith(instruction->operand(0));
     }
+    computation->RemoveDead();
+  }
+  return bare;
+}
+
+// What the devices hold of a parameter or result.
+void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
+               EntryValue* entry) {
+  const tensor::Dims local = sharding::LocalDims(shape.dims, sharding);
+  for (ArrayShape* out : {entry->mutable_global(), entry->mutable_local()}) {
+    out->set_element_type(static_cast<int32_t>(shape.type));
+    const tensor::Dims& dims = out == entry->mutable_global() ? shape.dims : local;
+    out->mutable_dims()->Add(dims.begin(), dims.end());
+  }
+  const int64_t boxes = sharding.IsReplicated() ? 1 : mesh.devices();
+  for (int64_t device = 0; device < boxes; ++device) {
+    const tensor::Box box = sharding::BoxOf(shape.dims, mesh, sharding, device);
+    Box* out = entry->add_boxes();
+    out->mutable_lo()->Add(box.lo.begin(), box.lo.end());
+    out->mutable_hi()->Add(box.hi.begin(), box.hi.end());
   }
 }
 
-// XLAD_RANDOM_PROGRAMS=N tries N programs of each kind instead of a few.
-int Count(int standard) {
-  const char* count = std::getenv("XLAD_RANDOM_PROGRAMS");
-  return count == nullptr ? standard : std::atoi(count);
+absl::StatusOr<Executable> CompileProgram(const sharding::PartitionedProgram& program) {
+  CompileRequest request;
+  for (size_t p = 0; p < program.parameter_shapes.size(); ++p) {
+    FillEntry(program.mesh, program.parameter_shapes[p], program.parameters[p], request.add_parameters());
+  }
+  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
+    FillEntry(program.mesh, program.result_shapes[r], program.results[r], request.add_results());
+  }
+  return CompileModule(*program.variants[0].module, program.mesh, std::move(request));
+}
+
+// A user's program, partitioned by its annotations: on the evaluator, and compiled, both against the bare one.
+absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
+  XLAD_RETURN_IF_ERROR(Named("verify", hlo::Verify(module)));
+  const auto random = SeededRandom(test.seed + 1);
+  const std::vector<hlo::Literal> inputs = TupleOf(compiler::RandomInputs(module, random.get())).tuple;
+  const auto whole = hlo::Evaluate(*Bare(module), inputs);
+  XLAD_RETURN_IF_ERROR(Named("evaluate", whole.status()));
+  const std::vector<Array> expected = ArraysOf(*whole);
+  const auto sharded = sharding::RunPipeline(module.Clone(), {});
+  XLAD_RETURN_IF_ERROR(Named("partition", sharded.status()));
+  const sharding::PartitionedProgram& program = sharded->partitioned;
+  const auto evaluated = sharding::EvaluatePartitioned(program, inputs);
+  XLAD_RETURN_IF_ERROR(Named("evaluate partitioned", evaluated.status()));
+  XLAD_RETURN_IF_ERROR(Named("compare partitioned",
+                             compiler::CompareAllWithin(ArraysOf(*evaluated), expected, test.errors)));
+  const auto executable = CompileProgram(program);
+  XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
+  DeviceArrays local;
+  for (const std::vector<hlo::Literal>& shards : sharding::ShardInputs(program, inputs)) {
+    local.push_back(ArraysOf(hlo::Literal::Tuple(shards)));
+  }
+  const auto results = RunOnDevices(*executable, local);
+  XLAD_RETURN_IF_ERROR(Named("run", results.status()));
+  std::vector<hlo::Literal> parts;
+  for (const std::vector<Array>& arrays : *results) parts.push_back(TupleOf(arrays));
+  const auto joined = sharding::JoinResults(program, parts);
+  XLAD_RETURN_IF_ERROR(Named("join", joined.status()));
+  return Named("compare compiled", compiler::CompareAllWithin(ArraysOf(*joined), expected, test.errors));
+}
+
+using Try = absl::Status (*)(const hlo::Module&, const Case&);
+
+// What `run` says about the module, from a child process; empty where all is well.
+std::string InChild(Try run, const hlo::Module& module, const Case& test) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // A hang ends here; nothing waits for it otherwise.
+    const absl::Status status = run(module, test);
+    const std::string text = status.ok() ? "ok" : std::string(status.message());
+    const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    _exit(written ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status), ": the child died of it");
+  return text == "ok" ? "" : text.empty() ? "nothing: the child said nothing" : text;
+}
+
+std::string Stage(const std::string& failure) { return failure.substr(0, failure.find(':')); }
+
+void Check(Try run, const hlo::Module& module, const Case& test) {
+  const std::string failure = InChild(run, module, test);
+  if (failure.empty()) return;
+  const auto fails = [&](const hlo::Module& candidate) {
+    return Stage(InChild(run, candidate, test)) == Stage(failure);
+  };
+  const std::unique_ptr<hlo::Module> small = compiler::Shrink(module, fails, Setting("XLAD_SHRINK", 400));
+  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  ADD_FAILURE() << "seed " << test.seed << ": " << failure << "\nAgain: XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=" << test.seed
+                << " with --gtest_filter=" << info->test_suite_name() << "." << info->name() << "\nShrunk ("
+                << InChild(run, *small, test) << "):\n"
+                << hlo::PrintText(*small);
+}
+
+// Seeds to try; a few failures are enough.
+template <typename F>
+void ForSeeds(int standard, uint64_t first, F&& run) {
+  first = static_cast<uint64_t>(Setting("XLAD_SEED", static_cast<int>(first)));
+  const int count = Setting("XLAD_RANDOM_PROGRAMS", standard), most = Setting("XLAD_FAILURES", 1);
+  int failures = 0;
+  for (int i = 0; i < count && failures < most; ++i) {
+    run(first + static_cast<uint64_t>(i));
+    const testing::TestResult* result = testing::UnitTest::GetInstance()->current_test_info()->result();
+    failures = 0;
+    for (int p = 0; p < result->total_part_count(); ++p) failures += result->GetTestPartResult(p).failed();
+  }
 }
 
 TEST(RandomPrograms, OneDevice) {
-  for (int i = 0; i < Count(25) && !HasFailure(); ++i) RunBoth(static_cast<uint64_t>(i), 3 + i % 25, 1);
+  ForSeeds(80, 0, [](uint64_t seed) {
+    const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 40), 1);
+    Check(TryLocal, *made.module, {seed, *sharding::ParseMesh("x=1"), made.errors});
+  });
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  for (int i = 0; i < Count(15) && !HasFailure(); ++i)
-    RunBoth(100'000 + static_cast<uint64_t>(i), 3 + i % 17, 2 + i % 3);
+  ForSeeds(40, 100'000, [](uint64_t seed) {
+    const int devices = 2 + static_cast<int>(seed % 5);
+    const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), devices);
+    Check(TryLocal, *made.module, {seed, *sharding::ParseMesh(absl::StrCat("x=", devices)), made.errors});
+  });
+}
+
+TEST(RandomPrograms, Annotated) {
+  ForSeeds(80, 200'000, [](uint64_t seed) {
+    const compiler::RandomUserProgram made = compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 30));
+    Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.errors});
+  });
 }
 
 }  // namespace

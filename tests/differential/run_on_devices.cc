@@ -1,0 +1,131 @@
+#include "tests/differential/run_on_devices.h"
+
+#include <cstring>
+#include <thread>
+
+#include "collectives/exec/fabric.h"
+#include "collectives/exec/scheduled_communicator.h"
+#include "collectives/plan/spec_proto.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/step_program.h"
+
+namespace xlad {
+namespace {
+
+using tensor::Array;
+
+absl::StatusOr<collectives::CollectiveSet> MakeSet(const Executable& executable, int devices) {
+  google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
+  for (const CollectiveSpec& proto : executable.collectives()) {
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
+    XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
+    CollectivePlanProto* out = plans.Add();
+    out->set_algorithm(plan.algorithm);
+    out->set_chunks(plan.chunks);
+    out->set_channels(plan.channels);
+  }
+  return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
+}
+
+// One device of the run: its memory, launcher and communicator.
+class Shard {
+ public:
+  Shard(runtime::Device* device, const runtime::LoadedExecutable& loaded, const runtime::StepProgram& program)
+      : device_(*device), loaded_(loaded), program_(program) {}
+
+  absl::Status Prepare(const std::vector<Array>& inputs) {
+    const Executable& executable = loaded_.executable();
+    for (const Allocation& allocation : executable.allocations()) {
+      XLAD_ASSIGN_OR_RETURN(memory_.emplace_back(), device_.Allocate(allocation.bytes()));
+      addresses_.push_back(static_cast<std::byte*>(memory_.back()->address()));
+      std::memset(addresses_.back(), 0xEF, static_cast<size_t>(allocation.bytes()));
+      std::memcpy(addresses_.back(), allocation.blob().data(), allocation.blob().size());
+    }
+    for (int p = 0; p < executable.parameters_size(); ++p) {
+      const absl::Span<const std::byte> bytes = inputs[static_cast<size_t>(p)].bytes();
+      std::copy(bytes.begin(), bytes.end(), At(executable.parameters(p).buffer()));
+    }
+    XLAD_ASSIGN_OR_RETURN(scratch_, device_.Allocate(program_.scratch_bytes()));
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(int number, const collectives::CollectiveSet& set, collectives::Transport* transport,
+                   collectives::AbortSignal* abort) {
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher, loaded_.MakeLauncher(number));
+    collectives::Recorder recorder(number, &set, &RealClock());
+    XLAD_ASSIGN_OR_RETURN(const auto communicator,
+                          collectives::ScheduledCommunicator::Form({number, &set, transport, abort, &recorder}));
+    runtime::StepEnvironment environment;
+    environment.launcher = launcher.get();
+    environment.communicator = communicator.get();
+    environment.allocations = addresses_;
+    environment.scratch = scratch_->address();
+    environment.abort = abort;
+    return program_.Run(environment);
+  }
+
+  std::vector<Array> Results() {
+    std::vector<Array> results;
+    for (const EntryValue& result : loaded_.executable().results()) {
+      const tensor::Shape shape{static_cast<tensor::ElementType>(result.local().element_type()),
+                                {result.local().dims().begin(), result.local().dims().end()}};
+      const std::byte* first = At(result.buffer());
+      results.emplace_back(shape, std::vector<std::byte>(first, first + shape.bytes()));
+    }
+    return results;
+  }
+
+ private:
+  std::byte* At(const BufferSlice& slice) {
+    return addresses_[static_cast<size_t>(slice.allocation())] + slice.offset();
+  }
+
+  runtime::Device& device_;
+  const runtime::LoadedExecutable& loaded_;
+  const runtime::StepProgram& program_;
+  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory_;
+  std::vector<std::byte*> addresses_;
+  std::unique_ptr<runtime::DeviceMemory> scratch_;
+};
+
+}  // namespace
+
+absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs) {
+  const int devices = static_cast<int>(inputs.size());
+  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  XLAD_ASSIGN_OR_RETURN(const auto loaded, device->Load(executable));
+  XLAD_ASSIGN_OR_RETURN(const auto program, runtime::StepProgram::Prepare(*loaded));
+  XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSet set, MakeSet(executable, devices));
+  collectives::AbortSignal abort;
+  collectives::FabricOptions options;
+  options.num_devices = devices;
+  for (int d = 0; d < devices; ++d) options.devices.push_back(d);
+  options.network = &TcpNetwork();
+  XLAD_ASSIGN_OR_RETURN(const auto data_plane, collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+  options.data_plane = data_plane.get();
+  const auto bootstrap = collectives::MapBootstrap({});
+  XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(options, *bootstrap, &abort));
+  std::vector<Shard> shards;
+  for (int d = 0; d < devices; ++d) shards.emplace_back(device.get(), *loaded, *program);
+  std::vector<absl::Status> statuses(inputs.size());
+  std::vector<std::thread> threads;
+  for (int d = 0; d < devices; ++d) {
+    XLAD_RETURN_IF_ERROR(shards[static_cast<size_t>(d)].Prepare(inputs[static_cast<size_t>(d)]));
+  }
+  for (int d = 0; d < devices; ++d) {
+    threads.emplace_back([&, d] {
+      absl::Status& status = statuses[static_cast<size_t>(d)];
+      status = shards[static_cast<size_t>(d)].Run(d, set, &fabric->transport(d), &abort);
+      if (!status.ok()) abort.Raise({status, ""});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  DeviceArrays results;
+  for (size_t d = 0; d < inputs.size(); ++d) {
+    XLAD_RETURN_IF_ERROR(statuses[d]);
+    results.push_back(shards[d].Results());
+  }
+  return results;
+}
+
+}  // namespace xlad
