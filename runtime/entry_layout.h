@@ -15,7 +15,9 @@ struct EntryLayout {
   std::vector<tensor::Box> boxes;  // By device; one: the same everywhere.
   Slice slice;
 
-  const tensor::Box& BoxOf(int device) const { return boxes.size() == 1 ? boxes[0] : boxes[static_cast<size_t>(device)]; }
+  const tensor::Box& BoxOf(int device) const {
+    return boxes.size() == 1 ? boxes[0] : boxes[static_cast<size_t>(device)];
+  }
   // Of all devices that hold the same box as `device`, the lowest.
   int FirstHolder(int device) const;
 };

@@ -198,11 +198,12 @@ class World {
     out->set_channels(plan.channels);
     Send(command);
   }
-  void Call(int64_t program, int64_t x, int64_t s, int64_t new_x, int64_t new_s, std::vector<int64_t> free = {}) {
+  void Call(int64_t program, const std::vector<int64_t>& arguments, const std::vector<int64_t>& results,
+            const std::vector<int64_t>& free = {}) {
     SessionCommand command;
     command.mutable_call()->set_program(program);
-    for (int64_t array : {x, s}) command.mutable_call()->add_arguments(array);
-    for (int64_t array : {new_x, new_s}) command.mutable_call()->add_results(array);
+    command.mutable_call()->mutable_arguments()->Assign(arguments.begin(), arguments.end());
+    command.mutable_call()->mutable_results()->Assign(results.begin(), results.end());
     command.mutable_free()->Assign(free.begin(), free.end());
     Send(command);
   }
@@ -246,7 +247,7 @@ TEST(SessionExecutor, StateStaysAndResultsComeBack) {
     std::vector<float> x = {1, 2, 3, 4, 5, 6, 7};
     float s = 0.5;
     for (int64_t i = 0; i < 10; ++i) {
-      world.Call(1, 1 + 2 * i, 2 + 2 * i, 3 + 2 * i, 4 + 2 * i, {1 + 2 * i, 2 + 2 * i});
+      world.Call(1, {1 + 2 * i, 2 + 2 * i}, {3 + 2 * i, 4 + 2 * i}, {1 + 2 * i, 2 + 2 * i});
       float total = 0;
       for (float value : x) total += value;
       for (float& value : x) value += total;
@@ -265,9 +266,9 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   world.Load(2, /*whole=*/true);
   world.store.arrays[1] = Vector({1, 1, 1, 1, 1, 1, 1});
   world.store.arrays[2] = Scalar(0);
-  world.Call(1, 1, 2, 3, 4);
+  world.Call(1, {1, 2}, {3, 4});
   EXPECT_EQ(world.Fetch(3, 0), Vector({8, 8, 8, 8, 8, 8, 8}));
-  world.Call(2, 3, 4, 5, 6);  // In another layout: by way of the store.
+  world.Call(2, {3, 4}, {5, 6});  // In another layout: by way of the store.
   EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
   EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
   EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
@@ -280,7 +281,7 @@ TEST(SessionExecutor, AFailureEndsItEverywhere) {
   world.store.arrays[2] = Scalar(0);
   ASSERT_TRUE(world.WaitForAll().ok());
   world.fail = true;
-  world.Call(1, 1, 2, 3, 4);
+  world.Call(1, {1, 2}, {3, 4});
   EXPECT_THAT(std::string(world.WaitForAll().message()), HasSubstr("a kernel gives up"));
 }
 
@@ -292,7 +293,7 @@ TEST(SessionExecutor, WhatIsNotThereIsAnError) {
   unknown.Send(command);
   EXPECT_THAT(std::string(unknown.WaitForAll().message()), HasSubstr("no blob none"));
   World uncalled(kPlacements[0]);
-  uncalled.Call(3, 1, 2, 3, 4);
+  uncalled.Call(3, {1, 2}, {3, 4});
   EXPECT_THAT(std::string(uncalled.WaitForAll().message()), HasSubstr("a call of program 3"));
 }
 
@@ -302,7 +303,7 @@ TEST(SessionExecutor, IsDroppedAtAnyTime) {
     world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
     world.store.arrays[2] = Scalar(0);
     if (commands > 0) world.Load(1, false);
-    for (int64_t i = 1; i < commands; ++i) world.Call(1, 1, 2, 1 + 2 * i, 2 + 2 * i);
+    for (int64_t i = 1; i < commands; ++i) world.Call(1, {1, 2}, {1 + 2 * i, 2 + 2 * i});
     world.sessions_.clear();
   }
 }

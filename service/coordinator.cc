@@ -110,7 +110,8 @@ absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest
 
 // Starts the build once there is a worker to build for.
 void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
-  if (HasEnded(*job) || job->spec.session() || !job->executable_digest.empty() || build_targets_.contains(job->id)) return;
+  const bool built = !job->executable_digest.empty() || build_targets_.contains(job->id);
+  if (HasEnded(*job) || job->spec.session() || built) return;
   for (const auto& [id, worker] : workers_) {
     if (worker.state != "alive") continue;
     build_targets_[job->id] = worker.registration.target();

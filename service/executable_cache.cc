@@ -123,8 +123,12 @@ absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) cons
   if (!fs::exists(path, error)) return absl::NotFoundError(path);
   const absl::StatusOr<std::string> bytes = RealFileSystem().Read(path);
   BuildResponse response;
-  if (!bytes.ok() || bytes->size() < kHashBytes || Sha256Hex(bytes->substr(kHashBytes)) != bytes->substr(0, kHashBytes) ||
-      !response.ParseFromString(bytes->substr(kHashBytes))) {
+  bool whole = bytes.ok() && bytes->size() >= kHashBytes;
+  if (whole) {
+    const std::string contents = bytes->substr(kHashBytes);
+    whole = Sha256Hex(contents) == bytes->substr(0, kHashBytes) && response.ParseFromString(contents);
+  }
+  if (!whole) {
     LogWarn("damaged executable in the cache; it is built again", {{"path", path}});
     fs::remove(path, error);
     return absl::DataLossError(path);

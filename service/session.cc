@@ -151,7 +151,9 @@ absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& req
 
 absl::Status Session::Pin(int64_t array) {
   ArrayInfo* info = Find(array);
-  if (info == nullptr) return absl::NotFoundError(absl::StrCat("no array ", array, ": it was freed, or donated to a call"));
+  if (info == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no array ", array, ": it was freed, or donated to a call"));
+  }
   ++info->pins;
   Bring(array, info);
   return absl::OkStatus();

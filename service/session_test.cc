@@ -59,7 +59,10 @@ class SessionTest : public ::testing::Test {
     std::vector<std::string> kinds;
     effects_ = session_.TakeEffects();
     for (const SessionCommand& command : effects_.commands) {
-      kinds.push_back(command.has_load() ? "load" : command.has_call() ? "call" : command.has_fetch() ? "fetch" : "free");
+      kinds.push_back(command.has_load()    ? "load"
+                      : command.has_call()  ? "call"
+                      : command.has_fetch() ? "fetch"
+                                            : "free");
       last_ = command.sequence();
     }
     return kinds;

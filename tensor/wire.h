@@ -1,5 +1,5 @@
-// Shapes and boxes as messages have them. Templates over the message types, so that this folder needs no protos: a shape
-// message has element_type and dims (proto ArrayShape), a box message lo and hi (proto Box).
+// Shapes and boxes as messages have them. Templates over the message types, so that this folder needs no protos: a
+// shape message has element_type and dims (proto ArrayShape), a box message lo and hi (proto Box).
 #pragma once
 
 #include "tensor/box.h"

@@ -198,8 +198,8 @@ class GrpcSessionStore final : public runtime::SessionStore {
     request.set_session_id(session_id_);
     request.set_array(array);
     tensor::BoxToWire(box, request.mutable_box());
-    return store_.ReadInto(out, absl::StrCat("array ", array, ", box ", box.ToString()), abort,
-                           [&](grpc::ClientContext* context) { return store_.stub()->GetArrayShard(context, request); });
+    const auto open = [&](grpc::ClientContext* context) { return store_.stub()->GetArrayShard(context, request); };
+    return store_.ReadInto(out, absl::StrCat("array ", array, ", box ", box.ToString()), abort, open);
   }
 
   absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,

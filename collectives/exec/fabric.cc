@@ -67,8 +67,9 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
     if (options.network == nullptr || options.data_plane == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
     }
-    fabric->tcp_ = std::make_unique<TcpFabric>(options.tcp, waiters, fabric->shared_.get(), peers, options.network,
-                                               abort);
+    TcpOptions tcp = options.tcp;
+    tcp.shared = fabric->shared_.get();
+    fabric->tcp_ = std::make_unique<TcpFabric>(tcp, waiters, peers, options.network, abort);
     for (const auto& [device, waiter] : waiters) {
       waiter->SetPump([tcp = fabric->tcp_.get(), device = device] { tcp->Pump(device); });
     }

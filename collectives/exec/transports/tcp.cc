@@ -46,12 +46,10 @@ class TcpTransport final : public Transport {
 };
 
 TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters,
-                     const SharedWaiters* shared, const std::map<int, PeerInfo>& peers, Network* network,
-                     AbortSignal* abort)
+                     const std::map<int, PeerInfo>& peers, Network* network, AbortSignal* abort)
     : options_(options),
       waiters_(waiters),
-      shared_(shared),
-      machine_(shared == nullptr || options.ring_bytes == 0 ? "" : MachineName()),
+      machine_(options.shared == nullptr || options.ring_bytes == 0 ? "" : MachineName()),
       peers_(peers),
       network_(network),
       abort_(abort) {
@@ -144,7 +142,7 @@ int TcpFabric::IndexOf(int device) const {
 std::unique_ptr<SharedPipe> TcpFabric::OfferPipe(int device) {
   if (machine_.empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
-      SharedPipe::Create(*shared_, IndexOf(device), options_.ring_bytes);
+      SharedPipe::Create(*options_.shared, IndexOf(device), options_.ring_bytes);
   if (pipe.ok()) return *std::move(pipe);
   LogWarn("no shared memory; messages go by TCP", {{"error", std::string(pipe.status().message())}});
   return nullptr;
@@ -153,7 +151,7 @@ std::unique_ptr<SharedPipe> TcpFabric::OfferPipe(int device) {
 std::unique_ptr<SharedPipe> TcpFabric::AcceptPipe(const PeerHello& hello) {
   if (machine_.empty() || hello.machine() != machine_ || hello.segment().empty()) return nullptr;
   absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
-      SharedPipe::Open(hello.segment(), *shared_, IndexOf(hello.to_device()));
+      SharedPipe::Open(hello.segment(), *options_.shared, IndexOf(hello.to_device()));
   if (pipe.ok()) return *std::move(pipe);
   LogWarn("no shared memory with a peer; messages go by TCP",
           {{"peer", hello.worker_id()}, {"error", std::string(pipe.status().message())}});

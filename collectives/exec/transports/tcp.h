@@ -34,16 +34,17 @@ struct TcpOptions {
   int slots = 4;
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
+  // The waiting words of the devices here, in order; null: no memory is shared. Outlives the fabric.
+  const SharedWaiters* shared = nullptr;
   size_t ring_bytes = 256 << 10;  // Of shared memory, for each direction between two devices; 0: none is used.
 };
 
 // All connections of one task's devices on this worker. Thread-safe; each device's transport is for its thread alone.
 class TcpFabric {
  public:
-  // `waiters`: the devices here. `shared`: their words, in the same order; null: no memory is shared. `peers`: all
-  // others. Waiters, words, network and abort signal must outlive the fabric.
-  TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const SharedWaiters* shared,
-            const std::map<int, PeerInfo>& peers, Network* network, AbortSignal* abort);
+  // `waiters`: the devices here. `peers`: all others. Waiters, network and abort signal must outlive the fabric.
+  TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
+            Network* network, AbortSignal* abort);
   // Ends what is open without a word, unless Finish came before.
   ~TcpFabric();
 
@@ -85,7 +86,6 @@ class TcpFabric {
 
   const TcpOptions options_;
   const std::map<int, Waiter*> waiters_;
-  const SharedWaiters* const shared_;
   const std::string machine_;  // Empty: no memory is shared.
   const std::map<int, PeerInfo> peers_;
   Network* const network_;
