@@ -53,6 +53,22 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
     case Opcode::kAllReduceDone:
       Store(frame, std::move(operands[0]));
       return absl::OkStatus();
+    case Opcode::kSend: {
+      const int64_t device = replica_ * program_->grid.partitions + partition_;
+      XLAD_RETURN_IF_ERROR(program_->mailbox.Send(instruction, program_->grid, device, operands[0]));
+      Store(frame, Value::Tuple({std::move(operands[0]), ScalarU32(0), Value()}));
+      return absl::OkStatus();
+    }
+    case Opcode::kRecv: {  // The data come when they are asked for.
+      XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
+      Value empty = ZerosOf(instruction.shape());
+      empty.Charge(&program_->meter);
+      Store(frame, std::move(empty));
+      return absl::OkStatus();
+    }
+    case Opcode::kSendDone:
+      Store(frame, Value());
+      return absl::OkStatus();
     case Opcode::kPartitionId:
       Store(frame, ScalarU32(partition_));
       return absl::OkStatus();
@@ -62,7 +78,7 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
     default:
       break;
   }
-  if (!IsCollective(instruction.opcode())) {
+  if (!IsCollective(instruction.opcode()) && instruction.opcode() != Opcode::kRecvDone) {
     return absl::UnimplementedError(
         absl::StrCat(ToString(instruction.opcode()), " is not evaluated: ", WhyNoEvaluator(instruction.opcode())));
   }

@@ -74,6 +74,7 @@ class Cluster {
     const int64_t partitions = modules[0]->num_partitions;
     grid_.partitions = partitions > 0 && devices % partitions == 0 ? partitions : devices;
     grid_.replicas = devices / grid_.partitions;
+    program_.grid = grid_;
     for (int64_t d = 0; d < devices; ++d) {
       devices_.emplace_back(&program_, d / grid_.partitions, d % grid_.partitions);
     }
@@ -109,6 +110,14 @@ class Cluster {
     for (size_t d = 0; d < devices_.size(); ++d) {
       const Instruction* instruction = devices_[d].waiting_at();
       if (instruction == nullptr) continue;
+      if (instruction->opcode() == Opcode::kRecvDone) {
+        auto received = program_.mailbox.Receive(*instruction, grid_, static_cast<int64_t>(d));
+        if (!received.ok()) return Annotate(received.status(), PlaceOf(*instruction));
+        if (!received->has_value()) continue;
+        devices_[d].Resume(**std::move(received));
+        met = true;
+        continue;
+      }
       const auto members = MeetingDevices(*instruction, grid_, static_cast<int64_t>(d));
       if (!members.ok()) return Annotate(members.status(), PlaceOf(*instruction));
       if (members->empty()) {

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/eval/mailbox.h"
 #include "hlo/eval/operation.h"
 
 namespace xlad::hlo::eval {
@@ -34,6 +35,8 @@ class Program {
   const Plan& PlanOf(const Computation& computation);
 
   Meter meter;
+  DeviceGrid grid;
+  Mailbox mailbox;
   int64_t instructions_left;
   double work_left;
 
@@ -53,7 +56,7 @@ class Interpreter final : public Caller {
   bool done() const { return frames_.empty(); }
   Value TakeResult() { return std::move(result_); }
 
-  // The collective that the device waits at, or nullptr; its operands; and its outcome.
+  // The collective or recv-done that the device waits at, or nullptr; its operands; and its outcome.
   const Instruction* waiting_at() const { return waiting_at_; }
   std::vector<Value>& waiting_operands() { return waiting_operands_; }
   void Resume(Value result);

@@ -29,15 +29,10 @@ struct Reason {
 };
 
 constexpr absl::string_view kHost = "its data comes from or goes to the host while the program runs";
-constexpr absl::string_view kPeer = "its peer is another program or the host";
 
 constexpr Reason kReasons[] = {
     {Opcode::kInfeed, kHost},
     {Opcode::kOutfeed, kHost},
-    {Opcode::kSend, kPeer},
-    {Opcode::kSendDone, kPeer},
-    {Opcode::kRecv, kPeer},
-    {Opcode::kRecvDone, kPeer},
     {Opcode::kRng, "its results depend on a generator's hidden state; use rng-bit-generator"},
     {Opcode::kRngGetAndUpdateState, "its results depend on a generator's hidden state; use rng-bit-generator"},
     {Opcode::kShuffle, "it is an instruction of one backend without a documented meaning"},
@@ -48,7 +43,8 @@ constexpr Opcode kByInterpreter[] = {
     Opcode::kParameter,     Opcode::kConstant,      Opcode::kCall,        Opcode::kFusion,
     Opcode::kWhile,         Opcode::kConditional,   Opcode::kAsyncStart,  Opcode::kAsyncUpdate,
     Opcode::kAsyncDone,     Opcode::kAllGatherDone, Opcode::kPartitionId, Opcode::kCollectivePermuteDone,
-    Opcode::kAllReduceDone, Opcode::kReplicaId,
+    Opcode::kAllReduceDone, Opcode::kReplicaId,     Opcode::kSend,        Opcode::kSendDone,
+    Opcode::kRecv,          Opcode::kRecvDone,
 };
 
 }  // namespace

@@ -275,6 +275,14 @@ def ragged_cases(rng):
     inputs = [[x[d], empty, offsets[d], sizes[d], placed[d], received[d]] for d in range(2)]
     yield spmd("collectives/ragged_all_to_all", "ROOT r = f32[5,2] ragged-all-to-all(p0, p1, p2, p3, p4, p5), "
                "channel_id=1, replica_groups={{0,1}}", inputs, expected, 1, 2)
+    pairs = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}'
+    v = [rng.standard_normal(3).astype(np.float32) for _ in range(3)]
+    yield spmd("collectives/send_recv", "t = token[] after-all()\n"
+               f"s = (f32[3], u32[], token[]) send(p0, t), channel_id=2, {pairs}\n"
+               "sd = token[] send-done(s), channel_id=2\n"
+               f"r = (f32[3], u32[], token[]) recv(sd), channel_id=2, {pairs}\n"
+               "rd = (f32[3], token[]) recv-done(r), channel_id=2\nROOT x = f32[3] get-tuple-element(rd), index=0",
+               [[a] for a in v], [[np.zeros(3, np.float32)], [v[0]], [v[1]]], 1, 3)
     yield spmd("collectives/ids", "a = u32[] replica-id()\nb = u32[] partition-id()\nc = u32[] convert(p0)\n"
                "ROOT r = (u32[], u32[], u32[]) tuple(a, b, c)", [[np.int32(d)] for d in range(6)],
                [[np.uint32(d // 2), np.uint32(d % 2), np.uint32(d)] for d in range(6)], 3, 2)
