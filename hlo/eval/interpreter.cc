@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "hlo/eval/reducer.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -76,6 +77,12 @@ absl::Status Interpreter::Run() {
 
 absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vector<Value> arguments) {
   const size_t depth = frames_.size();
+  // A reducer may compute in a wider type than the values it is given.
+  for (size_t p = 0; p < arguments.size() && p < computation.parameters().size(); ++p) {
+    const Shape& parameter = computation.parameters()[p]->shape();
+    if (arguments[p].is_tuple() || !parameter.is_array() || arguments[p].type() == parameter.type()) continue;
+    arguments[p] = ConvertTo(arguments[p], parameter.type());
+  }
   XLAD_RETURN_IF_ERROR(Push(computation, Role::kCall, std::move(arguments)));
   ++calls_;
   // The callee's own last step leaves its result in the frame, not in the caller's slots.

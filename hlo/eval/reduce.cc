@@ -64,7 +64,7 @@ absl::StatusOr<Value> ReduceByCalls(const Operation& operation, const Split& spl
   const Computation& reducer = *operation.instruction.called()[0];
   const auto count = operation.operands.size() / 2;
   std::vector<Array> outs;
-  for (size_t k = 0; k < count; ++k) outs.emplace_back(tensor::Shape{operation.operands[k].type(), split.kept});
+  for (size_t k = 0; k < count; ++k) outs.emplace_back(operation.result(static_cast<int64_t>(k)));
   Dims kept(split.kept.size(), 0);
   const int64_t results = tensor::Product(split.kept), steps = tensor::Product(split.reduced);
   for (int64_t i = 0; i < results; ++i) {
@@ -88,7 +88,7 @@ absl::StatusOr<Value> ReduceByCalls(const Operation& operation, const Split& spl
 absl::StatusOr<Value> EvalReduce(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const Split split = SplitDims(operand.dims(), operation.instruction.dimensions());
-  if (operation.operands.size() == 2) {
+  if (operation.operands.size() == 2 && operand.type() == operation.operand(1).type()) {
     const auto fast = RecogniseReducer(*operation.instruction.called()[0], operand.type(), /*wide_sums=*/true);
     if (fast.has_value()) {
       Value result = ReduceFast(operation, split, *fast);

@@ -126,6 +126,25 @@ const Row kRows[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Rows, ReduceTest, ::testing::ValuesIn(kRows));
 
+// Found by fuzzing: what is reduced may be narrower than what it is reduced into.
+TEST(Mixed, ReducersMayBeWiderThanTheirInputs) {
+  const auto module = ParseText(R"(
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e { x = f16[2,3] constant({{1, 2, 3}, {4, 5, 6}})
+  y = f32[] constant(0.25)
+  r = f32[2] reduce(x, y), dimensions={1}, to_apply=add
+  w = f32[2,2] reduce-window(x, y), window={size=1x2}, to_apply=add
+  ROOT t = (f32[2], f32[2,2]) tuple(r, w) })");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto result = Evaluate(**module, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->tuple[0].array, tensor::Array::FromValues<float>(ElementType::kF32, {2}, {6.25f, 15.25f}));
+  EXPECT_EQ(result->tuple[1].array,
+            tensor::Array::FromValues<float>(ElementType::kF32, {2, 2}, {3.25f, 5.25f, 9.25f, 11.25f}));
+}
+
 TEST(Variadic, ArgmaxByReduceAndWindow) {
   const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
 ENTRY e { x = s32[2,3] constant({{1, 9, 9}, {4, 2, 3}})

@@ -85,7 +85,8 @@ absl::StatusOr<Value> WindowByCalls(const Operation& operation) {
 }
 
 absl::StatusOr<Value> EvalReduceWindow(const Operation& operation) {
-  if (operation.operands.size() == 2 && !operation.operand(0).dims().empty()) {
+  const bool one_type = operation.operand(0).type() == operation.operand(1).type();
+  if (operation.operands.size() == 2 && one_type && !operation.operand(0).dims().empty()) {
     const auto fast =
         RecogniseReducer(*operation.instruction.called()[0], operation.operand(0).type(), /*wide_sums=*/false);
     if (fast.has_value()) {

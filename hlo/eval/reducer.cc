@@ -137,7 +137,8 @@ Value ScalarAt(const Value& value, int64_t i) {
   return Value(std::move(scalar));
 }
 
-void SetElement(Array* array, int64_t i, const Value& scalar) {
+void SetElement(Array* array, int64_t i, const Value& value) {
+  const Value scalar = value.type() == array->shape().type ? value : ConvertTo(value, array->shape().type);
   const size_t width = scalar.bytes().size();
   std::memcpy(array->bytes().data() + static_cast<size_t>(i) * width, scalar.bytes().data(), width);
 }
