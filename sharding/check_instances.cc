@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <set>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "sharding/equivalence.h"
+#include "sharding/instance_sizes.h"
 #include "sharding/op_rule.h"
 
 namespace xlad::sharding {
@@ -17,8 +17,6 @@ namespace {
 
 using hlo::Instruction;
 using hlo::Opcode;
-
-constexpr int64_t kMostElements = 4096;  // Of one array of an instance.
 
 const ValueSharding* ShardingsOf(const ShardedModule& program, const Instruction& instruction) {
   const auto found = program.shardings.find(&instruction);
@@ -49,100 +47,13 @@ bool IsTried(const ShardedModule& program, const Instruction& instruction) {
   return split;
 }
 
-// Sizes of the instance's arrays: operands first, then results.
-struct Sizes {
-  std::vector<Dims> operands, results;
-};
-
-bool SizesFollowFactors(Opcode opcode) {
-  return hlo::IsElementwise(opcode) || opcode == Opcode::kBroadcast || opcode == Opcode::kReshape ||
-         opcode == Opcode::kTranspose || opcode == Opcode::kDot || opcode == Opcode::kReduce ||
-         opcode == Opcode::kIota || opcode == Opcode::kSort || opcode == Opcode::kCopy;
-}
-
-// A size as small as keeps the way in which `shards` divide it: evenly or with a rest.
-int64_t SmallSize(int64_t size, int64_t shards) {
-  if (shards == 1) return std::min<int64_t>(size, 3);
-  if (size % shards == 0) return std::min(size, shards * 2);
-  return std::min(size, shards + size % shards);
-}
-
-class Shrinker {
- public:
-  Shrinker(const ShardedModule& program, const Instruction& instruction)
-      : program_(program), instruction_(instruction), rule_(RuleOf(instruction)) {}
-
-  std::optional<Sizes> Run() {
-    Sizes sizes;
-    for (const Instruction* operand : instruction_.operands()) sizes.operands.push_back(operand->shape().dims());
-    for (const hlo::Shape& shape : Results()) sizes.results.push_back(shape.dims());
-    if (SizesFollowFactors(instruction_.opcode())) Shrink(&sizes);
-    const auto fits = [](const Dims& dims) { return tensor::Product(dims) <= kMostElements; };
-    const bool small = std::all_of(sizes.operands.begin(), sizes.operands.end(), fits) &&
-                       std::all_of(sizes.results.begin(), sizes.results.end(), fits);
-    return small ? std::optional(std::move(sizes)) : std::nullopt;
-  }
-
-  std::vector<hlo::Shape> Results() const {
-    return instruction_.shape().is_array() ? std::vector<hlo::Shape>{instruction_.shape()}
-                                           : instruction_.shape().tuple();
-  }
-
- private:
-  void CountShards(const TensorFactors& factors, const TensorSharding& sharding) {
-    for (size_t d = 0; d < factors.size() && d < sharding.dims.size(); ++d) {
-      for (const AxisRef& axis : sharding.dims[d].axes) {
-        for (int f : factors[d]) axes_[static_cast<size_t>(f)].insert(axis);
-      }
-    }
-  }
-
-  Dims Small(const Dims& dims, const TensorFactors& factors) const {
-    Dims result;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      int64_t whole = 1, small = 1;
-      for (int f : factors[d]) {
-        whole *= rule_.factors[static_cast<size_t>(f)].size;
-        small *= small_[static_cast<size_t>(f)];
-      }
-      result.push_back(whole == dims[d] ? small : dims[d]);
-    }
-    return result;
-  }
-
-  void Shrink(Sizes* sizes) {
-    axes_.resize(rule_.factors.size());
-    for (size_t i = 0; i < rule_.operands.size(); ++i) {
-      CountShards(rule_.operands[i], (*ShardingsOf(program_, *instruction_.operand(static_cast<int64_t>(i))))[0]);
-    }
-    for (size_t i = 0; i < rule_.results.size(); ++i) {
-      CountShards(rule_.results[i], (*ShardingsOf(program_, instruction_))[i]);
-    }
-    for (size_t f = 0; f < rule_.factors.size(); ++f) {
-      int64_t shards = 1;
-      for (const AxisRef& axis : axes_[f]) shards *= axis.size;
-      small_.push_back(SmallSize(rule_.factors[f].size, shards));
-    }
-    for (size_t i = 0; i < sizes->operands.size(); ++i) {
-      sizes->operands[i] = Small(sizes->operands[i], rule_.operands[i]);
-    }
-    for (size_t i = 0; i < sizes->results.size(); ++i) sizes->results[i] = Small(sizes->results[i], rule_.results[i]);
-  }
-
-  const ShardedModule& program_;
-  const Instruction& instruction_;
-  const OpRule rule_;
-  std::vector<std::set<AxisRef>> axes_;
-  std::vector<int64_t> small_;
-};
-
 // A scalar constant stays one: what it is decides how reductions start.
 bool StaysConstant(const Instruction& operand) {
   return operand.opcode() == Opcode::kConstant && operand.shape().is_scalar();
 }
 
 // The module of one op, with the program's shardings.
-ShardedModule MakeInstance(const ShardedModule& program, const Instruction& instruction, const Sizes& sizes) {
+ShardedModule MakeInstance(const ShardedModule& program, const Instruction& instruction, const InstanceSizes& sizes) {
   ShardedModule instance;
   instance.mesh = program.mesh;
   instance.module = std::make_unique<hlo::Module>("instance");
@@ -163,6 +74,12 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   size_t next = 0;
   if (op->shape().is_array()) op->mutable_shape() = hlo::Shape(op->shape().type(), sizes.results[next]);
   else for (hlo::Shape& leaf : op->mutable_shape().tuple()) leaf = hlo::Shape(leaf.type(), sizes.results[next++]);
+  if (sizes.window) op->mutable_attributes().window = sizes.window;
+  for (size_t d = 0; d < op->attributes().slice.size(); ++d) {
+    // Dimensions that are taken whole may have become smaller.
+    const int64_t size = sizes.operands[0][d];
+    if (size != instruction.operand(0)->shape().dims()[d]) op->mutable_attributes().slice[d] = {0, size, 1};
+  }
   for (hlo::Computation*& called : op->mutable_called()) {
     called = instance.module->CloneComputation(*called, called->name());
   }
@@ -236,7 +153,7 @@ absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program) {
   for (const auto& computation : program.module->computations()) {
     for (const auto& instruction : computation->instructions()) {
       if (!IsTried(program, *instruction)) continue;
-      const std::optional<Sizes> sizes = Shrinker(program, *instruction).Run();
+      const std::optional<InstanceSizes> sizes = SmallSizes(program, *instruction);
       if (!sizes) {
         ++counts.skipped;
         continue;

@@ -35,7 +35,7 @@ OpRule PadRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// Where a slice starts is known at run time only, so the dimension must be whole.
+// Where a slice starts is known at run time only: every shard gives what it has of the slice, and zeros.
 OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (int64_t d = 0; d < static_cast<int64_t>(rule.result_dims(0).size()); ++d) {
@@ -43,7 +43,10 @@ OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
     if (whole) {
       Shared(&rule, d, FactorKind::kPassThrough);
     } else {
-      rule.Operand(0, d, rule.Add(rule.operand_dims(0)[static_cast<size_t>(d)], FactorKind::kNeedReplication, true));
+      const int factor = rule.Add(rule.operand_dims(0)[static_cast<size_t>(d)], FactorKind::kReduction, true);
+      const bool truth = instruction.shape().type() == tensor::ElementType::kPred;
+      rule.factor(factor).reduction = truth ? hlo::Opcode::kOr : hlo::Opcode::kAdd;
+      rule.Operand(0, d, factor);
       rule.Result(0, d, rule.Add(rule.result_dims(0)[static_cast<size_t>(d)], FactorKind::kNeedReplication, true));
     }
   }

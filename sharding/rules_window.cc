@@ -10,12 +10,6 @@ int64_t At(const Dims& dims, int64_t d) { return dims[static_cast<size_t>(d)]; }
 
 bool IsTrivial(const hlo::WindowDimension& w) { return w == hlo::WindowDimension{}; }
 
-// Windows lie side by side and cover the dimension: no shard needs a neighbour.
-bool Tiles(const hlo::WindowDimension& w, int64_t size, int64_t windows) {
-  return w.size == w.stride && w.padding_low == 0 && w.padding_high == 0 && w.window_dilation == 1 &&
-         w.base_dilation == 1 && windows * w.size == size;
-}
-
 // A window over most of the dimension (a cumulative sum) leaves nothing to compute with neighbours alone.
 FactorKind OverlapKind(const hlo::WindowDimension& w, int64_t size) {
   return (w.size - 1) * w.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication : FactorKind::kPermutation;
@@ -30,13 +24,10 @@ OpRule ReduceWindowRule(const hlo::Instruction& instruction) {
   for (int64_t d = 0; d < static_cast<int64_t>(rule.operand_dims(0).size()); ++d) {
     const hlo::WindowDimension& w = (*instruction.attributes().window)[static_cast<size_t>(d)];
     const int64_t size = At(rule.operand_dims(0), d), windows = At(rule.result_dims(0), d);
-    const bool tiles = !IsTrivial(w) && Tiles(w, size, windows);
-    const int factor = rule.Add(tiles ? windows : std::max(size, windows),
-                                IsTrivial(w) || tiles ? FactorKind::kPassThrough : OverlapKind(w, size));
-    const int inner = tiles ? rule.Add(w.size, FactorKind::kNeedReplication) : -1;
+    const int factor =
+        rule.Add(std::max(size, windows), IsTrivial(w) ? FactorKind::kPassThrough : OverlapKind(w, size));
     for (int64_t leaf = 0; leaf < arrays; ++leaf) {
       rule.Operand(leaf, d, factor);
-      if (tiles) rule.Operand(leaf, d, inner);
       rule.Result(leaf, d, factor);
     }
   }
@@ -48,17 +39,12 @@ OpRule SelectAndScatterRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (int64_t d = 0; d < static_cast<int64_t>(rule.operand_dims(0).size()); ++d) {
     const hlo::WindowDimension& w = (*instruction.attributes().window)[static_cast<size_t>(d)];
-    const int64_t size = At(rule.operand_dims(0), d), windows = At(rule.operand_dims(1), d);
-    const bool tiles = !IsTrivial(w) && Tiles(w, size, windows);
-    const int factor =
-        rule.Add(tiles ? windows : size, IsTrivial(w) || tiles ? FactorKind::kPassThrough : OverlapKind(w, size));
+    const int64_t size = At(rule.operand_dims(0), d);
+    const int factor = rule.Add(std::max(size, At(rule.operand_dims(1), d)),
+                                IsTrivial(w) ? FactorKind::kPassThrough : OverlapKind(w, size));
     rule.Operand(0, d, factor);
     rule.Operand(1, d, factor);
     rule.Result(0, d, factor);
-    if (!tiles) continue;
-    const int inner = rule.Add(w.size, FactorKind::kNeedReplication);
-    rule.Operand(0, d, inner);
-    rule.Result(0, d, inner);
   }
   return rule.Finish();
 }

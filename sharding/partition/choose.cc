@@ -101,7 +101,7 @@ double Partitioner::Price(const Instruction& instruction, const OpRule& rule, co
   const ValueSharding wanted = Wanted(instruction);
   const std::vector<LocalArray> results = ProjectedResults(instruction, rule, assignment);
   for (size_t i = 0; i < results.size(); ++i) bytes += emitter_.ReshardBytes(results[i], wanted[i]);
-  return bytes;
+  return bytes + HaloBytes(instruction, rule, assignment);
 }
 
 Assignment Partitioner::Choose(const Instruction& instruction, const OpRule& rule, const LocalValue& operands) {
@@ -148,6 +148,22 @@ void Partitioner::ReportReplication(const Instruction& instruction, const OpRule
   }
 }
 
+// What the slices among a concatenation's operands are of, split as the operands are asked for.
+LocalValue Partitioner::Sliced(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+  LocalValue sliced;
+  for (const Instruction* operand : instruction.operands()) {
+    LocalArray from;
+    if (IsSliceAlong(*operand, instruction.dimensions()[0])) {
+      const TensorSharding to = Project(assignment, rule.operands[sliced.size()]);
+      from = emitter_.Reshard(values_.at(operand->operand(0))[0], to,
+                              {&instruction, absl::StrCat("what operand ", sliced.size(), " is cut from is needed as ",
+                                                          ToString(program_.mesh(), to))});
+    }
+    sliced.push_back(std::move(from));
+  }
+  return sliced;
+}
+
 absl::Status Partitioner::VisitOp(const Instruction& instruction) {
   const OpRule rule = RuleOf(instruction);
   const bool tuple_constant = instruction.opcode() == hlo::Opcode::kConstant && !instruction.shape().is_array();
@@ -155,13 +171,20 @@ absl::Status Partitioner::VisitOp(const Instruction& instruction) {
   LocalValue operands = Operands(instruction);
   const Assignment assignment = Choose(instruction, rule, operands);
   ReportReplication(instruction, rule, operands);
-  LocalOp op{&instruction, &rule, &assignment, {}, ProjectedResults(instruction, rule, assignment)};
+  LocalOp op{&instruction, &rule, &assignment, {}, {}, {}, ProjectedResults(instruction, rule, assignment)};
+  if (instruction.opcode() == hlo::Opcode::kReshape) {
+    const TensorSharding wanted = Wanted(instruction)[0];
+    op.ragged = RaggedDims(instruction, rule, assignment, operands[0].sharding, wanted);
+    for (const RaggedDim& dim : op.ragged) op.results[0].sharding.dims[dim.result] = wanted.dims[dim.result];
+  }
   for (size_t i = 0; i < operands.size(); ++i) {
-    const TensorSharding to = Project(assignment, rule.operands[i]);
+    TensorSharding to = Project(assignment, rule.operands[i]);
+    for (const RaggedDim& ragged : op.ragged) to.dims[ragged.operand] = operands[i].sharding.dims[ragged.operand];
     op.operands.push_back(emitter_.Reshard(
         operands[i], to,
         {&instruction, absl::StrCat("operand ", i, " is needed as ", ToString(program_.mesh(), to))}));
   }
+  if (instruction.opcode() == hlo::Opcode::kConcatenate) op.sliced = Sliced(instruction, rule, assignment);
   emitter_.builder().set_template(&instruction);
   XLAD_RETURN_IF_ERROR(Annotate(FamilyOf(instruction.opcode()).emit(emitter_, op), instruction.name()));
   const OriginPtr partial = PartialOrigin(program_, instruction, rule, assignment);

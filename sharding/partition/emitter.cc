@@ -129,9 +129,10 @@ hlo::ReplicaGroups Emitter::GroupsOf(const AxisList& axes) const {
   return groups;
 }
 
-std::string Emitter::KeyOf(const ReshardStep& step, hlo::Opcode reduction) {
+std::string Emitter::KeyOf(const ReshardStep& step, const LocalArray& array) {
   std::string key = absl::StrCat(static_cast<int>(step.kind), "/", step.dim, "/", step.from_dim, "/",
-                                 static_cast<int>(reduction));
+                                 static_cast<int>(array.sharding.unreduced_reduction), "/",
+                                 absl::StrJoin(array.global.dims, "x"));
   const auto add = [&](const AxisList& axes) {
     for (const AxisRef& axis : axes) absl::StrAppend(&key, ",", axis.axis, ":", axis.pre, ":", axis.size);
     absl::StrAppend(&key, ";");
@@ -148,7 +149,7 @@ double Emitter::ReshardBytes(const LocalArray& array, const TensorSharding& to) 
   double bytes = 0;
   for (const ReshardStep& step : plan.steps) {
     if (at != nullptr) {
-      const auto found = steps_.find({at, KeyOf(step, array.sharding.unreduced_reduction)});
+      const auto found = steps_.find({at, KeyOf(step, array)});
       at = found == steps_.end() ? nullptr : found->second;
     }
     if (at == nullptr) bytes += step.bytes;
@@ -161,7 +162,7 @@ LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, c
   LocalArray at = array;
   builder_.set_template(why.op);
   for (const ReshardStep& step : plan.steps) {
-    Instruction*& made = steps_[{at.local, KeyOf(step, array.sharding.unreduced_reduction)}];
+    Instruction*& made = steps_[{at.local, KeyOf(step, array)}];
     if (made == nullptr) {
       collective_ = nullptr;
       Instruction* next = EmitStep(at, step);

@@ -64,6 +64,15 @@ class Emitter {
   // What Reshard would send now; what was sent before is free.
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
 
+  // What `from` was made into by something that `key` names; nullptr where it was not yet, to be entered.
+  hlo::Instruction*& Made(const hlo::Instruction* from, std::string key) { return steps_[{from, std::move(key)}]; }
+  // A permute of `piece`, which is made of `from`, between positions along `axes`; recorded with its causes. (halo.cc)
+  hlo::Instruction* Exchange(const LocalArray& from, hlo::Instruction* piece,
+                             std::vector<std::pair<int64_t, int64_t>> pairs, const AxisList& axes, const Why& why);
+  // The pieces of all positions along `axes`, one after the other along `dim`; recorded with its causes. (halo.cc)
+  hlo::Instruction* GatherParts(const LocalArray& from, hlo::Instruction* piece, int64_t dim, const AxisList& axes,
+                                const Why& why);
+
   // `array` with `fill` (a scalar) in the padding of `dims`; the same instruction where they have none.
   hlo::Instruction* MaskPadding(const LocalArray& array, absl::Span<const int64_t> dims, hlo::Instruction* fill);
   static bool HasPadding(const LocalArray& array, int64_t dim);
@@ -90,7 +99,8 @@ class Emitter {
               const TensorSharding& to, const Why& why);
   std::vector<std::string> Because(const LocalArray& from, const ReshardStep& step, const TensorSharding& to,
                                    const Why& why) const;
-  static std::string KeyOf(const ReshardStep& step, hlo::Opcode reduction);
+  // Names a step for `steps_`. The same shards may be those of arrays of different sizes (a slice that moves nothing).
+  static std::string KeyOf(const ReshardStep& step, const LocalArray& array);
 
   ProgramInProgress* program_;
   hlo::Builder builder_;

@@ -177,13 +177,19 @@ std::vector<bool> SplitNone(const Instruction& instruction, const OpRule& rule) 
 const OpFamily& FamilyOf(Opcode opcode) {
   static const OpFamily* const same = new OpFamily{SplitThrough, EmitSame};
   static const auto* const families = new absl::flat_hash_map<Opcode, OpFamily>{
-      {Opcode::kSlice, {SplitThrough, EmitSlice}},
-      {Opcode::kDynamicSlice, {SplitThrough, EmitDynamicSlice}},
+      {Opcode::kSlice, {SplitMoving, EmitSlice, SliceHalos}},
+      {Opcode::kReshape, {SplitThrough, EmitReshape}},
+      {Opcode::kPad, {SplitMoving, EmitPad, PadHalos}},
+      {Opcode::kReverse, {SplitMoving, EmitReverse, ReverseHalos}},
+      {Opcode::kConcatenate, {SplitMoving, EmitConcatenate, ConcatenateHalos}},
+      {Opcode::kDynamicSlice, {SplitThroughAndReduced, EmitDynamicSlice}},
       {Opcode::kDynamicUpdateSlice, {SplitThrough, EmitDynamicUpdateSlice}},
       {Opcode::kDot, {SplitThroughAndReduced, EmitDot}},
       {Opcode::kScaledDot, {SplitThroughAndReduced, EmitDot}},
       {Opcode::kRaggedDot, {SplitThroughAndReduced, EmitDot}},
-      {Opcode::kConvolution, {SplitConvolution, EmitConvolution}},
+      {Opcode::kConvolution, {SplitConvolution, EmitConvolution, ConvolutionHalos}},
+      {Opcode::kReduceWindow, {SplitReduceWindow, EmitReduceWindow, ReduceWindowHalos}},
+      {Opcode::kSelectAndScatter, {SplitSelectAndScatter, EmitSelectAndScatter, SelectAndScatterHalos}},
       {Opcode::kReduce, {SplitReduce, EmitReduce}},
       {Opcode::kBroadcast, {SplitFreely, EmitSame}},
       {Opcode::kIota, {SplitFreely, EmitIota}},

@@ -44,6 +44,7 @@ class Partitioner {
   Assignment Choose(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
   double Price(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands,
                const Assignment& assignment) const;
+  LocalValue Sliced(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment);
   void ReportReplication(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
 
   LocalValue Operands(const hlo::Instruction& instruction) const;  // Leaves of all operands, in order.
