@@ -21,11 +21,12 @@ bool IsZero(const Instruction* scalar) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Cuts and pads one dimension: `low` and `high` may be negative.
-Instruction* PadDim(hlo::Builder& builder, Instruction* x, int64_t dim, int64_t low, int64_t high, Instruction* value) {
-  if (low == 0 && high == 0) return x;
+// Cuts and pads one dimension: what is to be added at the ends may be negative.
+Instruction* PadDim(hlo::Builder& builder, Instruction* x, int64_t dim, hlo::PaddingDimension ends,
+                    Instruction* value) {
+  if (ends == hlo::PaddingDimension{}) return x;
   std::vector<hlo::PaddingDimension> padding(x->shape().dims().size());
-  padding[static_cast<size_t>(dim)] = {low, high, 0};
+  padding[static_cast<size_t>(dim)] = ends;
   return builder.Pad(x, value, std::move(padding));
 }
 
@@ -109,7 +110,7 @@ Instruction* Fetcher::SlotValue(const HaloSlot& slot) {
   }
   Instruction* x = received_[static_cast<size_t>(slot.round)];
   const int64_t more = x->shape().dims()[d] - slot.length;
-  x = slot.delta < 0 ? PadDim(builder_, x, dim_, -more, 0, Zero()) : PadDim(builder_, x, dim_, 0, -more, Zero());
+  x = slot.delta < 0 ? PadDim(builder_, x, dim_, {-more, 0}, Zero()) : PadDim(builder_, x, dim_, {0, -more}, Zero());
   if (!IsShared(slot.round)) return x;
   Dims receives;
   for (int64_t k = 0; k < need_.shards(); ++k) receives.push_back(Receives(slot, k) ? 1 : 0);
@@ -150,11 +151,11 @@ Instruction* Fetcher::SideBySide() {
     offsets.push_back(need_.starts[static_cast<size_t>(k)] - (k * need_.shard - left));
   }
   Instruction* value = fill_ != nullptr ? fill_ : Zero();
-  if (AllEqual(offsets)) return PadDim(builder_, x, dim_, -offsets[0], offsets[0] + need_.length - total, value);
+  if (AllEqual(offsets)) return PadDim(builder_, x, dim_, {-offsets[0], offsets[0] + need_.length - total}, value);
   // Windows may reach beyond what there is, where nothing is anybody's.
   const auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
   const int64_t low = std::max<int64_t>(0, -*least), high = std::max<int64_t>(0, *most + need_.length - total);
-  x = PadDim(builder_, x, dim_, low, high, value);
+  x = PadDim(builder_, x, dim_, {low, high}, value);
   for (int64_t& offset : offsets) offset += low;
   return SliceByPosition(emitter_, x, along_, offsets, need_.length);
 }
@@ -194,7 +195,7 @@ Instruction* Fetcher::Written() {
   for (int64_t start : need_.starts) {
     for (int64_t i = start; i < start + need_.length; ++i) needs_mask_ |= !need_.IsReal(i);
   }
-  return PadDim(builder_, buffer, dim_, -room, -room, Zero());
+  return PadDim(builder_, buffer, dim_, {-room, -room}, Zero());
 }
 
 }  // namespace
