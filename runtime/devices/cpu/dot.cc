@@ -11,6 +11,7 @@
 
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/dot_shape.h"
+#include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/element_type.h"
 
@@ -74,11 +75,7 @@ PackKind KindOf(ElementType from, bool widen) {
 }
 
 void Narrow(ElementType type, const float* from, int64_t count, void* to) {
-  if (type == ElementType::kF16) {
-    _Float16* half = static_cast<_Float16*>(to);
-    for (int64_t i = 0; i < count; ++i) half[i] = static_cast<_Float16>(from[i]);
-    return;
-  }
+  if (type == ElementType::kF16) return NarrowHalf(from, count, static_cast<uint16_t*>(to));
   uint16_t* brain = static_cast<uint16_t*>(to);
   for (int64_t i = 0; i < count; ++i) {
     uint32_t bits;

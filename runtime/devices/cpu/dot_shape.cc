@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/devices/cpu/half_rows.h"
 #include "tensor/shape.h"
 
 namespace xlad::runtime {
@@ -69,14 +70,20 @@ float Bf16(uint16_t bits) {
   return value;
 }
 
-float F16(uint16_t bits) {
-  _Float16 value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return static_cast<float>(value);
+// A row converter of single elements.
+template <typename Convert>
+auto Each(Convert convert) {
+  return [convert](const auto* row, int64_t step, int64_t columns, auto* to) {
+    if (step == 1) {
+      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c]);
+    } else {
+      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c * step]);
+    }
+  };
 }
 
-template <typename From, typename To, typename Convert>
-void PackAs(const Packing& packing, const From* from, To* to, Convert convert) {
+template <typename From, typename To, typename ConvertRow>
+void PackAs(const Packing& packing, const From* from, To* to, ConvertRow convert_row) {
   const size_t ndim = packing.sizes.size();
   const int64_t columns = ndim == 0 ? 1 : packing.sizes[ndim - 1];
   const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
@@ -87,12 +94,7 @@ void PackAs(const Packing& packing, const From* from, To* to, Convert convert) {
   do {
     int64_t offset = 0;
     for (size_t d = 0; d < outer.size(); ++d) offset += index[d] * packing.strides[d];
-    const From* row = from + offset;
-    if (step == 1) {
-      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c]);
-    } else {
-      for (int64_t c = 0; c < columns; ++c) to[c] = convert(row[c * step]);
-    }
+    convert_row(from + offset, step, columns, to);
     to += columns;
   } while (tensor::NextIndex(outer, absl::MakeSpan(index)));
 }
@@ -167,7 +169,7 @@ Packing PackRhs(DotShape* shape) {
 }
 
 void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
-  const auto same = [](auto x) { return x; };
+  const auto same = Each([](auto x) { return x; });
   const uint16_t* narrow = static_cast<const uint16_t*>(from);
   switch (kind) {
     case PackKind::kSame2:
@@ -175,9 +177,9 @@ void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
     case PackKind::kSame4:
       return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
     case PackKind::kBf16ToF32:
-      return PackAs(packing, narrow, static_cast<float*>(to), Bf16);
+      return PackAs(packing, narrow, static_cast<float*>(to), Each(Bf16));
     case PackKind::kF16ToF32:
-      return PackAs(packing, narrow, static_cast<float*>(to), F16);
+      return PackAs(packing, narrow, static_cast<float*>(to), WidenHalf);
   }
 }
 
