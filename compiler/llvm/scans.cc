@@ -1,6 +1,7 @@
 // Kernels that go step by step: scan, select-and-scatter.
 #include "compiler/llvm/element_rules.h"
 #include "compiler/llvm/kernel.h"
+#include "compiler/llvm/scalar_ops.h"
 
 namespace xlad::compiler {
 namespace {
@@ -12,6 +13,49 @@ using tensor::Dims;
 Index Inserted(Values dims, size_t along, llvm::Value* position) {
   dims.insert(dims.begin() + static_cast<int64_t>(along), position);
   return Index::Of(std::move(dims));
+}
+
+// Whether the body computes every element from the same element of its parameters.
+bool IsElementwise(const hlo::Computation& body) {
+  for (const auto& instruction : body.instructions()) {
+    const hlo::Opcode opcode = instruction->opcode();
+    if (opcode == hlo::Opcode::kTuple && instruction.get() == body.root()) continue;
+    if (!instruction->shape().is_array()) return false;
+    if (instruction->shape().dims() != body.parameter(0)->shape().dims()) return false;
+    if (opcode != hlo::Opcode::kParameter && !HasScalarOp(*instruction)) return false;
+  }
+  return body.root()->opcode() == hlo::Opcode::kTuple;
+}
+
+// A scan along the innermost dimension by an elementwise body: row after row. The carries hold their first values.
+void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
+  Ir& ir = kernel.ir();
+  const std::vector<Output> outputs = kernel.outputs();
+  const size_t slices = outputs.size() - static_cast<size_t>(root.attributes().num_carries);
+  const hlo::Computation& body = *root.called()[0];
+  const Dims& rows = body.parameter(0)->shape().dims();
+  const int64_t steps = root.operand(0)->shape().dims().back();
+  ir.LoopNest(rows, [&](const Values& row) {
+    ir.Loop(steps, [&](llvm::Value* step) {
+      llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
+      const Index place = Inserted(row, row.size(), at);
+      Elements elements(&ir);
+      for (int64_t i = 0; i < inputs; ++i) {
+        elements.Bind(body.parameter(i),
+                      [&, i](int, const Index&) { return kernel.elements().Emit(root.operand(i), place); });
+      }
+      for (size_t c = slices; c < outputs.size(); ++c) {
+        elements.BindArrays(body.parameter(inputs + static_cast<int64_t>(c - slices)), {outputs[c].array});
+      }
+      Values values;
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        values.push_back(elements.Emit(body.root(), Index::Of(row), static_cast<int>(o)));
+      }
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        StoreTo(ir, outputs[o].array, o < slices ? place : Index::Of(row), values[o]);
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -27,11 +71,12 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
   const size_t slices = outputs.size() - static_cast<size_t>(carries);
   const hlo::Computation& body = *root.called()[0];
   const Dims& scanned = inputs > 0 ? root.operand(0)->shape().dims() : outputs[0].array.shape.dims;
-  std::vector<ArrayView> next;
   for (size_t c = slices; c < outputs.size(); ++c) {
     EmitArray(kernel, root.operand(inputs + static_cast<int64_t>(c - slices)), 0, outputs[c].array);
-    next.push_back(kernel.Scratch(outputs[c].array.shape));
   }
+  if (inputs > 0 && along + 1 == scanned.size() && IsElementwise(body)) return EmitRowScan(kernel, root, inputs);
+  std::vector<ArrayView> next;
+  for (size_t c = slices; c < outputs.size(); ++c) next.push_back(kernel.Scratch(outputs[c].array.shape));
   const int64_t steps = scanned[along];
   ir.Loop(steps, [&](llvm::Value* step) {
     llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;

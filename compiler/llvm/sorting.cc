@@ -2,6 +2,8 @@
 //
 // Sort is a bottom-up merge sort of positions, stable, along one dimension: the comparator is inlined and sees the
 // operands' elements at two positions. Keys move once, at the end.
+#include <llvm/IR/Intrinsics.h>
+
 #include <utility>
 
 #include "compiler/llvm/convert_ops.h"
@@ -13,6 +15,9 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 using tensor::ElementType;
+
+// At most so many elements of a row are selected one by one; more are sorted.
+constexpr int64_t kFew = 64;
 
 // Whether the element at position i comes strictly before the one at position j.
 using Before = std::function<llvm::Value*(llvm::Value* i, llvm::Value* j)>;
@@ -126,6 +131,38 @@ void EmitSort(KernelContext& kernel, const Instruction& root) {
   });
 }
 
+// The first `k` positions of 0 .. count-1 in order, into `best`: each is put in its place among the best so far. Most
+// elements of a long row are behind all of them, and cost one comparison.
+void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const Before& before) {
+  IrBuilder& b = ir.b;
+  llvm::Type* i64 = b.getInt64Ty();
+  // Any position will do where none is yet: it is read, and what is compared with it is ignored.
+  ir.Loop(k, [&](llvm::Value* i) { StorePosition(ir, best, i, ir.I64(0)); });
+  llvm::Value* hole = ir.Slot(i64);
+  ir.Loop(count, [&](llvm::Value* i) {
+    llvm::Value* is_filling = b.CreateICmpSLT(i, ir.I64(k));
+    llvm::Value* last = LoadPosition(ir, best, ir.I64(k - 1));
+    ir.If(b.CreateOr(is_filling, before(i, last)), [&] {
+      b.CreateStore(b.CreateSelect(is_filling, i, ir.I64(k - 1)), hole);
+      const auto above = [&] {
+        llvm::Value* at = b.CreateSub(b.CreateLoad(i64, hole), ir.I64(1));
+        return LoadPosition(ir, best, b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, ir.I64(0)));
+      };
+      ir.While(
+          [&] {
+            llvm::Value* has_above = b.CreateICmpSGT(b.CreateLoad(i64, hole), ir.I64(0));
+            return b.CreateAnd(has_above, before(i, above()));
+          },
+          [&] {
+            llvm::Value* at = b.CreateLoad(i64, hole);
+            StorePosition(ir, best, at, above());
+            b.CreateStore(b.CreateSub(at, ir.I64(1)), hole);
+          });
+      StorePosition(ir, best, b.CreateLoad(i64, hole), i);
+    });
+  });
+}
+
 // The k largest (or smallest) elements of each row with their positions, in order; of equal ones the first come
 // first. Floats by IEEE's total order.
 void EmitTopk(KernelContext& kernel, const Instruction& root) {
@@ -138,8 +175,9 @@ void EmitTopk(KernelContext& kernel, const Instruction& root) {
   const int64_t k = outputs[0].array.shape.dims[along];
   const ElementType type = operand->shape().type();
   const bool largest = root.attributes().largest;
-  const ArrayView first = kernel.Scratch({ElementType::kS64, {sizes[along]}});
-  const ArrayView second = kernel.Scratch({ElementType::kS64, {sizes[along]}});
+  const bool is_few = k <= kFew && 4 * k <= sizes[along];
+  const ArrayView first = kernel.Scratch({ElementType::kS64, {is_few ? k : sizes[along]}});
+  const ArrayView second = kernel.Scratch({ElementType::kS64, {is_few ? 0 : sizes[along]}});
   Dims outer = sizes;
   outer[along] = 1;
   ir.LoopNest(outer, [&](const Values& row) {
@@ -155,7 +193,12 @@ void EmitTopk(KernelContext& kernel, const Instruction& root) {
       if (tensor::IsFloating(type)) return b.CreateICmpSGT(TotalOrderKey(b, type, x), TotalOrderKey(b, type, y));
       return tensor::IsSigned(type) ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y);
     };
-    llvm::Value* order = SortPositions(ir, sizes[along], first.base, second.base, before);
+    llvm::Value* order = first.base;
+    if (is_few) {
+      if (k > 0) SelectPositions(ir, sizes[along], k, first.base, before);
+    } else {
+      order = SortPositions(ir, sizes[along], first.base, second.base, before);
+    }
     ir.Loop(k, [&](llvm::Value* i) {
       llvm::Value* position = LoadPosition(ir, order, i);
       StoreTo(ir, outputs[0].array, at(i), kernel.elements().Emit(operand, at(position)));

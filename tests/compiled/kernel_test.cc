@@ -374,6 +374,18 @@ ENTRY e {
   ROOT r = (f32[3,11], f32[3]) scan(x, c), dimensions={1}, num_carries=1, to_apply=step)",
                            reverse, "\n}\n"),
               Close(1e-5));
+    batch.Add(absl::StrCat(R"(HloModule m
+step {
+  x = f32[3] parameter(0)
+  c = f32[3] parameter(1)
+  s = f32[3] maximum(x, c)
+  ROOT t = (f32[3], f32[3]) tuple(s, s)
+}
+ENTRY e {
+  x = f32[11,3] parameter(0)
+  c = f32[3] parameter(1)
+  ROOT r = (f32[11,3], f32[3]) scan(x, c), dimensions={0}, num_carries=1, to_apply=step)",
+                           reverse, "\n}\n"));
   }
   batch.Run();
 }
