@@ -10,6 +10,7 @@
 #include "compiler/passes/constant_folding.h"
 #include "compiler/passes/convolutions.h"
 #include "compiler/passes/cse.h"
+#include "compiler/passes/cumulative.h"
 #include "compiler/passes/dots.h"
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/inline_calls.h"
@@ -37,6 +38,7 @@ constexpr PassEntry kPasses[] = {
     {"cse", EliminateCommonSubexpressions},
     {"remove-barriers", RemoveBarriers},
     {"convolutions", LowerConvolutions},
+    {"cumulative", MakeScans},
     {"simplify", Simplify},
     {"dots", CanonicaliseDots},
     {"uniform-conditions", CheckUniformConditions},
