@@ -211,14 +211,14 @@ void ForSeeds(int standard, uint64_t first, F&& run) {
 }
 
 TEST(RandomPrograms, OneDevice) {
-  ForSeeds(80, 0, [](uint64_t seed) {
+  ForSeeds(40, 0, [](uint64_t seed) {
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 40), 1);
     Check(TryLocal, *made.module, {seed, *sharding::ParseMesh("x=1"), made.errors});
   });
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  ForSeeds(40, 100'000, [](uint64_t seed) {
+  ForSeeds(20, 100'000, [](uint64_t seed) {
     const int devices = 2 + static_cast<int>(seed % 5);
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), devices);
     Check(TryLocal, *made.module, {seed, *sharding::ParseMesh(absl::StrCat("x=", devices)), made.errors});
@@ -226,7 +226,7 @@ TEST(RandomPrograms, ManyDevices) {
 }
 
 TEST(RandomPrograms, Annotated) {
-  ForSeeds(80, 200'000, [](uint64_t seed) {
+  ForSeeds(40, 200'000, [](uint64_t seed) {
     const compiler::RandomUserProgram made = compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 30));
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.errors});
   });
