@@ -5,7 +5,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "sharding/check_structure.h"
+#include "sharding/linear.h"
 #include "sharding/partition/axes.h"
+#include "sharding/partition/partitioner.h"
 
 namespace xlad::sharding {
 namespace {
@@ -13,10 +15,17 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Ops that only move data: of partial results they make partial results.
-bool Moves(Opcode opcode) {
-  return opcode == Opcode::kPad || opcode == Opcode::kSlice || opcode == Opcode::kDynamicSlice ||
-         opcode == Opcode::kReshape || opcode == Opcode::kTranspose || opcode == Opcode::kGetTupleElement;
+// What is known of one array: the axes along which it is still to be reduced; zero is a sum of any number of zeros.
+struct Leaf {
+  AxisList axes;
+  bool zero = false;
+};
+using Leaves = std::vector<Leaf>;
+
+// Ops that only carry data elsewhere: of the parts of one sum they make the parts of another.
+bool IsMove(Opcode opcode) {
+  return opcode == Opcode::kCopy || opcode == Opcode::kAllGather || opcode == Opcode::kAllToAll ||
+         opcode == Opcode::kCollectivePermute;
 }
 
 class PartialFlow {
@@ -25,59 +34,164 @@ class PartialFlow {
     for (const CollectiveInfo& info : program.collectives) infos_[info.collective_id] = &info;
   }
 
-  absl::Status Run(const hlo::Computation& computation) {
+  // The leaves of the root, where parameters have these.
+  absl::StatusOr<Leaves> Run(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
     for (const auto& instruction : computation.instructions()) {
-      XLAD_ASSIGN_OR_RETURN(AxisList axes, Visit(*instruction));
-      if (!axes.empty()) partial_[instruction.get()] = std::move(axes);
+      Leaves leaves;
+      if (instruction->opcode() == Opcode::kParameter) {
+        const size_t number = static_cast<size_t>(instruction->number());
+        leaves = number < parameters.size() ? parameters[number] : Leaves(LeafShapes(instruction->shape()).size());
+      } else {
+        XLAD_ASSIGN_OR_RETURN(leaves, Visit(*instruction));
+      }
+      values_[instruction.get()] = std::move(leaves);
     }
-    return partial_.contains(computation.root()) ? Fault(*computation.root(), "leaves its computation")
-                                                 : absl::OkStatus();
+    return values_.at(computation.root());
+  }
+
+  // The same where nothing may be left to reduce.
+  absl::Status RunWhole(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
+    XLAD_ASSIGN_OR_RETURN(const Leaves root, Run(computation, parameters));
+    for (const Leaf& leaf : root) {
+      if (!leaf.axes.empty()) return Fault(*computation.root(), leaf.axes, "leaves its computation");
+    }
+    return absl::OkStatus();
   }
 
  private:
+  const Leaf& ArrayOf(const Instruction* x) const { return values_.at(x)[0]; }
   AxisList PartialOf(const Instruction* x) const {
-    const auto found = partial_.find(x);
-    return found == partial_.end() ? AxisList{} : found->second;
-  }
-
-  absl::Status Fault(const Instruction& instruction, absl::string_view what) const {
-    return absl::InternalError(absl::StrCat("partitioned program: ", instruction.name(), ": a partial result along ",
-                                            ToString(program_.mesh, PartialOf(&instruction)), " ", what,
-                                            " [partial-reduced-once]"));
-  }
-
-  // The axes that are still to be reduced in this instruction's result.
-  absl::StatusOr<AxisList> Visit(const Instruction& instruction) const {
-    const auto mark = instruction.frontend_attributes().find("xlad.partial");
-    AxisList own;
-    if (mark != instruction.frontend_attributes().end()) {
-      XLAD_ASSIGN_OR_RETURN(own, ParseAxes(instruction, mark->second));
+    for (const Leaf& leaf : values_.at(x)) {
+      if (!leaf.axes.empty()) return leaf.axes;
     }
+    return {};
+  }
+
+  absl::Status Fault(const Instruction& instruction, const AxisList& axes, absl::string_view what) const {
+    return absl::InternalError(absl::StrCat("partitioned program: ", instruction.name(), ": a partial result along ",
+                                            ToString(program_.mesh, axes), " ", what, " [partial-reduced-once]"));
+  }
+
+  absl::StatusOr<Leaves> Visit(const Instruction& instruction) {
+    switch (instruction.opcode()) {
+      case Opcode::kTuple:
+      case Opcode::kOptBarrier: {
+        Leaves leaves;
+        for (const Instruction* operand : instruction.operands()) {
+          leaves.insert(leaves.end(), values_.at(operand).begin(), values_.at(operand).end());
+        }
+        return leaves;
+      }
+      case Opcode::kGetTupleElement: return Element(instruction);
+      case Opcode::kWhile: return Loop(instruction);
+      case Opcode::kConditional: return Branches(instruction);
+      default: return Op(instruction);
+    }
+  }
+
+  Leaves Element(const Instruction& instruction) const {
+    const Leaves& all = values_.at(instruction.operand(0));
+    size_t first = 0;
+    for (int64_t i = 0; i < instruction.number(); ++i) {
+      first += LeafShapes(instruction.operand(0)->shape().tuple()[static_cast<size_t>(i)]).size();
+    }
+    const auto begin = all.begin() + static_cast<int64_t>(first);
+    return Leaves(begin, begin + static_cast<int64_t>(LeafShapes(instruction.shape()).size()));
+  }
+
+  // What starts from zero may become a partial result in the body; then it is one from the start.
+  absl::StatusOr<Leaves> Loop(const Instruction& loop) {
+    Leaves carried = values_.at(loop.operand(0));
+    for (bool changed = true; changed;) {
+      changed = false;
+      XLAD_ASSIGN_OR_RETURN(const Leaves next, Run(*loop.called()[1], {carried}));
+      for (size_t i = 0; i < carried.size(); ++i) {
+        if (carried[i].zero && !next[i].zero) {
+          carried[i] = next[i];
+          changed = true;
+        } else if (carried[i].axes != next[i].axes && !next[i].zero) {
+          const AxisList& axes = carried[i].axes.empty() ? next[i].axes : carried[i].axes;
+          return Fault(loop, axes, absl::StrCat("is carried as value ", i, " of some iterations only"));
+        }
+      }
+    }
+    XLAD_RETURN_IF_ERROR(RunWhole(*loop.called()[0], {carried}));
+    return carried;
+  }
+
+  absl::StatusOr<Leaves> Branches(const Instruction& conditional) {
+    for (const Instruction* operand : conditional.operands()) {
+      if (!PartialOf(operand).empty()) return Fault(*operand, PartialOf(operand), "enters a branch");
+    }
+    for (size_t i = 0; i < conditional.called().size(); ++i) {
+      XLAD_RETURN_IF_ERROR(
+          RunWhole(*conditional.called()[i], {values_.at(conditional.operand(static_cast<int64_t>(i) + 1))}));
+    }
+    return Leaves(LeafShapes(conditional.shape()).size());
+  }
+
+  // The axes that are still to be reduced in an op's result.
+  absl::StatusOr<Leaves> Op(const Instruction& instruction) {
+    Leaves result(LeafShapes(instruction.shape()).size());
     const bool reduces = instruction.opcode() == Opcode::kAllReduce || instruction.opcode() == Opcode::kReduceScatter;
     const auto info = infos_.find(instruction.attributes().channel_id.value_or(-1));
-    if (reduces && info != infos_.end() && !info->second->written_by_user)
-      return Reduced(instruction, info->second->axes);
-    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
-      const AxisList from = PartialOf(instruction.operand(i));
-      if (from.empty()) continue;
-      if (i == 0 && Moves(instruction.opcode())) return from;
-      return absl::StatusOr<AxisList>(Fault(*instruction.operand(i), absl::StrCat("is used by ", instruction.name())));
+    if (reduces && info != infos_.end() && !info->second->written_by_user) {
+      XLAD_ASSIGN_OR_RETURN(result[0].axes, Reduced(instruction, info->second->axes));
+      return result;
     }
-    return own;
+    XLAD_ASSIGN_OR_RETURN(AxisList axes, FromOperands(instruction));
+    const auto mark = instruction.frontend_attributes().find("xlad.partial");
+    if (mark != instruction.frontend_attributes().end()) {
+      XLAD_ASSIGN_OR_RETURN(const AxisList own, ParseAxes(instruction, mark->second));
+      for (const AxisRef& axis : own) {
+        if (OverlapsAny(axis, axes)) return Fault(instruction, axes, "is made partial along the same axis again");
+      }
+      axes.insert(axes.end(), own.begin(), own.end());
+      std::sort(axes.begin(), axes.end());
+      axes = Merged(axes);
+    }
+    for (Leaf& leaf : result) leaf.axes = axes;
+    if (instruction.shape().is_array()) result[0].zero = IsZero(instruction);
+    return result;
+  }
+
+  // Of the operands in which the op is linear either none is partial, or all are along the same axes, or zero.
+  absl::StatusOr<AxisList> FromOperands(const Instruction& instruction) const {
+    AxisList axes;
+    for (const Instruction* operand : instruction.operands()) {
+      if (axes.empty()) axes = PartialOf(operand);
+    }
+    if (axes.empty()) return axes;
+    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
+      const Instruction* operand = instruction.operand(i);
+      const AxisList own = PartialOf(operand);
+      const bool linear = IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
+      if (!own.empty() && !linear) return absl::StatusOr<AxisList>(Fault(
+          *operand, own, absl::StrCat("is used by ", instruction.name())));
+      if (linear && own != axes && !ArrayOf(operand).zero) {
+        return absl::StatusOr<AxisList>(Fault(*operand, axes, absl::StrCat("is added to another value by ",
+                                                                         instruction.name())));
+      }
+    }
+    return axes;
   }
 
   absl::StatusOr<AxisList> Reduced(const Instruction& collective, const AxisList& along) const {
     AxisCuts cuts;
     cuts.Add(along);
     cuts.Add(PartialOf(collective.operand(0)));
-    if (!cuts.Resolve(program_.mesh)) return Fault(*collective.operand(0), "is reduced along unlike parts of axes");
-    AxisList left = cuts.Cut(PartialOf(collective.operand(0)));
+    const AxisList from = PartialOf(collective.operand(0));
+    if (!cuts.Resolve(program_.mesh)) {
+      return Fault(*collective.operand(0), from, "is reduced along unlike parts of axes");
+    }
+    AxisList left = cuts.Cut(from);
     for (const AxisRef& axis : cuts.Cut(along)) {
       if (std::erase(left, axis) == 0) {
-        return Fault(*collective.operand(0), absl::StrCat("is reduced along ", ToString(program_.mesh, along)));
+        return Fault(*collective.operand(0), from, absl::StrCat("is reduced along ", ToString(program_.mesh, along)));
       }
     }
-    return left;
+    std::sort(left.begin(), left.end());
+    return Merged(left);
   }
 
   // "dp,tp:(1)2" as ToString writes it.
@@ -85,7 +199,7 @@ class PartialFlow {
 
   const PartitionedProgram& program_;
   absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
-  absl::flat_hash_map<const Instruction*, AxisList> partial_;
+  absl::flat_hash_map<const Instruction*, Leaves> values_;
 };
 
 absl::StatusOr<AxisList> PartialFlow::ParseAxes(const Instruction& instruction, absl::string_view text) const {
@@ -110,9 +224,7 @@ absl::StatusOr<AxisList> PartialFlow::ParseAxes(const Instruction& instruction, 
 }  // namespace
 
 absl::Status CheckPartials(const PartitionedProgram& program, const hlo::Module& module) {
-  PartialFlow flow(program);
-  for (const auto& computation : module.computations()) XLAD_RETURN_IF_ERROR(flow.Run(*computation));
-  return absl::OkStatus();
+  return PartialFlow(program).RunWhole(*module.entry(), {});
 }
 
 }  // namespace xlad::sharding

@@ -16,7 +16,8 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module);
 
 // Every partial result (marked xlad.partial="tp" where an op makes one) is reduced exactly once along each of its axes,
-// before anything but a move of data sees it; and nothing else is reduced by a collective of partitioning.
+// before anything but what is linear in it (linear.h) sees it; and nothing else is reduced by a collective of
+// partitioning.
 absl::Status CheckPartials(const PartitionedProgram& program, const hlo::Module& module);
 
 }  // namespace xlad::sharding

@@ -78,8 +78,9 @@ Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bo
   return result;
 }
 
-// Adds what `more` has beyond `base`: to factors without axes, and behind those of which it has a continuation.
-void Merge(const Assignment& more, Assignment* base) {
+// Adds what `more` has beyond `base`: to factors without axes, and behind those of which it has a continuation. Axes in
+// use end a factor, or are skipped.
+void Merge(const Assignment& more, bool skip_used, Assignment* base) {
   for (size_t f = 0; f < base->size(); ++f) {
     FactorAxes& have = (*base)[f];
     const FactorAxes& from = more[f];
@@ -90,6 +91,7 @@ void Merge(const Assignment& more, Assignment* base) {
       const bool used = std::any_of(base->begin(), base->end(), [&](const FactorAxes& factor) {
         return OverlapsAny(from.axes[i], factor.axes);
       });
+      if (used && skip_used) continue;
       if (used) break;
       have.axes.push_back(from.axes[i]);
       have.origins.push_back(from.origins[i]);
@@ -173,7 +175,7 @@ AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment) {
 }
 
 std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
-                                   const std::vector<bool>& allowed) {
+                                   const std::vector<bool>& allowed, bool thorough) {
   std::vector<Assignment> own;
   for (const OpTensor& tensor : tensors) own.push_back(Read(rule, tensor, allowed));
   std::vector<size_t> by_size(tensors.size());
@@ -188,10 +190,13 @@ std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTenso
     if (!known) candidates.push_back(std::move(candidate));
   };
   // Each tensor's own shardings first, then the others from large to small; and each tensor's alone.
-  for (size_t first = tensors.size(); first-- > 0;) {
-    Assignment candidate = own[first];
-    for (size_t next : by_size) Merge(own[next], &candidate);
-    add(std::move(candidate));
+  for (const bool skip_used : {false, true}) {
+    if (skip_used && !thorough) continue;
+    for (size_t first = tensors.size(); first-- > 0;) {
+      Assignment candidate = own[first];
+      for (size_t next : by_size) Merge(own[next], skip_used, &candidate);
+      add(std::move(candidate));
+    }
   }
   for (size_t first = tensors.size(); first-- > 0;) add(own[first]);
   add(Assignment(rule.factors.size()));

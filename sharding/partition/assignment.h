@@ -32,8 +32,9 @@ AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 
 // Candidates, without duplicates: from the tensors' own shardings, each tensor first once, factors with
 // allowed[f] == false left whole. Every candidate is legal: no axis twice, and where several factors share a dimension
-// the split is even and major factors are split wholly before minor ones.
+// the split is even and major factors are split wholly before minor ones. `thorough`: also those in which a tensor
+// gives its later axes to a factor although an earlier one is used elsewhere.
 std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
-                                   const std::vector<bool>& allowed);
+                                   const std::vector<bool>& allowed, bool thorough);
 
 }  // namespace xlad::sharding

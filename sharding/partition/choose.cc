@@ -4,6 +4,8 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "sharding/linear.h"
+#include "sharding/partition/axes.h"
 #include "sharding/partition/partitioner.h"
 
 namespace xlad::sharding {
@@ -43,8 +45,7 @@ OriginPtr PartialOrigin(const ProgramInProgress& program, const Instruction& ins
   return nullptr;
 }
 
-// Work that grows with more than the sizes of its operands is never done twice to save bytes: gathering activations to
-// compute a weight's gradient on every device would send less than the gradient in places, and scale with nothing.
+// Work that grows with more than the sizes of its operands.
 bool IsHeavy(hlo::Opcode opcode) {
   return opcode == hlo::Opcode::kDot || opcode == hlo::Opcode::kConvolution || opcode == hlo::Opcode::kRaggedDot ||
          opcode == hlo::Opcode::kScaledDot;
@@ -59,7 +60,49 @@ double LocalWork(const OpRule& rule, const Assignment& assignment) {
   return work;
 }
 
-// Compared in this order: heavy work, bytes sent, light work.
+// What an accelerator computes while it sends a byte: a few hundred teraflops beside a few hundred gigabytes a second,
+// and less between hosts.
+constexpr double kFlopsPerByte = 2048;
+
+// The axes that split one operand alone, and not the result as it is wanted: a weight whose inputs lie whole on every
+// device of the axis. To compute with parts of it leaves partial results, or parts of the result to be gathered; to
+// gather it repeats work that the program's activations do not divide.
+AxisList AxesOfOneOperand(const LocalValue& operands, const ValueSharding& wanted) {
+  const auto splits = [](const TensorSharding& sharding, const AxisRef& axis) {
+    return std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                       [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
+  };
+  AxisList alone;
+  for (const LocalArray& operand : operands) {
+    for (const DimensionSharding& dim : operand.sharding.dims) {
+      for (const AxisRef& axis : dim.axes) {
+        const auto others = std::count_if(operands.begin(), operands.end(), [&](const LocalArray& other) {
+          return splits(other.sharding, axis);
+        });
+        if (others == 1 && !splits(wanted[0], axis)) alone.push_back(axis);
+      }
+    }
+  }
+  return alone;
+}
+
+// Heavy work is never done twice to save bytes: gathering activations to compute a weight's gradient on every device
+// would send less than the gradient in places, and scale with nothing. The exception are axes of one operand alone: not
+// to use them counts as if they divided the work. Parts of points where sizes do not divide.
+double WorkThatCounts(const OpRule& rule, const Assignment& assignment, const AxisList& alone) {
+  double work = 1;
+  for (size_t f = 0; f < assignment.size(); ++f) {
+    work *= static_cast<double>(rule.factors[f].size) / static_cast<double>(ShardCount(assignment[f].axes));
+  }
+  for (const AxisRef& axis : alone) {
+    const bool used = std::any_of(assignment.begin(), assignment.end(),
+                                  [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
+    if (!used) work /= static_cast<double>(axis.size);
+  }
+  return work;
+}
+
+// Compared in this order: heavy work, bytes sent (and heavy work that may be repeated, as bytes), light work.
 using Cost = std::tuple<double, double, double>;
 
 bool AllReplicated(const LocalValue& operands, const ValueSharding& wanted) {
@@ -70,10 +113,24 @@ bool AllReplicated(const LocalValue& operands, const ValueSharding& wanted) {
 
 }  // namespace
 
-std::vector<LocalArray> ProjectedResults(const Instruction& instruction, const OpRule& rule,
-                                         const Assignment& assignment) {
+TensorSharding Partitioner::Needed(const Instruction& instruction, const OpRule& rule, const Assignment& assignment,
+                                   size_t i) const {
+  TensorSharding needed = Project(assignment, rule.operands[i]);
+  const auto pending = program_.pending.operands.find(&instruction);
+  if (pending == program_.pending.operands.end()) return needed;
+  // Where an op is linear, every operand is one array.
+  return IsLinearIn(instruction, static_cast<int64_t>(i)) ? Pending(std::move(needed), pending->second) : needed;
+}
+
+std::vector<LocalArray> Partitioner::ProjectedResults(const Instruction& instruction, const OpRule& rule,
+                                                      const Assignment& assignment) const {
   const std::vector<tensor::Shape> shapes = LeafShapes(instruction.shape());
-  const AxisList reduced = ReducedAxes(rule, assignment);
+  AxisList reduced = ReducedAxes(rule, assignment);
+  const auto pending = program_.pending.operands.find(&instruction);
+  if (pending != program_.pending.operands.end()) {
+    reduced.insert(reduced.end(), pending->second.begin(), pending->second.end());
+    std::sort(reduced.begin(), reduced.end());
+  }
   hlo::Opcode reduction = hlo::Opcode::kAdd;
   for (size_t f = 0; f < assignment.size(); ++f) {
     if (rule.factors[f].kind == FactorKind::kReduction && !assignment[f].axes.empty()) {
@@ -96,12 +153,38 @@ double Partitioner::Price(const Instruction& instruction, const OpRule& rule, co
                           const Assignment& assignment) const {
   double bytes = 0;
   for (size_t i = 0; i < operands.size(); ++i) {
-    bytes += emitter_.ReshardBytes(operands[i], Project(assignment, rule.operands[i]));
+    bytes += emitter_.ReshardBytes(operands[i], Needed(instruction, rule, assignment, i));
   }
   const ValueSharding wanted = Wanted(instruction);
   const std::vector<LocalArray> results = ProjectedResults(instruction, rule, assignment);
   for (size_t i = 0; i < results.size(); ++i) bytes += emitter_.ReshardBytes(results[i], wanted[i]);
   return bytes + HaloBytes(instruction, rule, assignment);
+}
+
+// Axes along which an operand is the part of a sum cannot split the op as well.
+bool Partitioner::SplitsPending(const Instruction& instruction, const Assignment& assignment) const {
+  const auto pending = program_.pending.operands.find(&instruction);
+  if (pending == program_.pending.operands.end()) return false;
+  return std::any_of(assignment.begin(), assignment.end(), [&](const FactorAxes& factor) {
+    return std::any_of(factor.axes.begin(), factor.axes.end(),
+                       [&](const AxisRef& axis) { return OverlapsAny(axis, pending->second); });
+  });
+}
+
+AxisList Partitioner::PartialAxes(const Instruction& instruction) {
+  if (hlo::IsElementwise(instruction.opcode()) || instruction.operand_count() < 2) return {};
+  const OpRule rule = RuleOf(instruction);
+  const bool adds = std::any_of(rule.factors.begin(), rule.factors.end(), [](const Factor& factor) {
+    return factor.kind == FactorKind::kReduction && factor.reduction == hlo::Opcode::kAdd;
+  });
+  if (!adds || rule.results.empty()) return {};
+  LocalValue operands;
+  for (const Instruction* operand : instruction.operands()) {
+    const ValueSharding shardings = Wanted(*operand);
+    const std::vector<tensor::Shape> shapes = LeafShapes(operand->shape());
+    for (size_t i = 0; i < shapes.size(); ++i) operands.push_back({nullptr, shapes[i], shardings[i], nullptr});
+  }
+  return ReducedAxes(rule, Choose(instruction, rule, operands));
 }
 
 Assignment Partitioner::Choose(const Instruction& instruction, const OpRule& rule, const LocalValue& operands) {
@@ -116,13 +199,17 @@ Assignment Partitioner::Choose(const Instruction& instruction, const OpRule& rul
   for (size_t i = 0; i < wanted.size(); ++i) {
     tensors.push_back({&rule.results[i], &wanted[i], shapes[i].dims, shapes[i].bytes()});
   }
-  const std::vector<Assignment> candidates =
-      Candidates(rule, tensors, FamilyOf(instruction.opcode()).splittable(instruction, rule));
   const bool heavy = IsHeavy(instruction.opcode());
+  const std::vector<Assignment> candidates =
+      Candidates(rule, tensors, FamilyOf(instruction.opcode()).splittable(instruction, rule), heavy);
+  const AxisList alone = heavy ? AxesOfOneOperand(operands, wanted) : AxisList{};
   Cost best_cost{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 0};
   for (const Assignment& candidate : candidates) {
+    if (SplitsPending(instruction, candidate)) continue;
     const double work = LocalWork(rule, candidate);
-    const Cost cost{heavy ? work : 0, candidates.size() == 1 ? 0 : Price(instruction, rule, operands, candidate), work};
+    const double bytes = candidates.size() == 1 ? 0 : Price(instruction, rule, operands, candidate);
+    const Cost cost{heavy ? WorkThatCounts(rule, candidate, alone) : 0,
+                    bytes + (alone.empty() ? 0 : 2 * work / kFlopsPerByte), work};
     if (cost < best_cost) {
       best = candidate;
       best_cost = cost;
@@ -154,7 +241,7 @@ LocalValue Partitioner::Sliced(const Instruction& instruction, const OpRule& rul
   for (const Instruction* operand : instruction.operands()) {
     LocalArray from;
     if (IsSliceAlong(*operand, instruction.dimensions()[0])) {
-      const TensorSharding to = Project(assignment, rule.operands[sliced.size()]);
+      const TensorSharding to = Needed(instruction, rule, assignment, sliced.size());
       from = emitter_.Reshard(values_.at(operand->operand(0))[0], to,
                               {&instruction, absl::StrCat("what operand ", sliced.size(), " is cut from is needed as ",
                                                           ToString(program_.mesh(), to))});
@@ -178,7 +265,7 @@ absl::Status Partitioner::VisitOp(const Instruction& instruction) {
     for (const RaggedDim& dim : op.ragged) op.results[0].sharding.dims[dim.result] = wanted.dims[dim.result];
   }
   for (size_t i = 0; i < operands.size(); ++i) {
-    TensorSharding to = Project(assignment, rule.operands[i]);
+    TensorSharding to = Needed(instruction, rule, assignment, i);
     for (const RaggedDim& ragged : op.ragged) to.dims[ragged.operand] = operands[i].sharding.dims[ragged.operand];
     op.operands.push_back(emitter_.Reshard(
         operands[i], to,
@@ -187,13 +274,17 @@ absl::Status Partitioner::VisitOp(const Instruction& instruction) {
   if (instruction.opcode() == hlo::Opcode::kConcatenate) op.sliced = Sliced(instruction, rule, assignment);
   emitter_.builder().set_template(&instruction);
   XLAD_RETURN_IF_ERROR(Annotate(FamilyOf(instruction.opcode()).emit(emitter_, op), instruction.name()));
-  const OriginPtr partial = PartialOrigin(program_, instruction, rule, assignment);
+  OriginPtr partial = PartialOrigin(program_, instruction, rule, assignment);
+  for (const LocalArray& operand : operands) {
+    if (partial == nullptr) partial = operand.partial;
+  }
+  const AxisList own = ReducedAxes(rule, assignment);
   for (LocalArray& result : op.results) {
-    result.partial = partial;
-    if (result.sharding.unreduced.empty()) continue;
+    if (!result.sharding.unreduced.empty()) result.partial = partial;
     // What the check follows to the collective that makes it whole.
-    result.local->mutable_frontend_attributes()["xlad.partial"] =
-        ToString(program_.mesh(), result.sharding.unreduced);
+    const bool whole = result.sharding.unreduced.empty();  // The family has combined the parts itself.
+    if (own.empty() || whole) continue;
+    result.local->mutable_frontend_attributes()["xlad.partial"] = ToString(program_.mesh(), own);
   }
   Enter(instruction, std::move(op.results));
   return absl::OkStatus();

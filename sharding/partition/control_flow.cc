@@ -8,13 +8,18 @@ using hlo::Instruction;
 
 absl::StatusOr<hlo::Computation*> Partitioner::PartitionCalled(const Instruction& caller,
                                                                const hlo::Computation& source,
-                                                               const ValueSharding& result) {
+                                                               const ValueSharding& result,
+                                                               std::vector<OriginPtr>* partial) {
   hlo::Computation* target = program_.module->Add(std::make_unique<hlo::Computation>(source.name()));
   Partitioner partitioner(&program_, target);
   partitioner.in_manual_ = in_manual_ || IsInManualComputation(caller);
   XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(source));
+  for (const LocalArray& leaf : root) {
+    if (partial != nullptr) partial->push_back(leaf.partial);
+  }
   XLAD_RETURN_IF_ERROR(partitioner.Finish(source, std::move(root), result));
   target->RemoveDead();
+  partitioner.RecordTrace();
   return target;
 }
 
@@ -51,12 +56,19 @@ absl::Status Partitioner::VisitWhile(const Instruction& instruction) {
   }
   XLAD_ASSIGN_OR_RETURN(hlo::Computation * condition,
                         PartitionCalled(instruction, *instruction.called()[0], {TensorSharding::Replicated(0)}));
-  XLAD_ASSIGN_OR_RETURN(hlo::Computation * body, PartitionCalled(instruction, *instruction.called()[1], carried));
+  std::vector<OriginPtr> partial;
+  XLAD_ASSIGN_OR_RETURN(hlo::Computation * body,
+                        PartitionCalled(instruction, *instruction.called()[1], carried, &partial));
   emitter_.builder().set_template(&instruction);
   Instruction* packed = Packed(instruction.shape(), init);
   Instruction* local = AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), carried),
                                   {condition, body}, {packed});
-  values_[&instruction] = Unpacked(local, instruction.shape(), carried);
+  control_[&instruction] = local;
+  LocalValue result = Unpacked(local, instruction.shape(), carried);
+  for (size_t i = 0; i < result.size(); ++i) {
+    if (!carried[i].unreduced.empty()) result[i].partial = partial[i];
+  }
+  values_[&instruction] = std::move(result);
   return absl::OkStatus();
 }
 
@@ -82,6 +94,7 @@ absl::Status Partitioner::VisitConditional(const Instruction& instruction) {
   emitter_.builder().set_template(&instruction);
   Instruction* local =
       AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), results), called, operands);
+  control_[&instruction] = local;
   values_[&instruction] = Unpacked(local, instruction.shape(), results);
   return absl::OkStatus();
 }

@@ -416,6 +416,7 @@ void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
   EXPECT_TRUE(hlo::Verify(local).ok()) << hlo::Verify(local);
   EXPECT_TRUE(CheckCollectives(*partitioned, local).ok()) << CheckCollectives(*partitioned, local);
   EXPECT_TRUE(CheckReplicasAgree(*partitioned, local).ok()) << CheckReplicasAgree(*partitioned, local);
+  EXPECT_TRUE(CheckPartials(*partitioned, local).ok()) << CheckPartials(*partitioned, local);
   absl::StatusOr<hlo::Literal> joined = EvaluatePartitioned(*partitioned, inputs);
   ASSERT_TRUE(joined.ok()) << joined.status() << "\n" << hlo::PrintText(local);
   const absl::Status same = CompareValues(*joined, *whole, 1e-5);

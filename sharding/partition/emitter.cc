@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "sharding/linear.h"
 
 namespace xlad::sharding {
 namespace {
@@ -173,6 +174,8 @@ LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, c
     at.sharding = WithOrigins(step.after, array.sharding, to);
     at.sharding.unreduced_reduction = array.sharding.unreduced_reduction;  // Of the reductions that may follow.
   }
+  const AxisList missing = Merged(Without(mesh(), to.unreduced, array.sharding.unreduced));
+  if (!missing.empty()) at.local = AsPartial(at.local, missing);
   at.sharding = to;
   for (size_t d = 0; d < to.dims.size(); ++d) {
     at.sharding.dims[d].origins = WithOrigins(PlacementOf(to), to, array.sharding).dims[d].origins;
@@ -180,6 +183,18 @@ LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, c
   }
   if (to.unreduced.empty()) at.partial = nullptr;
   return at;
+}
+
+Instruction* Emitter::AsPartial(Instruction* x, const AxisList& axes) {
+  if (IsZero(*x)) return x;
+  Instruction*& part = partials_[{x, axes}];
+  if (part != nullptr) return part;
+  Instruction* first =
+      builder_.Compare(hlo::Comparison::kEq, Position(axes), builder_.Scalar(ElementType::kS32, 0));
+  Instruction* everywhere = builder_.Full(hlo::Shape(ElementType::kPred, x->shape().dims()), first);
+  part = builder_.Select(everywhere, x, builder_.Full(x->shape(), Zero(x->shape().type())));
+  part->mutable_frontend_attributes()["xlad.partial"] = ToString(mesh(), axes);
+  return part;
 }
 
 Instruction* Emitter::PadForSplit(const LocalArray& array, const ReshardStep& step) {

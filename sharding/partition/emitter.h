@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "hlo/builder.h"
 #include "sharding/partition/partition.h"
+#include "sharding/partition/pending.h"
 #include "sharding/partition/reshard_plan.h"
 
 namespace xlad::sharding {
@@ -37,6 +38,8 @@ struct ProgramInProgress {
   int64_t next_collective_id = 1;
   std::vector<CollectiveInfo> collectives;
   std::vector<std::string> warnings;
+  PendingSums pending;
+  Trace* trace = nullptr;  // May be null.
   absl::flat_hash_map<const hlo::Computation*, hlo::Computation*> cloned;  // Reducers, comparators.
 
   const Mesh& mesh() const { return source->mesh; }
@@ -52,6 +55,7 @@ class Emitter {
   ProgramInProgress& program() { return *program_; }
   const Mesh& mesh() const { return program_->mesh(); }
   hlo::Builder& builder() { return builder_; }
+  const hlo::Builder& builder() const { return builder_; }
 
   // This device's position along `axes`, s32[].
   hlo::Instruction* Position(const AxisList& axes);
@@ -60,6 +64,7 @@ class Emitter {
   // pred[shard]: whether an index of a padded dimension's shard is real.
   hlo::Instruction* RealIndices(const AxisList& axes, int64_t size);
 
+  // Axes that are unreduced in `to` and not in `array` make it the part of a sum.
   LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const Why& why);
   // What Reshard would send now; what was sent before is free.
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
@@ -84,6 +89,8 @@ class Emitter {
  private:
   using StepKey = std::pair<const hlo::Instruction*, std::string>;
 
+  // A value that is the same along `axes` as a sum over them: itself on the first device, zero on the others.
+  hlo::Instruction* AsPartial(hlo::Instruction* x, const AxisList& axes);
   hlo::Instruction* EmitStep(const LocalArray& array, const ReshardStep& step);
   hlo::Instruction* EmitSlice(const LocalArray& array, const ReshardStep& step);
   hlo::Instruction* EmitAllToAll(const LocalArray& array, const ReshardStep& step);
@@ -109,6 +116,7 @@ class Emitter {
   hlo::Instruction* collective_ = nullptr;
   std::map<AxisList, hlo::Instruction*> positions_;
   std::map<std::pair<AxisList, int64_t>, hlo::Instruction*> real_indices_;
+  std::map<std::pair<hlo::Instruction*, AxisList>, hlo::Instruction*> partials_;
   absl::flat_hash_map<StepKey, hlo::Instruction*> steps_;
 };
 

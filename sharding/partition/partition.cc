@@ -96,19 +96,23 @@ bool UsesPartitionId(const hlo::Module& module) {
   return false;
 }
 
-absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* program) {
+absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* program, Trace* trace) {
   auto module = std::make_unique<hlo::Module>(source.module->name());
   ProgramInProgress progress;
   progress.source = &source;
   progress.module = module.get();
+  progress.trace = trace;
   module->num_partitions = source.mesh.devices();
   const hlo::Computation& entry = *source.module->entry();
   hlo::Computation* target = module->Add(std::make_unique<hlo::Computation>(entry.name()));
   Partitioner partitioner(&progress, target);
+  progress.pending = PlacePendingSums(
+      source, [&](const Instruction& instruction) { return partitioner.PartialAxes(instruction); });
   XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(entry));
   XLAD_RETURN_IF_ERROR(partitioner.Finish(entry, std::move(root), program->results));
   module->set_entry(target);
   target->RemoveDead();
+  partitioner.RecordTrace();
   module->RemoveUnusedComputations();
   module->SortComputations();
   if (UsesPartitionId(*module)) MarkManual(*module->entry());
@@ -122,7 +126,7 @@ absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* 
 
 }  // namespace
 
-absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module) {
+absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Trace* trace) {
   PartitionedProgram program;
   program.mesh = module.mesh;
   program.feeds = module.feeds;
@@ -135,7 +139,7 @@ absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module) {
       return absl::InvalidArgumentError(absl::StrCat("found a program of ", module.module->replica_count,
                                                      " replicas, expected one that is split over a mesh only"));
     }
-    XLAD_RETURN_IF_ERROR(PartitionOverMesh(module, &program));
+    XLAD_RETURN_IF_ERROR(PartitionOverMesh(module, &program, trace));
   }
   for (int64_t d = 0; d < module.mesh.devices(); ++d) program.variants[0].devices.push_back(d);
   return program;

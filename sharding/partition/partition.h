@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "sharding/sharded_module.h"
 
 namespace xlad::sharding {
@@ -38,6 +39,17 @@ struct PartitionedProgram {
   std::vector<std::string> warnings;  // "replicated whole: ..." and the like.
 };
 
-absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module);
+// Where the values of the whole program are found in the partitioned one. Valid as long as both modules are.
+struct Trace {
+  struct Place {
+    const hlo::Instruction* local = nullptr;
+    TensorSharding sharding;  // Of an array; the propagated one, unreduced where its sum is pending.
+  };
+  absl::flat_hash_map<const hlo::Instruction*, Place> arrays;
+  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control;  // while, conditional
+};
+
+// `trace`: filled where it is not null.
+absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Trace* trace = nullptr);
 
 }  // namespace xlad::sharding

@@ -10,28 +10,6 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// What the root or a side effect needs, in the computation's order.
-std::vector<const Instruction*> Live(const hlo::Computation& computation) {
-  absl::flat_hash_set<const Instruction*> live;
-  std::vector<const Instruction*> stack{computation.root()};
-  for (const auto& instruction : computation.instructions()) {
-    const bool effect = (hlo::Flags(instruction->opcode()) & hlo::kSideEffect) != 0 ||
-                        instruction->attributes().has_side_effect;
-    if (effect || instruction->opcode() == Opcode::kParameter) stack.push_back(instruction.get());
-  }
-  while (!stack.empty()) {
-    const Instruction* at = stack.back();
-    stack.pop_back();
-    if (!live.insert(at).second) continue;
-    for (const Instruction* operand : at->operands()) stack.push_back(operand);
-  }
-  std::vector<const Instruction*> order;
-  for (const auto& instruction : computation.instructions()) {
-    if (live.contains(instruction.get())) order.push_back(instruction.get());
-  }
-  return order;
-}
-
 void CollectLeaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
   if (shape.is_array()) leaves->push_back(shape.array());
   if (shape.is_tuple()) {
@@ -69,7 +47,7 @@ hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardin
 }
 
 absl::StatusOr<LocalValue> Partitioner::Run(const hlo::Computation& source) {
-  for (const Instruction* instruction : Live(source)) {
+  for (const Instruction* instruction : LiveInstructions(source)) {
     emitter_.builder().set_template(instruction);
     XLAD_RETURN_IF_ERROR(Visit(*instruction));
   }
@@ -84,6 +62,19 @@ absl::Status Partitioner::Finish(const hlo::Computation& source, LocalValue root
   }
   emitter_.builder().computation()->set_root(Packed(source.root()->shape(), root));
   return absl::OkStatus();
+}
+
+void Partitioner::RecordTrace() const {
+  if (program_.trace == nullptr) return;
+  absl::flat_hash_set<const Instruction*> left;
+  for (const auto& instruction : emitter_.builder().computation()->instructions()) left.insert(instruction.get());
+  for (const auto& [source, value] : values_) {
+    if (!source->shape().is_array() || !left.contains(value[0].local)) continue;
+    program_.trace->arrays[source] = {value[0].local, value[0].sharding};
+  }
+  for (const auto& [source, local] : control_) {
+    if (left.contains(local)) program_.trace->control[source] = local;
+  }
 }
 
 absl::Status Partitioner::Visit(const Instruction& instruction) {
@@ -138,6 +129,9 @@ ValueSharding Partitioner::Wanted(const Instruction& instruction) const {
   const std::vector<tensor::Shape> leaves = LeafShapes(instruction.shape());
   ValueSharding wanted = found == program_.source->shardings.end() ? ValueSharding{} : found->second;
   for (size_t i = wanted.size(); i < leaves.size(); ++i) wanted.push_back(TensorSharding::Replicated(leaves[i].ndim()));
+  const auto pending = program_.pending.results.find(&instruction);
+  if (pending == program_.pending.results.end()) return wanted;
+  for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = Pending(std::move(wanted[i]), pending->second[i]);
   return wanted;
 }
 
@@ -227,7 +221,9 @@ absl::Status Partitioner::VisitBarrier(const Instruction& instruction) {
   }
   Instruction* packed = Packed(instruction.shape(), value);
   Instruction* local = emitter_.CloneLocal(instruction, packed->shape(), {packed});
-  values_[&instruction] = Unpacked(local, instruction.shape(), wanted);
+  LocalValue held = Unpacked(local, instruction.shape(), wanted);
+  for (size_t i = 0; i < value.size(); ++i) held[i].partial = value[i].partial;
+  values_[&instruction] = std::move(held);
   return absl::OkStatus();
 }
 

@@ -19,6 +19,10 @@ class Partitioner {
   absl::StatusOr<LocalValue> Run(const hlo::Computation& source);
   // Reshards the leaves and sets the root: an array or (nested) tuple of `shape`'s structure.
   absl::Status Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted);
+  // Enters what is left of this computation's values after RemoveDead into the program's trace, where it has one.
+  void RecordTrace() const;
+  // The axes along which an op's result is the part of a sum, if its operands lie as propagated.
+  AxisList PartialAxes(const hlo::Instruction& instruction);
 
   Emitter& emitter() { return emitter_; }
 
@@ -37,13 +41,22 @@ class Partitioner {
   absl::Status VisitWhile(const hlo::Instruction& instruction);        // control_flow.cc
   absl::Status VisitConditional(const hlo::Instruction& instruction);  // control_flow.cc
   // A computation of the source partitioned into a new one of the target module.
+  // A pending result's cause goes to `partial`, by leaf, where that is not null.
   absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Instruction& caller, const hlo::Computation& source,
-                                                    const ValueSharding& result);
+                                                    const ValueSharding& result,
+                                                    std::vector<OriginPtr>* partial = nullptr);
 
+  // What an op that is split so asks of the leaf of operand i: pending where the op is computed on parts of sums.
+  TensorSharding Needed(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,
+                        size_t i) const;
+  // The results of an op under an assignment: partial sums marked, `local` empty.
+  std::vector<LocalArray> ProjectedResults(const hlo::Instruction& instruction, const OpRule& rule,
+                                           const Assignment& assignment) const;
   // The chosen way to split an op.
   Assignment Choose(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
   double Price(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands,
                const Assignment& assignment) const;
+  bool SplitsPending(const hlo::Instruction& instruction, const Assignment& assignment) const;
   LocalValue Sliced(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment);
   void ReportReplication(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
 
@@ -59,6 +72,7 @@ class Partitioner {
   Emitter emitter_;
   bool in_manual_ = false;  // A body or branch inside a manual computation.
   absl::flat_hash_map<const hlo::Instruction*, LocalValue> values_;
+  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control_;  // While and conditional, local.
 };
 
 // The border of a manual computation (shard_map), and whether an instruction stands inside of one.
@@ -68,8 +82,5 @@ bool IsInManualComputation(const hlo::Instruction& instruction);
 std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape);
 // `global` with every leaf's sizes replaced by local ones, in order of leaves.
 hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardings);
-// Results of an op under an assignment: partial sums marked, `local` empty.
-std::vector<LocalArray> ProjectedResults(const hlo::Instruction& instruction, const OpRule& rule,
-                                         const Assignment& assignment);
 
 }  // namespace xlad::sharding

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sharding/partition/pending.h"
+
 namespace xlad::sharding {
 namespace {
 
@@ -299,10 +301,7 @@ ReshardPlan PlanAcrossCuts(const tensor::Shape& shape, const TensorSharding& fro
 ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const TensorSharding& from,
                         const TensorSharding& to) {
   if (from == to) return {};
-  AxisList reduce;
-  for (const AxisRef& axis : from.unreduced) {
-    if (!OverlapsAny(axis, to.unreduced)) reduce.push_back(axis);
-  }
+  AxisList reduce = Without(mesh, from.unreduced, to.unreduced);
   AxisCuts cuts;
   cuts.Add(PlacementOf(from));
   cuts.Add(PlacementOf(to));

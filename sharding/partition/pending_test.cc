@@ -1,0 +1,295 @@
+// Partial results that wait: where the reduction stands, how often it runs, and that the numbers stay right.
+#include "sharding/partition/pending.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+#include "sharding/check.h"
+#include "sharding/check_structure.h"
+#include "sharding/equivalence.h"
+#include "sharding/explain.h"
+#include "sharding/linear.h"
+#include "sharding/partition/min_cut.h"
+#include "sharding/partition/random_sharding.h"
+#include "sharding/pipeline.h"
+
+namespace xlad::sharding {
+namespace {
+
+#define ADD "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
+#define SPLIT(sharding) ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, " sharding ">\"}"
+#define HEADER(meshes) "HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[" meshes "]>}\"}\n"
+
+// A loop of 5 steps whose body adds a gradient (contracted over the batch, which is split) to what it carries.
+std::string Accumulates(absl::string_view next, absl::string_view after = "ROOT r = f32[6,8] negate(o)",
+                        absl::string_view init = "z = f32[] constant(0)\n  g0 = f32[6,8] broadcast(z), dimensions={}") {
+  return absl::StrReplaceAll(HEADER(R"(\"dp\"=4)") ADD R"(
+body {
+  p = (s32[], f32[6,8], f32[16,6], f32[16,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  g = f32[6,8] get-tuple-element(p), index=1
+  x = f32[16,6] get-tuple-element(p), index=2
+  y = f32[16,8] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  x2 = f32[16,6] sine(x)
+  d = f32[6,8] dot(x2, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  $next
+  ROOT t = (s32[], f32[6,8], f32[16,6], f32[16,8]) tuple(i2, g2, x2, y)
+}
+condition {
+  p = (s32[], f32[6,8], f32[16,6], f32[16,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  five = s32[] constant(5)
+  ROOT c = pred[] compare(i, five), direction=LT
+}
+ENTRY main {
+  x = f32[16,6] parameter(0)$dp
+  y = f32[16,8] parameter(1)$dp
+  w = f32[6,8] parameter(2)
+  i = s32[] constant(0)
+  $init
+  t = (s32[], f32[6,8], f32[16,6], f32[16,8]) tuple(i, g0, x, y)
+  l = (s32[], f32[6,8], f32[16,6], f32[16,8]) while(t), condition=condition, body=body
+  o = f32[6,8] get-tuple-element(l), index=1
+  $after
+})",
+                             {{"$next", next},
+                              {"$after", after},
+                              {"$init", init},
+                              {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+}
+
+struct Outcome {
+  std::vector<std::string> collectives;  // "all-reduce 1x192", in order.
+  std::vector<std::string> because;      // Of the first.
+  std::string text;
+};
+
+// Partitions, checks, and compares with the whole program on the evaluator.
+Outcome Partitioned(const std::string& text) {
+  Outcome outcome;
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  if (!module.ok()) return outcome;
+  std::vector<hlo::Literal> inputs;
+  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
+    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
+  }
+  absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(**module, inputs);
+  EXPECT_TRUE(whole.ok()) << whole.status();
+  absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!whole.ok() || !result.ok()) return outcome;
+  outcome.text = hlo::PrintText(*result->partitioned.variants[0].module);
+  absl::StatusOr<hlo::Literal> joined = EvaluatePartitioned(result->partitioned, inputs);
+  EXPECT_TRUE(joined.ok()) << joined.status();
+  if (joined.ok()) EXPECT_TRUE(CompareValues(*joined, *whole, 1e-4).ok()) << CompareValues(*joined, *whole, 1e-4);
+  const Explanation explanation = *Explain(result->partitioned);
+  for (const ExplainedCollective& c : explanation.collectives) {
+    if (outcome.collectives.empty()) outcome.because = c.because;
+    outcome.collectives.push_back(absl::StrCat(c.kind, " ", c.trip_count.value_or(-1), "x", c.bytes));
+  }
+  return outcome;
+}
+
+using Collectives = std::vector<std::string>;
+constexpr const char* kAdd = "g2 = f32[6,8] add(g, d)";
+// 6 x 8 floats over 4 devices: 2 * 3/4 * 192 bytes.
+const Collectives kOnceAfterTheLoop = {"all-reduce 1x288"};
+
+TEST(Pending, AccumulatorIsReducedOnceAfterTheLoop) {
+  const Outcome outcome = Partitioned(Accumulates(kAdd));
+  EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
+  ASSERT_FALSE(outcome.because.empty());
+  EXPECT_EQ(outcome.because[0], "d: contracting dimension 0 of operand 0 is split over dp, so every device has a "
+                                "partial result");
+}
+
+TEST(Pending, AccumulatorsOfManyForms) {
+  for (const char* next : {"g2 = f32[6,8] add(d, g)", "g2 = f32[6,8] subtract(g, d)",
+                           "h = f32[] constant(0.5)\n hb = f32[6,8] broadcast(h), dimensions={}\n"
+                           "dh = f32[6,8] multiply(d, hb)\n g2 = f32[6,8] add(g, dh)",
+                           "e = f32[8,6] dot(y, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+                           "et = f32[6,8] transpose(e), dimensions={1,0}\n s = f32[6,8] add(d, et)\n"
+                           "g2 = f32[6,8] add(g, s)",
+                           "c = pred[] compare(i, one), direction=GT\n cb = pred[6,8] broadcast(c), dimensions={}\n"
+                           "z = f32[] constant(0)\n zb = f32[6,8] broadcast(z), dimensions={}\n"
+                           "m = f32[6,8] select(cb, d, zb)\n g2 = f32[6,8] add(g, m)",
+                           "o1 = f32[1,8] slice(d), slice={[0:1], [0:8]}\n zero = s32[] constant(0)\n"
+                           "old = f32[1,8] dynamic-slice(g, i, zero), dynamic_slice_sizes={1,8}\n"
+                           "new = f32[1,8] add(old, o1)\n g2 = f32[6,8] dynamic-update-slice(g, new, i, zero)"}) {
+    SCOPED_TRACE(next);
+    const Outcome outcome = Partitioned(Accumulates(next));
+    EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
+  }
+}
+
+// What the loop starts from counts once, however many devices have it.
+TEST(Pending, AccumulatorThatDoesNotStartFromZero) {
+  const Outcome outcome = Partitioned(Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)", "g0 = f32[6,8] negate(w)"));
+  EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
+}
+
+TEST(Pending, AccumulatorThatIsReadInTheLoopIsReducedThere) {
+  const Outcome outcome = Partitioned(Accumulates("k = f32[6,8] cosine(g)\n g2 = f32[6,8] add(k, d)"));
+  EXPECT_EQ(outcome.collectives, (Collectives{"all-reduce 5x288"})) << outcome.text;
+}
+
+// 4 rows of 8 floats are half of the accumulator and a bit.
+TEST(Pending, OnlyWhatIsUsedIsReduced) {
+  const Outcome outcome = Partitioned(
+      Accumulates(kAdd, "s = f32[4,8] slice(o), slice={[1:5], [0:8]}\n ROOT r = f32[4,8] negate(s)"));
+  EXPECT_EQ(outcome.collectives, (Collectives{"all-reduce 1x192"})) << outcome.text;
+}
+
+TEST(Pending, ReduceScatterWhereTheResultIsSplit) {
+  const Outcome outcome = Partitioned(absl::StrReplaceAll(
+      Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)$tail"), {{"$tail", SPLIT(R"([{}, {\"dp\"}])")}}));
+  for (const std::string& collective : outcome.collectives) {
+    EXPECT_EQ(collective.substr(0, 14), "reduce-scatter") << outcome.text;
+  }
+}
+
+// Inner loop 3 times in an outer one of 2.
+TEST(Pending, NestedLoops) {
+  const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=2, \"tp\"=2)") R"(
+inner_body {
+  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = bf16[16,6] get-tuple-element(p), index=1
+  g = f32[6,6] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  d = bf16[6,6] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  c = f32[6,6] convert(d)
+  g2 = f32[6,6] add(g, c)
+  ROOT t = (s32[], bf16[16,6], f32[6,6]) tuple(i2, x, g2)
+}
+inner_condition {
+  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+outer_body {
+  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = bf16[16,6] get-tuple-element(p), index=1
+  g = f32[6,6] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  zero = s32[] constant(0)
+  t = (s32[], bf16[16,6], f32[6,6]) tuple(zero, x, g)
+  l = (s32[], bf16[16,6], f32[6,6]) while(t), condition=inner_condition, body=inner_body
+  g2 = f32[6,6] get-tuple-element(l), index=2
+  ROOT r = (s32[], bf16[16,6], f32[6,6]) tuple(i2, x, g2)
+}
+outer_condition {
+  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(2)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  x = bf16[16,6] parameter(0)$dp
+  zero = s32[] constant(0)
+  z = f32[] constant(0)
+  g = f32[6,6] broadcast(z), dimensions={}
+  t = (s32[], bf16[16,6], f32[6,6]) tuple(zero, x, g)
+  l = (s32[], bf16[16,6], f32[6,6]) while(t), condition=outer_condition, body=outer_body
+  o = f32[6,6] get-tuple-element(l), index=2
+  ROOT r = f32[6,6] sine(o)
+})",
+                                                          {{"$dp", SPLIT(R"([{\"dp\",\"tp\"}, {}])")}}));
+  ASSERT_EQ(outcome.collectives.size(), 1u) << outcome.text;
+  EXPECT_EQ(outcome.collectives[0].substr(0, 13), "all-reduce 1x") << outcome.text;
+}
+
+// Two uses of one weight: the sum of both gradients is reduced, not each.
+TEST(Pending, SumOfTwoPartialsIsReducedOnce) {
+  const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=4)") R"(
+ENTRY main {
+  x = f32[16,6] parameter(0)$dp
+  y = f32[16,8] parameter(1)$dp
+  w = f32[6,8] parameter(2)
+  d = f32[6,8] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  xs = f32[16,6] sine(x)
+  e = f32[6,8] dot(xs, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  dw = f32[6,8] add(d, w)
+  s = f32[6,8] add(dw, e)
+  ROOT r = f32[6,8] cosine(s)
+})",
+                                                          {{"$dp", SPLIT(R"([{\"dp\"}, {}])")}}));
+  EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
+}
+
+// Programs of linear ops behind split contractions, under shardings that no propagation would choose.
+TEST(Pending, NumbersUnderRandomShardings) {
+  const std::string text =
+      Accumulates("h = f32[] constant(0.5)\n hb = f32[6,8] broadcast(h), dimensions={}\n"
+                  "dh = f32[6,8] multiply(d, hb)\n v = f32[6,8] reverse(dh), dimensions={0}\n"
+                  "g2 = f32[6,8] subtract(v, g)",
+                  "a = f32[6,8] add(o, w)\n z1 = f32[] constant(0)\n s = f32[8] reduce(a, z1), dimensions={0}, "
+                  "to_apply=add\n c = f32[16] concatenate(s, s), dimensions={0}\n ROOT r = f32[16] sine(c)",
+                  "g0 = f32[6,8] negate(w)");
+  for (const char* mesh : {"dp=2", "dp=3", "dp=2,tp=2", "dp=2,tp=3"}) {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+      SCOPED_TRACE(absl::StrCat(mesh, " seed ", seed));
+      std::unique_ptr<hlo::Module> module = *hlo::ParseText(text);
+      std::vector<hlo::Literal> inputs;
+      for (const hlo::Instruction* parameter : module->entry()->parameters()) {
+        inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
+      }
+      const hlo::Literal whole = *hlo::Evaluate(*module, inputs);
+      const ShardedModule sharded = WithRandomShardings(std::move(module), *ParseMesh(mesh), seed);
+      absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+      ASSERT_TRUE(program.ok()) << program.status();
+      ASSERT_TRUE(CheckPartials(*program, *program->variants[0].module).ok())
+          << CheckPartials(*program, *program->variants[0].module) << hlo::PrintText(*program->variants[0].module);
+      absl::StatusOr<hlo::Literal> joined = EvaluatePartitioned(*program, inputs);
+      ASSERT_TRUE(joined.ok()) << joined.status();
+      ASSERT_TRUE(CompareValues(*joined, whole, 1e-4).ok())
+          << CompareValues(*joined, whole, 1e-4) << hlo::PrintText(*program->variants[0].module);
+    }
+  }
+}
+
+TEST(MinCut, NearestToTheSourceOfTheCheapest) {
+  FlowNetwork chain(4);
+  chain.AddEdge(0, 1, 5);
+  chain.AddEdge(1, 2, 3);
+  chain.AddEdge(2, 3, 3);
+  EXPECT_EQ(chain.SourceSide(0, 3), (std::vector<bool>{true, true, false, false}));
+  FlowNetwork joined(5);  // Two ways of 4 that meet in one of 5.
+  joined.AddEdge(0, 1, 4);
+  joined.AddEdge(0, 2, 4);
+  joined.AddEdge(1, 3, FlowNetwork::kUncuttable);
+  joined.AddEdge(2, 3, FlowNetwork::kUncuttable);
+  joined.AddEdge(3, 4, 5);
+  EXPECT_EQ(joined.SourceSide(0, 4), (std::vector<bool>{true, true, true, true, false}));
+}
+
+TEST(Linear, RoundingToACoarserTypeIsNot) {
+  const std::unique_ptr<hlo::Module> module = *hlo::ParseText(R"(HloModule m
+ENTRY main {
+  x = f32[4] parameter(0)
+  i = f32[] constant(inf)
+  ib = f32[4] broadcast(i), dimensions={}
+  down = bf16[4] convert(x)
+  up = f32[4] convert(down)
+  m = f32[4] multiply(x, ib)
+  ROOT d = f32[4] divide(ib, m)
+})");
+  for (const auto& instruction : module->entry()->instructions()) {
+    if (instruction->operand_count() == 0) continue;
+    const bool linear = instruction->name() == "up" || instruction->name() == "ib";
+    EXPECT_EQ(IsLinearIn(*instruction, 0), linear) << instruction->name();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::sharding
