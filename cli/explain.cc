@@ -1,8 +1,10 @@
 #include "sharding/explain.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/program.h"
@@ -31,18 +33,28 @@ std::string ToJson(const sharding::Explanation& explanation) {
   return json.dump(2) + "\n";
 }
 
-std::string ToTable(const sharding::Explanation& explanation) {
-  std::string out;
+// What a step sends by this collective; an unknown number of times counts as once, as in the total.
+double PerStep(const sharding::ExplainedCollective& collective) {
+  return static_cast<double>(collective.bytes) * static_cast<double>(collective.trip_count.value_or(1));
+}
+
+// One row a collective, the most bytes first; under it the nearest cause and the user's own words at the chain's end.
+std::string ToTable(sharding::Explanation explanation) {
+  std::stable_sort(explanation.collectives.begin(), explanation.collectives.end(),
+                   [](const auto& a, const auto& b) { return PerStep(a) > PerStep(b); });
+  constexpr const char* kRow = "%-18s %-16s %7s %14s %7s %16s  %s\n";
+  std::string out =
+      absl::StrFormat(kRow, "collective", "over", "devices", "bytes once", "times", "bytes a step", "for");
   for (const sharding::ExplainedCollective& collective : explanation.collectives) {
-    absl::StrAppend(
-        &out, collective.kind, " over ", absl::StrJoin(collective.axes, ","), " (", collective.group_size,
-        " devices): sends ", collective.bytes, " bytes",
-        collective.wire_bytes == collective.bytes ? "" : absl::StrCat(" (", collective.wire_bytes, " as planned)"),
-        collective.trip_count == 1          ? ""
-        : collective.trip_count.has_value() ? absl::StrCat(", ", *collective.trip_count, " times a step")
-                                            : ", an unknown number of times a step",
-        "\n  for ", collective.op, "\n");
-    for (const std::string& line : collective.because) absl::StrAppend(&out, "    because ", line, "\n");
+    absl::StrAppend(&out, absl::StrFormat(
+                              kRow, collective.kind, absl::StrJoin(collective.axes, ","),
+                              absl::StrCat(collective.group_size), absl::StrCat(collective.bytes),
+                              collective.trip_count.has_value() ? absl::StrCat(*collective.trip_count) : "?",
+                              absl::StrFormat("%.0f", PerStep(collective)), collective.op));
+    const std::vector<std::string>& because = collective.because;
+    if (!because.empty()) absl::StrAppend(&out, "    because ", because.front(), "\n");
+    if (because.size() > 2) absl::StrAppend(&out, "    ... ", because.size() - 2, " more (--format json)\n");
+    if (because.size() > 1) absl::StrAppend(&out, "    because ", because.back(), "\n");
   }
   absl::StrAppend(&out, explanation.collectives.size(), " collectives, ", explanation.bytes_per_device,
                   " bytes sent per device and step\n");

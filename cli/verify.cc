@@ -7,6 +7,7 @@
 #include "cli/values.h"
 #include "hlo/eval/evaluate.h"
 #include "sharding/equivalence.h"
+#include "sharding/first_difference.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -61,6 +62,17 @@ double Difference(const Array& a, const Array& b) {
   return difference == 0 ? 0 : difference / std::max(largest, 1e-30);
 }
 
+// Prints the first instruction of the whole program whose value the devices do not hold.
+absl::Status Locate(const sharding::ShardedModule& whole, const std::vector<Literal>& inputs, double tolerance) {
+  sharding::Trace trace;
+  XLAD_ASSIGN_OR_RETURN(const sharding::PartitionedProgram program, sharding::Partition(whole, &trace));
+  XLAD_ASSIGN_OR_RETURN(const std::optional<sharding::Difference> first,
+                        sharding::FirstDifference(whole, program, trace, inputs, tolerance));
+  std::printf("%s\n", first ? absl::StrCat("first difference: ", first->ToString()).c_str()
+                            : "no single instruction differs by that much: differences add up");
+  return absl::OkStatus();
+}
+
 absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   if (!program.is_job) {
@@ -85,6 +97,8 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
                 job.spec.results(static_cast<int>(r)).name().c_str(), want.shape().ToString().c_str(), difference);
   }
   if (bad > 0) {
+    const absl::Status located = Locate(result.propagated, inputs, tolerance);
+    if (!located.ok()) std::printf("the first difference is not known: %s\n", std::string(located.message()).c_str());
     return absl::FailedPreconditionError(absl::StrCat(bad, " of ", results, " results of the partitioned program "
                                                       "differ from the whole program's by more than ", tolerance));
   }

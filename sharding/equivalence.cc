@@ -101,7 +101,8 @@ double FromBits16(uint16_t bits, bool bfloat) {
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
 
-// The parts of element i as doubles, for types that are compared with a tolerance; 0 for those compared by bits.
+}  // namespace
+
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
   switch (array.shape().type) {
     case ElementType::kF32: parts[0] = array.values<float>()[i]; return 1;
@@ -117,6 +118,8 @@ int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
     default: return 0;
   }
 }
+
+namespace {
 
 bool Close(double a, double b, double tolerance) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);

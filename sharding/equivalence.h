@@ -22,6 +22,10 @@ absl::StatusOr<hlo::Literal> EvaluatePartitioned(const PartitionedProgram& progr
 // "result 3, element [0,2]: partitioned 1.5, whole 2".
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance);
 
+// The parts of element i as doubles (two of a complex one) for the types that CompareValues allows a tolerance; 0 for
+// the others, which are compared by bits.
+int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
+
 // Reproducible input for a parameter of this shape: small values, of both signs where the type has them.
 hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
 

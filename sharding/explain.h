@@ -14,7 +14,9 @@ struct ExplainedCollective {
   std::vector<std::string> axes;
   int64_t group_size = 1;
   int64_t bytes = 0;       // The least a device must send, once.
-  int64_t wire_bytes = 0;  // What the chosen plan sends, per device (the most loaded one), once.
+  // What a ring sends for it alone, in whole elements, once. When compiled, small all-reduces run as one, which sends
+  // no more than theirs together.
+  int64_t wire_bytes = 0;
   std::optional<int64_t> trip_count;  // How often a step runs it; unknown: empty.
   std::string op;
   std::vector<std::string> because;
