@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sharding/propagate/mesh_translation.h"
+#include "sharding/propagate/named_annotations.h"
 #include "sharding/propagate/tile_sharding.h"
 #include "sharding/rules.h"
 
@@ -27,6 +29,13 @@ void ForEachInstruction(const hlo::Module& module, Visit visit) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) visit(*instruction);
   }
+}
+
+template <typename Visit>
+void ForEachNamed(const hlo::OpSharding* sharding, Visit visit) {
+  if (sharding == nullptr) return;
+  if (sharding->kind == hlo::OpSharding::Kind::kNamed) visit(*sharding);
+  for (const hlo::OpSharding& element : sharding->tuple) ForEachNamed(&element, visit);
 }
 
 std::string AxisNames(const std::vector<Axis>& axes) {
@@ -55,6 +64,17 @@ absl::Status At(const hlo::Instruction& instruction, const absl::Status& status)
   return Annotate(status, absl::StrCat(place, "%", instruction.name()));
 }
 
+namespace {
+
+bool InOrder(const SdyMesh& mesh) {
+  for (size_t i = 0; i < mesh.device_ids.size(); ++i) {
+    if (mesh.device_ids[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target) {
   return instruction.opcode() == hlo::Opcode::kCustomCall && instruction.attributes().custom_call_target == target;
 }
@@ -75,10 +95,42 @@ absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
     }
   });
   XLAD_RETURN_IF_ERROR(status);
+  if (meshes_.empty()) XLAD_RETURN_IF_ERROR(FindNamedMeshes(module));
+  for (const auto& [name, mesh] : meshes_) XLAD_RETURN_IF_ERROR(CheckOrder(module, mesh));
   for (const auto& [name, mesh] : meshes_) {
     if (Devices(mesh.axes) > mesh_.devices() || mesh_.axes().empty()) mesh_ = Mesh(name, mesh.axes);
   }
   return absl::OkStatus();
+}
+
+// Of a program without Shardy's attributes.
+absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    ForEachNamed(instruction.sharding(), [&](const hlo::OpSharding& sharding) {
+      if (!status.ok()) return;
+      absl::StatusOr<SdySharding> named = FromNamed(sharding, 0);
+      status = At(instruction, named.status());
+      if (status.ok()) meshes_.emplace_back("", *std::move(named->inline_mesh));
+      named_ = true;
+    });
+  });
+  return status;
+}
+
+// Devices in another order than the mesh counts them: that is where shards lie, which placement decides here. Inside
+// manual computations programs can tell by device numbers.
+absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const {
+  if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    if (status.ok() && IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape")) {
+      status = At(instruction, absl::UnimplementedError(absl::StrCat(
+                                   "found a manual computation on a mesh with device_ids=[",
+                                   absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")));
+    }
+  });
+  return status;
 }
 
 absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
@@ -151,12 +203,20 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
     if (!mesh->device_ids.empty()) return TensorSharding::Replicated(ndim);
     return Resolve(Mesh(), sharding, ndim);
   }
-  if (mesh->axes != written_mesh_.axes()) {
-    return absl::UnimplementedError(absl::StrCat("found a sharding on mesh ", Mesh("", mesh->axes).ToString(),
-                                                 ", expected the program's mesh ", written_mesh_.ToString(),
-                                                 ": one mesh a program"));
+  if (mesh->axes == written_mesh_.axes()) return Resolve(mesh_, sharding, ndim);
+  const Mesh from("", mesh->axes);
+  if (mesh_.axes() != written_mesh_.axes()) {
+    return absl::UnimplementedError(absl::StrCat("found a sharding on mesh ", from.ToString(),
+                                                 " beside the program's mesh ", written_mesh_.ToString(),
+                                                 ", expected one mesh where its sizes are to be changed to ",
+                                                 mesh_.ToString()));
   }
-  return Resolve(mesh_, sharding, ndim);
+  if (!std::all_of(meshes_.begin(), meshes_.end(), [](const auto& named) { return InOrder(named.second); })) {
+    return absl::UnimplementedError(absl::StrCat("found several meshes, ", from.ToString(), " and ", mesh_.ToString(),
+                                                 ", one with device_ids, expected devices in order"));
+  }
+  XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, Resolve(from, sharding, ndim));
+  return OnMesh(mesh_, from, std::move(resolved));
 }
 
 absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instruction, absl::string_view text) const {
@@ -190,7 +250,14 @@ absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& ins
   }
   ValueSharding shardings;
   for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
-    XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, ResolveTiles(mesh_, *written[leaf], leaves[leaf]->ndim()));
+    const int64_t ndim = leaves[leaf]->ndim();
+    if (written[leaf]->kind == hlo::OpSharding::Kind::kNamed) {
+      XLAD_ASSIGN_OR_RETURN(const SdySharding named, FromNamed(*written[leaf], ndim));
+      XLAD_ASSIGN_OR_RETURN(TensorSharding on_mesh, ResolveSdy(named, ndim));
+      shardings.push_back(std::move(on_mesh));
+      continue;
+    }
+    XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, ResolveTiles(mesh_, *written[leaf], ndim));
     shardings.push_back(std::move(resolved));
   }
   return shardings;
@@ -210,7 +277,7 @@ absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruct
   absl::StatusOr<ValueSharding> shardings;
   if (text != nullptr) {
     shardings = FromSdy(instruction, *text);
-  } else if (instruction.sharding() != nullptr && (tiles_only_ || IsCustomCall(instruction, "Sharding")) &&
+  } else if (instruction.sharding() != nullptr && (tiles_only_ || named_ || IsCustomCall(instruction, "Sharding")) &&
              mesh_.devices() > 1) {
     shardings = FromTiles(instruction);
   } else {

@@ -18,7 +18,8 @@ bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target)
 
 class Annotations {
  public:
-  // Finds the program's mesh: of several the largest; of tile shardings the one behind them. `module` must outlive
+  // Finds the program's mesh: of several the largest, on which the others are then expressed; of tile shardings the one
+  // behind them. `module` must outlive
   // this.
   static absl::StatusOr<Annotations> Create(const hlo::Module& module);
 
@@ -36,6 +37,8 @@ class Annotations {
  private:
   Annotations() = default;
   absl::Status FindSdyMesh(const hlo::Module& module);
+  absl::Status FindNamedMeshes(const hlo::Module& module);
+  absl::Status CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const;
   absl::StatusOr<TensorSharding> ResolveSdy(const SdySharding& sharding, int64_t ndim) const;
   absl::StatusOr<ValueSharding> FromSdy(const hlo::Instruction& instruction, absl::string_view text) const;
   absl::StatusOr<ValueSharding> FromTiles(const hlo::Instruction& instruction) const;
@@ -44,6 +47,7 @@ class Annotations {
   Mesh mesh_, written_mesh_;
   std::vector<std::pair<std::string, SdyMesh>> meshes_;
   bool tiles_only_ = false;  // The program has no sdy annotation.
+  bool named_ = false;       // Instead it names axes in sharding={...}.
 };
 
 }  // namespace xlad::sharding

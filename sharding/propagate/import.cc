@@ -165,12 +165,18 @@ class Importer {
   absl::Status TakeConstraint(hlo::Instruction* call) {
     XLAD_RETURN_IF_ERROR(NeedUnary(*call));
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*call));
-    if (!shardings.has_value() || std::all_of(shardings->begin(), shardings->end(), SaysNothing)) {
+    const hlo::OpSharding* written = call->sharding();
+    const bool grouped = written != nullptr && written->group != hlo::OpSharding::Group::kNone;
+    const bool silent = !shardings.has_value() || std::all_of(shardings->begin(), shardings->end(), SaysNothing);
+    if (silent && !grouped) {
       Replace(call, call->operand(0));
       return absl::OkStatus();
     }
-    if (shardings->size() == 1) XLAD_RETURN_IF_ERROR(OpenUnspecified(*call, &(*shardings)[0]));
-    out_.shardings[CopyInPlaceOf(call)] = *std::move(shardings);
+    if (!silent && shardings->size() == 1) XLAD_RETURN_IF_ERROR(OpenUnspecified(*call, &(*shardings)[0]));
+    const int64_t group = grouped ? written->group_id : 0;
+    hlo::Instruction* copy = CopyInPlaceOf(call);
+    if (grouped) alike_[group].push_back(copy);
+    if (!silent) out_.shardings[copy] = *std::move(shardings);
     return absl::OkStatus();
   }
 
@@ -226,15 +232,18 @@ class Importer {
     }
     absl::erase_if(out_.shardings, [&](const auto& entry) { return !live.contains(entry.first); });
     absl::erase_if(out_.barriers, [&](const auto& entry) { return !live.contains(entry.first); });
-    for (auto& [id, members] : groups) {
+    for (auto& [id, members] : alike_) out_.groups.push_back(members);
+    for (auto& [id, members] : groups) out_.groups.push_back(std::move(members));
+    for (auto& members : out_.groups) {
       std::erase_if(members, [&](const hlo::Instruction* member) { return !live.contains(member); });
-      if (members.size() > 1) out_.groups.push_back(std::move(members));
     }
+    std::erase_if(out_.groups, [](const auto& members) { return members.size() < 2; });
   }
 
   ShardedModule& out_;
   const Annotations& annotations_;
   std::vector<std::pair<int64_t, hlo::Instruction*>> group_calls_;
+  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // shard_as, shard_like of tile shardings, by id.
 };
 
 absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feeds) {
