@@ -1,0 +1,107 @@
+"""Propagation and partitioning of a corpus of programs beside XLA's.
+
+    python3 bench/partition_vs_xla/partition_vs_xla.py                     every train step over more than one device
+    python3 bench/partition_vs_xla/partition_vs_xla.py --all --json partitioned.json
+    python3 bench/partition_vs_xla/partition_vs_xla.py --only llama3
+
+The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with what XLA's partitioner did to each program; see
+its README. A row is one program in a process of its own:
+
+instr     instructions after inlining
+prop, part, check   seconds of xlad's propagation, partitioning, checks; `XLA`: of its propagation and partitioning.
+          XLA's were measured once, elsewhere: compare bytes and flops, not seconds.
+MB sent   least bytes a device must send in a step (loops multiplied by their trip counts), in millions; beside XLA's,
+          whose all-reduces that are followed by a slice count as reduce-scatters; and the ratio, below 1: xlad less
+flops     dot and convolution flops of all devices together over the program's: 1 is nothing computed twice
+RSS       peak resident megabytes of the process
+
+Exit code 1 where a program fails to propagate, partition or pass the checks.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def programs(corpus, everything, only):
+    with open(corpus / "manifest.jsonl") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            if entry.get("num_partitions", 1) < 2 or (only and only not in entry["name"]):
+                continue
+            if everything or only or entry["step"] == "train_step":
+                yield entry
+
+
+def measure(binary, corpus, entry, folder):
+    path = pathlib.Path(folder) / "program.hlo"
+    with open(path, "wb") as out:
+        subprocess.run(["zstd", "-qdc", str(corpus / entry["file"])], stdout=out, check=True)
+    done = subprocess.run([binary, str(path)], capture_output=True, text=True, timeout=600)
+    if done.returncode != 0:
+        return {"error": done.stderr.strip()[-300:]}
+    return json.loads(done.stdout)
+
+
+def geomean(values):
+    values = [v for v in values if v > 0]
+    return math.exp(sum(math.log(v) for v in values) / len(values)) if values else float("nan")
+
+
+ROW = "{:<54} {:>6} {:>6} {:>6} {:>6} {:>11} {:>12} {:>12} {:>6} {:>6} {:>6} {:>5}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default=os.environ.get("XLAD_CORPUS"))
+    parser.add_argument("--binary", default=str(REPO / "build/release/bin/partition_vs_xla_xlad"))
+    parser.add_argument("--only", help="programs whose name contains this")
+    parser.add_argument("--all", action="store_true", help="not only train steps")
+    parser.add_argument("--json", help="also write all rows there")
+    flags = parser.parse_args()
+    if not flags.corpus:
+        parser.error("no corpus: set XLAD_CORPUS or give --corpus")
+    corpus = pathlib.Path(flags.corpus)
+    print(ROW.format("program", "instr", "prop s", "part s", "chk s", "XLA s", "MB sent", "MB XLA", "ratio", "flops",
+                     "XLA", "RSS"))
+    rows, failed = [], 0
+    for entry in programs(corpus, flags.all, flags.only):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = measure(flags.binary, corpus, entry, folder)
+        xla = entry["xla_partitioned"]
+        spmd = xla["after_spmd"]
+        rows.append({"name": entry["name"], "xlad": ours, "xla": xla})
+        if "error" in ours:
+            failed += 1
+            print(f"{entry['name']:<54} FAILED: {ours['error']}", flush=True)
+            continue
+        bytes_xla = spmd["bytes_per_device_if_reduce_scattered"]
+        print(ROW.format(entry["name"], ours["instructions"], f"{ours['propagate_s']:.2f}",
+                         f"{ours['partition_s']:.2f}", f"{ours['check_s']:.2f}", f"{xla['propagate_s']:.2f}+{xla['partition_s']:.2f}",
+                         f"{ours['bytes_per_device'] / 1e6:.1f}", f"{bytes_xla / 1e6:.1f}",
+                         f"{ours['bytes_per_device'] / bytes_xla:.2f}" if bytes_xla else "-",
+                         f"{ours['flops_overhead']:.3f}", f"{spmd['flops_overhead']:.3f}", ours["peak_rss_mb"]),
+              flush=True)
+    good = [row for row in rows if "error" not in row["xlad"]]
+    sent = [row["xlad"]["bytes_per_device"] / (row["xla"]["after_spmd"]["bytes_per_device_if_reduce_scattered"] or 1)
+            for row in good if row["xla"]["after_spmd"]["bytes_per_device_if_reduce_scattered"]]
+    print(f"{len(good)} programs, {failed} failed; bytes sent over XLA's: geometric mean {geomean(sent):.3f}, "
+          f"largest {max(sent, default=float('nan')):.2f}; flops_overhead: geometric mean "
+          f"{geomean([row['xlad']['flops_overhead'] for row in good]):.3f}, "
+          f"XLA's {geomean([row['xla']['after_spmd']['flops_overhead'] for row in good]):.3f}; "
+          f"seconds to propagate and partition: {sum(row['xlad']['propagate_s'] + row['xlad']['partition_s'] for row in good):.1f}, XLA's "
+          f"{sum(row['xla']['propagate_s'] + row['xla']['partition_s'] for row in good):.1f}")
+    if flags.json:
+        pathlib.Path(flags.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

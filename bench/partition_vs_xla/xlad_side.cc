@@ -1,0 +1,97 @@
+// Propagates, partitions and checks the program of a file; prints what that took and what came of it as a line of JSON.
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/file_system.h"
+#include "hlo/read.h"
+#include "sharding/explain.h"
+#include "sharding/pipeline.h"
+#include "sharding/trip_count.h"
+
+namespace xlad {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+double Elements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
+
+// 2MNK of a dot; of a convolution 2 x results x what each one sums over.
+double FlopsOf(const Instruction& instruction) {
+  if (instruction.opcode() == Opcode::kDot) {
+    double contracted = 1;
+    for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
+      contracted *= static_cast<double>(instruction.operand(0)->shape().dims()[static_cast<size_t>(d)]);
+    }
+    return 2 * Elements(instruction.shape()) * contracted;
+  }
+  if (instruction.opcode() != Opcode::kConvolution) return 0;
+  const hlo::Shape& kernel = instruction.operand(1)->shape();
+  const size_t features = static_cast<size_t>(instruction.attributes().convolution->kernel_output_feature);
+  return 2 * Elements(instruction.shape()) * Elements(kernel) / static_cast<double>(kernel.dims()[features]);
+}
+
+// Dots and convolutions, times the trip counts of the loops around them; unknown counts as one.
+double Flops(const hlo::Computation& computation) {
+  double flops = 0;
+  for (const auto& instruction : computation.instructions()) {
+    flops += FlopsOf(*instruction);
+    const bool loop = instruction->opcode() == Opcode::kWhile;
+    if (!loop && instruction->opcode() != Opcode::kConditional && instruction->opcode() != Opcode::kCall) continue;
+    const double times = loop ? static_cast<double>(sharding::TripCount(*instruction).value_or(1)) : 1;
+    for (const hlo::Computation* called : instruction->called()) flops += times * Flops(*called);
+  }
+  return flops;
+}
+
+int64_t PeakRssMb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+absl::Status Run(const char* path, nlohmann::json* out) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(path));
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(text));
+  XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult result, sharding::RunPipeline(std::move(module), {}));
+  for (const sharding::PassTime& pass : result.times) (*out)[pass.pass + "_s"] = static_cast<double>(pass.ns) * 1e-9;
+  const hlo::Module& whole = *result.propagated.module;
+  int64_t instructions = 0;
+  for (const auto& computation : whole.computations()) {
+    instructions += static_cast<int64_t>(computation->instructions().size());
+  }
+  XLAD_ASSIGN_OR_RETURN(const sharding::Explanation explanation, sharding::Explain(result.partitioned));
+  std::map<std::string, int64_t> kinds;
+  for (const sharding::ExplainedCollective& collective : explanation.collectives) ++kinds[collective.kind];
+  const double devices = static_cast<double>(result.partitioned.mesh.devices());
+  const double flops = Flops(*whole.entry());
+  (*out)["instructions"] = instructions;
+  (*out)["bytes_per_device"] = explanation.bytes_per_device;
+  (*out)["flops_overhead"] =
+      flops == 0 ? 1.0 : devices * Flops(*result.partitioned.variants[0].module->entry()) / flops;
+  (*out)["collectives"] = kinds;
+  (*out)["warnings"] = result.partitioned.warnings.size();
+  (*out)["peak_rss_mb"] = PeakRssMb();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace xlad
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: partition_vs_xla_xlad PROGRAM\n");
+    return 2;
+  }
+  nlohmann::json out;
+  const absl::Status status = xlad::Run(argv[1], &out);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    return 1;
+  }
+  std::printf("%s\n", out.dump().c_str());
+  return 0;
+}
