@@ -151,8 +151,19 @@ class PartialFlow {
       axes = Merged(axes);
     }
     for (Leaf& leaf : result) leaf.axes = axes;
-    if (instruction.shape().is_array()) result[0].zero = IsZero(instruction);
+    if (instruction.shape().is_array()) result[0].zero = IsZero(instruction) || MadeOfZeros(instruction);
     return result;
+  }
+
+  // Whether all that the op is linear in is zero: a row of a loop's accumulator before the first iteration.
+  bool MadeOfZeros(const Instruction& instruction) const {
+    bool any = false;
+    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
+      if (!IsMove(instruction.opcode()) && !IsLinearIn(instruction, i)) continue;
+      if (!ArrayOf(instruction.operand(i)).zero) return false;
+      any = true;
+    }
+    return any;
   }
 
   // Of the operands in which the op is linear either none is partial, or all are along the same axes, or zero.

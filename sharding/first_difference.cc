@@ -246,7 +246,8 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Computation& sourc
 
 std::string Difference::ToString() const {
   const std::string place = inside.empty() ? "" : absl::StrCat(", in ", absl::StrJoin(inside, ", "));
-  return absl::StrCat(instruction, place, ": device ", device, ", element [", absl::StrJoin(index, ","), "]: expected ", whole, ", found ", partitioned);
+  return absl::StrCat(instruction, place, ": device ", device, ", element [", absl::StrJoin(index, ","), "]: expected ",
+                      whole, ", found ", partitioned);
 }
 
 absl::StatusOr<std::optional<Difference>> FirstDifference(const ShardedModule& whole, const PartitionedProgram& program,

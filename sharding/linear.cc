@@ -12,17 +12,9 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Looks through what repeats one scalar.
-const Instruction* Splat(const Instruction* x) {
-  while (x->opcode() == Opcode::kBroadcast || x->opcode() == Opcode::kCopy || x->opcode() == Opcode::kReshape) {
-    x = x->operand(0);
-  }
-  return x;
-}
-
 // The scalar constant, of a floating type, that x repeats.
 bool IsFiniteConstant(const Instruction& x) {
-  const Instruction* scalar = Splat(&x);
+  const Instruction* scalar = RepeatedScalar(&x);
   if (scalar->opcode() != Opcode::kConstant || !scalar->shape().is_scalar() || scalar->literal()->elided) return false;
   const tensor::Array& array = scalar->literal()->array;
   switch (array.shape().type) {
@@ -45,6 +37,13 @@ bool Widens(const Instruction& convert) {
 }
 
 }  // namespace
+
+const Instruction* RepeatedScalar(const Instruction* x) {
+  while (x->opcode() == Opcode::kBroadcast || x->opcode() == Opcode::kCopy || x->opcode() == Opcode::kReshape) {
+    x = x->operand(0);
+  }
+  return x;
+}
 
 bool IsLinearIn(const Instruction& op, int64_t operand) {
   if (!op.shape().is_array()) return false;
@@ -72,7 +71,7 @@ bool IsLinearIn(const Instruction& op, int64_t operand) {
 }
 
 bool IsZero(const Instruction& x) {
-  const Instruction* scalar = Splat(&x);
+  const Instruction* scalar = RepeatedScalar(&x);
   if (scalar->opcode() != Opcode::kConstant || !scalar->shape().is_array() || scalar->literal()->elided) return false;
   const auto bytes = scalar->literal()->array.bytes();
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });

@@ -144,7 +144,20 @@ std::string Emitter::KeyOf(const ReshardStep& step, const LocalArray& array) {
   return key;
 }
 
+bool Emitter::Repeats(const LocalArray& array) {
+  return array.local != nullptr && array.sharding.unreduced.empty() &&
+         RepeatedScalar(array.local)->shape().is_scalar();
+}
+
+Instruction* Emitter::Repeated(const LocalArray& array, const TensorSharding& to) {
+  Dims dims = LocalDims(array.global.dims, to);
+  if (dims == array.local->shape().dims()) return array.local;
+  auto* scalar = const_cast<Instruction*>(RepeatedScalar(array.local));  // One of this computation's, as `local` is.
+  return builder_.Broadcast(scalar, std::move(dims), {});
+}
+
 double Emitter::ReshardBytes(const LocalArray& array, const TensorSharding& to) const {
+  if (Repeats(array)) return 0;
   const ReshardPlan plan = PlanReshard(mesh(), array.global, array.sharding, to);
   const Instruction* at = array.local;
   double bytes = 0;
@@ -159,9 +172,10 @@ double Emitter::ReshardBytes(const LocalArray& array, const TensorSharding& to) 
 }
 
 LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, const Why& why) {
-  const ReshardPlan plan = PlanReshard(mesh(), array.global, array.sharding, to);
+  const ReshardPlan plan = Repeats(array) ? ReshardPlan() : PlanReshard(mesh(), array.global, array.sharding, to);
   LocalArray at = array;
   builder_.set_template(why.op);
+  if (Repeats(array)) at.local = Repeated(array, to);
   for (const ReshardStep& step : plan.steps) {
     Instruction*& made = steps_[{at.local, KeyOf(step, array)}];
     if (made == nullptr) {

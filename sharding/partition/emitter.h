@@ -89,6 +89,9 @@ class Emitter {
  private:
   using StepKey = std::pair<const hlo::Instruction*, std::string>;
 
+  // An array whose elements are one scalar is no data: each device makes its part.
+  static bool Repeats(const LocalArray& array);
+  hlo::Instruction* Repeated(const LocalArray& array, const TensorSharding& to);
   // A value that is the same along `axes` as a sum over them: itself on the first device, zero on the others.
   hlo::Instruction* AsPartial(hlo::Instruction* x, const AxisList& axes);
   hlo::Instruction* EmitStep(const LocalArray& array, const ReshardStep& step);
