@@ -96,8 +96,10 @@ class Sessions(ClusterTest):
     def test_mistakes(self):
         with self.assertRaisesRegex(ValueError, "of 64 devices, expected at most 8"):
             self.cluster.jit(lambda x: x, mesh={"dp": 64})(1.0)
-        with self.assertRaisesRegex(TypeError, "argument leaf 0: found 'a'"):
+        with self.assertRaisesRegex(TypeError, r"argument 0: found 'a'"):
             self.cluster.jit(lambda x: x)("a")
+        with self.assertRaisesRegex(TypeError, r"argument 1\.w\.1: found 'a'"):
+            self.cluster.jit(lambda x, y: x)(1, {"w": [2, "a"]})
         with self.assertRaisesRegex(TypeError, "expected a function"):
             self.cluster.jit(3)
         with self.assertRaisesRegex(ValueError, "found axis 'tp'"):

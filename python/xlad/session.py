@@ -237,6 +237,7 @@ class Jitted:
         self._place = program.placement(mesh, in_shardings)
         self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
         self._programs: dict[Any, _Program] = {}
+        self._names: dict[Any, list[str]] = {}  # By tree, of its leaves.
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Tree) -> Tree:
@@ -248,27 +249,32 @@ class Jitted:
     def _call(self, session: Session, arguments: Sequence[Tree]) -> Tree:
         import jax
 
+        from xlad import program
+
         leaves, tree = jax.tree_util.tree_flatten(arguments)
         keys = [leaf._key if isinstance(leaf, RemoteArray) else None for leaf in leaves]
-        leaves, keys = self._on_host(leaves, keys, session)
-        program = self._program(session, leaves, keys, tree)
+        if tree not in self._names:
+            self._names[tree] = program.leaf_names(tuple(arguments), "")
+        leaves, keys = self._on_host(leaves, keys, self._names[tree], session)
+        loaded = self._program(session, leaves, keys, tree)
         donated = self._donated_leaves(arguments, session)
         numbers = [leaf.number() if isinstance(leaf, RemoteArray) else leaf for leaf in leaves]
-        results = session.call(program.number, numbers, [leaf.number() for leaf in donated])
+        results = session.call(loaded.number, numbers, [leaf.number() for leaf in donated])
         for leaf in donated:
             leaf.donate()
-        arrays = [RemoteArray(session, number, *result) for number, result in zip(results, program.results)]
-        return jax.tree_util.tree_unflatten(program.tree, arrays)
+        arrays = [RemoteArray(session, number, *result) for number, result in zip(results, loaded.results)]
+        return jax.tree_util.tree_unflatten(loaded.tree, arrays)
 
-    def _on_host(self, leaves: list[Any], keys: list[Any], session: Session) -> tuple[list[Any], list[Any]]:
+    def _on_host(self, leaves: list[Any], keys: list[Any], names: list[str],
+                 session: Session) -> tuple[list[Any], list[Any]]:
         """What is not in this session becomes numpy arrays."""
         from xlad import program
 
         leaves = [leaf.get() if isinstance(leaf, RemoteArray) and not leaf.is_of(session) else leaf for leaf in leaves]
         found = program.key_leaves(leaves)
         keys = [key or new for key, new in zip(keys, found)]
-        leaves = [leaf if isinstance(leaf, RemoteArray) else program.to_array(leaf, f"argument leaf {i}")
-                  for i, leaf in enumerate(leaves)]
+        leaves = [leaf if isinstance(leaf, RemoteArray) else program.to_array(leaf, f"argument {name}")
+                  for name, leaf in zip(names, leaves)]
         return leaves, keys
 
     def _donated_leaves(self, arguments: Sequence[Tree], session: Session) -> list[RemoteArray]:
