@@ -82,6 +82,42 @@ class Ends(unittest.TestCase):
             self.assertIn("KeyboardInterrupt", errors)
             self.assertEqual([pid for pid in pids.split() if pathlib.Path("/proc", pid).exists()], [])
 
+    def test_ctrl_c_inside_the_garbage_collector_is_not_lost(self):
+        script = """
+import gc, signal, threading
+import xlad
+fired = []
+def callback(phase, info):
+    if not fired:
+        fired.append(phase)
+        signal.raise_signal(signal.SIGINT)
+with xlad.local():
+    gc.callbacks.append(callback)
+    gc.collect()
+    threading.Event().wait(60)
+    print("was lost")
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout), (-signal.SIGINT, ""), done.stderr)
+        self.assertTrue(done.stderr.endswith("KeyboardInterrupt\n"), done.stderr)
+
+    def test_ctrl_c_has_the_users_handler(self):
+        mine = lambda *_: None
+        default = signal.getsignal(signal.SIGINT)
+        with xlad.local():
+            self.assertIsNot(signal.getsignal(signal.SIGINT), default)
+            with xlad.local() as other:
+                other.close()
+            self.assertIsNot(signal.getsignal(signal.SIGINT), default)
+        self.assertIs(signal.getsignal(signal.SIGINT), default)
+        try:
+            signal.signal(signal.SIGINT, mine)
+            with xlad.local():
+                self.assertIs(signal.getsignal(signal.SIGINT), mine)
+            self.assertIs(signal.getsignal(signal.SIGINT), mine)
+        finally:
+            signal.signal(signal.SIGINT, default)
+
     def test_close_and_keep(self):
         with tempfile.TemporaryDirectory() as where:
             with xlad.local(devices=3, workers=2, data=where) as cluster:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from xlad import interrupts
 from xlad.connection import Connection
 from xlad.job import Axes, Job, axes_text, parse_axes, read_directory
 from xlad.run import Run, Status
@@ -33,6 +34,8 @@ class Cluster:
         self._connection = connection
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
+        self._closed = False
+        interrupts.hold()
 
     @property
     def address(self) -> str:
@@ -99,6 +102,9 @@ class Cluster:
 
     def close(self) -> None:
         """Jobs go on; arrays of jitted functions are gone."""
+        if not self._closed:
+            self._closed = True
+            interrupts.release()
         for session in self._sessions.values():
             session.close()
         self._connection.close()
