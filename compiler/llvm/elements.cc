@@ -96,9 +96,15 @@ void StoreTo(Ir& ir, const ArrayView& array, const Index& index, llvm::Value* va
 }
 
 void Elements::BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves) {
-  Bind(instruction, [this, leaves = std::move(leaves)](int leaf, const Index& index) {
-    return LoadFrom(ir_, leaves[static_cast<size_t>(leaf)], index);
+  const std::vector<ArrayView>& arrays = arrays_[instruction] = std::move(leaves);
+  Bind(instruction, [this, &arrays](int leaf, const Index& index) {
+    return LoadFrom(ir_, arrays[static_cast<size_t>(leaf)], index);
   });
+}
+
+const ArrayView* Elements::ArrayOf(const hlo::Instruction* instruction, int leaf) const {
+  const auto found = arrays_.find(instruction);
+  return found == arrays_.end() ? nullptr : &found->second[static_cast<size_t>(leaf)];
 }
 
 llvm::Value* Elements::Emit(const hlo::Instruction* instruction, const Index& index, int leaf) {

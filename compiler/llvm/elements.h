@@ -57,6 +57,8 @@ class Elements {
   // From now on `instruction` is not computed but read.
   void Bind(const hlo::Instruction* instruction, Source source) { sources_[instruction] = std::move(source); }
   void BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves);
+  // The memory that an instruction is read from; null where it is computed.
+  const ArrayView* ArrayOf(const hlo::Instruction* instruction, int leaf = 0) const;
   bool IsBound(const hlo::Instruction* instruction) const { return sources_.contains(instruction); }
 
   // One element of an array-shaped instruction, or of a leaf of a tuple-shaped one. The instruction, with what it
@@ -79,6 +81,7 @@ class Elements {
 
   Ir& ir_;
   std::map<const hlo::Instruction*, Source> sources_;
+  std::map<const hlo::Instruction*, std::vector<ArrayView>> arrays_;
   std::map<Key, Known> known_;
   std::map<const hlo::Instruction*, std::unique_ptr<Elements>> inner_;
 };

@@ -119,6 +119,7 @@ KernelRule FindKernelRule(Opcode opcode) {
       {Opcode::kTopk, EmitTopk},
       {Opcode::kSelectAndScatter, EmitSelectAndScatter},
       {Opcode::kScan, EmitScan},
+      {Opcode::kTranspose, EmitTranspose},
       {Opcode::kRngBitGenerator, EmitRngBitGenerator},
       {Opcode::kCholesky, EmitCholesky},
       {Opcode::kTriangularSolve, EmitTriangularSolve},

@@ -56,6 +56,7 @@ void EmitSort(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTopk(KernelContext& kernel, const hlo::Instruction& root);
 void EmitSelectAndScatter(KernelContext& kernel, const hlo::Instruction& root);
 void EmitScan(KernelContext& kernel, const hlo::Instruction& root);
+void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root);
 void EmitCholesky(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
 void EmitFft(KernelContext& kernel, const hlo::Instruction& root);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
@@ -97,6 +98,36 @@ TEST(Kernel, MovesData) {
   batch.Add(
       Program("c = f32[2,3] constant({{1,2,3},{4,5,6}})\n x = f32[2,3] parameter(0)\n ROOT r = f32[2,3] "
               "add(x, c)"));
+  batch.Run();
+}
+
+// Tiles of every side, pieces that overlap, dimensions that merge, and what has no tile.
+TEST(Kernel, TransposesEveryWay) {
+  Batch batch;
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"64,48", {"1,0"}},
+      {"17,33", {"1,0"}},
+      {"5,100", {"1,0"}},
+      {"3,50", {"1,0"}},
+      {"0,7", {"1,0"}},
+      {"1,40,1,20", {"3,0,2,1", "2,3,1,0"}},
+      {"6,19,8", {"0,2,1", "1,0,2", "2,0,1", "1,2,0", "2,1,0"}},
+      {"4,5,7,18", {"0,3,1,2", "0,2,3,1", "3,2,1,0", "2,3,0,1", "1,3,0,2", "0,2,1,3"}},
+      {"2,3,4,5,6", {"4,2,0,1,3", "3,4,0,1,2", "1,0,4,3,2"}},
+  };
+  for (const char* type : {"f32", "bf16", "pred", "u8", "s4", "f64", "c64", "c128"}) {
+    for (const auto& [from, permutations] : cases) {
+      const std::vector<std::string> sizes = absl::StrSplit(from, ',');
+      for (const std::string& permutation : permutations) {
+        std::vector<std::string> to;
+        for (const absl::string_view d : absl::StrSplit(permutation, ',')) {
+          to.push_back(sizes[static_cast<size_t>(d[0] - '0')]);
+        }
+        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[", from, "] parameter(0)\n ROOT r = ", type,
+                               "[", absl::StrJoin(to, ","), "] transpose(x), dimensions={", permutation, "}\n}\n"));
+      }
+    }
+  }
   batch.Run();
 }
 
