@@ -22,6 +22,7 @@ import numpy as np  # noqa: E402
 from jax._src import core, sharding_impls, stages  # noqa: E402
 from jax._src.interpreters import mlir, pxla  # noqa: E402
 from jax._src.lib import _jax, xla_client  # noqa: E402
+from jaxlib import _hlo  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
 
 
@@ -38,7 +39,7 @@ def read_program():
         data = proto.read_bytes()
     else:
         text = path.with_name(path.name + ".hlo").read_text()
-        data = xla_client._xla.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+        data = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(data))
     with context:
         return mlir.ir.Module.parse(text)
