@@ -25,6 +25,10 @@ absl::Status Run(const Options& options) {
   target.set_cpu(options.cpu);
   XLAD_ASSIGN_OR_RETURN(CompileRequest request, service::MakeCompileRequest(result->partitioned, spec, target));
   request.set_dump_directory(options.dump_directory);
+  if (options.emit == "optimized") {
+    XLAD_ASSIGN_OR_RETURN(const compiler::Compilation steps, compiler::CompileToSteps(request));
+    return WriteOutput(options.output, hlo::PrintText(*steps.module));
+  }
   const bool listings = options.emit == "llvm" || options.emit == "asm";
   XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult compiled,
                         compiler::CompileWithListings(request, compiler::CompileOptions(), listings));
@@ -33,10 +37,6 @@ absl::Status Run(const Options& options) {
   if (options.emit == "asm") return WriteOutput(options.output, compiled.assembly);
   if (options.emit == "steps") return WriteOutput(options.output, compiler::StepsText(executable));
   if (options.emit == "buffers") return WriteOutput(options.output, compiler::BuffersText(executable));
-  if (options.emit == "optimized") {
-    XLAD_ASSIGN_OR_RETURN(const compiler::Compilation steps, compiler::CompileToSteps(request));
-    return WriteOutput(options.output, hlo::PrintText(*steps.module));
-  }
   if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
   std::printf("%d steps, %zu bytes of object code, %d collectives\n", executable.steps_size(),
               executable.object_code().size(), executable.collectives_size());

@@ -6,11 +6,13 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/program.h"
+#include "compiler/compile.h"
 #include "compiler/pipeline.h"
 #include "hlo/graph.h"
 #include "hlo/proto.h"
 #include "hlo/read.h"
 #include "hlo/text.h"
+#include "service/build.h"
 
 namespace xlad::cli {
 namespace {
@@ -35,7 +37,6 @@ std::vector<std::string> PassNames() {
   return names;
 }
 
-// All passes, or just those named.
 absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module) {
   const std::vector<std::string> known = PassNames();
   for (const std::string& name : only) {
@@ -62,12 +63,20 @@ absl::StatusOr<std::string> EmitStage(const Options& options) {
     XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
                           sharding::Import(std::move(program.module), program.import));
     XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
+    if (options.emit != "text") {
+      return absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: shardings of ",
+                                                     "--stage propagated are written beside the instructions"));
+    }
     return sharding::PrintPropagated(sharded);
   }
-  XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, PartitionProgram(std::move(program)));
-  hlo::Module& module = *result.partitioned.variants.at(0).module;
-  if (options.stage == "optimized") XLAD_RETURN_IF_ERROR(RunPasses({}, &module));
-  return Emit(module, options.emit);
+  const JobSpec spec = program.job.spec;
+  auto result = PartitionProgram(std::move(program));
+  if (!result.ok()) return Annotate(result.status(), options.input);
+  if (options.stage == "partitioned") return Emit(*result->partitioned.variants.at(0).module, options.emit);
+  XLAD_ASSIGN_OR_RETURN(const CompileRequest request,
+                        service::MakeCompileRequest(result->partitioned, spec, Target()));
+  XLAD_ASSIGN_OR_RETURN(const compiler::Compilation compilation, compiler::CompileToSteps(request));
+  return Emit(*compilation.module, options.emit);
 }
 
 absl::Status Run(const Options& options) {
@@ -80,6 +89,7 @@ absl::Status Run(const Options& options) {
   if (!options.stage.empty()) {
     auto emitted = EmitStage(options);
     if (!emitted.ok()) return emitted.status();
+    if (options.verify_only) return absl::OkStatus();
     out = *std::move(emitted);
   } else {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, ReadInput(options.input));
@@ -104,18 +114,21 @@ void AddOpt(CLI::App& parent, Action* action) {
   app->footer("Examples:\n"
               "  xlad opt step.hlo.pb\n"
               "  xlad opt step.hlo --emit proto -o step.hlo.pb\n"
-              "  xlad opt step.hlo --passes inline_calls,simplify\n"
+              "  xlad opt step.hlo --passes inline-calls,simplify\n"
               "  xlad opt step.hlo --stage partitioned --mesh dp=4,tp=2");
-  app->add_option("IN", options->input, "HLO text or proto, told apart by content; -: standard input");
+  app->add_option("IN", options->input,
+                  "HLO text or proto, told apart by content; -: standard input; with --stage also a job directory");
   app->add_option("-o", options->output, "output file");
   app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
       ->check(CLI::IsMember({"text", "proto", "dot", "html"}));
   app->add_flag("--verify-only", options->verify_only, "print nothing; the exit code says whether it is valid");
-  app->add_option("--passes", options->passes, "compiler passes to run, separated by commas");
+  CLI::Option* passes =
+      app->add_option("--passes", options->passes, "passes to run, separated by commas, in --list-passes' order");
   app->add_flag("--list-passes", options->list_passes, "print the names of the compiler's passes, in order");
-  app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
-      ->check(CLI::IsMember({"hlo", "propagated", "partitioned", "optimized"}));
-  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2");
+  CLI::Option* stage =
+      app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
+          ->check(CLI::IsMember({"hlo", "propagated", "partitioned", "optimized"}))->excludes(passes);
+  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")->needs(stage);
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*options);

@@ -119,8 +119,9 @@ std::string HostFeatures() {
 }
 
 // LLVM only warns about unknown names; here they are errors.
-absl::Status CheckNames(const llvm::TargetMachine& machine, const Target& target) {
-  const llvm::MCSubtargetInfo* info = machine.getMCSubtargetInfo();
+absl::Status CheckNames(const llvm::Target& backend, const Target& target) {
+  const std::unique_ptr<llvm::MCSubtargetInfo> info(backend.createMCSubtargetInfo(target.triple(), "", ""));
+  if (info == nullptr) return absl::OkStatus();
   if (!info->isCPUStringValid(target.cpu())) {
     return absl::InvalidArgumentError("target: LLVM knows no CPU '" + target.cpu() + "' for " + target.triple());
   }
@@ -157,6 +158,7 @@ absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(const Targe
   std::string problem;
   const llvm::Target* backend = llvm::TargetRegistry::lookupTarget(target.triple(), problem);
   if (backend == nullptr) return absl::InvalidArgumentError("target: " + problem);
+  XLAD_RETURN_IF_ERROR(CheckNames(*backend, target));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine(
@@ -164,7 +166,6 @@ absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(const Targe
                                    llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr)
     return absl::InvalidArgumentError("target: LLVM has no code generator for " + target.triple());
-  XLAD_RETURN_IF_ERROR(CheckNames(*machine, target));
   return std::make_unique<LlvmCodeGenerator>(target, std::move(machine));
 }
 

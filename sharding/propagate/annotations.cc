@@ -133,6 +133,22 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
   return status;
 }
 
+namespace {
+
+// Without a mesh, collectives can only be those of a partitioner.
+absl::Status CheckIsWhole(const hlo::Module& module) {
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
+    status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
+                                 "found a program of one of ", module.num_partitions, " devices, partitioned already, ",
+                                 "expected the whole program with its shardings")));
+  });
+  return status;
+}
+
+}  // namespace
+
 absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
   Annotations annotations;
   annotations.module_ = &module;
@@ -146,6 +162,7 @@ absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
     XLAD_ASSIGN_OR_RETURN(annotations.mesh_, MeshOfTiles(tiles));
   }
   const int64_t devices = annotations.mesh_.devices();
+  if (module.num_partitions > 1 && devices == 1) XLAD_RETURN_IF_ERROR(CheckIsWhole(module));
   if (module.num_partitions > 1 && devices > 1 && module.num_partitions != devices) {
     return absl::InvalidArgumentError(absl::StrCat("found num_partitions=", module.num_partitions, ", expected the ",
                                                    devices, " devices of the mesh ", annotations.mesh_.ToString()));

@@ -56,6 +56,32 @@ class Commands(unittest.TestCase):
                     self.assertEqual(xlad("opt", text)[1], xlad("opt", proto)[1])
                     self.assertEqual(xlad("verify", directory, *flags)[0], 0)
 
+    def test_stages_and_emits(self):
+        with folder() as where:
+            for directory, flags in ((JOB, []), (JOB, ["--mesh", "dp=4,tp=2"])):
+                for stage in ("hlo", "propagated", "partitioned", "optimized"):
+                    code, out, err = xlad("opt", directory, "--stage", stage, *flags)
+                    self.assertEqual((code, out.startswith("HloModule")), (0, True), err)
+                    (where / stage).write_text(out)
+                self.assertEqual("all-reduce" in out, bool(flags))
+                self.assertIn("fusion(", out)
+                code, optimized, err = xlad("compile", directory, "--emit", "optimized", *flags)
+                self.assertEqual((code, optimized), (0, out), err)
+                for emit, word in (("llvm", "define"), ("asm", ".text"), ("steps", "kernel"), ("buffers", "total ")):
+                    code, out, err = xlad("compile", directory, "--emit", emit, *flags)
+                    self.assertEqual((code, word in out), (0, True), err)
+                self.assertEqual(xlad("opt", directory, "--stage", "optimized", "--verify-only", *flags)[1], "")
+            self.fails("compile", where / "partitioned", words=["partitioned already"])
+            self.fails("opt", where / "partitioned", "--stage", "optimized", words=["partitioned already"])
+        self.fails("opt", PROGRAM, "--stage", "propagated", "--emit", "dot", words=["--emit dot"])
+        self.fails("opt", PROGRAM, "--stage", "optimised", words=["optimised", "optimized"], code=(2,))
+        self.fails("opt", PROGRAM, "--mesh", "dp=4,tp=2", words=["--mesh requires --stage"], code=(2,))
+        self.fails("opt", PROGRAM, "--stage", "hlo", "--passes", "cse", words=["--passes"], code=(2,))
+        self.fails("opt", PROGRAM, "--passes", "inline-call", words=["did you mean inline-calls?"])
+        self.fails("compile", PROGRAM, "--emit", "assembly", words=["assembly", "asm"], code=(2,))
+        err = self.fails("compile", PROGRAM, "--cpu", "pentium9", words=["pentium9"])
+        self.assertEqual(len(err.splitlines()), 1, err)
+
     def test_bad_programs(self):
         text = PROGRAM.read_text()
         cases = {
