@@ -68,8 +68,9 @@ void DivideGroups(const LocalOp& op, hlo::Attributes* attributes) {
   if (attributes->feature_group_count == 1 && attributes->batch_group_count == 1) return;
   const int group = op.rule->results[0][static_cast<size_t>(attributes->convolution->output_feature)][0];
   const int64_t shards = ShardCount((*op.assignment)[static_cast<size_t>(group)].axes);
-  if (attributes->feature_group_count > 1) attributes->feature_group_count /= shards;
-  if (attributes->batch_group_count > 1) attributes->batch_group_count /= shards;
+  for (int64_t* groups : {&attributes->feature_group_count, &attributes->batch_group_count}) {
+    *groups = ShardSize(*groups, shards);
+  }
 }
 
 }  // namespace

@@ -308,6 +308,18 @@ ENTRY main {
   k = f32[3,3,7,10] parameter(1)
   ROOT c = f32[6,5,5,10] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
 })"},
+    {"convolution_depthwise", R"(HloModule m
+ENTRY main {
+  x = f32[2,10,7] parameter(0)
+  k = f32[3,1,7] parameter(1)
+  ROOT c = f32[2,10,7] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=7
+})"},
+    {"convolution_batch_groups", R"(HloModule m
+ENTRY main {
+  x = f32[7,10,3] parameter(0)
+  k = f32[4,3,7] parameter(1)
+  ROOT c = f32[1,9,7] convolution(x, k), window={size=4 pad=1_1}, dim_labels=b0f_0io->b0f, batch_group_count=7
+})"},
     {"convolution_groups", R"(HloModule m
 ENTRY main {
   x = f32[6,5,12] parameter(0)
