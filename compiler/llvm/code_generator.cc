@@ -66,7 +66,9 @@ class LlvmCodeGenerator final : public CodeGenerator {
     }
     llvm::PipelineTuningOptions options;
     options.LoopVectorization = true;
-    options.SLPVectorization = true;
+    // LLVM 19's makes poison of lanes that are read, where the operands of unrolled products come from two arrays
+    // (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
+    options.SLPVectorization = false;
     options.LoopInterleaving = true;
     // Unrolled before it is vectorised, a loop over a small innermost dimension is a loop no more, and the one around
     // it is vectorised instead, by gathers. What is to be unrolled says so (Ir::Loop).

@@ -452,6 +452,23 @@ ENTRY e {
   batch.Run();
 }
 
+// Unrolled products of two arrays' elements, which LLVM may gather into vectors.
+TEST(Kernel, OuterProductsOfSmallBatches) {
+  Batch batch;
+  for (const char* type : {"u64", "s32", "f32", "f64", "u8"}) {
+    for (const int n : {1, 2, 3, 4, 5}) {
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = TYPE[4,4,4] parameter(0)
+  y = TYPE[4,4,SIZE] parameter(1)
+  ROOT d = TYPE[4,4,4,SIZE] dot(x, y), lhs_batch_dims={1,2}, rhs_batch_dims={0,1}
+})",
+                                    {{"TYPE", type}, {"SIZE", absl::StrCat(n)}}));
+    }
+  }
+  batch.Run();
+}
+
 TEST(Kernel, LinearAlgebra) {
   Batch batch;
   for (const char* type : {"f32", "f64", "c64", "c128"}) {
