@@ -1,5 +1,6 @@
 #include "compiler/passes/canonicalise_collectives.h"
 
+#include <functional>
 #include <numeric>
 
 #include "compiler/hlo_util.h"
@@ -40,6 +41,7 @@ class Rewriter {
   // Null: it is canonical as it is.
   absl::StatusOr<Instruction*> Rewrite() {
     if (size_ == 1) return Alone();
+    if (CombinesAfterwards()) return Map([this](Instruction* x) { return Combined(x); });
     switch (instruction_->opcode()) {
       case Opcode::kAllGather:
       case Opcode::kReduceScatter:
@@ -52,12 +54,57 @@ class Rewriter {
       default:
         return nullptr;
     }
-    std::vector<Instruction*> parts;
-    for (int64_t i = 0; i < instruction_->operand_count(); ++i) parts.push_back(Along(i));
-    return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
+    return Map([this](Instruction* x) { return Along(x); });
   }
 
  private:
+  Instruction* Map(const std::function<Instruction*(Instruction*)>& f) {
+    std::vector<Instruction*> parts;
+    for (Instruction* operand : instruction_->operands()) parts.push_back(f(operand));
+    return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
+  }
+
+  // Exclusive or is no reduction of the runtime's: the parts are exchanged, then combined where they are wanted.
+  bool CombinesAfterwards() const {
+    const Opcode opcode = instruction_->opcode();
+    return (opcode == Opcode::kAllReduce || opcode == Opcode::kReduceScatter) &&
+           hlo::ReducerOpcode(*instruction_->called()[0]) == Opcode::kXor;
+  }
+
+  Instruction* Combined(Instruction* x) {
+    const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
+    Dims part = x->shape().dims(), stacked = part;
+    if (scatter) {  // What is whose comes first: [.., n, a, ..] -> [n, .., a, ..].
+      const int64_t d = instruction_->dimensions()[0];
+      x = builder_.Reshape(x, Split(part, d, size_));
+      x = builder_.Transpose(x, ToFront(x->shape().ndim(), d));
+      part[static_cast<size_t>(d)] /= size_;
+      stacked = part;
+    } else {
+      stacked.insert(stacked.begin(), 1);
+      x = builder_.Reshape(x, stacked);
+      stacked.erase(stacked.begin());
+    }
+    stacked.insert(stacked.begin(), size_);
+    auto exchange = std::make_unique<Instruction>(scatter ? Opcode::kAllToAll : Opcode::kAllGather,
+                                                  Shape(x->shape().type(), stacked));
+    exchange->set_name(instruction_->name());
+    exchange->set_dimensions({0});
+    exchange->mutable_attributes() = instruction_->attributes();
+    exchange->mutable_metadata() = instruction_->metadata();
+    exchange->mutable_frontend_attributes() = instruction_->frontend_attributes();
+    Instruction* all = instruction_->parent()->Add(std::move(exchange), {x});
+    Instruction* sum = nullptr;
+    for (int64_t i = 0; i < size_; ++i) {
+      Dims start(stacked.size(), 0), limit = stacked;
+      start[0] = i;
+      limit[0] = i + 1;
+      Instruction* next = builder_.Reshape(builder_.Slice(all, start, limit), part);
+      sum = sum == nullptr ? next : builder_.Binary(Opcode::kXor, sum, next);
+    }
+    return sum;
+  }
+
   // In a group of one: every device's own operand. A one-element tuple shape stays a tuple.
   absl::StatusOr<Instruction*> Alone() {
     if (instruction_->shape().is_tuple()) return builder_.Tuple(instruction_->operands());
@@ -73,8 +120,7 @@ class Rewriter {
     return instruction_->parent()->Add(std::move(clone), {x});
   }
 
-  Instruction* Along(int64_t i) {
-    Instruction* x = instruction_->operand(i);
+  Instruction* Along(Instruction* x) {
     const int64_t d = instruction_->dimensions()[0];
     const Dims& from = x->shape().dims();
     const ElementType type = x->shape().type();

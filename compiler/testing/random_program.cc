@@ -15,6 +15,20 @@ using hlo::Builder;
 using hlo::Opcode;
 using tensor::Array;
 
+// By any reducer; integers have no rounding.
+Sample IntegerReduction(RandomControl* random, Builder* builder, const Sample& x, const hlo::ReplicaGroups& groups,
+                        int64_t channel) {
+  static constexpr Opcode kOpcodes[] = {Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum,
+                                        Opcode::kAnd,      Opcode::kOr,      Opcode::kXor};
+  Computation* reducer = hlo::ScalarReducer(&random->module(), kOpcodes[random->Below(6)], x.type());
+  const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
+  const int64_t size = static_cast<int64_t>(groups.groups[0].size());
+  if (d < 0 || x.dims()[static_cast<size_t>(d)] % size != 0) {
+    return {builder->AllReduce(x.array, reducer, groups, channel)};
+  }
+  return {builder->ReduceScatter(x.array, d, reducer, groups, channel)};
+}
+
 Sample Collective(RandomControl* random, Builder* builder, const Pool& pool, int devices, int64_t channel) {
   const Sample x = random->Pick(pool);
   if (x.type() == ElementType::kPred) return {};
@@ -26,6 +40,7 @@ Sample Collective(RandomControl* random, Builder* builder, const Pool& pool, int
   }
   const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
   Computation* add = hlo::ScalarReducer(&random->module(), Opcode::kAdd, x.type());
+  if (RoundingOf(x.type()) == 0 && random->OneIn(2)) return IntegerReduction(random, builder, x, groups, channel);
   // Whatever the order of the sum: too fine for it, and Settle sees an error.
   Sample sum{nullptr, x.bound * size, x.fraction, x.error * size};
   if (sum.error > 0 || sum.bound * (1 << std::min(x.fraction, 20)) * RoundingOf(x.type()) > 1) {
