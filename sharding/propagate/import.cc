@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "sharding/propagate/annotations.h"
 #include "sharding/propagate/inline_calls.h"
+#include "sharding/propagate/library_calls.h"
 #include "sharding/propagate/manual_borders.h"
 #include "sharding/propagate/propagate.h"
 #include "sharding/rules.h"
@@ -283,6 +284,7 @@ absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const 
   }
   XLAD_RETURN_IF_ERROR(CheckFeeds(*module, options.feeds));
   XLAD_RETURN_IF_ERROR(InlineCalls(module.get()));
+  ReplaceLibraryCalls(module.get());
   XLAD_ASSIGN_OR_RETURN(Annotations annotations, Annotations::Create(*module));
   if (!options.rebind.axes().empty()) XLAD_RETURN_IF_ERROR(annotations.Rebind(options.rebind));
   ShardedModule out;
