@@ -142,20 +142,24 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
   return absl::OkStatus();
 }
 
+// The program as text, for its line numbers, unless the text leaves out values and a proto has them.
 absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
-  std::string name;
+  std::string text, proto;
   for (const Json& file : mesh.at("files")) {
-    const std::string candidate = file.get<std::string>();
-    const bool text = absl::EndsWith(candidate, ".hlo");
-    if (text || (name.empty() && absl::EndsWith(candidate, ".pb"))) name = candidate;
-    if (text) break;
+    const std::string name = file.get<std::string>();
+    std::string* kind = absl::EndsWith(name, ".hlo") ? &text : absl::EndsWith(name, ".pb") ? &proto : nullptr;
+    if (kind != nullptr && kind->empty()) *kind = name;
   }
-  if (name.empty()) {
+  if (text.empty() && proto.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("mesh ", mesh.value("name", "?"),
                                                    " lists no file that ends in .hlo or .pb"));
   }
-  job->program_path = JoinPath(directory, name);
+  job->program_path = JoinPath(directory, text.empty() ? proto : text);
   XLAD_ASSIGN_OR_RETURN(job->program, files.Read(job->program_path));
+  if (!text.empty() && !proto.empty() && absl::StrContains(job->program, "constant({...})")) {
+    job->program_path = JoinPath(directory, proto);
+    XLAD_ASSIGN_OR_RETURN(job->program, files.Read(job->program_path));
+  }
   job->spec.set_program_blob(Sha256Hex(job->program));
   return absl::OkStatus();
 }

@@ -73,6 +73,16 @@ TEST(JobDirectory, SelectsTheProgramOfTheMesh) {
   }
 }
 
+TEST(JobDirectory, TakesTheProtoWhereTheTextLeavesOutValues) {
+  MemoryFiles files = Files();
+  files.files["job/s.hlo"] = "c = f32[99] constant({...})";
+  files.files["job/s.hlo.pb"] = "whole";
+  const auto job = ReadJobDirectory(files, "job", "", -1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->program, "whole");
+  EXPECT_EQ(job->program_path, "job/s.hlo.pb");
+}
+
 TEST(JobDirectory, MeshFlagsAreChecked) {
   for (const char* bad : {"dp", "dp=", "dp=0", "dp=x", "dp=2,dp=2", "=2", "dp=2,,tp=2", "dp=99999999"}) {
     const auto axes = ParseMeshFlag(bad);

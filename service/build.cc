@@ -45,6 +45,19 @@ void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sha
   }
 }
 
+// Without the values of its constants a program computes something else.
+absl::Status CheckComplete(const hlo::Module& module) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->literal() == nullptr || !instruction->literal()->elided) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "%", instruction->name(), ": found a constant whose values the text leaves out (\"{...}\"), expected them "
+          "all; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* response) {
   CompileResponse::PassTiming* timing = response->add_timings();
   timing->set_name(name);
@@ -84,6 +97,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   BuildResponse response;
   int64_t since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(request.program()));
+  XLAD_RETURN_IF_ERROR(CheckComplete(*module));
   XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex state, ParseHeader(request.state_header()));
   XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex data, ParseHeader(request.data_header()));
   JobSpec spec = request.spec();
