@@ -88,8 +88,8 @@ Sample RandomValues::RandomSlice(Builder* builder, const Pool& pool) {
   if (OneIn(3)) {
     Dims start, limit, stride;
     for (int64_t size : x.dims()) {
-      start.push_back(OneIn(2) ? 0 : Below(size));
-      limit.push_back(OneIn(2) ? size : start.back() + 1 + Below(size - start.back()));
+      start.push_back(size == 0 || OneIn(2) ? 0 : Below(size));
+      limit.push_back(size == 0 || OneIn(2) ? size : start.back() + 1 + Below(size - start.back()));
       stride.push_back(OneIn(3) ? 2 : 1);
     }
     return Like(x, builder->Slice(x.array, start, limit, stride));
@@ -100,7 +100,7 @@ Sample RandomValues::RandomSlice(Builder* builder, const Pool& pool) {
     const Sample start = PickExact(pool);
     starts.push_back(start && OneIn(2) ? Fit(builder, start, ElementType::kS32, {}).array
                                        : builder->Scalar(ElementType::kS32, Below(size + 2) - 1));
-    sizes.push_back(OneIn(2) ? size : 1 + Below(size));
+    sizes.push_back(size == 0 || OneIn(2) ? size : 1 + Below(size));
   }
   if (OneIn(2)) return Like(x, builder->DynamicSlice(x.array, starts, sizes));
   const Sample y = Fit(builder, Pick(pool), x.type(), sizes);

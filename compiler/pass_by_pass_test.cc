@@ -1,0 +1,80 @@
+// Random programs after each pass of the pipeline, on the evaluator: a pass that changes what a program means is named.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/pipeline.h"
+#include "compiler/testing/compare.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+#include "hlo/verifier.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Module;
+using tensor::Array;
+
+using Results = std::vector<std::vector<Array>>;
+
+absl::StatusOr<Results> Evaluated(const Module& module, const std::vector<std::vector<hlo::Literal>>& inputs) {
+  XLAD_ASSIGN_OR_RETURN(const auto values,
+                        hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), inputs));
+  Results results;
+  for (const auto& value : values) results.push_back(ArraysOf(value));
+  return results;
+}
+
+std::vector<std::vector<hlo::Literal>> InputsFor(const Module& module, uint64_t seed) {
+  const auto random = SeededRandom(seed);
+  std::vector<std::vector<hlo::Literal>> inputs(static_cast<size_t>(module.num_partitions));
+  for (auto& device : inputs) {
+    for (const Array& input : RandomInputs(module, random.get())) device.emplace_back(input);
+  }
+  return inputs;
+}
+
+// Notes in `changing` the passes that changed the program.
+absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>* changing) {
+  const auto inputs = InputsFor(*made.module, seed);
+  XLAD_ASSIGN_OR_RETURN(const Results expected, Evaluated(*made.module, inputs));
+  const std::unique_ptr<Module> module = made.module->Clone();
+  PassContext context;
+  context.devices = module->num_partitions;
+  std::string before = hlo::PrintText(*module);
+  for (const PassEntry& entry : PassTable()) {
+    XLAD_RETURN_IF_ERROR(Annotate(entry.pass(*module, context), entry.name));
+    const std::string after = hlo::PrintText(*module);
+    if (after == before) continue;
+    changing->insert(entry.name);
+    const std::string place = absl::StrCat("after ", entry.name, "\n", before, "became\n", after);
+    XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*module), place));
+    const auto found = Evaluated(*module, inputs);
+    XLAD_RETURN_IF_ERROR(Annotate(found.status(), place));
+    for (size_t d = 0; d < expected.size(); ++d) {
+      XLAD_RETURN_IF_ERROR(Annotate(CompareAllWithin((*found)[d], expected[d], made.errors), place));
+    }
+    before = after;
+  }
+  return absl::OkStatus();
+}
+
+TEST(PassByPass, MeansTheSame) {
+  std::set<std::string> changing;
+  for (uint64_t seed = 5000; seed < 5600 && !testing::Test::HasFailure(); ++seed) {
+    const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
+    const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 23), devices);
+    const absl::Status status = Try(made, seed + 1, &changing);
+    EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+  }
+  // The programs give most passes something to do.
+  for (const char* pass :
+       {"inline-calls", "canonicalise-collectives", "simplify", "fold-constants", "cse", "loops", "remove-barriers",
+        "convolutions", "cumulative", "dots", "combine-collectives", "dead-code", "note-trip-counts", "fusion", "order"}) {
+    EXPECT_TRUE(changing.contains(pass)) << pass;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::compiler
