@@ -71,7 +71,8 @@ TEST(PassByPass, MeansTheSame) {
   // The programs give most passes something to do.
   for (const char* pass :
        {"inline-calls", "canonicalise-collectives", "simplify", "fold-constants", "cse", "loops", "remove-barriers",
-        "convolutions", "cumulative", "dots", "combine-collectives", "dead-code", "note-trip-counts", "fusion", "order"}) {
+        "convolutions", "cumulative", "dots", "combine-collectives", "dead-code", "note-trip-counts", "fusion",
+        "order"}) {
     EXPECT_TRUE(changing.contains(pass)) << pass;
   }
 }
