@@ -8,6 +8,8 @@
 #include "hlo/eval/evaluate.h"
 #include "sharding/equivalence.h"
 #include "sharding/first_difference.h"
+#include "sharding/manual_reference.h"
+#include "sharding/widen.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -63,14 +65,29 @@ double Difference(const Array& a, const Array& b) {
 }
 
 // Prints the first instruction of the whole program whose value the devices do not hold.
-absl::Status Locate(const sharding::ShardedModule& whole, const std::vector<Literal>& inputs, double tolerance) {
+absl::Status Locate(sharding::ShardedModule& whole, const std::vector<Literal>& inputs, double tolerance) {
   sharding::Trace trace;
-  XLAD_ASSIGN_OR_RETURN(const sharding::PartitionedProgram program, sharding::Partition(whole, &trace));
+  XLAD_ASSIGN_OR_RETURN(sharding::PartitionedProgram program, sharding::Partition(whole, &trace));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(whole.module.get()));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(&program));
   XLAD_ASSIGN_OR_RETURN(const std::optional<sharding::Difference> first,
                         sharding::FirstDifference(whole, program, trace, inputs, tolerance));
   std::printf("%s\n", first ? absl::StrCat("first difference: ", first->ToString()).c_str()
                             : "no single instruction differs by that much: differences add up");
   return absl::OkStatus();
+}
+
+// What the program means: on one device; with manual computations, on as many as they ask for.
+absl::StatusOr<Literal> Meaning(std::unique_ptr<hlo::Module> module, const sharding::ImportOptions& import,
+                                const std::vector<Literal>& inputs) {
+  if (sharding::HasManualComputations(*module)) {
+    XLAD_ASSIGN_OR_RETURN(sharding::PartitionedProgram program,
+                          sharding::PartitionManualOnly(std::move(module), import));
+    XLAD_RETURN_IF_ERROR(sharding::Widen(&program));
+    return sharding::EvaluatePartitioned(program, inputs);
+  }
+  XLAD_RETURN_IF_ERROR(sharding::Widen(module.get()));
+  return hlo::Evaluate(*module, inputs);
 }
 
 absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
@@ -79,11 +96,14 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is no job directory; xlad verify takes its inputs from one"));
   }
-  const std::unique_ptr<hlo::Module> whole = program.module->Clone();
   const client::Job job = program.job;
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, InputsOf(job, *whole, 0));
-  XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult result, PartitionProgram(std::move(program)));
-  XLAD_ASSIGN_OR_RETURN(const Literal expected, hlo::Evaluate(*whole, inputs));
+  const sharding::ImportOptions import = program.import;
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> given, InputsOf(job, *program.module, 0));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, sharding::Widen(given));
+  std::unique_ptr<hlo::Module> whole = program.module->Clone();
+  XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, PartitionProgram(std::move(program)));
+  XLAD_ASSIGN_OR_RETURN(const Literal expected, Meaning(std::move(whole), import, inputs));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(&result.partitioned));
   XLAD_ASSIGN_OR_RETURN(const Literal partitioned, sharding::EvaluatePartitioned(result.partitioned, inputs));
   const size_t results = expected.is_tuple ? expected.tuple.size() : 1;
   int64_t bad = 0;
@@ -93,8 +113,9 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
     const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
     if (difference <= (exact ? 0 : tolerance)) continue;
     ++bad;
-    std::printf("result %zu (%s) %s differs: %.3g relative to its largest value\n", r,
-                job.spec.results(static_cast<int>(r)).name().c_str(), want.shape().ToString().c_str(), difference);
+    std::printf("result %zu (%s) [%s] differs: %.3g relative to its largest value\n", r,
+                job.spec.results(static_cast<int>(r)).name().c_str(), absl::StrJoin(want.shape().dims, ",").c_str(),
+                difference);
   }
   if (bad > 0) {
     const absl::Status located = Locate(result.propagated, inputs, tolerance);
@@ -112,7 +133,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
 void AddVerify(CLI::App& parent, Action* action) {
   auto path = std::make_shared<std::string>();
   auto mesh = std::make_shared<std::string>();
-  auto tolerance = std::make_shared<double>(1e-4);
+  auto tolerance = std::make_shared<double>(1e-6);
   CLI::App* app =
       parent.add_subcommand("verify", "run a job's first step partitioned and whole on the evaluator, and compare");
   app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");

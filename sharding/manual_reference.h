@@ -1,0 +1,16 @@
+// What a program with manual computations (jax.shard_map) means: they have no meaning on one device.
+#pragma once
+
+#include "sharding/propagate/propagate.h"
+#include "sharding/partition/partition.h"
+
+namespace xlad::sharding {
+
+bool HasManualComputations(const hlo::Module& module);
+
+// The program with nothing split but what its manual computations split by hand: every annotation is dropped, every
+// other value is whole on every device. Compared with it a partitioning is checked for all that xlad added.
+absl::StatusOr<PartitionedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module,
+                                                       const ImportOptions& options);
+
+}  // namespace xlad::sharding

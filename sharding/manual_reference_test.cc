@@ -1,0 +1,72 @@
+#include "sharding/manual_reference.h"
+
+#include <gtest/gtest.h>
+
+#include "hlo/text.h"
+#include "sharding/equivalence.h"
+#include "sharding/pipeline.h"
+
+namespace xlad::sharding {
+namespace {
+
+// A matrix product whose contracted dimension is split over "tp" by hand and summed by hand, on the axis "dp" by xlad.
+constexpr const char* kProgram = R"(HloModule m, num_partitions=4,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=2, \"tp\"=2]>}"}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+shmap_body {
+  x = f32[4,3] parameter(0)
+  y = f32[3,5] parameter(1)
+  d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[4,5] all-reduce(d), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
+  ROOT t = f32[4,5] tanh(s)
+}
+ENTRY main {
+  x = f32[4,6] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"dp\"}, {}]>"}
+  y = f32[6,5] parameter(1)
+  e = f32[4,6] exponential(x)
+  in = (f32[4,3], f32[3,5]) custom-call(e, y), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
+    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {\"tp\"}]>, <@mesh, [{\"tp\"}, {?}]>]>"}
+  l = f32[4,3] get-tuple-element(in), index=0
+  r = f32[3,5] get-tuple-element(in), index=1
+  k = f32[4,5] call(l, r), to_apply=shmap_body
+  g = f32[4,5] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
+    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {?}]>]>"}
+  ROOT o = f32[4,5] negate(g)
+})";
+
+std::vector<hlo::Literal> InputsOf(const hlo::Module& module) {
+  std::vector<hlo::Literal> inputs;
+  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
+  }
+  return inputs;
+}
+
+TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
+  auto module = hlo::ParseText(kProgram);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(HasManualComputations(**module));
+  const std::vector<hlo::Literal> inputs = InputsOf(**module);
+  auto reference = PartitionManualOnly((*module)->Clone(), {});
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (const TensorSharding& parameter : reference->parameters) EXPECT_TRUE(parameter.IsReplicated());
+  for (const TensorSharding& result : reference->results) EXPECT_TRUE(result.IsReplicated());
+  auto whole = RunPipeline(*std::move(module), {});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_FALSE(whole->partitioned.parameters[0].IsReplicated());
+  const auto expected = EvaluatePartitioned(*reference, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto found = EvaluatePartitioned(whole->partitioned, inputs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const absl::Status same = CompareValues(*found, *expected, 1e-5);
+  EXPECT_TRUE(same.ok()) << same;
+}
+
+TEST(PartitionManualOnly, ProgramsWithoutAreNone) {
+  EXPECT_FALSE(HasManualComputations(**hlo::ParseText("HloModule m\nENTRY e { ROOT x = f32[2] parameter(0) }")));
+}
+
+}  // namespace
+}  // namespace xlad::sharding
