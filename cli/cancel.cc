@@ -19,7 +19,7 @@ void AddCancel(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("cancel", "end a job");
   app->footer("Example:\n  xlad cancel job-1a2b3c4d --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
-  AddEndpointFlags(app, endpoint.get(), true);
+  AddEndpointFlags(app, endpoint.get());
   app->callback([=] { *action = [=] { return Run(*endpoint, *job_id); }; });
 }
 

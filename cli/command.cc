@@ -61,10 +61,11 @@ std::atomic<int>* StopRequested() {
 
 int StopSignal() { return stop_signal; }
 
-void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, bool required) {
-  auto* coordinator = app->add_option("--coordinator", endpoint->address, "the coordinator, HOST:PORT")
-                          ->envname("XLAD_COORDINATOR");
-  if (required) coordinator->required();
+void AddEndpointFlags(CLI::App* app, Endpoint* endpoint) {
+  endpoint->address = "127.0.0.1:7411";
+  app->add_option("--coordinator", endpoint->address, "the coordinator, HOST:PORT")
+      ->envname("XLAD_COORDINATOR")
+      ->capture_default_str();
   app->add_option("--tls-ca", endpoint->ca_file, "PEM certificate that signs the coordinator's")
       ->envname("XLAD_TLS_CA");
   app->add_option("--token-file", endpoint->token_file, "file whose first line is the bearer token")

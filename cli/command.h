@@ -42,8 +42,8 @@ std::atomic<int>* StopRequested();
 // The signal that came, 0 where none did.
 int StopSignal();
 
-// --coordinator, --tls-ca, --token-file.
-void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, bool required);
+// --coordinator (where `xlad up` listens), --tls-ca, --token-file.
+void AddEndpointFlags(CLI::App* app, Endpoint* endpoint);
 // --format table|json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 

@@ -31,7 +31,7 @@ void AddLogs(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("logs", "print what happened to a job (UTC)");
   app->footer("Example:\n  xlad logs job-1a2b3c4d --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
-  AddEndpointFlags(app, endpoint.get(), true);
+  AddEndpointFlags(app, endpoint.get());
   app->callback([=] { *action = [=] { return Run(*endpoint, *job_id); }; });
 }
 

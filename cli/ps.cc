@@ -64,7 +64,7 @@ void AddPs(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("ps", "list the jobs of a coordinator");
   app->footer("Example:\n  xlad ps --coordinator 127.0.0.1:7411 --format json");
   AddFormatFlag(app, format.get());
-  AddEndpointFlags(app, endpoint.get(), true);
+  AddEndpointFlags(app, endpoint.get());
   app->callback([=] { *action = [=] { return Run(*endpoint, *format); }; });
 }
 

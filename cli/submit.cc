@@ -51,7 +51,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("--attempts", options->attempts, "start again so often after a failure")->capture_default_str()
       ->check(CLI::PositiveNumber);
   app->add_option("--key", options->client_key, "submitting again with the same key gives the same job");
-  AddEndpointFlags(app, &options->endpoint, true);
+  AddEndpointFlags(app, &options->endpoint);
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }
 

@@ -17,7 +17,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  AddEndpointFlags(app, &options->coordinator, true);
+  AddEndpointFlags(app, &options->coordinator);
   app->callback([=] {
     *action = [=] {
       const absl::Status status = worker::RunWorker(*options, StopRequested());

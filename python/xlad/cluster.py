@@ -139,12 +139,11 @@ class Cluster:
 def connect(address: str | None = None, *, ca_file: str | None = None, token_file: str | None = None) -> Cluster:
     """A coordinator that runs already, at HOST:PORT.
 
-    What is not given is taken from XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE. Off loopback both files are
+    What is not given is taken from XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE; an address that is not there
+    either is that of `xlad up`, 127.0.0.1:7411. Off loopback both files are
     needed. Error where nobody answers there.
     """
-    address = address or os.environ.get("XLAD_COORDINATOR")
-    if not address:
-        raise ValueError("found no address, expected HOST:PORT here or in XLAD_COORDINATOR")
+    address = address or os.environ.get("XLAD_COORDINATOR") or "127.0.0.1:7411"
     ca_file = ca_file or os.environ.get("XLAD_TLS_CA")
     token_file = token_file or os.environ.get("XLAD_TOKEN_FILE")
     connection = Connection(address, ca_file, token_file)
