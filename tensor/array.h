@@ -22,7 +22,7 @@ class Array {
   template <typename T>
   static Array FromValues(ElementType type, Dims dims, const std::vector<T>& values) {
     Array array(Shape{type, std::move(dims)});
-    std::memcpy(array.bytes_.data(), values.data(), values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(array.bytes_.data(), values.data(), values.size() * sizeof(T));
     return array;
   }
 
