@@ -1,4 +1,6 @@
 // The object emitter: many kernels and programs in one LLVM module, one object file out.
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -21,6 +23,13 @@ class LlvmEmitter final : public ObjectEmitter {
  public:
   explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator)
       : generator_(std::move(generator)), module_(std::make_unique<llvm::Module>("xlad", context_)) {
+    // Remarks on loops that LLVM left as they were are of no use to whoever compiles a program.
+    context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* told) {
+      if (info->getSeverity() != llvm::DS_Error) return;
+      llvm::raw_string_ostream stream(*static_cast<std::string*>(told));
+      llvm::DiagnosticPrinterRawOStream printer(stream);
+      info->print(printer);
+    }, &complaint_);
     generator_->Prepare(*module_);
   }
 
@@ -40,7 +49,9 @@ class LlvmEmitter final : public ObjectEmitter {
     if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
     finished_ = true;
     XLAD_RETURN_IF_ERROR(generator_->Optimise(*module_));
-    return generator_->Object(*module_);
+    auto object = generator_->Object(*module_);
+    if (!complaint_.empty()) return absl::InternalError(absl::StrCat("code generation: ", complaint_));
+    return object;
   }
 
   std::string IrText() const override {
@@ -93,6 +104,7 @@ class LlvmEmitter final : public ObjectEmitter {
 
   std::unique_ptr<CodeGenerator> generator_;
   llvm::LLVMContext context_;
+  std::string complaint_;  // LLVM's errors.
   std::unique_ptr<llvm::Module> module_;
   EmittedFunctions functions_;
   bool finished_ = false;

@@ -16,10 +16,32 @@ int64_t RoundUp(int64_t bytes) {
   return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
 }
 
+// Beyond so many calls of kernels they stay calls: LLVM's time grows faster than a function does.
+constexpr int64_t kMostInlined = 64;
+
+int64_t CountKernels(const Steps& steps);
+
+int64_t CountKernels(const Step& step) {
+  int64_t count = step.has_kernel() ? 1 : 0;
+  count += CountKernels(step.while_().condition()) + CountKernels(step.while_().body());
+  for (const IfStep::Branch& branch : step.if_().branches()) count += CountKernels(branch.steps());
+  return count;
+}
+
+int64_t CountKernels(const Steps& steps) {
+  int64_t count = 0;
+  for (const Step& step : steps) count += CountKernels(step);
+  return count;
+}
+
 class ProgramEmitter {
  public:
   ProgramEmitter(Ir* ir, const NativeProgramRequest& request, const EmittedFunctions& known)
-      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes)) {}
+      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes)) {
+    int64_t kernels = 0;
+    for (const Step& step : request.steps) kernels += CountKernels(step);
+    inline_kernels_ = kernels <= kMostInlined;
+  }
 
   template <typename List>
   absl::Status EmitSteps(const List& steps) {
@@ -90,7 +112,9 @@ class ProgramEmitter {
     arguments.push_back(b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), static_cast<uint64_t>(arena_)));
     arguments.push_back(ir_.api());
     callee_scratch_ = std::max(callee_scratch_, found->second.scratch_bytes);
-    ReturnOnError(b_.CreateCall(found->second.body, arguments));
+    llvm::CallInst* call = b_.CreateCall(found->second.body, arguments);
+    if (!inline_kernels_) call->setIsNoInline();
+    ReturnOnError(call);
     return absl::OkStatus();
   }
 
@@ -173,6 +197,7 @@ class ProgramEmitter {
   const NativeProgramRequest& request_;
   const EmittedFunctions& known_;
   const int64_t arena_;
+  bool inline_kernels_ = true;
   int64_t callee_scratch_ = 0;
 };
 
