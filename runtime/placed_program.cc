@@ -1,9 +1,12 @@
 #include "runtime/placed_program.h"
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "collectives/exec/watchdog.h"
 #include "runtime/entry_layout.h"
 
 namespace xlad::runtime {
@@ -13,6 +16,10 @@ using collectives::PeerInfo;
 using collectives::PeerKey;
 using collectives::Recorder;
 using collectives::ScheduledCommunicator;
+
+namespace {
+constexpr int64_t kWatchMs = 1000;  // How often it is looked at, at least.
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PlacedProgram>> PlacedProgram::Load(const std::string& bytes, const std::string& digest,
                                                                    const Placement& placement,
@@ -71,6 +78,7 @@ absl::Status PlacedProgram::MakeFabric() {
   options.network = environment_.network;
   options.data_plane = environment_.data_plane;
   XLAD_ASSIGN_OR_RETURN(fabric_, Fabric::Make(options, *bootstrap_, abort_));
+  if (environment_.progress_limit_ms > 0) watch_ = std::thread([this] { Watch(); });
   return absl::OkStatus();
 }
 
@@ -114,10 +122,25 @@ std::string PlacedProgram::RecentCollectives() const {
   return out;
 }
 
-std::vector<const Recorder*> PlacedProgram::recorders() const {
-  std::vector<const Recorder*> out;
-  for (const auto& recorder : recorders_) out.push_back(recorder.get());
-  return out;
+void PlacedProgram::Watch() {
+  std::vector<const Recorder*> recorders;
+  for (const auto& recorder : recorders_) recorders.push_back(recorder.get());
+  collectives::ProgressWatchdog watchdog(environment_.clock, environment_.progress_limit_ms, std::move(recorders),
+                                         abort_);
+  const std::chrono::milliseconds period(std::clamp<int64_t>(environment_.progress_limit_ms / 4, 1, kWatchMs));
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, period, [this] { return ending_; })) {
+    if (watchdog.Poll()) return;
+  }
+}
+
+PlacedProgram::~PlacedProgram() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  if (watch_.joinable()) watch_.join();
 }
 
 }  // namespace xlad::runtime

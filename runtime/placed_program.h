@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -25,6 +28,7 @@ struct WorkerEnvironment {
   collectives::DataPlane* data_plane = nullptr;
   std::string worker_id;
   uint64_t incarnation = 0;
+  int64_t progress_limit_ms = 0;  // Longest in one operation of a collective, then the task fails; 0: no limit.
 };
 
 // Which devices run it, and what the peers know it by. `peers`: all workers, this one too.
@@ -40,6 +44,7 @@ struct Placement {
 // Devices are numbered from 0 on this worker. Prepare, Connect and Run of a device are called by one thread at a time.
 class PlacedProgram {
  public:
+  ~PlacedProgram();
   // Loads the code; nobody is connected yet. `bytes` must have the given SHA-256. InvalidArgument and DataLoss say what
   // does not fit. `environment` and `abort` must outlive the program.
   static absl::StatusOr<std::unique_ptr<PlacedProgram>> Load(const std::string& bytes, const std::string& digest,
@@ -65,7 +70,6 @@ class PlacedProgram {
   const std::vector<int>& devices() const { return placement_.devices; }
   // What the devices here did last, a line each.
   std::string RecentCollectives() const;
-  std::vector<const collectives::Recorder*> recorders() const;
 
  private:
   struct DeviceContext {
@@ -74,6 +78,9 @@ class PlacedProgram {
     std::unique_ptr<Launcher> launcher;
     std::unique_ptr<collectives::ScheduledCommunicator> communicator;
   };
+
+  // Raises the signal where a collective does not go on.
+  void Watch();
 
   PlacedProgram(const Placement& placement, const WorkerEnvironment& environment, collectives::AbortSignal* abort)
       : placement_(placement), environment_(environment), abort_(abort) {}
@@ -90,6 +97,11 @@ class PlacedProgram {
   std::unique_ptr<collectives::Bootstrap> bootstrap_;
   std::unique_ptr<collectives::Fabric> fabric_;
   std::vector<std::unique_ptr<DeviceContext>> contexts_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::thread watch_;
 };
 
 }  // namespace xlad::runtime

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <thread>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -89,6 +91,7 @@ Executable MakeExecutable() {
   AddValue(e.add_results(), {}, {}, Whole(e, kLoss));
   xlad::CollectiveSpec* spec = e.add_collectives();
   spec->set_op("all-reduce.1");
+  spec->add_because("dot.1: contracting dimension 0 of operand 0 is split over dp (model.py:12)");
   spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
   spec->set_reduction(xlad::CollectiveSpec::SUM);
   spec->set_element_type(static_cast<int>(ElementType::kF32));
@@ -237,7 +240,7 @@ class TestListener final : public TaskListener {
 class Cluster {
  public:
   explicit Cluster(const std::vector<std::vector<int>>& placement, const Executable& executable = MakeExecutable(),
-                   const JobSpec& spec = MakeSpec())
+                   const JobSpec& spec = MakeSpec(), const Clock* watched_by = nullptr)
       : device_(Kernels()) {
     SetLogLevel(LogLevel::kWarn);
     const std::string bytes = executable.SerializeAsString();
@@ -278,6 +281,10 @@ class Cluster {
           {&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
           &store,
           listeners[w].get()};
+      if (watched_by != nullptr) {
+        environment.clock = watched_by;
+        environment.progress_limit_ms = 1000;
+      }
       tasks.push_back(std::make_unique<TaskExecutor>(launch, environment));
     }
   }
@@ -376,6 +383,30 @@ TEST(TaskExecutor, AnAbortReachesEveryWorkerWithItsReason) {
       EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr("cancelled by its owner"));
       EXPECT_EQ(listener.failure.suspect_worker, "w7");
     });
+  }
+}
+
+TEST(TaskExecutor, APeerThatDoesNotComeIsAnErrorThatSaysWhoWaitsWhereAndWhy) {
+  ManualClock clock;
+  Cluster cluster({{0, 1}, {2, 3}}, MakeExecutable(), MakeSpec(), &clock);
+  cluster.tasks[0]->Lease(6);
+  cluster.tasks[1]->Lease(5);
+  while (cluster.tasks[0]->begun_steps() < 6 || cluster.tasks[1]->finished_steps() < 5) std::this_thread::yield();
+  TestListener& listener = *cluster.listeners[0];
+  std::atomic<bool> ended = false;
+  std::thread time([&] {
+    while (!ended) {
+      clock.Advance(kNsPerMs);
+      std::this_thread::yield();
+    }
+  });
+  listener.WaitForEnd();
+  ended = true;
+  time.join();
+  EXPECT_EQ(listener.failure.status.code(), absl::StatusCode::kDeadlineExceeded);
+  for (const char* words : {"no progress for more than 1000 ms", "device 0: all-reduce.1, step 5, rank 0 of 4",
+                            "because dot.1: contracting dimension 0", "(model.py:12)"}) {
+    EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr(words));
   }
 }
 

@@ -136,6 +136,7 @@ class Daemon {
     device_ = runtime::MakeCpuDevice();
     WorkerCoreOptions core;
     core.grace_ms = options.grace_ms;
+    progress_limit_ms_ = options.progress_limit_ms;
     core.identity.set_worker_id(id);
     core.identity.set_incarnation(random->Next());
     core.identity.set_host(HostName());
@@ -158,7 +159,8 @@ class Daemon {
 
   std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
     const runtime::WorkerEnvironment environment{device_.get(),      &RealClock(),          &TcpNetwork(),
-                                                 data_plane_.get(), identity_.worker_id(), identity_.incarnation()};
+                                                 data_plane_.get(), identity_.worker_id(), identity_.incarnation(),
+                                                 progress_limit_ms_};
     const auto emit = [this](Event event) { events_.Push(std::move(event)); };
     if (launch.spec().session()) {
       return std::make_unique<SessionTask>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
@@ -202,6 +204,7 @@ class Daemon {
   std::shared_ptr<grpc::Channel> channel_;
   std::string token_;
   RegisterWorker identity_;
+  int64_t progress_limit_ms_ = 0;
   std::unique_ptr<collectives::DataPlane> data_plane_;
   std::unique_ptr<runtime::Device> device_;
   std::mutex refused_mutex_;

@@ -17,6 +17,9 @@ struct WorkerOptions {
   std::string worker_id;                  // Empty: a random one, or the one kept in data_folder.
   std::string data_folder;                // Empty: nothing is kept.
   int64_t grace_ms = 30'000;              // How long draining may take.
+  // A task whose device has been in one operation of a collective for so long has failed; 0: never. Shorter than the
+  // longest time between two collectives of a step it ends tasks that are only slow.
+  int64_t progress_limit_ms = 600'000;
 };
 
 // Runs until *stop is not 0 and then drains: tasks are handed over with their state. OK after an orderly end, also

@@ -21,6 +21,7 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
   for (int i = 0; i < specs.size(); ++i) {
     Collective& collective = set.collectives.emplace_back();
     collective.name = specs[i].op().empty() ? absl::StrCat("collective ", specs[i].collective_id()) : specs[i].op();
+    collective.why = specs[i].because_size() > 0 ? specs[i].because(0) : specs[i].source();
     XLAD_ASSIGN_OR_RETURN(collective.spec, SpecFromProto(specs[i], num_devices));
     collective.groups = GroupsFromProto(specs[i], num_devices);
     collective.plan = {plans[i].algorithm(), plans[i].chunks(), plans[i].channels()};

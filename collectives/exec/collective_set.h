@@ -13,6 +13,7 @@ namespace xlad::collectives {
 // One collective of the executable, with the schedules that all its groups use.
 struct Collective {
   std::string name;  // The user's instruction, for messages.
+  std::string why;   // What needs it, with the user's file and line; empty where unknown.
   CollectiveSpec spec;
   std::vector<std::vector<int>> groups;  // Rank r of group g is device groups[g][r].
   CollectivePlan plan;
