@@ -160,11 +160,13 @@ Values Map(Elements& elements, const Instruction& map, const Index& index) {
 }
 
 // The operand element that an output element is: start indices read, clamped so that the slice fits, plus offsets.
+// Slices of a collapsed dimension may have size 0: zeros stand in their place.
 Values Gather(Elements& elements, const Instruction& gather, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *operand = gather.operand(0), *indices = gather.operand(1);
   const hlo::GatherDimensions& n = *gather.attributes().gather;
   const Dims& slices = gather.attributes().slice_sizes;
+  if (Contains(slices, 0)) return {llvm::Constant::getNullValue(RegisterType(ir.context(), gather.shape().type()))};
   const Values out = DimsOf(ir, index, gather.shape().dims());
   Values batch;
   for (size_t d = 0; d < out.size(); ++d) {

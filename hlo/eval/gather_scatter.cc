@@ -87,7 +87,8 @@ int64_t Offset(const Dims& index, const Dims& strides) {
   return offset;
 }
 
-// Out-of-bounds starts are clamped so that the slice fits.
+// Out-of-bounds starts are clamped so that the slice fits. Slices of a collapsed dimension may have size 0: XLA gives
+// zeros in their place.
 absl::StatusOr<Value> EvalGather(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const GatherDimensions& g = *operation.attributes().gather;
@@ -101,6 +102,7 @@ absl::StatusOr<Value> EvalGather(const Operation& operation) {
   reader.Prepare();
   const tensor::Shape& shape = operation.result();
   Array out(shape);
+  if (Contains(operation.attributes().slice_sizes, 0)) return Value(std::move(out));
   const WindowWalk window =
       MakeWindow(operand.dims(), shape.dims, g.offset_dims, g.collapsed_slice_dims, g.operand_batching_dims);
   const Dims strides = tensor::Strides(operand.dims());

@@ -71,6 +71,10 @@ const Row kRows[] = {
      {"s32[4] {1, 2, 3, 4}", "s32[2] {3, 1}"},
      "s32[2,2] {{3, 4}, {2, 3}}",
      "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2}"},
+    {"gather",  // Slices of nothing: nothing is read, not even beyond the end.
+     {"s32[3,2] {{1, 2}, {3, 4}, {5, 6}}", "s32[2,1] {{3}, {0}}"},
+     "s32[2,2] {{0, 0}, {0, 0}}",
+     "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,2}"},
 };
 INSTANTIATE_TEST_SUITE_P(Rows, ShapeOpsTest, ::testing::ValuesIn(kRows));
 

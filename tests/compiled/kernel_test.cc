@@ -281,6 +281,14 @@ ENTRY e {
       start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=2, slice_sizes={1,1}
 })",
                                   names));
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[5,6] parameter(0)
+  i = $[7,1] parameter(1)
+  ROOT r = f32[7,6] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+      index_vector_dim=1, slice_sizes={0,6}
+})",
+                                  names));
     for (const char* reducer : {"add", "max", "min", "mul"}) {
       batch.Add(Program(absl::StrReplaceAll(absl::StrCat(R"(
   x = f32[5,6] parameter(0)
