@@ -59,12 +59,13 @@ float E8M0ToFloat(uint32_t bits) {
   return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
 
+// Ties go up, as in ml_dtypes and XLA; among float's subnormal numbers 2^-127 itself is code 0, and what is less.
 llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
-  llvm::Value* odd = b.CreateAnd(b.CreateLShr(bits, 23), b.getInt32(1));
-  llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(odd, b.getInt32(0x3fffff))), 23);
-  // Negative numbers, infinities and NaNs are above 0x7f800000 as unsigned integers.
-  llvm::Value* bad = b.CreateICmpUGE(bits, b.getInt32(0x7f800000));
+  llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
+  llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(is_normal, b.getInt32(0x3fffff))), 23);
+  // Negative numbers, infinities and NaNs are above 0x7f800000 as unsigned integers; 0 minus 1 is, too.
+  llvm::Value* bad = b.CreateICmpUGE(b.CreateSub(bits, b.getInt32(1)), b.getInt32(0x7f800000 - 1));
   return b.CreateTrunc(b.CreateSelect(bad, b.getInt32(0xff), rounded), b.getInt8Ty());
 }
 

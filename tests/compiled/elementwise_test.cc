@@ -56,6 +56,21 @@ TEST(Elementwise, TinyFloats) {
   batch.Run();
 }
 
+// A type of exponents alone: floats of every exponent with their ties, and the floats beside those.
+TEST(Elementwise, PowersOfTwo) {
+  Batch batch;
+  batch.Add(Unary("convert", "f8e8m0fnu", "f32"));
+  for (const char* offset : {"0", "1", "4294967295"}) {
+    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n i = u32[4096] iota(), iota_dimension=0\n"
+                           " s = u32[] constant(1048576)\n t = u32[4096] broadcast(s), dimensions={}\n"
+                           " m = u32[4096] multiply(i, t)\n o = u32[] constant(",
+                           offset, ")\n p = u32[4096] broadcast(o), dimensions={}\n a = u32[4096] add(m, p)\n",
+                           " f = f32[4096] bitcast-convert(a)\n c = f8e8m0fnu[4096] convert(f)\n",
+                           " ROOT r = u8[4096] bitcast-convert(c)\n}\n"));
+  }
+  batch.Run();
+}
+
 TEST(Elementwise, MathFunctions) {
   Check({"exponential", "exponential-minus-one",
          "log",         "log-plus-one",
