@@ -45,10 +45,16 @@ Groups ExpandIota(const ReplicaGroups::Iota& iota) {
   return Split(TransposedIota(iota.reshape_dims, order), iota.dims.empty() ? 0 : iota.dims.back());
 }
 
-// Cuts every mesh axis where a used part of it begins or ends. The parts of `mesh_axes.axes` become the last
-// (minor) dimensions in the order in which they are written, so that a group is what they run over.
-Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
-  Dims factors;
+// A mesh whose axes are cut where a used part begins or ends, and an order of its dimensions in which the used ones
+// come last, as `axes` has them: a group is what these run over.
+struct CutMesh {
+  Dims factors, order;
+  int64_t group_size = 1;
+};
+
+// False where parts overlap or lie outside.
+bool Cut(const ReplicaGroups::MeshAxes& mesh_axes, CutMesh* cut) {
+  Dims& factors = cut->factors;
   std::vector<bool> used;
   std::vector<int64_t> factor_of(mesh_axes.axes.size(), -1);
   for (const auto& [name, size] : mesh_axes.mesh) {
@@ -62,7 +68,7 @@ Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
     for (const size_t part : parts) {
       const ReplicaGroups::MeshAxes::Axis& axis = mesh_axes.axes[part];
       const int64_t part_size = axis.size == 0 ? size : axis.size;
-      if (axis.pre_size < done || axis.pre_size % done != 0) return {};
+      if (axis.pre_size < done || axis.pre_size % done != 0) return false;
       factors.push_back(axis.pre_size / done);
       used.push_back(false);
       factor_of[part] = static_cast<int64_t>(factors.size());
@@ -70,29 +76,38 @@ Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
       used.push_back(true);
       done = axis.pre_size * part_size;
     }
-    if (done <= 0 || size % done != 0) return {};
+    if (done <= 0 || size % done != 0) return false;
     factors.push_back(size / done);
     used.push_back(false);
   }
-  Dims order;
   for (size_t f = 0; f < factors.size(); ++f) {
-    if (!used[f]) order.push_back(static_cast<int64_t>(f));
+    if (!used[f]) cut->order.push_back(static_cast<int64_t>(f));
   }
-  int64_t group_size = 1;
   for (const int64_t f : factor_of) {
-    if (f < 0) return {};
-    order.push_back(f);
-    group_size *= factors[static_cast<size_t>(f)];
+    if (f < 0) return false;
+    cut->order.push_back(f);
+    cut->group_size *= factors[static_cast<size_t>(f)];
   }
-  Dims ids = TransposedIota(factors, order);
+  return true;
+}
+
+Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
+  CutMesh cut;
+  if (!Cut(mesh_axes, &cut)) return {};
+  Dims ids = TransposedIota(cut.factors, cut.order);
   if (!mesh_axes.device_ids.empty()) {
     if (mesh_axes.device_ids.size() != ids.size()) return {};
     for (int64_t& id : ids) id = mesh_axes.device_ids[static_cast<size_t>(id)];
   }
-  return Split(ids, group_size);
+  return Split(ids, cut.group_size);
 }
 
 }  // namespace
+
+bool AxesFit(const ReplicaGroups::MeshAxes& mesh_axes) {
+  CutMesh cut;
+  return Cut(mesh_axes, &cut);
+}
 
 Groups ReplicaGroups::Expand(int64_t devices) const {
   if (iota.has_value()) return ExpandIota(*iota);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "hlo/infer_rules.h"
+#include "hlo/replica_groups.h"
 #include "hlo/verifier_rules.h"
 
 namespace xlad::hlo {
@@ -52,7 +53,7 @@ absl::Status CheckIota(const ReplicaGroups::Iota& iota) {
   return ExpectDimensions("replica-groups-iota", iota.transpose, static_cast<int64_t>(iota.reshape_dims.size()));
 }
 
-absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes, const ReplicaGroups& groups) {
+absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
   Dims sizes;
   for (const auto& [name, size] : mesh_axes.mesh) {
     sizes.push_back(size);
@@ -79,7 +80,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes, const Repli
     parts.push_back(axis.size == 0 ? found->second : axis.size);
   }
   XLAD_RETURN_IF_ERROR(DeviceProduct(parts).status());
-  if (groups.Expand(devices).empty()) {
+  if (!AxesFit(mesh_axes)) {
     return Violation("replica-groups-mesh", "axes that overlap", "parts of axes that do not");
   }
   return absl::OkStatus();
@@ -90,7 +91,7 @@ absl::Status CheckForms(const ReplicaGroups& groups) {
       (groups.groups.empty() ? 0 : 1) + (groups.iota.has_value() ? 1 : 0) + (groups.mesh_axes.has_value() ? 1 : 0);
   if (forms > 1) return Violation("replica-groups", "several forms at once", "one");
   if (groups.iota.has_value()) return CheckIota(*groups.iota);
-  if (groups.mesh_axes.has_value()) return CheckMeshAxes(*groups.mesh_axes, groups);
+  if (groups.mesh_axes.has_value()) return CheckMeshAxes(*groups.mesh_axes);
   return absl::OkStatus();
 }
 
@@ -99,11 +100,35 @@ bool MayBeUneven(Opcode opcode) {
          opcode == Opcode::kCollectiveReduce;
 }
 
+absl::Status CheckCover(int64_t covered, int64_t count, Opcode opcode) {
+  if (count <= 1 || covered == count || opcode == Opcode::kCollectiveBroadcast) return absl::OkStatus();
+  return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"), absl::StrCat("all ", count));
+}
+
+// Of ids 0 to `ids` - 1, each once, whatever their order. There may be millions; nothing is made of them.
+absl::Status CheckPermutation(int64_t ids, int64_t count, Opcode opcode) {
+  if (count > 1 && ids > count) {
+    return Violation("replica-groups-id", absl::StrCat("id ", ids - 1), absl::StrCat("0 to ", count - 1));
+  }
+  return CheckCover(ids, count, opcode);
+}
+
+int64_t DevicesOf(const ReplicaGroups::MeshAxes& mesh_axes) {
+  int64_t devices = 1;
+  for (const auto& [name, size] : mesh_axes.mesh) devices *= size;
+  return devices;
+}
+
 absl::Status CheckGroups(const Instruction& instruction) {
   const ReplicaGroups& groups = instruction.attributes().replica_groups;
   XLAD_RETURN_IF_ERROR(CheckForms(groups));
   if (groups.groups.empty() && !groups.iota.has_value() && !groups.mesh_axes.has_value()) return absl::OkStatus();
   const int64_t count = IdCount(instruction);
+  if (groups.iota.has_value()) return CheckPermutation(tensor::Product(groups.iota->dims), count, instruction.opcode());
+  if (groups.mesh_axes.has_value() && groups.mesh_axes->device_ids.empty()) {
+    return CheckPermutation(DevicesOf(*groups.mesh_axes), count, instruction.opcode());
+  }
+  // From here on there are as many ids as the program lists.
   const std::vector<std::vector<int64_t>> lists = groups.Expand(count);
   absl::flat_hash_set<int64_t> seen;
   for (const std::vector<int64_t>& group : lists) {
@@ -120,11 +145,7 @@ absl::Status CheckGroups(const Instruction& instruction) {
       if (!seen.insert(id).second) return Violation("replica-groups-id", absl::StrCat("id ", id, " twice"), "once");
     }
   }
-  const auto covered = static_cast<int64_t>(seen.size());
-  if (count > 1 && covered != count && instruction.opcode() != Opcode::kCollectiveBroadcast) {
-    return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"), absl::StrCat("all ", count));
-  }
-  return absl::OkStatus();
+  return CheckCover(static_cast<int64_t>(seen.size()), count, instruction.opcode());
 }
 
 absl::Status CheckPairs(const Instruction& instruction) {

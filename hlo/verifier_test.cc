@@ -210,6 +210,28 @@ TEST(VerifierTest, PartsAreBounded) {
             "%negate: found a tuple of more than 65536 parts, expected fewer [shape-parts]");
 }
 
+// Groups of more devices than anybody wants listed, again and again.
+TEST(VerifierTest, GroupsAreNotListed) {
+  const std::vector<std::pair<std::string, std::string>> programs = {
+      {"1048576", "[1048576,1]<=[1024,1024]T(1,0)"},
+      {"1048576", "[1,1048576]<=[1048576]"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {}"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {'b', 'a':(2)4}"},
+  };
+  for (const auto& [devices, groups] : programs) {
+    std::string text = "HloModule m, num_partitions=" + devices +
+                       "\nadd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b) }\n"
+                       "ENTRY main {\n  x = f32[2] parameter(0)\n";
+    for (int i = 0; i < 40; ++i) {
+      text += "  y" + std::to_string(i) + " = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, " +
+              "to_apply=add, replica_groups=" + groups + "\n";
+    }
+    const auto module = ParseText(text + "}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_TRUE(Verify(**module).ok()) << Verify(**module);
+  }
+}
+
 std::vector<std::string> HloFilesUnder(const char* variable) {
   std::vector<std::string> files;
   const char* const folder = std::getenv(variable);
