@@ -2,10 +2,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hlo/fuzz_time.h"
 #include "hlo/test_round_trip.h"
 #include "hlo/verifier.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const xlad::hlo::FuzzTime time;
   const auto module = xlad::hlo::ParseProto({reinterpret_cast<const char*>(data), size});
   if (!module.ok()) return 0;
   // Programs that are wrong in a way the verifier knows are only to crash nothing.

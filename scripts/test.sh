@@ -38,7 +38,7 @@ done
 step "fuzz: build"
 build fuzz hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz
 step "fuzz: a short run"
-XLAD_FUZZ_TIMEOUT=10 scripts/fuzz.sh 5000
+scripts/fuzz.sh 5000
 
 step "tidy"
 scripts/tidy.sh

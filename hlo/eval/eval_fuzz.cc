@@ -5,6 +5,7 @@
 
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/reducer.h"
+#include "hlo/fuzz_time.h"
 #include "hlo/text.h"
 #include "hlo/verifier.h"
 
@@ -52,6 +53,7 @@ void EvaluateOne(const Module& module, uint64_t seed) {
 }  // namespace xlad::hlo
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const xlad::hlo::FuzzTime time;
   const auto module = xlad::hlo::ParseText({reinterpret_cast<const char*>(data), size});
   if (!module.ok() || !xlad::hlo::Verify(**module).ok()) return 0;
   xlad::hlo::EvaluateOne(**module, size);
