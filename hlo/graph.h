@@ -1,4 +1,5 @@
-// A program as a graph for people: Graphviz dot, or an HTML page that lists it.
+// A program as a graph for people: Graphviz dot, or an HTML page. Boxes are instructions with opcode, name, shape and
+// sharding, coloured by the kind of opcode. Large programs are drawn in part, and the picture says so.
 #pragma once
 
 #include <string>
@@ -7,10 +8,10 @@
 
 namespace xlad::hlo {
 
-// The entry computation, one node an instruction with its shape and sharding; called computations folded into a word.
+// Each computation as a cluster inside the cluster of its first caller; edges have the shapes that they carry.
 std::string PrintDot(const Module& module);
 
-// One self-contained page: every computation, folded, as a table of instructions with links to their operands.
+// One self-contained page, well-formed XML: each computation folds, the entry is open, and calls are links.
 std::string PrintHtml(const Module& module);
 
 }  // namespace xlad::hlo
