@@ -309,7 +309,12 @@ bool PrintFrontend(const Instruction& i, std::string* out) {
   AppendStringMap(i.frontend_attributes(), out);
   return true;
 }
-bool ParseMetadataOf(Parser& p, Instruction* i) { return ParseMetadata(p.lexer(), &i->mutable_metadata()); }
+bool ParseMetadataOf(Parser& p, Instruction* i) {
+  std::shared_ptr<const Metadata> metadata;
+  if (!p.ParseSharedMetadata(&metadata)) return false;
+  i->set_metadata(std::move(metadata));
+  return true;
+}
 bool PrintMetadataOf(const Instruction& i, std::string* out) {
   static const Metadata* const empty = new Metadata();
   if (i.metadata() == *empty) return false;

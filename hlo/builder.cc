@@ -50,7 +50,7 @@ tensor::Array ScalarArray(ElementType type, double value) {
 Instruction* Builder::Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands) {
   if (like_ != nullptr) {
     if (instruction->name().empty()) instruction->set_name(like_->name());
-    instruction->mutable_metadata() = like_->metadata();
+    instruction->set_metadata(like_->shared_metadata());
   }
   Instruction* const added = computation_->Add(std::move(instruction), operands);
   absl::StatusOr<Shape> shape = InferShape(*added);

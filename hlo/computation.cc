@@ -55,7 +55,7 @@ Instruction* Computation::Add(std::unique_ptr<Instruction> instruction, absl::Sp
   Instruction* const added = instruction.get();
   added->parent_ = this;
   if (added->name_.empty()) added->name_ = std::string(hlo::ToString(added->opcode()));
-  if (parent_ != nullptr) added->name_ = parent_->UniqueName(added->name_);
+  if (parent_ != nullptr && !parent_->TakeName(added->name_)) added->name_ = parent_->UniqueName(added->name_);
   added->operands_.reserve(operands.size());
   for (Instruction* const operand : operands) added->AppendOperand(operand);
   if (added->opcode() == Opcode::kParameter) EnterParameter(added);
@@ -66,7 +66,9 @@ Instruction* Computation::Add(std::unique_ptr<Instruction> instruction, absl::Sp
 void Computation::Erase(const Set& gone) {
   for (const auto& instruction : instructions_) {
     if (gone.contains(instruction.get())) continue;
-    std::erase_if(instruction->users_, [&](const Instruction* user) { return gone.contains(user); });
+    auto& users = instruction->users_;
+    const auto is_gone = [&](const Instruction* user) { return gone.contains(user); };
+    users.erase(std::remove_if(users.begin(), users.end(), is_gone), users.end());
     std::erase_if(instruction->control_predecessors_, [&](const Instruction* before) { return gone.contains(before); });
   }
   std::erase_if(instructions_, [&](const auto& instruction) { return gone.contains(instruction.get()); });

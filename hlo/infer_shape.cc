@@ -281,10 +281,10 @@ Inferred InferSetDimensionSize(const Instruction& i) {
     return Violation("dimension-size-value", Brief(size), "s32[]");
   }
   Shape result(i.operand(0)->shape().type(), i.operand(0)->shape().dims());
-  std::vector<bool> dynamic = i.operand(0)->shape().dynamic();
-  dynamic.resize(result.dims().size());
-  dynamic[static_cast<size_t>(i.dimensions()[0])] = true;
-  result.set_dynamic(std::move(dynamic));
+  std::vector<Shape::Extent> extents = i.operand(0)->shape().extents();
+  extents.resize(result.dims().size());
+  extents[static_cast<size_t>(i.dimensions()[0])] = Shape::Extent::kBounded;
+  result.set_extents(std::move(extents));
   return result;
 }
 

@@ -6,12 +6,18 @@
 namespace xlad::hlo {
 namespace {
 
-template <typename T>
-bool Contains(const std::vector<T*>& list, const T* item) {
+template <typename List>
+bool Contains(const List& list, const Instruction* item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
 }  // namespace
+
+void Instruction::operator delete(Instruction* instruction, std::destroying_delete_t) {
+  const bool in_module_memory = instruction->in_module_memory_;
+  instruction->~Instruction();
+  if (!in_module_memory) ::operator delete(instruction);
+}
 
 void Instruction::AppendOperand(Instruction* operand) {
   // `operand` lists this once already where this lists `operand`: look through the shorter of the two, because a
@@ -39,7 +45,7 @@ void Instruction::RemoveUser(Instruction* user) {
 
 void Instruction::ReplaceAllUsesWith(Instruction* with) {
   if (with == this) return;
-  std::vector<Instruction*> users = std::move(users_);
+  const auto users = std::move(users_);
   users_.clear();
   for (Instruction* const user : users) {
     if (user == with) {  // What wraps this goes on reading it.
@@ -61,6 +67,18 @@ const Attributes& Instruction::attributes() const {
 Attributes& Instruction::mutable_attributes() {
   if (attributes_ == nullptr) attributes_ = std::make_unique<Attributes>();
   return *attributes_;
+}
+
+const Metadata& Instruction::metadata() const {
+  static const Metadata* const empty = new Metadata();
+  return metadata_ == nullptr ? *empty : *metadata_;
+}
+
+Metadata& Instruction::mutable_metadata() {
+  auto own = std::make_shared<Metadata>(metadata());
+  Metadata& metadata = *own;
+  metadata_ = std::move(own);
+  return metadata;
 }
 
 std::unique_ptr<Instruction> Instruction::CloneWithoutOperands() const {

@@ -2,6 +2,7 @@
 #include "hlo/module.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -77,9 +78,20 @@ void RedirectCalls(const ComputationMap& copies, Computation* computation) {
 
 }  // namespace
 
+Module::NameState& Module::StateOf(Names* names, absl::string_view name) {
+  const auto entry = names->lazy_emplace(
+      name, [&](const Names::constructor& make) { make(name_memory_.Keep(name), NameState()); });
+  return entry->second;
+}
+
+bool Module::TakeName(absl::string_view name) {
+  NameState& state = StateOf(&names_, name);
+  return !std::exchange(state.used, true);
+}
+
 // `base` where it is free; else what `base` says before a number (add of add.12) with the next free number.
 std::string Module::Unique(Names* names, absl::string_view base) {
-  NameState& state = (*names)[base];
+  NameState& state = StateOf(names, base);
   if (!state.used) {
     state.used = true;
     return std::string(base);
@@ -91,15 +103,26 @@ std::string Module::Unique(Names* names, absl::string_view base) {
   } else {
     stem = base;
   }
-  int64_t number = (*names)[stem].next;
+  int64_t number = StateOf(names, stem).next;
   while (true) {
     std::string name = absl::StrCat(stem, ".", number++);
-    NameState& candidate = (*names)[name];
+    NameState& candidate = StateOf(names, name);
     if (candidate.used) continue;
     candidate.used = true;
-    (*names)[stem].next = number;
+    StateOf(names, stem).next = number;
     return name;
   }
+}
+
+void Module::CopyNames(const Names& from, Names* to) {
+  to->reserve(from.size());
+  for (const auto& [name, state] : from) StateOf(to, name) = state;
+}
+
+std::unique_ptr<Instruction> Module::NewInstruction(Opcode opcode, Shape shape) {
+  auto* const made = ::new (instruction_memory_.Take(sizeof(Instruction))) Instruction(opcode, std::move(shape));
+  made->in_module_memory_ = true;
+  return std::unique_ptr<Instruction>(made);
 }
 
 std::string Module::UniqueName(absl::string_view base) { return Unique(&names_, base); }
@@ -147,8 +170,8 @@ std::unique_ptr<Module> Module::Clone() const {
   }
   for (const auto& computation : clone->computations_) RedirectCalls(copies, computation.get());
   if (entry_ != nullptr) clone->entry_ = copies.at(entry_);
-  clone->names_ = names_;
-  clone->computation_names_ = computation_names_;
+  clone->CopyNames(names_, &clone->names_);
+  clone->CopyNames(computation_names_, &clone->computation_names_);
   clone->is_scheduled = is_scheduled;
   clone->replica_count = replica_count;
   clone->num_partitions = num_partitions;

@@ -7,14 +7,17 @@
 
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
-#include "absl/strings/string_view.h"
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "hlo/attributes.h"
+#include "hlo/bump.h"
 #include "hlo/opcode.h"
 #include "hlo/shape.h"
 
@@ -28,6 +31,8 @@ class Instruction {
   Instruction(Opcode opcode, Shape shape) : opcode_(opcode), shape_(std::move(shape)) {}
   Instruction(const Instruction&) = delete;
   Instruction& operator=(const Instruction&) = delete;
+  // Gives the memory back unless it is a module's (Module::NewInstruction).
+  static void operator delete(Instruction* instruction, std::destroying_delete_t);
 
   Opcode opcode() const { return opcode_; }
   const std::string& name() const { return name_; }     // Unique in the module, without '%'.
@@ -64,8 +69,11 @@ class Instruction {
   const Attributes& attributes() const;
   Attributes& mutable_attributes();
 
-  const Metadata& metadata() const { return metadata_; }
-  Metadata& mutable_metadata() { return metadata_; }
+  const Metadata& metadata() const;
+  Metadata& mutable_metadata();  // This instruction's own from now on.
+  // Many instructions may share one; nullptr where there is none.
+  const std::shared_ptr<const Metadata>& shared_metadata() const { return metadata_; }
+  void set_metadata(std::shared_ptr<const Metadata> metadata) { metadata_ = std::move(metadata); }
   const StringMap& frontend_attributes() const { return frontend_attributes_; }
   StringMap& mutable_frontend_attributes() { return frontend_attributes_; }
   const OpSharding* sharding() const { return sharding_.get(); }
@@ -86,24 +94,25 @@ class Instruction {
 
  private:
   friend class Computation;
+  friend class Module;
   void RemoveUser(Instruction* user);
 
   Opcode opcode_;
   Shape shape_;
   std::string name_;
   Computation* parent_ = nullptr;
-  std::vector<Instruction*> operands_;
-  std::vector<Instruction*> users_;
+  absl::InlinedVector<Instruction*, 2> operands_, users_;
   std::vector<Instruction*> control_predecessors_;
   std::vector<Computation*> called_;
   Dims dimensions_;
   int64_t number_ = 0;
   std::shared_ptr<const Literal> literal_;
   std::unique_ptr<Attributes> attributes_;
-  Metadata metadata_;
+  std::shared_ptr<const Metadata> metadata_;
   StringMap frontend_attributes_;
   std::unique_ptr<OpSharding> sharding_;
   int line_ = 0, column_ = 0;
+  bool in_module_memory_ = false;
 };
 
 class Computation {
@@ -208,6 +217,11 @@ class Module {
   void SortComputations();
   // A name that no instruction has yet: `base`, or base.N.
   std::string UniqueName(absl::string_view base);
+  // Makes room for as many names.
+  void ReserveNames(size_t count) { names_.reserve(count); }
+  // An instruction in the module's memory, which is given back with the module and not before: cheaper than one by
+  // one where a whole program is read. To be added to one of this module's computations.
+  std::unique_ptr<Instruction> NewInstruction(Opcode opcode, Shape shape);
 
   std::unique_ptr<Module> Clone() const;
   // A deep copy of `computation` (which may belong to another module) with everything that it calls.
@@ -233,15 +247,21 @@ class Module {
   std::string SourceOf(const Instruction& instruction) const;
 
  private:
-  std::string name_;
-  std::vector<std::unique_ptr<Computation>> computations_;
-  Computation* entry_ = nullptr;
   struct NameState {
     bool used = false;
     int64_t next = 1;  // The suffix to try next where this is a base.
   };
-  using Names = absl::flat_hash_map<std::string, NameState>;
-  static std::string Unique(Names* names, absl::string_view base);
+  using Names = absl::flat_hash_map<absl::string_view, NameState>;  // In name_memory_.
+  friend class Computation;
+  NameState& StateOf(Names* names, absl::string_view name);
+  bool TakeName(absl::string_view name);  // False where an instruction has it.
+  std::string Unique(Names* names, absl::string_view base);
+  void CopyNames(const Names& from, Names* to);
+
+  std::string name_;
+  Bump instruction_memory_, name_memory_;  // Before what lies there.
+  std::vector<std::unique_ptr<Computation>> computations_;
+  Computation* entry_ = nullptr;
   Names names_, computation_names_;
 };
 

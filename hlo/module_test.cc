@@ -66,8 +66,15 @@ TEST(ShapeTest, Text) {
   EXPECT_EQ(matrix.ToString(), "bf16[2,3]{1,0}");
   EXPECT_EQ(matrix.ToString(false), "bf16[2,3]");
   matrix.set_layout({{0, 1}, "T(8,128)S(1)"});
-  matrix.set_dynamic({false, true});
+  matrix.set_extents({Shape::Extent::kFixed, Shape::Extent::kBounded});
   EXPECT_EQ(matrix.ToString(), "bf16[2,<=3]{0,1:T(8,128)S(1)}");
+  EXPECT_FALSE(matrix.has_unbounded());
+  matrix = Shape(ElementType::kBF16, {0, 0});
+  matrix.set_extents({Shape::Extent::kUnbounded, Shape::Extent::kFixed});
+  EXPECT_EQ(matrix.ToString(), "bf16[?,0]");
+  EXPECT_TRUE(Shape::Tuple({Shape(), matrix}).has_unbounded());
+  matrix.set_extents({Shape::Extent::kFixed, Shape::Extent::kFixed});
+  EXPECT_EQ(matrix, Shape(ElementType::kBF16, {0, 0}));
   EXPECT_EQ(Shape(ElementType::kS32, {}).ToString(), "s32[]");
   EXPECT_EQ(Shape().ToString(), "()");
   EXPECT_EQ(Shape::Marker(Shape::Kind::kToken).ToString(), "token[]");

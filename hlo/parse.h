@@ -89,6 +89,8 @@ class Parser {
   Lexer& lexer() { return lexer_; }
   // The name of a computation that the text has already defined, or a computation without name in braces.
   bool ParseComputationReference(Computation** computation);
+  // Programs repeat their metadata: the same text gives the same object.
+  bool ParseSharedMetadata(std::shared_ptr<const Metadata>* metadata);
   // The name of an instruction of the computation that is being read.
   bool ParseInstructionReference(Instruction** instruction);
 
@@ -145,6 +147,7 @@ class Parser {
   Lexer lexer_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<absl::string_view, Computation*> computations_;
+  absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // By its text.
   Computation* last_ = nullptr;  // The last one that is not inside another.
   Scope* scope_ = nullptr;
   bool nested_ = false;  // Some computation stands inside another's attributes.

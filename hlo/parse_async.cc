@@ -62,7 +62,7 @@ bool Parser::AddWrapped(Draft* draft) {
   }
   inner.instruction = std::move(draft->wrapped);
   inner.instruction->mutable_shape() = shape.tuple()[1];
-  inner.instruction->mutable_metadata() = start.metadata();
+  inner.instruction->set_metadata(start.shared_metadata());
   inner.instruction->mutable_frontend_attributes() = start.frontend_attributes();
   if (!start.attributes().backend_config.empty()) {
     inner.instruction->mutable_attributes().backend_config = start.attributes().backend_config;

@@ -71,7 +71,7 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   Opcode opcode;
   std::optional<Opcode> wrapped;
   if (!ParseOpcodeName(&opcode, &wrapped)) return false;
-  draft->instruction = std::make_unique<Instruction>(opcode, std::move(shape));
+  draft->instruction = module_->NewInstruction(opcode, std::move(shape));
   if (wrapped.has_value()) draft->wrapped = std::make_unique<Instruction>(*wrapped, Shape());
   if (!ParseOperands(scope, draft)) return false;
   if (with_attributes && !ParseAttributes(draft)) return false;
@@ -245,6 +245,23 @@ Instruction* Parser::InventParameter(Scope* scope, absl::string_view name, const
   Instruction* const added = scope->computation->Add(std::move(parameter));
   if (!name.empty()) scope->names.emplace(name, added);
   return added;
+}
+
+bool Parser::ParseSharedMetadata(std::shared_ptr<const Metadata>* metadata) {
+  const char* const start = lexer_.Here();
+  const absl::string_view rest = lexer_.rest();
+  const absl::string_view upto = rest.substr(0, rest.find('}') + 1);  // Most often all of it.
+  const auto found = metadata_.find(upto);
+  if (found != metadata_.end()) {
+    lexer_.Rewind(start + upto.size());
+    *metadata = found->second;
+    return true;
+  }
+  auto read = std::make_shared<Metadata>();
+  if (!ParseMetadata(lexer_, read.get())) return false;
+  *metadata = std::move(read);
+  if (lexer_.Since(start) == upto) metadata_.emplace(upto, *metadata);
+  return true;
 }
 
 bool Parser::ParseInstructionReference(Instruction** instruction) {

@@ -139,6 +139,8 @@ absl::StatusOr<std::unique_ptr<Module>> ParseText(absl::string_view text) { retu
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
   module_ = std::make_unique<Module>("module");
+  constexpr size_t kLikelyInstructionBytes = 192, kMostReserved = size_t{1} << 16;
+  module_->ReserveNames(std::min(lexer_.rest().size() / kLikelyInstructionBytes, kMostReserved));
   if (!ParseText()) lexer_.FailExpected("HLO");
   if (lexer_.failed()) return lexer_.status();
   return std::move(module_);
@@ -347,6 +349,7 @@ bool Parser::ParseLoneInstruction() {
   if (root == nullptr) return false;
   scope.computation->set_root(root);
   scope_ = nullptr;
+  if (!CheckParameters(draft.at, *scope.computation)) return false;
   return lexer_.AtEnd() || lexer_.FailExpected("the end of the text behind a lone instruction");
 }
 

@@ -18,20 +18,19 @@ bool ParseTupleElements(Lexer& lexer, Shape* shape) {
   return lexer.Expect(')');
 }
 
-bool ParseSizes(Lexer& lexer, Dims* dims, std::vector<bool>* dynamic) {
+// "[128,<=3,?]"
+bool ParseSizes(Lexer& lexer, Dims* dims, std::vector<Shape::Extent>* extents) {
   if (!lexer.Expect('[')) return false;
   if (lexer.Accept(']')) return true;
-  bool any_dynamic = false;
   do {
-    if (lexer.Peek() == '?') return lexer.FailExpected("a size or a bound (<=N): xlad takes no unbounded dimension");
-    const bool bounded = lexer.Accept("<=");
-    any_dynamic |= bounded;
-    int64_t size = 0;
-    if (!lexer.Integer(&size)) return false;
-    dims->push_back(size);
-    dynamic->push_back(bounded);
+    int64_t& size = dims->emplace_back(0);
+    const bool unbounded = lexer.Accept('?'), bounded = !unbounded && lexer.Accept("<=");
+    if (!unbounded && !lexer.Integer(&size)) return false;
+    if (!unbounded && !bounded) continue;
+    extents->resize(dims->size());
+    extents->back() = unbounded ? Shape::Extent::kUnbounded : Shape::Extent::kBounded;
   } while (lexer.Accept(','));
-  if (!any_dynamic) dynamic->clear();
+  if (!extents->empty()) extents->resize(dims->size());
   return lexer.Expect(']');
 }
 
@@ -112,12 +111,12 @@ bool ParseShape(Lexer& lexer, Shape* shape) {
   const std::optional<ElementType> type = tensor::ParseElementType(word);
   if (!type.has_value()) return lexer.FailAt(at, "a shape, as in f32[128,256]");
   Dims dims;
-  std::vector<bool> dynamic;
-  if (!ParseSizes(lexer, &dims, &dynamic)) return false;
+  std::vector<Shape::Extent> extents;
+  if (!ParseSizes(lexer, &dims, &extents)) return false;
   const absl::StatusOr<int64_t> elements = tensor::CheckedElements(*type, dims);
   if (!elements.ok()) return lexer.Fail(at, elements.status().message());
   *shape = Shape(*type, std::move(dims));
-  if (!dynamic.empty()) shape->set_dynamic(std::move(dynamic));
+  if (!extents.empty()) shape->set_extents(std::move(extents));
   if (!AtLayout(lexer)) return true;
   Layout layout;
   if (!ParseLayout(lexer, shape->ndim(), &layout)) return false;
@@ -143,7 +142,7 @@ void SetLayout(Layout layout, Shape* shape) {
   }
   Shape shared = (*row_major)[static_cast<size_t>(ndim)];
   shared.array() = std::move(shape->array());
-  if (!shape->dynamic().empty()) shared.set_dynamic(shape->dynamic());
+  if (!shape->extents().empty()) shared.set_extents(shape->extents());
   *shape = std::move(shared);
 }
 

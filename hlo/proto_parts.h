@@ -3,6 +3,8 @@
 // Readers return an error "found ..., expected ..."; callers add the computation and the instruction.
 #pragma once
 
+#include <limits>
+
 #include "absl/container/flat_hash_map.h"
 #include "base/status.h"
 #include "hlo/module.h"
@@ -17,6 +19,8 @@ inline constexpr int kTupleType = 13;
 inline constexpr int kOpaqueType = 14;
 inline constexpr int kTokenType = 17;
 inline constexpr int kBufferType = 34;
+// The size of a dimension without bound.
+inline constexpr int64_t kUnboundedSize = std::numeric_limits<int64_t>::min();
 
 template <typename From, typename To>
 void CopyInts(const From& from, google::protobuf::RepeatedField<To>* to) {

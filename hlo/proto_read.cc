@@ -8,6 +8,7 @@
 #include "hlo/attribute_table.h"
 #include "hlo/parse.h"
 #include "hlo/proto.h"
+#include "hlo/proto_instruction.h"
 #include "hlo/proto_parts.h"
 #include "hlo/proto_wire.h"
 
@@ -17,9 +18,9 @@ namespace {
 absl::Status Bad(absl::string_view message) { return absl::InvalidArgumentError(message); }
 
 // Letters that HLO text has no place for become '_'.
-std::string CleanName(const std::string& name, absl::string_view otherwise) {
-  if (IsWord(name)) return name;
-  std::string clean = name.empty() ? std::string(otherwise) : name;
+std::string CleanName(absl::string_view name, absl::string_view otherwise) {
+  std::string clean(name.empty() ? otherwise : name);
+  if (IsWord(name)) return clean;
   for (char& c : clean) {
     if (!IsWord(absl::string_view(&c, 1))) c = '_';
   }
@@ -58,8 +59,6 @@ class InstructionMap {
   absl::flat_hash_map<int64_t, Instruction*> others_;
 };
 
-absl::Status NoModule() { return Bad("found bytes that are no HloModuleProto (cut short, or of another format)"); }
-
 class ModuleReader {
  public:
   // `in`: the module without its computations, whose bytes are `computations`.
@@ -67,6 +66,9 @@ class ModuleReader {
       : in_(in), computation_bytes_(computations), module_(std::make_unique<Module>(CleanName(in.name(), "module"))) {}
 
   absl::StatusOr<std::unique_ptr<Module>> Read() {
+    size_t bytes_in_all = 0;
+    for (const absl::string_view bytes : computation_bytes_) bytes_in_all += bytes.size();
+    module_->ReserveNames(std::min(bytes_in_all / kLikelyInstructionBytes, kMostReserved));
     std::vector<absl::string_view> instructions;
     std::string rest;
     for (const absl::string_view bytes : computation_bytes_) {
@@ -85,6 +87,7 @@ class ModuleReader {
   }
 
  private:
+  static constexpr size_t kLikelyInstructionBytes = 128, kMostReserved = size_t{1} << 16;
   static constexpr size_t kMessageBytes = size_t{1} << 14;  // Enough for most instructions.
 
   absl::Status ReadComputation(const pb::Computation& in, absl::Span<const absl::string_view> instruction_bytes) {
@@ -98,12 +101,17 @@ class ModuleReader {
     options.initial_block_size = memory.size();
     google::protobuf::Arena arena(options);
     for (const absl::string_view bytes : instruction_bytes) {
-      arena.Reset();
-      pb::Instruction* const instruction = google::protobuf::Arena::CreateMessage<pb::Instruction>(&arena);
-      if (!MergeMessage(bytes, instruction)) return NoModule();
-      const absl::Status status = ReadInstruction(*instruction, in.id(), computation, &instructions);
+      if (!fields_.Read(bytes, &merged_)) return NoModule();
+      const pb::Instruction* rest = &pb::Instruction::default_instance();
+      if (!fields_.rest.empty()) {
+        arena.Reset();
+        auto* const message = google::protobuf::Arena::CreateMessage<pb::Instruction>(&arena);
+        if (!MergeMessage(fields_.rest, message)) return NoModule();
+        rest = message;
+      }
+      const absl::Status status = ReadInstruction(*rest, in.id(), computation, &instructions);
       if (!status.ok()) {
-        return Annotate(status, absl::StrCat("instruction %", CleanName(instruction->name(), "?")));
+        return Annotate(status, absl::StrCat("instruction %", CleanName(fields_.name, "?")));
       }
     }
     Instruction* const root = Find(instructions, in.id(), in.root_id());
@@ -142,57 +150,58 @@ class ModuleReader {
     return nullptr;
   }
 
-  absl::Status ReadInstruction(pb::Instruction& in, int64_t computation_id, Computation* computation,
+  // `in`: the fields that fields_ does not have.
+  absl::Status ReadInstruction(const pb::Instruction& in, int64_t computation_id, Computation* computation,
                                InstructionMap* instructions) {
-    const std::optional<Opcode> opcode = ParseOpcode(in.opcode());
+    const std::optional<Opcode> opcode = ParseOpcode(fields_.opcode);
     if (!opcode.has_value()) {
-      return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(in.opcode().substr(0, 64)), "\"",
-                              Suggestion(in.opcode(), OpcodeNames())));
+      return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(fields_.opcode.substr(0, 64)), "\"",
+                              Suggestion(fields_.opcode, OpcodeNames())));
     }
     Shape shape;
-    XLAD_RETURN_IF_ERROR(ReadShape(in.shape(), &shape));
-    auto instruction = std::make_unique<Instruction>(*opcode, std::move(shape));
-    instruction->set_name(CleanName(in.name(), ToString(*opcode)));
+    XLAD_RETURN_IF_ERROR(shared_.ShapeOf(fields_.shape, &shape));
+    std::unique_ptr<Instruction> instruction = module_->NewInstruction(*opcode, std::move(shape));
+    instruction->set_name(CleanName(fields_.name, ToString(*opcode)));
     XLAD_RETURN_IF_ERROR(ReadMembers(in, instruction.get()));
-    std::vector<Instruction*> operands;
-    operands.reserve(static_cast<size_t>(in.operand_ids_size()));
-    for (const int64_t id : in.operand_ids()) {
-      operands.push_back(Find(*instructions, computation_id, id));
-      if (operands.back() == nullptr) {
+    operands_.clear();
+    for (const int64_t id : fields_.operand_ids) {
+      operands_.push_back(Find(*instructions, computation_id, id));
+      if (operands_.back() == nullptr) {
         return Bad(absl::StrCat("found operand id ", id, ", expected the id of an instruction before this one"));
       }
     }
-    for (const int64_t id : in.control_predecessor_ids()) {
+    for (const int64_t id : fields_.control_predecessor_ids) {
       Instruction* const before = Find(*instructions, computation_id, id);
       if (before == nullptr) {
         return Bad(absl::StrCat("found control predecessor id ", id, ", expected an instruction before this one"));
       }
       instruction->AddControlPredecessor(before);
     }
-    Instruction* const added = computation->Add(std::move(instruction), operands);
-    if (!instructions->Insert(in.id(), added)) {
-      return Bad(absl::StrCat("found instruction id ", in.id(), " again, expected each once"));
+    Instruction* const added = computation->Add(std::move(instruction), operands_);
+    if (!instructions->Insert(fields_.id, added)) {
+      return Bad(absl::StrCat("found instruction id ", fields_.id, " again, expected each once"));
     }
     return ReadAttributes(in, added);
   }
 
-  absl::Status ReadMembers(pb::Instruction& in, Instruction* instruction) {
-    instruction->set_dimensions(ToDims(in.dimensions()));
+  absl::Status ReadMembers(const pb::Instruction& in, Instruction* instruction) {
+    instruction->set_dimensions(fields_.dimensions);
     const Opcode opcode = instruction->opcode();
     if (opcode == Opcode::kParameter) {
-      if (in.parameter_number() < 0) return Bad("found a negative parameter number");
-      instruction->set_number(in.parameter_number());
+      if (fields_.parameter_number < 0) return Bad("found a negative parameter number");
+      instruction->set_number(fields_.parameter_number);
     }
-    if (opcode == Opcode::kGetTupleElement) instruction->set_number(in.tuple_index());
+    if (opcode == Opcode::kGetTupleElement) instruction->set_number(fields_.tuple_index);
     if (opcode == Opcode::kConstant) {
       if (!in.has_literal()) return Bad("found a constant without literal");
       auto literal = std::make_shared<Literal>();
       XLAD_RETURN_IF_ERROR(ReadLiteral(in.literal(), instruction->shape(), &elided_bytes_, literal.get()));
       instruction->set_literal(std::move(literal));
     }
-    if (in.has_metadata()) {
-      ReadMetadata(in.mutable_metadata(), &instruction->mutable_metadata());
-      XLAD_RETURN_IF_ERROR(CheckMetadata(instruction->metadata()));
+    if (!fields_.metadata.empty()) {
+      std::shared_ptr<const Metadata> metadata;
+      XLAD_RETURN_IF_ERROR(shared_.MetadataOf(fields_.metadata, &metadata));
+      instruction->set_metadata(std::move(metadata));
     }
     if (in.frontend_attributes().map_size() > 0) {
       instruction->mutable_frontend_attributes() = ReadStringMap(in.frontend_attributes());
@@ -202,12 +211,12 @@ class ModuleReader {
       XLAD_RETURN_IF_ERROR(ReadSharding(in.sharding(), sharding.get()));
       instruction->set_sharding(std::move(sharding));
     }
-    return ReadCalled(in, instruction);
+    return ReadCalled(instruction);
   }
 
-  absl::Status ReadCalled(const pb::Instruction& in, Instruction* instruction) {
+  absl::Status ReadCalled(Instruction* instruction) {
     std::vector<Computation*>& called = instruction->mutable_called();
-    for (const int64_t id : in.called_computation_ids()) {
+    for (const int64_t id : fields_.called_computation_ids) {
       const auto found = computations_.find(id);
       if (found == computations_.end()) {
         return Bad(
@@ -302,6 +311,11 @@ class ModuleReader {
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<int64_t, Computation*> computations_;
   int64_t elided_bytes_ = int64_t{1} << 30;
+  // Of the instruction that is being read.
+  InstructionFields fields_;
+  std::vector<Instruction*> operands_;
+  Bump merged_;  // Before what refers to it.
+  SharedParts shared_;
 };
 
 // A module's bytes: its computations one by one, so that a message is never larger than an instruction.
@@ -323,6 +337,8 @@ bool FindWrapped(absl::string_view bytes, absl::string_view* module) {
 }
 
 }  // namespace
+
+absl::Status NoModule() { return Bad("found bytes that are no HloModuleProto (cut short, or of another format)"); }
 
 absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes) {
   if (bytes.size() > INT_MAX) {

@@ -35,14 +35,22 @@ absl::Status ReadArrayShape(const pb::Shape& in, Shape* shape) {
                                                    ", expected one of hlo.proto's"));
   }
   Dims dims = ToDims(in.dimensions());
+  std::vector<Shape::Extent> extents;
+  for (const bool dynamic : in.is_dynamic_dimension()) {
+    extents.push_back(dynamic ? Shape::Extent::kBounded : Shape::Extent::kFixed);
+  }
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] != kUnboundedSize || d >= extents.size() || extents[d] == Shape::Extent::kFixed) continue;
+    dims[d] = 0;
+    extents[d] = Shape::Extent::kUnbounded;
+  }
   XLAD_RETURN_IF_ERROR(tensor::CheckedElements(type, dims).status());
   *shape = Shape(type, std::move(dims));
-  if (in.is_dynamic_dimension_size() != 0 && in.is_dynamic_dimension_size() != in.dimensions_size()) {
+  if (!extents.empty() && in.is_dynamic_dimension_size() != in.dimensions_size()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", in.is_dynamic_dimension_size(), " dynamic marks for ",
                                                    shape->ToString()));
   }
-  std::vector<bool> dynamic(in.is_dynamic_dimension().begin(), in.is_dynamic_dimension().end());
-  if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) shape->set_dynamic(std::move(dynamic));
+  shape->set_extents(std::move(extents));
   return ReadLayout(in, shape);
 }
 

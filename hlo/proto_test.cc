@@ -115,6 +115,31 @@ TEST(Proto, IdsMayCountInTheComputationOrCarryItsId) {
   EXPECT_EQ(ToText(Renumber(global, local)), text);
 }
 
+// A message's bytes may stand in several pieces, and numbers one by one: protobuf's readers put them together.
+TEST(Proto, MessagesMayComeInPieces) {
+  const auto field = [](char tag, const std::string& bytes) {
+    return std::string(1, tag) + static_cast<char>(bytes.size()) + bytes;
+  };
+  const std::string text = "f32[2,3] add(f32[2,3] x, f32[2,3] y), metadata={op_name=\"a\" source_line=3}";
+  hlo_proto::Module message = ToMessage(text);
+  hlo_proto::Computation computation = message.computations(0);
+  hlo_proto::Instruction sum = computation.instructions(2), first, ids;
+  computation.mutable_instructions()->RemoveLast();
+  first.mutable_shape()->set_element_type(sum.shape().element_type());
+  first.mutable_metadata()->set_op_name("a");
+  sum.mutable_shape()->clear_element_type();
+  sum.mutable_metadata()->clear_op_name();
+  std::string operands;
+  for (const int64_t id : sum.operand_ids()) operands += std::string("\xA0\x02") + static_cast<char>(id);
+  sum.clear_operand_ids();
+  const std::string bytes = first.SerializeAsString() + sum.SerializeAsString() + operands;
+  ASSERT_LT(bytes.size(), 128u);
+  message.clear_computations();
+  const std::string pieces = computation.SerializeAsString() + field('\x12', bytes);
+  const std::string length = {static_cast<char>(pieces.size() % 128 + 128), static_cast<char>(pieces.size() / 128)};
+  EXPECT_EQ(ToText(message.SerializeAsString() + "\x1A" + length + pieces), ToText(ToProto(text)));
+}
+
 TEST(Proto, ReadsAModuleInsideAHloProto) {
   hlo_proto::HloProto wrapper;
   *wrapper.mutable_hlo_module() = ToMessage(kCall);

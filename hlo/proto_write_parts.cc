@@ -67,10 +67,10 @@ void WriteSuffix(absl::string_view text, pb::Layout* out) {
 
 void WriteArrayShape(const Shape& shape, pb::Shape* out) {
   out->set_element_type(static_cast<int>(shape.type()));
-  CopyInts(shape.dims(), out->mutable_dimensions());
-  for (const bool dynamic : shape.dynamic()) out->add_is_dynamic_dimension(dynamic);
-  if (shape.dynamic().empty()) {
-    for (int64_t d = 0; d < shape.ndim(); ++d) out->add_is_dynamic_dimension(false);
+  for (size_t d = 0; d < shape.dims().size(); ++d) {
+    const Shape::Extent extent = shape.extents().empty() ? Shape::Extent::kFixed : shape.extents()[d];
+    out->add_dimensions(extent == Shape::Extent::kUnbounded ? kUnboundedSize : shape.dims()[d]);
+    out->add_is_dynamic_dimension(extent != Shape::Extent::kFixed);
   }
   pb::Layout* const layout = out->mutable_layout();
   layout->set_tail_padding_alignment_in_elements(1);

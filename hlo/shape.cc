@@ -1,6 +1,8 @@
 // Shapes: making, comparing, printing.
 #include "hlo/shape.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -13,8 +15,13 @@ constexpr size_t kIndexCommentInterval = 5;
 void AppendArray(const Shape& shape, bool layouts, std::string* out) {
   absl::StrAppend(out, tensor::ToString(shape.type()), "[");
   for (size_t d = 0; d < shape.dims().size(); ++d) {
-    const bool dynamic = d < shape.dynamic().size() && shape.dynamic()[d];
-    absl::StrAppend(out, d == 0 ? "" : ",", dynamic ? "<=" : "", shape.dims()[d]);
+    const Shape::Extent extent = shape.extents().empty() ? Shape::Extent::kFixed : shape.extents()[d];
+    if (d > 0) out->push_back(',');
+    if (extent == Shape::Extent::kUnbounded) {
+      out->push_back('?');
+    } else {
+      absl::StrAppend(out, extent == Shape::Extent::kBounded ? "<=" : "", shape.dims()[d]);
+    }
   }
   absl::StrAppend(out, "]");
   const Layout* const layout = shape.layout();
@@ -76,6 +83,16 @@ int64_t Shape::part_count() const {
   return count;
 }
 
+void Shape::set_extents(std::vector<Extent> extents) {
+  extents_ = std::move(extents);
+  if (std::all_of(extents_.begin(), extents_.end(), [](Extent e) { return e == Extent::kFixed; })) extents_.clear();
+}
+
+bool Shape::has_unbounded() const {
+  return std::find(extents_.begin(), extents_.end(), Extent::kUnbounded) != extents_.end() ||
+         std::any_of(tuple_.begin(), tuple_.end(), [](const Shape& element) { return element.has_unbounded(); });
+}
+
 void Shape::clear_layout() {
   layout_.reset();
   for (Shape& element : tuple_) element.clear_layout();
@@ -101,7 +118,7 @@ bool operator==(const Shape& a, const Shape& b) {
   if (a.kind_ != b.kind_ || a.tuple_ != b.tuple_) return false;
   if ((a.layout_ == nullptr) != (b.layout_ == nullptr)) return false;
   if (a.layout_ != nullptr && !(*a.layout_ == *b.layout_)) return false;
-  return !a.is_array() || (a.array_ == b.array_ && a.dynamic_ == b.dynamic_);
+  return !a.is_array() || (a.array_ == b.array_ && a.extents_ == b.extents_);
 }
 
 }  // namespace xlad::hlo

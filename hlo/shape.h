@@ -23,6 +23,8 @@ struct Layout {
 class Shape {
  public:
   enum class Kind { kArray, kTuple, kToken, kOpaque, kBuffer };
+  // What a dimension's size says: the size; the most that it may be ("<=3"); nothing ("?": the size is 0 then).
+  enum class Extent : uint8_t { kFixed, kBounded, kUnbounded };
 
   Shape() = default;  // The empty tuple.
   Shape(ElementType type, Dims dims) : kind_(Kind::kArray), array_{type, std::move(dims)} {}
@@ -50,9 +52,10 @@ class Shape {
   const std::vector<Shape>& tuple() const { return tuple_; }
   std::vector<Shape>& tuple() { return tuple_; }
 
-  // Bounded dynamic dimensions ("<=3"); empty where none is.
-  const std::vector<bool>& dynamic() const { return dynamic_; }
-  void set_dynamic(std::vector<bool> dynamic) { dynamic_ = std::move(dynamic); }
+  // Of each dimension; empty where all are fixed.
+  const std::vector<Extent>& extents() const { return extents_; }
+  void set_extents(std::vector<Extent> extents);
+  bool has_unbounded() const;  // In any leaf.
   const Layout* layout() const { return layout_.get(); }
   void set_layout(Layout layout) { layout_ = std::make_shared<const Layout>(std::move(layout)); }
   void clear_layout();  // Of all leaves.
@@ -60,7 +63,7 @@ class Shape {
   // "f32[2,3]{1,0}", "(f32[], s32[2])"; without layouts where `layouts` is false.
   std::string ToString(bool layouts = true) const;
 
-  // Same kinds, types and sizes; layouts and dynamic marks aside.
+  // Same kinds, types and sizes; layouts and extents aside.
   bool SameIgnoringLayout(const Shape& other) const;
   friend bool operator==(const Shape& a, const Shape& b);
 
@@ -68,7 +71,7 @@ class Shape {
   Kind kind_ = Kind::kTuple;
   tensor::Shape array_;
   std::vector<Shape> tuple_;
-  std::vector<bool> dynamic_;
+  std::vector<Extent> extents_;
   std::shared_ptr<const Layout> layout_;
 };
 

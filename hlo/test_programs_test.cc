@@ -59,6 +59,7 @@ constexpr absl::string_view kShapeOps[] = {
     "(f32[2], (s32[], token[])) tuple(f32[2] x, (s32[], token[]) y)",
     "s32[] get-tuple-element((f32[2], s32[]) x), index=1", "s32[] get-dimension-size(f32[<=3] x), dimensions={0}",
     "f32[<=3] set-dimension-size(f32[3] x, s32[] n), dimensions={0}",
+    "f32[?,4] add(f32[?,4] x, f32[?,4] y)", "(f32[?,<=4]{0,1}, s32[?]) tuple(f32[?,<=4]{0,1} x, s32[?] y)",
 };
 
 constexpr absl::string_view kContractions[] = {

@@ -73,6 +73,27 @@ TEST(Text, ModulesAreStable) {
   }
 }
 
+// Instructions share what they say in the same words, until one of them says something else.
+TEST(Text, MetadataIsShared) {
+  const std::unique_ptr<Module> module = Parse(R"(ENTRY e {
+  a = f32[] parameter(0), metadata={op_name="a}b" source_line=1}
+  b = f32[] negate(a), metadata={op_name="x" source_line=1}
+  c = f32[] negate(b), metadata={op_name="x" source_line=1}
+  d = f32[] negate(c), metadata={op_name="a}c" source_line=1}
+  ROOT f = f32[] negate(d), metadata={op_name="a}b" source_line=1}
+})");
+  ASSERT_NE(module, nullptr);
+  std::vector<std::string> names;
+  for (const auto& i : module->entry()->instructions()) names.push_back(i->metadata().op_name);
+  EXPECT_THAT(names, ElementsAre("a}b", "x", "x", "a}c", "a}b"));
+  Instruction* const b = module->entry()->instructions()[1].get();
+  Instruction* const c = module->entry()->instructions()[2].get();
+  EXPECT_EQ(&b->metadata(), &c->metadata());
+  b->mutable_metadata().op_name = "y";
+  EXPECT_EQ(b->metadata().source_line, 1);
+  EXPECT_EQ(c->metadata().op_name, "x");
+}
+
 TEST(Text, HeaderReadsIntoTheModule) {
   const std::unique_ptr<Module> module = Parse(ModuleSnippets()[0]);
   ASSERT_NE(module, nullptr);

@@ -9,11 +9,30 @@
 namespace xlad::hlo {
 namespace {
 
-absl::Status VerifyResult(const Instruction& instruction) {
+absl::Status CheckResult(const Instruction& instruction) {
   XLAD_ASSIGN_OR_RETURN(const Shape expected, InferShape(instruction));
   if (instruction.shape().SameIgnoringLayout(expected)) return absl::OkStatus();
   return Violation("result-shape", absl::StrCat("result ", Brief(instruction.shape())),
                    absl::StrCat(Brief(expected), ", which ", ToString(instruction.opcode()), " gives"));
+}
+
+// The first of the operands' and the result's shapes with a "?"; nullptr where there is none.
+const Shape* FindUnbounded(const Instruction& instruction) {
+  for (const Instruction* const operand : instruction.operands()) {
+    if (operand->shape().has_unbounded()) return &operand->shape();
+  }
+  return instruction.shape().has_unbounded() ? &instruction.shape() : nullptr;
+}
+
+// A size "?" is computed with as if it were 0: that fits where sizes are passed on or must be the same, which is where
+// XLA's own rules say something of it, and nowhere else.
+absl::Status VerifyResult(const Instruction& instruction) {
+  const absl::Status status = CheckResult(instruction);
+  if (status.ok() || IsElementwise(instruction.opcode())) return status;
+  const Shape* const unbounded = FindUnbounded(instruction);
+  if (unbounded == nullptr) return status;
+  return Violation("unbounded-dimension", Brief(*unbounded),
+                   absl::StrCat("known sizes where ", ToString(instruction.opcode()), " computes with them"));
 }
 
 absl::Status VerifyInstruction(const Instruction& instruction) {

@@ -41,12 +41,10 @@ Instruction* Plain(Instruction* instruction) {
 
 absl::Status CheckShape(const Instruction& instruction) {
   for (const Shape* leaf : Leaves(instruction.shape())) {
-    const std::vector<bool>& dynamic = leaf->dynamic();
-    if (std::find(dynamic.begin(), dynamic.end(), true) != dynamic.end()) {
-      return absl::UnimplementedError(absl::StrCat(Describe(instruction), ": found shape ",
-                                                   instruction.shape().ToString(),
-                                                   ", expected static dimensions; pad to the bound"));
-    }
+    if (leaf->extents().empty()) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        Describe(instruction), ": found shape ", instruction.shape().ToString(), ", expected static dimensions; ",
+        leaf->has_unbounded() ? "give the program its sizes" : "pad to the bound"));
   }
   return absl::OkStatus();
 }

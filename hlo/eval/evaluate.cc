@@ -8,6 +8,7 @@
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/numeric.h"
 #include "hlo/verifier.h"
+#include "hlo/verifier_rules.h"
 
 namespace xlad::hlo {
 namespace eval {
@@ -178,6 +179,18 @@ class Cluster {
   std::deque<Interpreter> devices_;
 };
 
+absl::Status CheckSizesAreKnown(const Module& module) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (!instruction->shape().has_unbounded()) continue;
+      return AtInstruction(absl::InvalidArgumentError(absl::StrCat("found shape ", instruction->shape().ToString(),
+                                                                   ", expected known sizes to evaluate with")),
+                           *instruction);
+    }
+  }
+  return absl::OkStatus();
+}
+
 class NoCalls final : public Caller {
  public:
   NoCalls() : program_(EvaluateLimits()), interpreter_(&program_, 0, 0) {}
@@ -203,6 +216,7 @@ absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& 
   for (const Module* module : std::set<const Module*>(modules.begin(), modules.end())) {
     if (module->entry() == nullptr) return absl::InvalidArgumentError("found a module without entry computation");
     XLAD_RETURN_IF_ERROR(Verify(*module));
+    XLAD_RETURN_IF_ERROR(eval::CheckSizesAreKnown(*module));
   }
   return eval::Cluster(modules, limits).Run(inputs);
 }

@@ -29,7 +29,7 @@ hlo::Shape Localize(const hlo::Shape& global, const ValueSharding& shardings, si
 }
 
 bool IsDynamic(const hlo::Shape& shape) {
-  if (std::find(shape.dynamic().begin(), shape.dynamic().end(), true) != shape.dynamic().end()) return true;
+  if (!shape.extents().empty()) return true;
   return shape.is_tuple() && std::any_of(shape.tuple().begin(), shape.tuple().end(), IsDynamic);
 }
 

@@ -1,0 +1,49 @@
+// Memory that only grows and is given back all at once: for what lives as long as its owner.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace xlad::hlo {
+
+class Bump {
+ public:
+  // Memory for any type that needs no stricter alignment than max_align_t. Its objects' destructors are the caller's.
+  void* Take(size_t bytes) {
+    bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+    return TakeUnaligned(bytes);
+  }
+  // A copy of `text` that lives as long as this. Not to be mixed with Take in one object.
+  absl::string_view Keep(absl::string_view text) {
+    if (text.empty()) return {};
+    char* const copy = TakeUnaligned(text.size());
+    std::memcpy(copy, text.data(), text.size());
+    return {copy, text.size()};
+  }
+
+ private:
+  static constexpr size_t kFirstBytes = size_t{1} << 12, kMostBytes = size_t{1} << 18;
+
+  char* TakeUnaligned(size_t bytes) {
+    if (bytes > left_) {
+      left_ = std::max(bytes, next_bytes_);
+      next_bytes_ = std::min(2 * next_bytes_, kMostBytes);
+      at_ = blocks_.emplace_back(new char[left_]).get();
+    }
+    char* const taken = at_;
+    at_ += bytes;
+    left_ -= bytes;
+    return taken;
+  }
+
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  char* at_ = nullptr;
+  size_t left_ = 0, next_bytes_ = kFirstBytes;
+};
+
+}  // namespace xlad::hlo
