@@ -145,7 +145,8 @@ void AppendComputation(const Computation& computation, size_t* left, std::string
   const bool is_entry = &computation == module.entry();
   absl::StrAppend(out, "<details id=\"c-", EscapeXml(computation.name()), "\"", is_entry ? " open=\"open\"" : "",
                   "><summary>", EscapeXml(computation.name()), is_entry ? " (entry)" : "", ": ", all,
-                  all == 1 ? " instruction, " : " instructions, ", EscapeXml(Shortened(computation.root()->shape().ToString(false), kMostShardingLetters)),
+                  all == 1 ? " instruction, " : " instructions, ",
+                  EscapeXml(Shortened(computation.root()->shape().ToString(false), kMostShardingLetters)),
                   "</summary>\n");
   if (drawn.size() < all) {
     absl::StrAppend(out, "<p>", all - drawn.size(), " of ", all,
