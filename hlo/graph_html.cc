@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWidth = 230, kHeight = 58, kGapX = 16, kGapY = 40;
 constexpr size_t kMostInARow = 10;
-constexpr size_t kLettersInABox = 36;
+constexpr size_t kLettersInABox = 32;
 
 constexpr absl::string_view kStyle =
     "body{font:13px sans-serif;margin:2em}details{border:1px solid #bbb;border-radius:6px;margin:.6em 0;padding:.3em "
