@@ -129,6 +129,19 @@ TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   EXPECT_EQ(a->SerializeAsString(), b->SerializeAsString());
 }
 
+// Six short loops around a product: all of them unrolled would be 170 kB of code and seconds of compilation.
+TEST(Compile, NestsOfShortLoopsStaySmall) {
+  const auto executable = Compile(RequestFor(R"(HloModule m
+ENTRY e {
+  x = f32[12,4,4,4,5] parameter(0)
+  y = f32[12,4,4,4,5] parameter(1)
+  ROOT c = f32[3,3,3,1,5] convolution(x, y), window={size=4x4x4 pad=1_1x1_1x1_1}, dim_labels=f012b_i012o->012bf,
+    batch_group_count=5
+})"));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_LT(executable->object_code().size(), 50'000u);
+}
+
 TEST(Compile, IsDeterministic) {
   auto a = Compile(RequestFor(kSmall));
   auto b = Compile(RequestFor(kSmall));

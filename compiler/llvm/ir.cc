@@ -17,8 +17,10 @@ bool IsConstant(llvm::Value* x, int64_t value) {
 
 bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-// Loops of at most so many rounds are straight code.
+// Loops of at most so many rounds are straight code, while a nest of them makes no more copies than kMostCopies of
+// what is inside.
 constexpr int64_t kUnroll = 4;
+constexpr int64_t kMostCopies = 64;
 
 void UnrollFully(llvm::BranchInst* back) {
   llvm::LLVMContext& context = back->getContext();
@@ -112,6 +114,8 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
   b.SetInsertPoint(loop);
   llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
   i->addIncoming(I64(0), before);
+  const int64_t beside = copies_;
+  copies_ = 1;
   {
     Scope scope(this);
     body(i);
@@ -119,7 +123,11 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
   llvm::Value* next = b.CreateAdd(i, I64(1), "", true, true);
   i->addIncoming(next, b.GetInsertBlock());
   llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
-  if (count <= kUnroll) UnrollFully(back);
+  if (count <= kUnroll && copies_ * count <= kMostCopies) {
+    UnrollFully(back);
+    copies_ *= count;
+  }
+  copies_ = std::max(copies_, beside);
   after->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(after);
 }

@@ -70,6 +70,7 @@ class Ir {
   llvm::Value* api_;
   std::vector<int> scopes_ = {0};
   int next_scope_ = 1;
+  int64_t copies_ = 1;  // Of the code inside, that the loops made so far at this depth will be unrolled to.
   struct Made {
     llvm::Value* value;
     int scope;
