@@ -27,8 +27,7 @@ absl::Status CoordinatorCore::Recover(Actions* actions) {
     XLAD_ASSIGN_OR_RETURN(const auto last, environment_.log->LastMetrics(id));
     if (last.has_value()) {
       job.step = std::max(job.first_step, last->step() + 1);
-      job.has_loss = last->values_size() > 0;
-      if (job.has_loss) job.loss = last->values(0);
+      NoteLoss(*last, &job);
     }
     if (job.attempt_running) {
       AttemptInfo& attempt = attempts_[id];

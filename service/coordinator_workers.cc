@@ -204,8 +204,7 @@ void CoordinatorCore::OnSteps(const std::string& worker_id, const TaskSteps& mes
   }
   const StepMetrics& last = metrics.back();
   job->step = std::max(job->step, last.step() + 1);
-  job->has_loss = last.values_size() > 0;
-  if (job->has_loss) job->loss = last.values(0);
+  NoteLoss(last, job);
   attempts_[job->id].step_ms = last.step_ms();
   CoordinatorMessage acknowledge;
   acknowledge.mutable_acknowledge()->set_job_id(job->id);

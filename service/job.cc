@@ -99,6 +99,20 @@ std::string Describe(const JobEvent& event) {
   return "unknown event";
 }
 
+void NoteLoss(const StepMetrics& metrics, Job* job) {
+  int column = 0;
+  for (const JobSpec::Result& result : job->spec.results()) {
+    const bool is_loss = result.kind() == JobSpec::Result::LOSS;
+    if (!is_loss && result.kind() != JobSpec::Result::METRIC) continue;
+    if (is_loss && column < metrics.values_size()) {
+      job->has_loss = true;
+      job->loss = metrics.values(column);
+      return;
+    }
+    ++column;
+  }
+}
+
 int64_t DeviceCount(const JobSpec& spec) {
   int64_t devices = 1;
   for (const MeshAxis& axis : spec.mesh()) devices *= axis.size();

@@ -44,6 +44,9 @@ struct Job {
 // Applies one event. Unknown events are an XLAD_CHECK: the log's reader refuses newer schemas.
 void Apply(const JobEvent& event, Job* job);
 
+// The loss among what a step reported: losses and metrics in the order of the spec's results.
+void NoteLoss(const StepMetrics& metrics, Job* job);
+
 // "job a1b2 attempt 2 placed on w1 w2": one line for `xlad logs`.
 std::string Describe(const JobEvent& event);
 
