@@ -228,6 +228,13 @@ ENTRY main {
   ROOT g = f32[7,3,4] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={1}, start_index_map={1,0},
       index_vector_dim=1, slice_sizes={3,1,4}
 })"},
+    {"gather_whole", R"(HloModule m
+ENTRY main {
+  x = f32[5,2,3,7] parameter(0)
+  i = s32[4,2] parameter(1)
+  ROOT g = f32[4,2,3,7] gather(x, i), offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0,1},
+    index_vector_dim=1, slice_sizes={1,2,3,7}
+})"},
     {"gather_u8", R"(HloModule m
 ENTRY main {
   x = f32[10,6] parameter(0)

@@ -93,6 +93,7 @@ struct ShardIndices {
 };
 
 ShardIndices IndicesInShard(Emitter& emitter, const LocalOp& op, const Components& components) {
+  const Dims reduced = ReducedDims(op, 0);
   hlo::Builder& builder = emitter.builder();
   const LocalArray& operand = op.operands[0];
   Instruction* indices = Widened(emitter, op.operands[1].local);
@@ -101,7 +102,8 @@ ShardIndices IndicesInShard(Emitter& emitter, const LocalOp& op, const Component
   std::vector<Instruction*> zeros, lasts, sizes, starts;
   for (int64_t d : *components.map) {
     const size_t at = static_cast<size_t>(d);
-    const bool split = !operand.sharding.dims[at].axes.empty();
+    // A slice of the whole dimension is this shard's, wherever it is: its index is always 0.
+    const bool split = IndexOf(reduced, d) >= 0;
     const int64_t last = operand.global.dims[at] - op.source->attributes().slice_sizes[at];
     zeros.push_back(builder.Scalar(type, 0));
     lasts.push_back(builder.Scalar(type, static_cast<double>(last)));
@@ -115,6 +117,9 @@ ShardIndices IndicesInShard(Emitter& emitter, const LocalOp& op, const Component
   indices = builder.Binary(Opcode::kMinimum, indices, spread(lasts));
   if (type != ElementType::kS32) indices = builder.Convert(ElementType::kS32, indices);
   ShardStarts(emitter, operand, components, ElementType::kS32, &starts);
+  for (size_t c = 0; c < starts.size(); ++c) {
+    if (IndexOf(reduced, (*components.map)[c]) < 0) starts[c] = builder.Scalar(ElementType::kS32, 0);
+  }
   indices = builder.Binary(Opcode::kSubtract, indices, spread(starts));
   Instruction* zero = builder.Zero(indices->shape());
   Instruction* inside = builder.Binary(Opcode::kAnd, builder.Compare(hlo::Comparison::kGe, indices, zero),
