@@ -142,6 +142,17 @@ ENTRY e {
   EXPECT_LT(executable->object_code().size(), 50'000u);
 }
 
+// Tiles of 16 by 16 in four short loops: copies of the tile would be three times the code.
+TEST(Compile, TransposesStaySmall) {
+  const auto executable = Compile(RequestFor(R"(HloModule m
+ENTRY e {
+  x = f32[2,2,32,2,64] parameter(0)
+  ROOT t = f32[2,2,2,64,32] transpose(x), dimensions={0,1,3,4,2}
+})"));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_LT(executable->object_code().size(), 6'000u);
+}
+
 TEST(Compile, IsDeterministic) {
   auto a = Compile(RequestFor(kSmall));
   auto b = Compile(RequestFor(kSmall));

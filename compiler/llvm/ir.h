@@ -4,6 +4,7 @@
 // InScope tells memo tables whether a value made in scope `id` may still be used.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,10 +38,12 @@ class Ir {
   llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
   llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
 
-  // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1.
+  // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1. Short loops around little code become straight code.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
   // The same with a bound that is computed; may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
+  // The code made here is as long as so many copies of a usual loop's body: loops around it count with them.
+  void CountCopies(int64_t copies) { copies_ = std::max(copies_, copies); }
   // All indices of `dims`, row-major.
   void LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body);
   void If(llvm::Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise = {});

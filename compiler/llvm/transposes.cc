@@ -56,6 +56,7 @@ class TileMover {
       v.push_back(ir_.b.CreateAlignedLoad(type, ir_.Address(element_, from, ir_.I64(i * from_stride)), align_));
     }
     for (int64_t d = 1; d < side_; d *= 2) SwapBlocks(d, &v);
+    ir_.CountCopies(side_ * side_ / 2);
     for (int64_t i = 0; i < side_; ++i) {
       ir_.b.CreateAlignedStore(v[static_cast<size_t>(i)], ir_.Address(element_, to, ir_.I64(i * to_stride)), align_);
     }
