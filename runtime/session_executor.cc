@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "tensor/wire.h"
@@ -95,7 +96,7 @@ absl::Status SessionExecutor::RunCommands() {
 absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
   switch (command.command_case()) {
     case SessionCommand::kLoad: XLAD_RETURN_IF_ERROR(Load(command)); break;
-    case SessionCommand::kCall: XLAD_RETURN_IF_ERROR(Call(command.call())); break;
+    case SessionCommand::kCall: XLAD_RETURN_IF_ERROR(Call(command)); break;
     case SessionCommand::kFetch: XLAD_RETURN_IF_ERROR(Fetch(command.fetch())); break;
     case SessionCommand::COMMAND_NOT_SET: break;  // Only frees.
   }
@@ -174,7 +175,53 @@ absl::StatusOr<SessionExecutor::Shards> SessionExecutor::Read(int64_t array, con
   return shards;
 }
 
-absl::Status SessionExecutor::Call(const SessionCall& call) {
+absl::Span<const std::byte> SessionExecutor::BytesOf(const Held& held, size_t index) const {
+  if (held.home == nullptr) return *held.shards[index];
+  return held.home->placed->buffers(static_cast<int>(index)).At(held.home->results[held.result].slice);
+}
+
+absl::Status SessionExecutor::MakeRoom(Program* program, const SessionCommand& command) {
+  const SessionCall& call = command.call();
+  const auto is_freed = [&](int64_t array) { return absl::c_linear_search(command.free(), array); };
+  const auto stays = [&](const Key& key, const Held& held) {
+    for (int p = 0; p < call.arguments_size(); ++p) {
+      const auto at = static_cast<size_t>(p);
+      if (call.arguments(p) == key.first && program->parameter_layouts[at] == key.second &&
+          program->parameters[at].slice == program->results[held.result].slice) {
+        return is_freed(key.first);
+      }
+    }
+    return false;
+  };
+  std::vector<Held*> moved;
+  for (auto& [key, held] : arrays_) {
+    if (held.home != program || stays(key, held)) continue;
+    if (is_freed(key.first) && !absl::c_linear_search(call.arguments(), key.first)) continue;
+    moved.push_back(&held);
+  }
+  if (moved.empty()) return absl::OkStatus();
+  for (Held* held : moved) held->shards.resize(devices_.size());
+  XLAD_RETURN_IF_ERROR(OnDevices([&](int index) {
+    for (Held* held : moved) {
+      if (FirstHere(program->results[held->result], index) != index) continue;
+      const absl::Span<const std::byte> bytes = BytesOf(*held, static_cast<size_t>(index));
+      held->shards[static_cast<size_t>(index)] =
+          std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    }
+    return absl::OkStatus();
+  }));
+  for (Held* held : moved) {
+    for (size_t index = 0; index < devices_.size(); ++index) {
+      const int first = FirstHere(program->results[held->result], static_cast<int>(index));
+      held->shards[index] = held->shards[static_cast<size_t>(first)];
+    }
+    held->home = nullptr;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionExecutor::Call(const SessionCommand& command) {
+  const SessionCall& call = command.call();
   const auto found = programs_.find(call.program());
   if (found == programs_.end() ||
       call.arguments_size() != static_cast<int>(found->second.parameters.size()) ||
@@ -182,52 +229,40 @@ absl::Status SessionExecutor::Call(const SessionCall& call) {
     return absl::InternalError(absl::StrCat("found a call of program ", call.program(), " that does not fit it"));
   }
   Program& program = found->second;
-  std::vector<const Shards*> arguments;
+  XLAD_RETURN_IF_ERROR(MakeRoom(&program, command));
+  std::vector<const Held*> arguments;
   for (int p = 0; p < call.arguments_size(); ++p) {
-    const std::pair<int64_t, int32_t> key(call.arguments(p), program.parameter_layouts[static_cast<size_t>(p)]);
-    auto shards = arrays_.find(key);
-    if (shards == arrays_.end()) {
+    const Key key(call.arguments(p), program.parameter_layouts[static_cast<size_t>(p)]);
+    auto held = arrays_.find(key);
+    if (held == arrays_.end()) {
       XLAD_ASSIGN_OR_RETURN(Shards read, Read(key.first, program.parameters[static_cast<size_t>(p)]));
-      shards = arrays_.emplace(key, std::move(read)).first;
+      held = arrays_.emplace(key, Held{std::move(read)}).first;
     }
-    arguments.push_back(&shards->second);
+    arguments.push_back(&held->second);
   }
-  std::vector<Shards> results(program.results.size(), Shards(devices_.size()));
-  const absl::Status status = OnDevices([&](int index) { return CallOn(index, program, arguments, &results); });
+  const absl::Status status = OnDevices([&](int index) { return CallOn(index, program, arguments); });
   if (!status.ok()) return Annotate(status, absl::StrCat("call ", program.calls));
   ++program.calls;
   for (int r = 0; r < call.results_size(); ++r) {
-    const EntryLayout& layout = program.results[static_cast<size_t>(r)];
-    Shards& shards = results[static_cast<size_t>(r)];
-    for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
-      shards[static_cast<size_t>(index)] = shards[static_cast<size_t>(FirstHere(layout, index))];
-    }
-    arrays_[{call.results(r), program.result_layouts[static_cast<size_t>(r)]}] = std::move(shards);
+    const auto at = static_cast<size_t>(r);
+    arrays_[{call.results(r), program.result_layouts[at]}] = Held{{}, &program, at};
   }
   return absl::OkStatus();
 }
 
-absl::Status SessionExecutor::CallOn(int index, const Program& program, const std::vector<const Shards*>& arguments,
-                                     std::vector<Shards>* results) {
+absl::Status SessionExecutor::CallOn(int index, const Program& program, const std::vector<const Held*>& arguments) {
   DeviceBuffers& buffers = program.placed->buffers(index);
   for (size_t p = 0; p < arguments.size(); ++p) {
-    const std::vector<std::byte>& bytes = *(*arguments[p])[static_cast<size_t>(index)];
-    if (!bytes.empty()) std::memcpy(buffers.At(program.parameters[p].slice).data(), bytes.data(), bytes.size());
+    const absl::Span<const std::byte> bytes = BytesOf(*arguments[p], static_cast<size_t>(index));
+    std::byte* to = buffers.At(program.parameters[p].slice).data();
+    if (!bytes.empty() && to != bytes.data()) std::memcpy(to, bytes.data(), bytes.size());
   }
-  XLAD_RETURN_IF_ERROR(program.placed->Run(index, program.calls));
-  for (size_t r = 0; r < results->size(); ++r) {
-    const EntryLayout& layout = program.results[r];
-    if (FirstHere(layout, index) != index) continue;
-    const std::byte* from = buffers.At(layout.slice).data();
-    (*results)[r][static_cast<size_t>(index)] =
-        std::make_shared<std::vector<std::byte>>(from, from + layout.local.bytes());
-  }
-  return absl::OkStatus();
+  return program.placed->Run(index, program.calls);
 }
 
 absl::Status SessionExecutor::Fetch(const SessionFetch& fetch) {
-  const auto shards = arrays_.find({fetch.array(), fetch.layout()});
-  if (shards == arrays_.end()) {
+  const auto held = arrays_.find({fetch.array(), fetch.layout()});
+  if (held == arrays_.end()) {
     return absl::InternalError(absl::StrCat("found no array ", fetch.array(), " in layout ", fetch.layout()));
   }
   const EntryLayout& layout = layouts_.at(fetch.layout());
@@ -235,7 +270,7 @@ absl::Status SessionExecutor::Fetch(const SessionFetch& fetch) {
     const int device = devices_[index];
     const tensor::Box& box = layout.BoxOf(device);
     if (layout.FirstHolder(device) != device || box.elements() == 0) continue;
-    const tensor::Array part = WithoutPadding(layout, device, *shards->second[index]);
+    const tensor::Array part = WithoutPadding(layout, device, BytesOf(held->second, index));
     const absl::Status status = environment_.store->WriteArray(fetch.array(), box, part.bytes(), &abort_);
     if (!status.ok()) return Annotate(status, absl::StrCat("array ", fetch.array()));
   }

@@ -65,20 +65,30 @@ class SessionExecutor {
  private:
   // The padded shards of an array, by device here. Devices that hold the same box share theirs.
   using Shards = std::vector<std::shared_ptr<const std::vector<std::byte>>>;
+  using Key = std::pair<int64_t, int32_t>;  // Array and layout.
   struct Program {
     std::unique_ptr<PlacedProgram> placed;
     std::vector<EntryLayout> parameters, results;
     std::vector<int32_t> parameter_layouts, result_layouts;
     int64_t calls = 0;
   };
+  // Results stay in the memory of the program that computed them until its next call: one that is donated to the
+  // parameter in whose memory it lies is never copied.
+  struct Held {
+    Shards shards;            // Empty where `home` has it.
+    Program* home = nullptr;
+    size_t result = 0;        // Of `home`.
+  };
 
   void Main();
   absl::Status RunCommands();
   absl::Status RunCommand(const SessionCommand& command);
   absl::Status Load(const SessionCommand& command);
-  absl::Status Call(const SessionCall& call);
-  absl::Status CallOn(int index, const Program& program, const std::vector<const Shards*>& arguments,
-                      std::vector<Shards>* results);
+  absl::Status Call(const SessionCommand& command);
+  absl::Status CallOn(int index, const Program& program, const std::vector<const Held*>& arguments);
+  // Before a call of `program`: what its memory holds and is used later is copied out, but for what may stay there.
+  absl::Status MakeRoom(Program* program, const SessionCommand& command);
+  absl::Span<const std::byte> BytesOf(const Held& held, size_t index) const;
   absl::Status Fetch(const SessionFetch& fetch);
   absl::StatusOr<Shards> Read(int64_t array, const EntryLayout& layout);
   // Runs `work` for every device here, each in its thread.
@@ -94,7 +104,7 @@ class SessionExecutor {
   int64_t abort_listener_ = 0;
   std::map<int64_t, Program> programs_;
   std::map<int32_t, EntryLayout> layouts_;
-  std::map<std::pair<int64_t, int32_t>, Shards> arrays_;  // By array and layout.
+  std::map<Key, Held> arrays_;
   std::atomic<int64_t> done_ = 0;
 
   std::mutex mutex_;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include "base/hash.h"
@@ -272,6 +274,54 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
   EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
   EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
+}
+
+// Results lie in the memory of their programs until those are called again: nobody may see that.
+TEST(SessionExecutor, RandomCallsKeepEveryArray) {
+  std::mt19937 random(7);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  for (int trial = 0; trial < 12; ++trial) {
+    World world(kPlacements[static_cast<size_t>(trial) % kPlacements.size()]);
+    world.Load(1, /*whole=*/false);
+    world.Load(2, /*whole=*/false);
+    std::map<int64_t, std::vector<double>> x;  // What there is.
+    std::map<int64_t, double> s;
+    std::set<int64_t> fresh;  // Uploaded: no worker has them before they are used.
+    int64_t next = 1;
+    const auto pick = [&](const auto& map) {
+      return std::next(map.begin(), static_cast<int>(below(map.size())))->first;
+    };
+    for (int i = 0; i < 25; ++i) {
+      ASSERT_TRUE(world.WaitForAll().ok());
+      if (x.empty() || s.empty() || below(5) == 0) {
+        fresh.insert({next, next + 1});
+        x[next] = std::vector<double>(7, static_cast<double>(below(5)));
+        world.store.arrays[next++] = Vector(std::vector<float>(7, static_cast<float>(x[next][0])));
+        s[next] = 1;
+        world.store.arrays[next++] = Scalar(1);
+      }
+      const int64_t of_x = pick(x), of_s = pick(s);
+      std::vector<int64_t> free;
+      std::vector<double> new_x = x[of_x];
+      const double total = std::accumulate(new_x.begin(), new_x.end(), 0.0), new_s = s[of_s] + total;
+      for (double& value : new_x) value += total;
+      if (below(3) != 0) free.push_back(of_x);
+      if (below(3) != 0) free.push_back(of_s);
+      if (below(4) == 0 && pick(x) != of_x) free.push_back(pick(x));
+      for (const int64_t array : free) x.erase(array), s.erase(array);
+      world.Call(1 + static_cast<int64_t>(below(2)), {of_x, of_s}, {next, next + 1}, free);
+      x[next++] = std::move(new_x);
+      s[next++] = new_s;
+      const int64_t seen = pick(x);
+      if (below(3) != 0 || fresh.contains(seen)) continue;
+      const Array found = world.Fetch(seen, 0);
+      for (size_t e = 0; e < 7; ++e) EXPECT_FLOAT_EQ(found.values<float>()[e], static_cast<float>(x[seen][e]));
+    }
+    for (const auto& [array, value] : s) {
+      if (fresh.contains(array)) continue;
+      EXPECT_FLOAT_EQ(world.Fetch(array, 2).values<float>()[0], static_cast<float>(value));
+    }
+  }
 }
 
 TEST(SessionExecutor, AFailureEndsItEverywhere) {

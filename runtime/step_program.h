@@ -17,6 +17,8 @@ struct Slice {
   int allocation = 0;
   int64_t offset = 0;
   int64_t bytes = 0;
+
+  bool operator==(const Slice&) const = default;
 };
 
 // What one run needs. All of it belongs to the device's thread.

@@ -2,6 +2,7 @@
 
 import gc
 import unittest
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from harness import ClusterTest, batches_of, by_jax, example
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad.connection import Connection
 
 
 class Sessions(ClusterTest):
@@ -76,6 +78,56 @@ class Sessions(ClusterTest):
         large = np.arange(1_000_003, dtype=np.float32)
         np.testing.assert_array_equal(jitted(jitted(large)), large * 4)
 
+    def test_sessions_in_turns_compile_once(self):
+        traced = []
+        arrays, steps = [], []
+        for axis in ("a", "b"):  # Neither leaves devices for the other.
+            def step(x, axis=axis):
+                traced.append(axis)
+                return x + 1
+
+            steps.append(self.cluster.jit(step, mesh={axis: 8}, in_shardings=P(axis), donate_argnums=0))
+            arrays.append(np.arange(8.0))
+        for turn in range(3):
+            arrays = [step(array) for step, array in zip(steps, arrays)]
+            before = before if turn else len(traced)
+        self.assertEqual(len(traced), before)
+        for array in arrays:
+            np.testing.assert_array_equal(array, np.arange(8.0) + 3)
+
+    def test_a_loop_sends_only_the_batch(self):
+        calls = []
+        step = self.cluster.jit(lambda w, x: (w * 0.5, (w @ x).sum()), mesh={"dp": 4, "tp": 2},
+                                in_shardings=(P("dp", "tp"), P("tp")), donate_argnums=0)
+        w, _ = step(np.ones((8, 6), np.float32), np.ones(6, np.float32))
+        call = Connection.call
+        count = lambda self, method, **fields: (calls.append(method), call(self, method, **fields))[1]
+        with mock.patch.object(Connection, "call", count), mock.patch.object(Connection, "upload", None):
+            for i in range(4):
+                w, loss = step(w, np.full(6, i, np.float32))
+        self.assertEqual(calls, ["CallProgram"] * 4)
+        self.assertEqual(float(loss), 8 * 6 * 3 / 16)
+        np.testing.assert_array_equal(w, np.full((8, 6), 1 / 32))
+
+    def test_ways_to_pass_arguments(self):
+        scale = self.cluster.jit(lambda x, by, mode="times": x * by if mode == "times" else x + by, mesh={"dp": 2},
+                                 in_shardings=None, static_argnums=2)
+        for arguments, named, expected in [((2.0, 3.0, "times"), {}, 6), ((2.0, 3.0, "plus"), {}, 5),
+                                           ((2.0,), {"by": 4.0, "mode": "plus"}, 6)]:
+            self.assertEqual(float(scale(*arguments, **named)), expected)
+        power = self.cluster.jit(lambda n, x: x ** n if n is not True else x, mesh={"dp": 2}, static_argnums=(0,))
+        self.assertEqual([float(power(n, 3.0)) for n in (2, 1.0, True, 3)], [9, 3, 3, 27])
+        with self.assertRaisesRegex(TypeError, "static arguments {0: \\[1\\]}"):
+            power([1], 2.0)
+        with self.assertRaisesRegex(TypeError, "only_named"):
+            self.cluster.jit(lambda x, *, only_named: x)(1.0, only_named=2)
+        with self.assertRaisesRegex(ValueError, "in donate_argnums and in static_argnums"):
+            self.cluster.jit(power, donate_argnums=0, static_argnums=0)
+        made = self.cluster.jit(lambda: jnp.arange(4.0), mesh={"dp": 2})()  # No argument says what mesh it is.
+        np.testing.assert_array_equal(made, np.arange(4.0))
+        self.assertEqual((made.size, made.nbytes, jax.block_until_ready(made) is made), (4, 16, True))
+        self.assertEqual((f"{scale(2.0, 3.0, 'times'):.2f}", scale(2.0, 3.0, "times").item()), ("6.00", 6.0))
+
     def test_donated_and_dropped_arrays(self):
         add = self.cluster.jit(lambda x, y: x + y, donate_argnums=(0,))
         x = add(np.ones(3, np.float32), np.ones(3, np.float32))
@@ -83,7 +135,7 @@ class Sessions(ClusterTest):
         np.testing.assert_array_equal(y, [3, 3, 3])
         with self.assertRaisesRegex(xlad.Error, "was donated"):
             x.get()
-        with self.assertRaisesRegex(xlad.Error, "was donated"):
+        with self.assertRaisesRegex(xlad.Error, r"<lambda>: argument 0 \(RemoteArray\(f32\[3\]\)\) was donated"):
             add(x, y)
         for _ in range(100):
             y = add(y, np.float32(1))
@@ -100,6 +152,8 @@ class Sessions(ClusterTest):
             self.cluster.jit(lambda x: x)("a")
         with self.assertRaisesRegex(TypeError, r"argument 1\.w\.1: found 'a'"):
             self.cluster.jit(lambda x, y: x)(1, {"w": [2, "a"]})
+        with self.assertRaisesRegex(TypeError, "argument 0: found a value that JAX is tracing"):
+            jax.grad(self.cluster.jit(lambda x: x))(1.0)
         with self.assertRaisesRegex(TypeError, "expected a function"):
             self.cluster.jit(3)
         with self.assertRaisesRegex(ValueError, "found axis 'tp'"):
@@ -111,6 +165,9 @@ class Sessions(ClusterTest):
             np.testing.assert_array_equal(x, [1, 2, 3, 4])
         with self.assertRaisesRegex(xlad.Error, "it was closed"):
             x.get()
+        for use in (cluster.jobs, lambda: cluster.jit(lambda x: x)(1.0)):
+            with self.assertRaisesRegex(xlad.Error, "is closed, expected to be used before close"):
+                use()
 
 
 if __name__ == "__main__":

@@ -144,6 +144,24 @@ class Trees(ClusterTest):
             run = self.cluster.train(total, 0, data, steps=1, **arguments)
             np.testing.assert_allclose(next(run).loss, expected)
 
+    def test_explicit_axes(self):
+        mesh = AbstractMesh((4, 2), ("dp", "tp"), axis_types=(AxisType.Explicit,) * 2)
+        rng = np.random.default_rng(8)
+        w, x = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 8), (16, 4)))
+
+        def fit(w, x):
+            part = lambda w, x: jax.lax.pmean(jax.lax.psum(jnp.sum((x @ w) ** 2), "tp"), "dp")
+            whole = jax.shard_map(part, mesh=mesh, in_specs=(P(None, "tp"), P("dp")), out_specs=P())
+            loss, grad = jax.value_and_grad(whole)(w, x)
+            return w - 0.01 * grad, loss
+
+        options = {"mesh": mesh, "in_shardings": (P(None, "tp"), P("dp"))}
+        run = self.cluster.train(fit, w, x, steps=2, **options)
+        np.testing.assert_allclose(next(run).loss, np.sum((x @ w) ** 2) / 4, 1e-5)
+        new_w, loss = self.cluster.jit(fit, donate_argnums=0, **options)(w, x)
+        np.testing.assert_allclose(float(loss), np.sum((x @ w) ** 2) / 4, 1e-5)
+        np.testing.assert_allclose(new_w, w - 0.005 * x.T @ (x @ w), 1e-4, 1e-5)
+
     def test_sizes_that_do_not_divide(self):
         def fit(state, batch):
             loss, grad = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(state)
@@ -182,6 +200,8 @@ class Mistakes(ClusterTest):
             "found axis 'tp' in .* for x, expected one of dp": {"mesh": two, "in_shardings": (None, P("tp"))},
             "for 4 arguments, expected at most 2": {"mesh": two, "in_shardings": (None,) * 4},
             r"for w of shape \[8\], expected at most 1": {"mesh": two, "in_shardings": (P(None, "dp"), None)},
+            "found mesh {'dp': True}": {"mesh": {"dp": True}},
+            r"found axis 'dp' twice in .* for x": {"mesh": two, "in_shardings": (None, P("dp", "dp"))},
             r"in_shardings\[0\]: ": {"mesh": two, "in_shardings": ({"z": P()}, None)},
             r"in_shardings\[1\]: found 'dp' for x": {"mesh": two, "in_shardings": (None, "dp")},
         }.items():

@@ -10,9 +10,10 @@
 from xlad.cluster import Cluster, Worker, connect
 from xlad.errors import Error
 from xlad.export import export
+from xlad.jitted import Jitted
 from xlad.local import LocalCluster, local
 from xlad.run import Run, Status, Step
-from xlad.session import Jitted, RemoteArray, fetch
+from xlad.session import RemoteArray, fetch
 
 __all__ = ["Cluster", "Error", "Jitted", "LocalCluster", "RemoteArray", "Run", "Status", "Step", "Worker", "connect",
            "export", "fetch", "local"]

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, Self
 
 from xlad import interrupts
 from xlad.connection import Connection
+from xlad.jitted import Jitted
 from xlad.job import Axes, Job, axes_text, parse_axes, read_directory
 from xlad.run import Run, Status
-from xlad.session import Jitted, Session
+from xlad.session import Session
 from xlad.training import Training
 
 
@@ -76,14 +77,16 @@ class Cluster:
         mesh: Any = None,
         in_shardings: Any = None,
         donate_argnums: int | Sequence[int] = (),
+        static_argnums: int | Sequence[int] = (),
     ) -> Jitted:
         """Like jax.jit, but calls run on the cluster, and what they return stays there, as `RemoteArray`s.
 
-        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument. Arrays that are passed to
-        `donate_argnums` cannot be used any more; parts of the result that look like them stay where they are. All
-        functions on one mesh share its devices and can be called with each other's results.
+        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static. Arrays
+        that are passed to `donate_argnums` cannot be used any more; parts of the result that look like them stay where
+        they are. Values of `static_argnums` are part of the program: any that have a hash. All functions on one mesh
+        share its devices and can be called with each other's results.
         """
-        return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums)
+        return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums, static_argnums)
 
     def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
         with self._lock:

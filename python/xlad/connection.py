@@ -47,6 +47,7 @@ class Connection:
         if not ca_file and not _is_loopback(host):
             raise ValueError(f"found coordinator {address} off loopback without TLS, expected ca_file and token_file")
         self.address = address
+        self._closed = False
         self._metadata: list[tuple[str, str]] = []
         if token_file:
             token = pathlib.Path(token_file).read_text().partition("\n")[0]
@@ -58,7 +59,7 @@ class Connection:
             self._channel = grpc.insecure_channel(address, _OPTIONS)
 
     def call(self, method: str, *, timeout: float | None = CALL_S, **fields: Any) -> Any:
-        m = protos.METHODS[method]
+        m = self._method(method)
         stub = self._channel.unary_unary(m.path, m.request.SerializeToString, m.response.FromString)
         try:
             return stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
@@ -66,7 +67,7 @@ class Connection:
             raise self._error(error) from None
 
     def upload(self, method: str, requests: Iterable[Any], timeout: float | None = TRANSFER_S) -> Any:
-        m = protos.METHODS[method]
+        m = self._method(method)
         stub = self._channel.stream_unary(m.path, m.request.SerializeToString, m.response.FromString)
         try:
             return stub(iter(requests), timeout=timeout, metadata=self._metadata)
@@ -75,7 +76,7 @@ class Connection:
 
     def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Generator[Any, None, None]:
         """The answers as they come. Closing the generator cancels the call."""
-        m = protos.METHODS[method]
+        m = self._method(method)
         stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
         call = stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
         try:
@@ -104,7 +105,14 @@ class Connection:
         return data
 
     def close(self) -> None:
+        self._closed = True
         self._channel.close()
+
+    def _method(self, name: str) -> protos.Method:
+        if self._closed:
+            raise Error(f"the cluster at {self.address} is closed, expected to be used before close() and inside its "
+                        "with block", "FAILED_PRECONDITION")
+        return protos.METHODS[name]
 
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())

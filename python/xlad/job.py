@@ -25,7 +25,7 @@ def parse_axes(text: str) -> Axes:
     """Of "dp=4,tp=2"; of "" and "single": one device."""
     axes: Axes = {}
     for part in text.split(",") if text not in ("", "single") else []:
-        name, _, size = part.partition("=")
+        name, _, size = part.strip().partition("=")
         if not name or not size.isdigit() or int(size) < 1 or name in axes:
             raise ValueError(f"found mesh {text!r}, expected AXIS=SIZE[,AXIS=SIZE...], as in dp=4,tp=2")
         axes[name] = int(size)
@@ -77,6 +77,17 @@ def _fill(message: Any, entry: Mapping[str, Any], kinds: Mapping[str, int]) -> N
     message.shape.dims.extend(dims)
 
 
+def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
+    """The text, unless it leaves out constants and there is a proto."""
+    texts: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".hlo")]
+    protobufs: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".pb")]
+    if texts and ("{...}" not in texts[0].read_text() or not protobufs):
+        return texts[0].read_bytes()
+    if not protobufs:
+        raise ValueError(f"mesh {mesh.get('name')} lists no file that ends in .hlo or .pb")
+    return protobufs[0].read_bytes()
+
+
 def read_directory(directory: str | pathlib.Path, axes: Axes, steps: int | None) -> Job:
     """The program of the manifest's mesh with these axes, else of one with the same names in any sizes."""
     folder = pathlib.Path(directory)
@@ -92,14 +103,11 @@ def read_directory(directory: str | pathlib.Path, axes: Axes, steps: int | None)
             known = "; ".join(axes_text(mesh["axes"]) for mesh in meshes)
             raise ValueError(f"found no program for mesh {axes_text(axes)}, expected one of {known} "
                              "(or other sizes of the same axes)")
-        names = [name for name in same[0]["files"] if name.endswith(".pb")]
-        names += [name for name in same[0]["files"] if name.endswith(".hlo")]
-        if not names:
-            raise ValueError(f"mesh {same[0].get('name')} lists no file that ends in .hlo or .pb")
+        program = _read_program(folder, same[0])
         if steps is not None:
             manifest["steps"] = steps
         has_data = any(entry["kind"] == "data" for entry in manifest["parameters"])
-        job = Job(manifest, axes, (folder / names[0]).read_bytes(), (folder / "state.safetensors").read_bytes(),
+        job = Job(manifest, axes, program, (folder / "state.safetensors").read_bytes(),
                   (folder / "data.safetensors").read_bytes() if has_data else b"")
         job.spec(False)
     except (KeyError, TypeError, ValueError) as error:

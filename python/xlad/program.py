@@ -26,12 +26,14 @@ class KeyLeaf(NamedTuple):
     impl: Any
 
 
-def leaf_names(tree: Tree, whole: str) -> list[str]:
-    """"layers.0.w", by the path of each leaf; `whole` where the tree is one leaf. Names are unlike each other."""
+def leaf_names(tree: Tree, whole: str, before: str = "") -> list[str]:
+    """"layers.0.w", by the path of each leaf, with `before` before it; `whole` where the tree is one leaf. Names are
+    unlike each other.
+    """
     names: dict[str, None] = {}
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
         parts = (str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
-        name = base = ".".join(parts) or whole
+        name = base = before + ".".join(parts) if path else whole
         copies = 1
         while name in names:
             copies += 1
@@ -44,15 +46,21 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
+_INSTEAD = " (what is no number may be bound with functools.partial, or be named in static_argnums of jit)"
+
+
 def to_array(leaf: Any, place: str) -> np.ndarray:
     """As jit takes it: 64-bit types become 32-bit ones unless JAX is told otherwise; random keys become words."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
+    if isinstance(leaf, jax.core.Tracer):
+        raise TypeError(f"{place}: found a value that JAX is tracing, expected an array: functions of a cluster cannot "
+                        "be called inside jit, grad, vmap or scan; put those inside the function")
     if callable(leaf) or isinstance(leaf, (str, bytes)):
-        raise TypeError(f"{place}: found {leaf!r}, expected an array or a number")
+        raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{_INSTEAD}")
     array = np.asarray(leaf)
     if array.dtype.kind in "OUSMm":
-        raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number")
+        raise TypeError(f"{place}: found {type(leaf).__name__} {leaf!r}, expected an array or a number{_INSTEAD}")
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
@@ -88,7 +96,7 @@ def placement(mesh: Any, in_shardings: Any) -> Placement:
         mesh = mesh.abstract_mesh
     if isinstance(mesh, Mapping):
         for name, size in mesh.items():
-            if not isinstance(name, str) or not isinstance(size, int) or size < 1:
+            if not isinstance(name, str) or type(size) is not int or size < 1:
                 raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
         mesh = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
     if not isinstance(mesh, AbstractMesh):
@@ -148,7 +156,7 @@ def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]
     try:
         jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {str(error).replace('tree_map tree', where)}") from None
     return found
 
 
@@ -161,6 +169,9 @@ def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes:
         if axis not in axes and axis not in known_axes:
             raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
     dims = [tuple(axis for axis in _axes_of(entry) if axis in axes) or None for entry in spec]
+    used = [axis for dim in dims for axis in dim or ()]
+    if twice := [axis for axis in axes if used.count(axis) > 1]:
+        raise ValueError(f"found axis {twice[0]!r} twice in {spec} for {name}, expected each axis once")
     if any(dims[len(shape):]):
         raise ValueError(f"found {spec} for {name} of shape {list(shape)}, expected at most {len(shape)} entries")
     return P(*dims[: len(shape)])
@@ -184,10 +195,11 @@ def positional(function: Callable[..., Any], default: int) -> int:
     return min(max(default, needed), allowed)
 
 
-def name_arguments(wrapper: Any, function: Callable[..., Any], count: int) -> None:
-    """Gives the wrapper's arguments the names of the function's, which programs and messages show."""
-    with contextlib.suppress(TypeError, ValueError):
-        parameters = list(inspect.signature(function).parameters.values())[:count]
+def name_arguments(wrapper: Any, function: Callable[..., Any], positions: Sequence[int]) -> None:
+    """Gives the wrapper's arguments the names of those of the function, which programs and messages show."""
+    with contextlib.suppress(TypeError, ValueError, IndexError):
+        given = list(inspect.signature(function).parameters.values())
+        parameters = [given[i] for i in positions]
         wrapper.__signature__ = inspect.Signature([
             p.replace(kind=inspect.Parameter.POSITIONAL_ONLY, default=inspect.Parameter.empty) for p in parameters])
 
@@ -198,37 +210,53 @@ class Lowered(NamedTuple):
     out: Tree  # ShapeDtypeStructs
 
 
-def _structs(arguments: Sequence[Tree]) -> Tree:
-    return jax.tree_util.tree_map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tuple(arguments))
+def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs) -> Tree:
+    """With shardings where types have them: on meshes with explicit axes."""
+    typed = mesh if mesh is not None and AxisType.Explicit in mesh.axis_types else None
+    leaves, treedef = jax.tree_util.tree_flatten(tuple(arguments))
+    shardings = [NamedSharding(typed, spec) if typed is not None else None
+                 for spec in jax.tree_util.tree_leaves(specs.arguments, is_leaf=lambda x: isinstance(x, P))]
+    return jax.tree_util.tree_unflatten(treedef, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+                                                  for leaf, sharding in zip(leaves, shardings)])
 
 
-def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement) -> Tree:
+def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs) -> Tree:
     """ShapeDtypeStructs."""
-    with jax.sharding.use_abstract_mesh(place.mesh) if place.mesh is not None else contextlib.nullcontext():
-        return jax.eval_shape(function, *_structs(arguments))
+    mesh = _mesh_of_doors(place, specs)
+    with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
+        return jax.eval_shape(function, *_structs(arguments, mesh, specs))
+
+
+def _mesh_of_doors(place: Placement, specs: Specs) -> AbstractMesh | None:
+    """JAX wants even shards at its doors. The coordinator does not, and binds the sizes of axes anew."""
+    mesh = place.mesh
+    if mesh is None or specs.even:
+        return mesh
+    return AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
 
 
 def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs, *,
           out_specs: Tree = None, donate: Sequence[int] = ()) -> Lowered:
     """The function's HLO, global shapes with annotations. No devices are needed: the mesh is abstract."""
     options: dict[str, Any] = {"donate_argnums": tuple(donate), "keep_unused": True}
-    mesh = place.mesh
-    if mesh is not None and not specs.even:
-        # JAX wants even shards at its doors. The coordinator does not, and binds the sizes of axes anew.
-        mesh = AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
+    is_spec = lambda x: isinstance(x, P)
+    mesh = _mesh_of_doors(place, specs)
     with contextlib.ExitStack() as stack:
         if mesh is not None:
             on_mesh = lambda tree: jax.tree_util.tree_map(
-                lambda spec: NamedSharding(mesh, spec), tree, is_leaf=lambda x: isinstance(x, P))
+                lambda spec: NamedSharding(mesh, spec), tree, is_leaf=is_spec)
             options["in_shardings"] = on_mesh(specs.arguments)
             if out_specs is not None:
                 options["out_shardings"] = on_mesh(out_specs)
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
         stack.enter_context(_sources_from_here())
-        traced = jax.jit(function, **options).trace(*_structs(arguments))
+        traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
         program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
     # The module's own printer keeps the source lines, which as_hlo_text leaves out.
     text = program.get_hlo_module().to_string()
+    if mesh is not None and "sdy.mesh<" not in text and not jax.tree_util.tree_leaves(out_specs, is_leaf=is_spec):
+        # Nothing says on which mesh it runs: no arguments, and no constraints inside.
+        return lower(function, arguments, place, specs, out_specs=P(), donate=donate)
     if "python_cpu_callback" in text:
         raise TypeError("found calls back into Python (jax.debug.print, pure_callback, io_callback), expected none: "
                         "workers run no Python; return what is to be seen as a metric")

@@ -1,4 +1,4 @@
-"""Functions that are called on a cluster, and arrays that stay there between calls."""
+"""Devices that are held for a client, and arrays that stay on them between calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +73,11 @@ class Session:
     def get(self, array: int) -> bytes:
         chunks = self._connection.stream("GetArray", session_id=self.id, array=array, timeout=TRANSFER_S)
         return b"".join(chunk.data for chunk in chunks)
+
+    def wait(self, array: int) -> None:
+        chunks = self._connection.stream("GetArray", session_id=self.id, array=array, timeout=TRANSFER_S)
+        next(chunks, None)
+        chunks.close()
 
     def add(self, array: RemoteArray) -> None:
         self._arrays.add(array)
@@ -152,6 +156,14 @@ class RemoteArray:
     def ndim(self) -> int:
         return len(self.shape)
 
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
     def get(self) -> Any:
         """As a numpy array; random keys as keys of JAX."""
         array = self._here
@@ -169,11 +181,13 @@ class RemoteArray:
         data = self._session.get(self.number())
         self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
 
-    def number(self) -> int:
+    def number(self, what: str = "the array") -> int:
+        """`what` it is to the caller, for errors."""
         if self._number is None:
-            raise Error("the array was donated to a call, expected one that is still there", "NOT_FOUND")
+            raise Error(f"{what} was donated to an earlier call, expected one that is still there: use what that call "
+                        "returned, or do not donate it", "NOT_FOUND")
         if self._session.ended is not None:
-            raise Error(f"the array is gone with its session: {self._session.ended}", "ABORTED")
+            raise Error(f"{what} is gone with its session: {self._session.ended}", "ABORTED")
         return self._number
 
     def is_of(self, session: Session) -> bool:
@@ -185,6 +199,18 @@ class RemoteArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.get(), dtype)
+
+    def item(self) -> Any:
+        return self.get().item()
+
+    def block_until_ready(self) -> RemoteArray:
+        """Waits until it is computed, as jax.block_until_ready does; a fetch whose bytes are not waited for."""
+        if self._here is None:
+            self._session.wait(self.number())
+        return self
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
 
     def __float__(self) -> float:
         return float(self.get())
@@ -208,136 +234,3 @@ def fetch(tree: Tree) -> Tree:
     import jax
 
     return jax.tree_util.tree_map(lambda leaf: leaf.get() if isinstance(leaf, RemoteArray) else leaf, tree)
-
-
-class _Result(NamedTuple):
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    key: Any
-
-
-class _Program(NamedTuple):
-    number: int
-    session: Session
-    results: list[_Result]
-    tree: Any  # Of the results.
-
-
-class Jitted:
-    """What Cluster.jit returns. Every new combination of trees, shapes and types is compiled, once."""
-
-    def __init__(self, function: Callable[..., Any], session_for: Callable[[Axes], AbstractContextManager[Session]],
-                 mesh: Any, in_shardings: Any, donate_argnums: int | Sequence[int]) -> None:
-        from xlad import program
-
-        if not callable(function):
-            raise TypeError(f"found {function!r}, expected a function")
-        self._function = function
-        self._session_for = session_for
-        self._place = program.placement(mesh, in_shardings)
-        self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
-        self._programs: dict[Any, _Program] = {}
-        self._names: dict[Any, list[str]] = {}  # By tree, of its leaves.
-        self.__name__ = getattr(function, "__name__", type(function).__name__)
-
-    def __call__(self, *arguments: Tree) -> Tree:
-        if any(not 0 <= i < len(arguments) for i in self._donated):
-            raise ValueError(f"found donate_argnums={self._donated} and {len(arguments)} arguments")
-        with self._session_for(self._place.axes) as session:
-            return self._call(session, arguments)
-
-    def _call(self, session: Session, arguments: Sequence[Tree]) -> Tree:
-        import jax
-
-        from xlad import program
-
-        leaves, tree = jax.tree_util.tree_flatten(arguments)
-        keys = [leaf._key if isinstance(leaf, RemoteArray) else None for leaf in leaves]
-        if tree not in self._names:
-            self._names[tree] = program.leaf_names(tuple(arguments), "")
-        leaves, keys = self._on_host(leaves, keys, self._names[tree], session)
-        loaded = self._program(session, leaves, keys, tree)
-        donated = self._donated_leaves(arguments, session)
-        numbers = [leaf.number() if isinstance(leaf, RemoteArray) else leaf for leaf in leaves]
-        results = session.call(loaded.number, numbers, [leaf.number() for leaf in donated])
-        for leaf in donated:
-            leaf.donate()
-        arrays = [RemoteArray(session, number, *result) for number, result in zip(results, loaded.results)]
-        return jax.tree_util.tree_unflatten(loaded.tree, arrays)
-
-    def _on_host(self, leaves: list[Any], keys: list[Any], names: list[str],
-                 session: Session) -> tuple[list[Any], list[Any]]:
-        """What is not in this session becomes numpy arrays."""
-        from xlad import program
-
-        leaves = [leaf.get() if isinstance(leaf, RemoteArray) and not leaf.is_of(session) else leaf for leaf in leaves]
-        found = program.key_leaves(leaves)
-        keys = [key or new for key, new in zip(keys, found)]
-        leaves = [leaf if isinstance(leaf, RemoteArray) else program.to_array(leaf, f"argument {name}")
-                  for name, leaf in zip(names, leaves)]
-        return leaves, keys
-
-    def _donated_leaves(self, arguments: Sequence[Tree], session: Session) -> list[RemoteArray]:
-        import jax
-
-        leaves = [leaf for i in self._donated for leaf in jax.tree_util.tree_leaves(arguments[i])]
-        remote = [leaf for leaf in leaves if isinstance(leaf, RemoteArray) and leaf.is_of(session)]
-        return list({id(leaf): leaf for leaf in remote}.values())
-
-    def _program(self, session: Session, leaves: list[Any], keys: list[Any], tree: Any) -> _Program:
-        shapes = tuple((np.dtype(leaf.dtype).name, tuple(leaf.shape), str(key)) for leaf, key in zip(leaves, keys))
-        known = self._programs.get((tree, shapes))
-        if known is None or known.session is not session:
-            known = self._programs[tree, shapes] = self._build(session, leaves, keys, tree)
-        return known
-
-    def _build(self, session: Session, leaves: list[Any], keys: list[Any], tree: Any) -> _Program:
-        import jax
-
-        from xlad import program
-
-        arguments = jax.tree_util.tree_unflatten(tree, leaves)
-        names = [program.leaf_names(argument, f"argument {i}") for i, argument in enumerate(arguments)]
-        specs = program.argument_specs(self._place, arguments, names, ())
-        result_keys: list[Any] = []
-
-        def flat(*words: Any) -> Any:
-            given = program.wrap_keys(jax.tree_util.tree_leaves(words), keys)
-            returned = self._function(*jax.tree_util.tree_unflatten(tree, given))
-            result_keys[:] = program.key_leaves(returned)
-            return program.unwrap_keys(returned)
-
-        flat.__name__ = self.__name__
-        program.name_arguments(flat, self._function, len(arguments))
-        out = program.result_shapes(flat, arguments, self._place)
-        feeds, out_specs = self._feeds(arguments, specs.arguments, out)
-        lowered = program.lower(flat, arguments, self._place, specs, out_specs=out_specs, donate=self._donated)
-        shapes, out_tree = jax.tree_util.tree_flatten(out)
-        results = [_Result(np.dtype(s.dtype), tuple(s.shape), key) for s, key in zip(shapes, result_keys)]
-        return _Program(session.load(lowered.proto, feeds), session, results, out_tree)
-
-    def _feeds(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree) -> tuple[list[int], Tree]:
-        """Parts of the result that look like a donated argument will be passed there again: same shardings, no copies.
-
-        By result leaf the parameter; and the shardings of the results, None where they are free.
-        """
-        import jax
-
-        like = lambda tree: (jax.tree_util.tree_structure(tree), [(s.shape, np.dtype(s.dtype))
-                                                                  for s in jax.tree_util.tree_leaves(tree)])
-        starts = np.cumsum([0, *(len(jax.tree_util.tree_leaves(argument)) for argument in arguments)])
-        parts = list(out) if type(out) is tuple else [out]
-        free = list(self._donated)
-        feeds: list[int] = []
-        shardings: list[Any] = []
-        for part in parts:
-            leaves = len(jax.tree_util.tree_leaves(part))
-            match = next((i for i in free if leaves and like(arguments[i]) == like(part)), None)
-            if match is None:
-                feeds += [-1] * leaves
-                shardings.append(None)
-            else:
-                free.remove(match)
-                feeds += range(int(starts[match]), int(starts[match]) + leaves)
-                shardings.append(specs[match])
-        return feeds, tuple(shardings) if type(out) is tuple else shardings[0]

@@ -77,7 +77,7 @@ class Training:
             return self._call(state, rest)
 
         flat.__name__ = self.name
-        program.name_arguments(flat, self._step, len(self._arguments))
+        program.name_arguments(flat, self._step, range(len(self._arguments)))
         lowered = program.lower(flat, self._arguments, place, specs, out_specs=(specs.arguments[0], P()), donate=[0])
         return place.axes, lowered
 
