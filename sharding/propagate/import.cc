@@ -227,8 +227,9 @@ class Importer {
       call->mutable_attributes().has_side_effect = false;
     }
     for (hlo::Computation* computation : flow) computation->RemoveDead();
+    out_.module->RemoveUnusedComputations();  // Of loops and conditionals that died.
     absl::flat_hash_map<const hlo::Instruction*, bool> live;
-    for (const hlo::Computation* computation : flow) {
+    for (const hlo::Computation* computation : FlowComputations(*out_.module)) {
       for (const auto& instruction : computation->instructions()) live[instruction.get()] = true;
     }
     absl::erase_if(out_.shardings, [&](const auto& entry) { return !live.contains(entry.first); });

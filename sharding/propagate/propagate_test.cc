@@ -209,6 +209,34 @@ TEST(Import, RefusesProgramsThatGrowWithoutBound) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("once calls are inlined"));
 }
 
+// A manual computation has side effects until its borders are read; what only it used, dies then.
+TEST(Import, ForgetsWhatALoopThatDiesSaid) {
+  auto module = hlo::ParseText(R"(HloModule m, num_partitions=2, frontend_attributes={
+  xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
+condition { c = (f32[4]) parameter(0) ROOT no = pred[] constant(false) }
+body {
+  b = (f32[4]) parameter(0)
+  v = f32[4] get-tuple-element(b), index=0
+  s = f32[4] custom-call(v), custom_call_target="Sharding",
+    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
+  ROOT t = (f32[4]) tuple(s)
+}
+ENTRY main {
+  p = f32[4] parameter(0)
+  i = (f32[4]) tuple(p)
+  w = (f32[4]) while(i), condition=condition, body=body
+  l = f32[4] get-tuple-element(w), index=0
+  dead = f32[2] custom-call(l), custom_call_target="xla.sdy.GlobalToLocalShape", custom_call_has_side_effect=true,
+    frontend_attributes={xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
+  ROOT n = f32[4] negate(p)
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto sharded = Propagated(*std::move(module));
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  EXPECT_EQ(sharded->module->computations().size(), 1u);
+}
+
 TEST(Import, InlinedInstructionsKnowASourceLine) {
   const char* examples = std::getenv("XLAD_EXAMPLES");
   if (examples == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
