@@ -64,6 +64,37 @@ TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
   EXPECT_TRUE(same.ok()) << same;
 }
 
+// Each device's scalar becomes an element of an array, which everybody needs whole.
+TEST(PartitionManualOnly, ScalarsOfTheirOwnAreGathered) {
+  auto module = hlo::ParseText(R"(HloModule m, num_partitions=2,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+ENTRY main {
+  x = f32[6] parameter(0)
+  in = f32[3] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
+  lowest = f32[] constant(-inf)
+  most = f32[] reduce(in, lowest), dimensions={0}, to_apply=max, frontend_attributes={xlad.manual_axes="x"}
+  one = f32[1] reshape(most), frontend_attributes={xlad.manual_axes="x"}
+  out = f32[2] custom-call(one), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
+  ROOT r = f32[2] custom-call(out), custom_call_target="Sharding",
+    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>]>"}
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto program = RunPipeline(*std::move(module), {});
+  ASSERT_TRUE(program.ok()) << program.status();
+  tensor::Array x(tensor::Shape{tensor::ElementType::kF32, {6}});
+  const float values[] = {1, 5, 2, 7, 3, 4};
+  std::copy(std::begin(values), std::end(values), x.values<float>().begin());
+  const auto found = EvaluatePartitioned(program->partitioned, {hlo::Literal(x)});
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto most = found->array.values<float>();
+  EXPECT_EQ(std::vector<float>(most.begin(), most.end()), (std::vector<float>{5, 7}));
+}
+
 TEST(PartitionManualOnly, ProgramsWithoutAreNone) {
   EXPECT_FALSE(HasManualComputations(**hlo::ParseText("HloModule m\nENTRY e { ROOT x = f32[2] parameter(0) }")));
 }

@@ -144,9 +144,15 @@ std::string Emitter::KeyOf(const ReshardStep& step, const LocalArray& array) {
   return key;
 }
 
-bool Emitter::Repeats(const LocalArray& array) {
-  return array.local != nullptr && array.sharding.unreduced.empty() &&
-         RepeatedScalar(array.local)->shape().is_scalar();
+bool Emitter::Repeats(const LocalArray& array) const {
+  if (array.local == nullptr || !array.sharding.unreduced.empty()) return false;
+  const Instruction* scalar = RepeatedScalar(array.local);
+  return scalar->shape().is_scalar() && !own_scalars_.contains(scalar);
+}
+
+void Emitter::TakeAsData(const Instruction* x) {
+  const Instruction* scalar = RepeatedScalar(x);
+  if (scalar->opcode() != hlo::Opcode::kConstant) own_scalars_.insert(scalar);
 }
 
 Instruction* Emitter::Repeated(const LocalArray& array, const TensorSharding& to) {

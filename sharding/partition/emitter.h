@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "hlo/builder.h"
 #include "sharding/partition/partition.h"
 #include "sharding/partition/pending.h"
@@ -66,6 +67,8 @@ class Emitter {
 
   // Axes that are unreduced in `to` and not in `array` make it the part of a sum.
   LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const Why& why);
+  // From here on `x`, where it repeats a scalar, is data: a manual computation made a scalar of its own on each device.
+  void TakeAsData(const hlo::Instruction* x);
   // What Reshard would send now; what was sent before is free.
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
 
@@ -90,7 +93,7 @@ class Emitter {
   using StepKey = std::pair<const hlo::Instruction*, std::string>;
 
   // An array whose elements are one scalar is no data: each device makes its part.
-  static bool Repeats(const LocalArray& array);
+  bool Repeats(const LocalArray& array) const;
   hlo::Instruction* Repeated(const LocalArray& array, const TensorSharding& to);
   // A value that is the same along `axes` as a sum over them: itself on the first device, zero on the others.
   hlo::Instruction* AsPartial(hlo::Instruction* x, const AxisList& axes);
@@ -121,6 +124,7 @@ class Emitter {
   std::map<std::pair<AxisList, int64_t>, hlo::Instruction*> real_indices_;
   std::map<std::pair<hlo::Instruction*, AxisList>, hlo::Instruction*> partials_;
   absl::flat_hash_map<StepKey, hlo::Instruction*> steps_;
+  absl::flat_hash_set<const hlo::Instruction*> own_scalars_;
 };
 
 // Sharding `placement` of an array with origins taken from `first` and then `second` where an axis occurs there.

@@ -80,6 +80,7 @@ absl::Status Partitioner::VisitManualBorder(const Instruction& instruction) {
                            {&instruction, absl::StrCat(enters ? "a manual computation takes it as "
                                                               : "a manual computation gives it back as ",
                                                        ToString(program_.mesh(), needed))});
+  if (!enters) emitter_.TakeAsData(value.local);
   value.global = instruction.shape().array();
   value.sharding = wanted;
   if (value.local->shape().dims() != LocalShape(value).dims()) {
