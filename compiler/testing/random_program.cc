@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/hlo_util.h"
+#include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
+#include "compiler/testing/random_manual.h"
 #include "hlo/eval/numeric.h"
 #include "sharding/partition/random_sharding.h"
 
@@ -15,48 +17,15 @@ using hlo::Builder;
 using hlo::Opcode;
 using tensor::Array;
 
-// By any reducer; integers have no rounding.
-Sample IntegerReduction(RandomControl* random, Builder* builder, const Sample& x, const hlo::ReplicaGroups& groups,
-                        int64_t channel) {
-  static constexpr Opcode kOpcodes[] = {Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum,
-                                        Opcode::kAnd,      Opcode::kOr,      Opcode::kXor};
-  Computation* reducer = hlo::ScalarReducer(&random->module(), kOpcodes[random->Below(6)], x.type());
-  const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
-  const int64_t size = static_cast<int64_t>(groups.groups[0].size());
-  if (d < 0 || x.dims()[static_cast<size_t>(d)] % size != 0) {
-    return {builder->AllReduce(x.array, reducer, groups, channel)};
-  }
-  return {builder->ReduceScatter(x.array, d, reducer, groups, channel)};
-}
-
-Sample Collective(RandomControl* random, Builder* builder, const Pool& pool, int devices, int64_t channel) {
-  const Sample x = random->Pick(pool);
-  if (x.type() == ElementType::kPred) return {};
-  hlo::ReplicaGroups groups;
+// The devices, or both halves of them, last ones first.
+DeviceGroups RandomGroups(RandomControl* random, int devices) {
+  DeviceGroups groups;
   const int size = devices % 2 == 0 && random->OneIn(2) ? devices / 2 : devices;
   for (int first = 0; first < devices; first += size) {
-    groups.groups.emplace_back();
-    for (int d = size - 1; d >= 0; --d) groups.groups.back().push_back(first + d);
+    groups.emplace_back();
+    for (int d = size - 1; d >= 0; --d) groups.back().push_back(first + d);
   }
-  const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
-  Computation* add = hlo::ScalarReducer(&random->module(), Opcode::kAdd, x.type());
-  if (RoundingOf(x.type()) == 0 && random->OneIn(2)) return IntegerReduction(random, builder, x, groups, channel);
-  // Whatever the order of the sum: too fine for it, and Settle sees an error.
-  Sample sum{nullptr, x.bound * size, x.fraction, x.error * size};
-  if (sum.error > 0 || sum.bound * (1 << std::min(x.fraction, 20)) * RoundingOf(x.type()) > 1) {
-    sum.error += size * RoundingOf(x.type()) * sum.bound;
-  }
-  const int kind = d < 0 ? 0 : random->Below(4);
-  if (kind == 0) return RandomValues::Like(sum, builder->AllReduce(x.array, add, groups, channel));
-  if (kind == 1) return RandomValues::Like(x, builder->AllGather(x.array, d, groups, channel));
-  if (kind == 2) {
-    std::vector<std::pair<int64_t, int64_t>> pairs;
-    for (int i = 0; i + 1 < devices; ++i) pairs.emplace_back(i, i + 1);
-    return RandomValues::Like(x, builder->CollectivePermute(x.array, pairs, channel));
-  }
-  if (x.dims()[static_cast<size_t>(d)] % size != 0) return {};
-  if (random->OneIn(2)) return RandomValues::Like(sum, builder->ReduceScatter(x.array, d, add, groups, channel));
-  return RandomValues::Like(x, builder->AllToAll(x.array, d, random->Below(x.ndim()), groups, channel));
+  return groups;
 }
 
 Pool Parameters(RandomControl* random, Builder* builder) {
@@ -174,7 +143,7 @@ RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices) {
   RandomControl* self = nullptr;
   int64_t channels = 0;
   RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
-    return devices > 1 ? Collective(self, builder, pool, devices, ++channels) : Sample();
+    return devices > 1 ? RandomCollective(self, builder, pool, RandomGroups(self, devices), ++channels) : Sample();
   });
   self = &control;
   control.set_constant_selectors(devices > 1);
@@ -185,7 +154,7 @@ RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices) {
   return result;
 }
 
-RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions) {
+RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool manual) {
   const std::unique_ptr<Random> random = SeededRandom(seed);
   RandomUserProgram result;
   result.mesh = RandomMesh(random.get());
@@ -198,7 +167,9 @@ RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions) {
   module->frontend_attributes["xla.sdy.meshes"] = absl::StrCat("{mesh = #sdy.mesh<[", list, "]>}");
   Annotator annotator(&result.mesh, random.get());
   RandomControl* self = nullptr;
+  int64_t channels = 0;
   RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
+    if (manual && self->OneIn(2)) return RandomManual(self, builder, pool, result.mesh, &channels);
     const Sample x = self->Pick(pool);
     return RandomValues::Like(x, self->OneIn(5) ? annotator.Barrier(builder, x.array)
                                                 : annotator.Constraint(builder, x.array, "Sharding"));

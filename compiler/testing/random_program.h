@@ -30,7 +30,8 @@ struct RandomUserProgram {
   RandomModule program;
   sharding::Mesh mesh;
 };
-RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions);
+// With `manual`, also manual computations (jax.shard_map) on some of the axes, with collectives inside.
+RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool manual = false);
 
 // RandomLocalProgram's module.
 std::unique_ptr<hlo::Module> RandomProgram(uint64_t seed, int instructions, int devices);

@@ -1,5 +1,5 @@
 // Random programs compiled to machine code and run by the runtime, with collectives between threads, against the
-// evaluator on the program as the user wrote it: one device, many devices, and partitioned by annotations.
+// evaluator on the program as the user wrote it: one device, many devices, partitioned by annotations, and by hand.
 //
 // Each program runs in a child process, so that a crash or a hang is one more failure with a seed. A failure prints a
 // shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S: with both,
@@ -20,6 +20,7 @@
 #include "hlo/text.h"
 #include "hlo/verifier.h"
 #include "sharding/equivalence.h"
+#include "sharding/manual_reference.h"
 #include "sharding/pipeline.h"
 #include "tests/differential/run_on_devices.h"
 
@@ -96,6 +97,14 @@ std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
   return bare;
 }
 
+// What the program gives with nothing split, but by hand.
+absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
+  if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
+  XLAD_ASSIGN_OR_RETURN(const sharding::PartitionedProgram program,
+                        sharding::PartitionManualOnly(module.Clone(), {}));
+  return sharding::EvaluatePartitioned(program, inputs);
+}
+
 // What the devices hold of a parameter or result.
 void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
                EntryValue* entry) {
@@ -130,7 +139,7 @@ absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
   XLAD_RETURN_IF_ERROR(Named("verify", hlo::Verify(module)));
   const auto random = SeededRandom(test.seed + 1);
   const std::vector<hlo::Literal> inputs = TupleOf(compiler::RandomInputs(module, random.get())).tuple;
-  const auto whole = hlo::Evaluate(*Bare(module), inputs);
+  const auto whole = Meaning(module, inputs);
   XLAD_RETURN_IF_ERROR(Named("evaluate", whole.status()));
   const std::vector<Array> expected = ArraysOf(*whole);
   const auto sharded = sharding::RunPipeline(module.Clone(), {});
@@ -228,6 +237,14 @@ TEST(RandomPrograms, ManyDevices) {
 TEST(RandomPrograms, Annotated) {
   ForSeeds(40, 200'000, [](uint64_t seed) {
     const compiler::RandomUserProgram made = compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 30));
+    Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.errors});
+  });
+}
+
+TEST(RandomPrograms, Manual) {
+  ForSeeds(30, 300'000, [](uint64_t seed) {
+    const compiler::RandomUserProgram made =
+        compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 20), true);
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.errors});
   });
 }

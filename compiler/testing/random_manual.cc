@@ -1,0 +1,179 @@
+#include "compiler/testing/random_manual.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/hlo_util.h"
+#include "compiler/testing/random_collectives.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Builder;
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::Opcode;
+using hlo::Shape;
+using sharding::AxisList;
+using tensor::Dims;
+
+constexpr int64_t kMostElements = 4 * RandomValues::kMaxElements;
+
+// An array at the border: its shape on the other side, and the manual axes of its dimensions.
+struct Border {
+  Shape shape;
+  std::vector<AxisList> axes;
+};
+
+class ManualRegion {
+ public:
+  // `free`: the axes that are not manual around it.
+  ManualRegion(RandomControl* outer, const sharding::Mesh& mesh, const AxisList& free, int64_t* channels)
+      : outer_(*outer), mesh_(mesh), channels_(*channels), manual_(SomeAxes(free)), free_(Without(free, manual_)),
+        inner_(&outer->module(), &outer->random(), [this](Builder* builder, const Pool& pool) {
+          if (!free_.empty() && inner_.OneIn(3)) {
+            return ManualRegion(&inner_, mesh_, free_, &channels_).Make(builder, pool);
+          }
+          return RandomCollective(&inner_, builder, pool, mesh_.Groups(SomeAxes(manual_)), ++channels_);
+        }) {
+    inner_.set_constant_selectors(true);
+  }
+
+  Sample Make(Builder* builder, const Pool& pool) {
+    Pool arguments;
+    std::vector<Border> borders;
+    for (int p = 1 + outer_.Below(3); p > 0; --p) {
+      arguments.push_back(outer_.Pick(pool));
+      borders.push_back(Enter(arguments.back().array->shape()));
+    }
+    Computation* body = outer_.module().Add(std::make_unique<Computation>("manual"));
+    Builder inside(body);
+    Pool values;
+    for (size_t p = 0; p < arguments.size(); ++p) {
+      values.push_back(
+          RandomValues::Like(arguments[p], inside.Parameter(static_cast<int64_t>(p), borders[p].shape)));
+    }
+    inner_.Grow(&inside, &values, 1 + outer_.Below(8), 1);
+    Border out;
+    const Sample result = Leave(&inside, values.back(), &out);
+    if (!result) return {};
+    body->set_root(result.array);
+    Instruction* local = builder->Call(body, Local(builder, arguments, borders));
+    Instruction* global = Cross(builder, {local}, "xla.sdy.LocalToGlobalShape", "xla.sdy.out_shardings", {out});
+    return RandomValues::Like(result, global);
+  }
+
+ private:
+  static AxisList Without(AxisList axes, const AxisList& gone) {
+    std::erase_if(axes, [&](const auto& axis) { return std::find(gone.begin(), gone.end(), axis) != gone.end(); });
+    return axes;
+  }
+
+  // At least one.
+  AxisList SomeAxes(const AxisList& axes) {
+    AxisList some;
+    for (const sharding::AxisRef& axis : axes) {
+      if (outer_.OneIn(2)) some.push_back(axis);
+    }
+    if (some.empty()) some.push_back(axes[static_cast<size_t>(outer_.Below(static_cast<int64_t>(axes.size())))]);
+    return some;
+  }
+
+  // The global shape, split where it divides.
+  Border Enter(Shape shape) {
+    Border border{shape, std::vector<AxisList>(static_cast<size_t>(shape.ndim()))};
+    Dims dims = shape.dims();
+    for (const sharding::AxisRef& axis : manual_) {
+      if (dims.empty() || outer_.OneIn(4)) continue;
+      const auto d = static_cast<size_t>(outer_.Below(shape.ndim()));
+      if (dims[d] % axis.size != 0) continue;
+      dims[d] /= axis.size;
+      border.axes[d].push_back(axis);
+    }
+    border.shape = Shape(shape.type(), dims);
+    return border;
+  }
+
+  // The value as it may leave: joined along some axes, made equal along the others.
+  Sample Leave(Builder* inside, Sample x, Border* border) {
+    if (x.ndim() == 0) x.array = inside->Reshape(x.array, {1});
+    Dims dims = x.dims();
+    border->axes.resize(dims.size());
+    for (const sharding::AxisRef& axis : manual_) {
+      if (!tensor::IsComplex(x.type()) && outer_.OneIn(3)) {
+        x = LargestOfGroup(&inner_, inside, x, mesh_.Groups({axis}), ++channels_);
+        continue;
+      }
+      const auto d = static_cast<size_t>(outer_.Below(x.ndim()));
+      dims[d] *= axis.size;
+      border->axes[d].push_back(axis);
+    }
+    border->shape = Shape(x.type(), dims);
+    return border->shape.elements() <= kMostElements ? x : Sample();
+  }
+
+  std::vector<Instruction*> Local(Builder* builder, const Pool& arguments, const std::vector<Border>& borders) {
+    std::vector<Instruction*> operands, local;
+    for (const Sample& argument : arguments) operands.push_back(argument.array);
+    Instruction* entered =
+        Cross(builder, operands, "xla.sdy.GlobalToLocalShape", "xla.sdy.in_shardings", borders);
+    if (borders.size() == 1) return {entered};
+    for (size_t p = 0; p < borders.size(); ++p) {
+      local.push_back(builder->GetTupleElement(entered, static_cast<int64_t>(p)));
+    }
+    return local;
+  }
+
+  Instruction* Cross(Builder* builder, const std::vector<Instruction*>& operands, const char* target,
+                     const char* attribute, const std::vector<Border>& borders) {
+    std::vector<Shape> shapes;
+    std::vector<std::string> shardings;
+    for (const Border& border : borders) {
+      shapes.push_back(border.shape);
+      shardings.push_back(Text(border));
+    }
+    auto call = std::make_unique<Instruction>(Opcode::kCustomCall,
+                                              shapes.size() == 1 ? shapes[0] : Shape::Tuple(shapes));
+    call->mutable_attributes().custom_call_target = target;
+    call->mutable_attributes().has_side_effect = true;
+    std::vector<std::string> manual;
+    for (const sharding::AxisRef& axis : manual_) manual.push_back(Quoted(axis));
+    auto& attributes = call->mutable_frontend_attributes();
+    attributes["xla.sdy.manual_axes"] = absl::StrCat("#sdy<manual_axes{", absl::StrJoin(manual, ", "), "}>");
+    attributes[attribute] = absl::StrCat("#sdy.sharding_per_value<[", absl::StrJoin(shardings, ", "), "]>");
+    return builder->computation()->Add(std::move(call), operands);
+  }
+
+  // Shardy's text; dimensions are open to the free axes, or closed.
+  std::string Text(const Border& border) {
+    std::vector<std::string> dims;
+    for (const AxisList& axes : border.axes) {
+      std::vector<std::string> words;
+      for (const sharding::AxisRef& axis : axes) words.push_back(Quoted(axis));
+      if (outer_.OneIn(2)) words.push_back("?");
+      dims.push_back(absl::StrCat("{", absl::StrJoin(words, ", "), "}"));
+    }
+    return absl::StrCat("<@mesh, [", absl::StrJoin(dims, ", "), "]>");
+  }
+  std::string Quoted(const sharding::AxisRef& axis) const {
+    return absl::StrCat("\"", mesh_.axes()[static_cast<size_t>(axis.axis)].name, "\"");
+  }
+
+  RandomControl& outer_;
+  const sharding::Mesh& mesh_;
+  int64_t& channels_;
+  const AxisList manual_, free_;
+  RandomControl inner_;
+};
+
+}  // namespace
+
+Sample RandomManual(RandomControl* random, Builder* builder, const Pool& pool, const sharding::Mesh& mesh,
+                    int64_t* channels) {
+  AxisList all;
+  for (size_t a = 0; a < mesh.axes().size(); ++a) all.push_back(mesh.Whole(static_cast<int>(a)));
+  return ManualRegion(random, mesh, all, channels).Make(builder, pool);
+}
+
+}  // namespace xlad::compiler
