@@ -1,24 +1,33 @@
 // While and conditional: their computations are partitioned with the shardings that the carried values have.
 #include "absl/strings/str_cat.h"
+#include "sharding/partition/loop_values.h"
 #include "sharding/partition/partitioner.h"
 
 namespace xlad::sharding {
 
 using hlo::Instruction;
 
+struct Partitioner::LoopBody {
+  hlo::Computation* condition = nullptr;  // Partitioned.
+  LoopValues values;
+  std::vector<OriginPtr> partial;         // Why a carried value is pending, by leaf.
+  std::vector<Instruction*> before;       // What the loop carries beside its own.
+};
+
 absl::StatusOr<hlo::Computation*> Partitioner::PartitionCalled(const Instruction& caller,
                                                                const hlo::Computation& source,
-                                                               const ValueSharding& result,
-                                                               std::vector<OriginPtr>* partial) {
+                                                               const ValueSharding& result, LoopBody* loop) {
   hlo::Computation* target = program_.module->Add(std::make_unique<hlo::Computation>(source.name()));
   Partitioner partitioner(&program_, target);
   partitioner.in_manual_ = in_manual_ || IsInManualComputation(caller);
+  if (loop != nullptr) partitioner.emitter_.set_loop(&loop->values);
   XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(source));
   for (const LocalArray& leaf : root) {
-    if (partial != nullptr) partial->push_back(leaf.partial);
+    if (loop != nullptr) loop->partial.push_back(leaf.partial);
   }
   XLAD_RETURN_IF_ERROR(partitioner.Finish(source, std::move(root), result));
   target->RemoveDead();
+  if (loop != nullptr) loop->before = loop->values.Close(loop->condition, target);
   partitioner.RecordTrace();
   return target;
 }
@@ -56,17 +65,23 @@ absl::Status Partitioner::VisitWhile(const Instruction& instruction) {
   }
   XLAD_ASSIGN_OR_RETURN(hlo::Computation * condition,
                         PartitionCalled(instruction, *instruction.called()[0], {TensorSharding::Replicated(0)}));
-  std::vector<OriginPtr> partial;
+  LoopBody loop{condition, LoopValues(instruction, &emitter_, init), {}, {}};
   XLAD_ASSIGN_OR_RETURN(hlo::Computation * body,
-                        PartitionCalled(instruction, *instruction.called()[1], carried, &partial));
+                        PartitionCalled(instruction, *instruction.called()[1], carried, &loop));
   emitter_.builder().set_template(&instruction);
   Instruction* packed = Packed(instruction.shape(), init);
-  Instruction* local = AddCalling(emitter_, instruction, LocalStructure(instruction.shape(), carried),
-                                  {condition, body}, {packed});
+  hlo::Shape shape = LocalStructure(instruction.shape(), carried);
+  if (!loop.before.empty()) {
+    std::vector<Instruction*> elements(packed->operands().begin(), packed->operands().end());
+    elements.insert(elements.end(), loop.before.begin(), loop.before.end());
+    for (const Instruction* value : loop.before) shape.tuple().push_back(value->shape());
+    packed = emitter_.builder().Tuple(elements);
+  }
+  Instruction* local = AddCalling(emitter_, instruction, std::move(shape), {condition, body}, {packed});
   control_[&instruction] = local;
   LocalValue result = Unpacked(local, instruction.shape(), carried);
   for (size_t i = 0; i < result.size(); ++i) {
-    if (!carried[i].unreduced.empty()) result[i].partial = partial[i];
+    if (!carried[i].unreduced.empty()) result[i].partial = loop.partial[i];
   }
   values_[&instruction] = std::move(result);
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "sharding/linear.h"
+#include "sharding/partition/loop_values.h"
 
 namespace xlad::sharding {
 namespace {
@@ -178,6 +179,9 @@ double Emitter::ReshardBytes(const LocalArray& array, const TensorSharding& to) 
 }
 
 LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, const Why& why) {
+  if (loop_ != nullptr) {
+    if (std::optional<LocalArray> before = loop_->Reshard(*this, array, to, why)) return *before;
+  }
   const ReshardPlan plan = Repeats(array) ? ReshardPlan() : PlanReshard(mesh(), array.global, array.sharding, to);
   LocalArray at = array;
   builder_.set_template(why.op);

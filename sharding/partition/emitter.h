@@ -48,6 +48,8 @@ struct ProgramInProgress {
   void Warn(const hlo::Instruction& op, absl::string_view what);
 };
 
+class LoopValues;
+
 class Emitter {
  public:
   Emitter(ProgramInProgress* program, hlo::Computation* computation)
@@ -64,6 +66,9 @@ class Emitter {
   hlo::Instruction* ShardStart(const AxisList& axes, int64_t shard_size);
   // pred[shard]: whether an index of a padded dimension's shard is real.
   hlo::Instruction* RealIndices(const AxisList& axes, int64_t size);
+
+  // Of the loop whose body this is; null elsewhere. Reshard does before the loop what it can.
+  void set_loop(LoopValues* loop) { loop_ = loop; }
 
   // Axes that are unreduced in `to` and not in `array` make it the part of a sum.
   LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const Why& why);
@@ -117,6 +122,7 @@ class Emitter {
 
   ProgramInProgress* program_;
   hlo::Builder builder_;
+  LoopValues* loop_ = nullptr;
   hlo::Instruction* partition_id_ = nullptr;
   int64_t collective_id_ = 0;  // Of the step that is being emitted.
   hlo::Instruction* collective_ = nullptr;

@@ -40,11 +40,11 @@ class Partitioner {
   absl::Status VisitPartitionId(const hlo::Instruction& instruction);   // manual.cc
   absl::Status VisitWhile(const hlo::Instruction& instruction);        // control_flow.cc
   absl::Status VisitConditional(const hlo::Instruction& instruction);  // control_flow.cc
-  // A computation of the source partitioned into a new one of the target module.
-  // A pending result's cause goes to `partial`, by leaf, where that is not null.
+  // A computation of the source partitioned into a new one of the target module. `loop`: where it is a loop's body.
+  struct LoopBody;
   absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Instruction& caller, const hlo::Computation& source,
                                                     const ValueSharding& result,
-                                                    std::vector<OriginPtr>* partial = nullptr);
+                                                    LoopBody* loop = nullptr);
 
   // What an op that is split so asks of the leaf of operand i: pending where the op is computed on parts of sums.
   TensorSharding Needed(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,

@@ -1,0 +1,184 @@
+// Values that a loop only reads: where they are resharded, how often, and that the numbers stay right.
+#include "sharding/partition/loop_values.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text.h"
+#include "sharding/equivalence.h"
+#include "sharding/explain.h"
+#include "sharding/pipeline.h"
+
+namespace xlad::sharding {
+namespace {
+
+#define SPLIT(sharding) ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, " sharding ">\"}"
+
+struct Loop {
+  const char* rounds = "5";
+  const char* size = "8";                // Of the weight, by 8, split along its first dimension.
+  const char* weight = "u = f32[8,8] copy(w)";  // What the body makes `u` of.
+  const char* next = "w";                // What it hands on in the weight's place.
+};
+
+// A recurrence x = sin(x u) over a batch of 64, which is split as well.
+std::string Recurrence(const Loop& loop) {
+  return absl::StrReplaceAll(R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
+body {
+  p = (s32[], f32[64,8], f32[$n,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[64,8] get-tuple-element(p), index=1
+  w = f32[$n,8] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  i2 = s32[] add(i, one)
+  $weight
+  d = f32[64,8] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  x2 = f32[64,8] sine(d)
+  n = f32[$n,8] negate(w)
+  ROOT t = (s32[], f32[64,8], f32[$n,8]) tuple(i2, x2, $next)
+}
+condition {
+  p = (s32[], f32[64,8], f32[$n,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  k = s32[] constant($rounds)
+  ROOT c = pred[] compare(i, k), direction=LT
+}
+ENTRY main {
+  x = f32[64,8] parameter(0)$dp
+  w = f32[$n,8] parameter(1)$dp
+  i = s32[] constant(0)
+  t = (s32[], f32[64,8], f32[$n,8]) tuple(i, x, w)
+  l = (s32[], f32[64,8], f32[$n,8]) while(t), condition=condition, body=body
+  a = f32[64,8] get-tuple-element(l), index=1
+  b = f32[$n,8] get-tuple-element(l), index=2
+  ROOT r = (f32[64,8], f32[$n,8]) tuple(a, b)
+})",
+                             {{"$rounds", loop.rounds}, {"$n", loop.size}, {"$weight", loop.weight},
+                              {"$next", loop.next}, {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+}
+
+// "all-gather 5x192" for each collective; checked, and compared with the whole program on the evaluator.
+std::vector<std::string> Collectives(const std::string& text) {
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  if (!module.ok()) return {};
+  std::vector<hlo::Literal> inputs;
+  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
+    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
+  }
+  absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(**module, inputs);
+  EXPECT_TRUE(whole.ok()) << whole.status();
+  absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!whole.ok() || !result.ok()) return {};
+  absl::StatusOr<hlo::Literal> joined = EvaluatePartitioned(result->partitioned, inputs);
+  EXPECT_TRUE(joined.ok()) << joined.status();
+  if (joined.ok()) EXPECT_TRUE(CompareValues(*joined, *whole, 1e-4).ok()) << CompareValues(*joined, *whole, 1e-4);
+  std::vector<std::string> collectives;
+  const Explanation explanation = *Explain(result->partitioned);
+  for (const ExplainedCollective& c : explanation.collectives) {
+    EXPECT_FALSE(c.because.empty());
+    collectives.push_back(absl::StrCat(c.kind, " ", c.trip_count.value_or(-1), "x", c.bytes));
+  }
+  return collectives;
+}
+
+using Found = std::vector<std::string>;
+
+TEST(LoopValues, WeightIsGatheredBeforeTheLoop) {
+  EXPECT_EQ(Collectives(Recurrence({})), Found{"all-gather 1x192"});
+}
+
+TEST(LoopValues, SoIsWhatTheBodyMakesOfIt) {
+  Loop loop;
+  loop.weight = "h = f16[8,8] convert(w)  s = f16[8,8] transpose(h), dimensions={1,0}  u = f32[8,8] convert(s)";
+  const Found found = Collectives(Recurrence(loop));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].substr(0, 13), "all-gather 1x");
+}
+
+TEST(LoopValues, OneRoundGainsNothing) {
+  Loop loop;
+  loop.rounds = "1";
+  EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 1x192"});
+}
+
+TEST(LoopValues, WhatTheBodyChangesIsGatheredEachTime) {
+  Loop loop;
+  loop.next = "n";
+  EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 5x192"});
+}
+
+TEST(LoopValues, SliceByTheCounterIsGatheredEachTime) {
+  Loop loop;
+  loop.size = "40";
+  loop.weight = "s = f32[5,8,8] reshape(w)  v = f32[1,8,8] dynamic-slice(s, i, zero, zero), "
+                "dynamic_slice_sizes={1,8,8}  u = f32[8,8] reshape(v)";
+  const std::string text = absl::StrReplaceAll(
+      Recurrence(loop), {{"f32[40,8]", "f32[5,8,8]"},
+                         {R"(parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{)",
+                          R"(parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {)"}});
+  EXPECT_EQ(Collectives(text), Found{"all-gather 5x192"});
+}
+
+// 512 rows by 8 gathered would take more than half of what the loop carries.
+TEST(LoopValues, LargeValuesAreNotHeld) {
+  Loop loop;
+  loop.size = "512";
+  loop.weight = "g = f32[64,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}  "
+                "u = f32[8,8] slice(w), slice={[0:8], [0:8]}";
+  for (const std::string& collective : Collectives(Recurrence(loop))) {
+    if (collective.substr(0, 10) == "all-gather") EXPECT_NE(collective.substr(0, 13), "all-gather 1x") << collective;
+  }
+}
+
+// A loop in a loop: gathered before both.
+TEST(LoopValues, OutOfAllLoops) {
+  const std::string text = absl::StrReplaceAll(
+      R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
+inner {
+  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[64,8] get-tuple-element(p), index=1
+  w = f32[8,8] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  d = f32[64,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  x2 = f32[64,8] sine(d)
+  ROOT t = (s32[], f32[64,8], f32[8,8]) tuple(i2, x2, w)
+}
+condition {
+  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  k = s32[] constant(3)
+  ROOT c = pred[] compare(i, k), direction=LT
+}
+outer {
+  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[64,8] get-tuple-element(p), index=1
+  w = f32[8,8] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  zero = s32[] constant(0)
+  i2 = s32[] add(i, one)
+  t = (s32[], f32[64,8], f32[8,8]) tuple(zero, x, w)
+  l = (s32[], f32[64,8], f32[8,8]) while(t), condition=condition, body=inner
+  x2 = f32[64,8] get-tuple-element(l), index=1
+  ROOT r = (s32[], f32[64,8], f32[8,8]) tuple(i2, x2, w)
+}
+ENTRY main {
+  x = f32[64,8] parameter(0)$dp
+  w = f32[8,8] parameter(1)$dp
+  i = s32[] constant(0)
+  t = (s32[], f32[64,8], f32[8,8]) tuple(i, x, w)
+  l = (s32[], f32[64,8], f32[8,8]) while(t), condition=condition, body=outer
+  ROOT a = f32[64,8] get-tuple-element(l), index=1
+})",
+      {{"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+  EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
+}
+
+}  // namespace
+}  // namespace xlad::sharding
