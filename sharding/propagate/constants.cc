@@ -59,6 +59,8 @@ class Splitter {
     for (int64_t i = 0; i < user->operand_count(); ++i) {
       Instruction* operand = user->operand(i);
       if (!IsConstant(operand)) continue;
+      // The elements of a tuple, or of what a branch gets, have nothing to do with each other.
+      if (user->opcode() == Opcode::kTuple || user->opcode() == Opcode::kConditional) own.clear();
       Instruction* mine = Own(operand, user, &own);
       if (mine != operand) user->ReplaceOperand(i, mine);
     }
