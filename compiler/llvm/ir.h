@@ -38,7 +38,7 @@ class Ir {
   llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
   llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
 
-  // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1. Short loops around little code become straight code.
+  // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1. Short loops of little code become straight code.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
   // The same with a bound that is computed; may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
