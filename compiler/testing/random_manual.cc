@@ -35,6 +35,7 @@ class ManualRegion {
           if (!free_.empty() && inner_.OneIn(3)) {
             return ManualRegion(&inner_, mesh_, free_, &channels_).Make(builder, pool);
           }
+          if (inner_.OneIn(4)) return AxisIndex(builder);
           return RandomCollective(&inner_, builder, pool, mesh_.Groups(SomeAxes(manual_)), ++channels_);
         }) {
     inner_.set_constant_selectors(true);
@@ -78,6 +79,19 @@ class ManualRegion {
     }
     if (some.empty()) some.push_back(axes[static_cast<size_t>(outer_.Below(static_cast<int64_t>(axes.size())))]);
     return some;
+  }
+
+  // jax.lax.axis_index: the device's position along one of the axes.
+  Sample AxisIndex(Builder* builder) {
+    const sharding::AxisRef axis = manual_[static_cast<size_t>(outer_.Below(static_cast<int64_t>(manual_.size())))];
+    int64_t stride = 1;
+    for (size_t a = mesh_.axes().size(); a-- > static_cast<size_t>(axis.axis) + 1;) stride *= mesh_.axes()[a].size;
+    const Shape scalar(hlo::ElementType::kU32, {});
+    Instruction* id = builder->computation()->Add(std::make_unique<Instruction>(Opcode::kPartitionId, scalar), {});
+    const auto number = [&](int64_t n) { return builder->Scalar(hlo::ElementType::kU32, static_cast<double>(n)); };
+    Instruction* index = builder->Binary(Opcode::kRemainder, builder->Binary(Opcode::kDivide, id, number(stride)),
+                                         number(axis.size));
+    return {builder->Convert(hlo::ElementType::kS32, index)};
   }
 
   // The global shape, split where it divides.
