@@ -8,7 +8,7 @@ namespace xlad::collectives {
 void Recorder::Begin(int spec, int rank, int64_t step, uint64_t iteration) {
   AtOp(0);
   std::lock_guard<std::mutex> lock(mutex_);
-  records_[count_++ % kRecords] = {spec, rank, step, iteration, clock_->NowNs(), 0};
+  records_[count_++ % kRecords] = {spec, rank, step, iteration, clock_->NowNs(), -1};
 }
 
 void Recorder::End() {
@@ -18,7 +18,7 @@ void Recorder::End() {
 
 Recorder::Waiting Recorder::Now() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (count_ == 0 || records_[(count_ - 1) % kRecords].end_ns != 0) return {};
+  if (count_ == 0 || records_[(count_ - 1) % kRecords].end_ns >= 0) return {};
   return {true, progress_ns_.load(std::memory_order_relaxed), Text(records_[(count_ - 1) % kRecords])};
 }
 
@@ -27,7 +27,7 @@ std::string Recorder::Text(const Record& record) const {
   std::string out = absl::StrCat("device ", device_, ": ", collective.name, ", step ", record.step);
   if (record.iteration != 0) absl::StrAppend(&out, ", iteration ", absl::Hex(record.iteration));
   absl::StrAppend(&out, ", rank ", record.rank, " of ", collective.spec.ranks);
-  if (record.end_ns != 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
+  if (record.end_ns >= 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
   const std::vector<ScheduleOp>& ops = collective.schedules[record.rank].ops;
   const size_t op = static_cast<size_t>(op_.load(std::memory_order_relaxed));
   absl::StrAppend(&out, ", ", op < ops.size() ? absl::StrCat("at \"", Print(ops[op]), "\"") : "ending");

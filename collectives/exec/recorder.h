@@ -45,7 +45,7 @@ class Recorder {
     int64_t step = 0;
     uint64_t iteration = 0;
     int64_t begin_ns = 0;
-    int64_t end_ns = 0;  // 0: runs.
+    int64_t end_ns = -1;  // Below 0: runs.
   };
 
   std::string Text(const Record& record) const;
