@@ -64,30 +64,38 @@ double Difference(const Array& a, const Array& b) {
   return difference == 0 ? 0 : difference / std::max(largest, 1e-30);
 }
 
+// What the program means: on one device, the whole module; with manual computations, on as many as they ask for.
+struct Meaning {
+  std::unique_ptr<hlo::Module> whole;
+  std::optional<sharding::TracedProgram> manual;
+};
+
+absl::StatusOr<Meaning> MeaningOf(std::unique_ptr<hlo::Module> module, const sharding::ImportOptions& import) {
+  Meaning meaning;
+  if (sharding::HasManualComputations(*module)) {
+    XLAD_ASSIGN_OR_RETURN(meaning.manual, sharding::PartitionManualOnly(std::move(module), import));
+    XLAD_RETURN_IF_ERROR(sharding::Widen(&meaning.manual->program));
+  } else {
+    meaning.whole = std::move(module);
+    XLAD_RETURN_IF_ERROR(sharding::Widen(meaning.whole.get()));
+  }
+  return meaning;
+}
+
 // Prints the first instruction of the whole program whose value the devices do not hold.
-absl::Status Locate(sharding::ShardedModule& whole, const std::vector<Literal>& inputs, double tolerance) {
-  sharding::Trace trace;
-  XLAD_ASSIGN_OR_RETURN(sharding::PartitionedProgram program, sharding::Partition(whole, &trace));
-  XLAD_RETURN_IF_ERROR(sharding::Widen(whole.module.get()));
-  XLAD_RETURN_IF_ERROR(sharding::Widen(&program));
-  XLAD_ASSIGN_OR_RETURN(const std::optional<sharding::Difference> first,
-                        sharding::FirstDifference(whole, program, trace, inputs, tolerance));
+absl::Status Locate(sharding::ShardedModule whole, const Meaning& meaning, const std::vector<Literal>& inputs,
+                    double tolerance) {
+  sharding::TracedProgram traced;
+  traced.whole = std::move(whole);
+  XLAD_ASSIGN_OR_RETURN(traced.program, sharding::Partition(traced.whole, &traced.trace));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(traced.whole.module.get()));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(&traced.program));
+  XLAD_ASSIGN_OR_RETURN(
+      const std::optional<sharding::Difference> first,
+      sharding::FirstDifference(traced, meaning.manual ? &*meaning.manual : nullptr, inputs, tolerance));
   std::printf("%s\n", first ? absl::StrCat("first difference: ", first->ToString()).c_str()
                             : "no single instruction differs by that much: differences add up");
   return absl::OkStatus();
-}
-
-// What the program means: on one device; with manual computations, on as many as they ask for.
-absl::StatusOr<Literal> Meaning(std::unique_ptr<hlo::Module> module, const sharding::ImportOptions& import,
-                                const std::vector<Literal>& inputs) {
-  if (sharding::HasManualComputations(*module)) {
-    XLAD_ASSIGN_OR_RETURN(sharding::PartitionedProgram program,
-                          sharding::PartitionManualOnly(std::move(module), import));
-    XLAD_RETURN_IF_ERROR(sharding::Widen(&program));
-    return sharding::EvaluatePartitioned(program, inputs);
-  }
-  XLAD_RETURN_IF_ERROR(sharding::Widen(module.get()));
-  return hlo::Evaluate(*module, inputs);
 }
 
 absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
@@ -102,7 +110,10 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
   XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> inputs, sharding::Widen(given));
   std::unique_ptr<hlo::Module> whole = program.module->Clone();
   XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, PartitionProgram(std::move(program)));
-  XLAD_ASSIGN_OR_RETURN(const Literal expected, Meaning(std::move(whole), import, inputs));
+  XLAD_ASSIGN_OR_RETURN(const Meaning meaning, MeaningOf(std::move(whole), import));
+  XLAD_ASSIGN_OR_RETURN(const Literal expected,
+                        meaning.manual ? sharding::EvaluatePartitioned(meaning.manual->program, inputs)
+                                       : hlo::Evaluate(*meaning.whole, inputs));
   XLAD_RETURN_IF_ERROR(sharding::Widen(&result.partitioned));
   XLAD_ASSIGN_OR_RETURN(const Literal partitioned, sharding::EvaluatePartitioned(result.partitioned, inputs));
   const size_t results = expected.is_tuple ? expected.tuple.size() : 1;
@@ -118,7 +129,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
                 difference);
   }
   if (bad > 0) {
-    const absl::Status located = Locate(result.propagated, inputs, tolerance);
+    const absl::Status located = Locate(std::move(result.propagated), meaning, inputs, tolerance);
     if (!located.ok()) std::printf("the first difference is not known: %s\n", std::string(located.message()).c_str());
     return absl::FailedPreconditionError(absl::StrCat(bad, " of ", results, " results of the partitioned program "
                                                       "differ from the whole program's by more than ", tolerance));

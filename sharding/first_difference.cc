@@ -1,8 +1,12 @@
 #include "sharding/first_difference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluate.h"
@@ -38,34 +42,74 @@ struct Extract {
   }
 };
 
+using Inputs = std::vector<Literal>;  // Of one device.
+using Shards = std::vector<Literal>;  // One value, by device.
+
+absl::StatusOr<Shards> Evaluate(const hlo::Module& module, const std::vector<Inputs>& inputs) {
+  return hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), inputs);
+}
+
+std::vector<Inputs> AsInputs(const Shards& shards) {
+  std::vector<Inputs> inputs;
+  for (const Literal& shard : shards) inputs.push_back({shard});
+  return inputs;
+}
+
+// A computation of the whole program as the reference runs it, on one device or on all, and as the partitioned program
+// does.
+struct Pair {
+  const Computation& source;
+  const Computation& expected;
+  const Computation& found;
+};
+
 class Comparer {
  public:
-  Comparer(const ShardedModule& whole, const PartitionedProgram& program, const Trace& trace, double tolerance)
-      : whole_(whole), program_(program), trace_(trace), tolerance_(tolerance) {}
+  Comparer(const TracedProgram& traced, const TracedProgram* reference, double tolerance)
+      : whole_(traced.whole), program_(traced.program), trace_(traced.trace), reference_(reference),
+        tolerance_(tolerance) {
+    if (reference == nullptr) return;
+    for (const auto& [source, place] : reference->trace.arrays) arrays_[source->name()] = place;
+    for (const auto& [source, local] : reference->trace.control) control_[source->name()] = local;
+  }
 
-  using Inputs = std::vector<Literal>;
-  // Of one computation; local inputs by device.
-  absl::StatusOr<std::optional<Difference>> Run(const Computation& source, const Computation& local,
-                                                const Inputs& inputs, const std::vector<Inputs>& local_inputs);
+  absl::StatusOr<std::optional<Difference>> Run(const Pair& pair, const std::vector<Inputs>& expected,
+                                                const std::vector<Inputs>& found);
 
  private:
-  absl::StatusOr<std::vector<Literal>> Evaluate(const hlo::Module& module, const std::vector<Inputs>& inputs) const {
-    const std::vector<const hlo::Module*> modules(static_cast<size_t>(program_.mesh.devices()), &module);
-    return hlo::Evaluate(modules, inputs);
-  }
+  // Where the reference has a value; null where it has none, or splits it.
+  const Instruction* ExpectedArray(const Instruction& source, AxisList* unreduced) const;
+  const Instruction* ExpectedControl(const Instruction& source) const;
   Instruction* Reduced(Extract& local, Instruction* x, const AxisList& axes) const;
-  std::optional<Difference> Compare(const Instruction& instruction, const TensorSharding& sharding,
-                                    const tensor::Array& whole, const std::vector<const tensor::Array*>& shards) const;
-  absl::StatusOr<std::optional<Difference>> InsideLoop(const Instruction& loop, const Instruction& local,
-                                                       Literal state, std::vector<Literal> local_state);
-  absl::StatusOr<std::optional<Difference>> InsideBranch(const Instruction& branch, const Instruction& local,
-                                                         const Literal& operands, const std::vector<Literal>& shards);
+  std::optional<Difference> Compare(const Instruction& instruction, const std::vector<const tensor::Array*>& expected,
+                                    const std::vector<const tensor::Array*>& found) const;
+  absl::StatusOr<std::optional<Difference>> InsideLoop(const Instruction& loop, Shards expected, Shards found);
+  absl::StatusOr<std::optional<Difference>> InsideBranch(const Instruction& branch, const Shards& expected,
+                                                         const Shards& found);
 
   const ShardedModule& whole_;
   const PartitionedProgram& program_;
   const Trace& trace_;
+  const TracedProgram* const reference_;
+  absl::flat_hash_map<std::string, Trace::Place> arrays_;  // Of the reference, by name in the whole program.
+  absl::flat_hash_map<std::string, const Instruction*> control_;
   const double tolerance_;
 };
+
+const Instruction* Comparer::ExpectedArray(const Instruction& source, AxisList* unreduced) const {
+  if (reference_ == nullptr) return &source;
+  const auto place = arrays_.find(source.name());
+  if (place == arrays_.end()) return nullptr;
+  TensorSharding sharding = place->second.sharding;
+  *unreduced = std::exchange(sharding.unreduced, {});
+  return sharding.IsReplicated() ? place->second.local : nullptr;
+}
+
+const Instruction* Comparer::ExpectedControl(const Instruction& source) const {
+  if (reference_ == nullptr) return &source;
+  const auto found = control_.find(source.name());
+  return found == control_.end() ? nullptr : found->second;
+}
 
 // The sum that `x` is a part of.
 Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& axes) const {
@@ -88,11 +132,12 @@ double Largest(const tensor::Array& array) {
   return largest;
 }
 
-std::string ElementText(const tensor::Array& array, size_t i) {
+// `digits` of floats.
+std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   double parts[2];
   const int count = FloatParts(array, i, parts);
-  if (count == 1) return absl::StrCat(parts[0]);
-  if (count == 2) return absl::StrCat("(", parts[0], ", ", parts[1], ")");
+  if (count == 1) return absl::StrFormat("%.*g", digits, parts[0]);
+  if (count == 2) return absl::StrFormat("(%.*g, %.*g)", digits, parts[0], digits, parts[1]);
   int64_t bits = 0;
   const size_t width = static_cast<size_t>(tensor::ByteWidth(array.shape().type));
   std::memcpy(&bits, array.bytes().data() + i * width, std::min(width, sizeof(bits)));
@@ -118,27 +163,33 @@ bool Same(const tensor::Array& a, const tensor::Array& b, size_t i, double allow
   return true;
 }
 
-std::optional<Difference> Comparer::Compare(const Instruction& instruction, const TensorSharding& sharding,
-                                            const tensor::Array& whole,
-                                            const std::vector<const tensor::Array*>& shards) const {
-  const double allowed = tolerance_ * Largest(whole);
+std::optional<Difference> Comparer::Compare(const Instruction& instruction,
+                                            const std::vector<const tensor::Array*>& expected,
+                                            const std::vector<const tensor::Array*>& found) const {
+  const TensorSharding& sharding = trace_.arrays.at(&instruction).sharding;
+  double allowed = 0;
   for (int64_t device = 0; device < program_.mesh.devices(); ++device) {
+    const size_t at = expected.size() == 1 ? 0 : static_cast<size_t>(device);
+    const tensor::Array& whole = *expected[at];
+    if (device == 0 || at > 0) allowed = tolerance_ * Largest(whole);
     const tensor::Box box = BoxOf(whole.shape().dims, program_.mesh, sharding, device);
     const Dims sizes = box.sizes();
-    const tensor::Array expected = tensor::ExtractBox(whole, box, sizes);
-    const tensor::Array found = tensor::ExtractBox(*shards[static_cast<size_t>(device)],
+    const tensor::Array part = tensor::ExtractBox(whole, box, sizes);
+    const tensor::Array local = tensor::ExtractBox(*found[static_cast<size_t>(device)],
                                                    tensor::Box{Dims(sizes.size(), 0), sizes}, sizes);
     Dims index(sizes.size(), 0);
-    for (size_t i = 0; i < static_cast<size_t>(expected.elements()); ++i) {
-      if (!Same(expected, found, i, allowed)) {
+    for (size_t i = 0; i < static_cast<size_t>(part.elements()); ++i) {
+      if (!Same(part, local, i, allowed)) {
         Difference difference;
         const std::string place = whole_.module->SourceOf(instruction);
         difference.instruction = absl::StrCat(instruction.name(), " (", hlo::ToString(instruction.opcode()), ")",
                                               place.empty() ? "" : absl::StrCat(" at ", place));
         difference.device = device;
         for (size_t d = 0; d < index.size(); ++d) difference.index.push_back(box.lo[d] + index[d]);
-        difference.whole = ElementText(expected, i);
-        difference.partitioned = ElementText(found, i);
+        for (int digits = 6; digits <= 17 && difference.whole == difference.partitioned; digits += 11) {
+          difference.whole = ElementText(part, i, digits);
+          difference.partitioned = ElementText(local, i, digits);
+        }
         return difference;
       }
       tensor::NextIndex(sizes, absl::MakeSpan(index));
@@ -147,97 +198,115 @@ std::optional<Difference> Comparer::Compare(const Instruction& instruction, cons
   return std::nullopt;
 }
 
-// Steps a loop from `state` until an iteration's results differ, then looks into that iteration.
-absl::StatusOr<std::optional<Difference>> Comparer::InsideLoop(const Instruction& loop, const Instruction& local,
-                                                               Literal state, std::vector<Literal> local_state) {
-  const Extract condition(*loop.called()[0], 1), body(*loop.called()[1], 1);
+// Whether all devices hold the same.
+bool Agree(const Shards& shards) {
+  return std::all_of(shards.begin(), shards.end(), [&](const Literal& shard) {
+    return absl::c_equal(shard.array.bytes(), shards[0].array.bytes());
+  });
+}
+
+// Steps a loop until an iteration's results differ, then looks into that iteration. A loop that devices of the
+// reference do not run equally often is not looked into.
+absl::StatusOr<std::optional<Difference>> Comparer::InsideLoop(const Instruction& loop, Shards expected,
+                                                               Shards found) {
+  const Instruction& reference = *ExpectedControl(loop);
+  const Instruction& local = *trace_.control.at(&loop);
+  const auto devices = static_cast<int64_t>(expected.size());
+  const Extract condition(*reference.called()[0], devices), body(*reference.called()[1], devices);
   const Extract local_body(*local.called()[1], program_.mesh.devices());
   for (int64_t iteration = 0;; ++iteration) {
-    XLAD_ASSIGN_OR_RETURN(const Literal goes_on, hlo::Evaluate(*condition.module, {state}));
-    if (goes_on.array.bytes()[0] == std::byte{0}) return std::nullopt;
-    std::vector<Inputs> local_inputs;
-    for (const Literal& shard : local_state) local_inputs.push_back({shard});
-    XLAD_ASSIGN_OR_RETURN(std::optional<Difference> found,
-                          Run(*loop.called()[1], *local.called()[1], {state}, local_inputs));
-    if (found) {
-      found->inside.insert(found->inside.begin(), absl::StrCat("iteration ", iteration, " of ", loop.name()));
-      return found;
+    const std::vector<Inputs> inputs = AsInputs(expected), local_inputs = AsInputs(found);
+    XLAD_ASSIGN_OR_RETURN(const Shards goes_on, Evaluate(*condition.module, inputs));
+    if (goes_on[0].array.bytes()[0] == std::byte{0} || !Agree(goes_on)) return std::nullopt;
+    XLAD_ASSIGN_OR_RETURN(
+        std::optional<Difference> difference,
+        Run({*loop.called()[1], *reference.called()[1], *local.called()[1]}, inputs, local_inputs));
+    if (difference) {
+      difference->inside.insert(difference->inside.begin(), absl::StrCat("iteration ", iteration, " of ", loop.name()));
+      return difference;
     }
-    XLAD_ASSIGN_OR_RETURN(state, hlo::Evaluate(*body.module, {state}));
-    XLAD_ASSIGN_OR_RETURN(local_state, Evaluate(*local_body.module, local_inputs));
+    XLAD_ASSIGN_OR_RETURN(expected, Evaluate(*body.module, inputs));
+    XLAD_ASSIGN_OR_RETURN(found, Evaluate(*local_body.module, local_inputs));
   }
 }
 
-absl::StatusOr<std::optional<Difference>> Comparer::InsideBranch(const Instruction& branch, const Instruction& local,
-                                                                 const Literal& operands,
-                                                                 const std::vector<Literal>& shards) {
+absl::StatusOr<std::optional<Difference>> Comparer::InsideBranch(const Instruction& branch, const Shards& expected,
+                                                                 const Shards& found) {
+  Shards predicates;
+  for (const Literal& shard : expected) predicates.push_back(shard.tuple[0]);
+  if (!Agree(predicates)) return std::nullopt;
+  const tensor::Array& predicate = predicates[0].array;
+  const auto count = static_cast<int64_t>(branch.called().size());
   int64_t chosen = 0;
-  const tensor::Array& predicate = operands.tuple[0].array;
-  const int64_t count = static_cast<int64_t>(branch.called().size());
   if (predicate.shape().type == tensor::ElementType::kPred) {
     chosen = predicate.bytes()[0] != std::byte{0} ? 0 : 1;
   } else {
     chosen = predicate.values<int32_t>()[0];
     if (chosen < 0 || chosen >= count) chosen = count - 1;
   }
-  std::vector<Inputs> local_inputs;
-  for (const Literal& shard : shards) local_inputs.push_back({shard.tuple[static_cast<size_t>(chosen) + 1]});
-  XLAD_ASSIGN_OR_RETURN(std::optional<Difference> found,
-                        Run(*branch.called()[static_cast<size_t>(chosen)], *local.called()[static_cast<size_t>(chosen)],
-                            {operands.tuple[static_cast<size_t>(chosen) + 1]}, local_inputs));
-  if (found) {
-    found->inside.insert(found->inside.begin(), absl::StrCat("branch ", chosen, " of ", branch.name()));
+  const auto at = static_cast<size_t>(chosen);
+  std::vector<Inputs> inputs, local_inputs;
+  for (const Literal& shard : expected) inputs.push_back({shard.tuple[at + 1]});
+  for (const Literal& shard : found) local_inputs.push_back({shard.tuple[at + 1]});
+  const Pair pair{*branch.called()[at], *ExpectedControl(branch)->called()[at],
+                  *trace_.control.at(&branch)->called()[at]};
+  XLAD_ASSIGN_OR_RETURN(std::optional<Difference> difference, Run(pair, inputs, local_inputs));
+  if (difference) {
+    difference->inside.insert(difference->inside.begin(), absl::StrCat("branch ", chosen, " of ", branch.name()));
   }
-  return found;
+  return difference;
 }
 
-absl::StatusOr<std::optional<Difference>> Comparer::Run(const Computation& source, const Computation& local,
-                                                        const Inputs& inputs, const std::vector<Inputs>& local_inputs) {
-  Extract whole(source, 1), part(local, program_.mesh.devices());
+absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const std::vector<Inputs>& expected,
+                                                        const std::vector<Inputs>& found) {
+  Extract whole(pair.expected, static_cast<int64_t>(expected.size())), part(pair.found, program_.mesh.devices());
   struct Compared {
     const Instruction* instruction;
     bool inside;  // What goes into a loop or branch; else an array.
   };
   std::vector<Compared> compared;
   std::vector<Instruction*> outputs, local_outputs;
-  for (const Instruction* instruction : LiveInstructions(source)) {
+  for (const Instruction* instruction : LiveInstructions(pair.source)) {
     const auto array = trace_.arrays.find(instruction);
     const auto control = trace_.control.find(instruction);
-    if (control != trace_.control.end() && part.copies.contains(control->second)) {
+    const Instruction* reference = control == trace_.control.end() ? nullptr : ExpectedControl(*instruction);
+    if (whole.copies.contains(reference) && part.copies.contains(control->second)) {
       hlo::Builder builder(whole.module->entry()), local_builder(part.module->entry());
-      outputs.push_back(builder.Tuple(whole.copies.at(instruction)->operands()));
+      outputs.push_back(builder.Tuple(whole.copies.at(reference)->operands()));
       local_outputs.push_back(local_builder.Tuple(part.copies.at(control->second)->operands()));
       compared.push_back({instruction, true});
     }
-    if (array != trace_.arrays.end() && part.copies.contains(array->second.local)) {
-      outputs.push_back(whole.copies.at(instruction));
+    AxisList unreduced;
+    reference = array == trace_.arrays.end() ? nullptr : ExpectedArray(*instruction, &unreduced);
+    if (whole.copies.contains(reference) && part.copies.contains(array->second.local)) {
+      outputs.push_back(Reduced(whole, whole.copies.at(reference), unreduced));
       local_outputs.push_back(Reduced(part, part.copies.at(array->second.local), array->second.sharding.unreduced));
       compared.push_back({instruction, false});
     }
   }
   whole.SetOutputs(outputs);
   part.SetOutputs(local_outputs);
-  XLAD_ASSIGN_OR_RETURN(const Literal values, hlo::Evaluate(*whole.module, inputs));
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> shards, Evaluate(*part.module, local_inputs));
+  XLAD_ASSIGN_OR_RETURN(const Shards values, Evaluate(*whole.module, expected));
+  XLAD_ASSIGN_OR_RETURN(const Shards shards, Evaluate(*part.module, found));
   for (size_t i = 0; i < compared.size(); ++i) {
     const Instruction& instruction = *compared[i].instruction;
-    std::optional<Difference> found;
+    std::optional<Difference> difference;
     if (!compared[i].inside) {
-      std::vector<const tensor::Array*> arrays;
-      for (const Literal& shard : shards) arrays.push_back(&shard.tuple[i].array);
-      found = Compare(instruction, trace_.arrays.at(&instruction).sharding, values.tuple[i].array, arrays);
+      std::vector<const tensor::Array*> arrays, local_arrays;
+      for (const Literal& value : values) arrays.push_back(&value.tuple[i].array);
+      for (const Literal& shard : shards) local_arrays.push_back(&shard.tuple[i].array);
+      difference = Compare(instruction, arrays, local_arrays);
     } else {
-      std::vector<Literal> operands;
-      for (const Literal& shard : shards) operands.push_back(shard.tuple[i]);
-      const Instruction& inner = *trace_.control.at(&instruction);
-      if (instruction.opcode() == Opcode::kWhile) {
-        for (Literal& operand : operands) operand = Literal(operand.tuple[0]);
-        XLAD_ASSIGN_OR_RETURN(found, InsideLoop(instruction, inner, values.tuple[i].tuple[0], std::move(operands)));
-      } else {
-        XLAD_ASSIGN_OR_RETURN(found, InsideBranch(instruction, inner, values.tuple[i], operands));
-      }
+      const bool loop = instruction.opcode() == Opcode::kWhile;
+      const auto operand = [&](const Literal& device) { return loop ? device.tuple[i].tuple[0] : device.tuple[i]; };
+      Shards operands, local_operands;
+      for (const Literal& value : values) operands.push_back(operand(value));
+      for (const Literal& shard : shards) local_operands.push_back(operand(shard));
+      XLAD_ASSIGN_OR_RETURN(difference,
+                            loop ? InsideLoop(instruction, std::move(operands), std::move(local_operands))
+                                 : InsideBranch(instruction, operands, local_operands));
     }
-    if (found) return found;
+    if (difference) return difference;
   }
   return std::nullopt;
 }
@@ -250,19 +319,14 @@ std::string Difference::ToString() const {
                       whole, ", found ", partitioned);
 }
 
-absl::StatusOr<std::optional<Difference>> FirstDifference(const ShardedModule& whole, const PartitionedProgram& program,
-                                                          const Trace& trace, const std::vector<Literal>& inputs,
-                                                          double tolerance) {
-  for (const auto& computation : whole.module->computations()) {
-    for (const auto& instruction : computation->instructions()) {
-      if (!instruction->frontend_attributes().contains("xlad.manual_axes")) continue;
-      return absl::UnimplementedError(absl::StrCat(
-          instruction->name(), ": found a manual computation, expected a program without: that can be compared by "
-          "instruction"));
-    }
-  }
-  return Comparer(whole, program, trace, tolerance)
-      .Run(*whole.module->entry(), *program.variants[0].module->entry(), inputs, ShardInputs(program, inputs));
+absl::StatusOr<std::optional<Difference>> FirstDifference(const TracedProgram& program, const TracedProgram* reference,
+                                                          const std::vector<Literal>& inputs, double tolerance) {
+  const Computation& source = *program.whole.module->entry();
+  const Computation& expected = reference == nullptr ? source : *reference->program.variants[0].module->entry();
+  return Comparer(program, reference, tolerance)
+      .Run({source, expected, *program.program.variants[0].module->entry()},
+           reference == nullptr ? std::vector<Inputs>{inputs} : ShardInputs(reference->program, inputs),
+           ShardInputs(program.program, inputs));
 }
 
 }  // namespace xlad::sharding

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hlo/literal.h"
-#include "sharding/partition/partition.h"
+#include "sharding/manual_reference.h"
 
 namespace xlad::sharding {
 
@@ -22,10 +22,10 @@ struct Difference {
 // Runs both on the evaluator and compares every array value of the whole program, in program order, with what the
 // devices hold of it; where a loop or branch is the first to differ, its iterations and instructions in turn. Floats
 // may differ by `tolerance` times the largest value of their array, all else by nothing. nullopt: no value differs.
-// `whole` is what `program` was made from, by Partition with this trace; inputs as the whole program's.
-// Unimplemented where the program has manual computations, which have no meaning before they are partitioned.
-absl::StatusOr<std::optional<Difference>> FirstDifference(const ShardedModule& whole, const PartitionedProgram& program,
-                                                          const Trace& trace, const std::vector<hlo::Literal>& inputs,
-                                                          double tolerance);
+// `program` was partitioned from its `whole`; inputs are as the whole program's.
+// A program with manual computations has no meaning before it is partitioned: it is compared with `reference`, what
+// PartitionManualOnly makes of it, device by device; values that `reference` splits are passed over. Null elsewhere.
+absl::StatusOr<std::optional<Difference>> FirstDifference(const TracedProgram& program, const TracedProgram* reference,
+                                                          const std::vector<hlo::Literal>& inputs, double tolerance);
 
 }  // namespace xlad::sharding

@@ -49,15 +49,12 @@ ENTRY main {
   ROOT r = f32[4,6] negate(s)
 })";
 
-struct Made {
-  ShardedModule whole;
-  PartitionedProgram program;
-  Trace trace;
+struct Made : TracedProgram {
   std::vector<hlo::Literal> inputs;
 };
 
-Made Make() {
-  std::unique_ptr<hlo::Module> module = *hlo::ParseText(kProgram);
+Made Make(const char* text = kProgram) {
+  std::unique_ptr<hlo::Module> module = *hlo::ParseText(text);
   Made made;
   for (const hlo::Instruction* parameter : module->entry()->parameters()) {
     made.inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
@@ -90,7 +87,7 @@ void Corrupt(Made& made, absl::string_view name) {
 
 TEST(FirstDifference, NoneInASoundProgram) {
   Made made = Make();
-  auto found = FirstDifference(made.whole, made.program, made.trace, made.inputs, 1e-5);
+  auto found = FirstDifference(made, nullptr, made.inputs, 1e-5);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->has_value()) << (*found)->ToString();
 }
@@ -111,7 +108,7 @@ TEST(FirstDifference, NamesTheInstructionThatWasCorrupted) {
     SCOPED_TRACE(fault.at);
     Made made = Make();
     Corrupt(made, fault.at);
-    auto found = FirstDifference(made.whole, made.program, made.trace, made.inputs, 1e-5);
+    auto found = FirstDifference(made, nullptr, made.inputs, 1e-5);
     ASSERT_TRUE(found.ok()) << found.status();
     ASSERT_TRUE(found->has_value());
     EXPECT_EQ((*found)->instruction, fault.instruction);
@@ -119,6 +116,73 @@ TEST(FirstDifference, NamesTheInstructionThatWasCorrupted) {
     EXPECT_EQ((*found)->index, (Dims{0, 0}));
     EXPECT_EQ((*found)->device, 0);
     EXPECT_NE((*found)->whole, (*found)->partitioned);
+  }
+}
+
+// Inside, "tp" is split by hand, in a loop, and "dp" by xlad.
+constexpr const char* kManual = R"(HloModule m, num_partitions=4,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=2, \"tp\"=2]>}"}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+body {
+  p = (s32[], f32[4,3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4,3] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  wave = f32[4,3] cosine(x)
+  ROOT t = (s32[], f32[4,3]) tuple(i2, wave)
+}
+condition {
+  p = (s32[], f32[4,3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  three = s32[] constant(3)
+  ROOT go = pred[] compare(i, three), direction=LT
+}
+shmap_body {
+  x = f32[4,3] parameter(0)
+  y = f32[3,5] parameter(1)
+  zero = s32[] constant(0)
+  t = (s32[], f32[4,3]) tuple(zero, x)
+  w = (s32[], f32[4,3]) while(t), condition=condition, body=body
+  u = f32[4,3] get-tuple-element(w), index=1
+  d = f32[4,5] dot(u, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[4,5] all-reduce(d), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
+  ROOT h = f32[4,5] tanh(s)
+}
+ENTRY main {
+  x = f32[4,6] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"dp\"}, {}]>"}
+  y = f32[6,5] parameter(1)
+  e = f32[4,6] exponential(x)
+  in = (f32[4,3], f32[3,5]) custom-call(e, y), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
+    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {\"tp\"}]>, <@mesh, [{\"tp\"}, {?}]>]>"}
+  l = f32[4,3] get-tuple-element(in), index=0
+  r = f32[3,5] get-tuple-element(in), index=1
+  k = f32[4,5] call(l, r), to_apply=shmap_body
+  g = f32[4,5] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
+    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {?}]>]>"}
+  ROOT o = f32[4,5] negate(g)
+})";
+
+TEST(FirstDifference, ComparesManualComputationsDeviceByDevice) {
+  auto reference = PartitionManualOnly(*hlo::ParseText(kManual), {});
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (const Fault& fault : std::vector<Fault>{{"", "", {}},
+                                               {"e", "e (exponential)", {}},
+                                               {"wave", "wave (cosine)", {"iteration 0 of w.1"}},
+                                               {"h.1", "h.1 (tanh)", {}},
+                                               {"o", "o (negate)", {}}}) {
+    SCOPED_TRACE(fault.at);
+    Made made = Make(kManual);
+    const std::string at = fault.at;
+    if (!at.empty()) Corrupt(made, at);
+    auto found = FirstDifference(made, &*reference, made.inputs, 1e-5);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_EQ(found->has_value(), !at.empty());
+    if (at.empty()) continue;
+    EXPECT_EQ((*found)->instruction, fault.instruction);
+    EXPECT_EQ((*found)->inside, fault.inside);
   }
 }
 

@@ -44,9 +44,10 @@ bool HasManualComputations(const hlo::Module& module) {
   return false;
 }
 
-absl::StatusOr<PartitionedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module,
-                                                       const ImportOptions& options) {
-  XLAD_ASSIGN_OR_RETURN(ShardedModule sharded, Import(std::move(module), options));
+absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options) {
+  TracedProgram traced;
+  XLAD_ASSIGN_OR_RETURN(traced.whole, Import(std::move(module), options));
+  ShardedModule& sharded = traced.whole;
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
     const bool in_entry = computation == sharded.module->entry();
     for (const auto& instruction : computation->instructions()) {
@@ -61,7 +62,8 @@ absl::StatusOr<PartitionedProgram> PartitionManualOnly(std::unique_ptr<hlo::Modu
   }
   sharded.groups.clear();
   XLAD_RETURN_IF_ERROR(Propagate(&sharded));
-  return Partition(sharded);
+  XLAD_ASSIGN_OR_RETURN(traced.program, Partition(sharded, &traced.trace));
+  return traced;
 }
 
 }  // namespace xlad::sharding

@@ -8,9 +8,15 @@ namespace xlad::sharding {
 
 bool HasManualComputations(const hlo::Module& module);
 
+// A propagated program, what it was partitioned into, and what is where. The trace points into both.
+struct TracedProgram {
+  ShardedModule whole;
+  PartitionedProgram program;
+  Trace trace;
+};
+
 // The program with nothing split but what its manual computations split by hand: every annotation is dropped, every
 // other value is whole on every device. Compared with it a partitioning is checked for all that xlad added.
-absl::StatusOr<PartitionedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module,
-                                                       const ImportOptions& options);
+absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 }  // namespace xlad::sharding

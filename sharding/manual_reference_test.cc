@@ -51,12 +51,12 @@ TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
   const std::vector<hlo::Literal> inputs = InputsOf(**module);
   auto reference = PartitionManualOnly((*module)->Clone(), {});
   ASSERT_TRUE(reference.ok()) << reference.status();
-  for (const TensorSharding& parameter : reference->parameters) EXPECT_TRUE(parameter.IsReplicated());
-  for (const TensorSharding& result : reference->results) EXPECT_TRUE(result.IsReplicated());
+  for (const TensorSharding& parameter : reference->program.parameters) EXPECT_TRUE(parameter.IsReplicated());
+  for (const TensorSharding& result : reference->program.results) EXPECT_TRUE(result.IsReplicated());
   auto whole = RunPipeline(*std::move(module), {});
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_FALSE(whole->partitioned.parameters[0].IsReplicated());
-  const auto expected = EvaluatePartitioned(*reference, inputs);
+  const auto expected = EvaluatePartitioned(reference->program, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
   const auto found = EvaluatePartitioned(whole->partitioned, inputs);
   ASSERT_TRUE(found.ok()) << found.status();
