@@ -46,6 +46,7 @@ struct ChildPipes {
 // In the child, between fork and exec: only async-signal-safe calls.
 [[noreturn]] void BecomeChild(char* const* argv, const ChildPipes& pipes, const ChildLimits& limits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setpgid(0, 0);  // Ctrl-C on the terminal goes to the parent.
   dup2(pipes.in.read_end, STDIN_FILENO);
   dup2(pipes.out.write_end, STDOUT_FILENO);
   dup2(pipes.err.write_end, STDERR_FILENO);

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 
@@ -74,7 +76,29 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint) {
 
 void AddFormatFlag(CLI::App* app, std::string* format) {
   *format = "table";
-  app->add_option("--format", *format, "what is printed: table or json")->check(CLI::IsMember({"table", "json"}));
+  CLI::Option* option =
+      app->add_option("--format", *format, "what is printed: table or json")->check(CLI::IsMember({"table", "json"}));
+  app->add_flag_callback("--json", [format] { *format = "json"; }, "--format json")->excludes(option);
+}
+
+CLI::Validator AtLeast(int64_t least) {
+  const auto check = [least](const std::string& text) -> std::string {
+    int64_t value = 0;
+    if (absl::SimpleAtoi(text, &value) && value >= least) return "";
+    return absl::StrCat("found ", text, ", expected a whole number from ", least);
+  };
+  return CLI::Validator(check, absl::StrCat("of ", least, " or more"));
+}
+
+CLI::Validator OutputFile() {
+  const auto check = [](const std::string& path) -> std::string {
+    if (path == "-") return "";
+    std::string folder = std::filesystem::path(path).parent_path().string();
+    if (folder.empty()) folder = ".";
+    if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";
+    return absl::StrCat("cannot write ", path, ": ", folder, " is no folder that may be written");
+  };
+  return CLI::Validator(check, "");
 }
 
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {

@@ -44,8 +44,13 @@ int StopSignal();
 
 // --coordinator (where `xlad up` listens), --tls-ca, --token-file.
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint);
-// --format table|json.
+// --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
+
+// For numbers of flags: a whole number from `least`.
+CLI::Validator AtLeast(int64_t least);
+// For paths that are written at the end of long work: that their folder is there and may be written.
+CLI::Validator OutputFile();
 
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // "dp=4,tp=2" or "single"
 

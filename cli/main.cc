@@ -73,7 +73,7 @@ int Main(int argc, char** argv) {
     if (!command->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));
   } catch (const CLI::CallForHelp&) {
     const auto used = app.get_subcommands();
-    std::printf("%s", used.empty() ? app.help().c_str() : used[0]->help().c_str());
+    std::printf("%s", used.empty() ? app.help().c_str() : used[0]->help("xlad").c_str());
     return kOk;
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error);
@@ -82,7 +82,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s", app.help().c_str());
     return kUsage;
   }
-  return action();
+  const int code = action();
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return code == kOk && !written ? Fail(absl::InternalError("cannot write to standard output")) : code;
 }
 
 }  // namespace

@@ -2,8 +2,27 @@
 
 #include "cli/command.h"
 #include "hlo/read.h"
+#include "service/check_spec.h"
+#include "tensor/safetensors.h"
 
 namespace xlad::cli {
+namespace {
+
+absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const std::string& bytes, const std::string& name) {
+  if (bytes.empty()) return tensor::SafetensorsIndex();
+  auto index = tensor::ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size()));
+  if (!index.ok()) return Annotate(index.status(), name);
+  return index;
+}
+
+// As the coordinator does before it builds.
+absl::Status CheckJob(const client::Job& job, const hlo::Module& module) {
+  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex state, IndexOf(job.state, "state.safetensors"));
+  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex data, IndexOf(job.data, "data.safetensors"));
+  return service::CheckSpec(job.spec, module, state, data);
+}
+
+}  // namespace
 
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh) {
   LoadedProgram program;
@@ -27,6 +46,9 @@ absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::st
   auto module = hlo::ReadModule(bytes);
   if (!module.ok()) return Annotate(module.status(), name);
   program.module = *std::move(module);
+  if (!program.is_job) return program;
+  const absl::Status fits = CheckJob(program.job, *program.module);
+  if (!fits.ok()) return Annotate(fits, path);
   return program;
 }
 

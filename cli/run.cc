@@ -52,7 +52,10 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
     return dead.empty() ? absl::OkStatus() : absl::AbortedError(dead);
   };
   const int code = FollowJob(**client, *id, job.spec, follow);
-  if (code == kFailed) std::fprintf(stderr, "xlad: logs and the partitioned program: %s\n", folder.c_str());
+  if (code == kFailed) {
+    std::fprintf(stderr, "xlad: program: %s\nxlad: logs and the partitioned program: %s\n", job.program_path.c_str(),
+                 folder.c_str());
+  }
   if (code == kOk && !options.data_folder.empty()) {
     std::fprintf(stderr, "logs: %s/*.log\ntrace: %s/trace.json\npartitioned program: %s/jobs/%s/partitioned.hlo\n",
                  folder.c_str(), folder.c_str(), folder.c_str(), id->c_str());
@@ -88,10 +91,12 @@ void AddRun(CLI::App& parent, Action* action) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)");
-  app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)");
-  app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)");
+      ->check(AtLeast(0));
+  app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")
+      ->check(OutputFile());
+  app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)")
+      ->check(OutputFile());
+  app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)")->check(OutputFile());
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");

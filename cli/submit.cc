@@ -44,12 +44,13 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
-      ->check(CLI::NonNegativeNumber);
+      ->check(AtLeast(0));
   app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");
-  app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)");
-  app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)");
+  app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
+  app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")
+      ->check(OutputFile());
   app->add_option("--attempts", options->attempts, "start again so often after a failure")->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeast(1));
   app->add_option("--key", options->client_key, "submitting again with the same key gives the same job");
   AddEndpointFlags(app, &options->endpoint);
   app->callback([=] { *action = [=] { return Run(*options); }; });

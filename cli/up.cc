@@ -86,7 +86,7 @@ void AddUp(CLI::App& parent, Action* action) {
       ->check(CLI::Range(1, 1024));
   app->add_option("--parent", options->parent, "process that started this one: print the address on standard output, "
                                                "and end when that process does")
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeast(1));
   app->add_flag("--remove-data", options->remove_data, "remove the folder at the end");
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }

@@ -16,12 +16,12 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--id", options->worker_id, "name of this worker; none: a random one");
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeast(1));
   app->add_option("--progress-limit-ms", options->progress_limit_ms,
                   "a task whose collective makes no progress for so long has failed; 0: never")
       ->envname("XLAD_PROGRESS_LIMIT_MS")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(AtLeast(0));
   AddEndpointFlags(app, &options->coordinator);
   app->callback([=] {
     *action = [=] {

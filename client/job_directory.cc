@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
@@ -177,7 +178,7 @@ absl::StatusOr<std::vector<MeshAxis>> ParseMeshFlag(const std::string& text) {
   std::set<std::string> seen;
   int64_t devices = 1;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::vector<std::string> sides = absl::StrSplit(part, '=');
+    const std::vector<std::string> sides = absl::StrSplit(absl::StripAsciiWhitespace(part), '=');
     int64_t size = 0;
     if (sides.size() != 2 || sides[0].empty() || !absl::SimpleAtoi(sides[1], &size) || size < 1) {
       return absl::InvalidArgumentError(absl::StrCat("found mesh \"", text, "\", expected AXIS=SIZE[,AXIS=SIZE...] "

@@ -81,7 +81,7 @@ def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
     """The text, unless it leaves out constants and there is a proto."""
     texts: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".hlo")]
     protobufs: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".pb")]
-    if texts and ("{...}" not in texts[0].read_text() or not protobufs):
+    if texts and ("constant({...})" not in texts[0].read_text() or not protobufs):
         return texts[0].read_bytes()
     if not protobufs:
         raise ValueError(f"mesh {mesh.get('name')} lists no file that ends in .hlo or .pb")

@@ -10,8 +10,13 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
+
+try:
+    import jax
+except ModuleNotFoundError:
+    raise ImportError("found no jax, expected it where functions are exported, trained or jitted: "
+                      "pip install 'jax>=0.10.2'") from None
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 

@@ -231,6 +231,6 @@ class RemoteArray:
 
 def fetch(tree: Tree) -> Tree:
     """The tree with every RemoteArray in it fetched."""
-    import jax
+    from xlad.program import jax
 
     return jax.tree_util.tree_map(lambda leaf: leaf.get() if isinstance(leaf, RemoteArray) else leaf, tree)

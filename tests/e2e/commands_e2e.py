@@ -33,7 +33,10 @@ class Commands(unittest.TestCase):
         self.assertEqual(xlad("version")[0], 0)
         self.fails("partiton", PROGRAM, words=["did you mean partition?"], code=(2,))
         self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
-        self.fails("run", JOB, "--steps", "-3", code=(2,))
+        self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number from 0"], code=(2,))
+        self.fails("run", JOB, "--curve", "/no/where/c.json", words=["/no/where is no folder"], code=(2,))
+        self.assertIn("Usage: xlad run ", xlad("run", "--help")[1])
+        self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
         self.fails("run", code=(2,))
         self.assertEqual(xlad()[0], 2)
 
@@ -139,6 +142,14 @@ class Commands(unittest.TestCase):
             for i, (change, words) in enumerate(cases):
                 with self.subTest(case=i):
                     self.fails("run", broken(where, change), "--steps", "2", words=words)
+                    self.fails("verify", where / "job", words=words)
+
+    def test_verify_names_the_first_difference(self):
+        code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")  # Sums in another order.
+        self.assertEqual(code, 1)
+        found = re.search(r"first difference: \S+ \([a-z-]+\) at train.py:\d+ .*expected (\S+), found (\S+)\n", out)
+        self.assertTrue(found, out)
+        self.assertNotEqual(found[1], found[2])
 
     def test_ports_files_and_coordinators_that_are_not_there(self):
         with socket.socket() as taken, folder() as where:

@@ -1,12 +1,15 @@
 """Killed workers, killed coordinators, SIGTERM: named, adopted, drained; nothing hangs, nothing acknowledged is lost."""
 
+import contextlib
 import json
 import os
+import pathlib
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import OWN_EXAMPLES, Process, cluster, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, XLAD, Process, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 MESH = ("--mesh", "dp=4,tp=2")
@@ -112,6 +115,17 @@ class Faults(unittest.TestCase):
             finally:
                 up.close()
 
+    def test_ctrl_c_while_it_is_built_is_no_failure(self):
+        with folder() as where:  # A terminal sends it to every process.
+            with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
+                                  stderr=subprocess.PIPE) as run:
+                try:
+                    wait_for(lambda: any(b"__build" in line for line in command_lines(children(run.pid))), "the build")
+                finally:
+                    os.killpg(run.pid, signal.SIGINT)
+                self.assertNotIn(b"FAILED", run.communicate(timeout=30)[1])
+                self.assertEqual(run.returncode, 130)
+
     def test_interrupted_run_leaves_no_process_behind(self):
         with folder() as where:
             run = Process(where / "run.log", "run", JOB, *MESH, *LONG, "--workers", 4, "--data", where / "data")
@@ -127,12 +141,22 @@ class Faults(unittest.TestCase):
                 run.close()
 
 
+def command_lines(pids):
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                yield file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
 def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(child) for child in file.read().split()]
-    except FileNotFoundError:
-        return []
+    """Of all its threads."""
+    found = []
+    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child) for child in file.read_text().split()]
+    return found
 
 
 if __name__ == "__main__":
