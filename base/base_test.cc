@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -60,6 +61,24 @@ TEST(FileSystem, WritesAllOrNothing) {
   EXPECT_FALSE(files.WriteAtomically("/proc/no/such/file", "x").ok());
   const auto names = *files.List(TestFolder());
   EXPECT_EQ(names, std::vector<std::string>{"file"});  // No temporary file stays.
+}
+
+TEST(FileSystem, PipesAndLinksStay) {
+  FileSystem& files = RealFileSystem();
+  const std::string pipe = JoinPath(TestFolder(), "pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { EXPECT_TRUE(files.WriteAtomically(pipe, std::string(300'001, 'z')).ok()); });
+  EXPECT_EQ(*files.Read(pipe), std::string(300'001, 'z'));
+  writer.join();
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(files.WriteAtomically("/dev/zero", "x").ok());
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/zero"));
+  EXPECT_EQ(files.WriteAtomically("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
+  const std::string file = JoinPath(TestFolder(), "behind"), link = JoinPath(TestFolder(), "link");
+  std::filesystem::create_symlink("behind", link);
+  ASSERT_TRUE(files.WriteAtomically(link, "through").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(*files.Read(file), "through");
 }
 
 TEST(Network, AddressesAreChecked) {

@@ -47,6 +47,36 @@ absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) 
   return absl::OkStatus();
 }
 
+bool IsRegular(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// The file that a link, or a link to a link, stands for, whether it exists or not.
+std::string BehindLinks(const std::string& given) {
+  constexpr int kMostLinks = 40;
+  std::filesystem::path path = given;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // An absolute target stands alone.
+  }
+  return path.string();
+}
+
+absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
+  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd() < 0) return SystemError("cannot open", path);
+  std::string bytes;
+  std::vector<char> piece(1 << 16);
+  while (true) {
+    const ssize_t n = read(file.fd(), piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError("cannot read", path);
+    if (n == 0) return bytes;
+    bytes.append(piece.data(), static_cast<size_t>(n));
+  }
+}
+
 absl::Status SyncFolder(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   File file(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -58,6 +88,7 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
     XLAD_ASSIGN_OR_RETURN(const int64_t size, Size(path));
+    if (!IsRegular(path)) return ReadToEnd(path);  // A pipe does not know its size.
     return ReadRange(path, 0, size);
   }
 
@@ -88,10 +119,15 @@ class PosixFileSystem final : public FileSystem {
     return static_cast<int64_t>(info.st_size);
   }
 
-  absl::Status WriteAtomically(const std::string& path, absl::string_view bytes) override {
+  absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
+    const std::string path = BehindLinks(given);
+    if (Exists(path) && !IsDirectory(path) && !IsRegular(path)) {  // A device or a pipe stays what it is.
+      File file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+      return file.fd() < 0 ? SystemError("cannot write", path) : WriteAll(file.fd(), bytes, path);
+    }
     const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
-    absl::Status status = WriteAndSync(temporary, bytes);
+    absl::Status status = WriteAndSync(temporary, path, bytes);
     if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = SystemError("cannot write", path);
     if (!status.ok()) {
       unlink(temporary.c_str());
@@ -135,8 +171,8 @@ class PosixFileSystem final : public FileSystem {
   }
 
  private:
-  static absl::Status WriteAndSync(const std::string& path, absl::string_view bytes) {
-    File file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  static absl::Status WriteAndSync(const std::string& temporary, const std::string& path, absl::string_view bytes) {
+    File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.fd() < 0) return SystemError("cannot write", path);
     XLAD_RETURN_IF_ERROR(WriteAll(file.fd(), bytes, path));
     if (fsync(file.fd()) != 0) return SystemError("cannot sync", path);

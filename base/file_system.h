@@ -20,7 +20,7 @@ class FileSystem {
   // Bytes [offset, offset + size); an error where the file ends before.
   virtual absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) = 0;
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
-  // All or nothing: a temporary file beside it, fsync, rename, fsync of the folder.
+  // All or nothing: a temporary file beside it, fsync, rename, fsync of the folder. A device or a pipe is written to.
   virtual absl::Status WriteAtomically(const std::string& path, absl::string_view bytes) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual bool IsDirectory(const std::string& path) = 0;

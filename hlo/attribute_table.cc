@@ -95,6 +95,11 @@ bool PrintTrue(const Instruction& i, std::string* out) {
   return i.attributes().*Member;
 }
 template <auto Member>
+bool PrintFalse(const Instruction& i, std::string* out) {
+  if (!(i.attributes().*Member)) out->append("false");
+  return !(i.attributes().*Member);
+}
+template <auto Member>
 bool PrintBoolAlways(const Instruction& i, std::string* out) {
   out->append(i.attributes().*Member ? "true" : "false");
   return true;
@@ -396,7 +401,7 @@ constexpr Opcode kFftOnly[] = {kFft};
 constexpr Opcode kTriangular[] = {kTriangularSolve};
 constexpr Opcode kLowerHalf[] = {kTriangularSolve, kCholesky};
 constexpr Opcode kTopkOnly[] = {kTopk};
-constexpr Opcode kStable[] = {kSort, kTopk};
+constexpr Opcode kSortOnly[] = {kSort};
 constexpr Opcode kScanOnly[] = {kScan};
 constexpr Opcode kChannels[] = {
     kAllReduce, kAllReduceStart, kReduceScatter, kCollectiveReduce, kAllGather, kAllGatherStart, kAllToAll,
@@ -488,7 +493,8 @@ constexpr AttributeRow kRows[] = {
     {"source_target_pairs", kPermutes, ParseWith<&A::source_target_pairs, ParsePairs>,
      PrintNonEmpty<&A::source_target_pairs, AppendPairs>},
     {"dimensions", kWithDimensions, ParseDimensions, PrintDimensions},
-    {"is_stable", kStable, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
+    {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
+    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintFalse<&A::is_stable>},  // Left out it means true.
     {"num_carries", kScanOnly, ParseIntOf<&A::num_carries>, PrintIntAlways<&A::num_carries>},
     {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintTrue<&A::is_reverse>},
     {"is_associative", kScanOnly, ParseChoice<&A::is_associative, kTriStates>, PrintChoice<&A::is_associative>},

@@ -78,7 +78,6 @@ std::set<std::string> LabelsInSource() {
 const std::set<std::string>& LabelsBeyondText() {
   static const auto* const labels = new std::set<std::string>{
       "all-gather-done-operand",
-      "async-done-operand",
       "call-cycle",
       "called-computation",
       "collective-permute-done-operand",

@@ -154,7 +154,7 @@ constexpr Row kRows[] = {
     {Opcode::kCopyStart, kO, InferCopyStart},
     {Opcode::kCopyDone, kO, InferCopyDone},
     {Opcode::kAsyncStart, kG, InferAsyncStart},
-    {Opcode::kAsyncUpdate, kO, InferSameAsOperand},
+    {Opcode::kAsyncUpdate, kO, InferAsyncUpdate},
     {Opcode::kAsyncDone, kO, InferAsyncDone},
 };
 

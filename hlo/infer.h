@@ -23,4 +23,7 @@ enum class ShapeSource {
 ShapeSource ShapeSourceOf(Opcode opcode);
 bool HasInference(Opcode opcode);
 
+// The async-start of an async-start, -update or -done of its computation; nullptr where the chain comes from elsewhere.
+const Instruction* AsyncStartOf(const Instruction& instruction);
+
 }  // namespace xlad::hlo

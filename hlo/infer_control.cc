@@ -22,12 +22,35 @@ absl::Status ExpectTupleOf(absl::string_view label, const Shape& shape, size_t c
   return Violation(label, Brief(shape), absl::StrCat("a tuple of ", count));
 }
 
+bool IsAsyncState(const Shape& shape) {
+  return shape.is_tuple() && shape.tuple().size() >= 2 && shape.tuple()[0].is_tuple();
+}
+
+// Whether `part` is `whole`, or less of it: fewer elements of its tuples, or "()" for what is not known yet.
+bool IsPrefix(const Shape& part, const Shape& whole) {
+  if (part.is_tuple() && part.tuple().empty()) return true;
+  if (!part.is_tuple() || !whole.is_tuple()) return part.SameIgnoringLayout(whole);
+  if (part.tuple().size() > whole.tuple().size()) return false;
+  for (size_t e = 0; e < part.tuple().size(); ++e) {
+    if (!IsPrefix(part.tuple()[e], whole.tuple()[e])) return false;
+  }
+  return true;
+}
+
 const Shape& Token() {
   static const Shape* const token = new Shape(Shape::Marker(Shape::Kind::kToken));
   return *token;
 }
 
 }  // namespace
+
+const Instruction* AsyncStartOf(const Instruction& instruction) {
+  const Instruction* i = &instruction;
+  while ((i->opcode() == Opcode::kAsyncUpdate || i->opcode() == Opcode::kAsyncDone) && i->operand_count() > 0) {
+    i = i->operand(0);
+  }
+  return i->opcode() == Opcode::kAsyncStart ? i : nullptr;
+}
 
 Inferred InferParameter(const Instruction& i) { return i.shape(); }
 
@@ -174,20 +197,51 @@ Inferred InferCopyDone(const Instruction& i) {
   return Plain(i.operand(0)->shape().tuple()[0]);
 }
 
-// ((operands ...), result, contexts ...); how many contexts follow is the backend's affair.
+// ((operands ...), result, contexts ...); how many contexts follow is the backend's affair. The computation may get its
+// last arguments from async-update, and the result may stay open, "()", until async-done.
 Inferred InferAsyncStart(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature wrapped, SignatureOf(i, 0));
   const std::vector<const Shape*> arguments = OperandShapes(i);
-  XLAD_RETURN_IF_ERROR(ExpectTakes("async-arguments", wrapped, arguments));
+  Signature bound = wrapped;
+  if (arguments.size() < bound.parameters.size()) bound.parameters.resize(arguments.size());
+  XLAD_RETURN_IF_ERROR(ExpectTakes("async-arguments", bound, arguments));
   const Shape& shape = i.shape();
   XLAD_ASSIGN_OR_RETURN(const Shape in, InferTuple(i));
-  if (!shape.is_tuple() || shape.tuple().size() < 2 || !shape.tuple()[0].SameIgnoringLayout(in) ||
-      !shape.tuple()[1].SameIgnoringLayout(wrapped.result)) {
+  if (!IsAsyncState(shape) || !shape.tuple()[0].SameIgnoringLayout(in) ||
+      !IsPrefix(shape.tuple()[1], wrapped.result)) {
     return Violation("async-start-result", Brief(shape),
                      absl::StrCat("(", Brief(in), ", ", Brief(wrapped.result), ", ...)"));
   }
   return shape;
+}
+
+// The state of operand 0 with the arguments from operand 1 on, which go to the parameters that have none yet.
+Inferred InferAsyncUpdate(const Instruction& i) {
+  if (i.operand_count() < 1) return Violation("operand-count", "0 operands", "the state and arguments");
+  const Shape& before = i.operand(0)->shape();
+  if (!IsAsyncState(before)) return Violation("async-update-operand", Brief(before), "what async-start gives");
+  Shape after = Plain(before);
+  std::vector<Shape> parts = after.tuple(), arguments = parts[0].tuple();
+  for (int64_t k = 1; k < i.operand_count(); ++k) arguments.push_back(Plain(i.operand(k)->shape()));
+  const Instruction* const start = AsyncStartOf(i);
+  const bool known = start != nullptr && start->called().size() == 1;
+  if (known) {
+    XLAD_ASSIGN_OR_RETURN(Signature wrapped, SignatureOf(*start, 0));
+    if (arguments.size() < wrapped.parameters.size()) wrapped.parameters.resize(arguments.size());
+    std::vector<const Shape*> bound;
+    for (const Shape& argument : arguments) bound.push_back(&argument);
+    XLAD_RETURN_IF_ERROR(ExpectTakes("async-arguments", wrapped, bound));
+    if (IsAsyncState(i.shape()) && !IsPrefix(i.shape().tuple()[1], wrapped.result)) parts[1] = wrapped.result;
+  }
+  parts[0] = Shape::Tuple(std::move(arguments));
+  if (IsAsyncState(i.shape())) {  // The result may be given now, and contexts are the backend's affair.
+    const std::vector<Shape>& given = i.shape().tuple();
+    if (IsPrefix(parts[1], given[1])) parts[1] = given[1];
+    parts.resize(2);
+    parts.insert(parts.end(), given.begin() + 2, given.end());
+  }
+  return Shape::Tuple(std::move(parts));
 }
 
 Inferred InferAsyncDone(const Instruction& i) {
@@ -195,7 +249,15 @@ Inferred InferAsyncDone(const Instruction& i) {
   if (!x.is_tuple() || x.tuple().size() < 2) {
     return Violation("async-done-operand", Brief(x), "what async-start or async-update gives");
   }
-  return Plain(x.tuple()[1]);
+  const Instruction* const start = AsyncStartOf(i);
+  if (start == nullptr || start->called().size() != 1) {
+    return IsPrefix(x.tuple()[1], i.shape()) ? i.shape() : Plain(x.tuple()[1]);
+  }
+  XLAD_ASSIGN_OR_RETURN(Signature wrapped, SignatureOf(*start, 0));
+  std::vector<const Shape*> bound;
+  for (const Shape& argument : x.tuple()[0].tuple()) bound.push_back(&argument);
+  XLAD_RETURN_IF_ERROR(ExpectTakes("async-arguments", wrapped, bound));
+  return std::move(wrapped.result);
 }
 
 }  // namespace xlad::hlo

@@ -165,12 +165,16 @@ Inferred InferRngBitGenerator(const Instruction& i) {
   const int64_t bits = tensor::BitWidth(state.type());
   const bool sized = state.ndim() == 1 && bits >= 32 && state.dim(0) <= 4;
   const int64_t state_bits = sized ? state.dim(0) * bits : 0;
-  const bool fits = algorithm == "rng_three_fry" ? state_bits == 128 : state_bits == 128 || state_bits == 192;
+  // What the default keeps in its state is the backend's affair.
+  const bool fits = algorithm == "rng_default"     ? state.ndim() == 1
+                    : algorithm == "rng_three_fry" ? state_bits == 128
+                                                   : state_bits == 128 || state_bits == 192;
   if (!fits) {
     return Violation("rng-state", absl::StrCat("state ", Brief(state), " of ", algorithm),
                      algorithm == "rng_three_fry" ? "u64[2] or u32[4]" : "u64[2], u64[3] or u32[4]");
   }
   const Shape& result = i.shape();
+  if (result.is_array() && (KindOf(result.type()) & (kIntegers | kFloats)) != 0) return result;  // The bits alone.
   if (!result.is_tuple() || result.tuple().size() != 2 || !result.tuple()[0].SameIgnoringLayout(state) ||
       !result.tuple()[1].is_array()) {
     return Violation("rng-bit-generator-result", Brief(result),

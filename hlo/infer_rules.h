@@ -160,6 +160,7 @@ Inferred InferRecvDone(const Instruction& i);
 Inferred InferCopyStart(const Instruction& i);
 Inferred InferCopyDone(const Instruction& i);
 Inferred InferAsyncStart(const Instruction& i);
+Inferred InferAsyncUpdate(const Instruction& i);
 Inferred InferAsyncDone(const Instruction& i);
 // infer_collective.cc
 Inferred InferDeviceId(const Instruction& i);

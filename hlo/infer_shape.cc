@@ -1,6 +1,7 @@
 // Inference for opcodes that move and cut data: reshape, broadcast, slice, pad, concatenate and alike.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer_rules.h"
 
@@ -44,6 +45,10 @@ absl::Status ExpectStarts(const Instruction& i, int64_t first, int64_t ndim) {
   return absl::OkStatus();
 }
 
+bool HasTiles(const Shape& shape) {
+  return shape.layout() != nullptr && absl::StrContains(shape.layout()->suffix, "T(");
+}
+
 }  // namespace
 
 Inferred InferBitcast(const Instruction& i) {
@@ -52,6 +57,8 @@ Inferred InferBitcast(const Instruction& i) {
     if (x.SameIgnoringLayout(i.shape())) return i.shape();
     return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "arrays of as many bits");
   }
+  // Tiles pad: what differs in elements may take as many bytes.
+  if (HasTiles(x) || HasTiles(i.shape())) return i.shape();
   if (SafeElements(x.dims()) * tensor::BitWidth(x.type()) !=
       SafeElements(i.shape().dims()) * tensor::BitWidth(i.shape().type())) {
     return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "as many bits");

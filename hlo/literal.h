@@ -10,7 +10,7 @@
 namespace xlad::hlo {
 
 // Immutable once shared. `elided` marks a constant whose values the dump left out ("{...}"): it prints so again
-// and evaluates as zeros.
+// and evaluates as zeros; where such constants are large, `array` has no bytes.
 struct Literal {
   tensor::Array array;               // Where `is_tuple` is false.
   std::vector<Literal> tuple;

@@ -56,13 +56,16 @@ bool ParseDimensions(Lexer& lexer, NamedSharding* named) {
   return lexer.Expect(']');
 }
 
-// "unreduced", "unreduced={'a'}", "unreduced=[max]{'a'}" behind the word.
+// "unreduced", "unreduced={'a'}", "unreduced=max{'a'}" behind the word; sums need no word.
 bool ParseUnreduced(Lexer& lexer, NamedSharding* named) {
   const bool given = lexer.Accept('=');
-  if (given && lexer.Accept('[')) {
-    absl::string_view op;
-    if (!lexer.ExpectWord("max, min or sum", &op) || !lexer.Expect(']')) return false;
-    named->unreduced_op = std::string(op);
+  if (given && lexer.Peek() != '{') {
+    const char* const at = lexer.Here();
+    const bool brackets = lexer.Accept('[');  // As some versions of XLA printed it.
+    const absl::string_view op = lexer.Word();
+    if (op != "max" && op != "min" && op != "sum") return lexer.FailAt(at, "max, min, sum or axes in braces");
+    if (brackets && !lexer.Expect(']')) return false;
+    if (op != "sum") named->unreduced_op = std::string(op);
   }
   if (given && lexer.Peek() == '{') return ParseAxes(lexer, named->mesh, &named->unreduced);
   named->unreduced = AllAxes(named->mesh);
@@ -197,7 +200,7 @@ std::string PrintNamedSharding(const NamedSharding& named) {
   AppendDeviceIds(named, &out);
   const std::vector<Axis> all = AllAxes(named.mesh);
   const bool no_dims = named.dims.empty();
-  const std::string reduction = named.unreduced_op.empty() ? "" : absl::StrCat("=[", named.unreduced_op, "]");
+  const std::string reduction = named.unreduced_op.empty() ? "" : absl::StrCat("=", named.unreduced_op);
   if (no_dims && named.replicated.empty() && named.unreduced.empty() && named.manual.empty()) {
     out.append(", replicated");
   } else if (no_dims && named.replicated.empty() && named.unreduced.empty() && named.manual == all) {

@@ -23,7 +23,7 @@ struct NamedSharding {
   Dims iota_reshape, iota_transpose;    // it is an iota of these sizes, transposed.
   std::vector<Dimension> dims;
   std::vector<Axis> replicated, unreduced, manual;
-  std::string unreduced_op;             // max, min, sum; empty where the text names none.
+  std::string unreduced_op;             // max or min; empty: sum.
   std::vector<Metadata> metadata;
 };
 

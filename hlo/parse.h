@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "hlo/lexer.h"
@@ -25,7 +26,8 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
 // set_layout, but nearly all shapes, which lie row-major, share one layout.
 void SetLayout(Layout layout, Shape* shape);
 
-// parse_literal.cc. `elided_bytes` is what constants without values ("{...}") may still take; it is counted down.
+// parse_literal.cc. `elided_bytes` is what constants without values ("{...}") may still take; it is counted down, and
+// those beyond it have no bytes.
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);
 
 // parse_values.cc
@@ -135,8 +137,11 @@ class Parser {
   bool ParseRightSide(Scope* scope, Draft* draft, bool with_attributes);
   bool ParseOpcodeName(Opcode* opcode, std::optional<Opcode>* wrapped);
   bool AddWrapped(Draft* draft);
+  void BindWrapped(const Draft& draft);
   bool ParseOperands(Scope* scope, Draft* draft);
   bool ParseOperand(Scope* scope, Draft* draft);
+  // "#1#0" behind %name: elements of its tuple.
+  bool ParseOperandPart(Scope* scope, absl::string_view name, Instruction** operand);
   bool ParseParameterNumber(Draft* draft);
   bool ParseConstant(Draft* draft);
   bool ParseAttributes(Draft* draft);
@@ -150,8 +155,9 @@ class Parser {
   absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // By its text.
   Computation* last_ = nullptr;  // The last one that is not inside another.
   Scope* scope_ = nullptr;
+  absl::flat_hash_set<const Computation*> wrappers_;  // Made for "slice-start" and alike.
   bool nested_ = false;  // Some computation stands inside another's attributes.
-  int64_t elided_bytes_ = int64_t{1} << 30;
+  int64_t elided_bytes_ = int64_t{1} << 28;
   int64_t inferred_parts_ = 0;  // Of all shapes that the text leaves out.
 };
 

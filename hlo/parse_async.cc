@@ -2,6 +2,7 @@
 // a computation of one slice; "slice-update" and "slice-done" go on with it.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "hlo/infer.h"
 #include "hlo/parse.h"
 
 namespace xlad::hlo {
@@ -50,7 +51,8 @@ bool Parser::AddWrapped(Draft* draft) {
   }
   Scope scope;
   scope.computation = module_->Add(std::make_unique<Computation>("async_wrapped"));
-  scope.computation->set_execution_thread(start.attributes().async_execution_thread);
+  const std::string& thread = start.attributes().async_execution_thread;
+  if (thread != "main") scope.computation->set_execution_thread(thread);
   nested_ = true;
   Draft inner;
   inner.at = draft->at;
@@ -73,7 +75,30 @@ bool Parser::AddWrapped(Draft* draft) {
   if (root == nullptr) return false;
   scope.computation->set_root(root);
   start.mutable_called() = {scope.computation};
+  wrappers_.insert(scope.computation);
   return true;
+}
+
+// "slice-start()" may get its operands from an update "(state, x)", and its result's shape from the one that ends it:
+// the computation that has been made for it grows.
+void Parser::BindWrapped(const Draft& draft) {
+  const Instruction* const start = draft.operands.empty() ? nullptr : AsyncStartOf(*draft.operands[0]);
+  if (start == nullptr || start->called().size() != 1 || !wrappers_.contains(start->called()[0])) return;
+  Scope scope;
+  scope.computation = start->called()[0];
+  Instruction* const root = scope.computation->root();
+  Shape result = draft.instruction->shape();
+  if (draft.instruction->opcode() == Opcode::kAsyncUpdate) {
+    if (!result.is_tuple() || result.tuple().size() < 2 || !result.tuple()[0].is_tuple()) return;
+    const std::vector<Shape> operands = result.tuple()[0].tuple();
+    for (size_t k = scope.computation->parameters().size(); k < operands.size(); ++k) {
+      root->AppendOperand(InventParameter(&scope, "", operands[k], draft.at));
+    }
+    result = Shape(result.tuple()[1]);
+    scope.computation->SortTopologically();
+  }
+  const bool open = root->shape().is_tuple() && root->shape().tuple().empty();
+  if (open) root->mutable_shape() = std::move(result);
 }
 
 }  // namespace xlad::hlo

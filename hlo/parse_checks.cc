@@ -11,7 +11,8 @@ namespace xlad::hlo {
 namespace {
 
 constexpr absl::string_view kCarriedHeader[] = {"origin_recovery_table", "spmd_output_sharding",
-                                                "spmd_parameters_shardings", "is_dynamic", "device_type"};
+                                                "spmd_parameters_shardings", "is_dynamic", "device_type",
+                                                "debug_attributes"};
 
 // "a=b, c=d" with names that `known` takes.
 template <typename Known>
@@ -49,6 +50,10 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
     if (!instruction->attributes().dot.has_value()) instruction->mutable_attributes().dot.emplace();
   }
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
+  if (opcode == Opcode::kOutfeed && !operands.empty()) {  // Left out, it is the operand's.
+    Shape& sent = instruction->mutable_attributes().outfeed_shape;
+    if (sent.is_tuple() && sent.tuple().empty()) sent = operands[0]->shape();
+  }
   if (instruction->attributes().async_execution_thread == "main") {
     instruction->mutable_attributes().async_execution_thread.clear();
   }

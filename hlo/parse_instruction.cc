@@ -72,10 +72,12 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   std::optional<Opcode> wrapped;
   if (!ParseOpcodeName(&opcode, &wrapped)) return false;
   draft->instruction = module_->NewInstruction(opcode, std::move(shape));
+  if (opcode == Opcode::kTopk) draft->instruction->mutable_attributes().is_stable = true;  // Unless the text denies it.
   if (wrapped.has_value()) draft->wrapped = std::make_unique<Instruction>(*wrapped, Shape());
   if (!ParseOperands(scope, draft)) return false;
   if (with_attributes && !ParseAttributes(draft)) return false;
   if (draft->wrapped != nullptr && opcode == Opcode::kAsyncStart && !AddWrapped(draft)) return false;
+  if (opcode == Opcode::kAsyncUpdate || opcode == Opcode::kAsyncDone) BindWrapped(*draft);
   Canonicalize(draft->instruction.get(), draft->operands);
   return true;
 }
@@ -152,12 +154,40 @@ bool Parser::ParseOperand(Scope* scope, Draft* draft) {
                                              ", expected an instruction that stands above in %",
                                              scope->computation->name()));
   }
-  Instruction* const operand = found->second;
+  Instruction* operand = found->second;
+  if (lexer_.PeekRaw() == '#' && !ParseOperandPart(scope, name, &operand)) return false;
   if (has_shape && !shape.SameIgnoringLayout(operand->shape())) {
     return lexer_.Fail(at, absl::StrCat("found shape ", shape.ToString(false), " for operand %", name, ", expected ",
                                         operand->shape().ToString(false)));
   }
   draft->operands.push_back(operand);
+  return true;
+}
+
+bool Parser::ParseOperandPart(Scope* scope, absl::string_view name, Instruction** operand) {
+  while (lexer_.PeekRaw() == '#') {
+    const char* const at = lexer_.Here();
+    lexer_.Accept('#');
+    Draft part = NewDraft(at);
+    int64_t index = 0;
+    if (!lexer_.Integer(&index)) return false;
+    const absl::string_view text(name.data(), static_cast<size_t>(lexer_.Here() - name.data()));
+    const auto known = scope->names.find(text);
+    if (known != scope->names.end()) {
+      *operand = known->second;
+      continue;
+    }
+    const std::string part_name = absl::StrCat((*operand)->name(), "_", index);
+    part.name = part_name;
+    part.infer_shape = true;
+    part.operands = {*operand};
+    part.instruction = module_->NewInstruction(Opcode::kGetTupleElement, Shape());
+    part.instruction->set_number(index);
+    *operand = AddDraft(scope, &part);
+    if (*operand == nullptr) return false;
+    scope->names.emplace(text, *operand);
+    scope->names.emplace((*operand)->name(), *operand);  // XLA lets the program use the name it invents.
+  }
   return true;
 }
 
@@ -175,9 +205,10 @@ bool Parser::ParseAttribute(Draft* draft, std::vector<const void*>* seen) {
   if (!lexer_.ExpectWord("an attribute, as in dimensions={0}", &name) || !lexer_.Expect('=')) return false;
   Instruction* instruction = draft->instruction.get();
   if (draft->wrapped != nullptr && !IsAsyncAttribute(name)) {
-    const bool outer =
-        FindRow(draft->wrapped->opcode(), name) == nullptr && FindRow(instruction->opcode(), name) != nullptr;
-    if (!outer) instruction = draft->wrapped.get();
+    const bool first = instruction->opcode() != Opcode::kAsyncStart || draft->wrapped->opcode() == Opcode::kCall;
+    const bool own = FindRow(instruction->opcode(), name) != nullptr;
+    const bool inner = FindRow(draft->wrapped->opcode(), name) != nullptr;
+    if (!own || (inner && !first)) instruction = draft->wrapped.get();
   }
   const AttributeRow* const row = FindRow(instruction->opcode(), name);
   if (row != nullptr) {

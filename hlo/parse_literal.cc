@@ -24,7 +24,13 @@ bool ParseInt(Lexer& lexer, ElementType type, int64_t lowest, uint64_t highest, 
   };
   using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
   Wide wide = 0;
-  const auto [stop, error] = std::from_chars(at, end, wide);
+  std::from_chars_result read = std::from_chars(at, end, wide);
+  int64_t negative = 0;
+  if (std::is_same_v<T, uint64_t> && at < end && *at == '-') {  // XLA reads -1 as 2^64 - 1.
+    read = std::from_chars(at, end, negative);
+    wide = static_cast<Wide>(negative);
+  }
+  const auto [stop, error] = read;
   if (error != std::errc()) return fail();
   if constexpr (std::is_signed_v<T>) {
     if (wide < lowest || (wide > 0 && static_cast<uint64_t>(wide) > highest)) return fail();
@@ -228,12 +234,9 @@ bool ParseEmpty(Lexer& lexer) {
   return true;
 }
 
-// Bytes that no text stands for.
-bool TakeBytes(Lexer& lexer, const char* at, const tensor::Shape& shape, int64_t* elided_bytes) {
-  if (shape.bytes() > *elided_bytes) {
-    return lexer.Fail(at, absl::StrCat("found constants without values of more than 1 GiB in all, the last one ",
-                                       shape.ToString(), ", expected their values"));
-  }
+// Whether there is room for bytes that no text stands for.
+bool TakeBytes(const tensor::Shape& shape, int64_t* elided_bytes) {
+  if (shape.bytes() > *elided_bytes) return false;
   *elided_bytes -= shape.bytes();
   return true;
 }
@@ -246,14 +249,16 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     return ParseEmpty(lexer);
   }
   if (lexer.Accept("{...}")) {
-    if (!TakeBytes(lexer, at, shape, elided_bytes)) return false;
-    literal->array = tensor::Array(shape);
+    literal->array = TakeBytes(shape, elided_bytes) ? tensor::Array(shape) : tensor::Array(shape, {});
     literal->elided = true;
     return true;
   }
   if (!shape.dims.empty() && lexer.Peek() != '{') {
     // XLA reads a number without braces as the first element, and the others as zeros.
-    if (!TakeBytes(lexer, at, shape, elided_bytes)) return false;
+    if (!TakeBytes(shape, elided_bytes)) {
+      return lexer.Fail(at, absl::StrCat("found constants with one value each of more than 256 MiB in all, the last ",
+                                         "one ", shape.ToString(), ", expected their values"));
+    }
     literal->array = tensor::Array(shape);
     return ParserOf(shape.type)(lexer, shape.type, literal->array.bytes().data());
   }
@@ -281,7 +286,7 @@ bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Liter
     if (elided) {
       Lexer dots("{...}");
       if (!ParseLiteral(dots, shape.tuple()[i], elided_bytes, &literal->tuple.back())) {
-        return lexer.FailExpected("constants without values of at most 1 GiB in all");
+        return lexer.FailExpected("an array or a tuple of arrays");
       }
       continue;
     }

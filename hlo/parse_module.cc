@@ -157,7 +157,9 @@ bool Parser::ParseText() {
   lexer_.Rewind(start);
   const bool shape = AtShape(lexer_);
   if (entry || (!shape && !word.empty() && word != "ROOT" && (next == '{' || next == '('))) {
-    return ParseComputations() && Finish();
+    if (!ParseComputations() || !Finish()) return false;
+    module_->set_name(absl::StrCat("module_", module_->entry()->name()));  // As XLA names it.
+    return true;
   }
   if (!shape && next != '=' && word != "ROOT") {
     return lexer_.FailAt(start, "HloModule, a computation or an instruction");

@@ -1,4 +1,6 @@
 // HLO text: the values of attributes.
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -76,10 +78,13 @@ struct LabelPlaces {
 
 bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelPlaces& places) {
   const auto& [batch_dim, feature_dim, spatial] = places;
-  spatial->assign(labels.size() < 2 ? 0 : labels.size() - 2, -1);
+  // A '?' is a dimension without a role, as vectors of convolutions in libraries have.
+  const auto known = labels.size() - static_cast<size_t>(std::count(labels.begin(), labels.end(), '?'));
+  spatial->assign(known < 2 ? 0 : known - 2, -1);
   *batch_dim = *feature_dim = -1;
   for (size_t i = 0; i < labels.size(); ++i) {
     const char label = labels[i];
+    if (label == '?') continue;
     int64_t* slot = nullptr;
     if (label == batch) {
       slot = batch_dim;

@@ -36,10 +36,14 @@ void AppendField(absl::string_view name, int64_t value, std::string* out) {
 }
 
 // The letters of "b01f".
-std::string Labels(size_t size, std::initializer_list<std::pair<int64_t, char>> named, const Dims& spatial) {
-  std::string labels(size, '?');
+// A letter or a number for each dimension that has a role, '?' for those between them.
+std::string Labels(std::initializer_list<std::pair<int64_t, char>> named, const Dims& spatial) {
+  constexpr int64_t kMost = 64;
+  std::string labels;
   const auto put = [&](int64_t dimension, char label) {
-    if (dimension >= 0 && dimension < static_cast<int64_t>(size)) labels[static_cast<size_t>(dimension)] = label;
+    if (dimension < 0 || dimension >= kMost) return;
+    if (dimension >= static_cast<int64_t>(labels.size())) labels.resize(static_cast<size_t>(dimension) + 1, '?');
+    labels[static_cast<size_t>(dimension)] = label;
   };
   for (size_t s = 0; s < spatial.size(); ++s) put(spatial[s], static_cast<char>('0' + s));
   for (const auto& [dimension, label] : named) put(dimension, label);
@@ -122,11 +126,9 @@ void AppendWindow(const Window& window, std::string* out) {
 }
 
 void AppendConvolutionDimensions(const ConvolutionDimensions& d, std::string* out) {
-  absl::StrAppend(
-      out, Labels(d.input_spatial.size() + 2, {{d.input_batch, 'b'}, {d.input_feature, 'f'}}, d.input_spatial), "_",
-      Labels(d.kernel_spatial.size() + 2, {{d.kernel_input_feature, 'i'}, {d.kernel_output_feature, 'o'}},
-             d.kernel_spatial),
-      "->", Labels(d.output_spatial.size() + 2, {{d.output_batch, 'b'}, {d.output_feature, 'f'}}, d.output_spatial));
+  absl::StrAppend(out, Labels({{d.input_batch, 'b'}, {d.input_feature, 'f'}}, d.input_spatial), "_",
+                  Labels({{d.kernel_input_feature, 'i'}, {d.kernel_output_feature, 'o'}}, d.kernel_spatial), "->",
+                  Labels({{d.output_batch, 'b'}, {d.output_feature, 'f'}}, d.output_spatial));
 }
 
 void AppendPadding(const std::vector<PaddingDimension>& padding, std::string* out) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr absl::string_view kSchedules[] = {"SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"};
 constexpr absl::string_view kPaddings[] = {"PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"};
+constexpr absl::string_view kConvolutionKinds[] = {"unset", "fprop", "dgrad", "wgrad"};
 constexpr absl::string_view kAccuracyModes[] = {"default", "highest"};
 
 // How an attribute's text sets XLA's field, and what that field says in text (empty: nothing).
@@ -76,6 +77,8 @@ constexpr CarriedRow kRows[] = {
      ReadWord<&pb::Instruction::custom_call_schedule, kSchedules>},
     {"padding_type", WriteWord<&pb::Instruction::set_padding_type, kPaddings>,
      ReadWord<&pb::Instruction::padding_type, kPaddings>},
+    {"convolution_kind", WriteWord<&pb::Instruction::set_conv_kind, kConvolutionKinds>,
+     ReadWord<&pb::Instruction::conv_kind, kConvolutionKinds>},
     {"delta", WriteNumber<&pb::Instruction::set_delta>, ReadNumber<&pb::Instruction::delta>},
 };
 

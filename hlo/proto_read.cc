@@ -310,7 +310,7 @@ class ModuleReader {
   absl::Span<const absl::string_view> computation_bytes_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<int64_t, Computation*> computations_;
-  int64_t elided_bytes_ = int64_t{1} << 30;
+  int64_t elided_bytes_ = int64_t{1} << 28;
   // Of the instruction that is being read.
   InstructionFields fields_;
   std::vector<Instruction*> operands_;

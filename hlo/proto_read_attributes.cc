@@ -123,7 +123,8 @@ absl::Status ReadNumbers(const pb::Instruction& in, Opcode opcode, Attributes* a
   if (opcode == Opcode::kRngBitGenerator) {
     XLAD_RETURN_IF_ERROR(ReadWord("algorithm", kRngAlgorithms, in.rng_algorithm(), &a->rng_algorithm));
   }
-  a->is_stable = in.is_stable();
+  // A topk of older protos does not say that it is stable.
+  a->is_stable = opcode == Opcode::kTopk ? !in.unstable() : in.is_stable();
   a->k = in.k();
   a->largest = opcode == Opcode::kTopk ? in.largest() : true;
   a->is_reverse = in.is_reverse();

@@ -84,15 +84,12 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   *array = std::move(result);
 }
 
-absl::Status TakeElided(const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
-  if (shape.bytes() > *elided_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "found constants without values of more than 1 GiB in all, the last one ", shape.ToString()));
-  }
-  *elided_bytes -= shape.bytes();
-  literal->array = tensor::Array(shape);
+// As the text's reader does it.
+void TakeElided(const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
+  const bool fits = shape.bytes() <= *elided_bytes;
+  literal->array = fits ? tensor::Array(shape) : tensor::Array(shape, {});
   literal->elided = true;
-  return absl::OkStatus();
+  if (fits) *elided_bytes -= shape.bytes();
 }
 
 }  // namespace
@@ -117,7 +114,10 @@ absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* eli
     return absl::InvalidArgumentError(absl::StrCat("found a literal of shape ", own.ToString(false), ", expected ",
                                                    shape.ToString(false)));
   }
-  if (in.elided()) return TakeElided(shape.array(), elided_bytes, literal);
+  if (in.elided()) {
+    TakeElided(shape.array(), elided_bytes, literal);
+    return absl::OkStatus();
+  }
   XLAD_RETURN_IF_ERROR(TakeArray(in, shape.array(), &literal->array));
   if (own.is_array() && own.layout() != nullptr) ToRowMajor(own.layout()->minor_to_major, &literal->array);
   return absl::OkStatus();

@@ -57,6 +57,7 @@ absl::Status ReadNamed(const pb::NamedSharding& in, OpSharding* sharding) {
   XLAD_RETURN_IF_ERROR(ReadAxes(in.replicated_axes(), named.mesh, &named.replicated));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.unreduced_axes(), named.mesh, &named.unreduced));
   XLAD_RETURN_IF_ERROR(ReadAxes(in.manual_axes(), named.mesh, &named.manual));
+  if (in.reduction_op() != 0) named.unreduced_op = in.reduction_op() == 1 ? "max" : "min";
   for (pb::Metadata metadata : in.metadata()) ReadMetadata(&metadata, &named.metadata.emplace_back());
   const std::string text = absl::StrCat("{", in.text().empty() ? PrintNamedSharding(named) : in.text(), "}");
   return ReadAsText("sharding", text, [&](Lexer& lexer) { return ParseSharding(lexer, sharding); });

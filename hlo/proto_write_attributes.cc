@@ -129,6 +129,7 @@ void WriteNumbers(const Instruction& i, const Attributes& a, pb::Instruction* ou
   if (i.opcode() == Opcode::kTopk) {
     out->set_k(a.k);
     out->set_largest(a.largest);
+    out->set_unstable(!a.is_stable);
   }
   out->set_is_reverse(a.is_reverse);
   out->set_num_carries(a.num_carries);

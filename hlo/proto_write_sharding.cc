@@ -49,7 +49,7 @@ void WriteNamed(const std::string& text, pb::NamedSharding* out) {
   WriteAxes(named.mesh, named.unreduced, out->mutable_unreduced_axes());
   WriteAxes(named.mesh, named.manual, out->mutable_manual_axes());
   for (const Metadata& metadata : named.metadata) WriteMetadata(metadata, out->add_metadata());
-  if (!named.unreduced_op.empty()) out->set_text(text);
+  out->set_reduction_op(named.unreduced_op == "max" ? 1 : named.unreduced_op == "min" ? 2 : 0);
 }
 
 // The proto's numbers of OpSharding::Kind, in its order.

@@ -20,7 +20,8 @@ absl::Status Refuse(absl::string_view found) {
 // Text has no control characters. A proto has: 0x0A begins its first field, and a small length or the next field's
 // tag follows soon.
 bool LooksLikeText(absl::string_view bytes) {
-  for (const char c : bytes.substr(0, 512)) {
+  constexpr size_t kEnough = size_t{1} << 16;  // Long names of modules have no control characters either.
+  for (const char c : bytes.substr(0, kEnough)) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') return false;
   }
   return true;
@@ -31,7 +32,7 @@ bool LooksLikeMlir(absl::string_view text) {
   if (lexer.Peek() == '#' || lexer.Peek() == '!') return true;  // An alias of an attribute or a type.
   const absl::string_view word = lexer.PeekWord();
   return word == "module" || absl::StartsWith(word, "func.") || absl::StartsWith(word, "stablehlo.") ||
-         absl::StartsWith(word, "builtin.");
+         absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
 }  // namespace
@@ -39,6 +40,8 @@ bool LooksLikeMlir(absl::string_view text) {
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
   if (bytes.empty()) return absl::InvalidArgumentError("found an empty file, expected HLO text or an HloModuleProto");
   if (absl::StartsWith(bytes, "ML\xefR")) return Refuse("MLIR bytecode (a StableHLO artifact)");
+  if (absl::StartsWith(bytes, "\x1f\x8b")) return Refuse("a file that gzip has compressed");
+  if (absl::StartsWith(bytes, "\x28\xb5\x2f\xfd")) return Refuse("a file that zstd has compressed");
   const bool text = LooksLikeText(bytes);
   if (text && LooksLikeMlir(bytes)) return Refuse("MLIR text");
   absl::StatusOr<std::unique_ptr<Module>> module = text ? ParseText(bytes) : ParseProto(bytes);

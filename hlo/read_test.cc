@@ -29,6 +29,9 @@ TEST(Read, RefusesMlirWithAWord) {
   EXPECT_THAT(Error("module @jit_f attributes {} {\n"), HasSubstr("found MLIR text, expected HLO text"));
   EXPECT_THAT(Error("#loc = loc(unknown)\nmodule {"), HasSubstr("found MLIR text"));
   EXPECT_THAT(Error("func.func @main() {"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("\"builtin.module\"() ({"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("\x1f\x8b\x08"), HasSubstr("found a file that gzip has compressed"));
+  EXPECT_THAT(Error("\x28\xb5\x2f\xfd\x04"), HasSubstr("found a file that zstd has compressed"));
 }
 
 TEST(Read, SaysWhatIsWrong) {

@@ -70,6 +70,8 @@ constexpr absl::string_view kContractions[] = {
     "f32[1,4,4,8] convolution(f32[1,9,9,4] x, f32[3,3,2,8] y), "
     "window={size=3x3 stride=2x2 pad=0_1x1_0 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=1x0}, "
     "dim_labels=b01f_01io->b01f, feature_group_count=2, operand_precision={high,high}",
+    "f32[2,5,5,8,4] custom-call(f32[2,6,6,4,4] x, f32[2,2,4,4,8] y), custom_call_target=\"conv\", window={size=2x2}, "
+    "dim_labels=b01f?_01i?o->b01f?",
     "f32[3,6,5] convolution(f32[6,4,5] x, f32[1,4,6] y), window={size=1}, dim_labels=b0f_0io->fb0, "
     "batch_group_count=2",
     "f32[11,7] ragged-dot(f32[11,5] x, f32[3,5,7] y, s32[3] g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
@@ -85,7 +87,7 @@ constexpr absl::string_view kContractions[] = {
     "f32[2] map(f32[2] x, f32[2] y), dimensions={0}, to_apply=" XLAD_ADD,
     "f32[4] select-and-scatter(f32[4] x, f32[2] y, f32[] z), window={size=2 stride=2}, select=" XLAD_LESS
     ", scatter=" XLAD_ADD,
-    "(f32[2,4], s32[2,4]) topk(f32[2,9] x), k=4, largest=false, is_stable=true",
+    "(f32[2,4], s32[2,4]) topk(f32[2,9] x), k=4, largest=false, is_stable=false",
 };
 
 constexpr absl::string_view kMath[] = {
@@ -98,6 +100,7 @@ constexpr absl::string_view kMath[] = {
     "(f32[2,3], f32[3], f32[3]) batch-norm-grad(f32[2,3] x, f32[3] s, f32[3] m, f32[3] v, f32[2,3] g), "
     "epsilon=1e-05, feature_index=1",
     "f32[4] shuffle(f32[4] x), dimensions={0}", "f32[4] rng(f32[] x, f32[] y), distribution=rng_uniform",
+    "u32[4] rng-bit-generator(u64[8] x), algorithm=rng_default",
     "(u64[2], u32[4]) rng-bit-generator(u64[2] x), algorithm=rng_three_fry",
     "u64[2] rng-get-and-update-state(), delta=4096",
 };
@@ -199,9 +202,9 @@ std::vector<absl::string_view> ShardingSnippets() {
       "{mesh['a'=2,'b'=4], [{'a'}, {'b':(1)2, ?}]}", "{mesh['a'=2,'b'=4], [{?}, {}], replicated={'b':(2)2}}",
       "{mesh['a'=2,'b'=4], device_ids=(7,6,5,4,3,2,1,0), [{'a', 'b'}]}",
       "{mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)), [{'a'}], unreduced={'b'}}",
-      "{mesh['a'=2,'b'=4], [{'a'}], unreduced=[max]{'b'}}", "{mesh['a'=2,'b'=4], [{}], manual={'a'}}",
+      "{mesh['a'=2,'b'=4], [{'a'}], unreduced=max{'b'}}", "{mesh['a'=2,'b'=4], [{}], manual={'a'}}",
       "{mesh['a'=2], replicated}", "{mesh['a'=2,'b'=4], manual}", "{mesh['a'=2,'b'=4], unreduced}",
-      "{mesh['a'=2,'b'=4], unreduced=[min]}", "{maximal_mesh[device_id=5]}",
+      "{mesh['a'=2,'b'=4], unreduced=min}", "{maximal_mesh[device_id=5]}",
       "{mesh['a'=2], [{'a'}], metadata={{op_name=\"x\"}}}", "{{mesh['a'=2], [{'a'}]}, {replicated}}",
       "{{replicated}, {replicated}, {replicated}, {replicated}, {replicated}, /*index=5*/{manual}}",
   };
@@ -218,7 +221,8 @@ std::vector<absl::string_view> LiteralSnippets() {
       "pred[] constant(true)", "pred[2]{0} constant({true, false})", "s1[2]{0} constant({-1, 0})",
       "u1[2]{0} constant({1, 0})", "s2[3]{0} constant({-2, 1, 0})", "u2[2]{0} constant({3, 0})",
       "s4[3]{0} constant({-8, 7, 0})", "u4[2]{0} constant({15, 0})", "s8[2]{0} constant({-128, 127})",
-      "u8[2]{0} constant({0, 255})", "s16[2]{0} constant({-32768, 32767})", "u16[1]{0} constant({65535})",
+      "u8[2]{0} constant({0, 255})",
+      "f32[1000000,1000]{1,0} constant({...})", "s16[2]{0} constant({-32768, 32767})", "u16[1]{0} constant({65535})",
       "s32[2]{0} constant({-2147483648, 2147483647})", "u32[1]{0} constant({4294967295})",
       "s64[2]{0} constant({-9223372036854775808, 9223372036854775807})", "u64[1]{0} constant({18446744073709551615})",
       "f32[] constant(0.1)", "f32[6]{0} constant({inf, -inf, nan, -nan, -0.0, 3.4028235e+38})",
@@ -236,6 +240,34 @@ std::vector<absl::string_view> LiteralSnippets() {
       "() constant(())",
   };
 }
+
+// Async operations that get their operands and results late, and operands that are elements of tuples.
+constexpr absl::string_view kBoundLate = R"(HloModule bound_late, debug_attributes={
+  {"r"}:({log_mode=default,callback_id=1})
+}
+%f { a = f32[4] parameter(0) b = f32[4] parameter(1) c = f32[4] add(a, b) ROOT t = (f32[4], f32[4]) tuple(c, a) }
+%step { p = (s32[], ((f32[4]), f32[4], u32[])) parameter(0)
+  u = ((f32[4]), f32[4], u32[]) negate-update(p#1)
+  d = f32[4] negate-done(u)
+  s = ((f32[4]), f32[4], u32[]) negate-start(d)
+  ROOT t = (s32[], ((f32[4]), f32[4], u32[])) tuple(s32[] p#0, s) }
+%stop { p = (s32[], ((f32[4]), f32[4], u32[])) parameter(0)
+  ROOT r = pred[] constant(false) }
+ENTRY e {
+  x = f32[4] parameter(0)
+  s = ((), (), s32[]) async-start(), calls=%f, async_execution_thread="other"
+  u = ((f32[4]), (), s32[]) async-update(s, x), output_to_operand_aliasing={{2}: (0, {2})}
+  v = ((f32[4], f32[4]), (f32[4], f32[4]), (s32[], s32[8])) async-update(u, x)
+  d = (f32[4], f32[4]) async-done(v)
+  n = ((f32[4]), f32[4], u32[]) negate-start(%d#1)
+  i = s32[] constant(0)
+  a = (s32[], ((f32[4]), f32[4], u32[])) tuple(i, n)
+  w = (s32[], ((f32[4]), f32[4], u32[])) while(a), body=%step, condition=%stop
+  m = f32[4] negate-done(w#1)
+  c = ((), (), s32[]) custom-call-start(), custom_call_target="g", async_execution_thread="main"
+  k = ((f32[4], f32[4]), f32[2], s32[]) custom-call-update(c, m, d#0)
+  ROOT l = f32[2] custom-call-done(k)
+})";
 
 std::vector<absl::string_view> ModuleSnippets() {
   return {
@@ -293,6 +325,7 @@ ENTRY e {
   k = (f32[16], f32[16], u32[], u32[]) collective-permute-start(w), source_target_pairs={{0,1},{1,2}}
   ROOT l = f32[16] collective-permute-done(k)
 })",
+      kBoundLate,
       "HloModule left_out:\nENTRY %e (p f32[3], q: s32[7]) -> f32[2] {\n  p = f32[2,3] parameter(0)\n"
       "  c = f32[3] constant(7)\n  ROOT d = dot(p, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
       "operand_precision={HIGH,HIGHEST}\n}, execution_thread=\"main\"",

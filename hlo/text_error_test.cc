@@ -157,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(ShapesAndLiterals, TextErrors, ::testing::ValuesIn(std:
     {"f32[2,2]{0} parameter(0)", "1:10: found a layout of 1 dimensions, expected the shape's 2"},
     {"f32[2,2]{1,0:S(1} parameter(0)", "1:17: found \"}\", expected )"},
     {"f32[1000000000] constant({1})", "1:26: found too few values, expected the 1000000000 of f32[1000000000]"},
-    {"f32[1000000000] constant({...})",
-     "1:26: found constants without values of more than 1 GiB in all, the last one f32[1000000000], "
+    {"f32[1000000000] constant(1)",
+     "1:26: found constants with one value each of more than 256 MiB in all, the last one f32[1000000000], "
      "expected their values"},
     {"f32[3] constant({1, 2})", "1:22: found \"}\", expected ,"},
     {"f32[2] constant({1, 2, 3})", "1:22: found \",\", expected }"},

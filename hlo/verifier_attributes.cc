@@ -15,16 +15,21 @@ struct ChainRow {
 };
 
 absl::Status CheckChain(const Instruction& instruction) {
+// A state may pass through loops, tuples and copies.
+#define XLAD_ASYNC                                                                                              \
+  Opcode::kAsyncStart, Opcode::kAsyncUpdate, Opcode::kGetTupleElement, Opcode::kParameter, Opcode::kWhile,      \
+      Opcode::kConditional, Opcode::kCall, Opcode::kCopy, Opcode::kOptBarrier, Opcode::kTuple, Opcode::kBitcast
   static const ChainRow kChains[] = {
       {Opcode::kAllReduceDone, {Opcode::kAllReduceStart}},
       {Opcode::kAllGatherDone, {Opcode::kAllGatherStart}},
       {Opcode::kCollectivePermuteDone, {Opcode::kCollectivePermuteStart}},
       {Opcode::kCopyDone, {Opcode::kCopyStart}},
-      {Opcode::kAsyncUpdate, {Opcode::kAsyncStart, Opcode::kAsyncUpdate}},
-      {Opcode::kAsyncDone, {Opcode::kAsyncStart, Opcode::kAsyncUpdate}},
+      {Opcode::kAsyncUpdate, {XLAD_ASYNC}},
+      {Opcode::kAsyncDone, {XLAD_ASYNC}},
   };
+#undef XLAD_ASYNC
   for (const ChainRow& row : kChains) {
-    if (row.done != instruction.opcode() || instruction.operand_count() != 1) continue;
+    if (row.done != instruction.opcode() || instruction.operand_count() < 1) continue;
     const Opcode opcode = instruction.operand(0)->opcode();
     if (std::find(row.starts.begin(), row.starts.end(), opcode) == row.starts.end()) {
       return Violation("async-pair", absl::StrCat("operand ", ToString(opcode)), ToString(*row.starts.begin()));
@@ -64,12 +69,37 @@ const Shape* Pinned(const Shape* shape) {
   return buffer ? shape->tuple().data() : shape;
 }
 
+// What the aliases of `instruction` speak of: its result and its operands; of an async-start, where both may be still
+// to come, all that its computation takes and gives.
+void AliasedShapes(const Instruction& instruction, Shape* result, std::vector<const Shape*>* operands) {
+  *result = instruction.shape();
+  const bool start = instruction.opcode() == Opcode::kAsyncStart && instruction.called().size() == 1 &&
+                     result->is_tuple() && result->tuple().size() >= 2;
+  if (!start) {
+    *operands = OperandShapes(instruction);
+    return;
+  }
+  const Computation& wrapped = *instruction.called()[0];
+  std::vector<Shape> parts = result->tuple(), parameters;
+  for (const Instruction* const parameter : wrapped.parameters()) {
+    operands->push_back(&parameter->shape());
+    parameters.push_back(parameter->shape());
+  }
+  parts[0] = Shape::Tuple(std::move(parameters));
+  parts[1] = wrapped.root()->shape();
+  *result = Shape::Tuple(std::move(parts));
+}
+
 absl::Status CheckOutputAliases(const Instruction& instruction) {
+  if (instruction.attributes().output_operand_aliasing.empty()) return absl::OkStatus();
+  Shape result;
+  std::vector<const Shape*> operands;
+  AliasedShapes(instruction, &result, &operands);
   for (const OutputOperandAlias& alias : instruction.attributes().output_operand_aliasing) {
-    const bool known = alias.operand >= 0 && alias.operand < instruction.operand_count();
-    const Shape* const output = Pinned(PartAt(instruction.shape(), alias.output_index));
+    const bool known = alias.operand >= 0 && alias.operand < static_cast<int64_t>(operands.size());
+    const Shape* const output = Pinned(PartAt(result, alias.output_index));
     const Shape* const operand =
-        Pinned(known ? PartAt(instruction.operand(alias.operand)->shape(), alias.operand_index) : nullptr);
+        Pinned(known ? PartAt(*operands[static_cast<size_t>(alias.operand)], alias.operand_index) : nullptr);
     if (output == nullptr || operand == nullptr) {
       return Violation("output-operand-alias",
                        absl::StrCat("output ", Brief(alias.output_index), " and operand ", alias.operand, " ",

@@ -17,7 +17,7 @@ class Array {
  public:
   Array() = default;
   explicit Array(Shape shape) : shape_(std::move(shape)), bytes_(static_cast<size_t>(shape_.bytes())) {}
-  Array(Shape shape, std::vector<std::byte> bytes);
+  Array(Shape shape, std::vector<std::byte> bytes);  // As many as the shape says, or none: values that nobody knows.
 
   template <typename T>
   static Array FromValues(ElementType type, Dims dims, const std::vector<T>& values) {

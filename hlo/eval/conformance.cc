@@ -33,12 +33,18 @@ struct Case {
   std::vector<XlaDifference> xla;  // One a result, or none where XLA agrees.
 };
 
-Tolerance ReadTolerance(const json& object) {
+absl::StatusOr<Tolerance> ReadTolerance(const json& object) {
   Tolerance tolerance;
   const auto kind = object.at("kind").get<std::string>();
-  if (kind == "ulp") tolerance.kind = Tolerance::Kind::kUlp;
-  if (kind == "abs") tolerance.kind = Tolerance::Kind::kAbsolute;
-  if (kind == "close") tolerance.kind = Tolerance::Kind::kClose;
+  const std::map<std::string, Tolerance::Kind> kinds = {{"eq", Tolerance::Kind::kEqual},
+                                                        {"ulp", Tolerance::Kind::kUlp},
+                                                        {"abs", Tolerance::Kind::kAbsolute},
+                                                        {"close", Tolerance::Kind::kClose}};
+  if (!kinds.contains(kind)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found compare kind \"", kind, "\", expected eq, ulp, abs or close"));
+  }
+  tolerance.kind = kinds.at(kind);
   tolerance.max_ulp = object.value("max_ulp", int64_t{0});
   tolerance.absolute = object.value("atol", 0.0);
   tolerance.relative = object.value("rtol", 0.0);
@@ -54,12 +60,20 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
     c.name = object.at("name").get<std::string>();
     c.params = object.at("params").get<std::vector<std::string>>();
     c.results = object.at("results").get<std::vector<std::string>>();
-    for (const json& compare : object.at("compare")) c.tolerances.push_back(ReadTolerance(compare));
+    for (const json& compare : object.at("compare")) {
+      XLAD_ASSIGN_OR_RETURN(c.tolerances.emplace_back(), ReadTolerance(compare));
+    }
     c.replicas = object.value("replicas", int64_t{1});
     c.partitions = object.value("partitions", int64_t{1});
     const bool differs = object.contains("xla_agrees") && object["xla_agrees"] == false && object.contains("xla_diff");
     for (const json& diff : differs ? object.at("xla_diff") : json::array()) {
       c.xla.push_back({diff.value("nonfinite_mismatches", int64_t{0}), diff.value("max_abs", 0.0)});
+    }
+    constexpr int64_t kMostProcesses = 4096;
+    const bool some = c.replicas >= 1 && c.partitions >= 1 && c.replicas <= kMostProcesses;
+    if (!some || c.partitions > kMostProcesses / c.replicas) {
+      return absl::InvalidArgumentError(absl::StrCat(c.name, ": found ", c.replicas, " replicas and ", c.partitions,
+                                                     " partitions, expected 1 to ", kMostProcesses, " processes"));
     }
     if (c.tolerances.size() != c.results.size()) {
       return absl::InvalidArgumentError(
@@ -67,7 +81,7 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
     }
     return c;
   } catch (const json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("manifest.jsonl: ", error.what()));
+    return absl::InvalidArgumentError(error.what());
   }
 }
 
@@ -171,8 +185,13 @@ absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files,
   }
   std::vector<ConformanceResult> results;
   int64_t matching = 0;
-  for (const absl::string_view line : absl::StrSplit(manifest, '\n', absl::SkipWhitespace())) {
-    XLAD_ASSIGN_OR_RETURN(const Case c, ReadCase(line));
+  int64_t number = 0;
+  for (const absl::string_view line : absl::StrSplit(manifest, '\n')) {
+    ++number;
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    const auto read = ReadCase(line);
+    if (!read.ok()) return Annotate(read.status(), absl::StrCat("manifest.jsonl, line ", number));
+    const Case& c = *read;
     if (!absl::StartsWith(c.name, options.name_prefix)) continue;
     if (matching++ % options.stride != 0) continue;
     const absl::Status status = RunCase(files, folder, c, options.through_proto);

@@ -1,6 +1,7 @@
 // Instructions that the interpreter runs itself: calls, loops, branches, ids, async pairs, and waiting at collectives.
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/strided.h"
+#include "hlo/infer.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -38,11 +39,8 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
     case Opcode::kConditional:
       return Branch(instruction, std::move(operands));
     case Opcode::kAsyncStart:
-      frame.saved = operands;
-      return Push(*instruction.called()[0], Role::kAsync, std::move(operands));
     case Opcode::kAsyncUpdate:
-      Store(frame, std::move(operands[0]));
-      return absl::OkStatus();
+      return Begin(frame, instruction, std::move(operands));
     case Opcode::kAsyncDone:
     case Opcode::kAllGatherDone:
     case Opcode::kCollectivePermuteDone: {
@@ -89,6 +87,31 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
   XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
   waiting_at_ = &instruction;
   waiting_operands_ = std::move(operands);
+  return absl::OkStatus();
+}
+
+// The computation of an async chain runs as soon as it has all its arguments; until then its result is zeros.
+absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands) {
+  std::vector<Value> arguments;
+  if (instruction.opcode() == Opcode::kAsyncUpdate) {
+    if (operands.size() == 1) {
+      Store(frame, std::move(operands[0]));
+      return absl::OkStatus();
+    }
+    arguments = operands[0].tuple()[0].tuple();
+    operands.erase(operands.begin());
+  }
+  for (Value& operand : operands) arguments.push_back(std::move(operand));
+  const Instruction* const start = AsyncStartOf(instruction);
+  if (start == nullptr) {
+    return absl::UnimplementedError("async-update with arguments, of a state that comes from another computation");
+  }
+  const Computation& wrapped = *start->called()[0];
+  if (arguments.size() == wrapped.parameters().size()) {
+    frame.saved = arguments;
+    return Push(wrapped, Role::kAsync, std::move(arguments));
+  }
+  Store(frame, AsyncResult(instruction.shape(), std::move(arguments), ZerosOf(instruction.shape().tuple()[1])));
   return absl::OkStatus();
 }
 

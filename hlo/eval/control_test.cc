@@ -128,6 +128,38 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(*result, Constant("s32[2] {1, 2}"), "negated twice");
 }
 
+TEST(Control, AsyncArgumentsMayComeLate) {
+  const auto module = Program(R"(HloModule m
+minus { a = s32[2] parameter(0)
+  b = s32[2] parameter(1)
+  ROOT c = s32[2] subtract(a, b) }
+step { p = (s32[], ((s32[2], s32[2]), s32[2], u32[])) parameter(0)
+  i = s32[] add(p#0, s32[] constant(1))
+  d = s32[2] async-done(p#1)
+  s = ((s32[2], s32[2]), s32[2], u32[]) async-start(d, d), calls=minus
+  ROOT t = (s32[], ((s32[2], s32[2]), s32[2], u32[])) tuple(i, p#1) }
+again { p = (s32[], ((s32[2], s32[2]), s32[2], u32[])) parameter(0)
+  ROOT r = pred[] compare(p#0, s32[] constant(3)), direction=LT }
+ENTRY e { p = s32[2] parameter(0)
+  q = s32[2] multiply(p, p)
+  s = ((), (), s32[]) async-start(), calls=minus
+  u = ((s32[2]), (), s32[]) async-update(s, q)
+  v = ((s32[2], s32[2]), s32[2], s32[]) async-update(u, p)
+  d = s32[2] async-done(v)
+  n = ((s32[2], s32[2]), (), u32[]) subtract-start(p, d)
+  w = s32[2] subtract-done(n)
+  k = ((s32[2], s32[2]), s32[2], u32[]) async-start(d, w), calls=minus
+  a = (s32[], ((s32[2], s32[2]), s32[2], u32[])) tuple(s32[] constant(0), k)
+  l = (s32[], ((s32[2], s32[2]), s32[2], u32[])) while(a), body=step, condition=again
+  m = s32[2] async-done(l#1)
+  ROOT t = (s32[2], s32[2], s32[2]) tuple(d, w, m) })");
+  const auto result = Evaluate(*module, {Constant("s32[2] {3, 5}")});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ExpectSame(result->tuple[0], Constant("s32[2] {6, 20}"), "bound one by one");
+  ExpectSame(result->tuple[1], Constant("s32[2] {-3, -15}"), "the result is known at the end");
+  ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "a state goes through a loop");
+}
+
 TEST(Control, AnnotationsAreIdentities) {
   const auto module = Program(R"(HloModule m
 ENTRY e { p = s32[2] parameter(0)

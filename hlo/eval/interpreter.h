@@ -81,6 +81,7 @@ class Interpreter final : public Caller {
   absl::Status RunStep(Frame& frame, const Plan::Step& step);
   // Instructions that the interpreter runs itself.
   absl::Status RunControl(Frame& frame, const Plan::Step& step, std::vector<Value> operands);
+  absl::Status Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands);
   absl::Status Branch(const Instruction& conditional, std::vector<Value> operands);
   // The top frame is complete: hands its result to the frame below.
   absl::Status Return();

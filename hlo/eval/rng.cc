@@ -114,7 +114,8 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   const Value& operand = operation.operand(0);
   std::vector<uint64_t> state(operand.bytes().size() / sizeof(uint64_t));
   std::memcpy(state.data(), operand.bytes().data(), state.size() * sizeof(uint64_t));
-  const tensor::Shape& shape = operation.result(1);
+  const bool bits_alone = operation.shape().is_array();
+  const tensor::Shape& shape = bits_alone ? operation.result() : operation.result(1);
   const int64_t width = tensor::ByteWidth(shape.type) * 8;
   const std::string& algorithm = operation.attributes().rng_algorithm;
   if (state.size() < 2 || state.size() > 3 || tensor::BitWidth(shape.type) < 8 || tensor::IsComplex(shape.type)) {
@@ -136,6 +137,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   for (size_t i = 0; i < bits.words.size(); ++i) {
     std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Little-endian: the low bits.
   }
+  if (bits_alone) return Value(std::move(out));
   Array next(operand.shape());
   std::memcpy(next.bytes().data(), bits.state.data(), bits.state.size() * sizeof(uint64_t));
   return Value::Tuple({Value(std::move(next)), Value(std::move(out))});
