@@ -89,15 +89,10 @@ bool PrintIntAlways(const Instruction& i, std::string* out) {
 
 template <auto Member>
 bool ParseBoolOf(Parser& p, Instruction* i) { return p.lexer().Bool(&(i->mutable_attributes().*Member)); }
-template <auto Member>
+template <auto Member, bool kSaid = true>  // What is not the default.
 bool PrintTrue(const Instruction& i, std::string* out) {
-  if (i.attributes().*Member) out->append("true");
-  return i.attributes().*Member;
-}
-template <auto Member>
-bool PrintFalse(const Instruction& i, std::string* out) {
-  if (!(i.attributes().*Member)) out->append("false");
-  return !(i.attributes().*Member);
+  if (i.attributes().*Member == kSaid) out->append(kSaid ? "true" : "false");
+  return i.attributes().*Member == kSaid;
 }
 template <auto Member>
 bool PrintBoolAlways(const Instruction& i, std::string* out) {
@@ -144,6 +139,11 @@ bool ParseEnum(Parser& p, Instruction* i) {
 // A member whose parse and print functions are its type's own.
 template <auto Member, auto Parse>
 bool ParseWith(Parser& p, Instruction* i) { return Parse(p.lexer(), &(i->mutable_attributes().*Member)); }
+template <auto Member, auto Append>
+bool PrintEver(const Instruction& i, std::string* out) {  // XLA wants it of scalars too.
+  Append(i.attributes().*Member, out);
+  return true;
+}
 template <auto Member, auto Append>
 bool PrintNonEmpty(const Instruction& i, std::string* out) {
   if ((i.attributes().*Member).empty()) return false;
@@ -443,8 +443,8 @@ constexpr AttributeRow kRows[] = {
     {"feature_group_count", kConvolutions, ParseIntOf<&A::feature_group_count>,
      PrintIntOf<&A::feature_group_count, 1>},
     {"batch_group_count", kConvolutions, ParseIntOf<&A::batch_group_count>, PrintIntOf<&A::batch_group_count, 1>},
-    {"slice", kSliceOnly, ParseWith<&A::slice, ParseSlice>, PrintNonEmpty<&A::slice, AppendSlice>},
-    {"dynamic_slice_sizes", kDynamicSliceOnly, ParseIntsOf<&A::slice_sizes>, PrintIntsOf<&A::slice_sizes>},
+    {"slice", kSliceOnly, ParseWith<&A::slice, ParseSlice>, PrintEver<&A::slice, AppendSlice>},
+    {"dynamic_slice_sizes", kDynamicSliceOnly, ParseIntsOf<&A::slice_sizes>, PrintEver<&A::slice_sizes, AppendInts>},
     {"padding", kPadOnly, ParseWith<&A::padding, ParsePadding>, PrintNonEmpty<&A::padding, AppendPadding>},
     {"lhs_batch_dims", kDots, XLAD_INTS(dot, Dot, lhs_batch)},
     {"lhs_contracting_dims", kDots, XLAD_INTS(dot, Dot, lhs_contracting)},
@@ -461,7 +461,7 @@ constexpr AttributeRow kRows[] = {
     {"start_indices_batching_dims", kGatherOnly, XLAD_INTS(gather, Gather, start_indices_batching_dims)},
     {"index_vector_dim", kGatherOnly, ParseIntIn<&A::gather, &Gather::index_vector_dim>,
      PrintIntIn<&A::gather, &Gather::index_vector_dim>},
-    {"slice_sizes", kGatherOnly, ParseIntsOf<&A::slice_sizes>, PrintIntsOf<&A::slice_sizes>},
+    {"slice_sizes", kGatherOnly, ParseIntsOf<&A::slice_sizes>, PrintEver<&A::slice_sizes, AppendInts>},
     {"update_window_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, update_window_dims)},
     {"inserted_window_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, inserted_window_dims)},
     {"scatter_dims_to_operand_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, scatter_dims_to_operand_dims)},
@@ -491,10 +491,10 @@ constexpr AttributeRow kRows[] = {
     {"channel_id", kChannels, ParseChannel, PrintChannel},
     {"replica_groups", kGrouped, ParseGroups, PrintGroups},
     {"source_target_pairs", kPermutes, ParseWith<&A::source_target_pairs, ParsePairs>,
-     PrintNonEmpty<&A::source_target_pairs, AppendPairs>},
+     PrintEver<&A::source_target_pairs, AppendPairs>},
     {"dimensions", kWithDimensions, ParseDimensions, PrintDimensions},
     {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
-    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintFalse<&A::is_stable>},  // Left out it means true.
+    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // Left out it means true.
     {"num_carries", kScanOnly, ParseIntOf<&A::num_carries>, PrintIntAlways<&A::num_carries>},
     {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintTrue<&A::is_reverse>},
     {"is_associative", kScanOnly, ParseChoice<&A::is_associative, kTriStates>, PrintChoice<&A::is_associative>},

@@ -49,6 +49,9 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
   if (opcode == Opcode::kDot || opcode == Opcode::kRaggedDot || opcode == Opcode::kScaledDot) {
     if (!instruction->attributes().dot.has_value()) instruction->mutable_attributes().dot.emplace();
   }
+  if (instruction->attributes().window.has_value() && instruction->attributes().window->empty()) {
+    instruction->mutable_attributes().window.reset();
+  }
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
   if (opcode == Opcode::kOutfeed && !operands.empty()) {  // Left out, it is the operand's.
     Shape& sent = instruction->mutable_attributes().outfeed_shape;

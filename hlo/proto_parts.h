@@ -38,7 +38,7 @@ void WriteMetadata(const Metadata& metadata, pb::Metadata* out);
 void WriteStringMap(const StringMap& map, pb::FrontendAttributes* out);
 void WriteProgramShape(const Computation& computation, pb::ProgramShape* out);
 // proto_write_literal.cc
-void WriteLiteral(const Literal& literal, pb::Literal* out);
+void WriteLiteral(const Literal& literal, const Shape& shape, pb::Literal* out);
 // proto_write_sharding.cc
 void WriteSharding(const OpSharding& sharding, pb::OpSharding* out);
 void WriteReplicaGroups(const ReplicaGroups& groups, pb::Instruction* out);

@@ -38,7 +38,8 @@ void WriteInstruction(const Instruction& instruction, const Ids& ids, pb::Instru
   CopyInts(instruction.dimensions(), out->mutable_dimensions());
   if (instruction.opcode() == Opcode::kParameter) out->set_parameter_number(instruction.number());
   if (instruction.opcode() == Opcode::kGetTupleElement) out->set_tuple_index(instruction.number());
-  if (instruction.literal() != nullptr) WriteLiteral(*instruction.literal(), out->mutable_literal());
+  const Literal* const literal = instruction.literal().get();
+  if (literal != nullptr) WriteLiteral(*literal, instruction.shape(), out->mutable_literal());
   WriteMetadata(instruction.metadata(), out->mutable_metadata());
   WriteStringMap(instruction.frontend_attributes(), out->mutable_frontend_attributes());
   if (instruction.sharding() != nullptr) WriteSharding(*instruction.sharding(), out->mutable_sharding());

@@ -69,7 +69,10 @@ void WriteGather(const Attributes& a, pb::Instruction* out) {
   out->set_unique_indices(a.unique_indices);
 }
 
-void WriteWindow(const Attributes& a, pb::Instruction* out) {
+void WriteWindow(const Instruction& i, const Attributes& a, pb::Instruction* out) {
+  const bool windowed = i.opcode() == Opcode::kReduceWindow || i.opcode() == Opcode::kSelectAndScatter ||
+                        i.opcode() == Opcode::kConvolution;
+  if (windowed) out->mutable_window();  // XLA wants one of scalars too.
   if (!a.window.has_value()) return;
   out->mutable_window();
   for (const WindowDimension& d : *a.window) {
@@ -186,7 +189,7 @@ void WriteAttributes(const Instruction& instruction, pb::Instruction* out) {
   WriteContraction(instruction, a, out);
   WriteConvolution(a, out);
   WriteGather(a, out);
-  WriteWindow(a, out);
+  WriteWindow(instruction, a, out);
   WriteSlices(instruction, a, out);
   WriteLinearAlgebra(instruction, a, out);
   WriteNumbers(instruction, a, out);

@@ -1,4 +1,6 @@
 // Module to proto: literals.
+#include <cstring>
+
 #include "hlo/proto_parts.h"
 
 namespace xlad::hlo {
@@ -46,6 +48,38 @@ void WriteArray(const tensor::Array& array, pb::Literal* out) {
   }
 }
 
+bool IsRowMajor(const Dims& minor_to_major) {
+  for (size_t i = 0; i < minor_to_major.size(); ++i) {
+    if (minor_to_major[i] != static_cast<int64_t>(minor_to_major.size() - 1 - i)) return false;
+  }
+  return true;
+}
+
+// The elements in the order in which a layout has them in memory, as a vector.
+tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_major) {
+  const Dims& dims = array.shape().dims;
+  const Dims strides = tensor::Strides(dims);
+  const size_t n = dims.size();
+  Dims sizes(n), steps(n);  // From major to minor.
+  for (size_t d = 0; d < n; ++d) {
+    const auto from = static_cast<size_t>(minor_to_major[n - 1 - d]);
+    sizes[d] = dims[from];
+    steps[d] = strides[from];
+  }
+  tensor::Array out(array.shape());
+  if (out.elements() == 0) return out;
+  const auto width = static_cast<size_t>(tensor::ByteWidth(array.shape().type));
+  std::byte* to = out.bytes().data();
+  Dims index(n, 0);
+  do {
+    size_t at = 0;
+    for (size_t d = 0; d < n; ++d) at += static_cast<size_t>(index[d] * steps[d]);
+    std::memcpy(to, array.bytes().data() + at * width, width);
+    to += width;
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return out;
+}
+
 }  // namespace
 
 const LiteralBytes* LiteralBytesOf(ElementType type) {
@@ -55,16 +89,28 @@ const LiteralBytes* LiteralBytesOf(ElementType type) {
   return nullptr;
 }
 
-void WriteLiteral(const Literal& literal, pb::Literal* out) {
+void WriteLiteral(const Literal& literal, const Shape& shape, pb::Literal* out) {
   if (literal.is_tuple) {
     WriteShape(literal.shape(), out->mutable_shape());
-    for (const Literal& element : literal.tuple) WriteLiteral(element, out->add_tuple_literals());
+    for (size_t e = 0; e < literal.tuple.size(); ++e) {
+      WriteLiteral(literal.tuple[e], shape.tuple()[e], out->add_tuple_literals());
+    }
     return;
   }
-  WriteShape(Shape(literal.array.shape()), out->mutable_shape());
   // Zeros for what the program left out: other readers want as many values as the shape says.
   out->set_elided(literal.elided);
-  WriteArray(literal.array, out);
+  Shape written(literal.array.shape());
+  const Layout* const layout = shape.layout();
+  if (layout == nullptr || IsRowMajor(layout->minor_to_major)) {
+    WriteShape(written, out->mutable_shape());
+    WriteArray(literal.array, out);
+    return;
+  }
+  // XLA wants the constant's own layout.
+  written.set_layout({layout->minor_to_major, ""});
+  WriteShape(written, out->mutable_shape());
+  const bool known = !literal.array.bytes().empty();
+  WriteArray(known ? InMemoryOrder(literal.array, layout->minor_to_major) : literal.array, out);
 }
 
 }  // namespace xlad::hlo

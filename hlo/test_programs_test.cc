@@ -235,6 +235,8 @@ std::vector<absl::string_view> LiteralSnippets() {
       "f8e4m3fnuz[2]{0} constant({200, nan})", "f4e2m1fn[3]{0} constant({6, -0.5, -0.0})",
       "f8e8m0fnu[3]{0} constant({1, 0.5, nan})", "c64[2]{0} constant({(1, -0.0), (nan, inf)})",
       "c128[] constant((0.1, 1e+300))", "f32[2,2]{1,0} constant({{1, 2}, {3, 4}})",
+      "f32[2,3]{0,1:T(8,128)} constant({{1, 2, 3}, {4, 5, 6}})",
+      "(s4[2,1,2]{1,0,2}, c64[1,2]{0,1}) constant(({{{1, 2}}, {{3, 4}}}, {{(1, 2), (3, 4)}}))",
       "f32[2,0]{1,0} constant({{}, {}})", "f32[0,3]{1,0} constant({})", "f32[1000,2,0]{2,1,0} constant({...})",
       "f32[2,2]{1,0} constant({...})", "(f32[2]{0}, (s32[], pred[])) constant(({1, 2}, (3, true)))",
       "() constant(())",
