@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "cli/command.h"
 #include "cli/plot.h"
@@ -90,6 +91,25 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   std::fflush(stderr);
 }
 
+// Where there is no progress line: says once what a job waits for that has waited for long.
+class WaitingNotice {
+ public:
+  void Update(const JobStatus& status) {
+    const int64_t now_ns = RealClock().NowNs();
+    if (status.state() != PENDING) since_ns_ = 0;
+    if (status.state() != PENDING || status.reason() == said_) return;
+    if (since_ns_ == 0) since_ns_ = now_ns;
+    if (now_ns - since_ns_ < kSayAfterMs * kNsPerMs) return;
+    said_ = status.reason();
+    std::fprintf(stderr, "xlad: %s %s\n", status.id().c_str(), said_.c_str());
+  }
+
+ private:
+  static constexpr int64_t kSayAfterMs = 5000;
+  int64_t since_ns_ = 0;  // 0: it does not wait.
+  std::string said_;
+};
+
 void PrintSummary(const JobStatus& status, const History& history) {
   const std::vector<float> losses = history.losses();
   std::string text = absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ",
@@ -129,10 +149,15 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   JobStatus status;
   absl::Status failure;
   const bool live = ErrorIsTerminal();
+  WaitingNotice waiting;
   const absl::Status watched = client.Watch(job_id, kPatienceMs, [&](const WatchJobResponse& update) {
     status = update.status();
     for (const StepMetrics& step : update.metrics()) history.Add(step);
-    if (live) PrintProgress(status, history, spec);
+    if (live) {
+      PrintProgress(status, history, spec);
+    } else {
+      waiting.Update(status);
+    }
     if (options.check && !HasEnded(status.state())) failure = options.check();
     return failure.ok() && *stop == 0;
   });

@@ -115,6 +115,15 @@ class Faults(unittest.TestCase):
             finally:
                 up.close()
 
+    def test_a_job_that_waits_says_for_what(self):
+        with cluster(1, 1) as made:
+            submit = Process(made.where / "submit.log", "submit", JOB, "--mesh", "dp=8", "--wait", "--coordinator",
+                             made.address)
+            try:
+                wait_for(lambda: "waits for 8 devices, 1 are free of 1" in submit.log(), "what the job waits for", 30)
+            finally:
+                submit.close()
+
     def test_ctrl_c_while_it_is_built_is_no_failure(self):
         with folder() as where:  # A terminal sends it to every process.
             with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
