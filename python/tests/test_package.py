@@ -1,5 +1,6 @@
 """The package as a user installs it, and its own formats."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ from harness import REPO
 from safetensors import numpy as reference
 
 from xlad import element_types, safetensors
-from xlad.job import parse_axes
+from xlad.job import parse_axes, read_directory
 from xlad.local import find_program
 
 
@@ -43,11 +44,24 @@ class Formats(unittest.TestCase):
         for bad in ("f32", "f33[2]", "[2]", "f32[2", "f32[a]"):
             with self.assertRaises(ValueError):
                 element_types.parse_shape(bad)
-        self.assertEqual(parse_axes("dp=4,tp=2"), {"dp": 4, "tp": 2})
+        for text in ("dp=4,tp=2", " dp=4, tp=2"):
+            self.assertEqual(parse_axes(text), {"dp": 4, "tp": 2})
         self.assertEqual(parse_axes("") or parse_axes("single"), {})
         for bad in ("dp", "dp=", "=3", "dp=0", "dp=-1", "dp=2,dp=2", "dp=2,"):
             with self.assertRaisesRegex(ValueError, "expected AXIS=SIZE"):
                 parse_axes(bad)
+
+    def test_directories_give_the_text_unless_it_leaves_out_constants(self):
+        with tempfile.TemporaryDirectory() as where:
+            folder = pathlib.Path(where)
+            mesh = {"name": "single", "axes": {}, "files": ["s.hlo", "s.hlo.pb"]}
+            manifest = {"name": "j", "parameters": [], "results": [], "steps": 1, "meshes": [mesh]}
+            (folder / "manifest.json").write_text(json.dumps(manifest))
+            (folder / "state.safetensors").write_bytes(safetensors.dump({}))
+            (folder / "s.hlo.pb").write_bytes(b"proto")
+            for text, program in ((b"text", b"text"), (b"c = f32[99] constant({...})", b"proto")):
+                (folder / "s.hlo").write_bytes(text)
+                self.assertEqual(read_directory(folder, {}, None).program, program)
 
 
 class Installed(unittest.TestCase):
