@@ -1,4 +1,4 @@
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_join.h"
@@ -50,18 +50,32 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
   return inputs;
 }
 
-// The largest difference relative to the largest value.
-double Difference(const Array& a, const Array& b) {
-  const Array x = ConvertArray(a, ElementType::kF64), y = ConvertArray(b, ElementType::kF64);
-  double largest = 0, difference = 0;
-  for (size_t i = 0; i < x.values<double>().size(); ++i) {
-    const double u = x.values<double>()[i], v = y.values<double>()[i];
-    if (u == v || (std::isnan(u) && std::isnan(v))) continue;
-    largest = std::max({largest, std::abs(u), std::abs(v)});
-    const double d = std::abs(u - v);
-    difference = std::isnan(d) ? INFINITY : std::max(difference, d);
+double Largest(const Array& a) {
+  Array zero(a.shape());
+  return sharding::LargestDifference(a, zero);
+}
+
+const Array& ResultOf(const Literal& results, size_t r) {
+  return results.is_tuple ? results.tuple[r].array : results.array;
+}
+
+// Prints the results that differ by more than the tolerance and rounding (`nudged`: of nudged inputs); how many.
+int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
+                         double tolerance) {
+  int64_t bad = 0;
+  for (size_t r = 0; r < (expected.is_tuple ? expected.tuple.size() : 1); ++r) {
+    const Array& want = ResultOf(expected, r);
+    const Array& got = ResultOf(found, r);
+    const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
+    const double difference = sharding::LargestDifference(got, want), largest = std::max(Largest(want), Largest(got));
+    const double rounding = sharding::kRoundingOverNudging * sharding::LargestDifference(want, ResultOf(nudged, r));
+    if (exact ? std::ranges::equal(want.bytes(), got.bytes()) : difference <= tolerance * largest + rounding) continue;
+    ++bad;
+    std::printf("result %zu (%s) [%s] differs: %s\n", r, spec.results(static_cast<int>(r)).name().c_str(),
+                absl::StrJoin(want.shape().dims, ",").c_str(),
+                exact ? "bits" : absl::StrCat(difference / largest, " relative to its largest value").c_str());
   }
-  return difference == 0 ? 0 : difference / std::max(largest, 1e-30);
+  return bad;
 }
 
 // What the program means: on one device, the whole module; with manual computations, on as many as they ask for.
@@ -80,6 +94,11 @@ absl::StatusOr<Meaning> MeaningOf(std::unique_ptr<hlo::Module> module, const sha
     XLAD_RETURN_IF_ERROR(sharding::Widen(meaning.whole.get()));
   }
   return meaning;
+}
+
+absl::StatusOr<Literal> Evaluate(const Meaning& meaning, const std::vector<Literal>& inputs) {
+  return meaning.manual ? sharding::EvaluatePartitioned(meaning.manual->program, inputs)
+                        : hlo::Evaluate(*meaning.whole, inputs);
 }
 
 // Prints the first instruction of the whole program whose value the devices do not hold.
@@ -111,23 +130,12 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
   std::unique_ptr<hlo::Module> whole = program.module->Clone();
   XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, PartitionProgram(std::move(program)));
   XLAD_ASSIGN_OR_RETURN(const Meaning meaning, MeaningOf(std::move(whole), import));
-  XLAD_ASSIGN_OR_RETURN(const Literal expected,
-                        meaning.manual ? sharding::EvaluatePartitioned(meaning.manual->program, inputs)
-                                       : hlo::Evaluate(*meaning.whole, inputs));
+  XLAD_ASSIGN_OR_RETURN(const Literal expected, Evaluate(meaning, inputs));
   XLAD_RETURN_IF_ERROR(sharding::Widen(&result.partitioned));
   XLAD_ASSIGN_OR_RETURN(const Literal partitioned, sharding::EvaluatePartitioned(result.partitioned, inputs));
   const size_t results = expected.is_tuple ? expected.tuple.size() : 1;
-  int64_t bad = 0;
-  for (size_t r = 0; r < results; ++r) {
-    const Array& want = expected.is_tuple ? expected.tuple[r].array : expected.array;
-    const double difference = Difference(partitioned.is_tuple ? partitioned.tuple[r].array : partitioned.array, want);
-    const bool exact = !tensor::IsFloating(want.shape().type) && !tensor::IsComplex(want.shape().type);
-    if (difference <= (exact ? 0 : tolerance)) continue;
-    ++bad;
-    std::printf("result %zu (%s) [%s] differs: %.3g relative to its largest value\n", r,
-                job.spec.results(static_cast<int>(r)).name().c_str(), absl::StrJoin(want.shape().dims, ",").c_str(),
-                difference);
-  }
+  XLAD_ASSIGN_OR_RETURN(const Literal nudged, Evaluate(meaning, sharding::Nudged(inputs)));
+  const int64_t bad = PrintDifferences(job.spec, expected, nudged, partitioned, tolerance);
   if (bad > 0) {
     const absl::Status located = Locate(std::move(result.propagated), meaning, inputs, tolerance);
     if (!located.ok()) std::printf("the first difference is not known: %s\n", std::string(located.message()).c_str());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "absl/strings/str_join.h"
 #include "base/random.h"
@@ -170,6 +171,49 @@ absl::Status CompareValues(const Literal& partitioned, const Literal& whole, dou
   }
   for (size_t leaf = 0; leaf < a.size(); ++leaf) XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance));
   return absl::OkStatus();
+}
+
+namespace {
+
+template <typename T>
+void NudgeAll(tensor::Array* array, Random& random) {
+  const T unit = 2 * std::numeric_limits<T>::epsilon();
+  for (T& value : array->values<T>()) value *= random.Below(2) == 0 ? 1 + unit : 1 - unit;
+}
+
+Literal NudgedValue(const Literal& value, Random& random) {
+  if (value.is_tuple) {
+    std::vector<Literal> elements;
+    for (const Literal& element : value.tuple) elements.push_back(NudgedValue(element, random));
+    return Literal::Tuple(std::move(elements));
+  }
+  tensor::Array array = value.array;
+  const ElementType type = array.shape().type;
+  if (type == ElementType::kF32 || type == ElementType::kC64) NudgeAll<float>(&array, random);
+  if (type == ElementType::kF64 || type == ElementType::kC128) NudgeAll<double>(&array, random);
+  return Literal(std::move(array));
+}
+
+}  // namespace
+
+std::vector<Literal> Nudged(const std::vector<Literal>& values) {
+  const std::unique_ptr<Random> random = SeededRandom(1);
+  std::vector<Literal> nudged;
+  for (const Literal& value : values) nudged.push_back(NudgedValue(value, *random));
+  return nudged;
+}
+
+double LargestDifference(const tensor::Array& a, const tensor::Array& b) {
+  double largest = 0, x[2], y[2];
+  for (size_t i = 0; i < static_cast<size_t>(a.elements()); ++i) {
+    FloatParts(b, i, y);
+    for (int p = FloatParts(a, i, x); p-- > 0;) {
+      if (x[p] == y[p] || (std::isnan(x[p]) && std::isnan(y[p]))) continue;
+      const double difference = std::abs(x[p] - y[p]);
+      largest = std::max(largest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+    }
+  }
+  return largest;
 }
 
 namespace {

@@ -26,6 +26,15 @@ absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& 
 // the others, which are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 
+// The same values but for the last places of floats (f32, f64, complex), which go up or down at random. What a program
+// makes of them differs from what it makes of `values` by about its rounding: by much where it subtracts what is nearly
+// equal, or divides by that.
+std::vector<hlo::Literal> Nudged(const std::vector<hlo::Literal>& values);
+// The largest |a - b| of two arrays of one shape; infinite where one alone is NaN; 0 for types without a tolerance.
+double LargestDifference(const tensor::Array& a, const tensor::Array& b);
+// How much larger than the difference that nudging makes rounding may be.
+inline constexpr double kRoundingOverNudging = 64;
+
 // Reproducible input for a parameter of this shape: small values, of both signs where the type has them.
 hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
 

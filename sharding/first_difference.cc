@@ -44,6 +44,7 @@ struct Extract {
 
 using Inputs = std::vector<Literal>;  // Of one device.
 using Shards = std::vector<Literal>;  // One value, by device.
+using Arrays = std::vector<const tensor::Array*>;
 
 absl::StatusOr<Shards> Evaluate(const hlo::Module& module, const std::vector<Inputs>& inputs) {
   return hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), inputs);
@@ -81,8 +82,8 @@ class Comparer {
   const Instruction* ExpectedArray(const Instruction& source, AxisList* unreduced) const;
   const Instruction* ExpectedControl(const Instruction& source) const;
   Instruction* Reduced(Extract& local, Instruction* x, const AxisList& axes) const;
-  std::optional<Difference> Compare(const Instruction& instruction, const std::vector<const tensor::Array*>& expected,
-                                    const std::vector<const tensor::Array*>& found) const;
+  std::optional<Difference> Compare(const Instruction& instruction, const Arrays& expected, const Arrays& nudged,
+                                    const Arrays& found) const;
   absl::StatusOr<std::optional<Difference>> InsideLoop(const Instruction& loop, Shards expected, Shards found);
   absl::StatusOr<std::optional<Difference>> InsideBranch(const Instruction& branch, const Shards& expected,
                                                          const Shards& found);
@@ -163,15 +164,16 @@ bool Same(const tensor::Array& a, const tensor::Array& b, size_t i, double allow
   return true;
 }
 
-std::optional<Difference> Comparer::Compare(const Instruction& instruction,
-                                            const std::vector<const tensor::Array*>& expected,
-                                            const std::vector<const tensor::Array*>& found) const {
+std::optional<Difference> Comparer::Compare(const Instruction& instruction, const Arrays& expected,
+                                            const Arrays& nudged, const Arrays& found) const {
   const TensorSharding& sharding = trace_.arrays.at(&instruction).sharding;
   double allowed = 0;
   for (int64_t device = 0; device < program_.mesh.devices(); ++device) {
     const size_t at = expected.size() == 1 ? 0 : static_cast<size_t>(device);
     const tensor::Array& whole = *expected[at];
-    if (device == 0 || at > 0) allowed = tolerance_ * Largest(whole);
+    if (device == 0 || at > 0) {
+      allowed = tolerance_ * Largest(whole) + kRoundingOverNudging * LargestDifference(whole, *nudged[at]);
+    }
     const tensor::Box box = BoxOf(whole.shape().dims, program_.mesh, sharding, device);
     const Dims sizes = box.sizes();
     const tensor::Array part = tensor::ExtractBox(whole, box, sizes);
@@ -287,15 +289,20 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
   whole.SetOutputs(outputs);
   part.SetOutputs(local_outputs);
   XLAD_ASSIGN_OR_RETURN(const Shards values, Evaluate(*whole.module, expected));
+  std::vector<Inputs> near;
+  for (const Inputs& inputs : expected) near.push_back(Nudged(inputs));
+  XLAD_ASSIGN_OR_RETURN(const Shards nudged, Evaluate(*whole.module, near));
   XLAD_ASSIGN_OR_RETURN(const Shards shards, Evaluate(*part.module, found));
   for (size_t i = 0; i < compared.size(); ++i) {
     const Instruction& instruction = *compared[i].instruction;
     std::optional<Difference> difference;
     if (!compared[i].inside) {
-      std::vector<const tensor::Array*> arrays, local_arrays;
-      for (const Literal& value : values) arrays.push_back(&value.tuple[i].array);
-      for (const Literal& shard : shards) local_arrays.push_back(&shard.tuple[i].array);
-      difference = Compare(instruction, arrays, local_arrays);
+      const auto arrays = [i](const Shards& shards) {
+        Arrays found;
+        for (const Literal& shard : shards) found.push_back(&shard.tuple[i].array);
+        return found;
+      };
+      difference = Compare(instruction, arrays(values), arrays(nudged), arrays(shards));
     } else {
       const bool loop = instruction.opcode() == Opcode::kWhile;
       const auto operand = [&](const Literal& device) { return loop ? device.tuple[i].tuple[0] : device.tuple[i]; };

@@ -21,7 +21,8 @@ struct Difference {
 
 // Runs both on the evaluator and compares every array value of the whole program, in program order, with what the
 // devices hold of it; where a loop or branch is the first to differ, its iterations and instructions in turn. Floats
-// may differ by `tolerance` times the largest value of their array, all else by nothing. nullopt: no value differs.
+// may differ by `tolerance` times the largest value of their array, and by rounding (Nudged); all else by nothing.
+// nullopt: no value differs.
 // `program` was partitioned from its `whole`; inputs are as the whole program's.
 // A program with manual computations has no meaning before it is partitioned: it is compared with `reference`, what
 // PartitionManualOnly makes of it, device by device; values that `reference` splits are passed over. Null elsewhere.

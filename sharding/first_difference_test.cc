@@ -92,6 +92,33 @@ TEST(FirstDifference, NoneInASoundProgram) {
   EXPECT_FALSE(found->has_value()) << (*found)->ToString();
 }
 
+// A sum of terms that cancel is nothing but rounding, whose largest value says nothing.
+TEST(FirstDifference, RoundingIsNone) {
+  const char* text = R"(HloModule m,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[64,8] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"dp\"}, {}]>"}
+  z = f32[] constant(0)
+  n = f32[] constant(0.015625)
+  s = f32[8] reduce(x, z), dimensions={0}, to_apply=add
+  ns = f32[8] broadcast(n), dimensions={}
+  m = f32[8] multiply(s, ns)
+  b = f32[64,8] broadcast(m), dimensions={1}
+  d = f32[64,8] subtract(x, b)
+  t = f32[8] reduce(d, z), dimensions={0}, to_apply=add
+  ROOT r = f32[8] negate(t)
+})";
+  Made made = Make(text);
+  auto found = FirstDifference(made, nullptr, made.inputs, 1e-5);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->has_value()) << (*found)->ToString();
+  Corrupt(made, "d");
+  found = FirstDifference(made, nullptr, made.inputs, 1e-5);
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->instruction, "d (subtract)");
+}
+
 struct Fault {
   const char* at;
   const char* instruction;
