@@ -1,5 +1,6 @@
 #include "sharding/widen.h"
 
+#include "absl/strings/match.h"
 #include "hlo/builder.h"
 #include "hlo/eval/evaluate.h"
 
@@ -55,6 +56,14 @@ bool ReadsBits(const Instruction& instruction) {
          instruction.shape().type() != instruction.operand(0)->shape().type();
 }
 
+// LAPACK's routines have their type's letter in their names: "lapack_sgetrf_ffi" becomes "lapack_dgetrf_ffi".
+void WidenTarget(std::string* target) {
+  constexpr absl::string_view kPrefix = "lapack_";
+  if (!absl::StartsWith(*target, kPrefix) || target->size() == kPrefix.size()) return;
+  char& letter = (*target)[kPrefix.size()];
+  letter = letter == 's' ? 'd' : letter == 'c' ? 'z' : letter;
+}
+
 struct Bits {
   Instruction* instruction;
   ElementType from, to;
@@ -81,6 +90,9 @@ absl::Status Widen(hlo::Module* module) {
       if (instruction->opcode() == Opcode::kReducePrecision) {
         instruction->mutable_attributes().exponent_bits = 11;
         instruction->mutable_attributes().mantissa_bits = 52;
+      }
+      if (instruction->opcode() == Opcode::kCustomCall) {
+        WidenTarget(&instruction->mutable_attributes().custom_call_target);
       }
       if (!instruction->attributes().algorithm.empty()) instruction->mutable_attributes().algorithm.clear();
       for (size_t i = 0; i < instruction->attributes().operand_layout_constraints.size(); ++i) {
