@@ -10,6 +10,7 @@
 #include "sharding/propagate/inline_calls.h"
 #include "sharding/propagate/library_calls.h"
 #include "sharding/propagate/manual_borders.h"
+#include "sharding/propagate/matrix_loops.h"
 #include "sharding/propagate/propagate.h"
 #include "sharding/rules.h"
 
@@ -120,6 +121,12 @@ class Importer {
     if (IsCustomCall(*instruction, kResultSharding)) return TakeInnerResult(instruction);
     if (IsCustomCall(*instruction, kGroup)) return TakeGroup(instruction);
     if (IsCustomCall(*instruction, kBarrier)) return TakeBarrier(instruction);
+    if (instruction->mutable_frontend_attributes().erase(kWholeMatrices) > 0) {
+      TensorSharding whole = TensorSharding::Open(instruction->shape().ndim());
+      for (size_t d = 1; d < whole.dims.size(); ++d) whole.dims[d].closed = true;
+      out_.shardings[instruction] = {std::move(whole)};
+      return absl::OkStatus();
+    }
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
     for (const char* manual : {"SPMDFullToShardShape", "SPMDShardToFullShape"}) {
       if (!IsCustomCall(*instruction, manual)) continue;
@@ -284,8 +291,8 @@ absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const 
     return absl::InvalidArgumentError("found a module without an entry computation");
   }
   XLAD_RETURN_IF_ERROR(CheckFeeds(*module, options.feeds));
-  XLAD_RETURN_IF_ERROR(InlineCalls(module.get()));
   ReplaceLibraryCalls(module.get());
+  XLAD_RETURN_IF_ERROR(InlineCalls(module.get()));
   XLAD_ASSIGN_OR_RETURN(Annotations annotations, Annotations::Create(*module));
   if (!options.rebind.axes().empty()) XLAD_RETURN_IF_ERROR(annotations.Rebind(options.rebind));
   ShardedModule out;

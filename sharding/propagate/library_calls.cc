@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "hlo/builder.h"
+#include "sharding/propagate/matrix_loops.h"
 
 namespace xlad::sharding {
 namespace {
@@ -118,7 +119,7 @@ Instruction* Replacement(Instruction* call, hlo::Module* module) {
     }
     if (target == absl::StrCat("lapack_", std::string(1, letter), "trsm_ffi") && IsTrsm(*call)) return Trsm(call);
   }
-  return nullptr;
+  return ReplaceByLoop(call, module);
 }
 
 }  // namespace

@@ -120,10 +120,74 @@ ENTRY e {
   }
 }
 
+// Factorisations that become loops, of flat, tall and wide matrices, alone and in batches.
+TEST(LibraryCalls, Loops) {
+  const auto text = [](const std::string& type, const char* batch, const char* call) {
+    const std::string b = batch;
+    return absl::StrReplaceAll(call, {{"$B,", b.empty() ? "" : b + ","}, {"$B", b}, {"$T", type},
+                                      {"$L", type == "f32" ? "s" : "d"}});
+  };
+  for (const char* batch : {"", "3", "2,2"}) {
+    for (const char* type : {"f32", "f64"}) {
+      for (const char* size : {"5,5", "7,4", "4,6", "1,1"}) {
+        const std::string k = absl::StrCat(std::min(size[0] - '0', size[2] - '0'));
+        const std::string lu = absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = $T[$B,SIZE] parameter(0)
+  ROOT c = ($T[$B,SIZE], s32[$B,K], s32[$B]) custom-call(x), custom_call_target="lapack_$Lgetrf_ffi"
+})",
+                                                   {{"SIZE", size}, {"K", k}});
+        ExpectReplaced(text(type, batch, lu.c_str()), "while(");
+        const std::string qr = absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = $T[$B,SIZE] parameter(0)
+  ROOT c = ($T[$B,SIZE], $T[$B,K]) custom-call(x), custom_call_target="lapack_$Lgeqrf_ffi"
+})",
+                                                   {{"SIZE", size}, {"K", k}});
+        ExpectReplaced(text(type, batch, qr.c_str()), "while(");
+      }
+      ExpectReplaced(text(type, batch, R"(HloModule m
+ENTRY e {
+  x = $T[$B,6,4] parameter(0)
+  c = ($T[$B,6,4], $T[$B,4]) custom-call(x), custom_call_target="lapack_$Lgeqrf_ffi"
+  a = $T[$B,6,4] get-tuple-element(c), index=0
+  t = $T[$B,4] get-tuple-element(c), index=1
+  ROOT q = $T[$B,6,4] custom-call(a, t), custom_call_target="lapack_$Lorgqr_ffi"
+})"),
+                     "while(");
+      // Vectors up to their sign; with x + x^T some are of negative values.
+      for (const char* uplo : {"76", "85"}) {
+        const std::string eigen = absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = $T[$B,5,5] parameter(0)
+  c = ($T[$B,5,5], $T[$B,5], s32[$B]) custom-call(x), custom_call_target="lapack_$Lsyevd_ffi",
+    backend_config={mode = 86 : ui8, uplo = UPLO : ui8}
+  v = $T[$B,5,5] get-tuple-element(c), index=0
+  w = $T[$B,5] get-tuple-element(c), index=1
+  s = $T[$B,5,5] multiply(v, v)
+  ROOT r = ($T[$B,5,5], $T[$B,5]) tuple(s, w)
+})",
+                                                      {{"UPLO", uplo}});
+        ExpectReplaced(text(type, batch, eigen.c_str()), "while(");
+      }
+    }
+  }
+}
+
+// A column without a pivot is told, and left.
+TEST(LibraryCalls, SingularMatrix) {
+  ExpectReplaced(R"(HloModule m
+ENTRY e {
+  a = f32[3,3] constant({{1,2,3},{2,4,6},{1,2,5}})
+  ROOT c = (f32[3,3], s32[3], s32[]) custom-call(a), custom_call_target="lapack_sgetrf_ffi"
+})",
+                 "while(");
+}
+
 // What has no opcode of its own, or not its shape, stays.
 TEST(LibraryCalls, OthersStay) {
   for (const char* call : {
-           "c = (f32[4,4], s32[4], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",
+           "c = (f32[4,4], s32[5], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",
            "c = (f32[4,4], s32[7]) custom-call(x), custom_call_target=\"lapack_spotrf_ffi\"",
            "c = f32[4,4] custom-call(x), custom_call_target=\"lapack_strsm_ffi\"",
        }) {
