@@ -153,7 +153,7 @@ bool ParseDeviceIds(Lexer& lexer, NamedSharding* named) {
 }
 
 bool ParseNamedSharding(Lexer& lexer, NamedSharding* named) {
-  if (lexer.AcceptWord("maximal_mesh")) {
+  if (lexer.AcceptWord("maximal_mesh") || lexer.AcceptWord("single_device")) {  // Old and new words for one thing.
     named->device_ids.push_back(0);
     if (!lexer.Expect('[')) return false;
     if (!lexer.AcceptWord("device_id")) return lexer.FailExpected("device_id");

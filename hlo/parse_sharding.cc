@@ -224,7 +224,7 @@ bool ParseSharding(Lexer& lexer, OpSharding* sharding) {
     do {
       if (!ParseSharding(lexer, &sharding->tuple.emplace_back())) return false;
     } while (lexer.Accept(','));
-  } else if (word == "mesh" || word == "maximal_mesh") {
+  } else if (word == "mesh" || word == "maximal_mesh" || word == "single_device") {
     if (!ParseNamed(lexer, sharding)) return false;
   } else if (!ParseSingle(lexer, sharding)) {
     return false;

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "google/protobuf/arena.h"
 #include "hlo/attribute_table.h"
@@ -122,10 +123,38 @@ class ModuleReader {
     computation->set_is_fusion(in.is_fusion_computation());
     computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
     XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
+    XLAD_RETURN_IF_ERROR(ReadOrder(in.id(), instructions, computation));
     // Not before: a computation cannot call itself.
     if (!computations_.emplace(in.id(), computation).second) {
       return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
     }
+    return absl::OkStatus();
+  }
+
+  // A schedule's order of the instructions, which the computation's list need not have.
+  absl::Status ReadOrder(int64_t id, const InstructionMap& instructions, Computation* computation) const {
+    const auto found = in_.schedule().sequences().find(id);
+    if (found == in_.schedule().sequences().end()) return absl::OkStatus();
+    std::vector<Instruction*> order;
+    absl::flat_hash_set<const Instruction*> before;
+    for (const int64_t scheduled : found->second.instruction_ids()) {
+      Instruction* const instruction = Find(instructions, id, scheduled);
+      if (instruction == nullptr || before.contains(instruction)) {
+        return Bad(absl::StrCat("found id ", scheduled, " in the schedule, expected each instruction's once"));
+      }
+      const auto late = [&](const Instruction* input) { return !before.contains(input); };
+      if (std::any_of(instruction->operands().begin(), instruction->operands().end(), late) ||
+          std::any_of(instruction->control_predecessors().begin(), instruction->control_predecessors().end(), late)) {
+        return Bad(absl::StrCat("found %", instruction->name(), " before its operands in the schedule"));
+      }
+      before.insert(instruction);
+      order.push_back(instruction);
+    }
+    if (order.size() != computation->instructions().size()) {
+      return Bad(absl::StrCat("found a schedule of ", order.size(), " instructions, expected all ",
+                              computation->instructions().size()));
+    }
+    computation->SetOrder(order);
     return absl::OkStatus();
   }
 

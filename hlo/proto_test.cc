@@ -75,6 +75,33 @@ TEST(Proto, HasWhatOtherReadersNeed) {
   EXPECT_TRUE(shape.no_layout());
 }
 
+// XLA lists the instructions of a scheduled computation in any order that has operands first.
+TEST(Proto, AScheduleGivesTheOrder) {
+  hlo_proto::Module message = ToMessage(
+      "HloModule m, is_scheduled=true\nENTRY e { a = f32[] parameter(0) b = f32[] negate(a) c = f32[] abs(a) "
+      "ROOT d = f32[] add(b, c) }");
+  auto& sequence = message.mutable_schedule()->mutable_sequences()->at(message.entry_computation_id());
+  const int64_t first = message.computations(0).instructions(0).id();
+  const auto schedule = [&](std::initializer_list<int64_t> places) {
+    sequence.clear_instruction_ids();
+    for (const int64_t place : places) sequence.add_instruction_ids(first + place);
+    return ToText(message.SerializeAsString());
+  };
+  EXPECT_THAT(schedule({0, 2, 1, 3}), HasSubstr("%c = f32[] abs(%a)\n  %b = f32[] negate(%a)\n"));
+  EXPECT_THAT(schedule({0, 1, 2, 3}), HasSubstr("%b = f32[] negate(%a)\n  %c = f32[] abs(%a)\n"));
+  EXPECT_THAT(schedule({0, 1, 3, 2}), HasSubstr("found %d before its operands in the schedule"));
+  EXPECT_THAT(schedule({0, 1, 2}), HasSubstr("found a schedule of 3 instructions, expected all 4"));
+  EXPECT_THAT(schedule({0, 1, 1, 3}), HasSubstr("in the schedule, expected each instruction's once"));
+  EXPECT_THAT(schedule({0, 1, 99}), HasSubstr("in the schedule, expected each instruction's once"));
+}
+
+TEST(Proto, ConstantsComeInTheOrderOfTheirLayout) {
+  const hlo_proto::Module message = ToMessage("f32[2,3]{0,1} constant({{1, 2, 3}, {4, 5, 6}})");
+  const hlo_proto::Literal& literal = message.computations(0).instructions(0).literal();
+  EXPECT_THAT(literal.shape().layout().minor_to_major(), ::testing::ElementsAre(0, 1));
+  EXPECT_THAT(literal.f32s(), ::testing::ElementsAre(1, 4, 2, 5, 3, 6));
+}
+
 TEST(Proto, LoopsHaveTheirBodyFirst) {
   const hlo_proto::Module message = ToMessage(R"(
 c { a = s32[] parameter(0) ROOT t = pred[] constant(true) }

@@ -83,6 +83,7 @@ constexpr absl::string_view kContractions[] = {
     "(f32[4], f32[]) scan(f32[4] x, f32[] y), dimensions={0}, num_carries=1, is_reverse=true, is_associative=true, "
     "to_apply={ a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] add(a, b) "
     "ROOT t = (f32[], f32[]) tuple(c, c) }",
+    "f32[] reduce-window(f32[] x, f32[] y), to_apply=" XLAD_ADD, "f32[] slice(f32[] x), slice={}",
     "f32[2,3] sort(f32[2,3] x), dimensions={1}, is_stable=true, to_apply=" XLAD_LESS,
     "f32[2] map(f32[2] x, f32[2] y), dimensions={0}, to_apply=" XLAD_ADD,
     "f32[4] select-and-scatter(f32[4] x, f32[2] y, f32[] z), window={size=2 stride=2}, select=" XLAD_LESS

@@ -51,6 +51,15 @@ TEST(Text, ShardingsPrintAsWritten) {
   }
 }
 
+TEST(Text, OtherWordsForShardings) {
+  const auto printed = [](absl::string_view sharding) {
+    return ExpectStable(absl::StrCat("f32[8] negate(f32[8] x), sharding=", sharding));
+  };
+  EXPECT_THAT(printed("{single_device[device_id=3]}"), HasSubstr("sharding={maximal_mesh[device_id=3]}"));
+  EXPECT_THAT(printed("{mesh['a'=2], [{}], unreduced=sum{'a'}}"), HasSubstr("[{}], unreduced={'a'}}"));
+  EXPECT_THAT(printed("{mesh['a'=2], [{}], unreduced=[max]{'a'}}"), HasSubstr("[{}], unreduced=max{'a'}}"));
+}
+
 TEST(Text, ReplicaGroupsPrintAsWritten) {
   for (const absl::string_view groups : ReplicaGroupSnippets()) {
     SCOPED_TRACE(groups);
