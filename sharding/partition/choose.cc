@@ -149,11 +149,25 @@ std::vector<LocalArray> Partitioner::ProjectedResults(const Instruction& instruc
   return results;
 }
 
+// The part of its operand's price that a slice bears: other slices of the operand that are wanted split alike use the
+// operand in the same form, and cost nothing once one of them has paid for it (even and odd places of a scan).
+double Partitioner::ShareOf(const Instruction& slice) const {
+  if (slice.opcode() != hlo::Opcode::kSlice) return 1;
+  const Placement wanted = PlacementOf(Wanted(slice)[0]);
+  double all = 0;
+  for (const Instruction* user : slice.operand(0)->users()) {
+    const bool alike = user->opcode() == hlo::Opcode::kSlice && PlacementOf(Wanted(*user)[0]) == wanted;
+    if (alike) all += static_cast<double>(user->shape().elements());
+  }
+  return all > 0 ? static_cast<double>(slice.shape().elements()) / all : 1;
+}
+
 double Partitioner::Price(const Instruction& instruction, const OpRule& rule, const LocalValue& operands,
                           const Assignment& assignment) const {
   double bytes = 0;
+  const double share = ShareOf(instruction);
   for (size_t i = 0; i < operands.size(); ++i) {
-    bytes += emitter_.ReshardBytes(operands[i], Needed(instruction, rule, assignment, i));
+    bytes += share * emitter_.ReshardBytes(operands[i], Needed(instruction, rule, assignment, i));
   }
   const ValueSharding wanted = Wanted(instruction);
   const std::vector<LocalArray> results = ProjectedResults(instruction, rule, assignment);

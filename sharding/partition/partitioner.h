@@ -56,6 +56,7 @@ class Partitioner {
   Assignment Choose(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
   double Price(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands,
                const Assignment& assignment) const;
+  double ShareOf(const hlo::Instruction& slice) const;
   bool SplitsPending(const hlo::Instruction& instruction, const Assignment& assignment) const;
   LocalValue Sliced(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment);
   void ReportReplication(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
