@@ -58,6 +58,13 @@ Dims* NumbersOf(InstructionFields* fields, uint32_t number) {
   }
 }
 
+// What XLA writes into every instruction, mostly empty: statistics for its own viewers, and frontend_attributes.
+bool SaysNothing(const Field& field) {
+  constexpr uint32_t kStatistics = 82;
+  return field.number == kStatistics ||
+         (field.bytes.empty() && field.number == pb::Instruction::kFrontendAttributesFieldNumber);
+}
+
 }  // namespace
 
 bool InstructionFields::Scan(absl::string_view bytes, bool* merged) {
@@ -74,6 +81,7 @@ bool InstructionFields::Scan(absl::string_view bytes, bool* merged) {
         *text = field.bytes;
         continue;
       }
+      if (SaysNothing(field)) continue;
     } else if (field.type == WireReader::kVarint) {
       if (int64_t* const number = NumberOf(this, field.number); number != nullptr) {
         *number = static_cast<int64_t>(field.value);

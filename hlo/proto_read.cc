@@ -75,7 +75,11 @@ class ModuleReader {
     for (const absl::string_view bytes : computation_bytes_) {
       pb::Computation computation;
       instructions.clear();
-      if (!TakeOut(bytes, pb::Computation::kInstructionsFieldNumber, &instructions, &rest)) return NoModule();
+      // Its parameters and its root say what its program_shape does.
+      if (!TakeOut(bytes, pb::Computation::kInstructionsFieldNumber, &instructions, &rest,
+                   pb::Computation::kProgramShapeFieldNumber)) {
+        return NoModule();
+      }
       if (!MergeMessage(rest, &computation)) return NoModule();
       const absl::Status status = ReadComputation(computation, instructions);
       if (!status.ok()) {
@@ -96,10 +100,9 @@ class ModuleReader {
         module_->Add(std::make_unique<Computation>(CleanName(in.name(), "computation")));
     InstructionMap instructions(instruction_bytes.size());
     // All in the same memory, one after the other, so that it stays in the cache.
-    std::vector<char> memory(kMessageBytes);
     google::protobuf::ArenaOptions options;
-    options.initial_block = memory.data();
-    options.initial_block_size = memory.size();
+    options.initial_block = message_memory_.data();
+    options.initial_block_size = message_memory_.size();
     google::protobuf::Arena arena(options);
     for (const absl::string_view bytes : instruction_bytes) {
       if (!fields_.Read(bytes, &merged_)) return NoModule();
@@ -340,6 +343,7 @@ class ModuleReader {
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<int64_t, Computation*> computations_;
   int64_t elided_bytes_ = int64_t{1} << 28;
+  std::vector<char> message_memory_ = std::vector<char>(kMessageBytes);
   // Of the instruction that is being read.
   InstructionFields fields_;
   std::vector<Instruction*> operands_;

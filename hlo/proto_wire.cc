@@ -70,14 +70,15 @@ bool WireReader::Next(Field* field) {
   return true;
 }
 
-bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest) {
+bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
+             int dropped) {
   if (rest != nullptr) rest->clear();
   WireReader reader(message);
   WireReader::Field field;
   while (reader.Next(&field)) {
     if (field.Is(static_cast<uint32_t>(number), WireReader::kBytes)) {
       parts->push_back(field.bytes);
-    } else if (rest != nullptr) {
+    } else if (rest != nullptr && !field.Is(static_cast<uint32_t>(dropped), WireReader::kBytes)) {
       rest->append(field.whole.data(), field.whole.size());
     }
   }

@@ -43,8 +43,10 @@ class WireReader {
 };
 
 // Takes a message apart: `parts` gets the bytes of each submessage in field `number`, `rest` those of all other
-// fields (nullptr: not wanted). The parts refer to `message`. False where the bytes are no message.
-bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest);
+// fields (nullptr: not wanted) but for submessages in field `dropped`. The parts refer to `message`. False where the
+// bytes are no message.
+bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
+             int dropped = 0);
 
 // Adds what the bytes say, all of them; false where they are no such message. Nests deep enough for every tuple that
 // text may nest.
