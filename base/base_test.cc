@@ -74,6 +74,11 @@ TEST(FileSystem, PipesAndLinksStay) {
   EXPECT_TRUE(files.WriteAtomically("/dev/zero", "x").ok());
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/zero"));
   EXPECT_EQ(files.WriteAtomically("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_TRUE(files.WriteAtomically(absl::StrCat("/proc/self/fd/", ends[1]), "x").ok());  // As /dev/stdout is.
+  close(ends[0]);
+  close(ends[1]);
   const std::string file = JoinPath(TestFolder(), "behind"), link = JoinPath(TestFolder(), "link");
   std::filesystem::create_symlink("behind", link);
   ASSERT_TRUE(files.WriteAtomically(link, "through").ok());

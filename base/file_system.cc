@@ -121,11 +121,11 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
-    const std::string path = BehindLinks(given);
-    if (Exists(path) && !IsDirectory(path) && !IsRegular(path)) {  // A device or a pipe stays what it is.
-      File file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-      return file.fd() < 0 ? SystemError("cannot write", path) : WriteAll(file.fd(), bytes, path);
+    if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe stays what it is.
+      File file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
+      return file.fd() < 0 ? SystemError("cannot write", given) : WriteAll(file.fd(), bytes, given);
     }
+    const std::string path = BehindLinks(given);
     const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
     absl::Status status = WriteAndSync(temporary, path, bytes);
     if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = SystemError("cannot write", path);

@@ -38,6 +38,7 @@ bool LooksLikeMlir(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
+  absl::ConsumePrefix(&bytes, "\xef\xbb\xbf");  // The mark that some editors put before text.
   if (bytes.empty()) return absl::InvalidArgumentError("found an empty file, expected HLO text or an HloModuleProto");
   if (absl::StartsWith(bytes, "ML\xefR")) return Refuse("MLIR bytecode (a StableHLO artifact)");
   if (absl::StartsWith(bytes, "\x1f\x8b")) return Refuse("a file that gzip has compressed");

@@ -24,6 +24,10 @@ TEST(Read, TakesTextAndProto) {
   }
 }
 
+TEST(Read, TakesTextBehindAByteOrderMark) {
+  EXPECT_TRUE(ReadModule("\xef\xbb\xbf" "f32[2] negate(f32[2] x)").ok());
+}
+
 TEST(Read, RefusesMlirWithAWord) {
   EXPECT_THAT(Error("ML\xefR\x01StableHLO"), HasSubstr("found MLIR bytecode (a StableHLO artifact), expected HLO"));
   EXPECT_THAT(Error("module @jit_f attributes {} {\n"), HasSubstr("found MLIR text, expected HLO text"));
