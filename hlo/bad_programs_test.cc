@@ -7,8 +7,7 @@
 #include <sstream>
 
 #include "gtest/gtest.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/read.h"
 
 namespace xlad::hlo {
 namespace {
@@ -28,8 +27,7 @@ std::map<std::string, std::string> ReadAll() {
 }
 
 absl::Status ReadAndVerify(const std::string& text) {
-  const auto module = ParseText(text);
-  return module.ok() ? Verify(**module) : module.status();
+  return ReadModule(text).status();
 }
 
 // "label" of "... [label]".

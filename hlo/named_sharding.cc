@@ -33,8 +33,8 @@ bool ParseAxis(Lexer& lexer, const Mesh& mesh, Axis* axis) {
   }
   const bool fits = axis->pre_size >= 1 && axis->size >= 1 && whole % axis->pre_size == 0 &&
                     (whole / axis->pre_size) % axis->size == 0;
-  return fits || lexer.Fail(at, absl::StrCat("found a part of axis '", axis->name, "' that does not divide its size ",
-                                             whole));
+  return fits || lexer.Fail(at, absl::StrCat("found a part of axis '", axis->name,
+                                             "', expected one that divides its size ", whole));
 }
 
 // One dimension: {'a', 'b':(1)2, ?}.

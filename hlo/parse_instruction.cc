@@ -23,7 +23,7 @@ const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
 std::string UnknownAttribute(Opcode opcode, absl::string_view name) {
   const std::vector<absl::string_view> names = AttributeNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    return absl::StrCat("found unknown attribute \"", name, "\"", Suggestion(name, names));
+    return absl::StrCat("found unknown attribute \"", name, "\", expected one of HLO", Suggestion(name, names));
   }
   std::vector<absl::string_view> own;
   for (const AttributeRow* const row : AttributeRows(opcode)) own.push_back(row->name);
@@ -89,7 +89,8 @@ bool Parser::ParseOpcodeName(Opcode* opcode, std::optional<Opcode>* wrapped) {
   const std::optional<Opcode> known = ParseOpcode(name);
   if (!known.has_value()) {
     if (SplitAsyncName(name, opcode, &wrapped->emplace())) return true;
-    return lexer_.Fail(at, absl::StrCat("found unknown opcode \"", name, "\"", Suggestion(name, OpcodeNames())));
+    return lexer_.Fail(at, absl::StrCat("found unknown opcode \"", name, "\", expected one of HLO",
+                                        Suggestion(name, OpcodeNames())));
   }
   *opcode = *known;
   return true;

@@ -192,7 +192,8 @@ bool Parser::ParseHeaderAttribute(absl::string_view name, const char* at) {
     names.push_back(row.name);
   }
   if (!IsCarriedHeader(name)) {
-    return lexer_.Fail(at, absl::StrCat("found unknown header attribute \"", name, "\"", Suggestion(name, names)));
+    return lexer_.Fail(at, absl::StrCat("found unknown header attribute \"", name, "\", expected one of HLO",
+                                        Suggestion(name, names)));
   }
   absl::string_view value;
   if (!lexer_.Raw(&value)) return false;
@@ -293,7 +294,8 @@ bool Parser::ParseBody(const char* at, Scope* scope) {
   scope_ = outer;
   Computation* const computation = scope->computation;
   if (computation->instructions().empty()) {
-    return lexer_.Fail(at, absl::StrCat("found computation %", computation->name(), " without instructions"));
+    return lexer_.Fail(at, absl::StrCat("found computation %", computation->name(),
+                                        " without instructions, expected some"));
   }
   if (computation->root() == nullptr) computation->set_root(computation->instructions().back().get());
   return CheckParameters(at, *computation);
@@ -379,7 +381,8 @@ bool Parser::Finish() {
   for (int64_t i = 0; same && i < count; ++i) {
     same = module_->entry_parameter_layouts[static_cast<size_t>(i)].SameIgnoringLayout(entry.parameter(i)->shape());
   }
-  return same || fail("found an entry_computation_layout that does not fit the entry's parameters and result");
+  return same ||
+         fail("found another entry_computation_layout, expected the shapes of the entry's parameters and result");
 }
 
 }  // namespace xlad::hlo

@@ -194,7 +194,7 @@ bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshap
     permutation = permutation && d >= 0 && d < static_cast<int64_t>(seen.size()) && !seen[static_cast<size_t>(d)];
     if (permutation) seen[static_cast<size_t>(d)] = true;
   }
-  return permutation || lexer.Fail(at, "found a transposition that is no permutation of the iota's dimensions");
+  return permutation || lexer.Fail(at, "found a transposition, expected a permutation of the iota's dimensions");
 }
 
 Dims TransposedIota(const Dims& reshape, const Dims& transpose) {

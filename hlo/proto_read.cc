@@ -187,8 +187,8 @@ class ModuleReader {
                                InstructionMap* instructions) {
     const std::optional<Opcode> opcode = ParseOpcode(fields_.opcode);
     if (!opcode.has_value()) {
-      return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(fields_.opcode.substr(0, 64)), "\"",
-                              Suggestion(fields_.opcode, OpcodeNames())));
+      return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(fields_.opcode.substr(0, 64)),
+                              "\", expected one of HLO", Suggestion(fields_.opcode, OpcodeNames())));
     }
     Shape shape;
     XLAD_RETURN_IF_ERROR(shared_.ShapeOf(fields_.shape, &shape));
@@ -320,7 +320,7 @@ class ModuleReader {
     XLAD_RETURN_IF_ERROR(ReadShape(shape.result(), &module_->entry_result_layout));
     module_->has_entry_layout = true;
     if (same && module_->entry_result_layout.SameIgnoringLayout(entry.root()->shape())) return absl::OkStatus();
-    return Bad("found a host_program_shape that does not fit the entry computation's parameters and result");
+    return Bad("found another host_program_shape, expected the shapes of the entry's parameters and result");
   }
 
   void ReadStackFrames() {

@@ -196,7 +196,8 @@ hlo_proto::Instruction& At(hlo_proto::Module& m, int computation, int instructio
 TEST(Proto, ErrorsNameComputationAndInstruction) {
   const BadProto table[] = {
       {"opcode", [](hlo_proto::Module& m) { At(m, 0, 2).set_opcode("substract"); },
-       "computation %f: instruction %z: found unknown opcode \"substract\", did you mean \"subtract\"?"},
+       "computation %f: instruction %z: found unknown opcode \"substract\", expected one of HLO, did you mean "
+       "\"subtract\"?"},
       {"operand", [](hlo_proto::Module& m) { At(m, 0, 2).set_operand_ids(1, 77); },
        "computation %f: instruction %z: found operand id 77, expected the id of an instruction before this one"},
       {"forward", [](hlo_proto::Module& m) { At(m, 1, 2).set_operand_ids(0, At(m, 1, 3).id()); },

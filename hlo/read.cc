@@ -1,6 +1,8 @@
 // A program in any form that xlad reads.
 #include "hlo/read.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "hlo/lexer.h"
@@ -35,6 +37,28 @@ bool LooksLikeMlir(absl::string_view text) {
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
+// What the labels of rules on the header begin with, and the word in the text that they are about.
+constexpr std::pair<absl::string_view, absl::string_view> kHeaderRules[] = {
+    {"[alias-", "input_output_alias"},   {"[donor-", "buffer_donor"},
+    {"[device-count]", "replica_count"}, {"[device-count]", "num_partitions"},
+    {"[stack-frame]", "StackFrames"},    {"[entry-layout]", "entry_computation_layout"},
+};
+
+// Rules on the header know no place in the text: the attribute's is found here.
+absl::Status PlaceOfHeader(const absl::Status& status, absl::string_view text) {
+  const absl::string_view message(status.message().data(), status.message().size());
+  const size_t label = message.rfind('[');
+  if (!absl::StartsWith(message, "module ") || label == absl::string_view::npos) return status;
+  for (const auto& [prefix, word] : kHeaderRules) {
+    const size_t at = text.find(word, std::min(text.size(), text.find("HloModule")));
+    if (!absl::StartsWith(message.substr(label), prefix) || at == absl::string_view::npos) continue;
+    int line = 0, column = 0;
+    Lexer(text).Place(text.data() + at, &line, &column);
+    return Annotate(status, absl::StrCat(line, ":", column));
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
@@ -47,7 +71,8 @@ absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
   if (text && LooksLikeMlir(bytes)) return Refuse("MLIR text");
   absl::StatusOr<std::unique_ptr<Module>> module = text ? ParseText(bytes) : ParseProto(bytes);
   if (!module.ok()) return module;
-  XLAD_RETURN_IF_ERROR(Verify(**module));
+  const absl::Status status = Verify(**module);
+  if (!status.ok()) return text ? PlaceOfHeader(status, bytes) : status;
   return module;
 }
 
