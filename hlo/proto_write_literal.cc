@@ -80,6 +80,22 @@ tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_maj
   return out;
 }
 
+bool IsRowMajor(const Shape& shape) { return shape.layout() == nullptr || IsRowMajor(shape.layout()->minor_to_major); }
+
+// XLA wants the constant's own layout, without its tiles.
+Shape ShapeOf(const Literal& literal, const Shape& constant) {
+  if (literal.is_tuple) {
+    std::vector<Shape> elements;
+    for (size_t e = 0; e < literal.tuple.size(); ++e) {
+      elements.push_back(ShapeOf(literal.tuple[e], constant.tuple()[e]));
+    }
+    return Shape::Tuple(std::move(elements));
+  }
+  Shape shape(literal.array.shape());
+  if (!IsRowMajor(constant)) shape.set_layout({constant.layout()->minor_to_major, ""});
+  return shape;
+}
+
 }  // namespace
 
 const LiteralBytes* LiteralBytesOf(ElementType type) {
@@ -89,28 +105,18 @@ const LiteralBytes* LiteralBytesOf(ElementType type) {
   return nullptr;
 }
 
-void WriteLiteral(const Literal& literal, const Shape& shape, pb::Literal* out) {
+void WriteLiteral(const Literal& literal, const Shape& constant, pb::Literal* out) {
+  WriteShape(ShapeOf(literal, constant), out->mutable_shape());
   if (literal.is_tuple) {
-    WriteShape(literal.shape(), out->mutable_shape());
     for (size_t e = 0; e < literal.tuple.size(); ++e) {
-      WriteLiteral(literal.tuple[e], shape.tuple()[e], out->add_tuple_literals());
+      WriteLiteral(literal.tuple[e], constant.tuple()[e], out->add_tuple_literals());
     }
     return;
   }
   // Zeros for what the program left out: other readers want as many values as the shape says.
   out->set_elided(literal.elided);
-  Shape written(literal.array.shape());
-  const Layout* const layout = shape.layout();
-  if (layout == nullptr || IsRowMajor(layout->minor_to_major)) {
-    WriteShape(written, out->mutable_shape());
-    WriteArray(literal.array, out);
-    return;
-  }
-  // XLA wants the constant's own layout.
-  written.set_layout({layout->minor_to_major, ""});
-  WriteShape(written, out->mutable_shape());
-  const bool known = !literal.array.bytes().empty();
-  WriteArray(known ? InMemoryOrder(literal.array, layout->minor_to_major) : literal.array, out);
+  const bool as_it_is = IsRowMajor(constant) || literal.array.bytes().empty();
+  WriteArray(as_it_is ? literal.array : InMemoryOrder(literal.array, constant.layout()->minor_to_major), out);
 }
 
 }  // namespace xlad::hlo
