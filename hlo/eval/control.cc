@@ -25,6 +25,18 @@ Value AsyncResult(const Shape& shape, std::vector<Value> operands, Value result)
   return Value::Tuple(std::move(elements));
 }
 
+bool IsOpen(const Shape& shape) { return shape.is_tuple() && shape.tuple().empty(); }
+
+// Whether the parts of a value are those of a shape: a state that goes through a loop may have more or less.
+bool Fits(const Value& value, const Shape& shape) {
+  if (!shape.is_tuple()) return !value.is_tuple() && (!shape.is_array() || value.shape() == shape.array());
+  if (!value.is_tuple() || value.tuple().size() != shape.tuple().size()) return false;
+  for (size_t e = 0; e < shape.tuple().size(); ++e) {
+    if (!Fits(value.tuple()[e], shape.tuple()[e])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::vector<Value> operands) {
@@ -42,6 +54,10 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
     case Opcode::kAsyncUpdate:
       return Begin(frame, instruction, std::move(operands));
     case Opcode::kAsyncDone:
+      if (!Fits(operands[0].tuple()[1], instruction.shape())) {
+        return absl::UnimplementedError("async-done of a state without result, which comes from another computation");
+      }
+      [[fallthrough]];
     case Opcode::kAllGatherDone:
     case Opcode::kCollectivePermuteDone: {
       Value result = operands[0].tuple()[1];
@@ -94,11 +110,14 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
 absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands) {
   std::vector<Value> arguments;
   if (instruction.opcode() == Opcode::kAsyncUpdate) {
+    const Shape& result = instruction.shape().tuple()[1];
+    std::vector<Value>& state = operands[0].tuple();
     if (operands.size() == 1) {
-      Store(frame, std::move(operands[0]));
+      Value value = Fits(state[1], result) || IsOpen(result) ? std::move(state[1]) : ZerosOf(result);
+      Store(frame, AsyncResult(instruction.shape(), std::move(state[0].tuple()), std::move(value)));
       return absl::OkStatus();
     }
-    arguments = operands[0].tuple()[0].tuple();
+    arguments = state[0].tuple();
     operands.erase(operands.begin());
   }
   for (Value& operand : operands) arguments.push_back(std::move(operand));

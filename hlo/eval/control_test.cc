@@ -160,6 +160,25 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "a state goes through a loop");
 }
 
+TEST(Control, AsyncStatesWithoutResultSayWhereTheyComeFrom) {
+  const auto module = Program(R"(HloModule m
+minus { a = s32[2] parameter(0)
+  b = s32[2] parameter(1)
+  ROOT c = s32[2] subtract(a, b) }
+ends { p = ((s32[2]), (), s32[]) parameter(0)
+  ROOT d = s32[2] async-done(p) }
+ENTRY e { p = s32[2] parameter(0)
+  s = ((s32[2]), (), s32[]) async-start(p), calls=minus
+  u = ((s32[2]), s32[2], (s32[], s32[3])) async-update(s)
+  r = s32[2] get-tuple-element(u), index=1
+  c = s32[3] get-tuple-element(u#2), index=1
+  d = s32[2] call(s), to_apply=ends
+  ROOT t = (s32[2], s32[3], s32[2]) tuple(r, c, d) })");
+  const auto result = Evaluate(*module, {Constant("s32[2] {3, 5}")});
+  EXPECT_TRUE(absl::StrContains(result.status().message(), "%d: async-done of a state without result"))
+      << result.status();
+}
+
 TEST(Control, AnnotationsAreIdentities) {
   const auto module = Program(R"(HloModule m
 ENTRY e { p = s32[2] parameter(0)
