@@ -60,14 +60,16 @@ absl::StatusOr<std::string> EmitStage(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.input, options.mesh));
   if (options.stage == "hlo") return Emit(*program.module, options.emit);
   if (options.stage == "propagated") {
-    XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
-                          sharding::Import(std::move(program.module), program.import));
-    XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
     if (options.emit != "text") {
       return absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: shardings of ",
                                                      "--stage propagated are written beside the instructions"));
     }
-    return sharding::PrintPropagated(sharded);
+    XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
+                          sharding::Import(program.module->Clone(), program.import));
+    XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
+    // Of two orders of propagation the partitioned programs decide; what cannot be partitioned has one.
+    const auto result = PartitionProgram(std::move(program));
+    return sharding::PrintPropagated(result.ok() ? result->propagated : sharded);
   }
   const JobSpec spec = program.job.spec;
   auto result = PartitionProgram(std::move(program));

@@ -5,12 +5,14 @@
 #include "hlo/text.h"
 #include "hlo/verifier.h"
 #include "sharding/check.h"
+#include "sharding/work.h"
 
 namespace xlad::sharding {
 namespace {
 
 struct State {
   std::unique_ptr<hlo::Module> module;  // Until import.
+  std::unique_ptr<hlo::Module> again;   // As imported, where it may be propagated in another order; else null.
   const PipelineOptions* options;
   PipelineResult result;
 };
@@ -18,14 +20,30 @@ struct State {
 absl::Status RunVerify(State& state) { return hlo::Verify(*state.module); }
 
 absl::Status RunImport(State& state) {
+  state.again = state.module->Clone();
   XLAD_ASSIGN_OR_RETURN(state.result.propagated, Import(std::move(state.module), state.options->import));
+  if (!SpreadMatters(state.result.propagated)) state.again = nullptr;
   return absl::OkStatus();
 }
 
 absl::Status RunPropagate(State& state) { return Propagate(&state.result.propagated); }
 
+// Propagated in the other order, if that costs less.
+absl::Status TryDataFirst(State& state) {
+  XLAD_ASSIGN_OR_RETURN(ShardedModule other, Import(std::move(state.again), state.options->import));
+  XLAD_RETURN_IF_ERROR(Propagate(&other, Spread::kDataFirst));
+  XLAD_ASSIGN_OR_RETURN(PartitionedProgram partitioned, Partition(other));
+  XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(partitioned));
+  XLAD_ASSIGN_OR_RETURN(const double least, StepCost(state.result.partitioned));
+  if (cost >= least) return absl::OkStatus();
+  state.result.propagated = std::move(other);
+  state.result.partitioned = std::move(partitioned);
+  return absl::OkStatus();
+}
+
 absl::Status RunPartition(State& state) {
   XLAD_ASSIGN_OR_RETURN(state.result.partitioned, Partition(state.result.propagated));
+  if (state.again != nullptr) TryDataFirst(state).IgnoreError();  // The first order stands.
   return absl::OkStatus();
 }
 
@@ -58,7 +76,7 @@ absl::Status Dump(const State& state, size_t index, const char* pass) {
 }  // namespace
 
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options) {
-  State state{std::move(module), &options, {}};
+  State state{std::move(module), nullptr, &options, {}};
   size_t index = 0;
   for (const Pass& pass : kPasses) {
     const int64_t start = RealClock().NowNs();

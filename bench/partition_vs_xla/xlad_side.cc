@@ -9,43 +9,10 @@
 #include "hlo/read.h"
 #include "sharding/explain.h"
 #include "sharding/pipeline.h"
-#include "sharding/trip_count.h"
+#include "sharding/work.h"
 
 namespace xlad {
 namespace {
-
-using hlo::Instruction;
-using hlo::Opcode;
-
-double Elements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
-
-// 2MNK of a dot; of a convolution 2 x results x what each one sums over.
-double FlopsOf(const Instruction& instruction) {
-  if (instruction.opcode() == Opcode::kDot) {
-    double contracted = 1;
-    for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
-      contracted *= static_cast<double>(instruction.operand(0)->shape().dims()[static_cast<size_t>(d)]);
-    }
-    return 2 * Elements(instruction.shape()) * contracted;
-  }
-  if (instruction.opcode() != Opcode::kConvolution) return 0;
-  const hlo::Shape& kernel = instruction.operand(1)->shape();
-  const size_t features = static_cast<size_t>(instruction.attributes().convolution->kernel_output_feature);
-  return 2 * Elements(instruction.shape()) * Elements(kernel) / static_cast<double>(kernel.dims()[features]);
-}
-
-// Dots and convolutions, times the trip counts of the loops around them; unknown counts as one.
-double Flops(const hlo::Computation& computation) {
-  double flops = 0;
-  for (const auto& instruction : computation.instructions()) {
-    flops += FlopsOf(*instruction);
-    const bool loop = instruction->opcode() == Opcode::kWhile;
-    if (!loop && instruction->opcode() != Opcode::kConditional && instruction->opcode() != Opcode::kCall) continue;
-    const double times = loop ? static_cast<double>(sharding::TripCount(*instruction).value_or(1)) : 1;
-    for (const hlo::Computation* called : instruction->called()) flops += times * Flops(*called);
-  }
-  return flops;
-}
 
 int64_t PeakRssMb() {
   rusage usage{};
@@ -67,11 +34,11 @@ absl::Status Run(const char* path, nlohmann::json* out) {
   std::map<std::string, int64_t> kinds;
   for (const sharding::ExplainedCollective& collective : explanation.collectives) ++kinds[collective.kind];
   const double devices = static_cast<double>(result.partitioned.mesh.devices());
-  const double flops = Flops(*whole.entry());
+  const double flops = sharding::Flops(*whole.entry());
   (*out)["instructions"] = instructions;
   (*out)["bytes_per_device"] = explanation.bytes_per_device;
   (*out)["flops_overhead"] =
-      flops == 0 ? 1.0 : devices * Flops(*result.partitioned.variants[0].module->entry()) / flops;
+      flops == 0 ? 1.0 : devices * sharding::Flops(*result.partitioned.variants[0].module->entry()) / flops;
   (*out)["collectives"] = kinds;
   (*out)["warnings"] = result.partitioned.warnings.size();
   (*out)["peak_rss_mb"] = PeakRssMb();

@@ -7,6 +7,7 @@
 #include "sharding/linear.h"
 #include "sharding/partition/axes.h"
 #include "sharding/partition/partitioner.h"
+#include "sharding/work.h"
 
 namespace xlad::sharding {
 namespace {
@@ -59,10 +60,6 @@ double LocalWork(const OpRule& rule, const Assignment& assignment) {
   }
   return work;
 }
-
-// What an accelerator computes while it sends a byte: a few hundred teraflops beside a few hundred gigabytes a second,
-// and less between hosts.
-constexpr double kFlopsPerByte = 3072;
 
 // The axes that split one operand alone, and not the result as it is wanted: a weight whose inputs lie whole on every
 // device of the axis. To compute with parts of it leaves partial results, or parts of the result to be gathered; to

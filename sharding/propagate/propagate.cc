@@ -39,12 +39,30 @@ Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
   return direction;
 }
 
+// The leaves of the entry's parameters that belong to the state.
+std::vector<bool> StateLeaves(const ShardedModule& module) {
+  std::vector<bool> state;
+  bool arrays = true;
+  for (const hlo::Instruction* parameter : module.module->entry()->parameters()) {
+    arrays &= parameter->shape().is_array();
+    state.resize(state.size() + ArrayLeaves(parameter->shape()).size());
+  }
+  for (const Feed& feed : module.feeds) state[static_cast<size_t>(feed.parameter)] = true;
+  if (!arrays) return state;
+  for (const hlo::InputOutputAlias& alias : module.module->input_output_alias) {
+    const size_t parameter = static_cast<size_t>(alias.parameter);
+    if (parameter < state.size()) state[parameter] = true;
+  }
+  return state;
+}
+
 class Propagator {
  public:
   Propagator(const ShardedModule& module, FlowGraph* graph) : module_(module), graph_(*graph) {}
 
-  void Run() {
+  void Run(Spread spread) {
     ApplyClosedConstraints(module_, &graph_);
+    if (spread == Spread::kDataFirst) PutStateLast();
     HidePriorities();
     std::set<int> priorities = {0};
     for (const Hidden& hidden : hidden_) priorities.insert(hidden.sharding.priority);
@@ -65,6 +83,16 @@ class Propagator {
   };
 
   FlowValue& value(int v) { return graph_.values[static_cast<size_t>(v)]; }
+
+  void PutStateLast() {
+    const std::vector<bool> state = StateLeaves(module_);
+    for (size_t i = 0; i < state.size(); ++i) {
+      if (!state[i]) continue;
+      for (DimensionSharding& dim : value(graph_.parameters[i]).sharding.dims) {
+        if (!dim.axes.empty()) dim.priority = 1;
+      }
+    }
+  }
 
   // Dimensions of later priorities are empty until their turn.
   void HidePriorities() {
@@ -170,11 +198,44 @@ void Close(FlowValue* value) {
 
 }  // namespace
 
-absl::Status Propagate(ShardedModule* module) {
+bool SpreadMatters(const ShardedModule& imported) {
+  for (const auto& [instruction, shardings] : imported.shardings) {
+    for (const TensorSharding& sharding : shardings) {
+      for (const DimensionSharding& dim : sharding.dims) {
+        if (dim.priority > 0) return false;
+      }
+    }
+  }
+  const std::vector<bool> state = StateLeaves(imported);
+  AxisList of_state, of_data;
+  for (const auto& [instruction, shardings] : imported.shardings) {
+    if (instruction->opcode() != hlo::Opcode::kCopy) continue;  // A constraint.
+    for (const DimensionSharding& dim : shardings[0].dims) {
+      of_data.insert(of_data.end(), dim.axes.begin(), dim.axes.end());
+    }
+  }
+  size_t first = 0;
+  for (const hlo::Instruction* parameter : imported.module->entry()->parameters()) {
+    const auto annotated = imported.shardings.find(parameter);
+    const size_t count = ArrayLeaves(parameter->shape()).size();
+    for (size_t i = 0; annotated != imported.shardings.end() && i < count; ++i) {
+      AxisList& axes = state[first + i] ? of_state : of_data;
+      for (const DimensionSharding& dim : annotated->second[i].dims) {
+        axes.insert(axes.end(), dim.axes.begin(), dim.axes.end());
+      }
+    }
+    first += count;
+  }
+  return std::any_of(of_data.begin(), of_data.end(), [&](const AxisRef& axis) {
+    return std::any_of(of_state.begin(), of_state.end(), [&](const AxisRef& other) { return other.axis == axis.axis; });
+  });
+}
+
+absl::Status Propagate(ShardedModule* module, Spread spread) {
   RouteThroughConstraints(module);
   const CloneMap clones = SplitConstants(module);
   XLAD_ASSIGN_OR_RETURN(FlowGraph graph, FlowGraph::Build(*module));
-  if (module->mesh.devices() > 1) Propagator(*module, &graph).Run();
+  if (module->mesh.devices() > 1) Propagator(*module, &graph).Run(spread);
   for (FlowValue& value : graph.values) Close(&value);
   module->shardings.clear();
   for (const hlo::Computation* computation : FlowComputations(*module->module)) {

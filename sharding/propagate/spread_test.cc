@@ -1,0 +1,88 @@
+// The two orders of propagation, and which of them the pipeline takes.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/text.h"
+#include "sharding/pipeline.h"
+#include "sharding/work.h"
+
+namespace xlad::sharding {
+namespace {
+
+// Weights w, fed by the first result, meet the batch x in an elementwise op over one axis.
+std::string Program(absl::string_view product, absl::string_view of_weights, absl::string_view of_batch) {
+  const auto annotated = [](absl::string_view dims) {
+    return absl::StrCat(", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, ", dims, ">\"}\n");
+  };
+  return absl::StrCat(R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4, \"tp\"=2]>}"}
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY main {
+  w = f32[64,32] parameter(0))",
+                      annotated(of_weights), "  x = f32[64,32] parameter(1)", annotated(of_batch),
+                      "  m = f32[64,32] ", product, R"(
+  s = f32[64,32] sine(m)
+  t = f32[64,32] cosine(s)
+  n = f32[64,32] subtract(w, t)
+  ROOT all = (f32[64,32]) tuple(n)
+})");
+}
+
+ImportOptions Fed() {
+  ImportOptions options;
+  options.feeds = {{0, 0}};
+  return options;
+}
+
+std::unique_ptr<hlo::Module> Parsed(const std::string& text) {
+  auto module = hlo::ParseText(text);
+  XLAD_CHECK(module.ok()) << module.status() << text;
+  return *std::move(module);
+}
+
+double CostOf(const std::string& text, Spread spread) {
+  ShardedModule sharded = *Import(Parsed(text), Fed());
+  XLAD_CHECK(Propagate(&sharded, spread).ok());
+  return *StepCost(*Partition(sharded));
+}
+
+constexpr char kRows[] = "[{\\\"dp\\\"}, {}]", kColumns[] = "[{}, {\\\"dp\\\"}]", kOther[] = "[{}, {\\\"tp\\\"}]";
+
+TEST(Spread, BatchComesFirst) {
+  for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
+    ShardedModule sharded = *Import(Parsed(Program(product, kColumns, kRows)), Fed());
+    EXPECT_TRUE(SpreadMatters(sharded));
+    ASSERT_TRUE(Propagate(&sharded, Spread::kDataFirst).ok());
+    for (const auto& [instruction, shardings] : sharded.shardings) {
+      if (instruction->name() == "m" || instruction->name() == "s") {
+        EXPECT_FALSE(shardings[0].dims[0].axes.empty()) << instruction->name();
+        EXPECT_TRUE(shardings[0].dims[1].axes.empty()) << instruction->name();
+      }
+      if (instruction->name() == "w") EXPECT_FALSE(shardings[0].dims[1].axes.empty()) << "as annotated";
+    }
+    EXPECT_FALSE(sharded.results[0].dims[1].axes.empty()) << "as the parameter that it feeds";
+  }
+}
+
+TEST(Spread, MattersWhereAnAxisIsOnBoth) {
+  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kOther, kRows)), Fed())));
+  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
+  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
+      << "the user's own order";
+}
+
+TEST(Spread, TheCheaperOrderIsTaken) {
+  for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
+    for (const char* of_weights : {kColumns, kRows, kOther}) {
+      const std::string text = Program(product, of_weights, kRows);
+      PipelineOptions options;
+      options.import = Fed();
+      auto result = RunPipeline(Parsed(text), options);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(*StepCost(result->partitioned),
+                std::min(CostOf(text, Spread::kTogether), CostOf(text, Spread::kDataFirst)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::sharding
