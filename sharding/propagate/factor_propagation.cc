@@ -19,6 +19,16 @@ struct Candidate {
   int64_t elements = 0;            // Of the largest such tensor.
 };
 
+// Whether a dimension that is part of a factor (a slice's result, a padded operand) may be split as the factor is:
+// where it divides, and where it is as large as every second or third place of the factor, one of them missing (half of
+// a scan's places).
+bool KeepsPlaces(int64_t factor, int64_t size, int64_t shards) {
+  if (size == factor || size % shards == 0) return true;
+  const int64_t every = size == 0 ? 0 : factor / size;
+  const auto shard = [shards](int64_t n) { return (n + shards - 1) / shards; };
+  return every > 1 && factor / every <= size + 1 && shard(size) * every == shard(factor);
+}
+
 class Step {
  public:
   Step(const StepContext& context, const FlowNode& node, std::vector<FlowValue>* values)
@@ -97,7 +107,7 @@ class Step {
         const int64_t left = factor.size / shards;
         if (left > 1 && free.size > left && free.size % left == 0) free.size = left;
         if (left % free.size != 0) break;
-      } else if (shards * free.size > size || (size != factor.size && size % (shards * free.size) != 0)) {
+      } else if (shards * free.size > size || !KeepsPlaces(factor.size, size, shards * free.size)) {
         break;
       }
       if (free.size == 1) break;
