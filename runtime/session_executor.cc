@@ -162,15 +162,19 @@ absl::StatusOr<SessionExecutor::Shards> SessionExecutor::Read(int64_t array, con
       continue;
     }
     const tensor::Box& box = layout.BoxOf(devices_[static_cast<size_t>(index)]);
-    tensor::Array compact(tensor::Shape{layout.local.type, box.sizes()});
-    tensor::Array padded(layout.local);
-    if (compact.elements() > 0) {
-      const absl::Status status = environment_.store->ReadArray(array, box, compact.bytes(), &abort_);
-      if (!status.ok()) return Annotate(status, absl::StrCat("array ", array));
+    const tensor::Shape part{layout.local.type, box.sizes()};
+    auto shard = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(layout.local.bytes()));
+    absl::Status status;
+    if (part == layout.local && part.elements() > 0) {
+      status = environment_.store->ReadArray(array, box, absl::MakeSpan(*shard), &abort_);
+    } else if (part.elements() > 0) {
+      tensor::Array compact(part), padded(layout.local);
+      status = environment_.store->ReadArray(array, box, compact.bytes(), &abort_);
       tensor::InsertBox(compact, tensor::AtOrigin(box), &padded);
+      absl::c_copy(padded.bytes(), shard->begin());
     }
-    shards[static_cast<size_t>(index)] =
-        std::make_shared<std::vector<std::byte>>(padded.bytes().begin(), padded.bytes().end());
+    if (!status.ok()) return Annotate(status, absl::StrCat("array ", array));
+    shards[static_cast<size_t>(index)] = std::move(shard);
   }
   return shards;
 }

@@ -68,7 +68,7 @@ class Engine {
   absl::Status FreeArrays(const FreeArraysRequest& request);
   absl::Status CloseSession(const std::string& session_id);
   // Of its workers.
-  absl::StatusOr<std::string> ReadArrayShard(const GetArrayShardRequest& request);
+  absl::StatusOr<tensor::Array> ReadArrayShard(const GetArrayShardRequest& request);
   absl::Status PutArrayShard(const PutArrayShardRequest& header, const std::string& bytes);
 
   // Workers. `outbox` must live until Detach has returned.

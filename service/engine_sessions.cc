@@ -178,15 +178,14 @@ absl::Status Engine::CloseSession(const std::string& session_id) {
   return WithCore([&](Actions* actions) { return core_->CloseSession(session_id, actions); });
 }
 
-absl::StatusOr<std::string> Engine::ReadArrayShard(const GetArrayShardRequest& request) {
+absl::StatusOr<tensor::Array> Engine::ReadArrayShard(const GetArrayShardRequest& request) {
   XLAD_ASSIGN_OR_RETURN(const auto array, arrays_.Wait(request.session_id(), request.array()));
   const tensor::Box box = tensor::BoxFromWire(request.box());
   if (!tensor::IsInside(box, array->shape())) {
     return absl::OutOfRangeError(
         absl::StrCat("found box ", box.ToString(), ", expected one inside ", array->shape().ToString()));
   }
-  const tensor::Array part = tensor::ExtractBox(*array, box, box.sizes());
-  return std::string(reinterpret_cast<const char*>(part.bytes().data()), part.bytes().size());
+  return tensor::ExtractBox(*array, box, box.sizes());
 }
 
 absl::Status Engine::PutArrayShard(const PutArrayShardRequest& header, const std::string& bytes) {

@@ -1,3 +1,4 @@
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -193,7 +194,7 @@ class Server final : public Coordinator::Service {
                         grpc::ServerWriter<Chunk>* writer) override {
     return Answer(context, [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const auto array, engine_->GetArray(*request));
-      return SendChunks({reinterpret_cast<const char*>(array->bytes().data()), array->bytes().size()}, writer);
+      return SendArray(*array, writer);
     });
   }
   grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
@@ -207,8 +208,8 @@ class Server final : public Coordinator::Service {
   grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
                              grpc::ServerWriter<Chunk>* writer) override {
     return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const std::string bytes, engine_->ReadArrayShard(*request));
-      return SendChunks(bytes, writer);
+      XLAD_ASSIGN_OR_RETURN(const tensor::Array part, engine_->ReadArrayShard(*request));
+      return SendArray(part, writer);
     });
   }
   grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
@@ -280,6 +281,10 @@ class Server final : public Coordinator::Service {
     }
     return absl::OkStatus();
   }
+  template <typename Writer>
+  static absl::Status SendArray(const tensor::Array& array, Writer* writer) {
+    return SendChunks({reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size()}, writer);
+  }
 
   Engine* engine_;
   const std::string token_;
@@ -320,6 +325,9 @@ class GrpcDaemon final : public CoordinatorDaemon {
     if (host_port.port != 0) {  // gRPC does not say why it cannot listen: ask the system first.
       XLAD_RETURN_IF_ERROR(TcpNetwork().Listen(listen).status());
     }
+    // Keeps gRPC from being shut down with its last user: that waits 10 s where a call was cut off at a bad moment.
+    static const bool kept = (grpc_init(), true);
+    (void)kept;
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
