@@ -101,6 +101,28 @@ with xlad.local():
         self.assertEqual((done.returncode, done.stdout), (-signal.SIGINT, ""), done.stderr)
         self.assertTrue(done.stderr.endswith("KeyboardInterrupt\n"), done.stderr)
 
+    def test_ctrl_c_again_and_again_loses_nothing(self):
+        script = """
+import os, random, signal, threading
+import numpy as np
+import xlad
+random.seed(5)
+with xlad.local(devices=2) as cluster:
+    add = cluster.jit(lambda x: x + 1, donate_argnums=0)
+    state = {"x": add(np.zeros(4, np.float32))}
+    for _ in range(60):
+        threading.Timer(random.uniform(0.001, 0.04), os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            while True:
+                cluster.jobs()
+                state["x"] = add(state["x"])
+        except KeyboardInterrupt:
+            pass
+    print(np.asarray(state["x"])[0] > 1)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout), (0, "True\n"), done.stderr)
+
     def test_ctrl_c_has_the_users_handler(self):
         mine = lambda *_: None
         default = signal.getsignal(signal.SIGINT)

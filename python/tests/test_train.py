@@ -2,6 +2,7 @@
 
 import tempfile
 import unittest
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad.waiting import Waiting
 
 MESHES = [None, {"dp": 4, "tp": 2}, "dp=3,tp=2", {"dp": 8, "tp": 1}, {"dp": 1, "tp": 3}]
 
@@ -231,6 +233,17 @@ class Mistakes(ClusterTest):
                 self.fails(words, step, given, rows)
         with self.assertRaises(ZeroDivisionError):
             self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
+
+    def test_an_interrupted_loop_goes_on(self):
+        run = self.cluster.train(lambda s: (s + 1, s), 0, steps=3000)
+        seen = [next(run).step]
+        with mock.patch.object(Waiting, "update", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                while True:
+                    seen.append(next(run).step)
+        seen += [step.step for step in run]
+        self.assertEqual(seen, list(range(3000)))
+        self.assertEqual((run.wait().state, run.result()), ("SUCCEEDED", 3000))
 
     def test_what_the_coordinator_says(self):
         run = self.cluster.train(lambda s: (s, s), 1.0, steps=100_000_000)

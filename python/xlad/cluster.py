@@ -105,12 +105,12 @@ class Cluster:
 
     def close(self) -> None:
         """Jobs go on; arrays of jitted functions are gone."""
-        if not self._closed:
-            self._closed = True
-            interrupts.release()
         for session in self._sessions.values():
             session.close()
         self._connection.close()
+        if not self._closed:
+            self._closed = True
+            interrupts.release()
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from xlad import protos
+from xlad import interrupts, protos
 from xlad.errors import Error
 
 CALL_S = 30.0
@@ -80,7 +80,9 @@ class Connection:
         stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
         call = stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
         try:
-            yield from call
+            for answer in call:
+                yield answer
+                interrupts.check()
         except grpc.RpcError as error:
             raise self._error(error) from None
         finally:
@@ -109,6 +111,7 @@ class Connection:
         self._channel.close()
 
     def _method(self, name: str) -> protos.Method:
+        interrupts.check()
         if self._closed:
             raise Error(f"the cluster at {self.address} is closed, expected to be used before close() and inside its "
                         "with block", "FAILED_PRECONDITION")

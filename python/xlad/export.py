@@ -27,8 +27,8 @@ def export(
       loss, or a tree of scalars, of which the one named "loss" is the loss.
     state: a tree of arrays and numbers; random keys may be among them.
     data: a tree of arrays of equal numbers of rows, of which every step takes the next `batch` (none: all), from the
-      start again after the last whole batch; or a list or iterator of batches, of which the first `steps` are taken, and
-      again where there are fewer.
+      start again after the last whole batch; or a list or iterator of batches: the first `steps`, again and again
+      where there are fewer.
     mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; none: one device. A list of meshes gives a program for
       each. No devices are needed.
     in_shardings: how state and batch are split, as (state, batch): each a PartitionSpec, a NamedSharding, a function

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlad import interrupts
 from xlad.job import Axes
 from xlad.session import RemoteArray, Session, Tree
 
@@ -60,7 +61,8 @@ class Jitted:
         for what, numbers in {"donate_argnums": self._donated, "static_argnums": self._static}.items():
             if any(not 0 <= i < len(arguments) for i in numbers):
                 raise ValueError(f"{self.__name__}: found {what}={numbers} and {len(arguments)} arguments")
-        with self._session_for(self._place.axes) as session:
+        interrupts.check()
+        with interrupts.put_off(), self._session_for(self._place.axes) as session:
             return self._call(session, arguments)
 
     def _call(self, session: Session, everything: Sequence[Tree]) -> Tree:
@@ -117,7 +119,7 @@ class Jitted:
         except TypeError as error:
             raise TypeError(f"{self.__name__}: found static arguments {dict(static)!r} ({error}), expected values that "
                             "have a hash") from None
-        with self._lock:
+        with interrupts.let_through(), self._lock:
             if signature not in self._lowered:
                 self._lowered[signature] = self._lower(leaves, keys, tree, positions, dict(static))
             lowered = self._lowered[signature]
@@ -181,3 +183,6 @@ class Jitted:
                 feeds += range(int(starts[match]), int(starts[match]) + leaves)
                 shardings.append(specs[match])
         return feeds, tuple(shardings) if type(out) is tuple else shardings[0]
+
+
+interrupts.WHOLE.add(Jitted.__call__.__code__)

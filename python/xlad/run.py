@@ -71,7 +71,13 @@ class Run(Iterator[Step]):
     def __next__(self) -> Step:
         if self._updates is None:
             self._updates = self._watch()
-        return next(self._updates)
+        try:
+            return next(self._updates)
+        except StopIteration:
+            raise
+        except BaseException:  # Ctrl-C in a notebook, say: asking again goes on where this was.
+            self._updates = None
+            raise
 
     @property
     def losses(self) -> list[float]:
