@@ -1,4 +1,6 @@
 // Proto to module: what an instruction says besides shape and operands. One small function a group of opcodes.
+#include <algorithm>
+
 #include "hlo/attribute_table.h"
 #include "hlo/enum_names.h"
 #include "hlo/parse.h"
@@ -49,6 +51,26 @@ void ReadConvolution(const pb::ConvolutionDimensionNumbers& in, ConvolutionDimen
   d->input_spatial = ToDims(in.input_spatial_dimensions());
   d->kernel_spatial = ToDims(in.kernel_spatial_dimensions());
   d->output_spatial = ToDims(in.output_spatial_dimensions());
+}
+
+// Whether each dimension has one role, so that labels say all of it; of convolutions the verifier says what is wrong.
+bool HaveLabels(int64_t first, int64_t second, Dims dims) {
+  constexpr size_t kMostSpatial = 10;  // One digit each.
+  constexpr int64_t kMostDimensions = 64;
+  if (dims.size() > kMostSpatial) return false;
+  dims.push_back(first);
+  dims.push_back(second);
+  std::sort(dims.begin(), dims.end());
+  return dims.front() >= 0 && dims.back() < kMostDimensions &&
+         std::adjacent_find(dims.begin(), dims.end()) == dims.end();
+}
+
+absl::Status CheckLabels(const ConvolutionDimensions& d) {
+  const bool fit = HaveLabels(d.input_batch, d.input_feature, d.input_spatial) &&
+                   HaveLabels(d.kernel_input_feature, d.kernel_output_feature, d.kernel_spatial) &&
+                   HaveLabels(d.output_batch, d.output_feature, d.output_spatial);
+  if (fit) return absl::OkStatus();
+  return absl::InvalidArgumentError("found convolution dimensions with two roles or none, expected one each");
 }
 
 void ReadGather(const pb::Instruction& in, Attributes* a) {
@@ -213,6 +235,7 @@ absl::Status ReadAttributes(const pb::Instruction& in, Instruction* instruction)
   XLAD_RETURN_IF_ERROR(ReadContraction(in, &a));
   if (in.has_convolution_dimension_numbers()) {
     ReadConvolution(in.convolution_dimension_numbers(), &a.convolution.emplace());
+    if (opcode == Opcode::kCustomCall) XLAD_RETURN_IF_ERROR(CheckLabels(*a.convolution));
   }
   ReadGather(in, &a);
   if (in.has_window()) ReadWindow(in.window(), &a.window.emplace());

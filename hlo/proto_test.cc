@@ -95,6 +95,18 @@ TEST(Proto, AScheduleGivesTheOrder) {
   EXPECT_THAT(schedule({0, 1, 99}), HasSubstr("in the schedule, expected each instruction's once"));
 }
 
+TEST(Proto, LabelsOfLibraryConvolutionsAreChecked) {
+  hlo_proto::Module message = ToMessage(
+      "f32[2] custom-call(f32[2] x), custom_call_target=\"conv\", window={size=2x2}, dim_labels=b01f_01i?o->b01f");
+  hlo_proto::Instruction& call = *message.mutable_computations(0)->mutable_instructions(1);
+  auto* const numbers = call.mutable_convolution_dimension_numbers();
+  EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("dim_labels=b01f_01i?o->b01f"));
+  numbers->set_kernel_spatial_dimensions(0, 2);
+  EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("found convolution dimensions with two roles or none"));
+  numbers->set_kernel_spatial_dimensions(0, 64);
+  EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("found convolution dimensions with two roles or none"));
+}
+
 TEST(Proto, ConstantsComeInTheOrderOfTheirLayout) {
   const hlo_proto::Module message = ToMessage("f32[2,3]{0,1} constant({{1, 2, 3}, {4, 5, 6}})");
   const hlo_proto::Literal& literal = message.computations(0).instructions(0).literal();

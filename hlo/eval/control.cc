@@ -108,13 +108,16 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
 
 // The computation of an async chain runs as soon as it has all its arguments; until then its result is zeros.
 absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands) {
+  XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
   std::vector<Value> arguments;
   if (instruction.opcode() == Opcode::kAsyncUpdate) {
     const Shape& result = instruction.shape().tuple()[1];
     std::vector<Value>& state = operands[0].tuple();
     if (operands.size() == 1) {
       Value value = Fits(state[1], result) || IsOpen(result) ? std::move(state[1]) : ZerosOf(result);
-      Store(frame, AsyncResult(instruction.shape(), std::move(state[0].tuple()), std::move(value)));
+      Value after = AsyncResult(instruction.shape(), std::move(state[0].tuple()), std::move(value));
+      after.Charge(&program_->meter);
+      Store(frame, std::move(after));
       return absl::OkStatus();
     }
     arguments = state[0].tuple();
@@ -130,7 +133,9 @@ absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, st
     frame.saved = arguments;
     return Push(wrapped, Role::kAsync, std::move(arguments));
   }
-  Store(frame, AsyncResult(instruction.shape(), std::move(arguments), ZerosOf(instruction.shape().tuple()[1])));
+  Value state = AsyncResult(instruction.shape(), std::move(arguments), ZerosOf(instruction.shape().tuple()[1]));
+  state.Charge(&program_->meter);
+  Store(frame, std::move(state));
   return absl::OkStatus();
 }
 

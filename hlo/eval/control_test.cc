@@ -160,6 +160,14 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "a state goes through a loop");
 }
 
+TEST(Control, ValuesLeftOutAreCounted) {
+  const auto module = Program("ENTRY e { ROOT c = (f32[1000000,1000], f32[2]) constant({...}) }");
+  EvaluateLimits limits;
+  limits.live_bytes = 1 << 20;
+  const auto result = Evaluate(*module, {}, limits);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
+}
+
 TEST(Control, AsyncStatesWithoutResultSayWhereTheyComeFrom) {
   const auto module = Program(R"(HloModule m
 minus { a = s32[2] parameter(0)

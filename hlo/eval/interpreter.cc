@@ -128,7 +128,11 @@ absl::Status Interpreter::RunStep(Frame& frame, const Plan::Step& step) {
     return absl::OkStatus();
   }
   if (instruction.opcode() == Opcode::kConstant) {
-    Store(frame, Value::FromShared(instruction.literal()));
+    const int64_t missing = Value::MissingBytes(*instruction.literal());
+    XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(missing));
+    Value constant = Value::FromShared(instruction.literal());
+    if (missing > 0) constant.Charge(&program_->meter);
+    Store(frame, std::move(constant));
     return absl::OkStatus();
   }
   std::vector<Value> operands;

@@ -40,6 +40,12 @@ Value Value::FromShared(const std::shared_ptr<const Literal>& literal) {
   });
 }
 
+int64_t Value::MissingBytes(const Literal& literal) {
+  int64_t bytes = literal.is_tuple || HasBytes(literal) ? 0 : literal.array.shape().bytes();
+  for (const Literal& element : literal.tuple) bytes += MissingBytes(element);
+  return bytes;
+}
+
 Value Value::Borrow(const Literal& literal) {
   return Wrap(literal, [](const Literal& leaf) {
     if (!HasBytes(leaf)) return Value(Array(leaf.array.shape()));

@@ -65,6 +65,8 @@ class Value {
   Array Take();
   // Counts the arrays that `meter` does not know yet until they are freed.
   void Charge(Meter* meter);
+  // What FromShared makes: the bytes that the literal's elided constants lack.
+  static int64_t MissingBytes(const Literal& literal);
   // Shapes (element types and sizes) fit; layouts and markers aside.
   bool HasShape(const Shape& shape) const;
 
