@@ -232,6 +232,7 @@ bool ParseOrder(Parser& p, Instruction* i) {
 bool ParseEpsilon(Parser& p, Instruction* i) {
   Literal literal;
   int64_t none = 0;
+  if (p.lexer().Peek() == '{') return p.lexer().FailExpected("a number");
   if (!ParseLiteral(p.lexer(), Shape(ElementType::kF32, {}), &none, &literal)) return false;
   i->mutable_attributes().epsilon = literal.array.values<float>()[0];
   return true;
