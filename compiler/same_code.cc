@@ -37,6 +37,12 @@ bool SameComputation(const Computation& a, const Computation& b) {
   return matched.at(a.root()) == b.root();
 }
 
+int64_t FirstUse(const Instruction& instruction, int64_t operand) {
+  int64_t first = 0;
+  while (instruction.operand(first) != instruction.operand(operand)) ++first;
+  return first;
+}
+
 size_t Hash(const Instruction& instruction) {
   size_t hash =
       absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(), instruction.operand_count());
@@ -55,6 +61,8 @@ bool SameCode(const Instruction& a, const Instruction& b) {
     const Instruction& x = *a.operand(k);
     const Instruction& y = *b.operand(k);
     if (!x.shape().SameIgnoringLayout(y.shape())) return false;
+    // Code for an array that is given twice reads one of its two arguments.
+    if (FirstUse(a, k) != FirstUse(b, k)) return false;
     // Code may have a constant operand's value in it.
     const bool is_constant = x.opcode() == hlo::Opcode::kConstant;
     if (is_constant != (y.opcode() == hlo::Opcode::kConstant)) return false;

@@ -7,8 +7,8 @@
 
 namespace xlad::compiler {
 
-// Equal opcode, shapes, attributes, called computations and constant operands; names, metadata and which other operands
-// are given aside.
+// Equal opcode, shapes, attributes, called computations, constant operands, and which operands are one and the same;
+// names, metadata and which other operands are given aside.
 bool SameCode(const hlo::Instruction& a, const hlo::Instruction& b);
 size_t CodeHash(const hlo::Instruction& instruction);
 

@@ -34,5 +34,22 @@ ENTRY e {
   EXPECT_FALSE(SameCode(*at(1)->operand(0), *at(3)->operand(0)));
 }
 
+TEST(SameCode, AnArrayGivenTwiceIsNotTwoArrays) {
+  auto module = hlo::ParseText(R"(HloModule m
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  xx = f32[16] concatenate(x, x), dimensions={0}
+  xy = f32[16] concatenate(x, y), dimensions={0}
+  yy = f32[16] concatenate(y, y), dimensions={0}
+  ROOT t = (f32[16], f32[16], f32[16]) tuple(xx, xy, yy)
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto at = [&](int64_t i) -> const hlo::Instruction& { return *(*module)->entry()->root()->operand(i); };
+  EXPECT_FALSE(SameCode(at(0), at(1)));
+  EXPECT_FALSE(SameCode(at(1), at(2)));
+  EXPECT_TRUE(SameCode(at(0), at(2)));
+}
+
 }  // namespace
 }  // namespace xlad::compiler
