@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "hlo/text.h"
 #include "sharding/equivalence.h"
 #include "sharding/pipeline.h"
@@ -93,6 +95,35 @@ ENTRY main {
   ASSERT_TRUE(found.ok()) << found.status();
   const auto most = found->array.values<float>();
   EXPECT_EQ(std::vector<float>(most.begin(), most.end()), (std::vector<float>{5, 7}));
+}
+
+// A free axis that does not divide a manual shard: shards of 5 in parts of 3 and 2, but 10 in parts of 3, 3, 3 and 1.
+TEST(PartitionManualOnly, PartsOfShardsAreNotPartsOfTheArray) {
+  auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2, \"z\"=2]>}"}
+body { b = f32[5] parameter(0) ROOT e = f32[5] exponential(b) }
+ENTRY main {
+  x = f32[10] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\", \"z\"}]>"}
+  in = f32[5] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\", ?}]>]>"}
+  k = f32[5] call(in), to_apply=body
+  out = f32[10] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\", ?}]>]>"}
+  ROOT r = f32[10] custom-call(out), custom_call_target="xla.sdy.FuncResultSharding",
+    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\", \"z\"}]>]>"}
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const std::vector<hlo::Literal> inputs = InputsOf(**module);
+  const auto program = RunPipeline(*std::move(module), {});
+  ASSERT_TRUE(program.ok()) << program.status();
+  const auto found = EvaluatePartitioned(program->partitioned, inputs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FLOAT_EQ(found->array.values<float>()[static_cast<size_t>(i)],
+                    std::exp(inputs[0].array.values<float>()[static_cast<size_t>(i)]));
+  }
 }
 
 TEST(PartitionManualOnly, ProgramsWithoutAreNone) {

@@ -53,6 +53,19 @@ TensorSharding Inside(const hlo::Shape& global, const hlo::Shape& local, const T
   return result;
 }
 
+// Without the free axes that do not divide a manual shard: counted from the begin of each shard, their parts are others
+// than counted from the begin of the array.
+TensorSharding Even(const hlo::Shape& global, const hlo::Shape& local, TensorSharding inside) {
+  for (size_t d = 0; d < inside.dims.size(); ++d) {
+    DimensionSharding& dim = inside.dims[d];
+    const bool split = global.dims()[d] != local.dims()[d];
+    if (!split || local.dims()[d] % ShardCount(dim.axes) == 0) continue;
+    dim.axes.clear();
+    dim.origins.clear();
+  }
+  return inside;
+}
+
 }  // namespace
 
 bool IsManualBorderCall(const Instruction& instruction) {
@@ -72,23 +85,27 @@ absl::Status Partitioner::VisitManualBorder(const Instruction& instruction) {
     return absl::InternalError(
         absl::StrCat(instruction.name(), ": the border of a manual computation is not one array"));
   }
-  LocalArray value = Operands(instruction)[0];
+  const hlo::Shape& global = enters ? operand.shape() : instruction.shape();
+  const hlo::Shape& local = enters ? instruction.shape() : operand.shape();
   const TensorSharding wanted = Wanted(instruction)[0];
-  const TensorSharding needed = enters ? Outside(operand.shape(), instruction.shape(), Wanted(operand)[0], wanted)
-                                       : Inside(instruction.shape(), operand.shape(), wanted);
-  value = emitter_.Reshard(value, needed,
-                           {&instruction, absl::StrCat(enters ? "a manual computation takes it as "
-                                                              : "a manual computation gives it back as ",
-                                                       ToString(program_.mesh(), needed))});
+  const TensorSharding inside = Even(global, local, enters ? wanted : Inside(global, local, wanted));
+  const TensorSharding outside = Outside(global, local, enters ? Wanted(operand)[0] : wanted, inside);
+  const auto why = [&](const TensorSharding& sharding) {
+    return Why{&instruction, absl::StrCat(enters ? "a manual computation takes it as "
+                                                 : "a manual computation gives it back as ",
+                                          ToString(program_.mesh(), sharding))};
+  };
+  const TensorSharding& needed = enters ? outside : inside;
+  LocalArray value = emitter_.Reshard(Operands(instruction)[0], needed, why(needed));
   if (!enters) emitter_.TakeAsData(value.local);
   value.global = instruction.shape().array();
-  value.sharding = wanted;
+  value.sharding = enters ? inside : outside;
   if (value.local->shape().dims() != LocalShape(value).dims()) {
     return absl::InternalError(absl::StrCat(instruction.name(), ": the border of a manual computation has ",
                                             value.local->shape().ToString(false), " on a device, expected ",
                                             LocalShape(value).ToString(false)));
   }
-  values_[&instruction] = {std::move(value)};
+  values_[&instruction] = {emitter_.Reshard(value, wanted, why(wanted))};
   return absl::OkStatus();
 }
 
