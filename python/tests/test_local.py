@@ -111,8 +111,8 @@ with xlad.local(devices=2) as cluster:
     add = cluster.jit(lambda x: x + 1, donate_argnums=0)
     state = {"x": add(np.zeros(4, np.float32))}
     for _ in range(60):
-        threading.Timer(random.uniform(0.001, 0.04), os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(random.uniform(0.001, 0.04), os.kill, (os.getpid(), signal.SIGINT)).start()
             while True:
                 cluster.jobs()
                 state["x"] = add(state["x"])
