@@ -93,6 +93,7 @@ TestKernels Kernels(std::atomic<bool>* fail) {
 class MemoryStore final : public SessionStore {
  public:
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal*) override {
+    const std::lock_guard<std::mutex> lock(mutex);
     const auto found = blobs.find(digest);
     if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
     return found->second;
@@ -112,8 +113,20 @@ class MemoryStore final : public SessionStore {
     ++writes;
     return absl::OkStatus();
   }
-  std::map<std::string, std::string> blobs;
+  void PutBlob(const std::string& digest, const std::string& bytes) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    blobs[digest] = bytes;
+  }
+  void Put(int64_t array, Array value) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    arrays[array] = std::move(value);
+  }
+  Array Get(int64_t array) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return arrays.at(array);
+  }
   std::mutex mutex;
+  std::map<std::string, std::string> blobs;
   std::map<int64_t, Array> arrays;
   int reads = 0, writes = 0;
 };
@@ -183,7 +196,7 @@ class World {
   void Load(int64_t program, bool whole) {
     const Executable executable = MakeExecutable(whole);
     const std::string bytes = executable.SerializeAsString(), digest = Sha256Hex(bytes);
-    store.blobs[digest] = bytes;
+    store.PutBlob(digest, bytes);
     SessionCommand command;
     command.mutable_load()->set_program(program);
     command.mutable_load()->set_executable_digest(digest);
@@ -210,13 +223,13 @@ class World {
     Send(command);
   }
   Array Fetch(int64_t array, int32_t layout) {
-    store.arrays[array] = Array(tensor::Shape{ElementType::kF32, layout == 2 ? tensor::Dims{} : tensor::Dims{7}});
+    store.Put(array, Array(tensor::Shape{ElementType::kF32, layout == 2 ? tensor::Dims{} : tensor::Dims{7}}));
     SessionCommand command;
     command.mutable_fetch()->set_array(array);
     command.mutable_fetch()->set_layout(layout);
     Send(command);
     EXPECT_TRUE(WaitForAll().ok());
-    return store.arrays[array];
+    return store.Get(array);
   }
 
   MemoryStore store;
@@ -244,8 +257,8 @@ TEST(SessionExecutor, StateStaysAndResultsComeBack) {
   for (const auto& placement : kPlacements) {
     World world(placement);
     world.Load(1, /*whole=*/false);
-    world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
-    world.store.arrays[2] = Scalar(0.5);
+    world.store.Put(1, Vector({1, 2, 3, 4, 5, 6, 7}));
+    world.store.Put(2, Scalar(0.5));
     std::vector<float> x = {1, 2, 3, 4, 5, 6, 7};
     float s = 0.5;
     for (int64_t i = 0; i < 10; ++i) {
@@ -266,8 +279,8 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   World world(kPlacements[1]);
   world.Load(1, /*whole=*/false);
   world.Load(2, /*whole=*/true);
-  world.store.arrays[1] = Vector({1, 1, 1, 1, 1, 1, 1});
-  world.store.arrays[2] = Scalar(0);
+  world.store.Put(1, Vector({1, 1, 1, 1, 1, 1, 1}));
+  world.store.Put(2, Scalar(0));
   world.Call(1, {1, 2}, {3, 4});
   EXPECT_EQ(world.Fetch(3, 0), Vector({8, 8, 8, 8, 8, 8, 8}));
   world.Call(2, {3, 4}, {5, 6});  // In another layout: by way of the store.
@@ -296,9 +309,10 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
       if (x.empty() || s.empty() || below(5) == 0) {
         fresh.insert({next, next + 1});
         x[next] = std::vector<double>(7, static_cast<double>(below(5)));
-        world.store.arrays[next++] = Vector(std::vector<float>(7, static_cast<float>(x[next][0])));
+        world.store.Put(next, Vector(std::vector<float>(7, static_cast<float>(x[next][0]))));
+        ++next;
         s[next] = 1;
-        world.store.arrays[next++] = Scalar(1);
+        world.store.Put(next++, Scalar(1));
       }
       const int64_t of_x = pick(x), of_s = pick(s);
       std::vector<int64_t> free;
@@ -327,8 +341,8 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
 TEST(SessionExecutor, AFailureEndsItEverywhere) {
   World world(kPlacements[1]);
   world.Load(1, false);
-  world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
-  world.store.arrays[2] = Scalar(0);
+  world.store.Put(1, Vector({1, 2, 3, 4, 5, 6, 7}));
+  world.store.Put(2, Scalar(0));
   ASSERT_TRUE(world.WaitForAll().ok());
   world.fail = true;
   world.Call(1, {1, 2}, {3, 4});
@@ -350,8 +364,8 @@ TEST(SessionExecutor, WhatIsNotThereIsAnError) {
 TEST(SessionExecutor, IsDroppedAtAnyTime) {
   for (int commands = 0; commands < 6; ++commands) {
     World world(kPlacements[2]);
-    world.store.arrays[1] = Vector({1, 2, 3, 4, 5, 6, 7});
-    world.store.arrays[2] = Scalar(0);
+    world.store.Put(1, Vector({1, 2, 3, 4, 5, 6, 7}));
+    world.store.Put(2, Scalar(0));
     if (commands > 0) world.Load(1, false);
     for (int64_t i = 1; i < commands; ++i) world.Call(1, {1, 2}, {1 + 2 * i, 2 + 2 * i});
     world.sessions_.clear();
