@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "sharding/linear.h"
 #include "sharding/partition/axes.h"
 #include "sharding/partition/reshard_plan.h"
 #include "sharding/trip_count.h"
@@ -70,6 +71,8 @@ std::optional<LocalArray> LoopValues::Reshard(Emitter& body, const LocalArray& a
   LocalArray outside = array;
   outside.local = Outside(array.local);
   if (outside.local == nullptr) return std::nullopt;
+  // A scalar that each device made by hand in the body is one of its own before the loop too.
+  if (RepeatedScalar(array.local)->shape().is_scalar()) before_.TakeAsData(outside.local);
   room_ -= bytes;
   outside = before_.Reshard(outside, to, why);
   Instruction* parameter = body.builder().computation()->parameter(0);

@@ -180,5 +180,58 @@ ENTRY main {
   EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
 }
 
+// Each device's position, by hand, as an array: the same in every round, but not on every device.
+TEST(LoopValues, ScalarsOfTheirOwnAreGatheredBeforeTheLoop) {
+  auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
+  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=4]>}"}
+position {
+  id = u32[] partition-id()
+  c = f32[] convert(id)
+  ROOT one = f32[1] reshape(c)
+}
+body {
+  p = (s32[], f32[4], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  i2 = s32[] add(i, one)
+  k = f32[1] call(), to_apply=position
+  out = f32[4] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
+    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
+    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
+  w = f32[4] custom-call(out), custom_call_target="Sharding",
+    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>]>"}
+  v2 = f32[4] add(v, w)
+  b = f32[64] get-tuple-element(p), index=2
+  b2 = f32[64] negate(b)
+  ROOT t = (s32[], f32[4], f32[64]) tuple(i2, v2, b2)
+}
+condition {
+  p = (s32[], f32[4], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  k = s32[] constant(5)
+  ROOT c = pred[] compare(i, k), direction=LT
+}
+ENTRY main {
+  v = f32[4] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}]>"}
+  i = s32[] constant(0)
+  one = f32[] constant(1)
+  big = f32[64] broadcast(one), dimensions={}
+  t = (s32[], f32[4], f32[64]) tuple(i, v, big)
+  l = (s32[], f32[4], f32[64]) while(t), condition=condition, body=body
+  r1 = f32[4] get-tuple-element(l), index=1
+  r2 = f32[64] get-tuple-element(l), index=2
+  ROOT r = (f32[4], f32[64]) tuple(r1, r2)
+})");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto program = RunPipeline(*std::move(module), {});
+  ASSERT_TRUE(program.ok()) << program.status();
+  const tensor::Array zeros(tensor::Shape{tensor::ElementType::kF32, {4}});
+  const auto found = EvaluatePartitioned(program->partitioned, {hlo::Literal(zeros)});
+  ASSERT_TRUE(found.ok()) << found.status();
+  const auto sums = found->tuple[0].array.values<float>();
+  EXPECT_EQ(std::vector<float>(sums.begin(), sums.end()), (std::vector<float>{0, 5, 10, 15}));
+}
+
 }  // namespace
 }  // namespace xlad::sharding
