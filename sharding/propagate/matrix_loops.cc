@@ -388,17 +388,22 @@ constexpr Routine kRoutines[] = {
 // Sweeps over all pairs. Random 128 x 128 matrices are diagonal up to rounding after 8 of them in f32 and 10 in f64.
 int64_t Sweeps(hlo::ElementType type) { return type == hlo::ElementType::kF64 ? 14 : 10; }
 
+// The product of all but the last `behind` dimensions.
+int64_t BatchOf(const Dims& dims, size_t behind) {
+  int64_t batch = 1;
+  for (size_t d = 0; d + behind < dims.size(); ++d) batch *= dims[d];
+  return batch;
+}
+
 std::string Text(const Instruction& call, absl::string_view text, const std::string& own) {
   const Dims& dims = call.operand(0)->shape().dims();
   const hlo::ElementType type = call.operand(0)->shape().type();
   const int64_t m = dims[dims.size() - 2], n = dims.back();
-  int64_t batch = 1;
-  for (size_t d = 0; d + 2 < dims.size(); ++d) batch *= dims[d];
   const bool reflectors = call.operand_count() == 2;
   const int64_t k = reflectors ? call.operand(1)->shape().dims().back() : std::min(m, n);
   const int64_t used = std::min(k, std::min(m, n));
   return absl::StrReplaceAll(absl::StrReplaceAll(absl::StrCat(kHead, text), {{"$COLUMN", kColumn}}),
-                             {{"$B", absl::StrCat(batch)},
+                             {{"$B", absl::StrCat(BatchOf(dims, 2))},
                               {"$M", absl::StrCat(m)},
                               {"$N", absl::StrCat(n)},
                               {"$K", absl::StrCat(k)},
@@ -440,10 +445,8 @@ bool HasMatrices(const Instruction& call) {
 
 Instruction* Flat(Builder& builder, Instruction* x, size_t behind) {
   const Dims& dims = x->shape().dims();
-  int64_t batch = 1;
-  for (size_t d = 0; d + behind < dims.size(); ++d) batch *= dims[d];
   Dims flat(dims.end() - static_cast<int64_t>(behind), dims.end());
-  flat.insert(flat.begin(), batch);
+  flat.insert(flat.begin(), BatchOf(dims, behind));
   return flat == dims ? x : builder.Reshape(x, flat);
 }
 
