@@ -118,10 +118,7 @@ bool FirstTime(const std::string& signature) {
 }
 
 absl::Status Prove(const ShardedModule& instance, bool* skipped) {
-  std::vector<hlo::Literal> inputs;
-  for (const Instruction* parameter : instance.module->entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number()) + 17));
-  }
+  const std::vector<hlo::Literal> inputs = SampleInputs(*instance.module, 17);
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(*instance.module, inputs);
   if (whole.status().code() == absl::StatusCode::kUnimplemented) {
     *skipped = true;

@@ -266,4 +266,12 @@ Literal SampleInput(const hlo::Shape& shape, uint64_t seed) {
   return Sample(shape, *random);
 }
 
+std::vector<Literal> SampleInputs(const hlo::Module& module, uint64_t seed) {
+  std::vector<Literal> inputs;
+  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+    inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
+  }
+  return inputs;
+}
+
 }  // namespace xlad::sharding

@@ -37,5 +37,7 @@ inline constexpr double kRoundingOverNudging = 64;
 
 // Reproducible input for a parameter of this shape: small values, of both signs where the type has them.
 hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
+// One for each parameter of the module's entry, from seeds that are counted on from `seed`.
+std::vector<hlo::Literal> SampleInputs(const hlo::Module& module, uint64_t seed = 0);
 
 }  // namespace xlad::sharding

@@ -56,9 +56,7 @@ struct Made : TracedProgram {
 Made Make(const char* text = kProgram) {
   std::unique_ptr<hlo::Module> module = *hlo::ParseText(text);
   Made made;
-  for (const hlo::Instruction* parameter : module->entry()->parameters()) {
-    made.inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-  }
+  made.inputs = SampleInputs(*module);
   absl::StatusOr<PipelineResult> result = RunPipeline(std::move(module), {});
   EXPECT_TRUE(result.ok()) << result.status();
   made.whole = std::move(result->propagated);

@@ -38,19 +38,11 @@ ENTRY main {
   ROOT o = f32[4,5] negate(g)
 })";
 
-std::vector<hlo::Literal> InputsOf(const hlo::Module& module) {
-  std::vector<hlo::Literal> inputs;
-  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-  }
-  return inputs;
-}
-
 TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
   auto module = hlo::ParseText(kProgram);
   ASSERT_TRUE(module.ok()) << module.status();
   ASSERT_TRUE(HasManualComputations(**module));
-  const std::vector<hlo::Literal> inputs = InputsOf(**module);
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module);
   auto reference = PartitionManualOnly((*module)->Clone(), {});
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (const TensorSharding& parameter : reference->program.parameters) EXPECT_TRUE(parameter.IsReplicated());
@@ -115,7 +107,7 @@ ENTRY main {
     frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\", \"z\"}]>]>"}
 })");
   ASSERT_TRUE(module.ok()) << module.status();
-  const std::vector<hlo::Literal> inputs = InputsOf(**module);
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module);
   const auto program = RunPipeline(*std::move(module), {});
   ASSERT_TRUE(program.ok()) << program.status();
   const auto found = EvaluatePartitioned(program->partitioned, inputs);

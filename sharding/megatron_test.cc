@@ -68,10 +68,7 @@ TEST(Megatron, OneAllReduceForAttentionAndOneForTheMlpInEachDirection) {
     SCOPED_TRACE(c.mesh);
     std::unique_ptr<hlo::Module> module =
         *hlo::ParseText(absl::StrReplaceAll(kBlock, {{"$mesh", c.mesh}, {"$batch", c.batch}}));
-    std::vector<hlo::Literal> inputs;
-    for (const hlo::Instruction* parameter : module->entry()->parameters()) {
-      inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-    }
+    const std::vector<hlo::Literal> inputs = SampleInputs(*module);
     const hlo::Literal whole = *hlo::Evaluate(*module, inputs);
     absl::StatusOr<PipelineResult> result = RunPipeline(std::move(module), {});
     ASSERT_TRUE(result.ok()) << result.status();

@@ -91,10 +91,7 @@ TEST(Widen, ProgramsStaySoundAndMeanTheSame) {
   for (const Program& program : kPrograms) {
     SCOPED_TRACE(program.name);
     std::unique_ptr<hlo::Module> narrow = *hlo::ParseText(program.text);
-    std::vector<Literal> inputs;
-    for (const hlo::Instruction* parameter : narrow->entry()->parameters()) {
-      inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-    }
+    const std::vector<Literal> inputs = SampleInputs(*narrow);
     std::unique_ptr<hlo::Module> module = narrow->Clone();
     const absl::Status widened = Widen(module.get());
     ASSERT_TRUE(widened.ok()) << widened;

@@ -420,10 +420,7 @@ void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
   SCOPED_TRACE(absl::StrCat(program.name, " on ", mesh_text, ", seed ", seed));
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(program.text);
   ASSERT_TRUE(module.ok()) << module.status();
-  std::vector<hlo::Literal> inputs;
-  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), seed * 31 + static_cast<uint64_t>(parameter->number())));
-  }
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module, seed * 31);
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(**module, inputs);
   ASSERT_TRUE(whole.ok()) << whole.status();
   absl::StatusOr<Mesh> mesh = ParseMesh(mesh_text);

@@ -64,10 +64,7 @@ std::vector<std::string> Collectives(const std::string& text) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
   if (!module.ok()) return {};
-  std::vector<hlo::Literal> inputs;
-  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-  }
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module);
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(**module, inputs);
   EXPECT_TRUE(whole.ok()) << whole.status();
   absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});

@@ -75,10 +75,7 @@ Outcome Partitioned(const std::string& text) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
   if (!module.ok()) return outcome;
-  std::vector<hlo::Literal> inputs;
-  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number())));
-  }
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module);
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(**module, inputs);
   EXPECT_TRUE(whole.ok()) << whole.status();
   absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
@@ -241,10 +238,7 @@ TEST(Pending, NumbersUnderRandomShardings) {
     for (uint64_t seed = 1; seed <= 60; ++seed) {
       SCOPED_TRACE(absl::StrCat(mesh, " seed ", seed));
       std::unique_ptr<hlo::Module> module = *hlo::ParseText(text);
-      std::vector<hlo::Literal> inputs;
-      for (const hlo::Instruction* parameter : module->entry()->parameters()) {
-        inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
-      }
+      const std::vector<hlo::Literal> inputs = SampleInputs(*module, seed);
       const hlo::Literal whole = *hlo::Evaluate(*module, inputs);
       const ShardedModule sharded = WithRandomShardings(std::move(module), *ParseMesh(mesh), seed);
       absl::StatusOr<PartitionedProgram> program = Partition(sharded);

@@ -18,10 +18,7 @@ void ExpectReplaced(const std::string& text, const std::string& opcode) {
   SCOPED_TRACE(text);
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status();
-  std::vector<hlo::Literal> inputs;
-  for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
-    inputs.push_back(SampleInput(parameter->shape(), static_cast<uint64_t>(parameter->number()) + 7));
-  }
+  const std::vector<hlo::Literal> inputs = SampleInputs(**module, 7);
   const absl::StatusOr<hlo::Literal> before = hlo::Evaluate(**module, inputs);
   ASSERT_TRUE(before.ok()) << before.status();
   ReplaceLibraryCalls(module->get());
