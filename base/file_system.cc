@@ -42,7 +42,7 @@ absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) 
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("cannot write", path);
-    bytes.remove_prefix(static_cast<size_t>(n));
+    bytes.remove_prefix(n);
   }
   return absl::OkStatus();
 }
@@ -95,7 +95,7 @@ class PosixFileSystem final : public FileSystem {
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
     File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.fd() < 0) return SystemError("cannot open", path);
-    std::string bytes(static_cast<size_t>(size), '\0');
+    std::string bytes(size, '\0');
     int64_t done = 0;
     while (done < size) {
       const ssize_t n = pread(file.fd(), bytes.data() + done, static_cast<size_t>(size - done), offset + done);

@@ -69,7 +69,7 @@ class TcpConnection final : public Connection {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return Failure(errno);
-      bytes.remove_prefix(static_cast<size_t>(n));
+      bytes.remove_prefix(n);
     }
     return absl::OkStatus();
   }

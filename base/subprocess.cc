@@ -75,7 +75,7 @@ bool Converse(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, C
     if (poll(ends, 3, static_cast<int>(std::min<int64_t>(left_ms, 1'000'000))) < 0 && errno != EINTR) return false;
     if (ends[0].revents != 0) {
       const ssize_t n = write(in->write_end, input.data(), input.size());
-      if (n > 0) input.remove_prefix(static_cast<size_t>(n));
+      if (n > 0) input.remove_prefix(n);
       if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};  // It stopped reading; its answer says why.
     }
     if (ends[1].revents != 0) {

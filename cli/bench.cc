@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
-#include "collectives/exec/fabric.h"
+#include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
 
 namespace xlad::cli {
@@ -62,7 +62,7 @@ absl::Status RunDevice(collectives::ScheduledCommunicator::Options place, int re
   collectives::Recorder recorder(device, &set, &RealClock());
   place.recorder = &recorder;
   XLAD_ASSIGN_OR_RETURN(const auto communicator, collectives::ScheduledCommunicator::Form(place));
-  std::vector<float> values(static_cast<size_t>(set.collectives[0].spec.counts[0]), 1e-3f);
+  std::vector<float> values(set.collectives[0].spec.counts[0], 1e-3f);
   const std::byte* input = reinterpret_cast<const std::byte*>(values.data());
   std::byte* output = reinterpret_cast<std::byte*>(values.data());
   constexpr int kWarmUp = 5;
@@ -91,12 +91,12 @@ absl::StatusOr<Row> Measure(const Options& options, int64_t bytes) {
   fabric_options.data_plane = data_plane.get();
   const auto bootstrap = collectives::MapBootstrap({});
   XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(fabric_options, *bootstrap, &abort));
-  std::vector<absl::Status> statuses(static_cast<size_t>(options.devices));
+  std::vector<absl::Status> statuses(options.devices);
   std::vector<double> times_us;
   std::vector<std::thread> threads;
   for (int device = 0; device < options.devices; ++device) {
     threads.emplace_back([&, device] {
-      statuses[static_cast<size_t>(device)] =
+      statuses[device] =
           RunDevice({device, &set, &fabric->transport(device), &abort, nullptr}, options.repeats, &times_us);
     });
   }

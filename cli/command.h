@@ -11,8 +11,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/status.h"
 #include "base/grpc_channel.h"
+#include "base/status.h"
 #include "proto/job.pb.h"
 
 namespace xlad::cli {

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/program.h"
 #include "compiler/report.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
 #include "service/build.h"
 
 namespace xlad::cli {

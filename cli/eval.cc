@@ -9,7 +9,7 @@
 #include "cli/values.h"
 #include "hlo/eval/conformance.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/read.h"
+#include "hlo/read/read.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& opti
     XLAD_ASSIGN_OR_RETURN(given, tensor::ReadSafetensors(RealFileSystem(), options.inputs));
   }
   const auto random = SeededRandom(options.seed);
-  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(options.devices));
+  std::vector<std::vector<Literal>> inputs(options.devices);
   for (int64_t d = 0; d < options.devices; ++d) {
     for (const hlo::Instruction* parameter : module.entry()->parameters()) {
       if (!parameter->shape().is_array()) {
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& opti
       } else {
         XLAD_ASSIGN_OR_RETURN(array, FindInput(options, given, *parameter, d));
       }
-      inputs[static_cast<size_t>(d)].emplace_back(std::move(array));
+      inputs[d].emplace_back(std::move(array));
     }
   }
   return inputs;
@@ -175,7 +175,7 @@ absl::Status RunProgram(const Options& options) {
   if (!module.ok()) return Annotate(module.status(), options.program);
   WarnOfElided(**module);
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::vector<Literal>> inputs, MakeInputs(options, **module));
-  const std::vector<const hlo::Module*> modules(static_cast<size_t>(options.devices), module->get());
+  const std::vector<const hlo::Module*> modules(options.devices, module->get());
   const auto results = hlo::Evaluate(modules, inputs);
   if (!results.ok()) return Annotate(results.status(), options.program);
   const tensor::NamedArrays named = NameResults(*results);

@@ -1,4 +1,4 @@
-#include "sharding/explain.h"
+#include "sharding/explain/explain.h"
 
 #include <algorithm>
 #include <cstdio>

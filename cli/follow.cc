@@ -70,7 +70,7 @@ class History {
 double MedianStepMs(const History& history) {
   std::vector<double> times = history.step_ms();
   if (times.empty()) return 0;
-  std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   return times[times.size() / 2];
 }
 

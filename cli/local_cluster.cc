@@ -12,8 +12,8 @@ namespace xlad::cli {
 
 std::vector<int64_t> SpreadDevices(int64_t devices, int64_t workers) {
   workers = std::clamp<int64_t>(workers, 1, std::max<int64_t>(1, devices));
-  std::vector<int64_t> share(static_cast<size_t>(workers), devices / workers);
-  for (int64_t w = 0; w < devices % workers; ++w) ++share[static_cast<size_t>(w)];
+  std::vector<int64_t> share(workers, devices / workers);
+  for (int64_t w = 0; w < devices % workers; ++w) ++share[w];
   return share;
 }
 

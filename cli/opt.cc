@@ -8,10 +8,10 @@
 #include "cli/program.h"
 #include "compiler/compile.h"
 #include "compiler/pipeline.h"
-#include "hlo/graph.h"
-#include "hlo/proto.h"
-#include "hlo/read.h"
-#include "hlo/text.h"
+#include "hlo/graph/graph.h"
+#include "hlo/read/read.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
 #include "service/build.h"
 
 namespace xlad::cli {

@@ -3,8 +3,8 @@
 #include "absl/strings/match.h"
 #include "cli/command.h"
 #include "cli/program.h"
-#include "hlo/proto.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
 
 namespace xlad::cli {
 namespace {

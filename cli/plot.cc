@@ -40,7 +40,7 @@ std::string PlotText(const std::vector<float>& values, int columns, int rows) {
   // Braille cells: 2 x 4 dots each.
   const int width = columns * 2, height = rows * 4;
   static constexpr int kDots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-  std::vector<int> cells(static_cast<size_t>(columns * rows), 0);
+  std::vector<int> cells(columns * rows, 0);
   const size_t last = std::max<size_t>(1, values.size() - 1);
   for (int x = 0; x < width; ++x) {
     const double position = static_cast<double>(x) / (width - 1) * static_cast<double>(last);
@@ -48,14 +48,14 @@ std::string PlotText(const std::vector<float>& values, int columns, int rows) {
     if (!std::isfinite(values[i])) continue;
     const double share = (values[i] - range.low) / (range.high - range.low);
     const int y = height - 1 - static_cast<int>(std::lround(share * (height - 1)));
-    cells[static_cast<size_t>(y / 4 * columns + x / 2)] |= kDots[y % 4][x % 2];
+    cells[y / 4 * columns + x / 2] |= kDots[y % 4][x % 2];
   }
   std::string out;
   for (int row = 0; row < rows; ++row) {
     const double value = range.high - (range.high - range.low) * row / (rows - 1);
     absl::StrAppend(&out, row % 3 == 0 || row == rows - 1 ? Number("%9.4g", value) : "         ", " │");
     for (int column = 0; column < columns; ++column) {
-      const int code = 0x2800 + cells[static_cast<size_t>(row * columns + column)];
+      const int code = 0x2800 + cells[row * columns + column];
       out += static_cast<char>(0xE0 | (code >> 12));
       out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
       out += static_cast<char>(0x80 | (code & 0x3F));

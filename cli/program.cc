@@ -1,7 +1,7 @@
 #include "cli/program.h"
 
 #include "cli/command.h"
-#include "hlo/read.h"
+#include "hlo/read/read.h"
 #include "service/check_spec.h"
 #include "tensor/safetensors.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const std::string& bytes, const std::string& name) {
   if (bytes.empty()) return tensor::SafetensorsIndex();
-  auto index = tensor::ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size()));
+  auto index = tensor::ParseSafetensorsIndex(bytes, std::ssize(bytes));
   if (!index.ok()) return Annotate(index.status(), name);
   return index;
 }

@@ -53,7 +53,7 @@ int RunCluster(const UpOptions& options) {
 
 int Run(UpOptions options) {
   std::vector<int64_t>& devices = options.devices;
-  if (devices.size() == 1) devices.resize(static_cast<size_t>(options.workers), devices[0]);
+  if (devices.size() == 1) devices.resize(options.workers, devices[0]);
   options.cluster.devices = devices;
   // What goes with its folder is kept with the user.
   options.cluster.cache_folder = service::CacheFolder(

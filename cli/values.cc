@@ -1,6 +1,6 @@
 #include "cli/values.h"
 
-#include "hlo/builder.h"
+#include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::cli {

@@ -6,10 +6,10 @@
 #include "cli/program.h"
 #include "cli/values.h"
 #include "hlo/eval/evaluate.h"
-#include "sharding/equivalence.h"
-#include "sharding/first_difference.h"
-#include "sharding/manual_reference.h"
-#include "sharding/widen.h"
+#include "sharding/proof/equivalence.h"
+#include "sharding/proof/first_difference.h"
+#include "sharding/proof/manual_reference.h"
+#include "sharding/proof/widen.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
   }
   std::vector<Literal> inputs;
   for (const JobSpec::Parameter& parameter : job.spec.parameters()) {
-    const tensor::Shape& shape = module.entry()->parameter(static_cast<int64_t>(inputs.size()))->shape().array();
+    const tensor::Shape& shape = module.entry()->parameter(std::ssize(inputs))->shape().array();
     if (parameter.kind() == JobSpec::Parameter::STEP) {
       inputs.emplace_back(ConvertArray(Array::FromValues<int64_t>(ElementType::kS64, {}, {t}), shape.type));
       continue;

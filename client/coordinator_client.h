@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "client/job_directory.h"
 #include "base/grpc_channel.h"
+#include "client/job_directory.h"
 #include "proto/job.pb.h"
 #include "proto/job_state.h"
 

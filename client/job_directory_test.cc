@@ -24,11 +24,11 @@ class MemoryFiles final : public FileSystem {
   }
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, Read(path));
-    return bytes.substr(static_cast<size_t>(offset), static_cast<size_t>(size));
+    return bytes.substr(offset, static_cast<size_t>(size));
   }
   absl::StatusOr<int64_t> Size(const std::string& path) override {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, Read(path));
-    return static_cast<int64_t>(bytes.size());
+    return std::ssize(bytes);
   }
   absl::Status WriteAtomically(const std::string&, absl::string_view) override { return absl::InternalError("no"); }
   bool Exists(const std::string& path) override { return files.contains(path); }

@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
-#include "compiler/emit_code.h"
-#include "compiler/library.h"
-#include "hlo/read.h"
+#include "compiler/analysis/library.h"
+#include "compiler/codegen/emit_code.h"
+#include "hlo/read/read.h"
 
 namespace xlad::compiler {
 namespace {
@@ -24,7 +24,7 @@ void FillEntry(const google::protobuf::RepeatedPtrField<EntryValue>& given, cons
 
 std::vector<BufferSlice> SlicesOf(const Assignment& assignment, const std::vector<int>& values) {
   std::vector<BufferSlice> slices;
-  for (int value : values) slices.push_back(assignment.slices[static_cast<size_t>(value)]);
+  for (int value : values) slices.push_back(assignment.slices[value]);
   return slices;
 }
 

@@ -19,7 +19,7 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
 
 // Devices with the same box hold the same; no boxes, or one for all: all do. As many labels as devices.
 std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
-  std::vector<int> labels(static_cast<size_t>(devices), 0);
+  std::vector<int> labels(devices, 0);
   if (value.boxes_size() != devices) return labels;
   std::map<std::string, int> numbers;
   for (size_t d = 0; d < labels.size(); ++d) {
@@ -58,9 +58,9 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
   XLAD_RETURN_IF_ERROR(
-      CheckCount("parameters", request.parameters_size(), static_cast<int64_t>(donation.parameter_is_donated.size())));
+      CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
   XLAD_RETURN_IF_ERROR(
-      CheckCount("results", request.results_size(), static_cast<int64_t>(donation.result_to_parameter.size())));
+      CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
   XLAD_ASSIGN_OR_RETURN(result.program, Timed("lower", &result.times, [&] { return Lower(*result.module, donation); }));
   result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
   XLAD_RETURN_IF_ERROR(

@@ -8,8 +8,8 @@
 
 #include "base/file_system.h"
 #include "compiler/report.h"
-#include "hlo/proto.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
 
 namespace xlad::compiler {
 namespace {

@@ -10,8 +10,8 @@
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/pipeline.h"
 
 namespace xlad::compiler {
@@ -102,7 +102,7 @@ TEST_P(PartitionedExamples, CompiledStepsAreTheProgram) {
     request.mutable_mesh()->rbegin()->set_size(axis.size);
   }
   // Devices with the same box of a parameter get the same values.
-  std::vector<std::vector<Array>> inputs(static_cast<size_t>(devices));
+  std::vector<std::vector<Array>> inputs(devices);
   std::vector<const Shape*> leaves;
   for (const Instruction* parameter : module.entry()->parameters()) AppendLeaves(parameter->shape(), &leaves);
   for (size_t p = 0; p < leaves.size(); ++p) {
@@ -112,7 +112,7 @@ TEST_P(PartitionedExamples, CompiledStepsAreTheProgram) {
       value->add_boxes()->mutable_lo()->Add(box.lo.begin(), box.lo.end());
       value->mutable_boxes()->rbegin()->mutable_hi()->Add(box.hi.begin(), box.hi.end());
       auto random = SeededRandom(Hash64(absl::StrCat(p, box.ToString())));
-      inputs[static_cast<size_t>(d)].push_back(RandomArray(leaves[p]->array(), random.get()));
+      inputs[d].push_back(RandomArray(leaves[p]->array(), random.get()));
     }
   }
   CompareWithEvaluator(module, request, GetParam(), inputs);

@@ -15,8 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "compiler/pipeline.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {

@@ -7,8 +7,8 @@
 #include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {
@@ -28,7 +28,7 @@ absl::StatusOr<Results> Evaluated(const Module& module, const std::vector<std::v
 
 std::vector<std::vector<hlo::Literal>> InputsFor(const Module& module, uint64_t seed) {
   const auto random = SeededRandom(seed);
-  std::vector<std::vector<hlo::Literal>> inputs(static_cast<size_t>(module.num_partitions));
+  std::vector<std::vector<hlo::Literal>> inputs(module.num_partitions);
   for (auto& device : inputs) {
     for (const Array& input : RandomInputs(module, random.get())) device.emplace_back(input);
   }

@@ -6,8 +6,8 @@
 #include "compiler/testing/run_steps.h"
 #include "compiler/testing/shrink.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {

@@ -13,14 +13,14 @@ using Groups = std::vector<std::vector<int64_t>>;
 Dims TransposedIota(const Dims& dims, const Dims& order) {
   const Dims strides = tensor::Strides(dims);
   Dims result;
-  result.reserve(static_cast<size_t>(tensor::Product(dims)));
+  result.reserve(tensor::Product(dims));
   Dims sizes;
-  for (const int64_t d : order) sizes.push_back(dims[static_cast<size_t>(d)]);
+  for (const int64_t d : order) sizes.push_back(dims[d]);
   if (tensor::Product(sizes) == 0) return result;
   Dims index(sizes.size(), 0);
   do {
     int64_t value = 0;
-    for (size_t i = 0; i < order.size(); ++i) value += index[i] * strides[static_cast<size_t>(order[i])];
+    for (size_t i = 0; i < order.size(); ++i) value += index[i] * strides[order[i]];
     result.push_back(value);
   } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
   return result;
@@ -31,7 +31,7 @@ Groups Split(const Dims& ids, int64_t group_size) {
   if (group_size <= 0) return groups;
   for (size_t i = 0; i < ids.size(); i += static_cast<size_t>(group_size)) {
     const size_t end = std::min(ids.size(), i + static_cast<size_t>(group_size));
-    groups.emplace_back(ids.begin() + static_cast<int64_t>(i), ids.begin() + static_cast<int64_t>(end));
+    groups.emplace_back(ids.begin() + i, ids.begin() + end);
   }
   return groups;
 }
@@ -71,7 +71,7 @@ bool Cut(const ReplicaGroups::MeshAxes& mesh_axes, CutMesh* cut) {
       if (axis.pre_size < done || axis.pre_size % done != 0) return false;
       factors.push_back(axis.pre_size / done);
       used.push_back(false);
-      factor_of[part] = static_cast<int64_t>(factors.size());
+      factor_of[part] = std::ssize(factors);
       factors.push_back(part_size);
       used.push_back(true);
       done = axis.pre_size * part_size;
@@ -81,12 +81,12 @@ bool Cut(const ReplicaGroups::MeshAxes& mesh_axes, CutMesh* cut) {
     used.push_back(false);
   }
   for (size_t f = 0; f < factors.size(); ++f) {
-    if (!used[f]) cut->order.push_back(static_cast<int64_t>(f));
+    if (!used[f]) cut->order.push_back(f);
   }
   for (const int64_t f : factor_of) {
     if (f < 0) return false;
     cut->order.push_back(f);
-    cut->group_size *= factors[static_cast<size_t>(f)];
+    cut->group_size *= factors[f];
   }
   return true;
 }
@@ -97,7 +97,7 @@ Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
   Dims ids = TransposedIota(cut.factors, cut.order);
   if (!mesh_axes.device_ids.empty()) {
     if (mesh_axes.device_ids.size() != ids.size()) return {};
-    for (int64_t& id : ids) id = mesh_axes.device_ids[static_cast<size_t>(id)];
+    for (int64_t& id : ids) id = mesh_axes.device_ids[id];
   }
   return Split(ids, cut.group_size);
 }
@@ -113,11 +113,16 @@ Groups ReplicaGroups::Expand(int64_t devices) const {
   if (iota.has_value()) return ExpandIota(*iota);
   if (mesh_axes.has_value()) return ExpandMeshAxes(*mesh_axes);
   if (!groups.empty()) return groups;
-  Dims all(static_cast<size_t>(std::max<int64_t>(0, devices)));
+  Dims all(std::max<int64_t>(0, devices));
   std::iota(all.begin(), all.end(), 0);
   return {all};
 }
 
 bool operator==(const Attributes&, const Attributes&) = default;
+
+ComparisonType DefaultComparisonType(ElementType type) {
+  if (tensor::IsFloating(type) || tensor::IsComplex(type)) return ComparisonType::kFloat;
+  return tensor::IsSigned(type) ? ComparisonType::kSigned : ComparisonType::kUnsigned;
+}
 
 }  // namespace xlad::hlo

@@ -174,4 +174,7 @@ struct Attributes {
   friend bool operator==(const Attributes&, const Attributes&);
 };
 
+// What compare means without a type: by the type of its operands.
+ComparisonType DefaultComparisonType(ElementType type);
+
 }  // namespace xlad::hlo

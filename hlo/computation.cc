@@ -43,7 +43,7 @@ void Computation::EnterParameter(Instruction* parameter) {
   const size_t limit = kAhead + 2 * (parameters_.size() + late_parameters_.size());
   const auto enter = [&](Instruction* candidate) {
     if (candidate->number() < 0 || static_cast<size_t>(candidate->number()) >= limit) return false;
-    const auto number = static_cast<size_t>(candidate->number());
+    const size_t number = candidate->number();
     if (number >= parameters_.size()) parameters_.resize(number + 1, nullptr);
     if (parameters_[number] == nullptr) parameters_[number] = candidate;
     return true;
@@ -103,7 +103,7 @@ int64_t Computation::RemoveDead() {
     if (!live.contains(instruction.get())) dead.insert(instruction.get());
   }
   if (!dead.empty()) Erase(dead);
-  return static_cast<int64_t>(dead.size());
+  return std::ssize(dead);
 }
 
 void Computation::SortTopologically() {
@@ -127,7 +127,7 @@ void Computation::SortTopologically() {
               << "cycle through " << input->name() << " in " << name_;
           if (found == marks.end()) stack.push_back(input);
         });
-        std::reverse(stack.begin() + static_cast<int64_t>(first), stack.end());
+        std::reverse(stack.begin() + first, stack.end());
         continue;
       }
       if (mark == Mark::kOpen) {
@@ -159,9 +159,9 @@ void Computation::KeepParameters(absl::Span<const int64_t> kept) {
   std::vector<Instruction*> parameters;
   Set gone(parameters_.begin(), parameters_.end());
   for (const int64_t old : kept) {
-    Instruction* const parameter = parameters_[static_cast<size_t>(old)];
+    Instruction* const parameter = parameters_[old];
     XLAD_CHECK(gone.erase(parameter) == 1) << "parameter " << old << " kept twice";
-    parameter->set_number(static_cast<int64_t>(parameters.size()));
+    parameter->set_number(std::ssize(parameters));
     parameters.push_back(parameter);
   }
   for (const Instruction* const parameter : gone) {

@@ -41,7 +41,7 @@ inline std::optional<int64_t> IndexOf(Words words, absl::string_view word) {
 
 // The word of a number; empty beyond the table.
 inline absl::string_view WordOf(Words words, int64_t number) {
-  return number >= 0 && number < static_cast<int64_t>(words.size()) ? words[static_cast<size_t>(number)] : "";
+  return number >= 0 && number < std::ssize(words) ? words[number] : "";
 }
 
 }  // namespace xlad::hlo

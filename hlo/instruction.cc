@@ -29,10 +29,10 @@ void Instruction::AppendOperand(Instruction* operand) {
 }
 
 void Instruction::ReplaceOperand(int64_t i, Instruction* with) {
-  Instruction* const old = operands_[static_cast<size_t>(i)];
+  Instruction* const old = operands_[i];
   if (old == with) return;
   const bool known = Contains(operands_, with);
-  operands_[static_cast<size_t>(i)] = with;
+  operands_[i] = with;
   if (!Contains(operands_, old)) old->RemoveUser(this);
   if (!known) with->users_.push_back(this);
 }

@@ -210,7 +210,7 @@ std::string Module::SourceOf(const Instruction& instruction) const {
   const Metadata& metadata = instruction.metadata();
   // Ids are 1-based; 0 and what the tables lack are "unknown".
   const auto at = [](const auto& table, int64_t id) {
-    return id >= 1 && id <= static_cast<int64_t>(table.size()) ? &table[static_cast<size_t>(id - 1)] : nullptr;
+    return id >= 1 && id <= std::ssize(table) ? &table[id - 1] : nullptr;
   };
   if (const auto* frame = at(stack_frames.frames, metadata.stack_frame_id); frame != nullptr) {
     const auto* location = at(stack_frames.locations, frame->file_location_id);

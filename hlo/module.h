@@ -42,8 +42,8 @@ class Instruction {
   Computation* parent() const { return parent_; }
 
   absl::Span<Instruction* const> operands() const { return operands_; }
-  Instruction* operand(int64_t i) const { return operands_[static_cast<size_t>(i)]; }
-  int64_t operand_count() const { return static_cast<int64_t>(operands_.size()); }
+  Instruction* operand(int64_t i) const { return operands_[i]; }
+  int64_t operand_count() const { return std::ssize(operands_); }
   // Each user once, in the order in which they began to use this.
   absl::Span<Instruction* const> users() const { return users_; }
   void ReplaceOperand(int64_t i, Instruction* with);
@@ -126,7 +126,7 @@ class Computation {
   // In an order in which operands come before users.
   const std::vector<std::unique_ptr<Instruction>>& instructions() const { return instructions_; }
   const std::vector<Instruction*>& parameters() const { return parameters_; }  // By parameter number.
-  Instruction* parameter(int64_t i) const { return parameters_[static_cast<size_t>(i)]; }
+  Instruction* parameter(int64_t i) const { return parameters_[i]; }
   Instruction* root() const { return root_; }
   void set_root(Instruction* root) { root_ = root; }
 

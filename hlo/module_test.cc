@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hlo/builder.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::hlo {
 namespace {

@@ -21,7 +21,7 @@ constexpr std::array kRows = {
 #undef XLAD_OPCODE
 };
 
-const Row& RowOf(Opcode opcode) { return kRows[static_cast<size_t>(opcode)]; }
+const Row& RowOf(Opcode opcode) { return kRows[opcode]; }
 
 }  // namespace
 

@@ -42,7 +42,7 @@ class Shape {
   tensor::Shape& array() { return array_; }
   ElementType type() const { return array_.type; }
   const Dims& dims() const { return array_.dims; }
-  int64_t dim(int64_t d) const { return array_.dims[static_cast<size_t>(d)]; }
+  int64_t dim(int64_t d) const { return array_.dims[d]; }
   int64_t ndim() const { return array_.ndim(); }
   int64_t elements() const { return array_.elements(); }
   int64_t bytes() const;       // Of all leaves; 0 for markers.

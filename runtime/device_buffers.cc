@@ -45,7 +45,7 @@ void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken
 absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckEntry(executable, spec));
   FeedPlan plan;
-  const size_t n = static_cast<size_t>(executable.allocations_size());
+  const size_t n = executable.allocations_size();
   plan.block_from.resize(n);
   std::iota(plan.block_from.begin(), plan.block_from.end(), 0);
   std::vector<bool> takes(n), is_taken(n), is_fed(static_cast<size_t>(spec.parameters_size()));
@@ -54,11 +54,11 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     if (spec.results(r).kind() != JobSpec::Result::STATE || p < 0) continue;
     const std::string place = absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")");
     if (p >= spec.parameters_size() || spec.parameters(static_cast<int>(p)).kind() != JobSpec::Parameter::STATE ||
-        is_fed[static_cast<size_t>(p)]) {
+        is_fed[p]) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": found that it feeds parameter ", p,
                                                      ", expected a state parameter that nothing else feeds"));
     }
-    is_fed[static_cast<size_t>(p)] = true;
+    is_fed[p] = true;
     XLAD_ASSIGN_OR_RETURN(const Slice from, ReadSlice(executable, executable.results(r).buffer()));
     XLAD_ASSIGN_OR_RETURN(const Slice to, ReadSlice(executable, executable.parameters(static_cast<int>(p)).buffer()));
     if (from.bytes != to.bytes) {
@@ -84,7 +84,7 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     }
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
-    if (spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[static_cast<size_t>(p)]) continue;
+    if (spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) continue;
     if (!executable.parameters(p).donated()) continue;
     XLAD_ASSIGN_OR_RETURN(plan.keep.emplace_back(), ReadSlice(executable, executable.parameters(p).buffer()));
   }
@@ -96,7 +96,7 @@ absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& execut
   for (const Allocation& allocation : executable.allocations()) {
     constants.addresses.push_back(nullptr);
     if (allocation.kind() != Allocation::CONSTANT) continue;
-    if (static_cast<int64_t>(allocation.blob().size()) != allocation.bytes()) {
+    if (std::ssize(allocation.blob()) != allocation.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found a constant of ",
                                                      allocation.blob().size(), " bytes, expected ",
                                                      allocation.bytes()));

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "runtime/test_support.h"
+#include "runtime/testing/test_support.h"
 
 namespace xlad::runtime {
 namespace {

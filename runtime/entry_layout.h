@@ -16,7 +16,7 @@ struct EntryLayout {
   Slice slice;
 
   const tensor::Box& BoxOf(int device) const {
-    return boxes.size() == 1 ? boxes[0] : boxes[static_cast<size_t>(device)];
+    return boxes.size() == 1 ? boxes[0] : boxes[device];
   }
   // Of all devices that hold the same box as `device`, the lowest.
   int FirstHolder(int device) const;

@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<PlacedProgram>> PlacedProgram::Load(const std::st
   XLAD_ASSIGN_OR_RETURN(program->loaded_, environment.device->Load(std::move(executable)));
   const Executable& loaded = program->loaded_->executable();
   XLAD_ASSIGN_OR_RETURN(program->steps_, StepProgram::Prepare(*program->loaded_));
-  program->feeds_.block_from.resize(static_cast<size_t>(loaded.allocations_size()));
+  program->feeds_.block_from.resize(loaded.allocations_size());
   std::iota(program->feeds_.block_from.begin(), program->feeds_.block_from.end(), 0);
   XLAD_ASSIGN_OR_RETURN(program->constants_, MakeConstants(environment.device, loaded));
   XLAD_ASSIGN_OR_RETURN(program->collectives_, collectives::MakeCollectiveSet(loaded.collectives(), placement.plans,
@@ -83,25 +83,25 @@ absl::Status PlacedProgram::MakeFabric() {
 }
 
 absl::Status PlacedProgram::Prepare(int index) {
-  DeviceContext& context = *contexts_[static_cast<size_t>(index)];
+  DeviceContext& context = *contexts_[index];
   Device* const device = environment_.device;
   XLAD_ASSIGN_OR_RETURN(context.buffers,
                         DeviceBuffers::Allocate(device, executable(), feeds_, constants_.addresses));
   XLAD_ASSIGN_OR_RETURN(context.scratch, device->Allocate(steps_->scratch_bytes()));
-  XLAD_ASSIGN_OR_RETURN(context.launcher, loaded_->MakeLauncher(placement_.devices[static_cast<size_t>(index)]));
+  XLAD_ASSIGN_OR_RETURN(context.launcher, loaded_->MakeLauncher(placement_.devices[index]));
   return absl::OkStatus();
 }
 
 absl::Status PlacedProgram::Connect(int index) {
-  const int device = placement_.devices[static_cast<size_t>(index)];
-  XLAD_ASSIGN_OR_RETURN(contexts_[static_cast<size_t>(index)]->communicator,
+  const int device = placement_.devices[index];
+  XLAD_ASSIGN_OR_RETURN(contexts_[index]->communicator,
                         ScheduledCommunicator::Form({device, &collectives_, &fabric_->transport(device), abort_,
-                                                     recorders_[static_cast<size_t>(index)].get()}));
+                                                     recorders_[index].get()}));
   return absl::OkStatus();
 }
 
 absl::Status PlacedProgram::Run(int index, int64_t step) {
-  DeviceContext& context = *contexts_[static_cast<size_t>(index)];
+  DeviceContext& context = *contexts_[index];
   StepEnvironment environment;
   environment.launcher = context.launcher.get();
   environment.communicator = context.communicator.get();

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/network.h"
-#include "collectives/exec/fabric.h"
+#include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "proto/worker.pb.h"
 #include "runtime/device.h"
@@ -66,7 +66,7 @@ class PlacedProgram {
   void Leave();
 
   const Executable& executable() const { return loaded_->executable(); }
-  DeviceBuffers& buffers(int index) { return *contexts_[static_cast<size_t>(index)]->buffers; }
+  DeviceBuffers& buffers(int index) { return *contexts_[index]->buffers; }
   const std::vector<int>& devices() const { return placement_.devices; }
   // What the devices here did last, a line each.
   std::string RecentCollectives() const;

@@ -24,7 +24,7 @@ SessionExecutor::SessionExecutor(const LaunchTask& launch, const SessionEnvironm
     const std::lock_guard<std::mutex> lock(mutex_);
     changed_.notify_all();
   });
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+  for (int index = 0; index < std::ssize(devices_); ++index) {
     device_threads_.emplace_back([this, index] { DeviceLoop(index); });
   }
   main_ = std::thread([this] { Main(); });
@@ -146,8 +146,8 @@ absl::Status SessionExecutor::Load(const SessionCommand& command) {
 
 int SessionExecutor::FirstHere(const EntryLayout& layout, int index) const {
   int first = 0;
-  while (first < index && !(layout.BoxOf(devices_[static_cast<size_t>(first)]) ==
-                            layout.BoxOf(devices_[static_cast<size_t>(index)]))) {
+  while (first < index && !(layout.BoxOf(devices_[first]) ==
+                            layout.BoxOf(devices_[index]))) {
     ++first;
   }
   return first;
@@ -155,13 +155,13 @@ int SessionExecutor::FirstHere(const EntryLayout& layout, int index) const {
 
 absl::StatusOr<SessionExecutor::Shards> SessionExecutor::Read(int64_t array, const EntryLayout& layout) {
   Shards shards(devices_.size());
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+  for (int index = 0; index < std::ssize(devices_); ++index) {
     const int first = FirstHere(layout, index);
     if (first != index) {
-      shards[static_cast<size_t>(index)] = shards[static_cast<size_t>(first)];
+      shards[index] = shards[first];
       continue;
     }
-    const tensor::Box& box = layout.BoxOf(devices_[static_cast<size_t>(index)]);
+    const tensor::Box& box = layout.BoxOf(devices_[index]);
     const tensor::Shape part{layout.local.type, box.sizes()};
     auto shard = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(layout.local.bytes()));
     absl::Status status;
@@ -174,7 +174,7 @@ absl::StatusOr<SessionExecutor::Shards> SessionExecutor::Read(int64_t array, con
       absl::c_copy(padded.bytes(), shard->begin());
     }
     if (!status.ok()) return Annotate(status, absl::StrCat("array ", array));
-    shards[static_cast<size_t>(index)] = std::move(shard);
+    shards[index] = std::move(shard);
   }
   return shards;
 }
@@ -189,7 +189,7 @@ absl::Status SessionExecutor::MakeRoom(Program* program, const SessionCommand& c
   const auto is_freed = [&](int64_t array) { return absl::c_linear_search(command.free(), array); };
   const auto stays = [&](const Key& key, const Held& held) {
     for (int p = 0; p < call.arguments_size(); ++p) {
-      const auto at = static_cast<size_t>(p);
+      const size_t at = p;
       if (call.arguments(p) == key.first && program->parameter_layouts[at] == key.second &&
           program->parameters[at].slice == program->results[held.result].slice) {
         return is_freed(key.first);
@@ -209,7 +209,7 @@ absl::Status SessionExecutor::MakeRoom(Program* program, const SessionCommand& c
     for (Held* held : moved) {
       if (FirstHere(program->results[held->result], index) != index) continue;
       const absl::Span<const std::byte> bytes = BytesOf(*held, static_cast<size_t>(index));
-      held->shards[static_cast<size_t>(index)] =
+      held->shards[index] =
           std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
     }
     return absl::OkStatus();
@@ -217,7 +217,7 @@ absl::Status SessionExecutor::MakeRoom(Program* program, const SessionCommand& c
   for (Held* held : moved) {
     for (size_t index = 0; index < devices_.size(); ++index) {
       const int first = FirstHere(program->results[held->result], static_cast<int>(index));
-      held->shards[index] = held->shards[static_cast<size_t>(first)];
+      held->shards[index] = held->shards[first];
     }
     held->home = nullptr;
   }
@@ -236,10 +236,10 @@ absl::Status SessionExecutor::Call(const SessionCommand& command) {
   XLAD_RETURN_IF_ERROR(MakeRoom(&program, command));
   std::vector<const Held*> arguments;
   for (int p = 0; p < call.arguments_size(); ++p) {
-    const Key key(call.arguments(p), program.parameter_layouts[static_cast<size_t>(p)]);
+    const Key key(call.arguments(p), program.parameter_layouts[p]);
     auto held = arrays_.find(key);
     if (held == arrays_.end()) {
-      XLAD_ASSIGN_OR_RETURN(Shards read, Read(key.first, program.parameters[static_cast<size_t>(p)]));
+      XLAD_ASSIGN_OR_RETURN(Shards read, Read(key.first, program.parameters[p]));
       held = arrays_.emplace(key, Held{std::move(read)}).first;
     }
     arguments.push_back(&held->second);
@@ -248,7 +248,7 @@ absl::Status SessionExecutor::Call(const SessionCommand& command) {
   if (!status.ok()) return Annotate(status, absl::StrCat("call ", program.calls));
   ++program.calls;
   for (int r = 0; r < call.results_size(); ++r) {
-    const auto at = static_cast<size_t>(r);
+    const size_t at = r;
     arrays_[{call.results(r), program.result_layouts[at]}] = Held{{}, &program, at};
   }
   return absl::OkStatus();

@@ -14,7 +14,7 @@
 #include "collectives/exec/transports/data_plane.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
-#include "runtime/test_support.h"
+#include "runtime/testing/test_support.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -247,7 +247,7 @@ class World {
 };
 
 Array Vector(const std::vector<float>& values) {
-  return Array::FromValues<float>(ElementType::kF32, {static_cast<int64_t>(values.size())}, values);
+  return Array::FromValues<float>(ElementType::kF32, {std::ssize(values)}, values);
 }
 Array Scalar(float value) { return Array::FromValues<float>(ElementType::kF32, {}, {value}); }
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "runtime/test_support.h"
+#include "runtime/testing/test_support.h"
 
 namespace xlad::runtime {
 namespace {

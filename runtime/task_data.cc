@@ -90,7 +90,7 @@ absl::Status TaskData::ReadState(int device, DeviceBuffers* buffers) {
 
 absl::Status TaskData::ReadData(int device) {
   const JobSpec& spec = launch_.spec();
-  for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
+  for (int p = 0; p < std::ssize(parameters_); ++p) {
     const Entry& entry = parameters_[p];
     if (entry.kind != JobSpec::Parameter::DATA) continue;
     const std::pair<int, std::string> key(p, entry.BoxOf(device).ToString());
@@ -117,7 +117,7 @@ absl::Status TaskData::ReadData(int device) {
 
 absl::Status TaskData::Fill(int device, int64_t step, DeviceBuffers* buffers) {
   const int64_t batch_count = launch_.spec().batch_count();
-  for (int p = 0; p < static_cast<int>(parameters_.size()); ++p) {
+  for (int p = 0; p < std::ssize(parameters_); ++p) {
     const Entry& entry = parameters_[p];
     if (entry.kind == JobSpec::Parameter::STEP) {
       // Little-endian: the low bytes come first, whatever the integer's width.
@@ -128,7 +128,7 @@ absl::Status TaskData::Fill(int device, int64_t step, DeviceBuffers* buffers) {
     Bytes bytes;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      bytes = batches_.at({p, entry.BoxOf(device).ToString()})[static_cast<size_t>(step % batch_count)];
+      bytes = batches_.at({p, entry.BoxOf(device).ToString()})[step % batch_count];
     }
     if (!bytes->empty()) std::memcpy(buffers->At(entry.slice).data(), bytes->data(), bytes->size());
   }

@@ -28,7 +28,7 @@ TaskExecutor::~TaskExecutor() {
   leaving_ = true;
   gate_.End();
   // Whoever loads or waits for a peer comes back by this; a task at rest is left in peace (Main looks at leaving_).
-  if (ready_devices_ < static_cast<int>(devices_.size()))
+  if (ready_devices_ < std::ssize(devices_))
     abort_.Raise({absl::CancelledError("the task was dropped"), ""});
   main_.join();
   abort_.RemoveListener(gate_listener_);
@@ -69,7 +69,7 @@ absl::Status TaskExecutor::Load() {
 
 absl::Status TaskExecutor::RunDevices() {
   std::vector<std::thread> threads;
-  for (int index = 0; index < static_cast<int>(devices_.size()); ++index) {
+  for (int index = 0; index < std::ssize(devices_); ++index) {
     threads.emplace_back([this, index] {
       const absl::Status status = RunDevice(index);
       if (!status.ok()) abort_.Raise({status, ""});

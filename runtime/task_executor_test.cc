@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
-#include "runtime/test_support.h"
+#include "runtime/testing/test_support.h"
 
 namespace xlad::runtime {
 namespace {
@@ -131,7 +131,7 @@ JobSpec MakeSpec() {
 }
 
 Array Floats(const std::vector<float>& values) {
-  return Array::FromValues<float>(ElementType::kF32, {static_cast<int64_t>(values.size())}, values);
+  return Array::FromValues<float>(ElementType::kF32, {std::ssize(values)}, values);
 }
 
 std::vector<float> Rows() {

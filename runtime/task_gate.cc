@@ -23,7 +23,7 @@ TaskGate::Decision TaskGate::Enter(int64_t step) {
 
 void TaskGate::Finish(int device, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  finished_[static_cast<size_t>(device)] = step + 1;
+  finished_[device] = step + 1;
 }
 
 bool TaskGate::Stand(int64_t step) {

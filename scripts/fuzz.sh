@@ -18,7 +18,7 @@ XLAD_FUZZ_SEEDS=$work/seeds build/release/bin/hlo_test --gtest_filter=Mutants.Ar
 find hlo -name '*.hlo' -size -20k | while read -r file; do cp "$file" "$work/seeds/text/${file//\//_}"; done
 cp -r "$work/seeds/text" "$work/seeds/eval"
 # Every word of the tables of opcodes, types and attributes.
-cat hlo/opcode.def hlo/attribute_table.cc hlo/enum_names.h hlo/parse_module.cc tensor/element_type.cc |
+cat hlo/opcode.def hlo/text/attribute_table.cc hlo/enum_names.h hlo/text/parse_module.cc tensor/element_type.cc |
   grep -oE '"[A-Za-z][A-Za-z0-9_-]*"' | sort -u >"$work/words.dict"
 
 for target in "${targets[@]}"; do

@@ -68,7 +68,7 @@ absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module)
                             parameters.size(), ", as the program has"));
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
-    const hlo::Shape& expected = parameters[static_cast<size_t>(p)]->shape();
+    const hlo::Shape& expected = parameters[p]->shape();
     const Shape found = ShapeFromWire(spec.parameters(p).shape());
     if (!expected.is_array() || expected.array() != found) {
       return Bad(absl::StrCat("parameter ", p, " (\"", spec.parameters(p).name(), "\"): found ", found.ToString(),
@@ -81,7 +81,7 @@ absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module)
                             ", as the program has"));
   }
   for (int r = 0; r < spec.results_size(); ++r) {
-    const hlo::Shape& expected = results[static_cast<size_t>(r)];
+    const hlo::Shape& expected = results[r];
     const Shape found = ShapeFromWire(spec.results(r).shape());
     if (!expected.is_array() || expected.array() != found) {
       return Bad(absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\"): found ", found.ToString(),
@@ -140,12 +140,12 @@ absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec) {
     return Bad(absl::StrCat("found feeds for ", given, " results, expected them for none or for ", results.size(),
                             ", as the program has"));
   }
-  for (int r = 0; r < static_cast<int>(results.size()); ++r) {
+  for (int r = 0; r < std::ssize(results); ++r) {
     JobSpec::Result* out = given != 0 ? spec->mutable_results(r) : spec->add_results();
     if (given == 0) out->set_feeds(-1);
     out->set_kind(JobSpec::Result::VALUE);
     XLAD_RETURN_IF_ERROR(
-        set_shape(absl::StrCat("result ", r), results[static_cast<size_t>(r)], out->mutable_shape()));
+        set_shape(absl::StrCat("result ", r), results[r], out->mutable_shape()));
   }
   return absl::OkStatus();
 }
@@ -156,16 +156,16 @@ absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const Saf
   for (int p = 0; p < spec.parameters_size(); ++p) {
     XLAD_RETURN_IF_ERROR(CheckParameter(spec, p, state, data));
   }
-  std::vector<bool> fed(static_cast<size_t>(spec.parameters_size()), false);
+  std::vector<bool> fed(spec.parameters_size(), false);
   for (int r = 0; r < spec.results_size(); ++r) {
     XLAD_RETURN_IF_ERROR(CheckResult(spec, r));
     const int64_t feeds = spec.results(r).feeds();
     if (feeds < 0) continue;
-    if (fed[static_cast<size_t>(feeds)]) {
+    if (fed[feeds]) {
       return Bad(absl::StrCat("result ", r, ": found a second result that feeds parameter ", feeds,
                               ", expected one at most"));
     }
-    fed[static_cast<size_t>(feeds)] = true;
+    fed[feeds] = true;
   }
   return absl::OkStatus();
 }

@@ -260,7 +260,7 @@ void CoordinatorCore::OnStopped(const std::string& worker_id, const TaskStopped&
 // Ends an attempt that all its workers have finished or stopped; again at every tick until that is on record.
 void CoordinatorCore::CompleteAttempt(Job* job, Actions* actions) {
   AttemptInfo& attempt = attempts_[job->id];
-  const size_t workers = static_cast<size_t>(job->placed.peers_size());
+  const size_t workers = job->placed.peers_size();
   if (attempt.assembling) return;
   if (attempt.finished.size() == workers && !job->spec.keep_final_state()) {
     return EndJob(job, SUCCEEDED, "", "", actions);

@@ -145,7 +145,7 @@ absl::StatusOr<std::string> Engine::ReadHeader(const std::string& digest) {
   XLAD_ASSIGN_OR_RETURN(const std::string start, blobs_->GetRange(digest, 0, std::min<int64_t>(8, size)));
   uint64_t header_bytes = 0;
   if (start.size() == 8) std::memcpy(&header_bytes, start.data(), 8);
-  const int64_t keep = static_cast<int64_t>(std::min<uint64_t>(header_bytes, static_cast<uint64_t>(size)) + 8);
+  const int64_t keep = std::min<uint64_t>(header_bytes, static_cast<uint64_t>(size)) + 8;
   XLAD_ASSIGN_OR_RETURN(std::string header, blobs_->GetRange(digest, 0, std::min(keep, size)));
   XLAD_RETURN_IF_ERROR(tensor::ParseSafetensorsIndex(header, size).status());
   return header;
@@ -271,7 +271,7 @@ absl::Status Engine::Watch(const WatchJobRequest& request,
       *response.mutable_status() = WithFolder(std::move(status));
       for (const StepMetrics& step : metrics) *response.add_metrics() = step;
       if (!metrics.empty()) next_step = metrics.back().step() + 1;
-      if (static_cast<int64_t>(metrics.size()) == kMetricsPerUpdate) seen = -1;  // More is there.
+      if (std::ssize(metrics) == kMetricsPerUpdate) seen = -1;  // More is there.
     }
     const JobState state = response.status().state();
     if (!send(response) || (HasEnded(state) && seen >= 0)) return absl::OkStatus();

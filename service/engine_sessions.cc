@@ -101,7 +101,7 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
 absl::StatusOr<PutArrayResponse> Engine::PutArray(const std::string& session_id, const ArrayShape& wire,
                                                   const std::string& bytes) {
   XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::CheckedShapeFromWire(wire));
-  if (static_cast<int64_t>(bytes.size()) != shape.bytes()) {
+  if (std::ssize(bytes) != shape.bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", bytes.size(), " bytes, expected ", shape.bytes(), " for ",
                                                    shape.ToString()));
   }

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/grpc_channel.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/network.h"
-#include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
@@ -128,7 +128,7 @@ class Server final : public Coordinator::Service {
       while (reader->Read(&request)) {
         if (digest.empty()) digest = request.digest();
         bytes += request.chunk();
-        if (static_cast<int64_t>(bytes.size()) > kMaxBlobBytes) {
+        if (std::ssize(bytes) > kMaxBlobBytes) {
           return absl::ResourceExhaustedError(absl::StrCat("blob ", digest, " is larger than ", kMaxBlobBytes));
         }
       }

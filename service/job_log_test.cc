@@ -38,7 +38,7 @@ TEST_F(SqliteJobLogTest, EverythingIsThereAgain) {
       EXPECT_EQ(events[1].sequence(), 2 * i + 2);
     }
     std::vector<StepMetrics> metrics(20);
-    for (int i = 0; i < 20; ++i) metrics[static_cast<size_t>(i)].set_step(i);
+    for (int i = 0; i < 20; ++i) metrics[i].set_step(i);
     ASSERT_TRUE((*log)->AppendMetrics("a", metrics).ok());
     metrics[0].set_step_ms(99);
     ASSERT_TRUE((*log)->AppendMetrics("a", metrics).ok());  // Again: kept as they were.

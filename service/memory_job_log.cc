@@ -12,7 +12,7 @@ class MemoryJobLog final : public JobLog {
   absl::Status Append(std::vector<JobEvent>* events) override {
     XLAD_RETURN_IF_ERROR(MaybeFail());
     for (JobEvent& event : *events) {
-      event.set_sequence(static_cast<int64_t>(store_->events.size()) + 1);
+      event.set_sequence(std::ssize(store_->events) + 1);
       store_->events.push_back(event);
     }
     return absl::OkStatus();
@@ -38,7 +38,7 @@ class MemoryJobLog final : public JobLog {
       if (id == job_id && step.step() >= from_step) metrics.push_back(step);
     }
     std::sort(metrics.begin(), metrics.end(), [](const auto& a, const auto& b) { return a.step() < b.step(); });
-    if (static_cast<int64_t>(metrics.size()) > limit) metrics.resize(static_cast<size_t>(limit));
+    if (std::ssize(metrics) > limit) metrics.resize(limit);
     return metrics;
   }
 

@@ -74,15 +74,15 @@ int64_t Session::AddInline(const tensor::Shape& shape, const std::string& bytes)
 }
 
 absl::Status Session::CheckArguments(const Program& program, const CallProgramRequest& request) {
-  if (static_cast<size_t>(request.arguments_size()) != program.parameters.size()) {
+  if (request.arguments_size() != program.parameters.size()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", request.arguments_size(), " arguments, expected ",
                                                    program.parameters.size(), ", as the program has parameters"));
   }
   for (int p = 0; p < request.arguments_size(); ++p) {
     const CallProgramRequest::Argument& argument = request.arguments(p);
-    const tensor::Shape& expected = program.parameters[static_cast<size_t>(p)].shape;
+    const tensor::Shape& expected = program.parameters[p].shape;
     if (argument.array() == 0) {
-      if (argument.value().size() == static_cast<size_t>(expected.bytes()) &&
+      if (argument.value().size() == expected.bytes() &&
           argument.value().size() <= kMaxInlineBytes) {
         continue;
       }
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& req
   call.set_program(request.program());
   std::vector<int64_t> pinned, inlined, results;
   for (int p = 0; p < request.arguments_size(); ++p) {
-    const Value& parameter = program.parameters[static_cast<size_t>(p)];
+    const Value& parameter = program.parameters[p];
     int64_t array = request.arguments(p).array();
     if (array == 0) inlined.push_back(array = AddInline(parameter.shape, request.arguments(p).value()));
     call.add_arguments(array);

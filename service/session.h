@@ -54,7 +54,7 @@ class Session {
   // What a worker that comes back has to be told again.
   std::vector<SessionCommand> UnansweredBy(const std::string& worker) const;
 
-  int64_t done() const { return next_sequence_ - 1 - static_cast<int64_t>(pending_.size()); }
+  int64_t done() const { return next_sequence_ - 1 - std::ssize(pending_); }
   size_t pending() const { return pending_.size(); }
   SessionEffects TakeEffects() { return std::exchange(effects_, {}); }
 

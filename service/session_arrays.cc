@@ -27,7 +27,7 @@ absl::Status SessionArrays::Add(const std::string& session, int64_t array, const
   if (found == arrays_.end()) return absl::OkStatus();
   Entry& entry = found->second;
   const tensor::Shape part{entry.array->shape().type, box.sizes()};
-  if (!tensor::IsInside(box, entry.array->shape()) || static_cast<int64_t>(bytes.size()) != part.bytes()) {
+  if (!tensor::IsInside(box, entry.array->shape()) || std::ssize(bytes) != part.bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("found box ", box.ToString(), " with ", bytes.size(),
                                                    " bytes, expected a part of ", entry.array->shape().ToString()));
   }

@@ -197,7 +197,7 @@ TEST_F(SessionTest, NothingIsLeftBehind) {
         break;
       case 3:
         if (!matrices.empty()) session_.Free({matrices[pick]});
-        if (!matrices.empty()) matrices.erase(matrices.begin() + static_cast<int64_t>(pick));
+        if (!matrices.empty()) matrices.erase(matrices.begin() + pick);
         break;
       case 4:
         if (!matrices.empty()) {

@@ -40,7 +40,7 @@ absl::StatusOr<std::string> StateAssembly::Assemble(const std::string& job_id, i
     if (shards != tensors.end()) {
       for (const Shard& shard : shards->second) {
         const Shape part{array.shape().type, shard.box.sizes()};
-        if (!tensor::IsInside(shard.box, array.shape()) || static_cast<int64_t>(shard.bytes.size()) != part.bytes()) {
+        if (!tensor::IsInside(shard.box, array.shape()) || std::ssize(shard.bytes) != part.bytes()) {
           return absl::InvalidArgumentError(absl::StrCat("shard ", shard.box.ToString(), " of ", parameter.name(),
                                                          " has ", shard.bytes.size(), " bytes and does not fit ",
                                                          array.shape().ToString()));

@@ -10,12 +10,12 @@
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/proto.h"
-#include "hlo/read.h"
-#include "hlo/text.h"
-#include "sharding/equivalence.h"
-#include "sharding/explain.h"
+#include "hlo/read/read.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+#include "sharding/explain/explain.h"
 #include "sharding/pipeline.h"
+#include "sharding/proof/equivalence.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::sharding {
@@ -116,7 +116,7 @@ void Examples::FollowCurve(const PartitionedProgram& program, const std::string&
       const tensor::Array& value = step->tuple[entry["index"].get<size_t>()].array;
       if (entry["kind"] == "loss") {
         const double loss = value.values<float>()[0];
-        const double expected = curve_["meshes"][curve]["loss"][static_cast<size_t>(t)];
+        const double expected = curve_["meshes"][curve]["loss"][t];
         EXPECT_NEAR(loss, expected, manifest_["tolerance"]["loss_relative"].get<double>() * std::abs(expected));
       }
       if (!entry["feeds"].is_number()) continue;

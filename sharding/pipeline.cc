@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/file_system.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
-#include "sharding/check.h"
-#include "sharding/work.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
+#include "sharding/explain/step_cost.h"
+#include "sharding/proof/check.h"
 
 namespace xlad::sharding {
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sharding/import/import.h"
 #include "sharding/partition/partition.h"
 #include "sharding/propagate/propagate.h"
 

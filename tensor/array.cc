@@ -3,7 +3,7 @@
 namespace xlad::tensor {
 
 Array::Array(Shape shape, std::vector<std::byte> bytes) : shape_(std::move(shape)), bytes_(std::move(bytes)) {
-  XLAD_CHECK(bytes_.empty() || static_cast<int64_t>(bytes_.size()) == shape_.bytes())
+  XLAD_CHECK(bytes_.empty() || std::ssize(bytes_) == shape_.bytes())
       << shape_.ToString() << " has " << shape_.bytes() << " bytes, found " << bytes_.size();
 }
 

@@ -97,7 +97,7 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, 
 }
 
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
-  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex index, ParseSafetensorsIndex(bytes, static_cast<int64_t>(bytes.size())));
+  XLAD_ASSIGN_OR_RETURN(const SafetensorsIndex index, ParseSafetensorsIndex(bytes, std::ssize(bytes)));
   NamedArrays arrays;
   for (const auto& [name, entry] : index) {
     Array array(entry.shape);

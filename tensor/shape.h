@@ -17,7 +17,7 @@ struct Shape {
   ElementType type = ElementType::kInvalid;
   Dims dims;
 
-  int64_t ndim() const { return static_cast<int64_t>(dims.size()); }
+  int64_t ndim() const { return std::ssize(dims); }
   int64_t elements() const;  // Product of dims; 1 for a scalar.
   int64_t bytes() const { return elements() * ByteWidth(type); }
   // "f32[128,256]"

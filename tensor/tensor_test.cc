@@ -46,10 +46,10 @@ TEST(Box, SplitsRoundTrip) {
   const auto random = SeededRandom(1);
   for (int round = 0; round < 300; ++round) {
     Shape shape{round % 2 == 0 ? ElementType::kF32 : ElementType::kU8, {}};
-    const int64_t ndim = static_cast<int64_t>(random->Below(4));
+    const int64_t ndim = random->Below(4);
     Dims parts, padded;
     for (int64_t d = 0; d < ndim; ++d) {
-      shape.dims.push_back(static_cast<int64_t>(random->Below(7)));
+      shape.dims.push_back(random->Below(7));
       parts.push_back(1 + static_cast<int64_t>(random->Below(4)));
       padded.push_back((shape.dims.back() + parts.back() - 1) / parts.back());
     }

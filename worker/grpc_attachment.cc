@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
+#include "base/grpc_channel.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace xlad::worker {
@@ -158,7 +158,7 @@ class GrpcAttachment final : public Attachment {
       if (heard || was_heard) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
       was_heard = heard;
       pause_ms = heard ? kFirstPauseMs : std::min(pause_ms * 2, kLongestPauseMs);
-      const int64_t jitter_ms = static_cast<int64_t>(random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1));
+      const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
       changed_.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [this] { return ending_; });
       if (ending_) return;
     }

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/random.h"
 #include "base/grpc_channel.h"
+#include "base/random.h"
 #include "proto/worker.grpc.pb.h"
 #include "tensor/wire.h"
 
@@ -133,7 +133,7 @@ class GrpcStore {
     });
     {
       std::unique_lock<std::mutex> lock(mutex);
-      const int64_t jitter_ms = static_cast<int64_t>(random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1));
+      const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
       woken.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [&] { return raised; });
     }
     abort->RemoveListener(listener);

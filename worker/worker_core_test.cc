@@ -343,7 +343,7 @@ TEST_F(WorkerCoreTest, RandomEvents) {
   const std::unique_ptr<Random> random = SeededRandom(99);
   ::testing::internal::CaptureStderr();  // A log line for each failure.
   for (int i = 0; i < 20000; ++i) {
-    const int64_t attempt = static_cast<int64_t>(random->Below(3));
+    const int64_t attempt = random->Below(3);
     const TaskKey key{"job", attempt};
     CoordinatorMessage message;
     switch (random->Below(12)) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/status.h"
 #include "base/grpc_channel.h"
+#include "base/status.h"
 
 namespace xlad::worker {
 

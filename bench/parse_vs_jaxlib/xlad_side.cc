@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "hlo/proto.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_system.h"
-#include "hlo/read.h"
-#include "sharding/explain.h"
+#include "hlo/read/read.h"
+#include "sharding/cost/cost.h"
+#include "sharding/explain/explain.h"
 #include "sharding/pipeline.h"
-#include "sharding/work.h"
 
 namespace xlad {
 namespace {
@@ -28,7 +28,7 @@ absl::Status Run(const char* path, nlohmann::json* out) {
   const hlo::Module& whole = *result.propagated.module;
   int64_t instructions = 0;
   for (const auto& computation : whole.computations()) {
-    instructions += static_cast<int64_t>(computation->instructions().size());
+    instructions += std::ssize(computation->instructions());
   }
   XLAD_ASSIGN_OR_RETURN(const sharding::Explanation explanation, sharding::Explain(result.partitioned));
   std::map<std::string, int64_t> kinds;

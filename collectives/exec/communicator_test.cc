@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "collectives/exec/small_float.h"
-#include "collectives/exec/test_world.h"
+#include "collectives/exec/testing/test_world.h"
 #include "collectives/exec/watchdog.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {
@@ -155,7 +155,7 @@ absl::Status LaunchOn(Communicator& communicator, int spec, const Buffers& input
 void CheckOne(const Collective& collective, int index, int rank, const Buffers& outputs) {
   const int64_t width = tensor::ByteWidth(collective.spec.type);
   for (size_t operand = 0; operand < outputs.size(); ++operand) {
-    for (int64_t e = 0; e * width < static_cast<int64_t>(outputs[operand].size()); ++e) {
+    for (int64_t e = 0; e * width < std::ssize(outputs[operand]); ++e) {
       ASSERT_EQ(Read(collective.spec.type, outputs[operand].data() + e * width),
                 ExpectedAt(collective.spec, index, rank, operand, e))
           << collective.ToString() << " " << collective.plan.ToString() << ", rank " << rank << ", operand " << operand
@@ -165,7 +165,7 @@ void CheckOne(const Collective& collective, int index, int rank, const Buffers& 
 }
 
 absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& communicator) {
-  for (int index = 0; index < static_cast<int>(set.collectives.size()); ++index) {
+  for (int index = 0; index < std::ssize(set.collectives); ++index) {
     const Collective& collective = set.collectives[index];
     Buffers inputs = MakeInputs(collective.spec, index, device);
     Buffers outputs;

@@ -29,7 +29,7 @@ std::string Recorder::Text(const Record& record) const {
   absl::StrAppend(&out, ", rank ", record.rank, " of ", collective.spec.ranks);
   if (record.end_ns >= 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
   const std::vector<ScheduleOp>& ops = collective.schedules[record.rank].ops;
-  const size_t op = static_cast<size_t>(op_.load(std::memory_order_relaxed));
+  const size_t op = op_.load(std::memory_order_relaxed);
   absl::StrAppend(&out, ", ", op < ops.size() ? absl::StrCat("at \"", Print(ops[op]), "\"") : "ending");
   return collective.why.empty() ? out : absl::StrCat(out, ", because ", collective.why);
 }

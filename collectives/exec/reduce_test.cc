@@ -81,7 +81,7 @@ std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vecto
   std::vector<T> result(operands[0].size());
   const absl::StatusOr<ReduceFunction> function = FindReduceFunction(type, reduction);
   EXPECT_TRUE(function.ok()) << function.status();
-  (*function)(result.data(), sources, static_cast<int64_t>(result.size()));
+  (*function)(result.data(), sources, std::ssize(result));
   return result;
 }
 

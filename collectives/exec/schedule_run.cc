@@ -64,7 +64,7 @@ void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
   staging->resize(std::max(staging->size(), static_cast<size_t>(spec.input_bytes())));
   std::byte* at = staging->data();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const size_t bytes = static_cast<size_t>(spec.counts[i] * width);
+    const size_t bytes = spec.counts[i] * width;
     if (bytes > 0) std::memcpy(at, inputs_[i], bytes);
     inputs_[i] = at;
     at += bytes;
@@ -159,7 +159,7 @@ absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<cons
   absl::InlinedVector<const void*, 8> addresses(n);
   for (const Piece& piece : op.dst.pieces) {
     auto* dst = const_cast<std::byte*>(Address(op.dst.buffer, piece));
-    size_t left = static_cast<size_t>(piece.bytes);
+    size_t left = piece.bytes;
     while (left > 0) {
       size_t bytes = left;
       for (size_t i = 0; i < n; ++i) {

@@ -148,7 +148,7 @@ absl::Status ScheduledCommunicator::Connect() {
   const absl::Status same = CompareHashes(std::vector<int>(peers.begin(), peers.end()), hashes);
   // Fail revokes the links while `hashes` still lives.
   if (!same.ok()) return Fail(same);
-  for (int spec = 0; spec < static_cast<int>(collectives.size()); ++spec) XLAD_RETURN_IF_ERROR(Compile(spec));
+  for (int spec = 0; spec < std::ssize(collectives); ++spec) XLAD_RETURN_IF_ERROR(Compile(spec));
   return absl::OkStatus();
 }
 
@@ -165,7 +165,7 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
     std::vector<uint64_t> theirs(static_cast<size_t>(message.bytes) / sizeof(uint64_t));
     if (!theirs.empty()) std::memcpy(theirs.data(), message.pieces[0].data(), theirs.size() * sizeof(uint64_t));
     XLAD_RETURN_IF_ERROR(link->Release());
-    if (message.bytes != static_cast<int64_t>(payload.size())) {
+    if (message.bytes != std::ssize(payload)) {
       return absl::FailedPreconditionError(absl::StrCat("device ", options_.device, " has ", own.size(),
                                                         " collectives, ", options_.transport->Describe(peer), " has ",
                                                         message.bytes / 8));
@@ -206,7 +206,7 @@ absl::Status ScheduledCommunicator::Compile(int spec) {
   absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec, rank);
   if (!program.ok()) return Annotate(program.status(), collective.name);
   const int64_t scratch = collective.schedules[rank].scratch * tensor::ByteWidth(collective.spec.type);
-  if (scratch > static_cast<int64_t>(scratch_.size())) scratch_.resize(static_cast<size_t>(scratch));
+  if (scratch > std::ssize(scratch_)) scratch_.resize(scratch);
   programs_.back() = std::make_unique<ScheduleProgram>(*std::move(program));
   return absl::OkStatus();
 }

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "collectives/exec/test_world.h"
+#include "collectives/exec/testing/test_world.h"
 #include "collectives/exec/transports/tcp_frame.h"
 
 namespace xlad::collectives {
@@ -32,7 +32,7 @@ class TransportTest : public ::testing::TestWithParam<TransportCase> {
     for (const ConstPiece& piece : message.pieces) {
       text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     }
-    EXPECT_EQ(static_cast<int64_t>(text.size()), message.bytes);
+    EXPECT_EQ(std::ssize(text), message.bytes);
     return text;
   }
   static MessageHeader Header(uint32_t index) {

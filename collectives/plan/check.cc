@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/symbolic.h"
 
 namespace xlad::collectives {

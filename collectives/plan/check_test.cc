@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {
@@ -96,10 +96,10 @@ bool Mutate(Random* random, const CollectiveSpec& spec, std::vector<Schedule>* s
       op.peer = static_cast<int>(random->Below(spec.ranks));
       break;
     case 3:
-      op.dst.begin = static_cast<int64_t>(random->Below(spec.output_elements() + 1));
+      op.dst.begin = random->Below(spec.output_elements() + 1);
       break;
     case 4:
-      op.src.begin = static_cast<int64_t>(random->Below(spec.input_elements() + 1));
+      op.src.begin = random->Below(spec.input_elements() + 1);
       break;
     case 5:
       op.dst.count += 1;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {

@@ -2,7 +2,7 @@
 #include "collectives/plan/plan.h"
 
 #include "absl/strings/str_cat.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
 
 namespace xlad::collectives {

@@ -15,7 +15,7 @@
 namespace xlad::collectives {
 
 struct CollectivePlan {
-  std::string algorithm;         // A name of Algorithms() (algorithms/algorithm.h): "ring", "direct", ...
+  std::string algorithm;         // A name of Algorithms() (algorithm.h): "ring", "direct", ...
   int chunks = 1;                // Messages that the algorithm's unit is cut into.
   int channels = 1;              // Lanes that carry equal shares of the data.
   std::string ToString() const;  // "ring chunks=1 channels=1"

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/random.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/check.h"
 
 namespace xlad::collectives {
@@ -31,7 +31,7 @@ class Interpreter {
       buffers_.push_back({input, Numbers(static_cast<size_t>(spec.output_elements()), 0xdead),
                           Numbers(static_cast<size_t>(schedules[rank].scratch), 0xdead)});
     }
-    next_.resize(static_cast<size_t>(spec.ranks));
+    next_.resize(spec.ranks);
   }
 
   static uint64_t Value(int64_t rank, int64_t element) {
@@ -165,7 +165,7 @@ class Interpreter {
     }
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       for (int64_t p = 0; p < spec_.output_elements(); ++p) {
-        if (At(rank, ScheduleBuffer::kOutput)[static_cast<size_t>(p)] != Expected(rank, p)) return "wrong value";
+        if (At(rank, ScheduleBuffer::kOutput)[p] != Expected(rank, p)) return "wrong value";
       }
     }
     return "";

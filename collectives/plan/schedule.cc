@@ -29,7 +29,7 @@ void Append(std::string* out, const ScheduleOp& op) {
   Append(out, op.peer);
   Append(out, op.src);
   Append(out, op.dst);
-  Append(out, static_cast<int64_t>(op.sources.size()));
+  Append(out, std::ssize(op.sources));
   for (const ReduceSource& source : op.sources) {
     Append(out, source.peer);
     Append(out, source.region);

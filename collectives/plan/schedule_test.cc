@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
 
 namespace xlad::collectives {

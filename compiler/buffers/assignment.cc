@@ -24,10 +24,10 @@ class Arena {
   explicit Arena(const Classes& classes) : classes_(classes) {}
 
   int64_t Place(int number, int64_t bytes) {
-    const Intervals& live = classes_.live[static_cast<size_t>(number)];
+    const Intervals& live = classes_.live[number];
     std::vector<Block> taken;
     for (const Placed& other : placed_) {
-      if (Overlap(live, classes_.live[static_cast<size_t>(other.number)])) taken.push_back(other.block);
+      if (Overlap(live, classes_.live[other.number])) taken.push_back(other.block);
     }
     std::sort(taken.begin(), taken.end(), [](const Block& a, const Block& b) { return a.first < b.first; });
     int64_t best = -1, best_gap = 0, end = 0;
@@ -75,8 +75,8 @@ class Assigner {
   // Parameters (also unused ones), results and constants, in this order.
   void GiveOwnAllocations() {
     for (Value::Kind kind : {Value::Kind::kParameter, Value::Kind::kResult, Value::Kind::kConstant}) {
-      for (int v = 0; v < static_cast<int>(program_.values.size()); ++v) {
-        const Value& value = program_.values[static_cast<size_t>(v)];
+      for (int v = 0; v < std::ssize(program_.values); ++v) {
+        const Value& value = program_.values[v];
         if (value.kind == kind) GiveOwnAllocation(v, value);
       }
     }
@@ -91,19 +91,19 @@ class Assigner {
       allocation.set_kind(Allocation::RESULT);
     } else {
       allocation.set_kind(Allocation::CONSTANT);
-      auto bytes = program_.constants[static_cast<size_t>(value.index)]->array.bytes();
+      auto bytes = program_.constants[value.index]->array.bytes();
       allocation.set_blob(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       allocation.mutable_blob()->resize(static_cast<size_t>(value.bytes));  // Elided values are zeros.
     }
     const int32_t number = static_cast<int32_t>(result_.allocations.size());
     result_.allocations.push_back(std::move(allocation));
-    const int c = classes_.class_of[static_cast<size_t>(v)];
-    for (int member : classes_.members[static_cast<size_t>(c)]) SetSlice(member, number, 0);
+    const int c = classes_.class_of[v];
+    for (int member : classes_.members[c]) SetSlice(member, number, 0);
   }
 
   void FillArena() {
     std::vector<int> order;
-    for (int c = 0; c < static_cast<int>(classes_.members.size()); ++c) {
+    for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (IsTemporary(c)) order.push_back(c);
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
@@ -111,35 +111,35 @@ class Assigner {
     for (int c : order) {
       const int64_t bytes = Aligned(Bytes(c));
       const int64_t offset = bytes == 0 ? 0 : arena.Place(c, bytes);
-      for (int member : classes_.members[static_cast<size_t>(c)]) SetSlice(member, 0, offset);
+      for (int member : classes_.members[c]) SetSlice(member, 0, offset);
     }
     result_.arena_bytes = arena.size();
     result_.allocations[0].set_bytes(arena.size());
   }
 
   bool IsTemporary(int c) const {
-    const std::vector<int>& members = classes_.members[static_cast<size_t>(c)];
+    const std::vector<int>& members = classes_.members[c];
     return !members.empty() && std::all_of(members.begin(), members.end(), [&](int v) {
-      return program_.values[static_cast<size_t>(v)].kind == Value::Kind::kTemporary;
+      return program_.values[v].kind == Value::Kind::kTemporary;
     });
   }
   int64_t Bytes(int c) const {
-    return program_.values[static_cast<size_t>(classes_.members[static_cast<size_t>(c)][0])].bytes;
+    return program_.values[classes_.members[c][0]].bytes;
   }
   void SetSlice(int v, int32_t allocation, int64_t offset) {
-    BufferSlice& slice = result_.slices[static_cast<size_t>(v)];
+    BufferSlice& slice = result_.slices[v];
     slice.set_allocation(allocation);
     slice.set_offset(offset);
-    slice.set_bytes(program_.values[static_cast<size_t>(v)].bytes);
+    slice.set_bytes(program_.values[v].bytes);
   }
 
   int64_t Peak(int64_t points) const {
     std::vector<int64_t> change(static_cast<size_t>(points) + 1, 0);
-    for (int c = 0; c < static_cast<int>(classes_.members.size()); ++c) {
+    for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (!IsTemporary(c)) continue;
-      for (const Interval& interval : classes_.live[static_cast<size_t>(c)]) {
-        change[static_cast<size_t>(std::max<int64_t>(interval.first, 0))] += Aligned(Bytes(c));
-        change[static_cast<size_t>(interval.last + 1)] -= Aligned(Bytes(c));
+      for (const Interval& interval : classes_.live[c]) {
+        change[std::max<int64_t>(interval.first, 0)] += Aligned(Bytes(c));
+        change[interval.last + 1] -= Aligned(Bytes(c));
       }
     }
     int64_t now = 0, most = 0;

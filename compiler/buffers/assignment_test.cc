@@ -7,8 +7,8 @@
 
 #include "compiler/compile.h"
 #include "compiler/testing/random_program.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {
@@ -26,8 +26,8 @@ int64_t CountCopies(const std::vector<Op>& ops, const Assignment& assignment) {
   int64_t count = 0;
   for (const Op& op : ops) {
     if (op.kind == Op::Kind::kCopy) {
-      const BufferSlice& from = assignment.slices[static_cast<size_t>(op.inputs[0])];
-      const BufferSlice& to = assignment.slices[static_cast<size_t>(op.outputs[0])];
+      const BufferSlice& from = assignment.slices[op.inputs[0]];
+      const BufferSlice& to = assignment.slices[op.outputs[0]];
       count += from.allocation() != to.allocation() || from.offset() != to.offset();
     }
     count += CountCopies(op.condition, assignment);
@@ -49,8 +49,8 @@ ENTRY e {
   ROOT t = (f32[64,64], f32[64,64], f32[8,64]) tuple(q, n, y)
 })");
   EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 0) << ToString(c.program);
-  EXPECT_EQ(c.assignment.slices[static_cast<size_t>(c.program.results[0])].allocation(),
-            c.assignment.slices[static_cast<size_t>(c.program.parameters[0])].allocation());
+  EXPECT_EQ(c.assignment.slices[c.program.results[0]].allocation(),
+            c.assignment.slices[c.program.parameters[0]].allocation());
   EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // The gradient alone: y is written into its result.
 }
 
@@ -122,7 +122,7 @@ ENTRY e {
 void JoinCopies(const std::vector<Op>& ops, std::vector<int>* group) {
   for (const Op& op : ops) {
     if (op.kind == Op::Kind::kCopy) {
-      const int from = (*group)[static_cast<size_t>(op.inputs[0])], to = (*group)[static_cast<size_t>(op.outputs[0])];
+      const int from = (*group)[op.inputs[0]], to = (*group)[op.outputs[0]];
       std::replace(group->begin(), group->end(), from, to);
     }
     JoinCopies(op.condition, group);

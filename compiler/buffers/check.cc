@@ -22,11 +22,11 @@ class Checker {
 
   absl::Status Run() {
     Memory memory;
-    for (int v = 0; v < static_cast<int>(program_.values.size()); ++v) {
-      const Value::Kind kind = program_.values[static_cast<size_t>(v)].kind;
+    for (int v = 0; v < std::ssize(program_.values); ++v) {
+      const Value::Kind kind = program_.values[v].kind;
       const BufferSlice& place = slice(v);
-      if (place.bytes() != program_.values[static_cast<size_t>(v)].bytes ||
-          place.offset() + place.bytes() > assignment_.allocations[static_cast<size_t>(place.allocation())].bytes()) {
+      if (place.bytes() != program_.values[v].bytes ||
+          place.offset() + place.bytes() > assignment_.allocations[place.allocation()].bytes()) {
         return absl::InternalError(absl::StrCat("buffer of ", Name(v), " does not fit its allocation"));
       }
       if (kind == Value::Kind::kParameter || kind == Value::Kind::kConstant) Write(v, &memory);
@@ -37,9 +37,9 @@ class Checker {
   }
 
  private:
-  const BufferSlice& slice(int v) const { return assignment_.slices[static_cast<size_t>(v)]; }
+  const BufferSlice& slice(int v) const { return assignment_.slices[v]; }
   std::string Name(int v) const {
-    return absl::StrCat("value ", v, " (%", program_.values[static_cast<size_t>(v)].name, ")");
+    return absl::StrCat("value ", v, " (%", program_.values[v].name, ")");
   }
 
   absl::Status RunOps(const std::vector<Op>& ops, Memory* memory) {
@@ -59,7 +59,7 @@ class Checker {
     }
     XLAD_RETURN_IF_ERROR(CheckSharing(op));
     for (int v : op.outputs) {
-      if (!program_.values[static_cast<size_t>(v)].is_writable) {
+      if (!program_.values[v].is_writable) {
         return absl::InternalError(absl::StrCat("%", op.instruction->name(), " writes read-only ", Name(v)));
       }
       Write(v, memory);
@@ -131,17 +131,17 @@ class Checker {
   }
 
   absl::Status CheckSharing(const Op& op) const {
-    for (int o = 0; o < static_cast<int>(op.outputs.size()); ++o) {
-      const int to = op.outputs[static_cast<size_t>(o)];
-      for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
-        const int from = op.inputs[static_cast<size_t>(i)];
+    for (int o = 0; o < std::ssize(op.outputs); ++o) {
+      const int to = op.outputs[o];
+      for (int i = 0; i < std::ssize(op.inputs); ++i) {
+        const int from = op.inputs[i];
         if (!Overlaps(from, to)) continue;
         const bool allowed =
             std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
         if (!allowed || !SamePlace(from, to)) return Shares(op, from, to);
       }
       for (int other = 0; other < o; ++other) {
-        const int before = op.outputs[static_cast<size_t>(other)];
+        const int before = op.outputs[other];
         if (Overlaps(before, to)) return Shares(op, before, to);
       }
     }

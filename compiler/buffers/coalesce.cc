@@ -25,10 +25,10 @@ class Merger {
   }
 
   void TryMerge(int x, int y) {
-    const int a = classes_.class_of[static_cast<size_t>(x)];
-    const int b = classes_.class_of[static_cast<size_t>(y)];
+    const int a = classes_.class_of[x];
+    const int b = classes_.class_of[y];
     if (a == b || !MayJoin(a, b)) return;
-    for (int value : members(b)) classes_.class_of[static_cast<size_t>(value)] = a;
+    for (int value : members(b)) classes_.class_of[value] = a;
     members(a).insert(members(a).end(), members(b).begin(), members(b).end());
     members(b).clear();
     live(a) = Unite(live(a), live(b));
@@ -38,9 +38,9 @@ class Merger {
   Classes Finish() { return std::move(classes_); }
 
  private:
-  std::vector<int>& members(int c) { return classes_.members[static_cast<size_t>(c)]; }
-  Intervals& live(int c) { return classes_.live[static_cast<size_t>(c)]; }
-  const Value& value(int v) const { return program_.values[static_cast<size_t>(v)]; }
+  std::vector<int>& members(int c) { return classes_.members[c]; }
+  Intervals& live(int c) { return classes_.live[c]; }
+  const Value& value(int v) const { return program_.values[v]; }
 
   // A class has at most one member whose place is given, and none that may not be written.
   bool MayJoin(int a, int b) {
@@ -63,20 +63,20 @@ class Merger {
   // Whether at this writing point an op reads its operand in class `from` for the last time and writes over it a
   // result in class `to`, as it may.
   bool IsInPlace(int64_t point, int from, int to) {
-    const Op* op = liveness_.op_at[static_cast<size_t>(point / 2)];
+    const Op* op = liveness_.op_at[point / 2];
     if (op == nullptr || op->kind == Op::Kind::kWhile || op->kind == Op::Kind::kIf) return false;
     if (Contains(live(from), point + 1)) return false;
     int output = -1;
-    for (int o = 0; o < static_cast<int>(op->outputs.size()); ++o) {
-      const int written = classes_.class_of[static_cast<size_t>(op->outputs[static_cast<size_t>(o)])];
+    for (int o = 0; o < std::ssize(op->outputs); ++o) {
+      const int written = classes_.class_of[op->outputs[o]];
       if (written == from) return false;
       if (written != to) continue;
       if (output >= 0) return false;
       output = o;
     }
     if (output < 0) return false;
-    for (int i = 0; i < static_cast<int>(op->inputs.size()); ++i) {
-      const int read = classes_.class_of[static_cast<size_t>(op->inputs[static_cast<size_t>(i)])];
+    for (int i = 0; i < std::ssize(op->inputs); ++i) {
+      const int read = classes_.class_of[op->inputs[i]];
       if (read == to) return false;
       if (read != from) continue;
       const auto pair = std::make_pair(output, i);
@@ -93,9 +93,9 @@ class Merger {
 void CollectWishes(const std::vector<Op>& ops, double executions, const Program& program, std::vector<Wish>* wishes) {
   for (const Op& op : ops) {
     for (const auto& [output, input] : op.may_share) {
-      const int from = op.inputs[static_cast<size_t>(input)];
-      const int to = op.outputs[static_cast<size_t>(output)];
-      const double bytes = static_cast<double>(program.values[static_cast<size_t>(from)].bytes);
+      const int from = op.inputs[input];
+      const int to = op.outputs[output];
+      const double bytes = static_cast<double>(program.values[from].bytes);
       // Avoiding a copy saves time; avoiding a buffer only saves memory, except where the op copies what it keeps.
       const bool copies = op.kind == Op::Kind::kCopy || op.instruction->opcode() == Opcode::kDynamicUpdateSlice ||
                           op.instruction->opcode() == Opcode::kScatter;

@@ -9,9 +9,9 @@ int64_t LeafAt(const Shape& shape, const Dims& index) {
   const Shape* at = &shape;
   int64_t leaf = 0;
   for (int64_t i : index) {
-    if (!at->is_tuple() || i < 0 || i >= static_cast<int64_t>(at->tuple().size())) return -1;
+    if (!at->is_tuple() || i < 0 || i >= std::ssize(at->tuple())) return -1;
     leaf += FirstLeaf(*at, i);
-    at = &at->tuple()[static_cast<size_t>(i)];
+    at = &at->tuple()[i];
   }
   return at->is_array() ? leaf : -1;
 }
@@ -20,15 +20,15 @@ class ParameterLeaves {
  public:
   explicit ParameterLeaves(const Computation& entry) {
     for (const Instruction* parameter : entry.parameters()) {
-      first_.push_back(static_cast<int64_t>(shapes_.size()));
+      first_.push_back(std::ssize(shapes_));
       parameters_.push_back(parameter);
       AppendLeaves(parameter->shape(), &shapes_);
     }
   }
   absl::StatusOr<int64_t> Find(int64_t parameter, const Dims& index) const {
-    if (parameter >= 0 && parameter < static_cast<int64_t>(parameters_.size())) {
-      const int64_t leaf = LeafAt(parameters_[static_cast<size_t>(parameter)]->shape(), index);
-      if (leaf >= 0) return first_[static_cast<size_t>(parameter)] + leaf;
+    if (parameter >= 0 && parameter < std::ssize(parameters_)) {
+      const int64_t leaf = LeafAt(parameters_[parameter]->shape(), index);
+      if (leaf >= 0) return first_[parameter] + leaf;
     }
     return absl::InvalidArgumentError(absl::StrCat("input_output_alias or buffer_donor: found parameter ", parameter,
                                                    ", expected an array of the entry's ", parameters_.size(),
@@ -53,27 +53,27 @@ absl::StatusOr<Donation> DonationOf(const Module& module) {
   donation.result_to_parameter.resize(results.size(), -1);
   for (const hlo::BufferDonor& donor : module.buffer_donors) {
     XLAD_ASSIGN_OR_RETURN(int64_t leaf, parameters.Find(donor.parameter, donor.parameter_index));
-    donation.parameter_is_donated[static_cast<size_t>(leaf)] = true;
+    donation.parameter_is_donated[leaf] = true;
   }
   std::vector<bool> taken(parameters.shapes().size(), false);
   for (const hlo::InputOutputAlias& alias : module.input_output_alias) {
     XLAD_ASSIGN_OR_RETURN(int64_t parameter, parameters.Find(alias.parameter, alias.parameter_index));
     const int64_t output = LeafAt(result, alias.output_index);
-    if (output < 0 || taken[static_cast<size_t>(parameter)] || donation.result_to_parameter[output] >= 0) {
+    if (output < 0 || taken[parameter] || donation.result_to_parameter[output] >= 0) {
       return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter,
                                                      ": expected one result array for one parameter array"));
     }
-    const Shape& from = *parameters.shapes()[static_cast<size_t>(parameter)];
-    const Shape& to = *results[static_cast<size_t>(output)];
-    donation.parameter_is_donated[static_cast<size_t>(parameter)] = true;
+    const Shape& from = *parameters.shapes()[parameter];
+    const Shape& to = *results[output];
+    donation.parameter_is_donated[parameter] = true;
     if (!from.SameIgnoringLayout(to)) {
       if (!alias.must_alias) continue;  // A may-alias that cannot be: only a donation.
       return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter, ": found ",
                                                      from.ToString(false), " and ", to.ToString(false),
                                                      ", expected equal shapes"));
     }
-    taken[static_cast<size_t>(parameter)] = true;
-    donation.result_to_parameter[static_cast<size_t>(output)] = parameter;
+    taken[parameter] = true;
+    donation.result_to_parameter[output] = parameter;
   }
   return donation;
 }

@@ -69,7 +69,7 @@ class Marker {
  public:
   Marker(const Program& program, int64_t count) : next_(count), open_(program.values.size(), -1) {
     result_.values.resize(program.values.size());
-    result_.op_at.resize(static_cast<size_t>(count), nullptr);
+    result_.op_at.resize(count, nullptr);
     result_.points = 2 * count;
   }
 
@@ -117,7 +117,7 @@ class Marker {
  private:
   int64_t Take(const Op* op) {
     --next_;
-    result_.op_at[static_cast<size_t>(next_)] = op;
+    result_.op_at[next_] = op;
     return next_;
   }
 
@@ -151,12 +151,12 @@ class Marker {
 
   void Open(int value, int64_t last) {
     if (!live_.insert(value).second) return;
-    open_[static_cast<size_t>(value)] = last;
+    open_[value] = last;
   }
   void Close(int value, int64_t first) {
     live_.erase(value);
-    const int64_t last = open_[static_cast<size_t>(value)];
-    if (first <= last) result_.values[static_cast<size_t>(value)].push_back({first, last});
+    const int64_t last = open_[value];
+    if (first <= last) result_.values[value].push_back({first, last});
   }
   void Define(int value, int64_t number) {
     Open(value, 2 * number + 1);  // Written even where nobody reads it.

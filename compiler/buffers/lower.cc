@@ -1,11 +1,11 @@
 // From step computations to a Program.
 #include <algorithm>
 
+#include "compiler/analysis/in_place.h"
+#include "compiler/analysis/library.h"
 #include "compiler/buffers/program.h"
-#include "compiler/in_place.h"
-#include "compiler/library.h"
-#include "compiler/lowering.h"
-#include "compiler/llvm/emit.h"
+#include "compiler/kernel/emit.h"
+#include "compiler/kernel/lowering.h"
 
 namespace xlad::compiler {
 namespace {
@@ -54,7 +54,7 @@ absl::StatusOr<Values> Lowering::LowerComputation(const Computation& computation
   Environment known;
   for (const auto& instruction : computation.instructions()) {
     if (instruction->opcode() == Opcode::kParameter) {
-      known[instruction.get()] = arguments[static_cast<size_t>(instruction->number())];
+      known[instruction.get()] = arguments[instruction->number()];
       continue;
     }
     XLAD_ASSIGN_OR_RETURN(Values values, LowerInstruction(*instruction, known, ops));
@@ -116,7 +116,7 @@ int Lowering::Constant(const Instruction& instruction) {
     Value value;
     value.kind = Value::Kind::kConstant;
     value.bytes = LeafBytes(instruction.shape());
-    value.index = static_cast<int64_t>(program_->constants.size());
+    value.index = std::ssize(program_->constants);
     value.is_writable = false;
     value.name = instruction.name();
     program_->constants.push_back(instruction.literal().get());
@@ -175,13 +175,13 @@ void Lowering::Moves(std::vector<std::pair<int, int>> moves, const Instruction& 
       }
       copy(from, to);
       --readers[from];
-      moves.erase(moves.begin() + static_cast<int64_t>(i));
+      moves.erase(moves.begin() + i);
       moved = true;
     }
     if (moved || moves.empty()) continue;
     // What is left are cycles: one value of one steps aside.
     const int from = moves[0].first;
-    const int aside = Temporary(why, program_->values[static_cast<size_t>(from)].bytes);
+    const int aside = Temporary(why, program_->values[from].bytes);
     copy(from, aside);
     for (auto& move : moves) {
       if (move.first == from) move.first = aside;
@@ -220,13 +220,13 @@ absl::StatusOr<Values> Lowering::LowerWhile(const Instruction& loop, const Value
   const Computation& body = *loop.called()[1];
   Values carried;
   std::vector<std::pair<int, int>> moves;
-  for (int64_t i = 0; i < static_cast<int64_t>(init.size()); ++i) {
-    const int from = init[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < std::ssize(init); ++i) {
+    const int from = init[i];
     if (ParameterLeaf(body.root(), i) == i) {  // The loop does not change it: no memory of its own.
       carried.push_back(from);
       continue;
     }
-    carried.push_back(Temporary(loop, program_->values[static_cast<size_t>(from)].bytes));
+    carried.push_back(Temporary(loop, program_->values[from].bytes));
     moves.emplace_back(from, carried.back());
   }
   Moves(moves, loop, ops);
@@ -253,7 +253,7 @@ absl::StatusOr<Values> Lowering::LowerConditional(const Instruction& conditional
   Values results;
   for (const Shape* leaf : Leaves(conditional.shape())) results.push_back(Temporary(conditional, LeafBytes(*leaf)));
   for (size_t b = 0; b < conditional.called().size(); ++b) {
-    const Values& argument = known.at(conditional.operand(static_cast<int64_t>(b) + 1));
+    const Values& argument = known.at(conditional.operand(b + 1));
     op.bodies.emplace_back();
     XLAD_ASSIGN_OR_RETURN(Values branch, LowerComputation(*conditional.called()[b], {argument}, &op.bodies.back()));
     std::vector<std::pair<int, int>> moves;
@@ -279,7 +279,7 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
       value.kind = Value::Kind::kParameter;
       value.bytes = LeafBytes(*leaf);
       value.index = leaf_number;
-      value.is_writable = donation.parameter_is_donated[static_cast<size_t>(leaf_number++)];
+      value.is_writable = donation.parameter_is_donated[leaf_number++];
       value.name = parameter->name();
       arguments.back().push_back(lowering.NewValue(std::move(value)));
       program.parameters.push_back(arguments.back().back());
@@ -292,12 +292,12 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
     const int64_t parameter = donation.result_to_parameter[r];
     int target = -1;
     if (parameter >= 0) {
-      target = program.parameters[static_cast<size_t>(parameter)];
+      target = program.parameters[parameter];
     } else {
       Value value;
       value.kind = Value::Kind::kResult;
-      value.bytes = program.values[static_cast<size_t>(roots[r])].bytes;
-      value.index = static_cast<int64_t>(r);
+      value.bytes = program.values[roots[r]].bytes;
+      value.index = r;
       value.name = absl::StrCat("result ", r);
       target = lowering.NewValue(std::move(value));
     }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 

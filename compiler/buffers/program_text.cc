@@ -7,7 +7,7 @@ namespace {
 
 std::string Values(const Program& program, const std::vector<int>& values) {
   return absl::StrJoin(values, ", ", [&](std::string* out, int v) {
-    absl::StrAppend(out, "v", v, "[", program.values[static_cast<size_t>(v)].bytes, "]");
+    absl::StrAppend(out, "v", v, "[", program.values[v].bytes, "]");
   });
 }
 

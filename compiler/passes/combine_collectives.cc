@@ -6,8 +6,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compiler/hlo_util.h"
-#include "compiler/steps/collective_spec.h"
+#include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 namespace {
@@ -67,7 +67,7 @@ class Combiner {
 
   int Put(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
     for (int b = static_cast<int>(bundles_.size()) - 1; b >= 0; --b) {
-      Bundle& bundle = bundles_[static_cast<size_t>(b)];
+      Bundle& bundle = bundles_[b];
       const Instruction& first = *bundle.members[0];
       if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups)
         continue;
@@ -91,7 +91,7 @@ class Combiner {
       pending.pop_back();
       if (at == earlier) return true;
       if (!seen.insert(at).second) continue;
-      const std::set<int>& needs = bundles_[static_cast<size_t>(at)].needs;
+      const std::set<int>& needs = bundles_[at].needs;
       pending.insert(pending.end(), needs.begin(), needs.end());
     }
     return false;
@@ -110,7 +110,7 @@ class Combiner {
     hlo::Builder builder(computation_);
     for (size_t i = 0; i < bundle.members.size(); ++i) {
       builder.set_template(bundle.members[i]);
-      bundle.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, static_cast<int64_t>(i)));
+      bundle.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, i));
     }
   }
 
@@ -123,7 +123,7 @@ class Combiner {
         auto found = member->frontend_attributes().find(key);
         if (found == member->frontend_attributes().end()) continue;
         for (absl::string_view line : absl::StrSplit(found->second, separator, absl::SkipEmpty())) {
-          if (static_cast<int64_t>(lines.size()) >= kMostCauses) break;
+          if (std::ssize(lines) >= kMostCauses) break;
           if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
         }
       }

@@ -5,7 +5,7 @@
 // message instead of many. Each keeps its own result; the combined one names all their causes.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -1,6 +1,6 @@
 #include "compiler/passes/constant_folding.h"
 
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {

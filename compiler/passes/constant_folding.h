@@ -4,7 +4,7 @@
 // that size. Broadcasts and iotas stay: code makes them for nothing.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler/hlo_util.h"
-#include "compiler/library.h"
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/library.h"
 
 namespace xlad::compiler {
 namespace {
@@ -51,9 +51,9 @@ class Lowering {
 
   Instruction* Padded() {
     Instruction* input = convolution_->operand(0);
-    std::vector<hlo::PaddingDimension> padding(static_cast<size_t>(input->shape().ndim()));
+    std::vector<hlo::PaddingDimension> padding(input->shape().ndim());
     for (size_t s = 0; s < window_.size(); ++s) {
-      padding[static_cast<size_t>(dims_.input_spatial[s])] = {window_[s].padding_low, window_[s].padding_high,
+      padding[dims_.input_spatial[s]] = {window_[s].padding_low, window_[s].padding_high,
                                                               window_[s].base_dilation - 1};
     }
     return builder_.Pad(input, builder_.Scalar(input->shape().type(), 0), padding);
@@ -68,11 +68,11 @@ class Lowering {
     std::vector<Instruction*> slices;
     Dims position(stacked.size(), 0);
     do {
-      Dims start(static_cast<size_t>(padded->shape().ndim()), 0), limit = padded->shape().dims();
+      Dims start(padded->shape().ndim(), 0), limit = padded->shape().dims();
       Dims stride(start.size(), 1);
       for (size_t s = 0; s < window_.size(); ++s) {
         const hlo::WindowDimension& w = window_[s];
-        const size_t d = static_cast<size_t>(dims_.input_spatial[s]);
+        const size_t d = dims_.input_spatial[s];
         // Where the one lies and how far the other steps.
         int64_t index = position[s];
         if (stack_window && w.window_reversal) index = w.size - 1 - index;
@@ -97,7 +97,7 @@ class Lowering {
     hlo::DotDimensions dot;
     if (groups_ != 1) {
       Dims split = patches->shape().dims(), kernel_split = kernel->shape().dims();
-      split[static_cast<size_t>(feature)] /= groups_;
+      split[feature] /= groups_;
       split.insert(split.begin() + feature, groups_);
       patches = builder_.Reshape(patches, split);
       kernel_split[2] /= groups_;
@@ -129,14 +129,14 @@ class Lowering {
     for (size_t s = 0; s < window_.size(); ++s) places.emplace_back(dims_.input_spatial[s], dims_.output_spatial[s]);
     std::sort(places.begin(), places.end());
     const int64_t ndim = product->shape().ndim();
-    Dims permutation(static_cast<size_t>(ndim));
+    Dims permutation(ndim);
     const int64_t first = grouped ? 1 : 0;
     // Where the result's dimension d comes from; the group goes right before the output feature.
-    Dims source(static_cast<size_t>(ndim - first));
+    Dims source(ndim - first);
     for (size_t i = 0; i < places.size(); ++i) {
-      source[static_cast<size_t>(places[i].second)] = first + static_cast<int64_t>(i);
+      source[places[i].second] = first + static_cast<int64_t>(i);
     }
-    source[static_cast<size_t>(dims_.output_feature)] = ndim - 1;
+    source[dims_.output_feature] = ndim - 1;
     permutation = source;
     if (grouped) permutation.insert(permutation.begin() + dims_.output_feature, 0);
     return builder_.Reshape(builder_.Transpose(product, permutation), convolution_->shape().dims());
@@ -165,10 +165,10 @@ class Lowering {
     split.push_back(convolution_->shape().dim(dims_.output_batch));
     split.push_back(convolution_->shape().dim(dims_.output_feature));
     for (size_t s = 0; s < output.size(); ++s) {
-      permutation[static_cast<size_t>(dims_.output_spatial[s])] = static_cast<int64_t>(s);
+      permutation[dims_.output_spatial[s]] = static_cast<int64_t>(s);
     }
-    permutation[static_cast<size_t>(dims_.output_batch)] = static_cast<int64_t>(output.size());
-    permutation[static_cast<size_t>(dims_.output_feature)] = static_cast<int64_t>(output.size()) + 1;
+    permutation[dims_.output_batch] = std::ssize(output);
+    permutation[dims_.output_feature] = std::ssize(output) + 1;
     return builder_.Transpose(builder_.Reshape(product, split), permutation);
   }
 

@@ -1,6 +1,6 @@
 // Convolutions that the library does not take, as matrix products.
 //
-// Needs: simplified. Leaves: library convolutions (compiler/library.h), and no other of floats whose window has, or
+// Needs: simplified. Leaves: library convolutions (compiler/analysis/library.h), and no other of floats whose window has, or
 // which visits, at most 64 positions; the rest (and those with batch groups) stay and become plain loops.
 //
 // A convolution contracts over window positions and input features. Its patches - for every output position what its
@@ -9,7 +9,7 @@
 // instead, and the dot contracts over the window itself.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

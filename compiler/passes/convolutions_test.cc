@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/hlo_util.h"
-#include "compiler/library.h"
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/library.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/infer.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/infer/infer.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {
@@ -35,10 +35,10 @@ class Maker {
     dims.input_batch = input[0], dims.input_feature = input[1];
     dims.kernel_input_feature = kernel[0], dims.kernel_output_feature = kernel[1];
     dims.output_batch = output[0], dims.output_feature = output[1];
-    input_sizes[static_cast<size_t>(input[0])] = batch;
-    input_sizes[static_cast<size_t>(input[1])] = features;
-    kernel_sizes[static_cast<size_t>(kernel[0])] = features / groups;
-    kernel_sizes[static_cast<size_t>(kernel[1])] = outputs;
+    input_sizes[input[0]] = batch;
+    input_sizes[input[1]] = features;
+    kernel_sizes[kernel[0]] = features / groups;
+    kernel_sizes[kernel[1]] = outputs;
     for (int s = 0; s < spatial; ++s) {
       dims.input_spatial.push_back(input[static_cast<size_t>(s) + 2]);
       dims.kernel_spatial.push_back(kernel[static_cast<size_t>(s) + 2]);
@@ -52,8 +52,8 @@ class Maker {
       w.base_dilation = 1 + Below(2);
       w.window_reversal = Below(3) == 0;
       window.push_back(w);
-      input_sizes[static_cast<size_t>(dims.input_spatial.back())] = 2 + Below(6);
-      kernel_sizes[static_cast<size_t>(dims.kernel_spatial.back())] = w.size;
+      input_sizes[dims.input_spatial.back()] = 2 + Below(6);
+      kernel_sizes[dims.kernel_spatial.back()] = w.size;
     }
     auto module = std::make_unique<Module>("convolution");
     Computation* entry = module->Add(std::make_unique<Computation>("main"));

@@ -2,7 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 namespace {

@@ -1,7 +1,7 @@
 // Common subexpressions and dead code.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 namespace {
@@ -19,7 +19,7 @@ Dims FreeDimensions(int64_t ndim, const Dims& batch, const Dims& contracting) {
 
 Dims Through(const Dims& dimensions, const Dims& permutation) {
   Dims result;
-  for (int64_t d : dimensions) result.push_back(permutation[static_cast<size_t>(d)]);
+  for (int64_t d : dimensions) result.push_back(permutation[d]);
   return result;
 }
 
@@ -45,8 +45,8 @@ Instruction* SwapForTranspose(Instruction* transpose) {
   Instruction* dot = transpose->operand(0);
   if (dot->opcode() != Opcode::kDot || dot->users().size() != 1 || dot->operand_count() != 2) return nullptr;
   const hlo::DotDimensions& dims = *dot->attributes().dot;
-  const int64_t batch = static_cast<int64_t>(dims.lhs_batch.size());
-  const int64_t left = dot->operand(0)->shape().ndim() - batch - static_cast<int64_t>(dims.lhs_contracting.size());
+  const int64_t batch = std::ssize(dims.lhs_batch);
+  const int64_t left = dot->operand(0)->shape().ndim() - batch - std::ssize(dims.lhs_contracting);
   const int64_t ndim = dot->shape().ndim();
   Dims wanted;
   for (int64_t d = 0; d < batch; ++d) wanted.push_back(d);

@@ -4,7 +4,7 @@
 // dimension numbers or the order of the operands can say the same.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

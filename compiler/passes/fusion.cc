@@ -43,7 +43,7 @@ class Builder {
   }
   Instruction* Parameter(Instruction* outside) {
     auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());
-    parameter->set_number(static_cast<int64_t>(operands_.size()));
+    parameter->set_number(std::ssize(operands_));
     parameter->set_name("param");
     operands_.push_back(outside);
     return fused_->Add(std::move(parameter));
@@ -90,7 +90,7 @@ void FuseIn(Computation* computation) {
     }
     hlo::Builder builder(computation);
     for (size_t i = 0; i < group.roots.size(); ++i) {
-      group.roots[i]->ReplaceAllUsesWith(builder.GetTupleElement(fusion, static_cast<int64_t>(i)));
+      group.roots[i]->ReplaceAllUsesWith(builder.GetTupleElement(fusion, i));
     }
   }
   computation->SortTopologically();

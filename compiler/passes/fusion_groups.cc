@@ -112,7 +112,7 @@ bool FusionPlanner::IsCheaperToRepeat(const Instruction& instruction, const Cons
     for (const Instruction* operand : instruction.operands()) {
       int budget = 12;
       if (ReadsNoMemory(*operand, &budget) || !counted.insert(operand).second) continue;
-      const auto& maps = groups_[static_cast<size_t>(group)].maps;
+      const auto& maps = groups_[group].maps;
       const bool read_anyway = std::any_of(operand->users().begin(), operand->users().end(),
                                            [&](const Instruction* user) { return maps.contains(user); });
       if (!read_anyway) added += operand->shape().bytes();
@@ -124,7 +124,7 @@ bool FusionPlanner::IsCheaperToRepeat(const Instruction& instruction, const Cons
 
 bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consumers) {
   for (int group : consumers.groups) {
-    FusionGroup& candidate = groups_[static_cast<size_t>(group)];
+    FusionGroup& candidate = groups_[group];
     if (candidate.roots.size() >= kMostRoots || candidate.elements != instruction->shape().elements()) continue;
     if (WouldCycle(*instruction, group)) continue;
     if (Join(instruction, group, true)) return true;
@@ -144,14 +144,14 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
 }
 
 bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
-  FusionGroup& joined = groups_[static_cast<size_t>(group)];
+  FusionGroup& joined = groups_[group];
   if (joined.maps.size() >= kMostMembers) return false;
   std::vector<int> maps = MapsIn(*instruction, &joined);
   if (as_root && maps != std::vector<int>{FusionGroup::kIdentity}) return false;
   if (!IsAllowed(*instruction, maps, joined)) return false;
   const bool is_computed = CostOf(*instruction) != OpCost::kFree;
   for (int map : maps) {
-    const int64_t evaluations = joined.evaluations[static_cast<size_t>(map)];
+    const int64_t evaluations = joined.evaluations[map];
     if (is_computed && evaluations > instruction->shape().elements()) ++joined.recomputed;
   }
   joined.maps[instruction] = std::move(maps);
@@ -186,7 +186,7 @@ int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map,
   if (shape.is_scalar()) return FusionGroup::kScalar;
   auto [entry, fresh] = group->map_ids.emplace(MapKey(user, operand, map), static_cast<int>(group->evaluations.size()));
   if (fresh) {
-    int64_t evaluations = group->evaluations[static_cast<size_t>(map)];
+    int64_t evaluations = group->evaluations[map];
     if (user.opcode() == Opcode::kReduce) {
       const int64_t outputs = std::max<int64_t>(user.shape().elements(), 1);
       evaluations = evaluations / outputs * user.operand(0)->shape().elements();
@@ -211,7 +211,7 @@ bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<
   if (elements == 1) return true;  // Moves out of the loop.
   int recomputed = group.recomputed;
   for (int map : maps) {
-    if (group.evaluations[static_cast<size_t>(map)] <= elements) continue;
+    if (group.evaluations[map] <= elements) continue;
     if (cost == OpCost::kExpensive) return false;
     ++recomputed;
   }
@@ -219,7 +219,7 @@ bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<
 }
 
 bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const {
-  const FusionGroup& target = groups_[static_cast<size_t>(group)];
+  const FusionGroup& target = groups_[group];
   absl::flat_hash_set<const Instruction*> seen;
   absl::flat_hash_set<int> seen_groups = {group};
   std::vector<const Instruction*> pending;
@@ -230,7 +230,7 @@ bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const 
   };
   auto visit_group = [&](int id) {
     if (!seen_groups.insert(id).second) return;
-    for (const Instruction* root : groups_[static_cast<size_t>(id)].roots) visit_users(root);
+    for (const Instruction* root : groups_[id].roots) visit_users(root);
   };
   // From each reader outside the group on, through whole groups: a group's results need all of its operands.
   for (const Instruction* user : instruction.users()) {

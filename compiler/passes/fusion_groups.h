@@ -6,8 +6,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "compiler/hlo_util.h"
-#include "compiler/op_cost.h"
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/op_cost.h"
 
 namespace xlad::compiler {
 

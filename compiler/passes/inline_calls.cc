@@ -1,7 +1,7 @@
 #include "compiler/passes/inline_calls.h"
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 namespace {
@@ -22,7 +22,7 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
   for (Instruction* call : Snapshot(*computation)) {
     if (call->opcode() != Opcode::kCall) continue;
     const Computation* callee = call->called()[0];
-    *total += static_cast<int64_t>(callee->instructions().size());
+    *total += std::ssize(callee->instructions());
     if (*total > kMostInstructions) {
       return absl::ResourceExhaustedError(
           absl::StrCat("calls expand to more than ", kMostInstructions, " instructions at ", Describe(*call)));
@@ -47,7 +47,7 @@ absl::Status MakeOwn(Computation* computation, absl::flat_hash_set<Computation*>
     for (Computation*& callee : instruction->mutable_called()) {
       if (owned->contains(callee)) callee = callee->parent()->CloneComputation(*callee, callee->name());
       owned->insert(callee);
-      *total += static_cast<int64_t>(callee->instructions().size());
+      *total += std::ssize(callee->instructions());
       if (*total > kMostInstructions) {
         return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMostInstructions,
                                                          " instructions at ", Describe(*instruction)));

@@ -3,7 +3,7 @@
 // Needs: a verified module. Leaves: no `call`; no step computation that two instructions call.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler/hlo_util.h"
-#include "compiler/trip_count.h"
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/trip_count.h"
 
 namespace xlad::compiler {
 namespace {
@@ -65,14 +65,14 @@ void SinkConstants(Instruction* loop) {
 // The carried elements that someone reads: outside, in the condition, or in the body for another element.
 std::vector<bool> ReadElements(const Instruction& loop) {
   const int64_t count = loop.operand(0)->operand_count();
-  std::vector<bool> read(static_cast<size_t>(count), false);
+  std::vector<bool> read(count, false);
   for (const Instruction* user : loop.users()) {
     if (user->opcode() != Opcode::kGetTupleElement) return std::vector<bool>(static_cast<size_t>(count), true);
-    read[static_cast<size_t>(user->number())] = true;
+    read[user->number()] = true;
   }
   if (loop.parent()->root() == &loop) return std::vector<bool>(static_cast<size_t>(count), true);
   for (const Instruction* user : loop.called()[0]->parameter(0)->users()) {
-    if (!user->users().empty() || user == loop.called()[0]->root()) read[static_cast<size_t>(user->number())] = true;
+    if (!user->users().empty() || user == loop.called()[0]->root()) read[user->number()] = true;
   }
   // Backwards from the elements that are read: what their next values are made from is read too.
   const Computation& body = *loop.called()[1];
@@ -81,7 +81,7 @@ std::vector<bool> ReadElements(const Instruction& loop) {
     changed = false;
     needed.clear();
     for (int64_t i = 0; i < count; ++i) {
-      if (read[static_cast<size_t>(i)]) needed[body.root()->operand(i)] = true;
+      if (read[i]) needed[body.root()->operand(i)] = true;
     }
     const auto& all = body.instructions();
     for (auto it = all.rbegin(); it != all.rend(); ++it) {
@@ -89,8 +89,8 @@ std::vector<bool> ReadElements(const Instruction& loop) {
       if (at == body.root()) continue;
       if (!needed[at] && !HasSideEffect(*at)) continue;
       if (at->opcode() == Opcode::kGetTupleElement && at->operand(0) == body.parameter(0)) {
-        if (!read[static_cast<size_t>(at->number())]) changed = true;
-        read[static_cast<size_t>(at->number())] = true;
+        if (!read[at->number()]) changed = true;
+        read[at->number()] = true;
       }
       for (const Instruction* operand : at->operands()) needed[operand] = true;
     }
@@ -106,14 +106,14 @@ void Narrow(Computation* computation, const std::vector<int64_t>& new_index, con
     std::vector<Instruction*> kept;
     Instruction* root = computation->root();
     for (size_t i = 0; i < new_index.size(); ++i) {
-      if (new_index[i] >= 0) kept.push_back(root->operand(static_cast<int64_t>(i)));
+      if (new_index[i] >= 0) kept.push_back(root->operand(i));
     }
     hlo::Builder builder(computation);
     builder.set_template(root);
     computation->set_root(builder.Tuple(kept));
   }
   computation->RemoveDead();
-  for (Instruction* get : parameter->users()) get->set_number(new_index[static_cast<size_t>(get->number())]);
+  for (Instruction* get : parameter->users()) get->set_number(new_index[get->number()]);
 }
 
 // Drops carried elements that nobody reads; the loop that stays, or null where nothing was dropped.
@@ -123,9 +123,9 @@ Instruction* DropUnread(Instruction* loop) {
   std::vector<Instruction*> kept;
   std::vector<Shape> shapes;
   for (size_t i = 0; i < read.size(); ++i) {
-    new_index.push_back(read[i] ? static_cast<int64_t>(kept.size()) : -1);
+    new_index.push_back(read[i] ? std::ssize(kept) : -1);
     if (!read[i]) continue;
-    kept.push_back(loop->operand(0)->operand(static_cast<int64_t>(i)));
+    kept.push_back(loop->operand(0)->operand(i));
     shapes.push_back(kept.back()->shape());
   }
   if (kept.size() == read.size()) return nullptr;
@@ -137,13 +137,13 @@ Instruction* DropUnread(Instruction* loop) {
   Instruction* smaller = CloneOn(*loop, {builder.Tuple(kept)}, loop->parent());
   smaller->mutable_shape() = shape;
   for (Instruction* get : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
-    get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[static_cast<size_t>(get->number())]));
+    get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[get->number()]));
   }
   return smaller;
 }
 
 bool IsSmall(const Computation& body, int64_t rounds) {
-  if (rounds * static_cast<int64_t>(body.instructions().size()) > kMostInstructions) return false;
+  if (rounds * std::ssize(body.instructions()) > kMostInstructions) return false;
   for (const auto& instruction : body.instructions()) {
     switch (instruction->opcode()) {
       case Opcode::kWhile:

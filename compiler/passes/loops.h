@@ -5,7 +5,7 @@
 // so that what they compute can be fused (threefry's five rounds).
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/buffers/program.h"
-#include "compiler/trip_count.h"
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/trip_count.h"
 
 namespace xlad::compiler {
 namespace {
@@ -108,10 +108,10 @@ class ListSchedule {
       }
       absl::flat_hash_set<Instruction*> inputs;
       graph.ForEachInput(at, [&](Instruction* input) { inputs.insert(input); });
-      waits_for_[at] = static_cast<int64_t>(inputs.size());
+      waits_for_[at] = std::ssize(inputs);
       for (Instruction* input : inputs) unblocks_[input].push_back(at);
     }
-    for (const auto& [source, readers] : readers_) unread_[source] = static_cast<int64_t>(readers.size());
+    for (const auto& [source, readers] : readers_) unread_[source] = std::ssize(readers);
   }
 
   Sequence Run() {
@@ -208,7 +208,7 @@ void ProtectParameters(const Module& module, const Donation& donation, Graph* gr
   for (size_t r = 0; r < donation.result_to_parameter.size(); ++r) {
     const int64_t leaf = donation.result_to_parameter[r];
     if (leaf < 0) continue;
-    Instruction* parameter = parameter_of_leaf[static_cast<size_t>(leaf)];
+    Instruction* parameter = parameter_of_leaf[leaf];
     if (!parameter->shape().is_array()) continue;
     std::vector<Instruction*> writers;
     Sources(LeafSource(module.entry()->root(), static_cast<int64_t>(r)), &writers);

@@ -8,13 +8,13 @@
 // Also notes the trip counts of loops.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 
 absl::Status OrderInstructions(hlo::Module& module, PassContext& context);
 
-// Notes every loop's trip count as a frontend attribute (compiler/trip_count.h). Before fusion.
+// Notes every loop's trip count as a frontend attribute (compiler/analysis/trip_count.h). Before fusion.
 absl::Status NoteTripCounts(hlo::Module& module, PassContext& context);
 
 }  // namespace xlad::compiler

@@ -4,7 +4,7 @@
 // exact: the same bits for all inputs, the sign of a zero sum with an identity element and NaN payloads aside.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

@@ -51,12 +51,12 @@ Instruction* SimplifySort(Instruction* sort) {
 Instruction* SimplifyConditional(Instruction* conditional, hlo::Builder& builder) {
   int64_t selector = 0;
   if (!ConstantInteger(*conditional->operand(0), &selector)) return nullptr;
-  const int64_t branches = static_cast<int64_t>(conditional->called().size());
+  const int64_t branches = std::ssize(conditional->called());
   const bool is_predicate = conditional->operand(0)->shape().type() == ElementType::kPred;
   int64_t branch = is_predicate ? (selector != 0 ? 0 : 1) : selector;
   if (branch < 0 || branch >= branches) branch = branches - 1;  // As HLO defines it.
   Instruction* argument = conditional->operand(branch + 1);
-  return InlineInto(*conditional->called()[static_cast<size_t>(branch)], {argument}, builder.computation());
+  return InlineInto(*conditional->called()[branch], {argument}, builder.computation());
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The rules of Simplify: from an instruction to what replaces it (made with `builder`), or null.
 #pragma once
 
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 

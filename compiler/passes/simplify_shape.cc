@@ -48,7 +48,7 @@ Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
   }
   if (x->opcode() == Opcode::kBroadcast) {
     Dims combined;
-    for (int64_t d : x->dimensions()) combined.push_back(dimensions[static_cast<size_t>(d)]);
+    for (int64_t d : x->dimensions()) combined.push_back(dimensions[d]);
     return builder.Broadcast(x->operand(0), to, combined);
   }
   if (x->opcode() != Opcode::kReshape) return nullptr;
@@ -81,15 +81,15 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   if (MovesOnlyUnits(transpose)) return builder.Reshape(x, transpose->shape().dims());
   if (x->opcode() == Opcode::kTranspose) {
     Dims combined;
-    for (int64_t d : permutation) combined.push_back(x->dimensions()[static_cast<size_t>(d)]);
+    for (int64_t d : permutation) combined.push_back(x->dimensions()[d]);
     return builder.Transpose(x->operand(0), combined);
   }
   if (x->opcode() != Opcode::kBroadcast) return nullptr;
   Dims inverse(permutation.size());
   for (size_t i = 0; i < permutation.size(); ++i)
-    inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+    inverse[permutation[i]] = static_cast<int64_t>(i);
   Dims combined;
-  for (int64_t d : x->dimensions()) combined.push_back(inverse[static_cast<size_t>(d)]);
+  for (int64_t d : x->dimensions()) combined.push_back(inverse[d]);
   return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);
 }
 
@@ -98,7 +98,7 @@ Instruction* SliceOfPiece(Instruction* slice, hlo::Builder& builder) {
   Instruction* x = slice->operand(0);
   const int64_t dimension = x->dimensions()[0];
   const auto& wanted = slice->attributes().slice;
-  const hlo::SliceDimension& along = wanted[static_cast<size_t>(dimension)];
+  const hlo::SliceDimension& along = wanted[dimension];
   int64_t offset = 0;
   for (Instruction* piece : x->operands()) {
     const int64_t size = piece->shape().dim(dimension);
@@ -109,8 +109,8 @@ Instruction* SliceOfPiece(Instruction* slice, hlo::Builder& builder) {
         limit.push_back(d.limit);
         stride.push_back(d.stride);
       }
-      start[static_cast<size_t>(dimension)] -= offset;
-      limit[static_cast<size_t>(dimension)] -= offset;
+      start[dimension] -= offset;
+      limit[dimension] -= offset;
       return builder.Slice(piece, start, limit, stride);
     }
     offset += size;
@@ -143,7 +143,7 @@ Instruction* SimplifyConcatenate(Instruction* concatenate, hlo::Builder& builder
   for (Instruction* piece : concatenate->operands()) {
     if (piece->shape().dim(dimension) != 0) kept.push_back(piece);
   }
-  if (kept.empty() || static_cast<int64_t>(kept.size()) == concatenate->operand_count()) return nullptr;
+  if (kept.empty() || std::ssize(kept) == concatenate->operand_count()) return nullptr;
   return builder.Concatenate(kept, dimension);
 }
 

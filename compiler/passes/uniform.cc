@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "compiler/hlo_util.h"
-#include "compiler/steps/collective_spec.h"
+#include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/hlo_util.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {
@@ -77,7 +77,7 @@ class Analysis {
     Known known;
     for (const auto& instruction : computation.instructions()) {
       if (instruction->opcode() == Opcode::kParameter) {
-        known[instruction.get()] = arguments[static_cast<size_t>(instruction->number())];
+        known[instruction.get()] = arguments[instruction->number()];
         continue;
       }
       XLAD_ASSIGN_OR_RETURN(Leaf value, Value(*instruction, known));
@@ -198,7 +198,7 @@ class Analysis {
     Leaf result(static_cast<size_t>(CountLeaves(conditional.shape())), selector);
     for (size_t b = 0; b < conditional.called().size(); ++b) {
       XLAD_ASSIGN_OR_RETURN(
-          Leaf branch, Walk(*conditional.called()[b], {known.at(conditional.operand(static_cast<int64_t>(b) + 1))}));
+          Leaf branch, Walk(*conditional.called()[b], {known.at(conditional.operand(b + 1))}));
       for (size_t i = 0; i < result.size(); ++i) result[i] = Refine(result[i], branch[i]);
       XLAD_RETURN_IF_ERROR(Require(conditional, *conditional.called()[b], selector));
     }
@@ -211,7 +211,7 @@ class Analysis {
       XLAD_ASSIGN_OR_RETURN(Labels labels, Exchange(at, known.at(at.operand(k))[0]));
       result.push_back(std::move(labels));
     }
-    result.resize(static_cast<size_t>(CountLeaves(at.shape())), result.empty() ? Different() : result[0]);
+    result.resize(CountLeaves(at.shape()), result.empty() ? Different() : result[0]);
     return result;
   }
 
@@ -219,7 +219,7 @@ class Analysis {
     std::vector<std::vector<int>> keys(devices_);  // What a device's result is made from.
     if (at.opcode() == Opcode::kCollectivePermute) {
       for (const auto& [source, target] : at.attributes().source_target_pairs) {
-        keys[static_cast<size_t>(target)] = {operand[static_cast<size_t>(source)]};
+        keys[target] = {operand[source]};
       }
       return Number(keys);
     }
@@ -227,9 +227,9 @@ class Analysis {
     XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(at, context_.devices));
     for (const std::vector<int64_t>& group : groups) {
       std::vector<int> key;
-      for (int64_t device : group) key.push_back(operand[static_cast<size_t>(device)]);
+      for (int64_t device : group) key.push_back(operand[device]);
       for (size_t rank = 0; rank < group.size(); ++rank) {
-        std::vector<int>& own = keys[static_cast<size_t>(group[rank])];
+        std::vector<int>& own = keys[group[rank]];
         own = key;
         if (by_rank) own.push_back(static_cast<int>(rank));
       }
@@ -249,7 +249,7 @@ class Analysis {
 
   absl::Status RequireFor(const Instruction& flow, const Instruction& collective, const Labels& labels) {
     auto require = [&](int64_t a, int64_t b) {
-      if (labels[static_cast<size_t>(a)] == labels[static_cast<size_t>(b)]) return absl::OkStatus();
+      if (labels[a] == labels[b]) return absl::OkStatus();
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(flow), ": its condition may differ between devices ", a, " and ", b,
                        ", which meet inside it in ", Describe(collective),

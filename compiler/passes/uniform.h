@@ -9,7 +9,7 @@
 // instruction, a pair of devices and the collective.
 #pragma once
 
-#include "compiler/pass_context.h"
+#include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
 

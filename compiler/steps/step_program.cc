@@ -4,10 +4,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
-#include "compiler/library.h"
-#include "compiler/same_code.h"
-#include "compiler/steps/collective_spec.h"
-#include "compiler/trip_count.h"
+#include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/library.h"
+#include "compiler/analysis/same_code.h"
+#include "compiler/analysis/trip_count.h"
 
 namespace xlad::compiler {
 namespace {
@@ -33,7 +33,7 @@ class StepBuilder {
   StepProgram Finish() { return std::move(result_); }
 
  private:
-  const BufferSlice& slice(int value) const { return assignment_.slices[static_cast<size_t>(value)]; }
+  const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
 
   absl::StatusOr<bool> Fill(const Op& op, Step* step) {
     switch (op.kind) {
@@ -76,8 +76,8 @@ class StepBuilder {
     KernelRequest request;
     request.root = op.instruction;
     for (const auto& [output, input] : op.may_share) {
-      const BufferSlice& to = slice(op.outputs[static_cast<size_t>(output)]);
-      if (to.bytes() > 0 && SameSlice(to, slice(op.inputs[static_cast<size_t>(input)]))) {
+      const BufferSlice& to = slice(op.outputs[output]);
+      if (to.bytes() > 0 && SameSlice(to, slice(op.inputs[input]))) {
         request.in_place.emplace_back(output, input);
       }
     }

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/buffers/assignment.h"
-#include "compiler/llvm/emit.h"
+#include "compiler/kernel/emit.h"
 
 namespace xlad::compiler {
 

@@ -46,7 +46,7 @@ absl::Status CompareWithin(const Array& found, const Array& expected, double err
   }
   const ElementType type = found.shape().type;
   const bool numbers = tensor::IsFloating(type) || tensor::IsComplex(type);
-  const size_t width = static_cast<size_t>(tensor::ByteWidth(type));
+  const size_t width = tensor::ByteWidth(type);
   for (size_t i = 0; i < static_cast<size_t>(found.elements()); ++i) {
     if (!numbers) {
       if (std::memcmp(&found.bytes()[i * width], &expected.bytes()[i * width], width) == 0) continue;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 namespace {
@@ -18,7 +18,7 @@ hlo::ReplicaGroups GroupsOf(const DeviceGroups& groups) {
   return result;
 }
 
-int64_t SizeOf(const DeviceGroups& groups) { return static_cast<int64_t>(groups[0].size()); }
+int64_t SizeOf(const DeviceGroups& groups) { return std::ssize(groups[0]); }
 
 // By any reducer; integers have no rounding.
 Sample IntegerReduction(RandomControl* random, Builder* builder, const Sample& x, const DeviceGroups& groups,
@@ -27,7 +27,7 @@ Sample IntegerReduction(RandomControl* random, Builder* builder, const Sample& x
                                         Opcode::kAnd,      Opcode::kOr,      Opcode::kXor};
   Computation* reducer = hlo::ScalarReducer(&random->module(), kOpcodes[random->Below(6)], x.type());
   const int64_t d = x.ndim() == 0 ? -1 : random->Below(x.ndim());
-  if (d < 0 || x.dims()[static_cast<size_t>(d)] % SizeOf(groups) != 0) {
+  if (d < 0 || x.dims()[d] % SizeOf(groups) != 0) {
     return {builder->AllReduce(x.array, reducer, GroupsOf(groups), channel)};
   }
   return {builder->ReduceScatter(x.array, d, reducer, GroupsOf(groups), channel)};
@@ -62,7 +62,7 @@ Sample RandomCollective(RandomControl* random, Builder* builder, const Pool& poo
   if (kind == 0) return RandomValues::Like(sum, builder->AllReduce(x.array, add, replicas, channel));
   if (kind == 1) return RandomValues::Like(x, builder->AllGather(x.array, d, replicas, channel));
   if (kind == 2) return Shift(builder, x, groups, channel);
-  if (x.dims()[static_cast<size_t>(d)] % size != 0) return {};
+  if (x.dims()[d] % size != 0) return {};
   if (random->OneIn(2)) return RandomValues::Like(sum, builder->ReduceScatter(x.array, d, add, replicas, channel));
   return RandomValues::Like(x, builder->AllToAll(x.array, d, random->Below(x.ndim()), replicas, channel));
 }

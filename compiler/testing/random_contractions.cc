@@ -36,15 +36,15 @@ Sample RandomValues::Dot(Builder* builder, Sample x, const Pool& pool) {
   for (int64_t d = 0; d < x.ndim(); ++d) {
     const int role = Below(3);
     if (role == 0) continue;
-    sizes.push_back(x.dims()[static_cast<size_t>(d)]);
+    sizes.push_back(x.dims()[d]);
     roles.push_back(d);
     (role == 1 ? dims.lhs_batch : dims.lhs_contracting).push_back(d);
     if (role == 2) terms *= static_cast<double>(sizes.back());
   }
   for (int free = Below(3); free > 0; --free) {
-    const size_t at = static_cast<size_t>(Below(static_cast<int64_t>(sizes.size()) + 1));
-    sizes.insert(sizes.begin() + static_cast<int64_t>(at), 1 + Below(6));
-    roles.insert(roles.begin() + static_cast<int64_t>(at), -1);
+    const size_t at = Below(std::ssize(sizes) + 1);
+    sizes.insert(sizes.begin() + at, 1 + Below(6));
+    roles.insert(roles.begin() + at, -1);
   }
   const auto place = [&](int64_t d) { return std::find(roles.begin(), roles.end(), d) - roles.begin(); };
   for (int64_t d : dims.lhs_batch) dims.rhs_batch.push_back(place(d));
@@ -104,8 +104,8 @@ Sample RandomValues::Convolution(Builder* builder, Sample x, const Pool& pool) {
     dims.kernel_output_feature = 0;
     dims.kernel_input_feature = 1;
     for (int64_t d = 0; d < spatial; ++d) {
-      dims.input_spatial[static_cast<size_t>(d)] = dims.output_spatial[static_cast<size_t>(d)] =
-          dims.kernel_spatial[static_cast<size_t>(d)] = d + 2;
+      dims.input_spatial[d] = dims.output_spatial[d] =
+          dims.kernel_spatial[d] = d + 2;
     }
   }
   auto convolution = std::make_unique<Instruction>(Opcode::kConvolution, Shape(x.type(), {}));

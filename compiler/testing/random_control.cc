@@ -83,7 +83,7 @@ Pool RandomControl::Open(Builder* builder, const Shape& tuple, const Pool& like)
   Instruction* parameter = builder->Parameter(0, tuple);
   Pool elements;
   for (size_t i = 0; i < like.size(); ++i) {
-    elements.push_back(Like(like[i], builder->GetTupleElement(parameter, static_cast<int64_t>(i))));
+    elements.push_back(Like(like[i], builder->GetTupleElement(parameter, i)));
   }
   return elements;
 }
@@ -127,8 +127,8 @@ Sample RandomControl::While(Builder* builder, const Pool& pool, int depth) {
   auto loop = std::make_unique<Instruction>(Opcode::kWhile, shape);
   loop->mutable_called() = {condition, body};
   Instruction* made = builder->computation()->Add(std::move(loop), {init});
-  const int pick = 1 + Below(static_cast<int64_t>(old.size()) - 1);
-  return Like(slots[static_cast<size_t>(pick)], builder->GetTupleElement(made, pick));
+  const int pick = 1 + Below(std::ssize(old) - 1);
+  return Like(slots[pick], builder->GetTupleElement(made, pick));
 }
 
 Sample RandomControl::Conditional(Builder* builder, const Pool& pool, int depth) {
@@ -173,7 +173,7 @@ Sample RandomControl::Call(Builder* builder, const Pool& pool, int depth) {
   std::vector<Instruction*> arguments;
   for (int p = 1 + Below(3); p > 0; --p) {
     const Sample argument = Pick(pool);
-    inner.push_back(Like(argument, inside.Parameter(static_cast<int64_t>(arguments.size()), argument.array->shape())));
+    inner.push_back(Like(argument, inside.Parameter(std::ssize(arguments), argument.array->shape())));
     arguments.push_back(argument.array);
   }
   Grow(&inside, &inner, 1 + Below(5), depth + 1);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 #include "compiler/testing/random_collectives.h"
 
 namespace xlad::compiler {
@@ -77,13 +77,13 @@ class ManualRegion {
     for (const sharding::AxisRef& axis : axes) {
       if (outer_.OneIn(2)) some.push_back(axis);
     }
-    if (some.empty()) some.push_back(axes[static_cast<size_t>(outer_.Below(static_cast<int64_t>(axes.size())))]);
+    if (some.empty()) some.push_back(axes[outer_.Below(std::ssize(axes))]);
     return some;
   }
 
   // jax.lax.axis_index: the device's position along one of the axes.
   Sample AxisIndex(Builder* builder) {
-    const sharding::AxisRef axis = manual_[static_cast<size_t>(outer_.Below(static_cast<int64_t>(manual_.size())))];
+    const sharding::AxisRef axis = manual_[outer_.Below(std::ssize(manual_))];
     int64_t stride = 1;
     for (size_t a = mesh_.axes().size(); a-- > static_cast<size_t>(axis.axis) + 1;) stride *= mesh_.axes()[a].size;
     const Shape scalar(hlo::ElementType::kU32, {});
@@ -100,7 +100,7 @@ class ManualRegion {
     Dims dims = shape.dims();
     for (const sharding::AxisRef& axis : manual_) {
       if (dims.empty() || outer_.OneIn(4)) continue;
-      const auto d = static_cast<size_t>(outer_.Below(shape.ndim()));
+      const size_t d = outer_.Below(shape.ndim());
       if (dims[d] % axis.size != 0) continue;
       dims[d] /= axis.size;
       border.axes[d].push_back(axis);
@@ -119,7 +119,7 @@ class ManualRegion {
         x = LargestOfGroup(&inner_, inside, x, mesh_.Groups({axis}), ++channels_);
         continue;
       }
-      const auto d = static_cast<size_t>(outer_.Below(x.ndim()));
+      const size_t d = outer_.Below(x.ndim());
       dims[d] *= axis.size;
       border->axes[d].push_back(axis);
     }
@@ -134,7 +134,7 @@ class ManualRegion {
         Cross(builder, operands, "xla.sdy.GlobalToLocalShape", "xla.sdy.in_shardings", borders);
     if (borders.size() == 1) return {entered};
     for (size_t p = 0; p < borders.size(); ++p) {
-      local.push_back(builder->GetTupleElement(entered, static_cast<int64_t>(p)));
+      local.push_back(builder->GetTupleElement(entered, p));
     }
     return local;
   }
@@ -171,7 +171,7 @@ class ManualRegion {
     return absl::StrCat("<@mesh, [", absl::StrJoin(dims, ", "), "]>");
   }
   std::string Quoted(const sharding::AxisRef& axis) const {
-    return absl::StrCat("\"", mesh_.axes()[static_cast<size_t>(axis.axis)].name, "\"");
+    return absl::StrCat("\"", mesh_.axes()[axis.axis].name, "\"");
   }
 
   RandomControl& outer_;

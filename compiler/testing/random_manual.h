@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/testing/random_control.h"
-#include "sharding/mesh.h"
+#include "sharding/model/mesh.h"
 
 namespace xlad::compiler {
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/hlo_util.h"
+#include "compiler/analysis/hlo_util.h"
 #include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
 #include "compiler/testing/random_manual.h"
 #include "hlo/eval/numeric.h"
-#include "sharding/partition/random_sharding.h"
+#include "sharding/testing/random_sharding.h"
 
 namespace xlad::compiler {
 namespace {
@@ -34,7 +34,7 @@ Pool Parameters(RandomControl* random, Builder* builder) {
     ElementType type = random->RandomType();
     if (tensor::IsComplex(type)) type = ElementType::kF32;
     const Shape shape(type, random->RandomDims(4));
-    pool.push_back({builder->Parameter(static_cast<int64_t>(pool.size()), shape), 2, 3, 0});
+    pool.push_back({builder->Parameter(std::ssize(pool), shape), 2, 3, 0});
   }
   return pool;
 }
@@ -48,8 +48,8 @@ std::vector<double> Finish(RandomControl* random, Builder* builder, const Pool& 
   for (size_t p = 0; p < parameters.size(); ++p) {
     if (random->OneIn(2)) continue;
     hlo::InputOutputAlias alias;
-    alias.output_index = {static_cast<int64_t>(results.size())};
-    alias.parameter = static_cast<int64_t>(p);
+    alias.output_index = {std::ssize(results)};
+    alias.parameter = p;
     module.input_output_alias.push_back(alias);
     const Shape& shape = parameters[p]->shape();
     results.push_back(random->Fit(builder, random->Pick(pool), shape.type(), shape.dims()));
@@ -209,7 +209,7 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
       for (uint8_t& value : array.values<uint8_t>()) value = static_cast<uint8_t>(below(2));
       break;
     default: {
-      const size_t width = static_cast<size_t>(tensor::ByteWidth(shape.type));
+      const size_t width = tensor::ByteWidth(shape.type);
       for (size_t i = 0; i < array.bytes().size(); ++i) {
         array.bytes()[i] = i % width == 0 ? static_cast<std::byte>(below(8)) : std::byte{0};
       }

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "compiler/testing/random_values.h"
 #include "hlo/module.h"
-#include "sharding/mesh.h"
+#include "sharding/model/mesh.h"
 #include "tensor/array.h"
 
 namespace xlad::compiler {

@@ -46,7 +46,7 @@ Sample RandomValues::Reduce(Builder* builder, Sample x) {
   for (int64_t d = 0; d < x.ndim(); ++d) {
     if (!OneIn(2)) continue;
     dimensions.push_back(d);
-    terms *= static_cast<double>(x.dims()[static_cast<size_t>(d)]);
+    terms *= static_cast<double>(x.dims()[d]);
   }
   if (dimensions.empty()) return {};
   const ElementType type = x.type();
@@ -103,7 +103,7 @@ Sample RandomValues::Window(Builder* builder, Sample x) {
   if (x.ndim() == 0 || x.type() == ElementType::kPred) return {};
   hlo::Window window(x.dims().size());
   const bool cumulative = OneIn(2);
-  const size_t chosen = static_cast<size_t>(Below(x.ndim()));
+  const size_t chosen = Below(x.ndim());
   double terms = 1;
   for (size_t d = 0; d < window.size(); ++d) {
     const int64_t size = x.dims()[d];

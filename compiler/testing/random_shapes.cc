@@ -34,13 +34,13 @@ Sample RandomValues::RandomShapeChange(Builder* builder, const Pool& pool) {
       const int kind = Below(3);
       if (kind == 0 && x.ndim() >= 2) {
         const int at = Below(x.ndim() - 1);
-        sizes[static_cast<size_t>(at)] *= sizes[static_cast<size_t>(at) + 1];
+        sizes[at] *= sizes[static_cast<size_t>(at) + 1];
         sizes.erase(sizes.begin() + at + 1);
       } else if (kind == 1 && x.ndim() >= 1) {
         const int at = Below(x.ndim());
         const int64_t part = 2 + Below(3);
-        if (sizes[static_cast<size_t>(at)] % part != 0) return {};
-        sizes[static_cast<size_t>(at)] /= part;
+        if (sizes[at] % part != 0) return {};
+        sizes[at] /= part;
         sizes.insert(sizes.begin() + at + Below(2), part);
       } else if (kind == 2 && OneIn(2)) {
         sizes = {tensor::Product(dims)};
@@ -61,7 +61,7 @@ Sample RandomValues::RandomShapeChange(Builder* builder, const Pool& pool) {
       if (x.ndim() == 0) return {};
       const int64_t along = Below(x.ndim());
       Dims other = dims;
-      other[static_cast<size_t>(along)] = 1 + Below(4);
+      other[along] = 1 + Below(4);
       const Sample y = Fit(builder, Pick(pool), x.type(), other);
       Sample both{nullptr, std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
       return Like(both, builder->Concatenate({x.array, y.array}, along));
@@ -120,21 +120,21 @@ Sample RandomValues::Gather(Builder* builder, Sample x, const Pool& pool) {
     const int64_t batch = (along + 1) % n;
     g.operand_batching_dims = {batch};
     g.start_indices_batching_dims = {0};
-    sizes[static_cast<size_t>(batch)] = 1;
-    indices = {x.dims()[static_cast<size_t>(batch)], count};
+    sizes[batch] = 1;
+    indices = {x.dims()[batch], count};
   }
-  sizes[static_cast<size_t>(along)] = 1;
+  sizes[along] = 1;
   g.start_index_map = {along};
   g.collapsed_slice_dims = {along};
   if (kind == 1 && n >= 2) {  // Two indices an element, or blocks of two.
     const int64_t second = (along + 1) % n;
     g.start_index_map.push_back(second);
     indices.push_back(2);
-    sizes[static_cast<size_t>(second)] = std::min<int64_t>(2, x.dims()[static_cast<size_t>(second)]);
+    sizes[second] = std::min<int64_t>(2, x.dims()[second]);
   }
-  g.index_vector_dim = static_cast<int64_t>(indices.size()) - (indices.size() == 2 && kind == 1 ? 1 : 0);
-  const int64_t batches = static_cast<int64_t>(indices.size()) - (kind == 1 && n >= 2 ? 1 : 0);
-  int64_t offsets = n - 1 - static_cast<int64_t>(g.operand_batching_dims.size());
+  g.index_vector_dim = std::ssize(indices) - (indices.size() == 2 && kind == 1 ? 1 : 0);
+  const int64_t batches = std::ssize(indices) - (kind == 1 && n >= 2 ? 1 : 0);
+  int64_t offsets = n - 1 - std::ssize(g.operand_batching_dims);
   const bool first = OneIn(2);
   for (int64_t d = 0; d < offsets; ++d) g.offset_dims.push_back(first ? d : batches + d);
   gather->mutable_attributes().gather = g;
@@ -150,7 +150,7 @@ Sample RandomValues::Scatter(Builder* builder, Sample x, const Pool& pool) {
   int64_t count = 1 + Below(7);
   static constexpr Opcode kReducers[] = {Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum};
   const bool overwrite = OneIn(5), logical = x.type() == ElementType::kPred;
-  if (overwrite) count = std::min(count, x.dims()[static_cast<size_t>(along)]);
+  if (overwrite) count = std::min(count, x.dims()[along]);
   Dims updates = x.dims();
   updates.erase(updates.begin() + along);
   hlo::ScatterDimensions s;

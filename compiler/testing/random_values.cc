@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hlo/infer.h"
+#include "hlo/infer/infer.h"
 
 namespace xlad::compiler {
 
@@ -59,8 +59,8 @@ Dims RandomValues::RandomDims(int max_ndim) {
 }
 
 Sample RandomValues::Pick(const Pool& pool) {
-  const int64_t n = static_cast<int64_t>(pool.size());
-  return pool[static_cast<size_t>(OneIn(2) ? n - 1 - Below(std::min<int64_t>(n, 4)) : Below(n))];
+  const int64_t n = std::ssize(pool);
+  return pool[OneIn(2) ? n - 1 - Below(std::min<int64_t>(n, 4)) : Below(n)];
 }
 
 Sample RandomValues::PickExact(const Pool& pool) {
@@ -132,7 +132,7 @@ Sample RandomValues::Settle(Builder* builder, Sample value) {
 Sample RandomValues::Fresh(Builder* builder, ElementType type, const Dims& dims) {
   Instruction* x = dims.empty() ? builder->Scalar(ElementType::kS32, Below(7))
                                 : builder->Iota(Shape(ElementType::kS32, dims),
-                                                Below(static_cast<int64_t>(dims.size())));
+                                                Below(std::ssize(dims)));
   x = builder->Binary(Opcode::kRemainder, x, Splat(builder, x, 2 + Below(5)));
   if (type != ElementType::kS32) x = builder->Convert(type, x);
   return {x, 8, 0, 0};
@@ -160,7 +160,7 @@ Sample RandomValues::ConvertTo(Builder* builder, Sample x, ElementType type) {
 Sample RandomValues::FitDims(Builder* builder, Sample x, const Dims& dims) {
   if (x.dims() == dims) return x;
   // Too many dimensions: the first of the leading ones; too few: repeated.
-  while (x.ndim() > static_cast<int64_t>(dims.size())) {
+  while (x.ndim() > std::ssize(dims)) {
     Dims limit = x.dims();
     if (limit[0] == 0) return Fresh(builder, x.type(), dims);
     limit[0] = 1;
@@ -169,9 +169,9 @@ Sample RandomValues::FitDims(Builder* builder, Sample x, const Dims& dims) {
   }
   const size_t missing = dims.size() - x.dims().size();
   if (missing > 0) {
-    Dims sizes(dims.begin(), dims.begin() + static_cast<int64_t>(missing)), map;
+    Dims sizes(dims.begin(), dims.begin() + missing), map;
     for (int64_t d = 0; d < x.ndim(); ++d) {
-      sizes.push_back(x.dims()[static_cast<size_t>(d)]);
+      sizes.push_back(x.dims()[d]);
       map.push_back(d + static_cast<int64_t>(missing));
     }
     x.array = builder->Broadcast(x.array, sizes, map);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "hlo/builder.h"
+#include "hlo/build/builder.h"
 #include "hlo/module.h"
 
 namespace xlad::compiler {

@@ -13,7 +13,7 @@ using Memory = std::vector<std::vector<std::byte>>;  // By allocation.
 using StepList = google::protobuf::RepeatedPtrField<Step>;
 
 Array Load(const Memory& memory, const BufferSlice& slice, const tensor::Shape& shape) {
-  const auto& bytes = memory[static_cast<size_t>(slice.allocation())];
+  const auto& bytes = memory[slice.allocation()];
   auto first = bytes.begin() + slice.offset();
   return Array(shape, std::vector<std::byte>(first, first + shape.bytes()));
 }
@@ -21,7 +21,7 @@ Array Load(const Memory& memory, const BufferSlice& slice, const tensor::Shape& 
 void Store(const Array& array, const BufferSlice& slice, Memory* memory) {
   auto bytes = array.bytes();
   if (bytes.empty()) return;
-  std::memcpy((*memory)[static_cast<size_t>(slice.allocation())].data() + slice.offset(), bytes.data(), bytes.size());
+  std::memcpy((*memory)[slice.allocation()].data() + slice.offset(), bytes.data(), bytes.size());
 }
 
 // A literal of `shape` from leaves, in order.
@@ -49,7 +49,7 @@ std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices)
   std::vector<Instruction*> parameters;
   hlo::Builder builder(entry);
   for (const Instruction* operand : instruction.operands()) {
-    parameters.push_back(builder.Parameter(static_cast<int64_t>(parameters.size()), operand->shape()));
+    parameters.push_back(builder.Parameter(std::ssize(parameters), operand->shape()));
   }
   Instruction* copy = CloneOn(instruction, parameters, entry);
   for (Computation*& callee : copy->mutable_called()) callee = module->CloneComputation(*callee, callee->name());
@@ -98,7 +98,7 @@ class Machine {
     }
   }
 
-  Memory& memory(int device) { return memories_[static_cast<size_t>(device)]; }
+  Memory& memory(int device) { return memories_[device]; }
 
   template <typename Steps>
   absl::Status Run(const Steps& steps, const Devices& devices) {
@@ -164,11 +164,11 @@ class Machine {
   template <typename Slices>
   absl::Status RunInstruction(const Instruction& instruction, const Slices& slices, const Devices& devices) {
     const bool needs_all = memories_.size() > 1;
-    auto module = Isolate(instruction, static_cast<int64_t>(memories_.size()));
+    auto module = Isolate(instruction, std::ssize(memories_));
     std::vector<const Module*> modules;
     std::vector<std::vector<hlo::Literal>> inputs;
     int operand_slices = 0;
-    for (int d = 0; d < static_cast<int>(memories_.size()); ++d) {
+    for (int d = 0; d < std::ssize(memories_); ++d) {
       if (!needs_all && d != devices[0]) continue;
       modules.push_back(module.get());
       inputs.emplace_back();
@@ -185,7 +185,7 @@ class Machine {
     XLAD_ASSIGN_OR_RETURN(std::vector<hlo::Literal> results, hlo::Evaluate(modules, inputs));
     for (int d : devices) {
       std::vector<const Array*> leaves;
-      Flatten(results[static_cast<size_t>(d)], &leaves);
+      Flatten(results[d], &leaves);
       for (size_t i = 0; i < leaves.size(); ++i) {
         Store(*leaves[i], slices.Get(operand_slices + static_cast<int>(i)), &memory(d));
       }
@@ -210,10 +210,10 @@ class Machine {
 
   // From the descriptor alone, as the runtime does.
   absl::Status RunDot(const Step& step, const Devices& devices) {
-    if (!compilation_.steps.library_ops[static_cast<size_t>(step.library().op())].has_dot()) {
+    if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);
     }
-    const DotOp& dot = compilation_.steps.library_ops[static_cast<size_t>(step.library().op())].dot();
+    const DotOp& dot = compilation_.steps.library_ops[step.library().op()].dot();
     Module module("dot");
     Computation* entry = module.Add(std::make_unique<Computation>("main"));
     module.set_entry(entry);
@@ -232,7 +232,7 @@ class Machine {
   }
 
   absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
-    const CollectiveSpec& spec = compilation_.steps.collectives[static_cast<size_t>(step.spec())];
+    const CollectiveSpec& spec = compilation_.steps.collectives[step.spec()];
     if (devices.size() != memories_.size()) return absl::InternalError("devices part before a collective");
     for (int k = 0; k < spec.counts_size(); ++k)
       XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
@@ -245,32 +245,32 @@ class Machine {
     const int64_t bytes = count * tensor::ByteWidth(type);
     std::vector<Blob> sent, received(memories_.size());
     for (const Memory& memory : memories_) {
-      const auto& whole = memory[static_cast<size_t>(from.allocation())];
+      const auto& whole = memory[from.allocation()];
       sent.emplace_back(whole.begin() + from.offset(), whole.begin() + from.offset() + bytes);
     }
     if (spec.kind() == CollectiveSpec::COLLECTIVE_PERMUTE) {
-      for (Blob& blob : received) blob.assign(static_cast<size_t>(bytes), std::byte{0});
+      for (Blob& blob : received) blob.assign(bytes, std::byte{0});
       for (const auto& pair : spec.pairs())
-        received[static_cast<size_t>(pair.target())] = sent[static_cast<size_t>(pair.source())];
+        received[pair.target()] = sent[pair.source()];
     }
     for (const auto& group : spec.groups()) {
       for (int rank = 0; rank < group.devices_size(); ++rank) {
-        received[static_cast<size_t>(group.devices(rank))] = Exchange(spec, group, rank, sent);
+        received[group.devices(rank)] = Exchange(spec, group, rank, sent);
       }
     }
     for (size_t d = 0; d < memories_.size(); ++d) {
-      if (static_cast<int64_t>(received[d].size()) != to.bytes())
+      if (std::ssize(received[d]) != to.bytes())
         return absl::InternalError("collective's result size");
       std::copy(received[d].begin(), received[d].end(),
-                memories_[d][static_cast<size_t>(to.allocation())].begin() + to.offset());
+                memories_[d][to.allocation()].begin() + to.offset());
     }
     return absl::OkStatus();
   }
 
   static Blob Exchange(const CollectiveSpec& spec, const CollectiveSpec::Group& group, int rank,
                        const std::vector<Blob>& sent) {
-    const size_t n = static_cast<size_t>(group.devices_size());
-    auto of = [&](size_t r) -> const Blob& { return sent[static_cast<size_t>(group.devices(static_cast<int>(r)))]; };
+    const size_t n = group.devices_size();
+    auto of = [&](size_t r) -> const Blob& { return sent[group.devices(static_cast<int>(r))]; };
     Blob result;
     const size_t part = of(0).size() / n;
     switch (spec.kind()) {
@@ -312,7 +312,7 @@ absl::StatusOr<std::vector<std::vector<Array>>> RunSteps(const Compilation& comp
   for (size_t d = 0; d < inputs.size(); ++d) {
     devices.push_back(static_cast<int>(d));
     for (size_t p = 0; p < inputs[d].size(); ++p) {
-      Store(inputs[d][p], slices[static_cast<size_t>(compilation.program.parameters[p])],
+      Store(inputs[d][p], slices[compilation.program.parameters[p]],
             &machine.memory(devices.back()));
     }
   }
@@ -321,8 +321,8 @@ absl::StatusOr<std::vector<std::vector<Array>>> RunSteps(const Compilation& comp
   const std::vector<const Shape*> leaves = Leaves(compilation.module->entry()->root()->shape());
   for (int d : devices) {
     for (size_t r = 0; r < leaves.size(); ++r) {
-      const BufferSlice& slice = slices[static_cast<size_t>(compilation.program.results[r])];
-      results[static_cast<size_t>(d)].push_back(Load(machine.memory(d), slice, leaves[r]->array()));
+      const BufferSlice& slice = slices[compilation.program.results[r]];
+      results[d].push_back(Load(machine.memory(d), slice, leaves[r]->array()));
     }
   }
   return results;

@@ -1,7 +1,7 @@
 #include "compiler/testing/shrink.h"
 
-#include "hlo/builder.h"
-#include "hlo/verifier.h"
+#include "hlo/build/builder.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::compiler {
 namespace {

@@ -30,7 +30,7 @@ struct Features {
 
 Features FeaturesOf(const Operation& operation) {
   const Dims& dims = operation.operand(0).dims();
-  const auto d = static_cast<size_t>(operation.attributes().feature_index);
+  const size_t d = operation.attributes().feature_index;
   const int64_t count = dims[d];
   return {tensor::Strides(dims)[d], count, static_cast<double>(tensor::Product(dims)) / static_cast<double>(count)};
 }

@@ -41,17 +41,17 @@ absl::StatusOr<Value> ReduceOver(const Group& group, size_t k) {
 // Part `i` of `parts` equal ones along `dimension`.
 Value PartOf(const Value& value, int64_t dimension, int64_t parts, int64_t i) {
   tensor::Shape shape = value.shape();
-  int64_t& size = shape.dims[static_cast<size_t>(dimension)];
+  int64_t& size = shape.dims[dimension];
   size /= parts;
   Walk walk = Dense(value.dims());
-  walk.offset = i * size * walk.strides[static_cast<size_t>(dimension)];
+  walk.offset = i * size * walk.strides[dimension];
   return Value(ReadStrided(value, walk, shape));
 }
 
 Value Join(const std::vector<Value>& parts, int64_t dimension) {
   tensor::Shape shape = parts[0].shape();
-  const auto d = static_cast<size_t>(dimension);
-  shape.dims[d] *= static_cast<int64_t>(parts.size());
+  const size_t d = dimension;
+  shape.dims[d] *= std::ssize(parts);
   Array out(shape);
   Walk to = Dense(shape.dims);
   for (const Value& part : parts) {
@@ -86,16 +86,16 @@ absl::StatusOr<Results> CollectiveReduce(const Group& group, const DeviceGrid&) 
 }
 
 absl::StatusOr<Results> ReduceScatter(const Group& group, const DeviceGrid&) {
-  const int64_t dimension = group[0].instruction->dimensions()[0], ranks = static_cast<int64_t>(group.size());
+  const int64_t dimension = group[0].instruction->dimensions()[0], ranks = std::ssize(group);
   Results results(group.size());
   for (size_t k = 0; k < group[0].operands->size(); ++k) {
     XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
-    if (sum.dims()[static_cast<size_t>(dimension)] % ranks != 0) {
+    if (sum.dims()[dimension] % ranks != 0) {
       return absl::InvalidArgumentError(absl::StrCat("found ", sum.shape().ToString(), " to scatter over ", ranks,
                                                      " devices, expected dimension ", dimension, " to divide"));
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
-      results[static_cast<size_t>(rank)].push_back(PartOf(sum, dimension, ranks, rank));
+      results[rank].push_back(PartOf(sum, dimension, ranks, rank));
     }
   }
   return results;
@@ -117,7 +117,7 @@ absl::StatusOr<Results> AllGather(const Group& group, const DeviceGrid&) {
 // Without: operand r goes to rank r, and results come as a tuple.
 absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   const Dims& dimensions = group[0].instruction->dimensions();
-  const auto ranks = static_cast<int64_t>(group.size());
+  const auto ranks = std::ssize(group);
   Results results(group.size());
   if (dimensions.empty() || group[0].operands->size() > 1) {
     if (static_cast<int64_t>(group[0].operands->size()) != ranks) {
@@ -130,7 +130,7 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
     return results;
   }
   const int64_t dimension = dimensions[0];
-  if (OperandOf(group, 0, 0).dims()[static_cast<size_t>(dimension)] % ranks != 0) {
+  if (OperandOf(group, 0, 0).dims()[dimension] % ranks != 0) {
     return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(),
                                                    " to split over ", ranks, " devices, expected dimension ", dimension,
                                                    " to divide"));
@@ -140,7 +140,7 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
     for (size_t from = 0; from < group.size(); ++from) {
       parts.push_back(PartOf(OperandOf(group, from, 0), dimension, ranks, to));
     }
-    results[static_cast<size_t>(to)].push_back(Join(parts, dimension));
+    results[to].push_back(Join(parts, dimension));
   }
   return results;
 }
@@ -174,7 +174,7 @@ absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid
       const Value& roots = OperandOf(group, 0, count);
       root = static_cast<int64_t>(k) < roots.elements() ? IntAt(roots, static_cast<int64_t>(k)) : -1;
     }
-    if (root < 0 || root >= static_cast<int64_t>(group.size())) {
+    if (root < 0 || root >= std::ssize(group)) {
       return absl::InvalidArgumentError(
           absl::StrCat("found root ", root, ", expected a position in the group of ", group.size()));
     }
@@ -186,7 +186,7 @@ absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid
 // Operands: input, output, input_offsets, send_sizes, output_offsets, recv_sizes; rows of the first dimension.
 // Rank r sends rows [input_offsets[t], + send_sizes[t]) to rank t, which puts them at r's output_offsets[t].
 absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
-  const auto ranks = static_cast<int64_t>(group.size());
+  const auto ranks = std::ssize(group);
   Results results(group.size());
   for (size_t to = 0; to < group.size(); ++to) {
     Value output = OperandOf(group, to, 1);

@@ -9,8 +9,8 @@
 #include "absl/strings/strip.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/numeric.h"
-#include "hlo/proto.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::hlo {
@@ -139,17 +139,17 @@ absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c
   const auto name = [&](int64_t process, absl::string_view kind, size_t i) {
     return absl::StrCat(processes > 1 ? absl::StrCat("p", process, ".") : "", kind, ".", i);
   };
-  std::vector<std::vector<Literal>> inputs(static_cast<size_t>(processes));
+  std::vector<std::vector<Literal>> inputs(processes);
   for (int64_t p = 0; p < processes; ++p) {
     for (size_t i = 0; i < c.params.size(); ++i) {
       XLAD_ASSIGN_OR_RETURN(Array array, TensorOf(arrays, name(p, "in", i), c.params[i]));
-      inputs[static_cast<size_t>(p)].emplace_back(std::move(array));
+      inputs[p].emplace_back(std::move(array));
     }
   }
-  const std::vector<const Module*> modules(static_cast<size_t>(processes), module.get());
+  const std::vector<const Module*> modules(processes, module.get());
   XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> roots, Evaluate(modules, inputs));
   for (int64_t p = 0; p < processes; ++p) {
-    const std::vector<const Literal*> leaves = Leaves(roots[static_cast<size_t>(p)]);
+    const std::vector<const Literal*> leaves = Leaves(roots[p]);
     if (leaves.size() != c.results.size()) {
       return absl::FailedPreconditionError(
           absl::StrCat("found ", leaves.size(), " results, expected ", c.results.size()));

@@ -19,7 +19,7 @@ using tensor::Array;
 using tensor::ElementType;
 
 Difference Floats(std::vector<float> actual, std::vector<float> expected, const Tolerance& tolerance) {
-  const auto n = static_cast<int64_t>(actual.size());
+  const auto n = std::ssize(actual);
   return Compare(Array::FromValues<float>(ElementType::kF32, {n}, actual),
                  Array::FromValues<float>(ElementType::kF32, {n}, expected), tolerance);
 }

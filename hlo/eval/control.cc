@@ -1,7 +1,7 @@
 // Instructions that the interpreter runs itself: calls, loops, branches, ids, async pairs, and waiting at collectives.
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/strided.h"
-#include "hlo/infer.h"
+#include "hlo/infer/infer.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -147,7 +147,7 @@ absl::Status Interpreter::Branch(const Instruction& conditional, std::vector<Val
   if (operands[0].type() == ElementType::kPred) {
     branch = index != 0 ? 0 : 1;
   } else {
-    const auto count = static_cast<int64_t>(branches.size());
+    const auto count = std::ssize(branches);
     branch = static_cast<size_t>(index < 0 || index >= count ? count - 1 : index);
   }
   std::vector<Value> arguments;

@@ -69,8 +69,8 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
   const Dims output_order = Order(c.output_batch, c.output_spatial, c.output_feature);
   Dims output_dims, inverse(output_order.size());
   for (size_t d = 0; d < output_order.size(); ++d) {
-    output_dims.push_back(operation.result().dims[static_cast<size_t>(output_order[d])]);
-    inverse[static_cast<size_t>(output_order[d])] = static_cast<int64_t>(d);
+    output_dims.push_back(operation.result().dims[output_order[d]]);
+    inverse[output_order[d]] = static_cast<int64_t>(d);
   }
   const Geometry g{*attributes.window,
                    Dims(input.dims().begin() + 1, input.dims().end() - 1),

@@ -22,7 +22,7 @@ Parts SplitOperand(const Dims& dims, const Dims& batch, const Dims& contracting,
   Parts parts;
   parts.order = batch;
   Dims free;
-  for (int64_t d = 0; d < static_cast<int64_t>(dims.size()); ++d) {
+  for (int64_t d = 0; d < std::ssize(dims); ++d) {
     const auto in = [d](const Dims& list) { return std::find(list.begin(), list.end(), d) != list.end(); };
     if (!in(batch) && !in(contracting)) free.push_back(d);
   }
@@ -31,9 +31,9 @@ Parts SplitOperand(const Dims& dims, const Dims& batch, const Dims& contracting,
   }
   const auto size = [&](const Dims& list) {
     return std::accumulate(list.begin(), list.end(), int64_t{1},
-                           [&](int64_t product, int64_t d) { return product * dims[static_cast<size_t>(d)]; });
+                           [&](int64_t product, int64_t d) { return product * dims[d]; });
   };
-  for (const int64_t d : free) parts.free_dims.push_back(dims[static_cast<size_t>(d)]);
+  for (const int64_t d : free) parts.free_dims.push_back(dims[d]);
   parts.batch = size(batch);
   parts.free = size(free);
   parts.contracting = size(contracting);
@@ -69,7 +69,7 @@ Value DotValues(const Value& lhs, const Value& rhs, const DotDimensions& dimensi
   const Value a = ConvertTo(TransposeValue(lhs, left.order), sum);
   const Value b = ConvertTo(TransposeValue(rhs, right.order), sum);
   Dims dims;
-  for (const int64_t d : dimensions.lhs_batch) dims.push_back(lhs.dims()[static_cast<size_t>(d)]);
+  for (const int64_t d : dimensions.lhs_batch) dims.push_back(lhs.dims()[d]);
   dims.insert(dims.end(), left.free_dims.begin(), left.free_dims.end());
   dims.insert(dims.end(), right.free_dims.begin(), right.free_dims.end());
   Array out({sum, dims});
@@ -96,7 +96,7 @@ absl::StatusOr<Value> EvalDot(const Operation& operation) {
 Value KeepRange(const Value& value, int64_t dimension, int64_t start, int64_t size) {
   Array out(value.shape());
   Walk walk = Dense(value.dims());
-  const auto d = static_cast<size_t>(dimension);
+  const size_t d = dimension;
   Dims box = value.dims();
   start = std::clamp<int64_t>(start, 0, box[d]);
   box[d] = std::clamp<int64_t>(size, 0, box[d] - start);
@@ -107,7 +107,7 @@ Value KeepRange(const Value& value, int64_t dimension, int64_t start, int64_t si
 
 // Slice `g` of `dimension`, without it.
 Value TakeGroup(const Value& value, int64_t dimension, int64_t g) {
-  const auto d = static_cast<size_t>(dimension);
+  const size_t d = dimension;
   Walk walk = Dense(value.dims());
   walk.offset = g * walk.strides[d];
   walk.strides.erase(walk.strides.begin() + dimension);
@@ -145,7 +145,7 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   const int64_t part = contracting && groups > 0 ? out.elements() / groups : 0;
   int64_t start = 0;
   for (int64_t g = 0; g < groups; ++g) {
-    const int64_t size = std::clamp<int64_t>(IntAt(sizes, g), 0, lhs.dims()[static_cast<size_t>(ragged)]);
+    const int64_t size = std::clamp<int64_t>(IntAt(sizes, g), 0, lhs.dims()[ragged]);
     const Value own = contracting ? rhs : TakeGroup(rhs, attributes.group_dims[0], g);
     const Value product = DotValues(KeepRange(lhs, ragged, start, size), own, dimensions, sum);
     add(out.bytes().data() + g * part * tensor::ByteWidth(sum), 1, product.bytes().data(), 1, product.elements());
@@ -169,8 +169,8 @@ absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
       for (size_t d = 0; d < scale.dims().size(); ++d) {
         from += index[d] * scale.dims()[d] / dims[d] * scale_strides[d];
       }
-      const auto n = static_cast<size_t>(at);
-      out.values<float>()[n] = operand.values<float>()[n] * scale.values<float>()[static_cast<size_t>(from)];
+      const size_t n = at;
+      out.values<float>()[n] = operand.values<float>()[n] * scale.values<float>()[from];
       tensor::NextIndex(dims, absl::MakeSpan(index));
     }
     scaled[i] = Value(std::move(out));

@@ -11,9 +11,9 @@ Dims ClampedStarts(const Operation& operation, int64_t first, absl::Span<const i
   const Dims& dims = operation.operand(0).dims();
   const bool vector = operation.instruction.operand_count() > first && operation.operand(first).dims().size() == 1;
   Dims starts;
-  for (int64_t d = 0; d < static_cast<int64_t>(dims.size()); ++d) {
+  for (int64_t d = 0; d < std::ssize(dims); ++d) {
     const int64_t start = vector ? IntAt(operation.operand(first), d) : IntAt(operation.operand(first + d), 0);
-    const auto at = static_cast<size_t>(d);
+    const size_t at = d;
     starts.push_back(std::clamp<int64_t>(start, 0, dims[at] - sizes[at]));
   }
   return starts;
@@ -46,7 +46,7 @@ absl::StatusOr<Value> EvalTuple(const Operation& operation) {
 }
 
 absl::StatusOr<Value> EvalGetTupleElement(const Operation& operation) {
-  return operation.operand(0).tuple()[static_cast<size_t>(operation.instruction.number())];
+  return operation.operand(0).tuple()[operation.instruction.number()];
 }
 
 absl::StatusOr<Value> EvalAfterAll(const Operation&) { return Value(); }

@@ -5,9 +5,9 @@
 
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/reducer.h"
-#include "hlo/fuzz_time.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
+#include "hlo/testing/fuzz_time.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::hlo {
 namespace {

@@ -7,8 +7,8 @@
 #include "hlo/eval/collectives.h"
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/numeric.h"
-#include "hlo/verifier.h"
-#include "hlo/verifier_rules.h"
+#include "hlo/verify/rules.h"
+#include "hlo/verify/verifier.h"
 
 namespace xlad::hlo {
 namespace eval {
@@ -71,7 +71,7 @@ class Cluster {
  public:
   Cluster(const std::vector<const Module*>& modules, const EvaluateLimits& limits)
       : modules_(modules), program_(limits) {
-    const auto devices = static_cast<int64_t>(modules.size());
+    const auto devices = std::ssize(modules);
     const int64_t partitions = modules[0]->num_partitions;
     grid_.partitions = partitions > 0 && devices % partitions == 0 ? partitions : devices;
     grid_.replicas = devices / grid_.partitions;
@@ -127,7 +127,7 @@ class Cluster {
         continue;
       }
       const bool all = std::all_of(members->begin(), members->end(), [&](int64_t member) {
-        const Instruction* other = devices_[static_cast<size_t>(member)].waiting_at();
+        const Instruction* other = devices_[member].waiting_at();
         return other != nullptr && SameCollective(*instruction, *other);
       });
       if (!all) continue;
@@ -141,12 +141,12 @@ class Cluster {
   absl::Status Meet(const std::vector<int64_t>& members) {
     std::vector<Arrival> group;
     for (const int64_t member : members) {
-      Interpreter& device = devices_[static_cast<size_t>(member)];
+      Interpreter& device = devices_[member];
       group.push_back({member, device.waiting_at(), &device.waiting_operands(), &device});
     }
     XLAD_ASSIGN_OR_RETURN(std::vector<Value> results, Exchange(group, grid_));
     for (size_t rank = 0; rank < members.size(); ++rank) {
-      devices_[static_cast<size_t>(members[rank])].Resume(std::move(results[rank]));
+      devices_[members[rank]].Resume(std::move(results[rank]));
     }
     return absl::OkStatus();
   }
@@ -159,7 +159,7 @@ class Cluster {
       const std::string place = at == nullptr ? "" : at->name();
       auto found = std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.first == place; });
       if (found == places.end()) found = places.insert(places.end(), {place, {}});
-      found->second.push_back(static_cast<int64_t>(d));
+      found->second.push_back(d);
     }
     std::stable_sort(places.begin(), places.end(),
                      [](const auto& a, const auto& b) { return !a.first.empty() && b.first.empty(); });
@@ -235,17 +235,17 @@ absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
     return absl::UnimplementedError(
         absl::StrCat(ToString(instruction.opcode()), " cannot be evaluated as a single instruction"));
   }
-  if (instruction.operand_count() != static_cast<int64_t>(operands.size())) {
+  if (instruction.operand_count() != std::ssize(operands)) {
     return absl::InvalidArgumentError(absl::StrCat("%", instruction.name(), ": found ", operands.size(),
                                                    " values, expected ", instruction.operand_count()));
   }
   std::vector<eval::Value> values;
   for (size_t i = 0; i < operands.size(); ++i) {
     values.push_back(eval::Value::Borrow(*operands[i]));
-    if (!values.back().HasShape(instruction.operand(static_cast<int64_t>(i))->shape())) {
+    if (!values.back().HasShape(instruction.operand(i)->shape())) {
       return absl::InvalidArgumentError(
           absl::StrCat("%", instruction.name(), ": found ", operands[i]->shape().ToString(false), " for operand ", i,
-                       ", expected ", instruction.operand(static_cast<int64_t>(i))->shape().ToString(false)));
+                       ", expected ", instruction.operand(i)->shape().ToString(false)));
     }
   }
   eval::NoCalls caller;

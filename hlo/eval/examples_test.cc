@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::hlo {
@@ -20,7 +20,7 @@ Array Rows(const Array& array, int64_t first, int64_t count) {
   tensor::Shape shape = array.shape();
   const int64_t row = shape.dims[0] == 0 ? 0 : shape.bytes() / shape.dims[0];
   shape.dims[0] = count;
-  const auto bytes = array.bytes().subspan(static_cast<size_t>(first * row), static_cast<size_t>(count * row));
+  const auto bytes = array.bytes().subspan(first * row, static_cast<size_t>(count * row));
   return Array(shape, std::vector<std::byte>(bytes.begin(), bytes.end()));
 }
 
@@ -39,7 +39,7 @@ class Example {
 
   double tolerance() const { return manifest_.at("tolerance").at("loss_relative").get<double>(); }
   double Curve(int64_t step) const {
-    return curve_["meshes"]["single"]["loss"][static_cast<size_t>(step)].get<double>();
+    return curve_["meshes"]["single"]["loss"][step].get<double>();
   }
 
   // Runs one step and returns its loss.

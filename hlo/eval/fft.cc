@@ -50,7 +50,7 @@ std::vector<Number> Roots(size_t n, bool inverse) {
 void TransformDimension(std::vector<Number>* data, const Dims& dims, size_t d, bool inverse) {
   const int64_t size = dims[d], stride = tensor::Strides(dims)[d];
   const std::vector<Number> roots = Roots(static_cast<size_t>(size), inverse);
-  std::vector<Number> line(static_cast<size_t>(size));
+  std::vector<Number> line(size);
   for (size_t first = 0; first < data->size(); ++first) {
     if (static_cast<int64_t>(first) / stride % size != 0) continue;
     for (size_t i = 0; i < line.size(); ++i) line[i] = (*data)[first + i * static_cast<size_t>(stride)];

@@ -24,12 +24,12 @@ struct IndexReader {
 
   void Prepare() {
     const Dims all = tensor::Strides(indices.dims());
-    for (int64_t d = 0; d < static_cast<int64_t>(all.size()); ++d) {
+    for (int64_t d = 0; d < std::ssize(all); ++d) {
       if (d == vector_dim) {
-        vector_stride = all[static_cast<size_t>(d)];
+        vector_stride = all[d];
       } else {
-        strides.push_back(all[static_cast<size_t>(d)]);
-        batch_dims.push_back(indices.dims()[static_cast<size_t>(d)]);
+        strides.push_back(all[d]);
+        batch_dims.push_back(indices.dims()[d]);
       }
     }
   }
@@ -40,12 +40,12 @@ struct IndexReader {
     int64_t base = 0;
     for (size_t d = 0; d < batch.size(); ++d) base += batch[d] * strides[d];
     for (size_t i = 0; i < index_map.size(); ++i) {
-      (*start)[static_cast<size_t>(index_map[i])] = IntAt(indices, base + static_cast<int64_t>(i) * vector_stride);
+      (*start)[index_map[i]] = IntAt(indices, base + static_cast<int64_t>(i) * vector_stride);
     }
     for (size_t i = 0; i < big_batching_dims.size(); ++i) {
       const int64_t from = index_batching_dims[i];
-      const int64_t position = batch[static_cast<size_t>(from > vector_dim ? from - 1 : from)];
-      (*start)[static_cast<size_t>(big_batching_dims[i])] = position;
+      const int64_t position = batch[from > vector_dim ? from - 1 : from];
+      (*start)[big_batching_dims[i]] = position;
     }
   }
 };
@@ -64,19 +64,19 @@ WindowWalk MakeWindow(const Dims& big, const Dims& small, const Dims& window_dim
   WindowWalk walk;
   const Dims big_strides = tensor::Strides(big), small_strides = tensor::Strides(small);
   size_t next = 0;
-  for (int64_t d = 0; d < static_cast<int64_t>(big.size()); ++d) {
+  for (int64_t d = 0; d < std::ssize(big); ++d) {
     if (Contains(dropped, d) || Contains(batching, d)) {
       walk.full_sizes.push_back(1);
       continue;
     }
-    const auto at = static_cast<size_t>(window_dims[next++]);
+    const size_t at = window_dims[next++];
     walk.dims.push_back(small[at]);
     walk.full_sizes.push_back(small[at]);
-    walk.big_strides.push_back(big_strides[static_cast<size_t>(d)]);
+    walk.big_strides.push_back(big_strides[d]);
     walk.small_strides.push_back(small_strides[at]);
   }
-  for (int64_t d = 0; d < static_cast<int64_t>(small.size()); ++d) {
-    if (!Contains(window_dims, d)) walk.batch_strides.push_back(small_strides[static_cast<size_t>(d)]);
+  for (int64_t d = 0; d < std::ssize(small); ++d) {
+    if (!Contains(window_dims, d)) walk.batch_strides.push_back(small_strides[d]);
   }
   return walk;
 }
@@ -133,7 +133,7 @@ class Updater {
     replaces_ = count == 1 && root.opcode() == Opcode::kParameter && root.number() == 1;
     if (count == 1 && !replaces_) fast_ = RecogniseReducer(update, type, /*wide_sums=*/false);
     for (size_t k = 0; k < count; ++k) {
-      const Value& updates = operation.operand(static_cast<int64_t>(count + 1 + k));
+      const Value& updates = operation.operand(count + 1 + k);
       updates_.push_back(fast_.has_value() ? ConvertTo(updates, fast_->type) : updates);
       Value operand = std::move(operation.operands[k]);
       if (fast_.has_value()) operand = ConvertTo(operand, fast_->type);
@@ -207,7 +207,7 @@ absl::StatusOr<Value> EvalScatter(const Operation& operation) {
   const ScatterDimensions& s = *operation.attributes().scatter;
   const size_t count = operation.operands.size() / 2;
   const Dims dims = operation.operand(0).dims();
-  const Value& indices = operation.operand(static_cast<int64_t>(count));
+  const Value& indices = operation.operand(count);
   IndexReader reader{indices,
                      s.index_vector_dim,
                      s.scatter_dims_to_operand_dims,
@@ -216,7 +216,7 @@ absl::StatusOr<Value> EvalScatter(const Operation& operation) {
                      {},
                      {}};
   reader.Prepare();
-  const Dims& update_dims = operation.operand(static_cast<int64_t>(count + 1)).dims();
+  const Dims& update_dims = operation.operand(count + 1).dims();
   const WindowWalk window =
       MakeWindow(dims, update_dims, s.update_window_dims, s.inserted_window_dims, s.input_batching_dims);
   const Dims strides = tensor::Strides(dims);

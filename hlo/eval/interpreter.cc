@@ -27,7 +27,7 @@ std::unique_ptr<Plan> MakePlan(const Computation& computation) {
   for (size_t s = plan->steps.size(); s-- > 0;) {
     Plan::Step& step = plan->steps[s];
     for (size_t i = step.operands.size(); i-- > 0;) {
-      const auto slot = static_cast<size_t>(step.operands[i]);
+      const size_t slot = step.operands[i];
       step.last_uses[i] = !read_later[slot];
       read_later[slot] = true;
       plan->steps[slot].kept = true;
@@ -124,7 +124,7 @@ void Interpreter::Store(Frame& frame, Value value) {
 absl::Status Interpreter::RunStep(Frame& frame, const Plan::Step& step) {
   const Instruction& instruction = *step.instruction;
   if (instruction.opcode() == Opcode::kParameter) {
-    Store(frame, std::move(frame.arguments[static_cast<size_t>(instruction.number())]));
+    Store(frame, std::move(frame.arguments[instruction.number()]));
     return absl::OkStatus();
   }
   if (instruction.opcode() == Opcode::kConstant) {
@@ -138,7 +138,7 @@ absl::Status Interpreter::RunStep(Frame& frame, const Plan::Step& step) {
   std::vector<Value> operands;
   operands.reserve(step.operands.size());
   for (size_t i = 0; i < step.operands.size(); ++i) {
-    Value& slot = frame.slots[static_cast<size_t>(step.operands[i])];
+    Value& slot = frame.slots[step.operands[i]];
     operands.push_back(step.last_uses[i] ? std::move(slot) : slot);
   }
   if (step.function == nullptr) return RunControl(frame, step, std::move(operands));

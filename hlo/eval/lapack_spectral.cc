@@ -107,8 +107,8 @@ absl::Status Syevd(const LapackProblem& p) {
   const std::vector<int64_t> order = Sorted(values, /*ascending=*/true);
   const bool finite = AllFinite(a.values.data(), n * n);
   for (int64_t j = 0; j < n; ++j) {
-    p.result<double>(1)[j] = finite ? values[static_cast<size_t>(order[j])] : NAN;
-    for (int64_t i = 0; i < n; ++i) p.matrix<T>(0)(i, j) = finite ? v.ref(i, order[static_cast<size_t>(j)]) : T(NAN);
+    p.result<double>(1)[j] = finite ? values[order[j]] : NAN;
+    for (int64_t i = 0; i < n; ++i) p.matrix<T>(0)(i, j) = finite ? v.ref(i, order[j]) : T(NAN);
   }
   *p.result<int32_t>(2) = finite ? 0 : 1;
   return absl::OkStatus();
@@ -182,18 +182,18 @@ absl::Status Gesdd(const LapackProblem& p) {
     sizes.push_back(std::sqrt(size));
   }
   const std::vector<int64_t> order = Sorted(sizes, /*ascending=*/false);
-  for (int64_t j = 0; j < k; ++j) p.result<double>(1)[j] = finite ? sizes[static_cast<size_t>(order[j])] : NAN;
+  for (int64_t j = 0; j < k; ++j) p.result<double>(1)[j] = finite ? sizes[order[j]] : NAN;
   *p.result<int32_t>(4) = finite ? 0 : 1;
   if (p.Flag("mode", 'A') == 'N') return absl::OkStatus();
   const MatrixRef<T> u = p.matrix<T>(2), vt = p.matrix<T>(3);
   // The long vectors are the scaled columns, the short ones V's.
   OwnedMatrix<T> scaled(a.ref.rows, tall ? u.columns : vt.rows), shorter(k, tall ? vt.rows : u.columns);
   // Below this, a column's direction is made of rounding errors.
-  const double negligible = k == 0 ? 0 : 1e-15 * static_cast<double>(m + n) * sizes[static_cast<size_t>(order[0])];
+  const double negligible = k == 0 ? 0 : 1e-15 * static_cast<double>(m + n) * sizes[order[0]];
   int64_t known = 0;
   for (int64_t j = 0; j < k && j < scaled.ref.columns && j < shorter.ref.columns; ++j) {
-    const int64_t from = order[static_cast<size_t>(j)];
-    const double size = sizes[static_cast<size_t>(from)];
+    const int64_t from = order[j];
+    const double size = sizes[from];
     for (int64_t i = 0; i < k; ++i) shorter.ref(i, j) = v.ref(i, from);
     if (!(size > negligible)) continue;
     for (int64_t i = 0; i < a.ref.rows; ++i) scaled.ref(i, j) = a.ref(i, from) / size;

@@ -16,8 +16,8 @@ struct Matrix {
   int64_t rows = 0, columns = 0;
   std::vector<Complex> values;
   Matrix(int64_t r, int64_t c) : rows(r), columns(c), values(static_cast<size_t>(r * c)) {}
-  Complex& operator()(int64_t i, int64_t j) { return values[static_cast<size_t>(i * columns + j)]; }
-  Complex operator()(int64_t i, int64_t j) const { return values[static_cast<size_t>(i * columns + j)]; }
+  Complex& operator()(int64_t i, int64_t j) { return values[i * columns + j]; }
+  Complex operator()(int64_t i, int64_t j) const { return values[i * columns + j]; }
 };
 
 Matrix operator*(const Matrix& a, const Matrix& b) {
@@ -179,7 +179,7 @@ TEST_P(LapackTest, Lu) {
     const Matrix lu = FromLiteral(result->tuple[0]);
     Matrix permuted = a;
     for (int64_t i = 0; i < k; ++i) {
-      const int64_t other = result->tuple[1].array.values<int32_t>()[static_cast<size_t>(i)] - 1;
+      const int64_t other = result->tuple[1].array.values<int32_t>()[i] - 1;
       for (int64_t j = 0; j < n; ++j) std::swap(permuted.values[i * n + j], permuted.values[other * n + j]);
     }
     const Matrix l = Head(Triangle(lu, true, true), m, k), u = Head(Triangle(lu, false), k, n);

@@ -15,7 +15,7 @@ Complex128 Conjugate(Complex128 x) { return std::conj(x); }
 template <typename T>
 void Cholesky(const T* a, T* out, int64_t n, bool lower) {
   const auto at = [&](int64_t i, int64_t j) { return lower ? a[i * n + j] : Conjugate(a[j * n + i]); };
-  std::vector<T> l(static_cast<size_t>(n * n), T(0));
+  std::vector<T> l(n * n, T(0));
   for (int64_t j = 0; j < n; ++j) {
     T diagonal = T(std::real(at(j, j)));
     for (int64_t k = 0; k < j; ++k) diagonal -= l[j * n + k] * Conjugate(l[j * n + k]);

@@ -21,7 +21,7 @@ absl::StatusOr<Value> EvalMap(const Operation& operation) {
 // Slice `i` of `dimension`, without it.
 Value SliceAt(const Value& value, int64_t dimension, int64_t i) {
   Walk walk = Dense(value.dims());
-  walk.offset = i * walk.strides[static_cast<size_t>(dimension)];
+  walk.offset = i * walk.strides[dimension];
   walk.strides.erase(walk.strides.begin() + dimension);
   tensor::Shape shape = value.shape();
   shape.dims.erase(shape.dims.begin() + dimension);
@@ -30,7 +30,7 @@ Value SliceAt(const Value& value, int64_t dimension, int64_t i) {
 
 void SetSlice(Array* array, int64_t dimension, int64_t i, const Value& slice) {
   Walk walk = Dense(array->shape().dims);
-  walk.offset = i * walk.strides[static_cast<size_t>(dimension)];
+  walk.offset = i * walk.strides[dimension];
   walk.strides.erase(walk.strides.begin() + dimension);
   CopyStrided({slice.bytes(), Dense(slice.dims())}, {array->bytes(), walk}, slice.dims(),
               tensor::ByteWidth(array->shape().type));
@@ -39,7 +39,7 @@ void SetSlice(Array* array, int64_t dimension, int64_t i, const Value& slice) {
 // Operands: inputs, then initial carries. The computation takes a slice of each input and the carries and gives a
 // slice of each output and the next carries; results are outputs, then final carries.
 absl::StatusOr<Value> EvalScan(const Operation& operation) {
-  const auto carries = static_cast<size_t>(operation.attributes().num_carries);
+  const size_t carries = operation.attributes().num_carries;
   const size_t inputs = operation.operands.size() - carries;
   const int64_t dimension = operation.instruction.dimensions()[0];
   const Shape& shape = operation.shape();
@@ -48,7 +48,7 @@ absl::StatusOr<Value> EvalScan(const Operation& operation) {
   for (size_t k = 0; k < outputs; ++k) outs.emplace_back(operation.result(static_cast<int64_t>(k)));
   std::vector<Value> state(operation.operands.begin() + static_cast<ptrdiff_t>(inputs), operation.operands.end());
   const tensor::Shape& scanned = inputs > 0 ? operation.operand(0).shape() : operation.result(0);
-  const int64_t steps = scanned.dims[static_cast<size_t>(dimension)];
+  const int64_t steps = scanned.dims[dimension];
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t at = operation.attributes().is_reverse ? steps - 1 - step : step;
     std::vector<Value> arguments;

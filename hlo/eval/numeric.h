@@ -14,8 +14,15 @@
 #include <utility>
 
 #include "hlo/eval/value.h"
+#include "tensor/small_float.h"
 
 namespace xlad::hlo::eval {
+
+using tensor::DecodeBf16;
+using tensor::DecodeSmallFloat;
+using tensor::EncodeBf16;
+using tensor::EncodeSmallFloat;
+using tensor::IsSmallFloat;
 
 using Complex64 = std::complex<float>;
 using Complex128 = std::complex<double>;
@@ -40,22 +47,6 @@ concept SignedCarrier = IntCarrier<T> && std::is_signed_v<T>;
 
 // The element type whose C++ type elements of `type` are computed in.
 ElementType CarrierOf(ElementType type);
-
-// Rounds to a floating type of at most 16 bits, to nearest even, with that format's own rules for overflow and NaN
-// (those of the ml_dtypes package): the bits.
-uint16_t EncodeSmallFloat(ElementType type, double value);
-float DecodeSmallFloat(ElementType type, uint16_t bits);
-inline bool IsSmallFloat(ElementType type) {
-  return tensor::IsFloating(type) && type != ElementType::kF32 && type != ElementType::kF64;
-}
-
-// The same for bf16, short because programs have much of it.
-inline uint16_t EncodeBf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>(((bits >> 16) & 0x8000) | 0x7FC0);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-inline float DecodeBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 // A float's place in the total order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN.
 template <FloatCarrier T>

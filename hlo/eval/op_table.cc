@@ -18,7 +18,7 @@ std::array<EvalFunction, kOpcodes> MakeTable() {
       MapRows(),   ConvolutionRows(), RngRows(),    FftRows(),     LinalgRows(),  BatchNormRows(), CustomCallRows(),
   };
   for (const auto& family : families) {
-    for (const EvalRow& row : family) table[static_cast<size_t>(row.opcode)] = row.function;
+    for (const EvalRow& row : family) table[row.opcode] = row.function;
   }
   return table;
 }
@@ -51,7 +51,7 @@ constexpr Opcode kByInterpreter[] = {
 
 EvalFunction FindEvalFunction(Opcode opcode) {
   static const std::array<EvalFunction, kOpcodes> table = MakeTable();
-  return table[static_cast<size_t>(opcode)];
+  return table[opcode];
 }
 
 absl::Status NotDefined(const Operation& operation, ElementType type) {

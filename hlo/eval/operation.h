@@ -22,12 +22,12 @@ struct Operation {
   absl::Span<Value> operands;
   Caller& caller;
 
-  const Value& operand(int64_t i) const { return operands[static_cast<size_t>(i)]; }
+  const Value& operand(int64_t i) const { return operands[i]; }
   const Shape& shape() const { return instruction.shape(); }
   const Attributes& attributes() const { return instruction.attributes(); }
   // The i-th result's shape: of a tuple its element, else the whole.
   const tensor::Shape& result(int64_t i = 0) const {
-    return shape().is_tuple() ? shape().tuple()[static_cast<size_t>(i)].array() : shape().array();
+    return shape().is_tuple() ? shape().tuple()[i].array() : shape().array();
   }
 };
 

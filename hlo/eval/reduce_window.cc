@@ -111,8 +111,8 @@ class Selection {
     if (simple_.has_value()) {
       return VisitCarrier(wide_.type(), [&]<typename T>() -> bool {
         if constexpr (FloatCarrier<T>) {
-          const T x = wide_.values<T>()[static_cast<size_t>(selected)];
-          const T y = wide_.values<T>()[static_cast<size_t>(candidate)];
+          const T x = wide_.values<T>()[selected];
+          const T y = wide_.values<T>()[candidate];
           switch (simple_->comparison) {
             case Comparison::kGe:
               return x >= y;

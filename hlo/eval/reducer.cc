@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "hlo/builder.h"
+#include "hlo/build/builder.h"
 #include "hlo/eval/binary_ops.h"
 
 namespace xlad::hlo::eval {

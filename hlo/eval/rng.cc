@@ -58,7 +58,7 @@ struct Bits {
 // longest where none is even (padded then by one).
 Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
-  bits.words.resize(static_cast<size_t>(tensor::Product(dims)));
+  bits.words.resize(tensor::Product(dims));
   size_t split = 0;
   const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
   if (even != dims.end()) {
@@ -94,7 +94,7 @@ Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
 // the key there.
 Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int width) {
   Bits bits{{}, state};
-  const auto elements = static_cast<size_t>(tensor::Product(dims));
+  const size_t elements = tensor::Product(dims);
   const size_t per_counter = width == 64 ? 2 : 4, counters = (elements + per_counter - 1) / per_counter;
   const uint64_t high = state.size() > 2 ? state[2] : state[0];
   for (uint64_t i = 0; i < counters; ++i) {
@@ -133,7 +133,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
         absl::StrCat("found algorithm \"", algorithm, "\", expected rng_three_fry, rng_philox or rng_default"));
   }
   Array out(shape);
-  const auto bytes = static_cast<size_t>(width / 8);
+  const size_t bytes = width / 8;
   for (size_t i = 0; i < bits.words.size(); ++i) {
     std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Little-endian: the low bits.
   }

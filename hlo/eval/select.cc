@@ -63,7 +63,7 @@ absl::StatusOr<Value> EvalSelect(const Operation& operation) {
   const Value &yes = operation.operand(1), &no = operation.operand(2);
   if (operation.operand(0).dims().empty()) return IsTrue(condition[0]) ? yes : no;
   Array out(operation.result());
-  const auto width = static_cast<size_t>(tensor::ByteWidth(yes.type()));
+  const size_t width = tensor::ByteWidth(yes.type());
   const auto choose = [&]<typename T>() {
     const auto x = yes.values<T>(), y = no.values<T>();
     const auto z = out.values<T>();

@@ -10,8 +10,8 @@ namespace {
 absl::StatusOr<Value> EvalIota(const Operation& operation) {
   const tensor::Shape& shape = operation.result();
   const int64_t dimension = operation.instruction.dimensions().empty() ? 0 : operation.instruction.dimensions()[0];
-  const int64_t stride = tensor::Strides(shape.dims)[static_cast<size_t>(dimension)];
-  const int64_t size = shape.dims[static_cast<size_t>(dimension)];
+  const int64_t stride = tensor::Strides(shape.dims)[dimension];
+  const int64_t size = shape.dims[dimension];
   return VisitCarrier(CarrierOf(shape.type), [&]<typename T>() -> absl::StatusOr<Value> {
     Array out({CarrierOf(shape.type), shape.dims});
     const auto values = out.values<T>();
@@ -33,7 +33,7 @@ absl::StatusOr<Value> EvalBroadcast(const Operation& operation) {
   Walk walk{0, Dims(shape.dims.size(), 0)};
   const Dims strides = tensor::Strides(operand.dims());
   const Dims& dimensions = operation.instruction.dimensions();
-  for (size_t d = 0; d < dimensions.size(); ++d) walk.strides[static_cast<size_t>(dimensions[d])] = strides[d];
+  for (size_t d = 0; d < dimensions.size(); ++d) walk.strides[dimensions[d]] = strides[d];
   return Value(ReadStrided(operand, walk, shape));
 }
 
@@ -63,7 +63,7 @@ absl::StatusOr<Value> EvalReverse(const Operation& operation) {
   const Value& operand = operation.operand(0);
   Walk walk = Dense(operand.dims());
   for (const int64_t dimension : operation.instruction.dimensions()) {
-    const auto d = static_cast<size_t>(dimension);
+    const size_t d = dimension;
     walk.offset += (operand.dims()[d] - 1) * walk.strides[d];
     walk.strides[d] = -walk.strides[d];
   }
@@ -72,7 +72,7 @@ absl::StatusOr<Value> EvalReverse(const Operation& operation) {
 
 absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
   const tensor::Shape& shape = operation.result();
-  const auto dimension = static_cast<size_t>(operation.instruction.dimensions()[0]);
+  const size_t dimension = operation.instruction.dimensions()[0];
   Array out(shape);
   Walk to = Dense(shape.dims);
   for (const Value& operand : operation.operands) {
@@ -141,19 +141,19 @@ absl::StatusOr<Value> EvalBitcast(const Operation& operation) {
   Dims inverse(order.size());
   for (size_t d = 0; d < order.size(); ++d) {
     physical.dims.push_back(operation.shape().dim(order[d]));
-    inverse[static_cast<size_t>(order[d])] = static_cast<int64_t>(d);
+    inverse[order[d]] = static_cast<int64_t>(d);
   }
   return TransposeValue(memory.WithShape(std::move(physical)), inverse);
 }
 
 absl::StatusOr<Value> EvalGetDimensionSize(const Operation& operation) {
-  const auto dimension = static_cast<size_t>(operation.instruction.dimensions()[0]);
+  const size_t dimension = operation.instruction.dimensions()[0];
   const auto size = static_cast<int32_t>(operation.operand(0).dims()[dimension]);
   return Value(Array::FromValues<int32_t>(ElementType::kS32, {}, {size}));
 }
 
 absl::StatusOr<Value> EvalSetDimensionSize(const Operation& operation) {
-  const auto dimension = static_cast<size_t>(operation.instruction.dimensions()[0]);
+  const size_t dimension = operation.instruction.dimensions()[0];
   const int64_t full = operation.operand(0).dims()[dimension], size = IntAt(operation.operand(1), 0);
   if (size == full) return operation.operand(0);
   return absl::UnimplementedError(absl::StrCat("found size ", size, " for dimension ", dimension, " of ", full,

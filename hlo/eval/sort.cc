@@ -49,7 +49,7 @@ class Comparator {
     if (simple_.has_value()) {
       return VisitCarrier(key_.type(), [&]<typename T>() -> bool {
         if constexpr (!ComplexCarrier<T>) {
-          const T a = key_.values<T>()[static_cast<size_t>(x)], b = key_.values<T>()[static_cast<size_t>(y)];
+          const T a = key_.values<T>()[x], b = key_.values<T>()[y];
           return simple_->comparison == Comparison::kLt ? a < b : a > b;
         }
         return false;
@@ -74,21 +74,21 @@ class Comparator {
 // Always stable, which is a legal outcome of an unstable sort.
 absl::StatusOr<Value> EvalSort(const Operation& operation) {
   const Dims& dims = operation.operand(0).dims();
-  const auto dimension = static_cast<size_t>(operation.instruction.dimensions()[0]);
+  const size_t dimension = operation.instruction.dimensions()[0];
   const int64_t size = dims[dimension], stride = tensor::Strides(dims)[dimension];
   std::vector<Array> outs;
   for (const Value& operand : operation.operands) outs.emplace_back(operand.shape());
   const Comparator less(operation);
   const int64_t elements = tensor::Product(dims);
-  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::vector<int64_t> order(size);
   for (int64_t first = 0; first < elements; ++first) {
     if (first / stride % size != 0) continue;  // Not the beginning of a line.
-    for (int64_t i = 0; i < size; ++i) order[static_cast<size_t>(i)] = first + i * stride;
+    for (int64_t i = 0; i < size; ++i) order[i] = first + i * stride;
     XLAD_RETURN_IF_ERROR(MergeSort(&order, less));
     for (size_t k = 0; k < outs.size(); ++k) {
       const int64_t width = tensor::ByteWidth(outs[k].shape().type);
       for (int64_t i = 0; i < size; ++i) {
-        const std::byte* from = operation.operands[k].bytes().data() + order[static_cast<size_t>(i)] * width;
+        const std::byte* from = operation.operands[k].bytes().data() + order[i] * width;
         std::copy_n(from, width, outs[k].bytes().data() + (first + i * stride) * width);
       }
     }
@@ -113,22 +113,22 @@ absl::StatusOr<Value> EvalTopk(const Operation& operation) {
   const Value wide = Widen(operand);
   Array values(operation.result(0)), indices(operation.result(1));
   const int64_t lines = size == 0 ? 0 : operand.elements() / size, width = tensor::ByteWidth(operand.type());
-  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::vector<int64_t> order(size);
   for (int64_t line = 0; line < lines; ++line) {
     std::iota(order.begin(), order.end(), line * size);
     VisitCarrier(wide.type(), [&]<typename T>() {
       if constexpr (!ComplexCarrier<T>) {
         const auto x = wide.values<T>();
         std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-          const T left = x[static_cast<size_t>(a)], right = x[static_cast<size_t>(b)];
+          const T left = x[a], right = x[b];
           return largest ? TopkGreater(left, right) : TopkGreater(right, left);
         });
       }
     });
     for (int64_t i = 0; i < k; ++i) {
-      const int64_t from = order[static_cast<size_t>(i)], to = line * k + i;
+      const int64_t from = order[i], to = line * k + i;
       std::copy_n(operand.bytes().data() + from * width, width, values.bytes().data() + to * width);
-      indices.values<int32_t>()[static_cast<size_t>(to)] = static_cast<int32_t>(from - line * size);
+      indices.values<int32_t>()[to] = static_cast<int32_t>(from - line * size);
     }
   }
   return Value::Tuple({Value(std::move(values)), Value(std::move(indices))});

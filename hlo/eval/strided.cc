@@ -82,7 +82,7 @@ Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation) 
   Walk walk;
   bool identity = true;
   for (size_t d = 0; d < permutation.size(); ++d) {
-    const auto from = static_cast<size_t>(permutation[d]);
+    const size_t from = permutation[d];
     identity = identity && from == d;
     shape.dims.push_back(value.dims()[from]);
     walk.strides.push_back(strides[from]);
@@ -93,7 +93,7 @@ Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation) 
 int64_t IntAt(const Value& value, int64_t i) {
   return VisitCarrier(CarrierOf(value.type()), [&]<typename T>() -> int64_t {
     if constexpr (IntCarrier<T> || std::is_same_v<T, Bool>) {
-      const auto element = value.values<T>()[static_cast<size_t>(i)];
+      const auto element = value.values<T>()[i];
       if constexpr (std::is_same_v<T, uint64_t>) {
         return static_cast<int64_t>(std::min<uint64_t>(element, std::numeric_limits<int64_t>::max()));
       }

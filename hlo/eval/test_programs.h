@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
 
 namespace xlad::hlo::testing {
 

@@ -15,7 +15,7 @@ Value Wrap(const Literal& literal, const MakeLeaf& make_leaf) {
 
 // An elided constant may lack its bytes.
 bool HasBytes(const Literal& literal) {
-  return static_cast<int64_t>(literal.array.bytes().size()) == literal.array.shape().bytes();
+  return std::ssize(literal.array.bytes()) == literal.array.shape().bytes();
 }
 
 }  // namespace

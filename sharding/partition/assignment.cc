@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sharding/partition/axes.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
 
-int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[static_cast<size_t>(f)].size; }
+int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[f].size; }
 
 // Reads the axes of one dimension as axes of its factors; a factor's axes may be cut in two where they reach beyond it.
 class DimensionReader {
@@ -41,7 +41,7 @@ class DimensionReader {
 
  private:
   void Give(const AxisRef& axis, const OriginPtr& origin) {
-    FactorAxes& factor = result_[static_cast<size_t>(factors_[at_])];
+    FactorAxes& factor = result_[factors_[at_]];
     factor.axes.push_back(axis);
     factor.origins.push_back(origin);
   }
@@ -117,7 +117,7 @@ void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignm
         bool whole_so_far = true;
         for (int f : factors) {
           if (real < 2 && FactorSize(rule, f) > 1) continue;
-          FactorAxes& factor = (*assignment)[static_cast<size_t>(f)];
+          FactorAxes& factor = (*assignment)[f];
           size_t keep = 0;
           int64_t shards = 1;
           while (whole_so_far && keep < factor.axes.size() &&
@@ -143,10 +143,10 @@ bool SameAxes(const Assignment& a, const Assignment& b) {
 }  // namespace
 
 TensorSharding Project(const Assignment& assignment, const TensorFactors& factors) {
-  TensorSharding result = TensorSharding::Replicated(static_cast<int64_t>(factors.size()));
+  TensorSharding result = TensorSharding::Replicated(std::ssize(factors));
   for (size_t d = 0; d < factors.size(); ++d) {
     for (int f : factors[d]) {
-      const FactorAxes& factor = assignment[static_cast<size_t>(f)];
+      const FactorAxes& factor = assignment[f];
       for (size_t i = 0; i < factor.axes.size(); ++i) {
         DimensionSharding& dim = result.dims[d];
         const AxisRef& axis = factor.axes[i];

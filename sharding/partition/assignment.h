@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "sharding/op_rule.h"
-#include "sharding/tensor_sharding.h"
+#include "sharding/model/tensor_sharding.h"
+#include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {
 

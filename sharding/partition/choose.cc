@@ -4,10 +4,10 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "sharding/linear.h"
-#include "sharding/partition/axes.h"
+#include "sharding/cost/cost.h"
+#include "sharding/model/axes.h"
 #include "sharding/partition/partitioner.h"
-#include "sharding/work.h"
+#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {
@@ -236,7 +236,7 @@ void Partitioner::ReportReplication(const Instruction& instruction, const OpRule
     for (size_t d = 0; d < operands[i].sharding.dims.size(); ++d) {
       const AxisList& axes = operands[i].sharding.dims[d].axes;
       const bool blocked = std::any_of(rule.operands[i][d].begin(), rule.operands[i][d].end(), [&](int f) {
-        return !allowed[static_cast<size_t>(f)] && rule.factors[static_cast<size_t>(f)].size > 1;
+        return !allowed[f] && rule.factors[f].size > 1;
       });
       if (axes.empty() || !blocked) continue;
       program_.Warn(instruction, absl::StrCat("gathered over ", ToString(program_.mesh(), axes), ": ",

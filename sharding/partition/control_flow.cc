@@ -94,7 +94,7 @@ absl::Status Partitioner::VisitConditional(const Instruction& instruction) {
   for (int64_t i = 0; i < instruction.operand_count(); ++i) {
     LocalValue value = values_.at(instruction.operand(i));
     const ValueSharding wanted = i == 0 ? ValueSharding{TensorSharding::Replicated(0)}
-                                        : Wanted(*instruction.called()[static_cast<size_t>(i - 1)]->parameter(0));
+                                        : Wanted(*instruction.called()[i - 1]->parameter(0));
     for (size_t k = 0; k < value.size(); ++k) {
       value[k] = emitter_.Reshard(value[k], wanted[k],
                                   {&instruction, absl::StrCat("operand ", i, " is needed as ",

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
-#include "sharding/check_structure.h"
-#include "sharding/equivalence.h"
-#include "sharding/partition/random_sharding.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
+#include "sharding/proof/check_structure.h"
+#include "sharding/proof/equivalence.h"
+#include "sharding/testing/random_sharding.h"
 
 namespace xlad::sharding {
 namespace {

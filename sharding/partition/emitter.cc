@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
-#include "sharding/linear.h"
 #include "sharding/partition/loop_values.h"
+#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {
@@ -39,7 +39,7 @@ OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis) {
 }
 
 TensorSharding WithOrigins(const Placement& placement, const TensorSharding& first, const TensorSharding& second) {
-  TensorSharding result = TensorSharding::Replicated(static_cast<int64_t>(placement.size()));
+  TensorSharding result = TensorSharding::Replicated(std::ssize(placement));
   for (size_t d = 0; d < placement.size(); ++d) {
     DimensionSharding& dim = result.dims[d];
     dim.axes = Merged(placement[d]);
@@ -59,7 +59,7 @@ Instruction* Emitter::Position(const AxisList& axes) {
   int64_t scale = ShardCount(axes);
   for (const AxisRef& ref : axes) {
     // The mesh is row-major: what lies to the right of the axis, and the axis' own minor part, is the stride.
-    int64_t stride = mesh().axes()[static_cast<size_t>(ref.axis)].size / (ref.pre * ref.size);
+    int64_t stride = mesh().axes()[ref.axis].size / (ref.pre * ref.size);
     for (size_t a = static_cast<size_t>(ref.axis) + 1; a < mesh().axes().size(); ++a) stride *= mesh().axes()[a].size;
     scale /= ref.size;
     Instruction* coordinate = partition_id_;
@@ -96,15 +96,15 @@ Instruction* Emitter::RealIndices(const AxisList& axes, int64_t size) {
 }
 
 bool Emitter::HasPadding(const LocalArray& array, int64_t dim) {
-  const int64_t size = array.global.dims[static_cast<size_t>(dim)];
-  return size % ShardCount(array.sharding.dims[static_cast<size_t>(dim)].axes) != 0;
+  const int64_t size = array.global.dims[dim];
+  return size % ShardCount(array.sharding.dims[dim].axes) != 0;
 }
 
 Instruction* Emitter::MaskPadding(const LocalArray& array, absl::Span<const int64_t> dims, Instruction* fill) {
   Instruction* x = array.local;
   for (int64_t d : dims) {
     if (!HasPadding(array, d)) continue;
-    const size_t at = static_cast<size_t>(d);
+    const size_t at = d;
     Instruction* real = RealIndices(array.sharding.dims[at].axes, array.global.dims[at]);
     x = builder_.Select(builder_.Broadcast(real, x->shape().dims(), {d}), x, builder_.Full(x->shape(), fill));
   }
@@ -222,7 +222,7 @@ Instruction* Emitter::AsPartial(Instruction* x, const AxisList& axes) {
 }
 
 Instruction* Emitter::PadForSplit(const LocalArray& array, const ReshardStep& step) {
-  const size_t d = static_cast<size_t>(step.dim);
+  const size_t d = step.dim;
   Instruction* x = array.local;
   const int64_t padded = ShardSize(array.global.dims[d], ShardCount(step.after[d])) * ShardCount(step.axes);
   if (x->shape().dims()[d] == padded) return x;
@@ -232,7 +232,7 @@ Instruction* Emitter::PadForSplit(const LocalArray& array, const ReshardStep& st
 }
 
 Instruction* Emitter::CutPadding(Instruction* x, const LocalArray& array, int64_t dim) {
-  const size_t d = static_cast<size_t>(dim);
+  const size_t d = dim;
   if (x->shape().dims()[d] <= array.global.dims[d]) return x;
   Dims limit = x->shape().dims();
   limit[d] = array.global.dims[d];
@@ -241,7 +241,7 @@ Instruction* Emitter::CutPadding(Instruction* x, const LocalArray& array, int64_
 
 Instruction* Emitter::EmitSlice(const LocalArray& array, const ReshardStep& step) {
   Instruction* x = PadForSplit(array, step);
-  const size_t d = static_cast<size_t>(step.dim);
+  const size_t d = step.dim;
   Dims sizes = x->shape().dims();
   sizes[d] /= ShardCount(step.axes);
   Instruction* zero = Zero(ElementType::kS32);
@@ -256,13 +256,13 @@ Instruction* Emitter::EmitAllToAll(const LocalArray& array, const ReshardStep& s
   Instruction* x = PadForSplit(array, step);
   const int64_t split = step.dim, concat = step.from_dim, n = ShardCount(step.axes);
   Dims parted = x->shape().dims();
-  parted[static_cast<size_t>(split)] /= n;
+  parted[split] /= n;
   parted.insert(parted.begin() + split, n);
   x = builder_.Reshape(x, parted);
   x = builder_.AllToAll(x, split, split, GroupsOf(step.axes), collective_id_);
   collective_ = x;
   Dims permutation;
-  for (int64_t d = 0; d < static_cast<int64_t>(parted.size()); ++d) {
+  for (int64_t d = 0; d < std::ssize(parted); ++d) {
     const int64_t old_dim = d > split ? d - 1 : d;
     if (d == split) continue;
     if (old_dim == concat) permutation.push_back(split);
@@ -270,10 +270,10 @@ Instruction* Emitter::EmitAllToAll(const LocalArray& array, const ReshardStep& s
   }
   x = builder_.Transpose(x, permutation);
   Dims joined = array.local->shape().dims();
-  joined[static_cast<size_t>(split)] = parted[static_cast<size_t>(split) + 1];
-  joined[static_cast<size_t>(concat)] *= n;
+  joined[split] = parted[static_cast<size_t>(split) + 1];
+  joined[concat] *= n;
   x = builder_.Reshape(x, joined);
-  return step.after[static_cast<size_t>(concat)].empty() ? CutPadding(x, array, concat) : x;
+  return step.after[concat].empty() ? CutPadding(x, array, concat) : x;
 }
 
 Instruction* Emitter::EmitPermute(const LocalArray& array, const ReshardStep& step) {
@@ -326,7 +326,7 @@ Instruction* Emitter::EmitStep(const LocalArray& array, const ReshardStep& step)
       return collective_;
     case Kind::kAllGather:
       collective_ = builder_.AllGather(array.local, step.dim, GroupsOf(step.axes), collective_id_);
-      return step.after[static_cast<size_t>(step.dim)].empty() ? CutPadding(collective_, array, step.dim)
+      return step.after[step.dim].empty() ? CutPadding(collective_, array, step.dim)
                                                                : collective_;
     case Kind::kAllToAll: return EmitAllToAll(array, step);
     case Kind::kPermute: return EmitPermute(array, step);

@@ -9,7 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "hlo/builder.h"
+#include "hlo/build/builder.h"
 #include "sharding/partition/partition.h"
 #include "sharding/partition/pending.h"
 #include "sharding/partition/reshard_plan.h"

@@ -26,7 +26,7 @@ Instruction* PadDim(hlo::Builder& builder, Instruction* x, int64_t dim, hlo::Pad
                     Instruction* value) {
   if (ends == hlo::PaddingDimension{}) return x;
   std::vector<hlo::PaddingDimension> padding(x->shape().dims().size());
-  padding[static_cast<size_t>(dim)] = ends;
+  padding[dim] = ends;
   return builder.Pad(x, value, std::move(padding));
 }
 
@@ -57,7 +57,7 @@ class Fetcher {
                          [&](const HaloSlot& slot) { return slot.round == round; }) > 1;
   }
   bool Receives(const HaloSlot& slot, int64_t k) const {
-    return slot.round >= 0 && plan_.rounds[static_cast<size_t>(slot.round)].source[static_cast<size_t>(k)] ==
+    return slot.round >= 0 && plan_.rounds[slot.round].source[k] ==
                                   k + slot.delta;
   }
   Instruction* Zero() { return builder_.Scalar(array_.local->shape().type(), 0); }
@@ -82,14 +82,14 @@ Instruction* Fetcher::Exchange(const HaloRound& round) {
   if (made != nullptr) return made;
   Dims sent;
   for (int64_t source : round.source) {
-    if (source >= 0) sent.push_back(round.offset[static_cast<size_t>(source)]);
+    if (source >= 0) sent.push_back(round.offset[source]);
   }
   const Dims offsets = AllEqual(sent) ? Dims(round.offset.size(), sent[0]) : round.offset;
   Instruction* piece = SliceByPosition(emitter_, array_.local, along_, offsets, round.length);
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (const std::vector<int64_t>& group : emitter_.mesh().Groups(along_.axes)) {
     for (size_t k = 0; k < group.size(); ++k) {
-      if (round.source[k] >= 0) pairs.emplace_back(group[static_cast<size_t>(round.source[k])], group[k]);
+      if (round.source[k] >= 0) pairs.emplace_back(group[round.source[k]], group[k]);
     }
   }
   std::sort(pairs.begin(), pairs.end());
@@ -102,13 +102,13 @@ Instruction* Fetcher::Exchange(const HaloRound& round) {
 // slot get zeros, as if nothing had come.
 Instruction* Fetcher::SlotValue(const HaloSlot& slot) {
   if (slot.delta == 0) return array_.local;
-  const size_t d = static_cast<size_t>(dim_);
+  const size_t d = dim_;
   if (slot.round < 0) {
     Dims dims = array_.local->shape().dims();
     dims[d] = slot.length;
     return builder_.Zero(hlo::Shape(array_.local->shape().type(), dims));
   }
-  Instruction* x = received_[static_cast<size_t>(slot.round)];
+  Instruction* x = received_[slot.round];
   const int64_t more = x->shape().dims()[d] - slot.length;
   x = slot.delta < 0 ? PadDim(builder_, x, dim_, {-more, 0}, Zero()) : PadDim(builder_, x, dim_, {0, -more}, Zero());
   if (!IsShared(slot.round)) return x;
@@ -127,7 +127,7 @@ void Fetcher::FindMask(int64_t left) {
   for (int64_t k = 0; k < need_.shards() && !needs_mask_; ++k) {
     int64_t index = k * need_.shard - left;
     for (const HaloSlot& slot : plan_.slots) {
-      const int64_t start = need_.starts[static_cast<size_t>(k)];
+      const int64_t start = need_.starts[k];
       const int64_t begin = std::max(index, start), end = std::min(index + slot.length, start + need_.length);
       index += slot.length;
       if (zero && slot.delta != 0 && !Receives(slot, k)) continue;
@@ -148,7 +148,7 @@ Instruction* Fetcher::SideBySide() {
   Instruction* x = parts.size() == 1 ? parts[0] : builder_.Concatenate(parts, dim_);
   Dims offsets;
   for (int64_t k = 0; k < need_.shards(); ++k) {
-    offsets.push_back(need_.starts[static_cast<size_t>(k)] - (k * need_.shard - left));
+    offsets.push_back(need_.starts[k] - (k * need_.shard - left));
   }
   Instruction* value = fill_ != nullptr ? fill_ : Zero();
   if (AllEqual(offsets)) return PadDim(builder_, x, dim_, {-offsets[0], offsets[0] + need_.length - total}, value);
@@ -162,7 +162,7 @@ Instruction* Fetcher::SideBySide() {
 
 // Writes every piece where it belongs, into a buffer with room at both ends for what lies partly or wholly outside.
 Instruction* Fetcher::Written() {
-  const size_t d = static_cast<size_t>(dim_);
+  const size_t d = dim_;
   const int64_t room = need_.shard;
   Dims dims = array_.local->shape().dims();
   dims[d] = room + need_.length + room;
@@ -188,7 +188,7 @@ Instruction* Fetcher::Written() {
   for (size_t r = 0; r < plan_.rounds.size(); ++r) {
     Dims begins;
     for (int64_t source : plan_.rounds[r].source) {
-      begins.push_back(source < 0 ? -1 : source * need_.shard + plan_.rounds[r].offset[static_cast<size_t>(source)]);
+      begins.push_back(source < 0 ? -1 : source * need_.shard + plan_.rounds[r].offset[source]);
     }
     write(received_[r], begins);
   }
@@ -211,7 +211,7 @@ Instruction* ByPosition(Emitter& emitter, const AxisList& axes, const Dims& valu
   if (!affine) {
     const std::vector<int32_t> table(values.begin(), values.end());
     Instruction* all = builder.Constant(
-        tensor::Array::FromValues<int32_t>(ElementType::kS32, {static_cast<int64_t>(values.size())}, table));
+        tensor::Array::FromValues<int32_t>(ElementType::kS32, {std::ssize(values)}, table));
     return builder.Reshape(builder.DynamicSlice(all, {position}, {1}), {});
   }
   if (step != 1) position = builder.Binary(Opcode::kMultiply, position, scalar(step));
@@ -222,7 +222,7 @@ Instruction* IndexInside(Emitter& emitter, const Along& along, const Dims& start
                          IndexRange range) {
   hlo::Builder& builder = emitter.builder();
   const auto [first, limit] = range;
-  const int64_t length = dims[static_cast<size_t>(along.dim)];
+  const int64_t length = dims[along.dim];
   const hlo::Shape shape(ElementType::kS32, {length});
   Instruction* index = builder.Binary(Opcode::kAdd, builder.Iota(shape, 0),
                                       builder.Full(shape, ByPosition(emitter, along.axes, starts)));
@@ -239,7 +239,7 @@ Instruction* IndexInside(Emitter& emitter, const Along& along, const Dims& start
 
 Instruction* SliceByPosition(Emitter& emitter, Instruction* x, const Along& along, const Dims& starts, int64_t size) {
   hlo::Builder& builder = emitter.builder();
-  const size_t d = static_cast<size_t>(along.dim);
+  const size_t d = along.dim;
   Dims sizes = x->shape().dims();
   if (AllEqual(starts)) {
     if (starts[0] == 0 && size == sizes[d]) return x;

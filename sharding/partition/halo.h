@@ -35,7 +35,7 @@ struct Fetch {
   hlo::Instruction* fill = nullptr;  // A scalar: what indices that are nobody's hold; null: anything.
   Why why;
 
-  Along along() const { return {dim, array.sharding.dims[static_cast<size_t>(dim)].axes}; }
+  Along along() const { return {dim, array.sharding.dims[dim].axes}; }
 };
 
 // The array with the dimension replaced by the `need.length` indices that every shard wants. Other dimensions stay as

@@ -14,7 +14,7 @@ struct Range {
 };
 
 Range Needed(const HaloNeed& need, int64_t source, int64_t target) {
-  const int64_t start = need.starts[static_cast<size_t>(target)];
+  const int64_t start = need.starts[target];
   return {std::max({start, source * need.shard, need.first}),
           std::min({start + need.length, (source + 1) * need.shard, need.limit, need.size})};
 }
@@ -23,10 +23,10 @@ bool Disjoint(const HaloRound& a, const HaloRound& b) {
   std::vector<bool> sends(a.source.size(), false);
   for (size_t k = 0; k < a.source.size(); ++k) {
     if (a.source[k] >= 0 && b.source[k] >= 0) return false;
-    if (a.source[k] >= 0) sends[static_cast<size_t>(a.source[k])] = true;
+    if (a.source[k] >= 0) sends[a.source[k]] = true;
   }
   return std::none_of(b.source.begin(), b.source.end(),
-                      [&](int64_t source) { return source >= 0 && sends[static_cast<size_t>(source)]; });
+                      [&](int64_t source) { return source >= 0 && sends[source]; });
 }
 
 HaloRound EmptyRound(const HaloNeed& need, int64_t length) {
@@ -39,7 +39,7 @@ void PlaceSlot(const HaloNeed& need, HaloSlot* slot, HaloPlan* plan) {
   for (int64_t k = 0; k < need.shards(); ++k) {
     const int64_t source = k + slot->delta;
     if (source < 0 || source >= need.shards() || Needed(need, source, k).empty()) continue;
-    own.source[static_cast<size_t>(k)] = source;
+    own.source[k] = source;
   }
   // Between others, needed by nobody.
   if (std::all_of(own.source.begin(), own.source.end(), [](int64_t source) { return source < 0; })) return;
@@ -50,7 +50,7 @@ void PlaceSlot(const HaloNeed& need, HaloSlot* slot, HaloPlan* plan) {
   for (size_t k = 0; k < own.source.size(); ++k) {
     if (own.source[k] < 0) continue;
     round.source[k] = own.source[k];
-    round.offset[static_cast<size_t>(own.source[k])] = slot->delta < 0 ? need.shard - round.length : 0;
+    round.offset[own.source[k]] = slot->delta < 0 ? need.shard - round.length : 0;
   }
   slot->round = static_cast<int>(r);
 }
@@ -104,13 +104,13 @@ HaloPlan ScatteredPlan(const HaloNeed& need) {
   HaloPlan plan;
   for (const Piece& piece : pieces) {
     HaloRound own = EmptyRound(need, piece.length);
-    own.source[static_cast<size_t>(piece.target)] = piece.source;
+    own.source[piece.target] = piece.source;
     size_t r = 0;
     while (r < plan.rounds.size() && !Disjoint(plan.rounds[r], own)) ++r;
     if (r == plan.rounds.size()) plan.rounds.push_back(EmptyRound(need, piece.length));
     HaloRound& round = plan.rounds[r];
-    round.source[static_cast<size_t>(piece.target)] = piece.source;
-    round.offset[static_cast<size_t>(piece.source)] = std::min(piece.offset, need.shard - round.length);
+    round.source[piece.target] = piece.source;
+    round.offset[piece.source] = std::min(piece.offset, need.shard - round.length);
   }
   return plan;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sharding/tensor_sharding.h"
+#include "sharding/model/tensor_sharding.h"
 
 namespace xlad::sharding {
 
@@ -18,7 +18,7 @@ struct HaloNeed {
   int64_t length = 0;
   int64_t first = 0, limit = 0;
 
-  int64_t shards() const { return static_cast<int64_t>(starts.size()); }
+  int64_t shards() const { return std::ssize(starts); }
   bool IsReal(int64_t index) const { return index >= std::max<int64_t>(first, 0) && index < std::min(limit, size); }
 };
 

@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "base/random.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
-#include "sharding/check_structure.h"
-#include "sharding/equivalence.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/partition/halo_plan.h"
+#include "sharding/proof/check_structure.h"
+#include "sharding/proof/equivalence.h"
 
 namespace xlad::sharding {
 namespace {
@@ -50,8 +50,8 @@ class Halo : public testing::Test {
 
   static TensorSharding Split(int64_t ndim, int dim, int second) {
     TensorSharding sharding = TensorSharding::Replicated(ndim);
-    if (dim >= 0) sharding.dims[static_cast<size_t>(dim)].axes = {AxisRef{0, 1, shards_}};
-    if (second >= 0) sharding.dims[static_cast<size_t>(second)].axes = {AxisRef{1, 1, 2}};
+    if (dim >= 0) sharding.dims[dim].axes = {AxisRef{0, 1, shards_}};
+    if (second >= 0) sharding.dims[second].axes = {AxisRef{1, 1, 2}};
     for (DimensionSharding& dimension : sharding.dims) dimension.origins.resize(dimension.axes.size());
     return sharding;
   }
@@ -74,7 +74,7 @@ class Halo : public testing::Test {
       const bool root = instruction.get() == sharded.module->entry()->root();
       ValueSharding& value = sharded.shardings[instruction.get()];
       if (instruction->opcode() == hlo::Opcode::kParameter) {
-        const size_t i = static_cast<size_t>(instruction->number());
+        const size_t i = instruction->number();
         value = {Split(instruction->shape().ndim(), c.operands[i], i == 0 ? c.second_operand : -1)};
         inputs.push_back(SampleInput(instruction->shape(), static_cast<uint64_t>(Pick(1, 1000))));
       } else if (!instruction->shape().is_array()) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-#include "sharding/linear.h"
-#include "sharding/partition/axes.h"
+#include "hlo/analysis/trip_count.h"
+#include "sharding/model/axes.h"
 #include "sharding/partition/reshard_plan.h"
-#include "sharding/trip_count.h"
+#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {
@@ -46,9 +46,9 @@ LoopValues::LoopValues(const Instruction& loop, Emitter* before, const LocalValu
   const Instruction* root = loop.called()[1]->root();
   const Instruction* parameter = loop.called()[1]->parameter(0);
   const bool once = TripCount(loop).value_or(2) < 2;
-  if (once || root->opcode() != Opcode::kTuple || static_cast<size_t>(root->operand_count()) != init.size()) return;
+  if (once || root->opcode() != Opcode::kTuple || root->operand_count() != init.size()) return;
   for (size_t i = 0; i < init.size(); ++i) {
-    const Instruction* next = root->operand(static_cast<int64_t>(i));
+    const Instruction* next = root->operand(i);
     unchanged_.push_back(next->opcode() == Opcode::kGetTupleElement && next->operand(0) == parameter &&
                          next->number() == static_cast<int64_t>(i));
     room_ += kRoom * LocalBytes(init[i]);
@@ -78,7 +78,7 @@ std::optional<LocalArray> LoopValues::Reshard(Emitter& body, const LocalArray& a
   Instruction* parameter = body.builder().computation()->parameter(0);
   std::vector<hlo::Shape>& shapes = parameter->mutable_shape().tuple();
   shapes.push_back(outside.local->shape());
-  Instruction* inside = body.builder().GetTupleElement(parameter, static_cast<int64_t>(shapes.size()) - 1);
+  Instruction* inside = body.builder().GetTupleElement(parameter, std::ssize(shapes) - 1);
   outside_[inside] = outside.local;
   moved_.push_back({array.local, outside, inside});
   outside.local = inside;
@@ -95,7 +95,7 @@ Instruction* LoopValues::Outside(Instruction* inside) {
 
 Instruction* LoopValues::MakeOutside(Instruction* inside) {
   if (inside->opcode() == Opcode::kGetTupleElement && inside->operand(0)->opcode() == Opcode::kParameter) {
-    const size_t i = static_cast<size_t>(inside->number());
+    const size_t i = inside->number();
     return unchanged_[i] ? init_[i].local : nullptr;
   }
   if (!MovesOrConverts(*inside)) return nullptr;
@@ -116,7 +116,7 @@ std::vector<Instruction*> LoopValues::Close(hlo::Computation* condition, hlo::Co
   shapes.resize(init_.size());
   std::vector<Instruction*> outside, next(body->root()->operands().begin(), body->root()->operands().end());
   for (const Moved& moved : moved_) {
-    moved.inside->set_number(static_cast<int64_t>(shapes.size()));
+    moved.inside->set_number(std::ssize(shapes));
     shapes.push_back(moved.inside->shape());
     next.push_back(moved.inside);
     outside.push_back(moved.outside.local);

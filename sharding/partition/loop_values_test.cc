@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_replace.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "sharding/equivalence.h"
-#include "sharding/explain.h"
+#include "hlo/text/text.h"
+#include "sharding/explain/explain.h"
 #include "sharding/pipeline.h"
+#include "sharding/proof/equivalence.h"
 
 namespace xlad::sharding {
 namespace {

@@ -140,7 +140,7 @@ static void TakeOverCollective(ProgramInProgress& program, const Instruction& so
       for (int64_t device : group) apart.emplace_back(group[0], device);
     }
   }
-  for (int axis = 0; axis < static_cast<int>(mesh.axes().size()); ++axis) {
+  for (int axis = 0; axis < std::ssize(mesh.axes()); ++axis) {
     const AxisList one = {mesh.Whole(axis)};
     const bool crosses = std::any_of(apart.begin(), apart.end(), [&](const auto& pair) {
       return mesh.Position(pair.first, one) != mesh.Position(pair.second, one);

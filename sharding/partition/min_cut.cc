@@ -5,22 +5,22 @@
 namespace xlad::sharding {
 
 void FlowNetwork::AddEdge(int from, int to, int64_t cost) {
-  first_[static_cast<size_t>(from)].push_back(static_cast<int>(edges_.size()));
+  first_[from].push_back(static_cast<int>(edges_.size()));
   edges_.push_back({to, cost});
-  first_[static_cast<size_t>(to)].push_back(static_cast<int>(edges_.size()));
+  first_[to].push_back(static_cast<int>(edges_.size()));
   edges_.push_back({from, 0});
 }
 
 void FlowNetwork::Level(int source) {
   level_.assign(first_.size(), -1);
-  level_[static_cast<size_t>(source)] = 0;
+  level_[source] = 0;
   std::vector<int> queue = {source};
   for (size_t at = 0; at < queue.size(); ++at) {
-    for (const int e : first_[static_cast<size_t>(queue[at])]) {
-      const Edge& edge = edges_[static_cast<size_t>(e)];
-      int& level = level_[static_cast<size_t>(edge.to)];
+    for (const int e : first_[queue[at]]) {
+      const Edge& edge = edges_[e];
+      int& level = level_[edge.to];
       if (edge.left == 0 || level >= 0) continue;
-      level = level_[static_cast<size_t>(queue[at])] + 1;
+      level = level_[queue[at]] + 1;
       queue.push_back(edge.to);
     }
   }
@@ -31,36 +31,36 @@ int64_t FlowNetwork::Push(int sink, std::vector<int>* path, int source) {
   path->clear();
   int at = source;
   while (at != sink) {
-    size_t& next = next_[static_cast<size_t>(at)];
-    const std::vector<int>& out = first_[static_cast<size_t>(at)];
+    size_t& next = next_[at];
+    const std::vector<int>& out = first_[at];
     while (next < out.size()) {
-      const Edge& edge = edges_[static_cast<size_t>(out[next])];
-      if (edge.left > 0 && level_[static_cast<size_t>(edge.to)] == level_[static_cast<size_t>(at)] + 1) break;
+      const Edge& edge = edges_[out[next]];
+      if (edge.left > 0 && level_[edge.to] == level_[at] + 1) break;
       ++next;
     }
     if (next < out.size()) {
       path->push_back(out[next]);
-      at = edges_[static_cast<size_t>(out[next])].to;
+      at = edges_[out[next]].to;
     } else if (path->empty()) {
       return 0;
     } else {
-      at = edges_[static_cast<size_t>(path->back() ^ 1)].to;
+      at = edges_[path->back() ^ 1].to;
       path->pop_back();
-      ++next_[static_cast<size_t>(at)];
+      ++next_[at];
     }
   }
   int64_t flow = kUncuttable;
-  for (const int e : *path) flow = std::min(flow, edges_[static_cast<size_t>(e)].left);
+  for (const int e : *path) flow = std::min(flow, edges_[e].left);
   for (const int e : *path) {
-    edges_[static_cast<size_t>(e)].left -= flow;
-    edges_[static_cast<size_t>(e ^ 1)].left += flow;
+    edges_[e].left -= flow;
+    edges_[e ^ 1].left += flow;
   }
   return flow;
 }
 
 std::vector<bool> FlowNetwork::SourceSide(int source, int sink) {
   std::vector<int> path;
-  for (Level(source); level_[static_cast<size_t>(sink)] >= 0; Level(source)) {
+  for (Level(source); level_[sink] >= 0; Level(source)) {
     next_.assign(first_.size(), 0);
     while (Push(sink, &path, source) > 0) {
     }

@@ -14,8 +14,8 @@ using hlo::Instruction;
 const hlo::Shape* ShapeAt(const hlo::Shape& shape, const Dims& index) {
   const hlo::Shape* at = &shape;
   for (int64_t i : index) {
-    if (!at->is_tuple() || i < 0 || i >= static_cast<int64_t>(at->tuple().size())) return nullptr;
-    at = &at->tuple()[static_cast<size_t>(i)];
+    if (!at->is_tuple() || i < 0 || i >= std::ssize(at->tuple())) return nullptr;
+    at = &at->tuple()[i];
   }
   return at;
 }
@@ -28,8 +28,8 @@ void CarryHeader(const hlo::Module& from, const PartitionedProgram& program, hlo
   to->buffer_donors = from.buffer_donors;
   for (const hlo::InputOutputAlias& alias : from.input_output_alias) {
     const auto& parameters = to->entry()->parameters();
-    if (alias.parameter < 0 || alias.parameter >= static_cast<int64_t>(parameters.size())) continue;
-    const hlo::Shape* parameter = ShapeAt(parameters[static_cast<size_t>(alias.parameter)]->shape(),
+    if (alias.parameter < 0 || alias.parameter >= std::ssize(parameters)) continue;
+    const hlo::Shape* parameter = ShapeAt(parameters[alias.parameter]->shape(),
                                           alias.parameter_index);
     const hlo::Shape* result = ShapeAt(to->entry()->root()->shape(), alias.output_index);
     if (parameter != nullptr && result != nullptr && parameter->SameIgnoringLayout(*result)) {

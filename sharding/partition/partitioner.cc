@@ -156,7 +156,7 @@ LocalValue Partitioner::Unpacked(Instruction* local, const hlo::Shape& global, c
     const hlo::Shape& element = global.tuple()[i];
     const size_t count = LeafShapes(element).size();
     const auto first = shardings.begin() + static_cast<int64_t>(next);
-    LocalValue part = Unpacked(emitter_.builder().GetTupleElement(local, static_cast<int64_t>(i)), element,
+    LocalValue part = Unpacked(emitter_.builder().GetTupleElement(local, i), element,
                                ValueSharding(first, first + static_cast<int64_t>(count)));
     value.insert(value.end(), part.begin(), part.end());
     next += count;
@@ -204,7 +204,7 @@ absl::Status Partitioner::VisitGetTupleElement(const Instruction& instruction) {
   const Instruction* tuple = instruction.operand(0);
   size_t first = 0;
   for (int64_t i = 0; i < instruction.number(); ++i) {
-    first += LeafShapes(tuple->shape().tuple()[static_cast<size_t>(i)]).size();
+    first += LeafShapes(tuple->shape().tuple()[i]).size();
   }
   const size_t count = LeafShapes(instruction.shape()).size();
   const LocalValue& value = values_.at(tuple);

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
-#include "sharding/linear.h"
-#include "sharding/partition/axes.h"
+#include "hlo/analysis/trip_count.h"
+#include "sharding/model/axes.h"
 #include "sharding/partition/min_cut.h"
-#include "sharding/rules.h"
-#include "sharding/trip_count.h"
+#include "sharding/rules/linear.h"
+#include "sharding/rules/rules.h"
 
 namespace xlad::sharding {
 namespace {
@@ -58,8 +58,8 @@ class Graph {
  private:
   class Cut;
 
-  Value& value(int v) { return values_[static_cast<size_t>(v)]; }
-  const Value& value(int v) const { return values_[static_cast<size_t>(v)]; }
+  Value& value(int v) { return values_[v]; }
+  const Value& value(int v) const { return values_[v]; }
   size_t LeafCount(const hlo::Shape& shape) const { return ArrayLeaves(shape).size(); }
   int First(const Instruction* instruction) const { return first_.at(instruction); }
   std::vector<int> Root(const hlo::Computation& computation) const {
@@ -109,7 +109,7 @@ void Graph::Visit(const hlo::Computation& computation, double runs) {
     if (instruction->opcode() == Opcode::kWhile) {
       // Carried values are the same thing before, in and after the loop.
       const double inner = runs * static_cast<double>(TripCount(*instruction).value_or(kUnknownTrips));
-      for (int v = First(instruction); v < static_cast<int>(values_.size()); ++v) value(v).runs = inner;
+      for (int v = First(instruction); v < std::ssize(values_); ++v) value(v).runs = inner;
       for (const hlo::Computation* called : instruction->called()) {
         first_[called->parameter(0)] = First(instruction);
         Visit(*called, inner);
@@ -132,7 +132,7 @@ void Graph::AddUse(const Instruction& user, int64_t operand) {
       break;
     case Opcode::kGetTupleElement:
       for (int64_t i = 0; i < user.number(); ++i) {
-        begin += static_cast<int>(LeafCount(used->shape().tuple()[static_cast<size_t>(i)]));
+        begin += static_cast<int>(LeafCount(used->shape().tuple()[i]));
       }
       end = begin + static_cast<int>(LeafCount(user.shape()));
       to = First(&user);
@@ -193,8 +193,8 @@ std::vector<bool> Graph::Reached(const AxisRef& axis) const {
   while (!stack.empty()) {
     const int v = stack.back();
     stack.pop_back();
-    if (reached[static_cast<size_t>(v)]) continue;
-    reached[static_cast<size_t>(v)] = true;
+    if (reached[v]) continue;
+    reached[v] = true;
     if (DimsUse(value(v).sharding, axis)) continue;
     stack.insert(stack.end(), value(v).users.begin(), value(v).users.end());
   }
@@ -240,7 +240,7 @@ class Graph::Cut {
   }
 
   // Whether the op computes on, and whether it passes on, parts of a sum.
-  bool In(size_t v) const { return node_[v] >= 0 && waits_[static_cast<size_t>(node_[v])]; }
+  bool In(size_t v) const { return node_[v] >= 0 && waits_[node_[v]]; }
   bool Out(size_t v) const { return node_[v] >= 0 && waits_[static_cast<size_t>(node_[v]) + 1]; }
 
  private:
@@ -273,7 +273,7 @@ class Graph::Cut {
     for (const int u : from.users) {
       const Value& user = graph_.value(u);
       if (!IsPartial(user, axis_) && graph_.Accepts(*user.instruction, axis_)) {
-        edges_.push_back({out, node_[static_cast<size_t>(u)], FlowNetwork::kUncuttable});
+        edges_.push_back({out, node_[u], FlowNetwork::kUncuttable});
       } else {
         add_whole(user);
       }
@@ -315,8 +315,8 @@ TensorSharding Pending(TensorSharding sharding, const AxisList& axes) {
   for (DimensionSharding& dim : sharding.dims) {
     for (size_t i = dim.axes.size(); i-- > 0;) {
       if (!OverlapsAny(dim.axes[i], axes)) continue;
-      dim.axes.erase(dim.axes.begin() + static_cast<int64_t>(i));
-      if (i < dim.origins.size()) dim.origins.erase(dim.origins.begin() + static_cast<int64_t>(i));
+      dim.axes.erase(dim.axes.begin() + i);
+      if (i < dim.origins.size()) dim.origins.erase(dim.origins.begin() + i);
     }
   }
   sharding.unreduced.insert(sharding.unreduced.end(), axes.begin(), axes.end());

@@ -10,7 +10,7 @@
 #include <functional>
 
 #include "absl/container/flat_hash_map.h"
-#include "sharding/sharded_module.h"
+#include "sharding/model/sharded_module.h"
 
 namespace xlad::sharding {
 

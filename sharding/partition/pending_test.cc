@@ -6,15 +6,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
-#include "sharding/check.h"
-#include "sharding/check_structure.h"
-#include "sharding/equivalence.h"
-#include "sharding/explain.h"
-#include "sharding/linear.h"
+#include "hlo/text/text.h"
+#include "sharding/explain/explain.h"
 #include "sharding/partition/min_cut.h"
-#include "sharding/partition/random_sharding.h"
 #include "sharding/pipeline.h"
+#include "sharding/proof/check.h"
+#include "sharding/proof/check_structure.h"
+#include "sharding/proof/equivalence.h"
+#include "sharding/rules/linear.h"
+#include "sharding/testing/random_sharding.h"
 
 namespace xlad::sharding {
 namespace {

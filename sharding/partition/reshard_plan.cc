@@ -114,7 +114,7 @@ bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
   if ((kind == Kind::kSlice ? slice : scatter).empty()) return false;
   ReshardStep step;
   step.kind = kind;
-  step.dim = static_cast<int64_t>(d);
+  step.dim = d;
   step.axes = slice.empty() ? scatter : slice;
   step.after = state_;
   step.after[d].insert(step.after[d].end(), step.axes.begin(), step.axes.end());
@@ -158,9 +158,9 @@ bool Planner::TryMove(size_t i) {
     if (start == state_[i].size()) continue;
     ReshardStep step;
     step.kind = Kind::kAllToAll;
-    step.dim = static_cast<int64_t>(j);
-    step.from_dim = static_cast<int64_t>(i);
-    step.axes.assign(state_[i].begin() + static_cast<int64_t>(start), state_[i].end());
+    step.dim = j;
+    step.from_dim = i;
+    step.axes.assign(state_[i].begin() + start, state_[i].end());
     step.after = state_;
     step.after[i].resize(start);
     step.after[j].insert(step.after[j].end(), step.axes.begin(), step.axes.end());
@@ -233,11 +233,11 @@ bool Planner::Gather() {
     if (common == state_[d].size()) continue;
     ReshardStep step;
     step.kind = Kind::kAllGather;
-    step.dim = static_cast<int64_t>(d);
+    step.dim = d;
     step.after = state_;
     step.after[d].resize(common);
     if (!Nests(d, step.after[d], state_[d])) return false;
-    step.axes.assign(state_[d].begin() + static_cast<int64_t>(common), state_[d].end());
+    step.axes.assign(state_[d].begin() + common, state_[d].end());
     Push(std::move(step));
   }
   return true;
@@ -275,7 +275,7 @@ ReshardPlan Planner::RunWhole() {
     if (state_[d].empty() || state_[d] == target_[d]) continue;
     ReshardStep step;
     step.kind = Kind::kAllGather;
-    step.dim = static_cast<int64_t>(d);
+    step.dim = d;
     step.axes = state_[d];
     step.after = state_;
     step.after[d].clear();

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "sharding/partition/axes.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 

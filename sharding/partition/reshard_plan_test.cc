@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
-#include "sharding/partition/random_sharding.h"
+#include "sharding/testing/random_sharding.h"
 
 namespace xlad::sharding {
 namespace {

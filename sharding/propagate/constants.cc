@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/flow_graph.h"
-#include "sharding/propagate/inline_calls.h"
 
 namespace xlad::sharding {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
-#include "sharding/sharded_module.h"
+#include "sharding/model/sharded_module.h"
 
 namespace xlad::sharding {
 

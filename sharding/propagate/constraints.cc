@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "sharding/propagate/inline_calls.h"
-#include "sharding/propagate/manual_borders.h"
+#include "sharding/import/inline_calls.h"
+#include "sharding/import/manual_borders.h"
 
 namespace xlad::sharding {
 namespace {
@@ -72,10 +72,10 @@ bool IsClosed(const TensorSharding& sharding) {
 
 // Whether every constraint on the value asks for this sharding.
 bool AllAgree(const FlowGraph& graph, int value, const TensorSharding& sharding) {
-  for (const int n : graph.values[static_cast<size_t>(value)].nodes) {
-    const FlowNode& node = graph.nodes[static_cast<size_t>(n)];
+  for (const int n : graph.values[value].nodes) {
+    const FlowNode& node = graph.nodes[n];
     if (node.instruction->opcode() != hlo::Opcode::kCopy || node.operands[0] != value) continue;
-    const FlowValue& constraint = graph.values[static_cast<size_t>(node.results[0])];
+    const FlowValue& constraint = graph.values[node.results[0]];
     if (constraint.annotated && !(constraint.sharding == sharding)) return false;
   }
   return true;
@@ -91,8 +91,8 @@ void RouteThroughConstraints(ShardedModule* module) {
 void ApplyClosedConstraints(const ShardedModule& module, FlowGraph* graph) {
   for (const FlowNode& node : graph->nodes) {
     if (node.instruction->opcode() != hlo::Opcode::kCopy || node.allowed != BarrierDirection::kBoth) continue;
-    const FlowValue& constraint = graph->values[static_cast<size_t>(node.results[0])];
-    FlowValue& operand = graph->values[static_cast<size_t>(node.operands[0])];
+    const FlowValue& constraint = graph->values[node.results[0]];
+    FlowValue& operand = graph->values[node.operands[0]];
     if (!constraint.annotated || !IsClosed(constraint.sharding) || operand.annotated || operand.flow_target) continue;
     if (!AllAgree(*graph, node.operands[0], constraint.sharding)) continue;
     operand.sharding = constraint.sharding;

@@ -1,8 +1,8 @@
 // What a sharding constraint means for the value that it constrains and for that value's other users.
 #pragma once
 
+#include "sharding/model/sharded_module.h"
 #include "sharding/propagate/flow_graph.h"
-#include "sharding/sharded_module.h"
 
 namespace xlad::sharding {
 

@@ -49,19 +49,19 @@ class Step {
   size_t tensors() const { return node_.operands.size() + node_.results.size(); }
   bool is_operand(size_t t) const { return t < node_.operands.size(); }
   int value_id(size_t t) const { return is_operand(t) ? node_.operands[t] : node_.results[t - node_.operands.size()]; }
-  const FlowValue& value(size_t t) const { return values_[static_cast<size_t>(value_id(t))]; }
+  const FlowValue& value(size_t t) const { return values_[value_id(t)]; }
   const TensorFactors& factors_of(size_t t) const {
     return is_operand(t) ? node_.rule.operands[t] : node_.rule.results[t - node_.operands.size()];
   }
   bool IsSplit(int v) const {
-    for (const DimensionSharding& dim : values_[static_cast<size_t>(v)].sharding.dims) {
+    for (const DimensionSharding& dim : values_[v].sharding.dims) {
       if (!dim.axes.empty()) return true;
     }
     return false;
   }
 
   Direction DirectionOf(int factor) const {
-    const Factor& of = node_.rule.factors[static_cast<size_t>(factor)];
+    const Factor& of = node_.rule.factors[factor];
     return of.blocked ? Direction{} : context_.direction(node_, of);
   }
   bool Takes(const Direction& direction, size_t t) const {
@@ -98,8 +98,8 @@ class Step {
   AxisList Allowed(size_t t, const FactorSharding& own, const AxisList& rest) const {
     AxisList allowed;
     if (own.closed) return allowed;
-    const Factor& factor = node_.rule.factors[static_cast<size_t>(own.factor)];
-    const int64_t size = (*value(t).dims)[static_cast<size_t>(own.dim)];
+    const Factor& factor = node_.rule.factors[own.factor];
+    const int64_t size = (*value(t).dims)[own.dim];
     int64_t shards = ShardCount(own.axes);
     for (const AxisRef& axis : rest) {
       AxisRef free = projections_[t].Free(axis, own.factor);
@@ -170,7 +170,7 @@ class Step {
       const int v = value_id(t);
       // A value that occurs twice is written once a visit: the next visit sees the result.
       if (std::find(changed.begin(), changed.end(), v) != changed.end()) continue;
-      if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[static_cast<size_t>(v)].sharding)) {
+      if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[v].sharding)) {
         changed.push_back(v);
       }
     }

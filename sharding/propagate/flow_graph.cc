@@ -7,9 +7,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "sharding/propagate/annotations.h"
-#include "sharding/propagate/inline_calls.h"
-#include "sharding/rules.h"
+#include "sharding/import/annotations.h"
+#include "sharding/import/inline_calls.h"
+#include "sharding/rules/rules.h"
 
 namespace xlad::sharding {
 namespace {
@@ -210,7 +210,7 @@ class FlowGraphBuilder {
   void AddElement(const hlo::Instruction* element) {
     size_t leaf = 0;
     const std::vector<hlo::Shape>& elements = element->operand(0)->shape().tuple();
-    for (int64_t i = 0; i < element->number(); ++i) leaf += LeafCount(elements[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < element->number(); ++i) leaf += LeafCount(elements[i]);
     JoinAll(element->operand(0), leaf, element, LeafCount(element->shape()));
   }
 
@@ -232,7 +232,7 @@ class FlowGraphBuilder {
     for (size_t b = 0; b < conditional->called().size(); ++b) {
       const hlo::Computation* branch = conditional->called()[b];
       Walk(*branch, manual);
-      const hlo::Instruction* argument = conditional->operand(static_cast<int64_t>(b) + 1);
+      const hlo::Instruction* argument = conditional->operand(b + 1);
       if (!branch->parameters().empty()) {
         JoinAll(argument, 0, branch->parameter(0), LeafCount(argument->shape()));
       }
@@ -270,7 +270,7 @@ class FlowGraphBuilder {
       for (size_t i = 0; i < LeafCount(parameter->shape()); ++i) parameter_slots_.push_back(Slot(parameter, i));
     }
     for (const Feed& feed : module_.feeds) {
-      Join(parameter_slots_[static_cast<size_t>(feed.parameter)], result_slots_[static_cast<size_t>(feed.result)]);
+      Join(parameter_slots_[feed.parameter], result_slots_[feed.result]);
     }
   }
 
@@ -288,7 +288,7 @@ class FlowGraphBuilder {
       }
     }
     const auto number = [&](std::vector<int>* slots) {
-      for (int& slot : *slots) slot = graph_.value_of_slot_[static_cast<size_t>(slot)];
+      for (int& slot : *slots) slot = graph_.value_of_slot_[slot];
     };
     for (FlowNode& node : graph_.nodes) {
       number(&node.operands);
@@ -297,7 +297,7 @@ class FlowGraphBuilder {
     for (const size_t slot : result_slots_) graph_.results.push_back(graph_.value_of_slot_[slot]);
     for (const size_t slot : parameter_slots_) graph_.parameters.push_back(graph_.value_of_slot_[slot]);
     for (const size_t slot : flow_targets_) {
-      graph_.values[static_cast<size_t>(graph_.value_of_slot_[slot])].flow_target = true;
+      graph_.values[graph_.value_of_slot_[slot]].flow_target = true;
     }
   }
 
@@ -317,7 +317,7 @@ class FlowGraphBuilder {
     std::sort(annotated.begin(), annotated.end());
     for (const auto& [slot, instruction] : annotated) AnnotateFrom(instruction);
     for (const auto& [slot, manual] : manual_slots_) {
-      FlowValue& value = graph_.values[static_cast<size_t>(graph_.value_of_slot_[slot])];
+      FlowValue& value = graph_.values[graph_.value_of_slot_[slot]];
       AxisList& unusable = value.sharding.replicated;
       for (const AxisRef& axis : manual) {
         if (std::find(unusable.begin(), unusable.end(), axis) != unusable.end()) continue;
@@ -338,7 +338,7 @@ class FlowGraphBuilder {
 
   // The first annotation of a value counts.
   void SetAnnotation(int value, const TensorSharding& sharding) {
-    FlowValue& of = graph_.values[static_cast<size_t>(value)];
+    FlowValue& of = graph_.values[value];
     if (of.annotated) return;
     of.annotated = true;
     of.sharding = sharding;
@@ -349,7 +349,7 @@ class FlowGraphBuilder {
       for (const hlo::Instruction* member : group) {
         const auto own = module_.shardings.find(member);
         if (own == module_.shardings.end()) continue;
-        const TensorSharding& common = graph_.values[static_cast<size_t>(graph_.ValueOf(member, 0))].sharding;
+        const TensorSharding& common = graph_.values[graph_.ValueOf(member, 0)].sharding;
         if (own->second[0] == common) continue;
         return absl::InvalidArgumentError(absl::StrCat("sharding group: found %", member->name(), " annotated ",
                                                        ToString(module_.mesh, own->second[0]),
@@ -360,14 +360,14 @@ class FlowGraphBuilder {
   }
 
   void EnterNode(int n) {
-    const FlowNode& node = graph_.nodes[static_cast<size_t>(n)];
+    const FlowNode& node = graph_.nodes[n];
     const auto enter = [&](int v) {
-      std::vector<int>& nodes = graph_.values[static_cast<size_t>(v)].nodes;
+      std::vector<int>& nodes = graph_.values[v].nodes;
       if (nodes.empty() || nodes.back() != n) nodes.push_back(n);
     };
     for (const int v : node.operands) {
       enter(v);
-      ++graph_.values[static_cast<size_t>(v)].uses;
+      ++graph_.values[v].uses;
     }
     for (const int v : node.results) enter(v);
   }

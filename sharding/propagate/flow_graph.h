@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "sharding/op_rule.h"
-#include "sharding/sharded_module.h"
+#include "sharding/model/sharded_module.h"
+#include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {
 

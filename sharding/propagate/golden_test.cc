@@ -18,10 +18,11 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hlo/text.h"
-#include "sharding/op_rule.h"
-#include "sharding/propagate/inline_calls.h"
+#include "hlo/text/text.h"
+#include "sharding/import/import.h"
+#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/propagate.h"
+#include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {
 namespace {

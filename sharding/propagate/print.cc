@@ -1,7 +1,7 @@
 // The propagated program as HLO text with Shardy's attributes.
 #include "absl/strings/str_join.h"
-#include "hlo/text.h"
-#include "sharding/propagate/inline_calls.h"
+#include "hlo/text/text.h"
+#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/propagate.h"
 
 namespace xlad::sharding {

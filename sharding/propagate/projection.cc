@@ -97,7 +97,7 @@ TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const 
     const size_t first = projection.factors.size();
     Dealer dealer(sharding.dims[d], tensor[d], &projection);
     for (const int factor : tensor[d]) {
-      const int64_t size = tensor[d].size() > 1 ? rule.factors[static_cast<size_t>(factor)].size : dims[d];
+      const int64_t size = tensor[d].size() > 1 ? rule.factors[factor].size : dims[d];
       dealer.Deal(factor, static_cast<int>(d), size);
     }
     dealer.Finish(first);
@@ -126,7 +126,7 @@ bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProj
         origins.push_back(from.origins[i]);
       }
       // A more minor factor is split only where the ones before it are split wholly.
-      if (ShardCount(from.axes) != rule.factors[static_cast<size_t>(factor)].size) break;
+      if (ShardCount(from.axes) != rule.factors[factor].size) break;
     }
     DimensionSharding& dim = sharding->dims[d];
     if (axes == dim.axes) continue;
@@ -160,7 +160,7 @@ ListComparison Compare(const AxisList& a, const AxisList& b) {
   const auto rest = [](const AxisRef& left, const AxisList& list, size_t next, AxisList* out, size_t* whole) {
     *whole = left.size > 1 ? next - 1 : next;
     if (left.size > 1) out->push_back(left);
-    out->insert(out->end(), list.begin() + static_cast<int64_t>(next), list.end());
+    out->insert(out->end(), list.begin() + next, list.end());
   };
   rest(x, a, i, &result.rest_a, &result.whole_a);
   rest(y, b, j, &result.rest_b, &result.whole_b);

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <set>
 
+#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/constants.h"
 #include "sharding/propagate/constraints.h"
 #include "sharding/propagate/factor_propagation.h"
 #include "sharding/propagate/flow_graph.h"
-#include "sharding/propagate/inline_calls.h"
 #include "sharding/propagate/projection.h"
-#include "sharding/rules.h"
+#include "sharding/rules/rules.h"
 
 namespace xlad::sharding {
 namespace {
@@ -47,10 +47,10 @@ std::vector<bool> StateLeaves(const ShardedModule& module) {
     arrays &= parameter->shape().is_array();
     state.resize(state.size() + ArrayLeaves(parameter->shape()).size());
   }
-  for (const Feed& feed : module.feeds) state[static_cast<size_t>(feed.parameter)] = true;
+  for (const Feed& feed : module.feeds) state[feed.parameter] = true;
   if (!arrays) return state;
   for (const hlo::InputOutputAlias& alias : module.module->input_output_alias) {
-    const size_t parameter = static_cast<size_t>(alias.parameter);
+    const size_t parameter = alias.parameter;
     if (parameter < state.size()) state[parameter] = true;
   }
   return state;
@@ -82,7 +82,7 @@ class Propagator {
     DimensionSharding sharding;
   };
 
-  FlowValue& value(int v) { return graph_.values[static_cast<size_t>(v)]; }
+  FlowValue& value(int v) { return graph_.values[v]; }
 
   void PutStateLast() {
     const std::vector<bool> state = StateLeaves(module_);
@@ -149,7 +149,7 @@ class Propagator {
         if (!dirty[n]) continue;
         dirty[n] = false;
         for (const int v : PropagateAt(context, graph_.nodes[n], &graph_.values)) {
-          for (const int user : value(v).nodes) dirty[static_cast<size_t>(user)] = true;
+          for (const int user : value(v).nodes) dirty[user] = true;
           any = true;
         }
       }
@@ -242,12 +242,12 @@ absl::Status Propagate(ShardedModule* module, Spread spread) {
     for (const auto& instruction : computation->instructions()) {
       ValueSharding& shardings = module->shardings[instruction.get()];
       for (size_t leaf = 0; leaf < ArrayLeaves(instruction->shape()).size(); ++leaf) {
-        shardings.push_back(graph.values[static_cast<size_t>(graph.ValueOf(instruction.get(), leaf))].sharding);
+        shardings.push_back(graph.values[graph.ValueOf(instruction.get(), leaf)].sharding);
       }
     }
   }
   module->results.clear();
-  for (const int v : graph.results) module->results.push_back(graph.values[static_cast<size_t>(v)].sharding);
+  for (const int v : graph.results) module->results.push_back(graph.values[v].sharding);
   MergeConstants(module, clones);
   return absl::OkStatus();
 }

@@ -1,20 +1,9 @@
 // Sharding propagation: from the user's annotations to a sharding for every value.
 #pragma once
 
-#include "sharding/sharded_module.h"
+#include "sharding/model/sharded_module.h"
 
 namespace xlad::sharding {
-
-struct ImportOptions {
-  // Replaces the sizes of the program's mesh axes by name; must name exactly the program's axes. Empty: as written.
-  Mesh rebind;
-  std::vector<Feed> feeds;
-};
-
-// Reads meshes and shardings (xla.sdy.*, else V2/V1 sharding=) into a ShardedModule: inlines calls, turns Sharding
-// and FuncResultSharding custom calls into constraints. Takes the module over. A program without annotations gets a
-// mesh of no axes. InvalidArgument with the instruction's place where an annotation is wrong.
-absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 // In which order annotations spread.
 enum class Spread {

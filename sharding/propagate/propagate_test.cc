@@ -1,4 +1,5 @@
 // Properties of propagation that hold for every program: legality, independence of instruction order, origins.
+#include "sharding/import/import.h"
 #include "sharding/propagate/propagate.h"
 
 #include <algorithm>
@@ -11,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "hlo/text.h"
-#include "sharding/op_rule.h"
+#include "hlo/text/text.h"
+#include "sharding/import/inline_calls.h"
 #include "sharding/propagate/flow_graph.h"
-#include "sharding/propagate/inline_calls.h"
-#include "sharding/rules.h"
+#include "sharding/rules/op_rule.h"
+#include "sharding/rules/rules.h"
 
 namespace xlad::sharding {
 namespace {
@@ -53,7 +54,7 @@ absl::StatusOr<ShardedModule> Propagated(std::unique_ptr<hlo::Module> module) {
 
 // No part of an axis is used twice; every axis is one of the mesh, cut into divisors; origins stand beside axes.
 void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Shape& shape, const std::string& where) {
-  ASSERT_EQ(static_cast<int64_t>(sharding.dims.size()), shape.ndim()) << where;
+  ASSERT_EQ(std::ssize(sharding.dims), shape.ndim()) << where;
   AxisList all = sharding.replicated;
   all.insert(all.end(), sharding.unreduced.begin(), sharding.unreduced.end());
   for (const DimensionSharding& dim : sharding.dims) {

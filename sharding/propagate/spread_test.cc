@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
+#include "sharding/explain/step_cost.h"
 #include "sharding/pipeline.h"
-#include "sharding/work.h"
 
 namespace xlad::sharding {
 namespace {

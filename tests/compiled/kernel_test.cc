@@ -121,7 +121,7 @@ TEST(Kernel, TransposesEveryWay) {
       for (const std::string& permutation : permutations) {
         std::vector<std::string> to;
         for (const absl::string_view d : absl::StrSplit(permutation, ',')) {
-          to.push_back(sizes[static_cast<size_t>(d[0] - '0')]);
+          to.push_back(sizes[d[0] - '0']);
         }
         batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[", from, "] parameter(0)\n ROOT r = ", type,
                                "[", absl::StrJoin(to, ","), "] transpose(x), dimensions={", permutation, "}\n}\n"));
@@ -138,7 +138,7 @@ TEST(Kernel, ReducesEveryWay) {
     std::vector<std::string> kept;
     for (int d = 0; d < 3; ++d) {
       if (std::string(dims).find(static_cast<char>('0' + d)) == std::string::npos) {
-        kept.push_back(absl::StrCat(sizes[static_cast<size_t>(d)]));
+        kept.push_back(absl::StrCat(sizes[d]));
       }
     }
     for (const char* type : {"f32", "bf16", "f64", "s32", "u8", "pred", "c64"}) {
@@ -159,7 +159,7 @@ TEST(Kernel, ReducesEveryWay) {
       const std::vector<std::string> parts = {std::string(shape).substr(0, std::string(shape).find(',')),
                                               std::string(shape).substr(std::string(shape).find(',') + 1)};
       batch.Add(Program(absl::StrCat("x = f32[", shape, "] parameter(0)\n z = f32[] parameter(1)\n ROOT r = f32[",
-                                     parts[static_cast<size_t>(1 - d)], "] reduce(x, z), dimensions={", d,
+                                     parts[1 - d], "] reduce(x, z), dimensions={", d,
                                      "}, to_apply=add")),
                 Close(1e-4));
     }
@@ -543,7 +543,7 @@ TEST(Kernel, FourierTransforms) {
 TEST(Kernel, BatchNorms) {
   Batch batch;
   for (const int64_t feature : {0, 1, 2}) {
-    const int64_t size = std::vector<int64_t>{4, 5, 3}[static_cast<size_t>(feature)];
+    const int64_t size = std::vector<int64_t>{4, 5, 3}[feature];
     const std::vector<std::pair<std::string, std::string>> names = {{"@", absl::StrCat(feature)},
                                                                     {"#", absl::StrCat(size)}};
     batch.Add(absl::StrReplaceAll(R"(HloModule m

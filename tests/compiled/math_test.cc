@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
-#include "compiler/llvm/emit.h"
-#include "hlo/text.h"
+#include "compiler/kernel/emit.h"
+#include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"
 
 namespace xlad::compiler {

@@ -51,7 +51,7 @@ class Writer {
   int64_t Size() { return Pick<int64_t>({0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 33}); }
   template <typename T>
   T Pick(std::vector<T> from) {
-    return from[static_cast<size_t>(Below(static_cast<int>(from.size())))];
+    return from[Below(static_cast<int>(from.size()))];
   }
   std::string Pick(std::vector<const char*> from) { return Pick<const char*>(std::move(from)); }
   static std::string Shape(const Value& value) {
@@ -65,7 +65,7 @@ class Writer {
     return value;
   }
 
-  Value Any() { return values_[static_cast<size_t>(Below(static_cast<int>(values_.size())))]; }
+  Value Any() { return values_[Below(static_cast<int>(values_.size()))]; }
   // Some value of this type and these sizes: one that is there, or a broadcast of a scalar.
   Value Like(const Value& value) {
     for (int i = 0; i < 8; ++i) {
@@ -134,7 +134,7 @@ class Writer {
     Dims dims, mapping;
     for (const int64_t size : x.dims) {
       if (Below(2) == 0) dims.push_back(1 + Below(5));
-      mapping.push_back(static_cast<int64_t>(dims.size()));
+      mapping.push_back(std::ssize(dims));
       dims.push_back(size);
     }
     if (Below(2) == 0 || dims.empty()) dims.push_back(1 + Below(9));
@@ -152,7 +152,7 @@ class Writer {
       rest /= factor;
     }
     dims.push_back(rest);
-    std::swap(dims[0], dims[static_cast<size_t>(Below(static_cast<int>(dims.size())))]);
+    std::swap(dims[0], dims[Below(static_cast<int>(dims.size()))]);
     Add(x.type, dims, absl::StrCat("reshape(", x.name, ")"));
   }
 
@@ -160,8 +160,8 @@ class Writer {
     Dims order(x.dims.size()), dims;
     for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int64_t>(d);
     for (size_t d = order.size(); d > 1; --d)
-      std::swap(order[d - 1], order[static_cast<size_t>(Below(static_cast<int>(d)))]);
-    for (const int64_t d : order) dims.push_back(x.dims[static_cast<size_t>(d)]);
+      std::swap(order[d - 1], order[Below(static_cast<int>(d))]);
+    for (const int64_t d : order) dims.push_back(x.dims[d]);
     Add(x.type, dims, absl::StrCat("transpose(", x.name, "), dimensions={", absl::StrJoin(order, ","), "}"));
   }
 
@@ -181,14 +181,14 @@ class Writer {
   void Reverse(const Value& x) {
     Dims which;
     for (size_t d = 0; d < x.dims.size(); ++d) {
-      if (Below(2) == 0) which.push_back(static_cast<int64_t>(d));
+      if (Below(2) == 0) which.push_back(d);
     }
     Add(x.type, x.dims, absl::StrCat("reverse(", x.name, "), dimensions={", absl::StrJoin(which, ","), "}"));
   }
 
   void Concatenate(const Value& x) {
     if (x.dims.empty()) return;
-    const size_t d = static_cast<size_t>(Below(static_cast<int>(x.dims.size())));
+    const size_t d = Below(static_cast<int>(x.dims.size()));
     const Value y = Like(x);
     Dims dims = x.dims;
     dims[d] *= 2;
@@ -245,7 +245,7 @@ class Writer {
     Dims dims, which;
     for (size_t d = 0; d < x.dims.size(); ++d) {
       if (Below(2) == 0) {
-        which.push_back(static_cast<int64_t>(d));
+        which.push_back(d);
       } else {
         dims.push_back(x.dims[d]);
       }

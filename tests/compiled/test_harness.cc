@@ -8,9 +8,9 @@
 #include <limits>
 
 #include "base/kernel_abi.h"
-#include "compiler/llvm/emit.h"
+#include "compiler/kernel/emit.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/text.h"
+#include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"
 
 namespace xlad::compiler {
@@ -37,7 +37,7 @@ const Instruction* AsKernel(hlo::Module* module) {
   Computation* entry = module->entry();
   const Instruction* root = entry->root();
   bool alone =
-      root->opcode() != Opcode::kTuple && root->operand_count() == static_cast<int64_t>(entry->parameters().size());
+      root->opcode() != Opcode::kTuple && root->operand_count() == std::ssize(entry->parameters());
   for (int64_t i = 0; alone && i < root->operand_count(); ++i) alone = root->operand(i) == entry->parameter(i);
   if (alone && root->opcode() != Opcode::kParameter) return root;
   auto wrapper = std::make_unique<Computation>("wrapper");
@@ -159,7 +159,7 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
       // Small types: any bit pattern of the type's width.
       const int bits = tensor::BitWidth(shape.type);
       for (std::byte& byte : array.bytes()) {
-        int64_t value = static_cast<int64_t>(random.Below(uint64_t{1} << bits));
+        int64_t value = random.Below(uint64_t{1} << bits);
         if (tensor::IsSigned(shape.type) && value >= (1 << (bits - 1))) value -= 1 << bits;
         byte = static_cast<std::byte>(value);
       }
@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runt
   }
   std::vector<void*> addresses = buffers.addresses();
   for (const auto& [result, operand] : launch.in_place) {
-    addresses[inputs.size() + static_cast<size_t>(result)] = addresses[static_cast<size_t>(operand)];
+    addresses[inputs.size() + static_cast<size_t>(result)] = addresses[operand];
   }
   Buffers scratch(device);
   scratch.Add(launch.scratch_bytes, {});

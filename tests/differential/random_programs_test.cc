@@ -16,12 +16,12 @@
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/shrink.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/proto.h"
-#include "hlo/text.h"
-#include "hlo/verifier.h"
-#include "sharding/equivalence.h"
-#include "sharding/manual_reference.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
+#include "hlo/wire/proto.h"
 #include "sharding/pipeline.h"
+#include "sharding/proof/equivalence.h"
+#include "sharding/proof/manual_reference.h"
 #include "tests/differential/run_on_devices.h"
 
 namespace xlad {

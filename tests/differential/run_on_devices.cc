@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "collectives/exec/fabric.h"
+#include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/devices/cpu/cpu_device.h"
@@ -42,7 +42,7 @@ class Shard {
       std::memcpy(addresses_.back(), allocation.blob().data(), allocation.blob().size());
     }
     for (int p = 0; p < executable.parameters_size(); ++p) {
-      const absl::Span<const std::byte> bytes = inputs[static_cast<size_t>(p)].bytes();
+      const absl::Span<const std::byte> bytes = inputs[p].bytes();
       std::copy(bytes.begin(), bytes.end(), At(executable.parameters(p).buffer()));
     }
     XLAD_ASSIGN_OR_RETURN(scratch_, device_.Allocate(program_.scratch_bytes()));
@@ -77,7 +77,7 @@ class Shard {
 
  private:
   std::byte* At(const BufferSlice& slice) {
-    return addresses_[static_cast<size_t>(slice.allocation())] + slice.offset();
+    return addresses_[slice.allocation()] + slice.offset();
   }
 
   runtime::Device& device_;
@@ -110,12 +110,12 @@ absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const De
   std::vector<absl::Status> statuses(inputs.size());
   std::vector<std::thread> threads;
   for (int d = 0; d < devices; ++d) {
-    XLAD_RETURN_IF_ERROR(shards[static_cast<size_t>(d)].Prepare(inputs[static_cast<size_t>(d)]));
+    XLAD_RETURN_IF_ERROR(shards[d].Prepare(inputs[d]));
   }
   for (int d = 0; d < devices; ++d) {
     threads.emplace_back([&, d] {
-      absl::Status& status = statuses[static_cast<size_t>(d)];
-      status = shards[static_cast<size_t>(d)].Run(d, set, &fabric->transport(d), &abort);
+      absl::Status& status = statuses[d];
+      status = shards[d].Run(d, set, &fabric->transport(d), &abort);
       if (!status.ok()) abort.Raise({status, ""});
     });
   }

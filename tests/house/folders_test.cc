@@ -100,6 +100,59 @@ TEST(FoldersTest, NoCyclesBetweenFolders) {
   EXPECT_EQ(FindCycle(edges), "");
 }
 
+// The sub-folders of a folder, lowest first ("" is the folder itself): a file includes files of its own sub-folder and
+// of those before it. Tests and testing/ folders include anything of their own folder.
+const std::map<std::string, std::vector<std::string>>& SubfolderOrder() {
+  static const auto* const order = new std::map<std::string, std::vector<std::string>>{
+      {"hlo", {"", "infer", "build", "analysis", "verify", "text", "wire", "read", "eval", "graph"}},
+      {"sharding",
+       {"model", "rules", "cost", "import", "propagate", "partition", "partition/ops", "explain", "proof", ""}},
+      {"compiler", {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen", ""}},
+  };
+  return *order;
+}
+
+bool IsForTests(const std::string& path) {
+  return EndsWith(path, "_test.cc") || EndsWith(path, "_fuzz.cc") || path.find("/testing/") != std::string::npos;
+}
+
+std::string Directory(const std::string& path) { return std::filesystem::path(path).parent_path().generic_string(); }
+
+// The position of a file's sub-folder in `order`, or -1 if it is in none of them.
+int Level(const std::string& path, const std::string& folder, const std::vector<std::string>& order) {
+  const std::string directory = Directory(path);
+  const std::string sub = directory == folder ? "" : directory.substr(folder.size() + 1);
+  const auto found = std::find(order.begin(), order.end(), sub);
+  return found == order.end() ? -1 : static_cast<int>(found - order.begin());
+}
+
+TEST(FoldersTest, SubfoldersIncludeOnlyLowerOnes) {
+  for (const SourceFile& file : CppFiles()) {
+    const std::string folder = FolderOf(file.path);
+    const auto row = SubfolderOrder().find(folder);
+    if (row == SubfolderOrder().end() || IsForTests(file.path)) continue;
+    const int level = Level(file.path, folder, row->second);
+    EXPECT_GE(level, 0) << file.path << ": " << Directory(file.path) << " is not in the order of " << folder << "/";
+    for (const std::string& include : IncludesOf(file).quoted) {
+      if (FolderOf(include) != folder) continue;
+      EXPECT_LE(Level(include, folder, row->second), level)
+          << file.path << " includes " << include << ", which lies above it";
+    }
+  }
+}
+
+TEST(FoldersTest, NoCyclesBetweenSubfolders) {
+  std::map<std::string, Folders> edges;
+  for (const SourceFile& file : CppFiles()) {
+    if (IsForTests(file.path) || kFree.contains(FolderOf(file.path))) continue;
+    for (const std::string& include : IncludesOf(file).quoted) {
+      if (FolderOfInclude(include).empty() || Directory(include) == Directory(file.path)) continue;
+      edges[Directory(file.path)].insert(Directory(include));
+    }
+  }
+  EXPECT_EQ(FindCycle(edges), "");
+}
+
 TEST(FoldersTest, NoCyclesBetweenHeaders) {
   std::map<std::string, Folders> edges;
   for (const SourceFile& file : CppFiles()) {
@@ -128,7 +181,7 @@ struct Vendor {
 
 const std::vector<Vendor>& Vendors() {
   static const auto* const vendors = new std::vector<Vendor>{
-      {"LLVM", {"llvm/", "llvm-c/"}, {"compiler/llvm/", "runtime/devices/cpu/"}},
+      {"LLVM", {"llvm/", "llvm-c/"}, {"compiler/codegen/llvm/", "runtime/devices/cpu/"}},
       {"gRPC", {"grpc/", "grpcpp/"}, {"/grpc_"}},
       {"CUDA", {"cuda.h", "cuda_", "cublas", "nvrtc"}, {"runtime/devices/cuda/"}},
       {"NCCL", {"nccl"}, {"/nccl", "runtime/devices/cuda/"}},

@@ -195,7 +195,7 @@ inline Head ReadHead(const std::string& text) {
 }
 
 inline int LineOf(const std::string& text, size_t at) {
-  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n'));
+  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + at, '\n'));
 }
 
 inline size_t ClosingBrace(const std::string& text, size_t open) {

@@ -1,12 +1,12 @@
 // Every opcode of hlo/opcode.def has a row in every table that is to know all opcodes, or a reason why not.
 #include <fstream>
 
-#include "compiler/lowering.h"
+#include "compiler/kernel/lowering.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
-#include "hlo/infer.h"
+#include "hlo/infer/infer.h"
 #include "hlo/opcode.h"
-#include "sharding/op_rule.h"
+#include "sharding/rules/op_rule.h"
 
 namespace xlad::house {
 namespace {
@@ -17,10 +17,10 @@ struct Table {
 };
 
 constexpr Table kTables[] = {
-    {"hlo/infer.cc", hlo::HasInference},
+    {"hlo/infer/infer.cc", hlo::HasInference},
     {"hlo/eval/", [](hlo::Opcode opcode) { return hlo::HasEvaluator(opcode) || !hlo::WhyNoEvaluator(opcode).empty(); }},
-    {"sharding/op_rule.cc", sharding::HasRule},
-    {"compiler/lowering.cc",
+    {"sharding/rules/op_rule.cc", sharding::HasRule},
+    {"compiler/kernel/lowering.cc",
      [](hlo::Opcode opcode) { return compiler::HasCpuLowering(opcode) == compiler::WhyNoCpuLowering(opcode).empty(); }},
 };
 

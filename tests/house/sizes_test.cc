@@ -59,8 +59,8 @@ TEST(SizesTest, Files) {
     std::string too_long;
     for (size_t i = 0; i < lines.size(); ++i) {
       // Beyond ASCII a byte is not a column.
-      const auto columns = static_cast<size_t>(
-          std::count_if(lines[i].begin(), lines[i].end(), [](char c) { return (c & 0xC0) != 0x80; }));
+      const size_t columns = 
+          std::count_if(lines[i].begin(), lines[i].end(), [](char c) { return (c & 0xC0) != 0x80; });
       if (columns > kMaxColumns) too_long += " " + std::to_string(i + 1);
     }
     EXPECT_EQ(too_long, "") << "lines of more than " << kMaxColumns << " columns in " << file.path;

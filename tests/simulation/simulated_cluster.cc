@@ -48,13 +48,13 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
 
 SimulatedCluster::SimulatedCluster(uint64_t seed, int workers, int devices_each)
     : random_(SeededRandom(seed)), coordinator_random_(SeededRandom(seed + 1)), devices_each_(devices_each) {
-  workers_.resize(static_cast<size_t>(workers));
+  workers_.resize(workers);
   StartCoordinator();
   for (int w = 0; w < workers; ++w) StartWorker(w);
 }
 
 SimulatedCluster::~SimulatedCluster() {
-  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) KillWorker(w);
+  for (int w = 0; w < std::ssize(workers_); ++w) KillWorker(w);
 }
 
 void SimulatedCluster::Note(const std::string& what) { trace_hash_ = Hash64(what, trace_hash_); }
@@ -95,11 +95,11 @@ void SimulatedCluster::KillCoordinator() {
   Note("coordinator dies");
   coordinator_.reset();
   held_sessions_.clear();
-  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) Disconnect(w);
+  for (int w = 0; w < std::ssize(workers_); ++w) Disconnect(w);
 }
 
 void SimulatedCluster::StartWorker(int w) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   process = WorkerProcess();
   process.incarnation = random_->Next();
   worker::WorkerCoreOptions options;
@@ -121,7 +121,7 @@ void SimulatedCluster::StartWorker(int w) {
 }
 
 void SimulatedCluster::KillWorker(int w) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   if (process.core == nullptr) return;
   Note(absl::StrCat("worker ", w, " dies"));
   LeaveGangs(w, absl::StrCat("w", w));
@@ -141,7 +141,7 @@ void SimulatedCluster::DrainWorker(int w) {
 }
 
 void SimulatedCluster::Connect(int w) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   process.connection = next_connection_++;
   connections_[process.connection] = w;
   HandleOf(w, worker::Connected{});
@@ -149,7 +149,7 @@ void SimulatedCluster::Connect(int w) {
 
 // Both ends notice, the coordinator a little later.
 void SimulatedCluster::Disconnect(int w) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   if (process.connection == 0) return;
   const int64_t connection = process.connection;
   connections_.erase(connection);
@@ -165,13 +165,13 @@ void SimulatedCluster::Disconnect(int w) {
 }
 
 void SimulatedCluster::HandleOf(int w, worker::Event event) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   if (process.core == nullptr) return;
   PerformOf(w, process.core->Handle(std::move(event), clock_.NowNs()));
 }
 
 void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
-  WorkerProcess& process = workers_[static_cast<size_t>(w)];
+  WorkerProcess& process = workers_[w];
   for (worker::Action& action : actions) {
     if (auto* send = std::get_if<worker::Send>(&action)) {
       const int64_t connection = process.connection;
@@ -288,8 +288,8 @@ void SimulatedCluster::Run(int64_t ms) {
   for (int64_t t = 0; t < ms; t += 10) {
     clock_.Advance(10 * kNsPerMs);
     Deliver();
-    for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
-      WorkerProcess& process = workers_[static_cast<size_t>(w)];
+    for (int w = 0; w < std::ssize(workers_); ++w) {
+      WorkerProcess& process = workers_[w];
       if (process.drained) KillWorker(w);
       process.drained = false;
       if (process.core == nullptr) continue;

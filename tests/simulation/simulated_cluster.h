@@ -46,7 +46,7 @@ class SimulatedCluster {
   void DrainWorker(int w);     // SIGTERM.
   void FailNextAppends(int n) { store_.fail_next_appends = n; }
   bool coordinator_is_up() const { return coordinator_ != nullptr; }
-  bool worker_is_up(int w) const { return workers_[static_cast<size_t>(w)].core != nullptr; }
+  bool worker_is_up(int w) const { return workers_[w].core != nullptr; }
 
   service::CoordinatorCore* coordinator() { return coordinator_.get(); }
   const service::MemoryJobStore& store() const { return store_; }

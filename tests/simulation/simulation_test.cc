@@ -41,13 +41,13 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
 
 // Every step of a job that succeeded is on record once, in order, with the value that it had.
 void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
-  std::vector<bool> seen(static_cast<size_t>(job.steps), false);
+  std::vector<bool> seen(job.steps, false);
   for (const auto& [id, metrics] : cluster.store().metrics) {
     if (id != job.id) continue;
     ASSERT_LT(metrics.step(), job.steps);
-    EXPECT_FALSE(seen[static_cast<size_t>(metrics.step())]) << job.id << " step " << metrics.step();
+    EXPECT_FALSE(seen[metrics.step()]) << job.id << " step " << metrics.step();
     EXPECT_EQ(metrics.values(0), static_cast<float>(metrics.step()));
-    seen[static_cast<size_t>(metrics.step())] = true;
+    seen[metrics.step()] = true;
   }
   for (size_t step = 0; step < seen.size(); ++step) EXPECT_TRUE(seen[step]) << job.id << " step " << step;
 }
@@ -58,7 +58,7 @@ uint64_t RunSeed(uint64_t seed) {
   std::vector<Submitted> jobs;
   for (int round = 0; round < 12; ++round) {
     const std::string key = absl::StrCat("job", round);
-    const int64_t steps = static_cast<int64_t>(random->Below(400));
+    const int64_t steps = random->Below(400);
     const std::string id = cluster.Submit(key, 1 + static_cast<int64_t>(random->Below(6)), steps, 1000);
     if (!id.empty()) jobs.push_back({id, key, steps});
     Misfortune(&cluster, random.get());

@@ -22,11 +22,11 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
     Slot& slot = slots_[number % options_.slots];
     slot.header = header;
     slot.bytes = 0;
-    for (const ConstPiece& piece : pieces) slot.bytes += static_cast<int64_t>(piece.size());
+    for (const ConstPiece& piece : pieces) slot.bytes += std::ssize(piece);
     slot.pieces.clear();
     slot.copied = slot.bytes < options_.copy_below_bytes;
     if (slot.copied) {
-      slot.storage.resize(static_cast<size_t>(slot.bytes));
+      slot.storage.resize(slot.bytes);
       size_t at = 0;
       for (const ConstPiece& piece : pieces) {
         std::memcpy(slot.storage.data() + at, piece.data(), piece.size());

@@ -77,10 +77,10 @@ class TcpConnection::Inbox final : public ReceiveLink {
           absl::StrCat(c.options_.peer, " has finished and sends nothing more to ", c.options_.self));
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    Received& received = messages_[static_cast<size_t>(taken_ - released_)];
+    Received& received = messages_[taken_ - released_];
     ++taken_;
     return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1),
-                    static_cast<int64_t>(received.piece.size())};
+                    std::ssize(received.piece)};
   }
 
   absl::Status Release() override {

@@ -1,7 +1,7 @@
 // The table of algorithms.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 #include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {

@@ -112,7 +112,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   }
   const auto edges = [&](int tree, int rank) {
     const Node node = TreeNode(tree, spec.ranks, rank);
-    return static_cast<int64_t>(node.children.size()) + (node.parent >= 0 ? 1 : 0);
+    return std::ssize(node.children) + (node.parent >= 0 ? 1 : 0);
   };
   cost.sent_elements = MaxOverRanks(
       spec.ranks, [&](int rank) { return edges(0, rank) * tree_elements[0] + edges(1, rank) * tree_elements[1]; });

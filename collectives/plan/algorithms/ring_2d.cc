@@ -59,7 +59,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   if (count == 0) return {};
   const std::vector<Unit> units = Units(plan, {0, count});
   const int64_t steps = 2 * (x - 1) + 2 * (y - 1);
-  AlgorithmCost cost{0, steps * static_cast<int64_t>(units.size()), 0, 2 * count};
+  AlgorithmCost cost{0, steps * std::ssize(units), 0, 2 * count};
   cost.sent_elements = MaxOverRanks(spec.ranks, [&](int rank) {
     int64_t sent = 0;
     for (const Unit& unit : units) {

@@ -1,7 +1,7 @@
 // The rows of the table of algorithms, one from each file of this folder.
 #pragma once
 
-#include "collectives/plan/algorithms/algorithm.h"
+#include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 

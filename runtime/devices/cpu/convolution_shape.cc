@@ -29,12 +29,12 @@ absl::StatusOr<Strided> Take(const ArrayShape& shape, int64_t first, int64_t sec
   std::vector<bool> used(dims.size(), false);
   Strided strided;
   for (const int64_t d : order) {
-    if (d < 0 || d >= static_cast<int64_t>(dims.size()) || used[static_cast<size_t>(d)]) {
+    if (d < 0 || d >= std::ssize(dims) || used[d]) {
       return Misfit(absl::StrCat("dimension ", d, " of ", dims.size()));
     }
-    used[static_cast<size_t>(d)] = true;
-    strided.sizes.push_back(dims[static_cast<size_t>(d)]);
-    strided.strides.push_back(strides[static_cast<size_t>(d)]);
+    used[d] = true;
+    strided.sizes.push_back(dims[d]);
+    strided.strides.push_back(strides[d]);
   }
   if (order.size() != dims.size()) return Misfit(absl::StrCat(dims.size(), " dimensions, ", order.size(), " numbers"));
   return strided;

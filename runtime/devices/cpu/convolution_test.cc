@@ -44,8 +44,8 @@ ConvolutionOp MakeOp(const Case& c, ElementType type, ElementType result_type) {
   op.set_output_feature(Find(out, 'f'));
   op.set_feature_group_count(c.groups);
   Dims result(n + 2);
-  result[static_cast<size_t>(op.output_batch())] = c.lhs[static_cast<size_t>(op.input_batch())];
-  result[static_cast<size_t>(op.output_feature())] = c.rhs[static_cast<size_t>(op.kernel_output_feature())];
+  result[op.output_batch()] = c.lhs[op.input_batch()];
+  result[op.output_feature()] = c.rhs[op.kernel_output_feature()];
   for (size_t d = 0; d < n; ++d) {
     const char label = static_cast<char>('0' + d);
     op.add_input_spatial(Find(in, label));
@@ -75,13 +75,13 @@ ConvolutionOp MakeOp(const Case& c, ElementType type, ElementType result_type) {
 
 // Values are eighths: exact in bf16, and their sums in f32.
 std::vector<float> RandomValues(Random& random, int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
+  std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8;
   return values;
 }
 
 std::vector<std::byte> Encode(const std::vector<float>& values, ElementType type) {
-  const size_t width = static_cast<size_t>(tensor::ByteWidth(type));
+  const size_t width = tensor::ByteWidth(type);
   std::vector<std::byte> bytes(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) {
     // The upper bytes of a little-endian f32 are its bf16.
@@ -93,9 +93,9 @@ std::vector<std::byte> Encode(const std::vector<float>& values, ElementType type
 std::vector<double> Expected(const ConvolutionOp& op, const std::vector<float>& lhs, const std::vector<float>& rhs) {
   const Dims in(op.lhs().dims().begin(), op.lhs().dims().end()), kernel(op.rhs().dims().begin(), op.rhs().dims().end());
   const Dims out(op.result().dims().begin(), op.result().dims().end());
-  std::vector<double> result(static_cast<size_t>(tensor::Product(out)));
-  const int64_t per_group = kernel[static_cast<size_t>(op.kernel_output_feature())] / op.feature_group_count();
-  const int64_t features = kernel[static_cast<size_t>(op.kernel_input_feature())];
+  std::vector<double> result(tensor::Product(out));
+  const int64_t per_group = kernel[op.kernel_output_feature()] / op.feature_group_count();
+  const int64_t features = kernel[op.kernel_input_feature()];
   Dims taps;
   for (const auto& w : op.window()) taps.push_back(w.size());
   taps.push_back(features);
@@ -105,28 +105,28 @@ std::vector<double> Expected(const ConvolutionOp& op, const std::vector<float>& 
     Dims t(taps.size(), 0);
     do {
       Dims l(in.size()), r(kernel.size());
-      const int64_t feature = o[static_cast<size_t>(op.output_feature())];
-      l[static_cast<size_t>(op.input_batch())] = o[static_cast<size_t>(op.output_batch())];
-      l[static_cast<size_t>(op.input_feature())] = feature / per_group * features + t.back();
-      r[static_cast<size_t>(op.kernel_input_feature())] = t.back();
-      r[static_cast<size_t>(op.kernel_output_feature())] = feature;
+      const int64_t feature = o[op.output_feature()];
+      l[op.input_batch()] = o[op.output_batch()];
+      l[op.input_feature()] = feature / per_group * features + t.back();
+      r[op.kernel_input_feature()] = t.back();
+      r[op.kernel_output_feature()] = feature;
       bool inside = true;
       for (int d = 0; d < op.window_size(); ++d) {
         const auto& w = op.window(d);
-        const size_t i = static_cast<size_t>(d);
+        const size_t i = d;
         const int64_t at =
-            o[static_cast<size_t>(op.output_spatial(d))] * w.stride() + t[i] * w.window_dilation() - w.padding_low();
-        const size_t along = static_cast<size_t>(op.input_spatial(d));
+            o[op.output_spatial(d)] * w.stride() + t[i] * w.window_dilation() - w.padding_low();
+        const size_t along = op.input_spatial(d);
         inside = inside && at >= 0 && at % w.base_dilation() == 0 && at / w.base_dilation() < in[along];
         l[along] = at / w.base_dilation();
-        r[static_cast<size_t>(op.kernel_spatial(d))] = w.reversal() ? w.size() - 1 - t[i] : t[i];
+        r[op.kernel_spatial(d)] = w.reversal() ? w.size() - 1 - t[i] : t[i];
       }
       if (inside) {
-        sum += static_cast<double>(lhs[static_cast<size_t>(tensor::LinearIndex(in, l))]) *
-               static_cast<double>(rhs[static_cast<size_t>(tensor::LinearIndex(kernel, r))]);
+        sum += static_cast<double>(lhs[tensor::LinearIndex(in, l)]) *
+               static_cast<double>(rhs[tensor::LinearIndex(kernel, r)]);
       }
     } while (tensor::NextIndex(taps, absl::MakeSpan(t)));
-    result[static_cast<size_t>(tensor::LinearIndex(out, o))] = sum;
+    result[tensor::LinearIndex(out, o)] = sum;
   } while (tensor::NextIndex(out, absl::MakeSpan(o)));
   return result;
 }
@@ -142,7 +142,7 @@ void Check(const Case& c, ElementType type, ElementType result_type) {
   const std::vector<float> rhs = RandomValues(*random, tensor::Product(c.rhs));
   std::vector<std::byte> l = Encode(lhs, type), r = Encode(rhs, type);
   const std::vector<double> expected = Expected(op, lhs, rhs);
-  const size_t width = static_cast<size_t>(tensor::ByteWidth(result_type));
+  const size_t width = tensor::ByteWidth(result_type);
   std::vector<std::byte> out(expected.size() * width);
   std::vector<char> scratch(static_cast<size_t>((*prepared)->scratch_bytes()) + 64);
   char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
   constexpr int64_t kMost = int64_t{1} << 46;
   void* address = nullptr;
   // At least one line, so that every address is one.
-  const size_t size = static_cast<size_t>(RoundUp(bytes > 0 ? bytes : 1));
+  const size_t size = RoundUp(bytes > 0 ? bytes : 1);
   if (bytes < 0 || bytes > kMost || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cpu: cannot allocate ", bytes, " bytes"));
   }
@@ -112,7 +112,7 @@ class CpuLauncher final : public Launcher {
     api_.run_library_op = [](const XladKernelApi* api, int32_t op, void* const* arguments) -> int32_t {
       auto* self = static_cast<CpuLauncher*>(api->runtime);
       const auto& ops = self->executable_.ops();
-      const size_t count = static_cast<size_t>(op) < ops.size() ? ops[static_cast<size_t>(op)]->buffer_count() : 0;
+      const size_t count = op < ops.size() ? ops[op]->buffer_count() : 0;
       self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, count));
       return self->failure_.ok() ? XLAD_KERNEL_OK : XLAD_KERNEL_LIBRARY_OP_FAILED;
     };
@@ -132,26 +132,26 @@ class CpuLauncher final : public Launcher {
   }
 
   absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) override {
-    if (static_cast<size_t>(kernel) >= kernels_.size()) kernels_ = executable_.Kernels();
-    if (static_cast<size_t>(kernel) >= kernels_.size()) {
+    if (kernel >= kernels_.size()) kernels_ = executable_.Kernels();
+    if (kernel >= kernels_.size()) {
       return absl::InvalidArgumentError(absl::StrCat("kernel number ", kernel, ", expected one from FindKernel"));
     }
-    const int32_t code = kernels_[static_cast<size_t>(kernel)](buffers.data(), scratch, &api_);
+    const int32_t code = kernels_[kernel](buffers.data(), scratch, &api_);
     if (code == XLAD_KERNEL_OK) return absl::OkStatus();
     if (code == XLAD_KERNEL_LIBRARY_OP_FAILED && !failure_.ok()) return failure_;
     return absl::InternalError(absl::StrCat("kernel ", kernel, " failed with code ", code));
   }
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
-    if (static_cast<size_t>(op) >= calls_.size()) {
+    if (op >= calls_.size()) {
       return absl::InvalidArgumentError(absl::StrCat("library op ", op, ", expected one below ", calls_.size()));
     }
-    const size_t count = executable_.ops()[static_cast<size_t>(op)]->buffer_count();
+    const size_t count = executable_.ops()[op]->buffer_count();
     if (buffers.size() != count) {
       return absl::InvalidArgumentError(
           absl::StrCat("library op ", op, " with ", buffers.size(), " buffers, expected ", count));
     }
-    return calls_[static_cast<size_t>(op)]->Run(buffers, scratch_->address());
+    return calls_[op]->Run(buffers, scratch_->address());
   }
 
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {

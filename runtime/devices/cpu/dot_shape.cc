@@ -24,10 +24,10 @@ absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::R
   used->assign(static_cast<size_t>(ndim), false);
   for (const auto* list : {&batch, &contracting}) {
     for (const int64_t d : *list) {
-      if (d < 0 || d >= ndim || (*used)[static_cast<size_t>(d)]) {
+      if (d < 0 || d >= ndim || (*used)[d]) {
         return Misfit(absl::StrCat(side, " dimension ", d), absl::StrCat("distinct dimensions below ", ndim));
       }
-      (*used)[static_cast<size_t>(d)] = true;
+      (*used)[d] = true;
     }
   }
   return absl::OkStatus();
@@ -88,7 +88,7 @@ void PackAs(const Packing& packing, const From* from, To* to, ConvertRow convert
   const int64_t columns = ndim == 0 ? 1 : packing.sizes[ndim - 1];
   const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
   if (columns == 0) return;
-  const Dims outer(packing.sizes.begin(), packing.sizes.begin() + static_cast<int64_t>(ndim == 0 ? 0 : ndim - 1));
+  const Dims outer(packing.sizes.begin(), packing.sizes.begin() + ndim == 0 ? 0 : ndim - 1);
   if (std::find(outer.begin(), outer.end(), 0) != outer.end()) return;
   Dims index(outer.size(), 0);
   do {
@@ -115,9 +115,9 @@ absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
   const Dims lhs = DimsOf(op.lhs()), rhs = DimsOf(op.rhs());
   std::vector<bool> lhs_used, rhs_used;
   XLAD_RETURN_IF_ERROR(
-      CheckSide("lhs", static_cast<int64_t>(lhs.size()), op.lhs_batch(), op.lhs_contracting(), &lhs_used));
+      CheckSide("lhs", std::ssize(lhs), op.lhs_batch(), op.lhs_contracting(), &lhs_used));
   XLAD_RETURN_IF_ERROR(
-      CheckSide("rhs", static_cast<int64_t>(rhs.size()), op.rhs_batch(), op.rhs_contracting(), &rhs_used));
+      CheckSide("rhs", std::ssize(rhs), op.rhs_batch(), op.rhs_contracting(), &rhs_used));
   if (op.lhs_batch_size() != op.rhs_batch_size() || op.lhs_contracting_size() != op.rhs_contracting_size()) {
     return Misfit("different numbers of batch or contracting dimensions", "equal numbers on both sides");
   }

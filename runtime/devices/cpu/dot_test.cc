@@ -37,7 +37,7 @@ DotOp MakeOp(const Numbers& numbers, ElementType lhs, ElementType rhs, ElementTy
   const auto has = [](const Dims& dims, size_t d) {
     return std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
   };
-  for (const int64_t d : numbers.lhs_batch) out.push_back(numbers.lhs[static_cast<size_t>(d)]);
+  for (const int64_t d : numbers.lhs_batch) out.push_back(numbers.lhs[d]);
   for (size_t d = 0; d < numbers.lhs.size(); ++d) {
     if (!has(numbers.lhs_batch, d) && !has(numbers.lhs_contracting, d)) out.push_back(numbers.lhs[d]);
   }
@@ -83,7 +83,7 @@ Array RandomArray(Random& random, const ArrayShape& shape) {
 std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs) {
   const DotShape shape = *ReadDotShape(op);
   std::vector<double> result(
-      static_cast<size_t>(shape.Elements(shape.batch) * shape.Elements(shape.m) * shape.Elements(shape.n)));
+      shape.Elements(shape.batch) * shape.Elements(shape.m) * shape.Elements(shape.n));
   std::vector<DotLoop> loops;
   for (const auto* group : {&shape.batch, &shape.m, &shape.n, &shape.k}) {
     loops.insert(loops.end(), group->begin(), group->end());
@@ -98,7 +98,7 @@ std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs
       r += index[i] * loops[i].rhs;
       o += index[i] * loops[i].result;
     }
-    result[static_cast<size_t>(o)] += static_cast<double>(GetFloat(lhs, static_cast<size_t>(l))) *
+    result[o] += static_cast<double>(GetFloat(lhs, static_cast<size_t>(l))) *
                                       static_cast<double>(GetFloat(rhs, static_cast<size_t>(r)));
   } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
   return result;

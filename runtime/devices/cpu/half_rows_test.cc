@@ -25,16 +25,16 @@ uint32_t Bits(float value) {
 TEST(HalfRows, WidensEveryValue) {
   constexpr int64_t kAll = 1 << 16;
   for (const int64_t step : {1, 3}) {
-    std::vector<uint16_t> from(static_cast<size_t>(kAll * step));
+    std::vector<uint16_t> from(kAll * step);
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint16_t>(i);
     std::vector<float> to(kAll);
     WidenHalf(from.data(), step, kAll, to.data());
     for (int64_t i = 0; i < kAll; ++i) {
       const float expected = Plain(static_cast<uint16_t>(i * step));
       if (std::isnan(expected)) {
-        ASSERT_TRUE(std::isnan(to[static_cast<size_t>(i)])) << i;
+        ASSERT_TRUE(std::isnan(to[i])) << i;
       } else {
-        ASSERT_EQ(Bits(to[static_cast<size_t>(i)]), Bits(expected)) << i;
+        ASSERT_EQ(Bits(to[i]), Bits(expected)) << i;
       }
     }
   }
@@ -50,7 +50,7 @@ TEST(HalfRows, RoundsToNearestEven) {
   }
   for (const float x : {1e30f, -1e30f, 65519.9f, 65520.0f, 1e-40f, 2.9e-8f}) from.push_back(x);
   std::vector<uint16_t> to(from.size());
-  NarrowHalf(from.data(), static_cast<int64_t>(from.size()), to.data());
+  NarrowHalf(from.data(), std::ssize(from), to.data());
   for (size_t i = 0; i < from.size(); ++i) {
     const float expected = static_cast<float>(static_cast<_Float16>(from[i]));
     if (std::isnan(expected)) {

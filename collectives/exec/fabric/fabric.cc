@@ -1,0 +1,104 @@
+// How the devices of one task on one worker reach each other and their peers.
+#include "collectives/exec/fabric/fabric.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace xlad::collectives {
+
+// Picks the transport by where the peer is.
+class Fabric::Router final : public Transport {
+ public:
+  Router(const Fabric* fabric, Transport* inside, Transport* outside)
+      : fabric_(fabric), inside_(inside), outside_(outside) {}
+
+  absl::StatusOr<SendLink*> OpenSend(int peer, int channel) override { return To(peer)->OpenSend(peer, channel); }
+  absl::StatusOr<ReceiveLink*> OpenReceive(int peer, int channel) override {
+    return To(peer)->OpenReceive(peer, channel);
+  }
+  std::string Describe(int peer) const override { return To(peer)->Describe(peer); }
+
+ private:
+  Transport* To(int peer) const {
+    return outside_ == nullptr || fabric_->waiters_.count(peer) > 0 ? inside_ : outside_;
+  }
+
+  const Fabric* const fabric_;
+  Transport* const inside_;
+  Transport* const outside_;
+};
+
+absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& options, Bootstrap& bootstrap,
+                                                     AbortSignal* abort) {
+  std::unique_ptr<Fabric> fabric(new Fabric(abort));
+  std::map<int, PeerInfo> peers;
+  for (int device = 0; device < options.num_devices; ++device) {
+    if (std::find(options.devices.begin(), options.devices.end(), device) != options.devices.end()) continue;
+    XLAD_ASSIGN_OR_RETURN(const std::string text, bootstrap.Get(PeerKey(device)));
+    XLAD_ASSIGN_OR_RETURN(peers[device], DecodePeer(text));
+  }
+  if (!peers.empty() && options.tcp.ring_bytes > 0) {
+    absl::StatusOr<std::unique_ptr<SharedWaiters>> shared =
+        SharedWaiters::Create(static_cast<int>(options.devices.size()));
+    if (shared.ok()) fabric->shared_ = *std::move(shared);
+    if (!shared.ok()) {
+      LogWarn("no shared memory; messages go by TCP", {{"error", std::string(shared.status().message())}});
+    }
+  }
+  // Spinning only helps where every device thread has a core: all devices together, lest those of another process here
+  // are kept from theirs.
+  const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency() / 2;
+  for (int device : options.devices) fabric->waiters_[device] = nullptr;
+  std::map<int, Waiter*> waiters;  // In the order of the shared words.
+  for (auto& [device, waiter] : fabric->waiters_) {
+    WaiterWords* words =
+        fabric->shared_ == nullptr ? nullptr : fabric->shared_->words(static_cast<int>(waiters.size()));
+    waiter = std::make_unique<Waiter>(own_cores ? 2000 : 20, words);
+    waiters[device] = waiter.get();
+  }
+  fabric->listener_id_ = abort->AddListener([waiters](const Failure&) {
+    for (const auto& [device, waiter] : waiters) waiter->Notify();
+  });
+  fabric->in_process_ = std::make_unique<InProcessFabric>(waiters, abort, options.in_process);
+  if (!peers.empty()) {
+    if (options.network == nullptr || options.data_plane == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
+    }
+    TcpOptions tcp = options.tcp;
+    tcp.shared = fabric->shared_.get();
+    fabric->tcp_ = std::make_unique<TcpFabric>(tcp, waiters, peers, options.network, abort);
+    for (const auto& [device, waiter] : waiters) {
+      waiter->SetPump([tcp = fabric->tcp_.get(), device = device] { tcp->Pump(device); });
+    }
+    fabric->data_plane_ = options.data_plane;
+    fabric->data_plane_->AddTask(fabric->tcp_.get());
+  }
+  for (int device : options.devices) {
+    fabric->transports_[device] =
+        std::make_unique<Router>(fabric.get(), &fabric->in_process_->transport(device),
+                                 fabric->tcp_ == nullptr ? nullptr : &fabric->tcp_->transport(device));
+  }
+  return fabric;
+}
+
+Fabric::~Fabric() {
+  if (data_plane_ != nullptr) data_plane_->RemoveTask(tcp_.get());
+  if (listener_id_ >= 0) abort_->RemoveListener(listener_id_);
+}
+
+Transport& Fabric::transport(int device) {
+  const auto found = transports_.find(device);
+  XLAD_CHECK(found != transports_.end()) << "device " << device << " is not on this worker";
+  return *found->second;
+}
+
+void Fabric::Leave() {
+  if (tcp_ != nullptr) tcp_->Leave();
+}
+
+absl::Status Fabric::Finish() { return tcp_ == nullptr ? absl::OkStatus() : tcp_->Finish(); }
+
+}  // namespace xlad::collectives

@@ -1,0 +1,95 @@
+// For tests: several workers in one process, joined by real loopback connections, with a thread for each device.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "collectives/exec/fabric/fabric.h"
+#include "collectives/exec/scheduled_communicator.h"
+
+namespace xlad::collectives {
+
+// workers[w]: the devices of worker w.
+using Placement = std::vector<std::vector<int>>;
+
+class TestWorld {
+ public:
+  struct Worker {
+    AbortSignal abort;
+    std::unique_ptr<DataPlane> data_plane;
+    std::unique_ptr<Fabric> fabric;
+  };
+
+  // `ring_bytes`: of the shared memory between workers; 0: they use TCP alone.
+  explicit TestWorld(const Placement& placement, int slots = 4, size_t ring_bytes = TcpOptions().ring_bytes)
+      : placement_(placement) {
+    std::map<std::string, std::string> values;
+    for (size_t w = 0; w < placement.size(); ++w) {
+      workers_.push_back(std::make_unique<Worker>());
+      workers_[w]->data_plane = *DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0");
+      for (int device : placement[w]) {
+        values[PeerKey(device)] = EncodePeer({absl::StrCat("w", w), 7, absl::StrCat("host", w),
+                                              100 + static_cast<int64_t>(w), workers_[w]->data_plane->address()});
+        num_devices_ = std::max(num_devices_, device + 1);
+      }
+    }
+    const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(values);
+    for (size_t w = 0; w < placement.size(); ++w) {
+      FabricOptions options;
+      options.devices = placement[w];
+      options.num_devices = num_devices_;
+      options.tcp.job_id = "job";
+      options.tcp.attempt = 1;
+      options.tcp.worker_id = absl::StrCat("w", w);
+      options.tcp.incarnation = 7;
+      options.tcp.slots = options.in_process.slots = slots;
+      options.tcp.ring_bytes = ring_bytes;
+      options.network = &TcpNetwork();
+      options.data_plane = workers_[w]->data_plane.get();
+      workers_[w]->fabric = *Fabric::Make(options, *bootstrap, &workers_[w]->abort);
+    }
+  }
+
+  int num_devices() const { return num_devices_; }
+  Worker& worker(int w) { return *workers_[w]; }
+  Worker& worker_of(int device) {
+    for (size_t w = 0; w < placement_.size(); ++w) {
+      for (int d : placement_[w]) {
+        if (d == device) return *workers_[w];
+      }
+    }
+    std::abort();
+  }
+  Transport& transport(int device) { return worker_of(device).fabric->transport(device); }
+
+  // Runs `body` on a thread for each device and waits for all.
+  void Run(const std::function<void(int device)>& body) {
+    std::vector<std::thread> threads;
+    for (int device = 0; device < num_devices_; ++device) threads.emplace_back([&body, device] { body(device); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // As Run, with a communicator formed first; `body` is not called where that fails. The status of each device.
+  std::vector<absl::Status> RunCommunicators(
+      const std::vector<const CollectiveSet*>& sets,
+      const std::function<absl::Status(int device, Communicator& communicator)>& body) {
+    std::vector<absl::Status> statuses(num_devices_);
+    Run([&](int device) {
+      const CollectiveSet* set = sets[std::min<size_t>(device, sets.size() - 1)];
+      Recorder recorder(device, set, &RealClock());
+      ScheduledCommunicator::Options options{device, set, &transport(device), &worker_of(device).abort, &recorder};
+      absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> formed = ScheduledCommunicator::Form(options);
+      statuses[device] = formed.ok() ? body(device, **formed) : formed.status();
+    });
+    return statuses;
+  }
+
+ private:
+  const Placement placement_;
+  int num_devices_ = 0;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,109 @@
+#include "compiler/analysis/library.h"
+
+namespace xlad::compiler {
+namespace {
+
+bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
+  if (lhs != rhs) return false;
+  if (lhs == ElementType::kF32) return result == ElementType::kF32;
+  if (lhs == ElementType::kBF16) return result == ElementType::kBF16 || result == ElementType::kF32;
+  if (lhs == ElementType::kF16) return result == ElementType::kF16 || result == ElementType::kF32;
+  return false;
+}
+
+// The three convolutions that the library has: forward, by input and by kernel. What it does not take (dilated bases
+// with strides or groups, batch groups, negative padding, mixed reversals, empty arrays) is a kernel.
+bool IsLibraryConvolution(const Instruction& conv) {
+  const hlo::Attributes& attributes = conv.attributes();
+  const hlo::Window& window = *attributes.window;
+  if (window.empty() || window.size() > 3 || attributes.batch_group_count != 1) return false;
+  for (const Shape* shape : {&conv.operand(0)->shape(), &conv.operand(1)->shape(), &conv.shape()}) {
+    if (shape->elements() == 0) return false;
+  }
+  bool dilated = false, strided = false, fits = true;
+  int64_t taps = 1, results = 1;
+  for (size_t d = 0; d < window.size(); ++d) {
+    dilated |= window[d].base_dilation != 1;
+    strided |= window[d].stride != 1;
+    fits &= window[d].window_reversal == window[0].window_reversal;
+    taps *= window[d].size;
+    results *= conv.shape().dim(attributes.convolution->output_spatial[d]);
+  }
+  const bool by_kernel =
+      !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
+  for (const hlo::WindowDimension& w : window) {
+    // Padding of the forward convolution, and how much of it is left over on the high side.
+    const int64_t reach = (w.size - 1) * w.window_dilation;
+    fits &= (dilated ? reach - w.padding_low : w.padding_low) >= 0;
+    fits &= dilated ? reach - w.padding_high + w.base_dilation > 0 : by_kernel || w.padding_high + w.stride >= 0;
+  }
+  return fits && !(dilated && (strided || attributes.feature_group_count != 1));
+}
+
+void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
+  *conv->mutable_lhs() = ToProto(instruction.operand(0)->shape());
+  *conv->mutable_rhs() = ToProto(instruction.operand(1)->shape());
+  *conv->mutable_result() = ToProto(instruction.shape());
+  for (const hlo::WindowDimension& from : *instruction.attributes().window) {
+    ConvolutionOp::WindowDimension* to = conv->add_window();
+    to->set_size(from.size);
+    to->set_stride(from.stride);
+    to->set_padding_low(from.padding_low);
+    to->set_padding_high(from.padding_high);
+    to->set_window_dilation(from.window_dilation);
+    to->set_base_dilation(from.base_dilation);
+    to->set_reversal(from.window_reversal);
+  }
+  const hlo::ConvolutionDimensions& dims = *instruction.attributes().convolution;
+  conv->set_input_batch(dims.input_batch);
+  conv->set_input_feature(dims.input_feature);
+  conv->mutable_input_spatial()->Add(dims.input_spatial.begin(), dims.input_spatial.end());
+  conv->set_kernel_input_feature(dims.kernel_input_feature);
+  conv->set_kernel_output_feature(dims.kernel_output_feature);
+  conv->mutable_kernel_spatial()->Add(dims.kernel_spatial.begin(), dims.kernel_spatial.end());
+  conv->set_output_batch(dims.output_batch);
+  conv->set_output_feature(dims.output_feature);
+  conv->mutable_output_spatial()->Add(dims.output_spatial.begin(), dims.output_spatial.end());
+  conv->set_feature_group_count(instruction.attributes().feature_group_count);
+}
+
+}  // namespace
+
+bool IsLibraryOp(const Instruction& instruction) {
+  if (instruction.opcode() == Opcode::kConvolution) {
+    return instruction.operand(0)->shape().type() != ElementType::kF16 &&
+           IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
+                         instruction.shape().type()) &&
+           IsLibraryConvolution(instruction);
+  }
+  if (instruction.opcode() != Opcode::kDot || instruction.operand_count() != 2) return false;
+  return IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
+                       instruction.shape().type());
+}
+
+ArrayShape ToProto(const Shape& shape) {
+  ArrayShape proto;
+  proto.set_element_type(static_cast<int32_t>(shape.type()));
+  for (int64_t size : shape.dims()) proto.add_dims(size);
+  return proto;
+}
+
+LibraryOp MakeLibraryOp(const Instruction& instruction) {
+  LibraryOp op;
+  if (instruction.opcode() == Opcode::kConvolution) {
+    SetConvolution(instruction, op.mutable_convolution());
+    return op;
+  }
+  DotOp* dot = op.mutable_dot();
+  *dot->mutable_lhs() = ToProto(instruction.operand(0)->shape());
+  *dot->mutable_rhs() = ToProto(instruction.operand(1)->shape());
+  *dot->mutable_result() = ToProto(instruction.shape());
+  const hlo::DotDimensions& dims = *instruction.attributes().dot;
+  dot->mutable_lhs_batch()->Add(dims.lhs_batch.begin(), dims.lhs_batch.end());
+  dot->mutable_rhs_batch()->Add(dims.rhs_batch.begin(), dims.rhs_batch.end());
+  dot->mutable_lhs_contracting()->Add(dims.lhs_contracting.begin(), dims.lhs_contracting.end());
+  dot->mutable_rhs_contracting()->Add(dims.rhs_contracting.begin(), dims.rhs_contracting.end());
+  return op;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,79 @@
+#include "compiler/analysis/same_code.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+
+// Everything that an instruction says itself.
+bool SameHead(const Instruction& a, const Instruction& b) {
+  if (a.opcode() != b.opcode() || a.number() != b.number() || a.dimensions() != b.dimensions()) return false;
+  if (!a.shape().SameIgnoringLayout(b.shape()) || a.operand_count() != b.operand_count()) return false;
+  if (a.called().size() != b.called().size() || !(a.attributes() == b.attributes())) return false;
+  if ((a.literal() == nullptr) != (b.literal() == nullptr)) return false;
+  return a.literal() == nullptr || *a.literal() == *b.literal();
+}
+
+bool SameComputation(const Computation& a, const Computation& b) {
+  if (&a == &b) return true;
+  if (a.instructions().size() != b.instructions().size()) return false;
+  absl::flat_hash_map<const Instruction*, const Instruction*> matched;
+  for (size_t i = 0; i < a.instructions().size(); ++i) {
+    const Instruction& x = *a.instructions()[i];
+    const Instruction& y = *b.instructions()[i];
+    if (!SameHead(x, y)) return false;
+    for (int64_t k = 0; k < x.operand_count(); ++k) {
+      if (matched.at(x.operand(k)) != y.operand(k)) return false;
+    }
+    for (size_t c = 0; c < x.called().size(); ++c) {
+      if (!SameComputation(*x.called()[c], *y.called()[c])) return false;
+    }
+    matched[&x] = &y;
+  }
+  return matched.at(a.root()) == b.root();
+}
+
+int64_t FirstUse(const Instruction& instruction, int64_t operand) {
+  int64_t first = 0;
+  while (instruction.operand(first) != instruction.operand(operand)) ++first;
+  return first;
+}
+
+size_t Hash(const Instruction& instruction) {
+  size_t hash =
+      absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(), instruction.operand_count());
+  if (instruction.shape().is_array()) hash = absl::HashOf(hash, instruction.shape().type(), instruction.shape().dims());
+  for (const Computation* called : instruction.called()) {
+    for (const auto& inner : called->instructions()) hash = absl::HashOf(hash, Hash(*inner));
+  }
+  return hash;
+}
+
+}  // namespace
+
+bool SameCode(const Instruction& a, const Instruction& b) {
+  if (!SameHead(a, b)) return false;
+  for (int64_t k = 0; k < a.operand_count(); ++k) {
+    const Instruction& x = *a.operand(k);
+    const Instruction& y = *b.operand(k);
+    if (!x.shape().SameIgnoringLayout(y.shape())) return false;
+    // Code for an array that is given twice reads one of its two arguments.
+    if (FirstUse(a, k) != FirstUse(b, k)) return false;
+    // Code may have a constant operand's value in it.
+    const bool is_constant = x.opcode() == hlo::Opcode::kConstant;
+    if (is_constant != (y.opcode() == hlo::Opcode::kConstant)) return false;
+    if (is_constant && !(*x.literal() == *y.literal())) return false;
+  }
+  for (size_t c = 0; c < a.called().size(); ++c) {
+    if (!SameComputation(*a.called()[c], *b.called()[c])) return false;
+  }
+  return true;
+}
+
+size_t CodeHash(const Instruction& instruction) { return Hash(instruction); }
+
+}  // namespace xlad::compiler

@@ -1,0 +1,143 @@
+#include "compiler/codegen/emit_code.h"
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Instructions that are worth an object, and a thread, of their own; and how many of these there are at most.
+constexpr int64_t kInstructions = 250;
+constexpr size_t kMostParts = 4;
+
+// What is emitted into one object: indices of kernels and native programs.
+struct Part {
+  std::vector<size_t> kernels, loops;
+  int64_t weight = 0;
+};
+
+void AppendSymbols(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<std::string>* symbols);
+
+void AppendSymbols(const Step& step, std::vector<std::string>* symbols) {
+  if (step.has_kernel()) symbols->push_back(step.kernel().symbol());
+  AppendSymbols(step.while_().condition(), symbols);
+  AppendSymbols(step.while_().body(), symbols);
+  for (const IfStep::Branch& branch : step.if_().branches()) AppendSymbols(branch.steps(), symbols);
+}
+
+void AppendSymbols(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<std::string>* symbols) {
+  for (const Step& step : steps) AppendSymbols(step, symbols);
+}
+
+int64_t WeightOf(const KernelRequest& kernel) {
+  int64_t weight = 4;  // The kernel's own function and loop.
+  for (const Computation* called : kernel.root->called()) {
+    weight += std::ssize(called->instructions());
+  }
+  return weight;
+}
+
+// Kernels with the native programs that call them, joined where a program calls several.
+std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::vector<NativeLoop>& loops) {
+  std::vector<size_t> leader(kernels.size() + loops.size());
+  std::iota(leader.begin(), leader.end(), size_t{0});
+  const auto find = [&](size_t x) {
+    while (leader[x] != x) x = leader[x] = leader[leader[x]];
+    return x;
+  };
+  absl::flat_hash_map<std::string, size_t> number;
+  for (size_t k = 0; k < kernels.size(); ++k) number[kernels[k].symbol] = k;
+  for (size_t l = 0; l < loops.size(); ++l) {
+    std::vector<std::string> symbols;
+    for (const Step& step : loops[l].request.steps) AppendSymbols(step, &symbols);
+    for (const std::string& symbol : symbols) {
+      const auto found = number.find(symbol);
+      if (found != number.end()) leader[find(found->second)] = find(kernels.size() + l);
+    }
+  }
+  std::vector<Part> groups(leader.size());
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    groups[find(k)].kernels.push_back(k);
+    groups[find(k)].weight += WeightOf(kernels[k]);
+  }
+  for (size_t l = 0; l < loops.size(); ++l) groups[find(kernels.size() + l)].loops.push_back(l);
+  std::erase_if(groups, [](const Part& group) { return group.kernels.empty() && group.loops.empty(); });
+  return groups;
+}
+
+// The groups dealt to parts, heaviest first, each to the lightest part.
+std::vector<Part> Deal(std::vector<Part> groups) {
+  int64_t weight = 0;
+  for (const Part& group : groups) weight += group.weight;
+  std::stable_sort(groups.begin(), groups.end(), [](const Part& a, const Part& b) { return a.weight > b.weight; });
+  std::vector<Part> parts(std::clamp<size_t>(static_cast<size_t>(weight / kInstructions), 1, kMostParts));
+  for (const Part& group : groups) {
+    Part& part = *std::min_element(parts.begin(), parts.end(),
+                                   [](const Part& a, const Part& b) { return a.weight < b.weight; });
+    part.kernels.insert(part.kernels.end(), group.kernels.begin(), group.kernels.end());
+    part.loops.insert(part.loops.end(), group.loops.begin(), group.loops.end());
+    part.weight += group.weight;
+  }
+  while (parts.size() > 1 && parts.back().kernels.empty() && parts.back().loops.empty()) parts.pop_back();
+  for (Part& part : parts) {
+    std::sort(part.kernels.begin(), part.kernels.end());
+    std::sort(part.loops.begin(), part.loops.end());
+  }
+  return parts;
+}
+
+// Optimises in a thread for each emitter. The objects in order.
+absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique_ptr<ObjectEmitter>>& emitters) {
+  std::vector<absl::StatusOr<std::string>> results(emitters.size(), absl::UnknownError(""));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < emitters.size(); ++i) {
+    threads.emplace_back([&, i] { results[i] = emitters[i]->Finish(); });
+  }
+  results[0] = emitters[0]->Finish();
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> objects;
+  for (absl::StatusOr<std::string>& result : results) {
+    XLAD_ASSIGN_OR_RETURN(objects.emplace_back(), std::move(result));
+  }
+  return objects;
+}
+
+}  // namespace
+
+absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings) {
+  EmittedCode code;
+  std::vector<Step> draft = program.steps;
+  const std::vector<Part> parts = Deal(Groups(program.kernels, MakeNativeLoops(&draft)));
+  std::vector<std::unique_ptr<ObjectEmitter>> emitters;
+  absl::flat_hash_map<std::string, int64_t> scratch;
+  for (const Part& part : parts) {
+    XLAD_ASSIGN_OR_RETURN(emitters.emplace_back(), ObjectEmitter::Create(target));
+    for (const size_t k : part.kernels) {
+      const KernelRequest& kernel = program.kernels[k];
+      XLAD_ASSIGN_OR_RETURN(scratch[kernel.symbol], emitters.back()->EmitKernel(kernel));
+    }
+  }
+  code.target = emitters[0]->target();
+  code.steps = program.steps;
+  SetScratch(&code.steps, scratch);
+  const std::vector<NativeLoop> loops = MakeNativeLoops(&code.steps);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    for (const size_t l : parts[p].loops) {
+      XLAD_ASSIGN_OR_RETURN(const int64_t bytes, emitters[p]->EmitProgram(loops[l].request));
+      loops[l].step->set_scratch_bytes(bytes);
+    }
+    if (want_listings) code.ir += emitters[p]->IrText();
+  }
+  XLAD_ASSIGN_OR_RETURN(std::vector<std::string> objects, FinishAll(emitters));
+  for (size_t p = 0; want_listings && p < parts.size(); ++p) {
+    XLAD_ASSIGN_OR_RETURN(const std::string assembly, emitters[p]->AssemblyText());
+    code.assembly += assembly;
+  }
+  XLAD_ASSIGN_OR_RETURN(code.object, BundleObjects(std::move(objects)));
+  return code;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,23 @@
+// Several objects as one: an `ar` archive without times, so that equal objects give equal bytes.
+#include <llvm/Object/ArchiveWriter.h>
+#include <llvm/Support/MemoryBuffer.h>
+
+#include "compiler/kernel/emit.h"
+
+namespace xlad::compiler {
+
+absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects) {
+  if (objects.size() == 1) return std::move(objects[0]);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < objects.size(); ++i) names.push_back(absl::StrCat("part", i, ".o"));
+  std::vector<llvm::NewArchiveMember> members;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    members.emplace_back(llvm::MemoryBufferRef(objects[i], names[i]));
+  }
+  auto archive = llvm::writeArchiveToBuffer(members, llvm::SymtabWritingMode::NoSymtab,
+                                            llvm::object::Archive::K_GNU, true, false);
+  if (!archive) return absl::InternalError("object code: " + llvm::toString(archive.takeError()));
+  return std::string((*archive)->getBufferStart(), (*archive)->getBufferSize());
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,271 @@
+// Elementwise opcodes on complex numbers.
+#include "compiler/codegen/llvm/complex_ops.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <map>
+#include <vector>
+
+#include "compiler/codegen/llvm/math.h"
+#include "compiler/codegen/llvm/types.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Opcode;
+using Operands = absl::Span<llvm::Value* const>;
+using ComplexOp = llvm::Value* (*)(Ir& ir, Operands x);
+
+// The two parts of a number, with the arithmetic that the functions below are written in.
+struct Number {
+  llvm::Value* re;
+  llvm::Value* im;
+};
+
+Number Split(Ir& ir, llvm::Value* x) { return {Real(ir.b, x), Imag(ir.b, x)}; }
+llvm::Value* Join(Ir& ir, llvm::Value* re, llvm::Value* im) { return MakeComplex(ir.b, re, im); }
+llvm::Value* Const(llvm::Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
+llvm::Value* Fabs(Ir& ir, llvm::Value* x) { return ir.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+// sqrt(a^2 + b^2) without overflow on the way.
+llvm::Value* Hypot(Ir& ir, llvm::Value* a, llvm::Value* b) {
+  return ir.CallLibm(a->getType()->isDoubleTy() ? "hypot" : "hypotf", {a, b});
+}
+
+llvm::Value* Multiply(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
+  return Join(ir, b.CreateFSub(b.CreateFMul(p.re, q.re), b.CreateFMul(p.im, q.im)),
+              b.CreateFAdd(b.CreateFMul(p.re, q.im), b.CreateFMul(p.im, q.re)));
+}
+
+// Smith's method: divides by the larger part of the denominator first.
+llvm::Value* Divide(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
+  llvm::Value* swap = b.CreateFCmpOLT(Fabs(ir, q.re), Fabs(ir, q.im));
+  llvm::Value* large = b.CreateSelect(swap, q.im, q.re);
+  llvm::Value* small = b.CreateSelect(swap, q.re, q.im);
+  llvm::Value* ratio = b.CreateFDiv(small, large);
+  llvm::Value* scale = b.CreateFAdd(large, b.CreateFMul(small, ratio));
+  llvm::Value* first = b.CreateSelect(swap, p.im, p.re);
+  llvm::Value* second = b.CreateSelect(swap, p.re, p.im);
+  llvm::Value* re = b.CreateFDiv(b.CreateFAdd(first, b.CreateFMul(second, ratio)), scale);
+  llvm::Value* im = b.CreateFDiv(b.CreateFSub(second, b.CreateFMul(first, ratio)), scale);
+  im = b.CreateSelect(swap, b.CreateFNeg(im), im);
+  // A zero denominator divides each part by it, which gives infinities or NaN as for reals.
+  llvm::Value* zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, Const(q.re, 0)), b.CreateFCmpOEQ(q.im, Const(q.im, 0)));
+  llvm::Value* size = Fabs(ir, q.re);
+  return Join(ir, b.CreateSelect(zero, b.CreateFDiv(p.re, size), re),
+              b.CreateSelect(zero, b.CreateFDiv(p.im, size), im));
+}
+
+llvm::Value* FromPolar(Ir& ir, llvm::Value* size, llvm::Value* angle) {
+  return Join(ir, ir.b.CreateFMul(size, EmitMath(ir, Opcode::kCosine, angle)),
+              ir.b.CreateFMul(size, EmitMath(ir, Opcode::kSine, angle)));
+}
+
+llvm::Value* Exp(Ir& ir, Operands x) {
+  const Number z = Split(ir, x[0]);
+  llvm::Value* size = EmitMath(ir, Opcode::kExponential, z.re);
+  llvm::Value* value = FromPolar(ir, size, z.im);
+  // A real argument has a real answer, also where the size is infinite.
+  llvm::Value* is_real = ir.b.CreateFCmpOEQ(z.im, Const(z.im, 0));
+  return Join(ir, ir.b.CreateSelect(is_real, size, Real(ir.b, value)),
+              ir.b.CreateSelect(is_real, z.im, Imag(ir.b, value)));
+}
+
+llvm::Value* Log(Ir& ir, Operands x) {
+  const Number z = Split(ir, x[0]);
+  return Join(ir, EmitMath(ir, Opcode::kLog, Hypot(ir, z.re, z.im)), EmitAtan2(ir, z.im, z.re));
+}
+
+llvm::Value* Sqrt(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* size = Hypot(ir, z.re, z.im);
+  // t = sqrt((|re| + |z|) / 2) never cancels; the other part is |im| / (2 t).
+  llvm::Value* half = b.CreateFMul(b.CreateFAdd(Fabs(ir, z.re), size), Const(size, 0.5));
+  llvm::Value* t = b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, half);
+  llvm::Value* other = b.CreateFDiv(Fabs(ir, z.im), b.CreateFAdd(t, t));
+  other = b.CreateSelect(b.CreateFCmpOEQ(t, Const(t, 0)), Const(t, 0), other);
+  llvm::Value* right = b.CreateFCmpOGE(z.re, Const(z.re, 0));
+  llvm::Value* re = b.CreateSelect(right, t, other);
+  llvm::Value* im = b.CreateSelect(right, other, t);
+  return Join(ir, re, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, im, z.im));
+}
+
+llvm::Value* Rsqrt(Ir& ir, Operands x) {
+  llvm::Value* root = Sqrt(ir, x);
+  llvm::Value* one = Const(Real(ir.b, root), 1);
+  return Divide(ir, {Join(ir, one, Const(one, 0)), root});
+}
+
+llvm::Value* Power(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
+  llvm::Value* log = Log(ir, {x[0]});
+  llvm::Value* value = Exp(ir, {Multiply(ir, {x[1], log})});
+  llvm::Value* zero = Const(p.re, 0);
+  llvm::Value* base_zero = b.CreateAnd(b.CreateFCmpOEQ(p.re, zero), b.CreateFCmpOEQ(p.im, zero));
+  llvm::Value* power_zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, zero), b.CreateFCmpOEQ(q.im, zero));
+  llvm::Value* re = b.CreateSelect(base_zero, zero, Real(b, value));
+  llvm::Value* im = b.CreateSelect(base_zero, zero, Imag(b, value));
+  return Join(ir, b.CreateSelect(power_zero, Const(p.re, 1), re), b.CreateSelect(power_zero, zero, im));
+}
+
+// atan2(y, x) = -i log((x + i y) / sqrt(x^2 + y^2))
+llvm::Value* Atan2(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number y = Split(ir, x[0]);
+  llvm::Value* i_y = Join(ir, b.CreateFNeg(y.im), y.re);
+  const auto add = [&](llvm::Value* p, llvm::Value* q) {
+    return Join(ir, b.CreateFAdd(Real(b, p), Real(b, q)), b.CreateFAdd(Imag(b, p), Imag(b, q)));
+  };
+  llvm::Value* squares = add(Multiply(ir, {x[0], x[0]}), Multiply(ir, {x[1], x[1]}));
+  const Number log = Split(ir, Log(ir, {Divide(ir, {add(x[1], i_y), Sqrt(ir, {squares})})}));
+  return Join(ir, log.im, b.CreateFNeg(log.re));
+}
+
+// Functions that lose digits on the way (differences of logarithms, say) are computed in f64 for c64.
+template <ComplexOp op>
+llvm::Value* InDouble(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  if (Real(b, x[0])->getType()->isDoubleTy()) return op(ir, x);
+  std::vector<llvm::Value*> wide;
+  for (llvm::Value* value : x) {
+    wide.push_back(
+        Join(ir, b.CreateFPExt(Real(b, value), b.getDoubleTy()), b.CreateFPExt(Imag(b, value), b.getDoubleTy())));
+  }
+  llvm::Value* result = op(ir, wide);
+  return Join(ir, b.CreateFPTrunc(Real(b, result), b.getFloatTy()), b.CreateFPTrunc(Imag(b, result), b.getFloatTy()));
+}
+
+llvm::Value* Tanh(Ir& ir, Operands x) {
+  // (sinh 2a + i sin 2b) / (cosh 2a + cos 2b), by tanh a and tan b so that nothing overflows.
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* t = EmitMath(ir, Opcode::kTanh, z.re);
+  llvm::Value* s = EmitMath(ir, Opcode::kTan, z.im);
+  llvm::Value* one = Const(t, 1);
+  llvm::Value* numerator = Join(ir, t, s);
+  llvm::Value* denominator = Join(ir, one, b.CreateFMul(t, s));
+  return Divide(ir, {numerator, denominator});
+}
+
+llvm::Value* Logistic(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* e = Exp(ir, {Join(ir, b.CreateFNeg(z.re), b.CreateFNeg(z.im))});
+  llvm::Value* one = Const(z.re, 1);
+  return Divide(ir, {Join(ir, one, Const(one, 0)), Join(ir, b.CreateFAdd(one, Real(b, e)), Imag(b, e))});
+}
+
+// sin(a + ib) = sin a cosh b + i cos a sinh b; cos(a + ib) = cos a cosh b - i sin a sinh b.
+template <bool is_sine>
+llvm::Value* SineOrCosine(Ir& ir, Operands x) {
+  const Number z = Split(ir, x[0]);
+  llvm::Value* sin = EmitMath(ir, Opcode::kSine, z.re);
+  llvm::Value* cos = EmitMath(ir, Opcode::kCosine, z.re);
+  llvm::Value* sinh = EmitMath(ir, Opcode::kSinh, z.im);
+  llvm::Value* cosh = EmitMath(ir, Opcode::kCosh, z.im);
+  if (is_sine) return Join(ir, ir.b.CreateFMul(sin, cosh), ir.b.CreateFMul(cos, sinh));
+  return Join(ir, ir.b.CreateFMul(cos, cosh), ir.b.CreateFNeg(ir.b.CreateFMul(sin, sinh)));
+}
+
+llvm::Value* ExpM1(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  // e^a cos b - 1 = expm1(a) cos b - 2 sin^2(b / 2)
+  llvm::Value* grow = EmitMath(ir, Opcode::kExponentialMinusOne, z.re);
+  llvm::Value* half = EmitMath(ir, Opcode::kSine, b.CreateFMul(z.im, Const(z.im, 0.5)));
+  llvm::Value* lost = b.CreateFMul(Const(half, 2), b.CreateFMul(half, half));
+  llvm::Value* re = b.CreateFSub(b.CreateFMul(grow, EmitMath(ir, Opcode::kCosine, z.im)), lost);
+  return Join(ir, re, b.CreateFMul(EmitMath(ir, Opcode::kExponential, z.re), EmitMath(ir, Opcode::kSine, z.im)));
+}
+
+llvm::Value* Log1p(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* one_more = b.CreateFAdd(z.re, Const(z.re, 1));
+  // log |1 + z| = log1p(2 a + a^2 + b^2) / 2, which keeps its digits near 0.
+  llvm::Value* excess = b.CreateFAdd(b.CreateFMul(z.re, b.CreateFAdd(z.re, Const(z.re, 2))), b.CreateFMul(z.im, z.im));
+  llvm::Value* near = b.CreateFMul(EmitMath(ir, Opcode::kLogPlusOne, excess), Const(excess, 0.5));
+  llvm::Value* size = Hypot(ir, one_more, z.im);
+  llvm::Value* is_near = b.CreateFCmpOLT(Fabs(ir, excess), Const(excess, 0.5));
+  return Join(ir, b.CreateSelect(is_near, near, EmitMath(ir, Opcode::kLog, size)), EmitAtan2(ir, z.im, one_more));
+}
+
+llvm::Value* Sign(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number z = Split(ir, x[0]);
+  llvm::Value* size = Hypot(ir, z.re, z.im);
+  llvm::Value* is_zero = b.CreateFCmpOEQ(size, Const(size, 0));
+  return Join(ir, b.CreateSelect(is_zero, z.re, b.CreateFDiv(z.re, size)),
+              b.CreateSelect(is_zero, z.im, b.CreateFDiv(z.im, size)));
+}
+
+// Ordered by real, then imaginary part; a NaN in either operand wins.
+template <bool is_max>
+llvm::Value* Extremum(Ir& ir, Operands x) {
+  IrBuilder& b = ir.b;
+  const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
+  const auto beyond = [&](llvm::Value* u, llvm::Value* v) {
+    return is_max ? b.CreateFCmpOGT(u, v) : b.CreateFCmpOLT(u, v);
+  };
+  llvm::Value* first = b.CreateOr(beyond(p.re, q.re), b.CreateAnd(b.CreateFCmpOEQ(p.re, q.re), beyond(p.im, q.im)));
+  llvm::Value* first_nan = b.CreateFCmpUNO(p.re, p.im);
+  llvm::Value* second_nan = b.CreateFCmpUNO(q.re, q.im);
+  llvm::Value* choose = b.CreateOr(first_nan, b.CreateAnd(first, b.CreateNot(second_nan)));
+  return b.CreateSelect(choose, x[0], x[1]);
+}
+
+const std::map<Opcode, ComplexOp>& ComplexOps() {
+  static const auto* const ops = new std::map<Opcode, ComplexOp>{
+      {Opcode::kReal, [](Ir& ir, Operands x) { return Real(ir.b, x[0]); }},
+      {Opcode::kImag, [](Ir& ir, Operands x) { return Imag(ir.b, x[0]); }},
+      {Opcode::kAbs, [](Ir& ir, Operands x) { return Hypot(ir, Real(ir.b, x[0]), Imag(ir.b, x[0])); }},
+      {Opcode::kNegate,
+       [](Ir& ir, Operands x) {
+         return Join(ir, ir.b.CreateFNeg(Real(ir.b, x[0])), ir.b.CreateFNeg(Imag(ir.b, x[0])));
+       }},
+      {Opcode::kAdd,
+       [](Ir& ir, Operands x) {
+         return Join(ir, ir.b.CreateFAdd(Real(ir.b, x[0]), Real(ir.b, x[1])),
+                     ir.b.CreateFAdd(Imag(ir.b, x[0]), Imag(ir.b, x[1])));
+       }},
+      {Opcode::kSubtract,
+       [](Ir& ir, Operands x) {
+         return Join(ir, ir.b.CreateFSub(Real(ir.b, x[0]), Real(ir.b, x[1])),
+                     ir.b.CreateFSub(Imag(ir.b, x[0]), Imag(ir.b, x[1])));
+       }},
+      {Opcode::kMultiply, Multiply},
+      {Opcode::kDivide, Divide},
+      {Opcode::kExponential, Exp},
+      {Opcode::kExponentialMinusOne, ExpM1},
+      {Opcode::kLog, Log},
+      {Opcode::kLogPlusOne, Log1p},
+      {Opcode::kLogistic, Logistic},
+      {Opcode::kSqrt, Sqrt},
+      {Opcode::kRsqrt, Rsqrt},
+      {Opcode::kPower, InDouble<Power>},
+      {Opcode::kAtan2, InDouble<Atan2>},
+      {Opcode::kTanh, Tanh},
+      {Opcode::kSine, SineOrCosine<true>},
+      {Opcode::kCosine, SineOrCosine<false>},
+      {Opcode::kTan,
+       [](Ir& ir, Operands x) { return Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)}); }},
+      {Opcode::kSign, Sign},
+      {Opcode::kMaximum, Extremum<true>},
+      {Opcode::kMinimum, Extremum<false>},
+  };
+  return *ops;
+}
+
+}  // namespace
+
+bool HasComplexOp(Opcode opcode) { return ComplexOps().contains(opcode); }
+
+llvm::Value* EmitComplexOp(Ir& ir, Opcode opcode, Operands operands) { return ComplexOps().at(opcode)(ir, operands); }
+
+}  // namespace xlad::compiler

@@ -1,0 +1,171 @@
+// Conversions between element types, comparisons and reduced precision, of single elements.
+#include "compiler/codegen/llvm/convert_ops.h"
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <cmath>
+
+#include "compiler/codegen/llvm/types.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Comparison;
+using hlo::ComparisonType;
+
+bool IsUnsignedLike(ElementType type) { return type == ElementType::kPred || tensor::IsUnsigned(type); }
+
+llvm::Value* IsNotZero(IrBuilder& b, ElementType type, llvm::Value* value) {
+  if (tensor::IsComplex(type)) {
+    llvm::Value* zero = llvm::ConstantFP::get(Real(b, value)->getType(), 0.0);
+    return b.CreateOr(b.CreateFCmpUNE(Real(b, value), zero), b.CreateFCmpUNE(Imag(b, value), zero));
+  }
+  if (tensor::IsFloating(type)) return b.CreateFCmpUNE(value, llvm::ConstantFP::get(value->getType(), 0.0));
+  return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
+}
+
+// Between real floating types, in registers.
+llvm::Value* FloatToFloat(IrBuilder& b, ElementType to, llvm::Value* value) {
+  if (to == ElementType::kF64) return value->getType()->isDoubleTy() ? value : b.CreateFPExt(value, b.getDoubleTy());
+  if (value->getType()->isDoubleTy()) value = b.CreateFPTrunc(value, b.getFloatTy());
+  return RoundTo(b, to, value);
+}
+
+llvm::Value* ToFloat(IrBuilder& b, ElementType from, ElementType to, llvm::Value* value) {
+  if (tensor::IsFloating(from)) return FloatToFloat(b, to, value);
+  llvm::Type* type = to == ElementType::kF64 ? b.getDoubleTy() : b.getFloatTy();
+  llvm::Value* converted = IsUnsignedLike(from) ? b.CreateUIToFP(value, type) : b.CreateSIToFP(value, type);
+  return RoundTo(b, to, converted);
+}
+
+llvm::Value* ToInteger(Ir& ir, ElementType from, ElementType to, llvm::Value* value) {
+  llvm::Type* type = RegisterType(ir.context(), to);
+  if (tensor::IsFloating(from)) {
+    const auto id = tensor::IsUnsigned(to) ? llvm::Intrinsic::fptoui_sat : llvm::Intrinsic::fptosi_sat;
+    return ir.b.CreateIntrinsic(id, {type, value->getType()}, {value});
+  }
+  return IsUnsignedLike(from) ? ir.b.CreateZExtOrTrunc(value, type) : ir.b.CreateSExtOrTrunc(value, type);
+}
+
+llvm::CmpInst::Predicate FloatPredicate(Comparison comparison) {
+  switch (comparison) {
+    case Comparison::kEq:
+      return llvm::CmpInst::FCMP_OEQ;
+    case Comparison::kNe:
+      return llvm::CmpInst::FCMP_UNE;
+    case Comparison::kGe:
+      return llvm::CmpInst::FCMP_OGE;
+    case Comparison::kGt:
+      return llvm::CmpInst::FCMP_OGT;
+    case Comparison::kLe:
+      return llvm::CmpInst::FCMP_OLE;
+    case Comparison::kLt:
+      return llvm::CmpInst::FCMP_OLT;
+  }
+  return llvm::CmpInst::FCMP_FALSE;
+}
+
+llvm::CmpInst::Predicate IntegerPredicate(Comparison comparison, bool is_unsigned) {
+  switch (comparison) {
+    case Comparison::kEq:
+      return llvm::CmpInst::ICMP_EQ;
+    case Comparison::kNe:
+      return llvm::CmpInst::ICMP_NE;
+    case Comparison::kGe:
+      return is_unsigned ? llvm::CmpInst::ICMP_UGE : llvm::CmpInst::ICMP_SGE;
+    case Comparison::kGt:
+      return is_unsigned ? llvm::CmpInst::ICMP_UGT : llvm::CmpInst::ICMP_SGT;
+    case Comparison::kLe:
+      return is_unsigned ? llvm::CmpInst::ICMP_ULE : llvm::CmpInst::ICMP_SLE;
+    case Comparison::kLt:
+      return is_unsigned ? llvm::CmpInst::ICMP_ULT : llvm::CmpInst::ICMP_SLT;
+  }
+  return llvm::CmpInst::ICMP_EQ;
+}
+
+}  // namespace
+
+llvm::Value* TotalOrderKey(IrBuilder& b, ElementType type, llvm::Value* value) {
+  llvm::Value* bits = ToBits(b, type, value);
+  const unsigned width = bits->getType()->getIntegerBitWidth();
+  llvm::Value* sign = b.CreateAShr(bits, width - 1);
+  return b.CreateXor(bits, b.CreateLShr(sign, 1));
+}
+
+llvm::Value* EmitConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* value) {
+  if (from == to) return value;
+  IrBuilder& b = ir.b;
+  if (to == ElementType::kPred) return IsNotZero(b, from, value);
+  if (tensor::IsComplex(to)) {
+    const ElementType part = RealPart(to);
+    if (tensor::IsComplex(from)) {
+      return MakeComplex(b, FloatToFloat(b, part, Real(b, value)), FloatToFloat(b, part, Imag(b, value)));
+    }
+    llvm::Value* real = ToFloat(b, from, part, value);
+    return MakeComplex(b, real, llvm::ConstantFP::get(real->getType(), 0.0));
+  }
+  if (tensor::IsComplex(from)) return EmitConvert(ir, RealPart(from), to, Real(b, value));
+  return tensor::IsFloating(to) ? ToFloat(b, from, to, value) : ToInteger(ir, from, to, value);
+}
+
+llvm::Value* EmitStochasticConvert(Ir& ir, ElementType from, ElementType to, llvm::Value* value,
+                                   llvm::Value* random) {
+  IrBuilder& b = ir.b;
+  const double range = std::ldexp(1.0, static_cast<int>(random->getType()->getIntegerBitWidth()));
+  llvm::Value* x = ToFloat(b, from, ElementType::kF64, value);
+  llvm::Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  llvm::Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, size);
+  llvm::Value* fraction = b.CreateFMul(b.CreateFSub(size, whole), llvm::ConstantFP::get(x->getType(), range));
+  // Infinity and NaN have no fraction: their difference is NaN, and the comparison false.
+  llvm::Value* up = b.CreateFCmpOLT(b.CreateUIToFP(random, x->getType()), fraction);
+  size = b.CreateSelect(up, b.CreateFAdd(whole, llvm::ConstantFP::get(x->getType(), 1.0)), size);
+  return ToInteger(ir, ElementType::kF64, to, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, size, x));
+}
+
+llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* x, llvm::Value* y) {
+  IrBuilder& b = ir.b;
+  if (tensor::IsComplex(type)) {
+    llvm::Value* equal = b.CreateAnd(b.CreateFCmpOEQ(Real(b, x), Real(b, y)), b.CreateFCmpOEQ(Imag(b, x), Imag(b, y)));
+    return attributes.comparison == Comparison::kNe ? b.CreateNot(equal) : equal;
+  }
+  if (!tensor::IsFloating(type)) {
+    return b.CreateICmp(IntegerPredicate(attributes.comparison, IsUnsignedLike(type)), x, y);
+  }
+  if (attributes.comparison_type == ComparisonType::kFloatTotalOrder) {
+    return b.CreateICmp(IntegerPredicate(attributes.comparison, false), TotalOrderKey(b, type, x),
+                        TotalOrderKey(b, type, y));
+  }
+  return b.CreateFCmp(FloatPredicate(attributes.comparison), x, y);
+}
+
+llvm::Value* EmitReducePrecision(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* value) {
+  IrBuilder& b = ir.b;
+  const bool is_double = value->getType()->isDoubleTy();
+  const int mantissa = is_double ? 52 : 23, exponent = is_double ? 11 : 8;
+  llvm::IntegerType* integer = is_double ? b.getInt64Ty() : b.getInt32Ty();
+  const auto constant = [&](uint64_t v) { return llvm::ConstantInt::get(integer, v); };
+  const uint64_t sign_mask = uint64_t{1} << (mantissa + exponent);
+  const uint64_t infinity = ((uint64_t{1} << exponent) - 1) << mantissa;
+  llvm::Value* bits = b.CreateBitCast(value, integer);
+  llvm::Value* sign = b.CreateAnd(bits, constant(sign_mask));
+  llvm::Value* size = b.CreateAnd(bits, constant(sign_mask - 1));
+  llvm::Value* is_nan = b.CreateICmpUGT(size, constant(infinity));
+  if (attributes.mantissa_bits < mantissa) {
+    const uint64_t shift = static_cast<uint64_t>(mantissa - attributes.mantissa_bits);
+    llvm::Value* odd = b.CreateAnd(b.CreateLShr(size, shift), constant(1));
+    size = b.CreateAdd(size, b.CreateAdd(odd, constant((uint64_t{1} << (shift - 1)) - 1)));
+    size = b.CreateAnd(size, constant(~((uint64_t{1} << shift) - 1)));
+  }
+  if (attributes.exponent_bits < exponent) {
+    // Exponents that the small format has: bias - (its bias) + 1 up to bias + (its bias).
+    const uint64_t bias = (uint64_t{1} << (exponent - 1)) - 1;
+    const uint64_t small_bias = (uint64_t{1} << (attributes.exponent_bits - 1)) - 1;
+    const uint64_t top = (bias + small_bias + 1) << mantissa, bottom = (bias - small_bias + 1) << mantissa;
+    size = b.CreateSelect(b.CreateICmpUGE(size, constant(top)), constant(infinity), size);
+    size = b.CreateSelect(b.CreateICmpULT(size, constant(bottom)), constant(0), size);
+  }
+  llvm::Value* reduced = b.CreateBitCast(b.CreateOr(sign, size), value->getType());
+  return RoundTo(b, type, b.CreateSelect(is_nan, value, reduced));
+}
+
+}  // namespace xlad::compiler

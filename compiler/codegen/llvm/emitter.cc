@@ -1,0 +1,230 @@
+// The object emitter: many kernels and programs in one LLVM module, one object file out.
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <utility>
+
+#include "base/kernel_abi.h"
+#include "compiler/codegen/llvm/code_generator.h"
+#include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/program.h"
+#include "compiler/codegen/llvm/scalar_ops.h"
+#include "compiler/kernel/emit.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+class LlvmEmitter final : public ObjectEmitter {
+ public:
+  explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator)
+      : generator_(std::move(generator)), module_(std::make_unique<llvm::Module>("xlad", context_)) {
+    // Remarks on loops that LLVM left as they were are of no use to whoever compiles a program.
+    context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* told) {
+      if (info->getSeverity() != llvm::DS_Error) return;
+      llvm::raw_string_ostream stream(*static_cast<std::string*>(told));
+      llvm::DiagnosticPrinterRawOStream printer(stream);
+      info->print(printer);
+    }, &complaint_);
+    generator_->Prepare(*module_);
+  }
+
+  const Target& target() const override { return generator_->target(); }
+
+  absl::StatusOr<int64_t> EmitKernel(const KernelRequest& request) override {
+    XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
+    return Finished(request.symbol, EmitKernelFunction(module_.get(), request));
+  }
+
+  absl::StatusOr<int64_t> EmitProgram(const NativeProgramRequest& request) override {
+    XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
+    return Finished(request.symbol, EmitProgramFunction(module_.get(), request, functions_));
+  }
+
+  absl::StatusOr<std::string> Finish() override {
+    if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
+    finished_ = true;
+    XLAD_RETURN_IF_ERROR(generator_->Optimise(*module_));
+    auto object = generator_->Object(*module_);
+    if (!complaint_.empty()) return absl::InternalError(absl::StrCat("code generation: ", complaint_));
+    return object;
+  }
+
+  std::string IrText() const override {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module_->print(stream, nullptr);
+    return stream.str();
+  }
+
+  absl::StatusOr<std::string> AssemblyText() override {
+    if (!finished_) return absl::FailedPreconditionError("ObjectEmitter::AssemblyText before Finish");
+    return generator_->Assembly(*module_);
+  }
+
+ private:
+  absl::Status CheckSymbol(const std::string& symbol) const {
+    if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
+    if (symbol.empty() || functions_.contains(symbol) || module_->getFunction(symbol) != nullptr) {
+      return absl::InvalidArgumentError("kernel symbol '" + symbol + "', expected one that is not in the object yet");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> Finished(const std::string& symbol, absl::StatusOr<EmittedFunction> function) {
+    if (!function.ok()) return function.status();
+    generator_->Prepare(*function->body);
+    EmitEntry(symbol, *function);
+    functions_[symbol] = *function;
+    return function->scratch_bytes;
+  }
+
+  // The function of base/kernel_abi.h: takes the buffer table apart and calls the body.
+  void EmitEntry(const std::string& symbol, const EmittedFunction& function) {
+    llvm::Type* pointer = llvm::PointerType::get(context_, 0);
+    llvm::FunctionType* type =
+        llvm::FunctionType::get(llvm::Type::getInt32Ty(context_), {pointer, pointer, pointer}, false);
+    llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());
+    entry->addFnAttr(llvm::Attribute::NoUnwind);
+    generator_->Prepare(*entry);
+    llvm::IRBuilder<> b(llvm::BasicBlock::Create(context_, "entry", entry));
+    std::vector<llvm::Value*> arguments;
+    for (int64_t i = 0; i < function.arguments; ++i) {
+      llvm::Value* slot = b.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), static_cast<uint64_t>(i));
+      arguments.push_back(b.CreateLoad(pointer, slot));
+    }
+    arguments.push_back(entry->getArg(1));
+    arguments.push_back(entry->getArg(2));
+    b.CreateRet(b.CreateCall(function.body, arguments));
+  }
+
+  std::unique_ptr<CodeGenerator> generator_;
+  llvm::LLVMContext context_;
+  std::string complaint_;  // LLVM's errors.
+  std::unique_ptr<llvm::Module> module_;
+  EmittedFunctions functions_;
+  bool finished_ = false;
+};
+
+bool IsSupportedType(ElementType type) {
+  return type == ElementType::kPred || tensor::IsInteger(type) || tensor::IsFloating(type) || tensor::IsComplex(type);
+}
+
+bool IsSupportedShape(const hlo::Shape& shape) {
+  if (shape.is_array()) return IsSupportedType(shape.type());
+  if (!shape.is_tuple()) return false;
+  for (const hlo::Shape& element : shape.tuple()) {
+    if (!IsSupportedShape(element)) return false;
+  }
+  return true;
+}
+
+bool HasSupportedShapes(const Instruction& instruction) {
+  if (!IsSupportedShape(instruction.shape())) return false;
+  for (const Instruction* operand : instruction.operands()) {
+    if (!IsSupportedShape(operand->shape())) return false;
+  }
+  return true;
+}
+
+bool No(const Instruction& instruction, const char* what, std::string* why_not) {
+  if (why_not != nullptr) {
+    *why_not = "no CPU code for " + instruction.name() + " (" + instruction.shape().ToString(false) + " " +
+               std::string(hlo::ToString(instruction.opcode())) + "): " + what;
+  }
+  return false;
+}
+
+bool CanEmitElement(const Instruction& instruction, std::string* why_not);
+
+bool CanEmitElements(const hlo::Computation& computation, const Instruction* except, std::string* why_not) {
+  for (const auto& instruction : computation.instructions()) {
+    if (instruction.get() != except && !CanEmitElement(*instruction, why_not)) return false;
+  }
+  return true;
+}
+
+bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
+  for (const hlo::Computation* called : instruction.called()) {
+    if (!CanEmitElements(*called, nullptr, why_not)) return false;
+  }
+  return true;
+}
+
+// An opcode that makes a kernel of its own.
+bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
+  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+  if (instruction.opcode() == Opcode::kRngBitGenerator) {
+    const std::string& algorithm = instruction.attributes().rng_algorithm;
+    const ElementType type = instruction.shape().tuple()[1].type();
+    const int64_t words = instruction.operand(0)->shape().array().bytes() / 8;
+    const bool known = algorithm == "rng_three_fry" || algorithm == "rng_philox" || algorithm == "rng_default";
+    if (!known || words < 2 || words > 3 || tensor::BitWidth(type) < 8 || tensor::IsComplex(type)) {
+      return No(instruction, "expected threefry or philox, 8 to 64 bits and a state of 2 or 3 u64", why_not);
+    }
+  }
+  if (instruction.opcode() == Opcode::kTopk && tensor::IsComplex(instruction.operand(0)->shape().type())) {
+    return No(instruction, "complex numbers have no order", why_not);
+  }
+  return CanEmitCalled(instruction, why_not);
+}
+
+bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
+  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+  switch (instruction.opcode()) {
+    case Opcode::kParameter:
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+    case Opcode::kOptBarrier:
+      return true;
+    default:
+      break;
+  }
+  if (instruction.opcode() == Opcode::kRaggedDot &&
+      (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
+    return No(instruction, "expected one ragged dimension and one list of group sizes", why_not);
+  }
+  if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
+      instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
+    return No(instruction, "its opcode has no code for this element type yet", why_not);
+  }
+  return CanEmitCalled(instruction, why_not);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Target& target) {
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> generator, CodeGenerator::Create(target));
+  return std::make_unique<LlvmEmitter>(std::move(generator));
+}
+
+bool CanEmit(const Instruction& instruction, std::string* why_not) {
+  if (instruction.opcode() == Opcode::kFusion) {
+    if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+    const hlo::Computation& body = *instruction.called()[0];
+    const bool has_rule = FindKernelRule(body.root()->opcode()) != nullptr;
+    if (has_rule && !CanEmitRule(*body.root(), why_not)) return false;
+    return CanEmitElements(body, has_rule ? body.root() : nullptr, why_not);
+  }
+  const bool has_rule = FindKernelRule(instruction.opcode()) != nullptr;
+  return has_rule ? CanEmitRule(instruction, why_not) : CanEmitElement(instruction, why_not);
+}
+
+bool HasCode(Opcode opcode) {
+  return FindKernelRule(opcode) != nullptr || FindElementRule(opcode) != nullptr || HasScalarOp(opcode);
+}
+
+bool CanEmitInFusion(const Instruction& instruction) {
+  const Opcode opcode = instruction.opcode();
+  if (opcode == Opcode::kDot || opcode == Opcode::kConvolution || opcode == Opcode::kRaggedDot ||
+      opcode == Opcode::kCall || opcode == Opcode::kFusion) {
+    return false;
+  }
+  return CanEmitElement(instruction, nullptr);
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,268 @@
+// Element rules of opcodes that only move data: which operand element an output element is.
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+
+#include "base/status.h"
+#include "compiler/codegen/llvm/element_rules.h"
+#include "compiler/codegen/llvm/elements.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+using tensor::Dims;
+
+const Dims& SizesOf(const Instruction& instruction) { return instruction.shape().dims(); }
+
+Values Broadcast(Elements& elements, const Instruction& broadcast, const Index& index) {
+  const Instruction* operand = broadcast.operand(0);
+  if (operand->shape().is_scalar()) return {elements.EmitScalar(operand)};
+  const Values dims = DimsOf(elements.ir(), index, SizesOf(broadcast));
+  Values picked;
+  for (int64_t d = 0; d < operand->shape().ndim(); ++d) {
+    // Older programs stretch dimensions of size 1.
+    const int64_t to = broadcast.dimensions()[d];
+    picked.push_back(operand->shape().dim(d) == 1 ? elements.ir().I64(0) : dims[to]);
+  }
+  return {elements.Emit(operand, Index::Of(picked))};
+}
+
+Values Reshape(Elements& elements, const Instruction& reshape, const Index& index) {
+  const Instruction* operand = reshape.operand(0);
+  return {elements.Emit(operand, ReshapeIndex(elements.ir(), index, SizesOf(reshape), SizesOf(*operand)))};
+}
+
+Values Transpose(Elements& elements, const Instruction& transpose, const Index& index) {
+  const Values dims = DimsOf(elements.ir(), index, SizesOf(transpose));
+  Values permuted(dims.size());
+  for (size_t d = 0; d < dims.size(); ++d) permuted[transpose.dimensions()[d]] = dims[d];
+  return {elements.Emit(transpose.operand(0), Index::Of(permuted))};
+}
+
+Values Slice(Elements& elements, const Instruction& slice, const Index& index) {
+  Ir& ir = elements.ir();
+  Values dims = DimsOf(ir, index, SizesOf(slice));
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const hlo::SliceDimension& part = slice.attributes().slice[d];
+    dims[d] = ir.Add(ir.Mul(dims[d], part.stride), ir.I64(part.start));
+  }
+  return {elements.Emit(slice.operand(0), Index::Of(dims))};
+}
+
+Values Reverse(Elements& elements, const Instruction& reverse, const Index& index) {
+  Ir& ir = elements.ir();
+  Values dims = DimsOf(ir, index, SizesOf(reverse));
+  for (const int64_t d : reverse.dimensions()) {
+    llvm::Value*& i = dims[d];
+    i = ir.b.CreateSub(ir.I64(SizesOf(reverse)[d] - 1), i, "", true, true);
+  }
+  return {elements.Emit(reverse.operand(0), Index::Of(dims))};
+}
+
+// Both sides are computed, at indices made safe: a branch would keep loops from vectorising.
+Values Pad(Elements& elements, const Instruction& pad, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction* operand = pad.operand(0);
+  llvm::Value* filler = elements.EmitScalar(pad.operand(1));
+  if (operand->shape().elements() == 0) return {filler};
+  Values dims = DimsOf(ir, index, SizesOf(pad));
+  llvm::Value* inside = ir.b.getTrue();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const hlo::PaddingDimension& padding = pad.attributes().padding[d];
+    const int64_t size = operand->shape().dims()[d], step = padding.interior + 1;
+    if (padding.low == 0 && padding.high == 0 && step == 1) continue;
+    llvm::Value* position = ir.AddSigned(dims[d], -padding.low);
+    inside = ir.b.CreateAnd(inside, ir.InRange(position, 0, (size - 1) * step + 1));
+    if (step != 1) {
+      inside = ir.b.CreateAnd(inside, ir.b.CreateICmpEQ(ir.b.CreateSRem(position, ir.I64(step)), ir.I64(0)));
+      position = ir.b.CreateSDiv(position, ir.I64(step));
+    }
+    dims[d] = ir.Clamp(position, 0, size - 1);
+  }
+  return {ir.b.CreateSelect(inside, elements.Emit(operand, Index::Of(dims)), filler)};
+}
+
+Values Concatenate(Elements& elements, const Instruction& concatenate, const Index& index) {
+  Ir& ir = elements.ir();
+  const size_t along = concatenate.dimensions()[0];
+  const Values dims = DimsOf(ir, index, SizesOf(concatenate));
+  llvm::Value* result = ir.Slot(RegisterType(ir.context(), concatenate.shape().type()));
+  const std::function<void(int64_t, int64_t)> piece = [&](int64_t i, int64_t begin) {
+    const Instruction* operand = concatenate.operand(i);
+    const int64_t size = operand->shape().dims()[along];
+    const auto take = [&] {
+      Values inner = dims;
+      inner[along] = ir.AddSigned(dims[along], -begin);
+      ir.b.CreateStore(elements.Emit(operand, Index::Of(inner)), result);
+    };
+    if (i + 1 == concatenate.operand_count()) return take();
+    ir.If(ir.b.CreateICmpULT(dims[along], ir.I64(begin + size)), take, [&] { piece(i + 1, begin + size); });
+  };
+  piece(0, 0);
+  return {ir.b.CreateLoad(RegisterType(ir.context(), concatenate.shape().type()), result)};
+}
+
+Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
+  Ir& ir = elements.ir();
+  const Values dims = DimsOf(ir, index, SizesOf(iota));
+  llvm::Value* position = dims[iota.dimensions()[0]];
+  const ElementType type = iota.shape().type();
+  llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? RealPart(type) : type);
+  if (target->isIntegerTy()) return {ir.b.CreateZExtOrTrunc(position, target)};
+  // From 32 bits: that is what vector units convert.
+  llvm::Value* narrow =
+      iota.shape().elements() < (int64_t{1} << 31) ? ir.b.CreateTrunc(position, ir.b.getInt32Ty()) : position;
+  llvm::Value* real = RoundTo(ir.b, type, ir.b.CreateSIToFP(narrow, target));
+  if (!tensor::IsComplex(type)) return {real};
+  return {MakeComplex(ir.b, real, llvm::ConstantFP::get(target, 0.0))};
+}
+
+// Arrays are embedded, byte by byte as in memory; what is the same everywhere is an immediate.
+Values Constant(Elements& elements, const Instruction& constant, const Index& index) {
+  Ir& ir = elements.ir();
+  const tensor::Array& array = constant.literal()->array;
+  const ElementType type = array.shape().type;
+  const size_t width = tensor::ByteWidth(type);
+  const absl::Span<const std::byte> bytes = array.bytes();
+  bool uniform = true;
+  for (size_t i = width; i < bytes.size() && uniform; ++i) uniform = bytes[i] == bytes[i - width];
+  if (uniform && !bytes.empty()) return {ConstantOf(ir.context(), type, bytes.subspan(0, width))};
+  const std::string name = "xlad.constant." + constant.name();
+  const llvm::StringRef raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  llvm::Constant* data = llvm::ConstantDataArray::getString(ir.context(), raw, false);
+  llvm::GlobalVariable* global = ir.module().getGlobalVariable(name, true);
+  // Constants are unique in LLVM, so that equal contents are one pointer; names are unique in one HLO module only.
+  if (global == nullptr || global->getInitializer() != data) {
+    global =
+        new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
+    global->setAlignment(llvm::Align(64));
+  }
+  return {LoadFrom(ir, ArrayView{global, array.shape()}, index)};
+}
+
+// A starting index as i64, clamped so that the slice fits.
+llvm::Value* Start(Elements& elements, const Instruction* start, int64_t limit) {
+  Ir& ir = elements.ir();
+  llvm::Value* value = elements.EmitScalar(start);
+  const bool is_signed = tensor::IsSigned(start->shape().type());
+  value =
+      is_signed ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty()) : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
+  if (is_signed) return ir.Clamp(value, 0, limit);
+  return ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, value, ir.I64(limit));
+}
+
+Values DynamicSlice(Elements& elements, const Instruction& slice, const Index& index) {
+  Ir& ir = elements.ir();
+  const Values starts = SliceStarts(elements, slice, 1, SizesOf(*slice.operand(0)), SizesOf(slice));
+  Values dims = DimsOf(ir, index, SizesOf(slice));
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = ir.Add(starts[d], dims[d]);
+  return {elements.Emit(slice.operand(0), Index::Of(dims))};
+}
+
+Values DynamicUpdateSlice(Elements& elements, const Instruction& update_slice, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction* update = update_slice.operand(1);
+  if (update->shape().elements() == 0) return {elements.Emit(update_slice.operand(0), index)};
+  const Dims& sizes = SizesOf(*update);
+  const Values starts = SliceStarts(elements, update_slice, 2, SizesOf(update_slice), sizes);
+  Values dims = DimsOf(ir, index, SizesOf(update_slice));
+  llvm::Value* inside = ir.b.getTrue();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (sizes[d] == SizesOf(update_slice)[d]) continue;
+    llvm::Value* offset = ir.b.CreateSub(dims[d], starts[d]);
+    inside = ir.b.CreateAnd(inside, ir.InRange(offset, 0, sizes[d]));
+    dims[d] = ir.Clamp(offset, 0, sizes[d] - 1);
+  }
+  llvm::Value* kept = elements.Emit(update_slice.operand(0), index);
+  return {ir.b.CreateSelect(inside, elements.Emit(update, Index::Of(dims)), kept)};
+}
+
+// Of unequal widths: an element is k smaller ones (little-endian) along a further minor dimension.
+Values BitcastConvert(Elements& elements, const Instruction& bitcast, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction* operand = bitcast.operand(0);
+  const ElementType from = operand->shape().type(), to = bitcast.shape().type();
+  const unsigned from_bits = static_cast<unsigned>(tensor::BitWidth(from));
+  const unsigned to_bits = static_cast<unsigned>(tensor::BitWidth(to));
+  Values dims = DimsOf(ir, index, SizesOf(bitcast));
+  if (from_bits > to_bits) {
+    llvm::Value* part = dims.back();
+    dims.pop_back();
+    llvm::Value* bits = ToBits(ir.b, from, elements.Emit(operand, Index::Of(dims)));
+    llvm::Value* shift = ir.b.CreateZExtOrTrunc(ir.Mul(part, to_bits), bits->getType());
+    return {FromBits(ir.b, to, ir.b.CreateTrunc(ir.b.CreateLShr(bits, shift), ir.b.getIntNTy(to_bits)))};
+  }
+  llvm::Value* whole = llvm::ConstantInt::get(ir.b.getIntNTy(to_bits), 0);
+  for (int64_t i = 0; i < SizesOf(*operand).back(); ++i) {
+    Values inner = dims;
+    inner.push_back(ir.I64(i));
+    llvm::Value* bits = ToBits(ir.b, from, elements.Emit(operand, Index::Of(inner)));
+    bits = ir.b.CreateZExt(bits, whole->getType());
+    whole = ir.b.CreateOr(whole, ir.b.CreateShl(bits, static_cast<uint64_t>(i) * from_bits));
+  }
+  return {FromBits(ir.b, to, whole)};
+}
+
+Values PartitionId(Elements& elements, const Instruction&, const Index&) {
+  // struct XladKernelApi { function; int32 partition_id; ... }
+  IrBuilder& b = elements.ir().b;
+  return {b.CreateLoad(b.getInt32Ty(), b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), elements.ir().api(), 8))};
+}
+
+Values ReplicaId(Elements& elements, const Instruction&, const Index&) { return {elements.ir().b.getInt32(0)}; }
+
+Values DimensionSize(Elements& elements, const Instruction& instruction, const Index&) {
+  const int64_t size = instruction.operand(0)->shape().dim(instruction.dimensions()[0]);
+  return {elements.ir().b.getInt32(static_cast<uint32_t>(size))};
+}
+
+}  // namespace
+
+Values SliceStarts(Elements& elements, const Instruction& instruction, int64_t first, const Dims& sizes,
+                   const Dims& window) {
+  Values starts;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const int64_t limit = sizes[d] - window[d];
+    const bool one_array = instruction.operand_count() == first + 1 && instruction.operand(first)->shape().ndim() == 1;
+    if (limit == 0) {
+      starts.push_back(elements.ir().I64(0));
+    } else if (one_array) {
+      const Instruction* start = instruction.operand(first);
+      Ir& ir = elements.ir();
+      llvm::Value* value = elements.Emit(start, Index::Of({ir.I64(static_cast<int64_t>(d))}));
+      value = tensor::IsSigned(start->shape().type()) ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty())
+                                                      : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
+      starts.push_back(ir.Clamp(value, 0, limit));
+    } else {
+      starts.push_back(Start(elements, instruction.operand(first + static_cast<int64_t>(d)), limit));
+    }
+  }
+  return starts;
+}
+
+const std::map<Opcode, ElementRule>& IndexRules() {
+  static const auto* const rules = new std::map<Opcode, ElementRule>{
+      {Opcode::kBroadcast, Broadcast},
+      {Opcode::kReshape, Reshape},
+      {Opcode::kBitcast, Reshape},
+      {Opcode::kTranspose, Transpose},
+      {Opcode::kSlice, Slice},
+      {Opcode::kReverse, Reverse},
+      {Opcode::kPad, Pad},
+      {Opcode::kConcatenate, Concatenate},
+      {Opcode::kIota, Iota},
+      {Opcode::kConstant, Constant},
+      {Opcode::kDynamicSlice, DynamicSlice},
+      {Opcode::kDynamicUpdateSlice, DynamicUpdateSlice},
+      {Opcode::kBitcastConvert, BitcastConvert},
+      {Opcode::kPartitionId, PartitionId},
+      {Opcode::kReplicaId, ReplicaId},
+      {Opcode::kGetDimensionSize, DimensionSize},
+  };
+  return *rules;
+}
+
+}  // namespace xlad::compiler

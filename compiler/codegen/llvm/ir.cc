@@ -1,0 +1,226 @@
+// One LLVM function under construction: index arithmetic, structured loops and branches.
+#include "compiler/codegen/llvm/ir.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include <algorithm>
+
+namespace xlad::compiler {
+namespace {
+
+bool IsConstant(llvm::Value* x, int64_t value) {
+  const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(x);
+  return constant != nullptr && constant->getSExtValue() == value;
+}
+
+bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+// Loops of at most so many rounds are straight code, while a nest of them makes no more copies than kMostCopies of
+// what is inside.
+constexpr int64_t kUnroll = 4;
+constexpr int64_t kMostCopies = 64;
+
+void UnrollFully(llvm::BranchInst* back) {
+  llvm::LLVMContext& context = back->getContext();
+  llvm::MDNode* full = llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.full"));
+  llvm::MDNode* loop = llvm::MDNode::getDistinct(context, {nullptr, full});
+  loop->replaceOperandWith(0, loop);  // A loop's metadata names itself.
+  back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
+}  // namespace
+
+class Ir::Scope {
+ public:
+  explicit Scope(Ir* ir) : ir_(ir) { ir_->scopes_.push_back(ir_->next_scope_++); }
+  ~Scope() { ir_->scopes_.pop_back(); }
+
+ private:
+  Ir* ir_;
+};
+
+Ir::Ir(llvm::Module* module, llvm::Function* function, llvm::Value* api)
+    : b(module->getContext()), module_(module), function_(function), api_(api) {
+  // Slots go to the entry block; code begins in a block of its own.
+  llvm::BasicBlock* entry = NewBlock("entry");
+  llvm::BasicBlock* start = NewBlock("start");
+  b.SetInsertPoint(entry);
+  b.CreateBr(start);
+  b.SetInsertPoint(start);
+}
+
+llvm::BasicBlock* Ir::NewBlock(const char* name) {
+  return llvm::BasicBlock::Create(module_->getContext(), name, function_);
+}
+
+llvm::Value* Ir::Once(int operation, llvm::Value* x, llvm::Value* y, const std::function<llvm::Value*()>& make) {
+  Made& made = made_[{operation, x, y}];
+  if (made.value == nullptr || !InScope(made.scope)) made = {make(), scope()};
+  return made.value;
+}
+
+llvm::Value* Ir::Add(llvm::Value* x, llvm::Value* y) {
+  if (IsConstant(x, 0)) return y;
+  if (IsConstant(y, 0)) return x;
+  return Once(0, x, y, [&] { return b.CreateAdd(x, y, "", true, true); });
+}
+
+llvm::Value* Ir::Mul(llvm::Value* x, int64_t factor) {
+  if (factor == 1) return x;
+  if (factor == 0) return I64(0);
+  return Once(1, x, I64(factor), [&] { return b.CreateMul(x, I64(factor), "", true, true); });
+}
+
+llvm::Value* Ir::Div(llvm::Value* x, int64_t divisor) {
+  if (divisor == 1) return x;
+  return Once(2, x, I64(divisor), [&] { return b.CreateUDiv(x, I64(divisor)); });
+}
+
+llvm::Value* Ir::Rem(llvm::Value* x, int64_t divisor) {
+  if (divisor == 1) return I64(0);
+  return Once(3, x, I64(divisor),
+              [&] { return IsPowerOfTwo(divisor) ? b.CreateAnd(x, I64(divisor - 1)) : b.CreateURem(x, I64(divisor)); });
+}
+
+llvm::Value* Ir::AddSigned(llvm::Value* x, int64_t offset) {
+  if (offset == 0) return x;
+  return Once(4, x, I64(offset), [&] { return b.CreateAdd(x, I64(offset), "", false, true); });
+}
+
+llvm::Value* Ir::Clamp(llvm::Value* x, int64_t lo, int64_t hi) {
+  if (lo >= hi) return I64(lo);
+  llvm::Value* raised = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, I64(lo));
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, raised, I64(hi));
+}
+
+llvm::Value* Ir::InRange(llvm::Value* x, int64_t lo, int64_t limit) {
+  if (lo >= limit) return b.getFalse();
+  // One unsigned comparison: what is below lo wraps to a large number.
+  return b.CreateICmpULT(lo == 0 ? x : b.CreateSub(x, I64(lo)), I64(limit - lo));
+}
+
+void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
+  if (count <= 0) return;
+  if (count == 1) {
+    body(I64(0));
+    return;
+  }
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::BasicBlock* loop = NewBlock("loop");
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateBr(loop);
+  b.SetInsertPoint(loop);
+  llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
+  i->addIncoming(I64(0), before);
+  const int64_t beside = copies_;
+  copies_ = 1;
+  {
+    Scope scope(this);
+    body(i);
+  }
+  llvm::Value* next = b.CreateAdd(i, I64(1), "", true, true);
+  i->addIncoming(next, b.GetInsertBlock());
+  llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
+  if (count <= kUnroll && copies_ * count <= kMostCopies) {
+    UnrollFully(back);
+    copies_ *= count;
+  }
+  copies_ = std::max(copies_, beside);
+  after->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(after);
+}
+
+void Ir::DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body) {
+  llvm::Value* slot = Slot(b.getInt64Ty());
+  b.CreateStore(I64(0), slot);
+  While([&] { return b.CreateICmpSLT(b.CreateLoad(b.getInt64Ty(), slot), count); },
+        [&] {
+          llvm::Value* i = b.CreateLoad(b.getInt64Ty(), slot);
+          body(i);
+          b.CreateStore(b.CreateAdd(i, I64(1), "", true, true), slot);
+        });
+}
+
+void Ir::LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body) {
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;
+  std::vector<llvm::Value*> index;
+  const std::function<void()> nest = [&] {
+    if (index.size() == dims.size()) {
+      // The body may keep references to its index: hand it a copy that the nest does not change.
+      const std::vector<llvm::Value*> here = index;
+      body(here);
+      return;
+    }
+    Loop(dims[index.size()], [&](llvm::Value* i) {
+      index.push_back(i);
+      nest();
+      index.pop_back();
+    });
+  };
+  nest();
+}
+
+void Ir::If(llvm::Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
+  llvm::BasicBlock* yes = NewBlock("then");
+  llvm::BasicBlock* no = otherwise ? NewBlock("else") : nullptr;
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateCondBr(condition, yes, no != nullptr ? no : after);
+  b.SetInsertPoint(yes);
+  {
+    Scope scope(this);
+    then();
+  }
+  b.CreateBr(after);
+  if (no != nullptr) {
+    b.SetInsertPoint(no);
+    Scope scope(this);
+    otherwise();
+    b.CreateBr(after);
+  }
+  after->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(after);
+}
+
+void Ir::While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body) {
+  llvm::BasicBlock* head = NewBlock("while");
+  llvm::BasicBlock* inside = NewBlock("body");
+  llvm::BasicBlock* after = NewBlock("after");
+  b.CreateBr(head);
+  b.SetInsertPoint(head);
+  {
+    Scope scope(this);
+    b.CreateCondBr(condition(), inside, after);
+    b.SetInsertPoint(inside);
+    body();
+  }
+  b.CreateBr(head);
+  after->moveAfter(b.GetInsertBlock());
+  b.SetInsertPoint(after);
+}
+
+llvm::Value* Ir::Slot(llvm::Type* type, int64_t count) {
+  llvm::BasicBlock& entry = function_->getEntryBlock();
+  IrBuilder at(entry.getTerminator());
+  llvm::AllocaInst* slot =
+      count == 1 ? at.CreateAlloca(type) : at.CreateAlloca(llvm::ArrayType::get(type, static_cast<uint64_t>(count)));
+  if (count > 1) slot->setAlignment(llvm::Align(64));
+  return slot;
+}
+
+bool Ir::InScope(int id) const { return std::find(scopes_.begin(), scopes_.end(), id) != scopes_.end(); }
+
+llvm::Value* Ir::CallLibm(const char* name, llvm::ArrayRef<llvm::Value*> arguments) {
+  std::vector<llvm::Type*> types;
+  for (llvm::Value* argument : arguments) types.push_back(argument->getType());
+  llvm::FunctionType* type = llvm::FunctionType::get(types[0], types, false);
+  llvm::FunctionCallee callee = module_->getOrInsertFunction(name, type);
+  llvm::CallInst* call = b.CreateCall(callee, arguments);
+  call->setDoesNotAccessMemory();
+  call->setDoesNotThrow();
+  call->addFnAttr(llvm::Attribute::WillReturn);
+  return call;
+}
+
+}  // namespace xlad::compiler

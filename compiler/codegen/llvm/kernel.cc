@@ -1,0 +1,156 @@
+// Kernels: function, arguments and bindings.
+#include "compiler/codegen/llvm/kernel.h"
+
+#include <llvm/IR/Module.h>
+
+#include <map>
+
+#include "base/kernel_abi.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+}
+
+// The leaves of a kernel's arguments, and which result stands in an operand's memory.
+struct Arguments {
+  std::vector<tensor::Shape> operands;
+  std::vector<tensor::Shape> results;
+  // The argument that an operand leaf is read from: of an operand that stands twice, the first.
+  std::vector<unsigned> source;
+  std::map<int, unsigned> in_place;  // Result leaf -> argument.
+
+  explicit Arguments(const KernelRequest& request) : results(LeafShapes(request.root->shape())) {
+    std::map<const Instruction*, unsigned> first;
+    for (const Instruction* operand : request.root->operands()) {
+      unsigned from = first.try_emplace(operand, static_cast<unsigned>(operands.size())).first->second;
+      for (tensor::Shape& leaf : LeafShapes(operand->shape())) {
+        operands.push_back(std::move(leaf));
+        source.push_back(from++);
+      }
+    }
+    for (const auto& [result, operand] : request.in_place) in_place[result] = source[operand];
+  }
+};
+
+absl::Status CheckInPlace(const KernelRequest& request) {
+  int operands = 0;
+  for (const Instruction* operand : request.root->operands()) operands += LeafCount(operand->shape());
+  for (const auto& [result, operand] : request.in_place) {
+    if (result < 0 || result >= LeafCount(request.root->shape()) || operand < 0 || operand >= operands) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", request.symbol, ": in-place pair ", result, ", ",
+                                                     operand, " of an instruction with ", operands, " operand leaves"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Annotate(llvm::Argument* argument, int64_t bytes, bool no_alias) {
+  llvm::AttrBuilder attributes(argument->getContext());
+  attributes.addAlignmentAttr(XLAD_BUFFER_ALIGNMENT);
+  attributes.addAttribute(llvm::Attribute::NoCapture);
+  if (bytes > 0) attributes.addDereferenceableAttr(static_cast<uint64_t>(bytes));
+  if (no_alias) attributes.addAttribute(llvm::Attribute::NoAlias);
+  argument->addAttrs(attributes);
+}
+
+llvm::Function* MakeFunction(llvm::Module* module, const KernelRequest& request, const Arguments& arguments) {
+  llvm::LLVMContext& context = module->getContext();
+  llvm::Type* pointer = llvm::PointerType::get(context, 0);
+  const size_t count = arguments.operands.size() + arguments.results.size();
+  const std::vector<llvm::Type*> types(count + 2, pointer);
+  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
+  llvm::Function* function =
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr(llvm::Attribute::MustProgress);
+  // Results in place go by the operand's pointer, so that pointer alone reaches its memory.
+  unsigned n = 0;
+  for (const tensor::Shape& shape : arguments.operands) Annotate(function->getArg(n++), shape.bytes(), true);
+  for (const tensor::Shape& shape : arguments.results) {
+    const int result = static_cast<int>(n - arguments.operands.size());
+    Annotate(function->getArg(n++), shape.bytes(), !arguments.in_place.contains(result));
+  }
+  Annotate(function->getArg(n), 0, true);
+  return function;
+}
+
+void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arguments& arguments) {
+  const Instruction* root = request.root;
+  const bool is_fusion = root->opcode() == Opcode::kFusion;
+  llvm::Function* function = kernel.ir().function();
+  unsigned n = 0;
+  for (int64_t i = 0; i < root->operand_count(); ++i) {
+    std::vector<ArrayView> leaves;
+    for (const tensor::Shape& shape : LeafShapes(root->operand(i)->shape())) {
+      leaves.push_back({function->getArg(arguments.source[n++]), shape});
+    }
+    const Instruction* bound = is_fusion ? root->called()[0]->parameter(i) : root->operand(i);
+    kernel.elements().BindArrays(bound, std::move(leaves));
+  }
+  const Instruction* inner = is_fusion ? root->called()[0]->root() : root;
+  for (size_t r = 0; r < arguments.results.size(); ++r) {
+    const auto shared = arguments.in_place.find(static_cast<int>(r));
+    const bool in_place = shared != arguments.in_place.end();
+    llvm::Value* base = function->getArg(in_place ? shared->second : n + static_cast<unsigned>(r));
+    kernel.outputs().push_back({inner, static_cast<int>(r), ArrayView{base, arguments.results[r]}, in_place});
+  }
+}
+
+}  // namespace
+
+ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
+  llvm::Value* base =
+      ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, static_cast<uint64_t>(scratch_bytes_));
+  scratch_bytes_ += RoundUp(shape.bytes());
+  return {base, shape};
+}
+
+KernelRule FindKernelRule(Opcode opcode) {
+  static const auto* const rules = new std::map<Opcode, KernelRule>{
+      {Opcode::kDynamicUpdateSlice, EmitDynamicUpdateSlice},
+      {Opcode::kScatter, EmitScatter},
+      {Opcode::kSort, EmitSort},
+      {Opcode::kTopk, EmitTopk},
+      {Opcode::kSelectAndScatter, EmitSelectAndScatter},
+      {Opcode::kScan, EmitScan},
+      {Opcode::kTranspose, EmitTranspose},
+      {Opcode::kRngBitGenerator, EmitRngBitGenerator},
+      {Opcode::kCholesky, EmitCholesky},
+      {Opcode::kTriangularSolve, EmitTriangularSolve},
+      {Opcode::kFft, EmitFft},
+      {Opcode::kBatchNormTraining, EmitBatchNorm},
+      {Opcode::kBatchNormInference, EmitBatchNorm},
+      {Opcode::kBatchNormGrad, EmitBatchNorm},
+  };
+  const auto found = rules->find(opcode);
+  return found == rules->end() ? nullptr : found->second;
+}
+
+absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
+  std::string why;
+  if (!CanEmit(*request.root, &why)) return absl::UnimplementedError(why);
+  XLAD_RETURN_IF_ERROR(CheckInPlace(request));
+  const Arguments arguments(request);
+  llvm::Function* function = MakeFunction(module, request, arguments);
+  const unsigned count = static_cast<unsigned>(arguments.operands.size() + arguments.results.size());
+  Ir ir(module, function, function->getArg(count + 1));
+  KernelContext kernel(&ir, function->getArg(count));
+  BindOperands(kernel, request, arguments);
+  const Instruction* inner = kernel.outputs().empty() ? request.root : kernel.outputs()[0].instruction;
+  const KernelRule rule = FindKernelRule(inner->opcode());
+  if (rule != nullptr) {
+    rule(kernel, *inner);
+  } else {
+    EmitLoops(kernel);
+  }
+  ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
+  return EmittedFunction{function, static_cast<int64_t>(count), kernel.scratch_bytes()};
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,280 @@
+// Element rules of opcodes with an inner loop: reduce, reduce-window, dot, convolution, map, gather.
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/codegen/llvm/convert_ops.h"
+#include "compiler/codegen/llvm/element_rules.h"
+#include "compiler/codegen/llvm/reducer.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+using tensor::Dims;
+
+bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
+
+Values Reduce(Elements& elements, const Instruction& reduce, const Index& index) {
+  Ir& ir = elements.ir();
+  const int64_t leaves = reduce.operand_count() / 2;
+  const std::vector<tensor::Shape> shapes = LeafShapes(reduce.shape());
+  const Values kept = DimsOf(ir, index, shapes[0].dims);
+  const Reducer reducer(reduce.called()[0], shapes[0].type);
+  Accumulators accumulators(&ir, shapes);
+  Values initial;
+  for (int64_t i = 0; i < leaves; ++i) initial.push_back(elements.EmitScalar(reduce.operand(leaves + i)));
+  accumulators.Store(initial);
+  Dims reduced;
+  for (const int64_t d : reduce.dimensions()) reduced.push_back(reduce.operand(0)->shape().dim(d));
+  ir.LoopNest(reduced, [&](const Values& inner) {
+    Values dims(reduce.operand(0)->shape().ndim());
+    size_t next = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const auto at = std::find(reduce.dimensions().begin(), reduce.dimensions().end(), static_cast<int64_t>(d));
+      dims[d] =
+          at == reduce.dimensions().end() ? kept[next++] : inner[at - reduce.dimensions().begin()];
+    }
+    Values values;
+    for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.Emit(reduce.operand(i), Index::Of(dims)));
+    accumulators.Store(reducer.Combine(elements, accumulators.Load(), values));
+  });
+  return reducer.Round(ir, accumulators.Load());
+}
+
+Values ReduceWindow(Elements& elements, const Instruction& reduce, const Index& index) {
+  Ir& ir = elements.ir();
+  const int64_t leaves = reduce.operand_count() / 2;
+  const std::vector<tensor::Shape> shapes = LeafShapes(reduce.shape());
+  const Values out = DimsOf(ir, index, shapes[0].dims);
+  const Reducer reducer(reduce.called()[0], shapes[0].type, true);
+  const hlo::Window& window = *reduce.attributes().window;
+  Accumulators accumulators(&ir, shapes);
+  Values initial;
+  for (int64_t i = 0; i < leaves; ++i) initial.push_back(elements.EmitScalar(reduce.operand(leaves + i)));
+  accumulators.Store(initial);
+  Dims sizes;
+  for (const hlo::WindowDimension& d : window) sizes.push_back(d.size);
+  ir.LoopNest(sizes, [&](const Values& inner) {
+    const WindowPosition position = PositionInBase(ir, window, out, inner, reduce.operand(0)->shape().dims());
+    ir.If(position.inside, [&] {
+      Values values;
+      for (int64_t i = 0; i < leaves; ++i) {
+        values.push_back(elements.Emit(reduce.operand(i), Index::Of(position.index)));
+      }
+      accumulators.Store(reducer.Combine(elements, accumulators.Load(), values));
+    });
+  });
+  return reducer.Round(ir, accumulators.Load());
+}
+
+Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction *lhs = dot.operand(0), *rhs = dot.operand(1);
+  const hlo::DotDimensions& numbers = *dot.attributes().dot;
+  const ElementType type = dot.shape().type();
+  const Values out = DimsOf(ir, index, dot.shape().dims());
+  Values l(lhs->shape().ndim()), r(static_cast<size_t>(rhs->shape().ndim()));
+  size_t next = 0;
+  for (size_t i = 0; i < numbers.lhs_batch.size(); ++i, ++next) {
+    l[numbers.lhs_batch[i]] = out[next];
+    r[numbers.rhs_batch[i]] = out[next];
+  }
+  for (size_t d = 0; d < l.size(); ++d) {
+    if (l[d] == nullptr && !Contains(numbers.lhs_contracting, static_cast<int64_t>(d))) l[d] = out[next++];
+  }
+  for (size_t d = 0; d < r.size(); ++d) {
+    if (r[d] == nullptr && !Contains(numbers.rhs_contracting, static_cast<int64_t>(d))) r[d] = out[next++];
+  }
+  Dims sizes;
+  for (const int64_t d : numbers.lhs_contracting) sizes.push_back(lhs->shape().dim(d));
+  Accumulators sum(&ir, {{type, {}}});
+  sum.Store({llvm::Constant::getNullValue(RegisterType(ir.context(), type))});
+  ir.LoopNest(sizes, [&](const Values& inner) {
+    Values li = l, ri = r;
+    for (size_t i = 0; i < inner.size(); ++i) {
+      li[numbers.lhs_contracting[i]] = inner[i];
+      ri[numbers.rhs_contracting[i]] = inner[i];
+    }
+    llvm::Value* x = EmitConvert(ir, lhs->shape().type(), Accumulating(type), elements.Emit(lhs, Index::Of(li)));
+    llvm::Value* y = EmitConvert(ir, rhs->shape().type(), Accumulating(type), elements.Emit(rhs, Index::Of(ri)));
+    sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
+  });
+  return {RoundTo(ir.b, type, sum.Load()[0])};
+}
+
+// One output element: sum over the window and the group's input features. Slow, for every dimension number.
+Values Convolution(Elements& elements, const Instruction& conv, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction *input = conv.operand(0), *kernel = conv.operand(1);
+  const hlo::ConvolutionDimensions& n = *conv.attributes().convolution;
+  const hlo::Window& window = *conv.attributes().window;
+  const ElementType type = conv.shape().type();
+  const Values out = DimsOf(ir, index, conv.shape().dims());
+  const int64_t groups = conv.attributes().feature_group_count, batch_groups = conv.attributes().batch_group_count;
+  const int64_t out_features = kernel->shape().dim(n.kernel_output_feature);
+  const int64_t in_features = kernel->shape().dim(n.kernel_input_feature);
+  llvm::Value* feature = out[n.output_feature];
+  llvm::Value* first_feature = groups == 1 ? ir.I64(0) : ir.Mul(ir.Div(feature, out_features / groups), in_features);
+  const int64_t batch_size = input->shape().dim(n.input_batch) / batch_groups;
+  llvm::Value* batch = ir.Add(ir.Mul(ir.Div(feature, out_features / batch_groups), batch_size),
+                              out[n.output_batch]);
+  if (batch_groups == 1) batch = out[n.output_batch];
+  Values out_spatial;
+  for (const int64_t d : n.output_spatial) out_spatial.push_back(out[d]);
+  Dims loops, base;
+  for (const hlo::WindowDimension& d : window) loops.push_back(d.size);
+  for (const int64_t d : n.input_spatial) base.push_back(input->shape().dim(d));
+  loops.push_back(in_features);
+  Accumulators sum(&ir, {{type, {}}});
+  sum.Store({llvm::Constant::getNullValue(RegisterType(ir.context(), type))});
+  ir.LoopNest(loops, [&](const Values& inner) {
+    const WindowPosition position = PositionInBase(ir, window, out_spatial, inner, base);
+    ir.If(position.inside, [&] {
+      Values li(input->shape().ndim()), ri(static_cast<size_t>(kernel->shape().ndim()));
+      li[n.input_batch] = batch;
+      li[n.input_feature] = ir.Add(first_feature, inner.back());
+      ri[n.kernel_output_feature] = feature;
+      ri[n.kernel_input_feature] = inner.back();
+      for (size_t d = 0; d < window.size(); ++d) {
+        li[n.input_spatial[d]] = position.index[d];
+        llvm::Value* tap = inner[d];
+        if (window[d].window_reversal) tap = ir.b.CreateSub(ir.I64(window[d].size - 1), tap);
+        ri[n.kernel_spatial[d]] = tap;
+      }
+      llvm::Value* x = EmitConvert(ir, input->shape().type(), Accumulating(type), elements.Emit(input, Index::Of(li)));
+      llvm::Value* y =
+          EmitConvert(ir, kernel->shape().type(), Accumulating(type), elements.Emit(kernel, Index::Of(ri)));
+      sum.Store({EmitSum(ir, type, sum.Load()[0], EmitProduct(ir, type, x, y))});
+    });
+  });
+  return {RoundTo(ir.b, type, sum.Load()[0])};
+}
+
+Values Map(Elements& elements, const Instruction& map, const Index& index) {
+  Values operands;
+  for (const Instruction* operand : map.operands()) operands.push_back(elements.Emit(operand, index));
+  return elements.Apply(*map.called()[0], operands);
+}
+
+// The operand element that an output element is: start indices read, clamped so that the slice fits, plus offsets.
+// Slices of a collapsed dimension may have size 0: zeros stand in their place.
+Values Gather(Elements& elements, const Instruction& gather, const Index& index) {
+  Ir& ir = elements.ir();
+  const Instruction *operand = gather.operand(0), *indices = gather.operand(1);
+  const hlo::GatherDimensions& n = *gather.attributes().gather;
+  const Dims& slices = gather.attributes().slice_sizes;
+  if (Contains(slices, 0)) return {llvm::Constant::getNullValue(RegisterType(ir.context(), gather.shape().type()))};
+  const Values out = DimsOf(ir, index, gather.shape().dims());
+  Values batch;
+  for (size_t d = 0; d < out.size(); ++d) {
+    if (!Contains(n.offset_dims, static_cast<int64_t>(d))) batch.push_back(out[d]);
+  }
+  Values at(operand->shape().ndim(), ir.I64(0));
+  for (size_t i = 0; i < n.start_index_map.size(); ++i) {
+    const size_t d = n.start_index_map[i];
+    llvm::Value* start = IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
+    const int64_t limit = operand->shape().dims()[d] - slices[d];
+    if (tensor::IsSigned(indices->shape().type())) {
+      at[d] = ir.Clamp(start, 0, limit);
+    } else {
+      at[d] = ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, start, ir.I64(limit));
+    }
+  }
+  for (size_t i = 0; i < n.operand_batching_dims.size(); ++i) {
+    int64_t position = n.start_indices_batching_dims[i];
+    if (position > n.index_vector_dim) --position;
+    at[n.operand_batching_dims[i]] = batch[position];
+  }
+  size_t next = 0;
+  for (size_t d = 0; d < at.size(); ++d) {
+    const int64_t dim = d;
+    if (Contains(n.collapsed_slice_dims, dim) || Contains(n.operand_batching_dims, dim)) continue;
+    at[d] = ir.Add(at[d], out[n.offset_dims[next++]]);
+  }
+  return {elements.Emit(operand, Index::Of(at))};
+}
+
+}  // namespace
+
+llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
+  if (tensor::IsComplex(type)) {
+    IrBuilder& b = ir.b;
+    llvm::Value* re = b.CreateFSub(b.CreateFMul(Real(b, x), Real(b, y)), b.CreateFMul(Imag(b, x), Imag(b, y)));
+    llvm::Value* im = b.CreateFAdd(b.CreateFMul(Real(b, x), Imag(b, y)), b.CreateFMul(Imag(b, x), Real(b, y)));
+    return MakeComplex(b, re, im);
+  }
+  if (tensor::IsFloating(type)) return ir.b.CreateFMul(x, y);
+  return type == ElementType::kPred ? ir.b.CreateAnd(x, y) : ir.b.CreateMul(x, y);
+}
+
+llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y) {
+  IrBuilder& b = ir.b;
+  if (tensor::IsComplex(type)) {
+    return MakeComplex(b, b.CreateFAdd(Real(b, x), Real(b, y)), b.CreateFAdd(Imag(b, x), Imag(b, y)));
+  }
+  if (!tensor::IsFloating(type)) return type == ElementType::kPred ? b.CreateOr(x, y) : b.CreateAdd(x, y);
+  const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
+  llvm::FastMathFlags flags;
+  flags.setAllowReassoc();
+  b.setFastMathFlags(flags);
+  return b.CreateFAdd(x, y);
+}
+
+ElementType Accumulating(ElementType type) { return IsSmallFloat(type) ? ElementType::kF32 : type; }
+
+llvm::Value* IndexComponent(Elements& elements, const Instruction* indices, int64_t vector_dim, const Values& batch,
+                            int64_t component) {
+  Ir& ir = elements.ir();
+  Values at = batch;
+  if (vector_dim < indices->shape().ndim()) at.insert(at.begin() + vector_dim, ir.I64(component));
+  llvm::Value* value = elements.Emit(indices, Index::Of(at));
+  return tensor::IsSigned(indices->shape().type()) ? ir.b.CreateSExtOrTrunc(value, ir.b.getInt64Ty())
+                                                   : ir.b.CreateZExtOrTrunc(value, ir.b.getInt64Ty());
+}
+
+WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& out, const Values& inner,
+                              const Dims& base) {
+  WindowPosition position{ir.b.getTrue(), {}};
+  for (size_t d = 0; d < window.size(); ++d) {
+    const hlo::WindowDimension& w = window[d];
+    llvm::Value* at = ir.Add(ir.Mul(out[d], w.stride), ir.Mul(inner[d], w.window_dilation));
+    at = ir.AddSigned(at, -w.padding_low);
+    // Dilation puts holes between the base's elements.
+    const int64_t extent = base[d] == 0 ? 0 : (base[d] - 1) * w.base_dilation + 1;
+    const bool fits = w.padding_low <= 0 && w.padding_high <= 0;
+    if (!fits || extent == 0) position.inside = ir.b.CreateAnd(position.inside, ir.InRange(at, 0, extent));
+    if (w.base_dilation != 1) {
+      llvm::Value* on = ir.b.CreateICmpEQ(ir.b.CreateSRem(at, ir.I64(w.base_dilation)), ir.I64(0));
+      position.inside = ir.b.CreateAnd(position.inside, on);
+      at = ir.b.CreateSDiv(at, ir.I64(w.base_dilation));
+    }
+    position.index.push_back(at);
+  }
+  return position;
+}
+
+const std::map<Opcode, ElementRule>& LoopRules() {
+  static const auto* const rules = new std::map<Opcode, ElementRule>{
+      {Opcode::kReduce, Reduce},
+      {Opcode::kReduceWindow, ReduceWindow},
+      {Opcode::kDot, Dot},
+      {Opcode::kConvolution, Convolution},
+      {Opcode::kMap, Map},
+      {Opcode::kGather, Gather},
+      {Opcode::kRaggedDot, EmitRaggedDot},
+  };
+  return *rules;
+}
+
+ElementRule FindElementRule(Opcode opcode) {
+  for (const auto* rules : {&IndexRules(), &LoopRules()}) {
+    const auto found = rules->find(opcode);
+    if (found != rules->end()) return found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,202 @@
+// Loop kernels: every output element by its element rule.
+//
+// Reductions are computed first, each group of the same operand shape in one pass, into their outputs or into
+// scratch; what remains is one loop over the other outputs that reads them. All loads of an element come before
+// its stores, so that outputs may stand in the memory of operands that they read at the same element.
+#include <algorithm>
+#include <set>
+
+#include "base/status.h"
+#include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/reductions.h"
+#include "compiler/codegen/llvm/scalar_ops.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+using tensor::Dims;
+
+// Whether element i of every array that `instruction` needs is element i of the result (in row-major order), so
+// that one loop over positions will do.
+class LinearCheck {
+ public:
+  explicit LinearCheck(const Elements& elements) : elements_(elements) {}
+
+  bool IsLinear(const Instruction* instruction) {
+    if (elements_.IsBound(instruction) || !known_.insert(instruction).second) return true;
+    switch (instruction->opcode()) {
+      case Opcode::kBroadcast:
+        return instruction->operand(0)->shape().is_scalar();
+      case Opcode::kConstant:
+      case Opcode::kPartitionId:
+        return true;
+      case Opcode::kReshape:
+      case Opcode::kBitcast:
+      case Opcode::kTuple:
+      case Opcode::kGetTupleElement:
+      case Opcode::kOptBarrier:
+      case Opcode::kMap:
+        return AreLinear(instruction);
+      default:
+        return instruction->shape().ndim() <= 1 || (HasScalarOp(*instruction) && AreLinear(instruction));
+    }
+  }
+
+ private:
+  bool AreLinear(const Instruction* instruction) {
+    return std::all_of(instruction->operands().begin(), instruction->operands().end(),
+                       [&](const Instruction* operand) { return operand->shape().is_scalar() || IsLinear(operand); });
+  }
+
+  const Elements& elements_;
+  std::set<const Instruction*> known_;
+};
+
+// The array that an output names, behind tuples.
+struct Leaf {
+  const Instruction* instruction;
+  int leaf;
+};
+
+Leaf Resolve(Leaf at) {
+  while (true) {
+    const Instruction* i = at.instruction;
+    if (i->opcode() == Opcode::kTuple) {
+      int64_t operand = 0;
+      while (at.leaf >= LeafCount(i->operand(operand)->shape())) at.leaf -= LeafCount(i->operand(operand++)->shape());
+      at.instruction = i->operand(operand);
+    } else if (i->opcode() == Opcode::kGetTupleElement && i->operand(0)->opcode() != Opcode::kParameter) {
+      at = {i->operand(0), at.leaf + LeafOffset(i->operand(0)->shape(), i->number())};
+    } else {
+      return at;
+    }
+  }
+}
+
+// All reductions that the outputs need, operands first.
+void CollectReductions(const Elements& elements, const Instruction* instruction, std::set<const Instruction*>* seen,
+                       std::vector<const Instruction*>* reductions) {
+  if (elements.IsBound(instruction) || !seen->insert(instruction).second) return;
+  for (const Instruction* operand : instruction->operands()) CollectReductions(elements, operand, seen, reductions);
+  if (instruction->opcode() == Opcode::kReduce) reductions->push_back(instruction);
+}
+
+bool DependsOn(const Elements& elements, const Instruction* instruction, const Instruction* on) {
+  std::set<const Instruction*> seen;
+  std::vector<const Instruction*> found;
+  CollectReductions(elements, instruction, &seen, &found);
+  return instruction != on && std::find(found.begin(), found.end(), on) != found.end();
+}
+
+// Reductions that can be computed in one pass: same operand sizes, same dimensions, independent.
+std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<const Instruction*>* rest) {
+  std::vector<const Instruction*> group = {rest->front()};
+  rest->erase(rest->begin());
+  for (auto it = rest->begin(); it != rest->end();) {
+    const Instruction* other = *it;
+    const bool same = other->operand(0)->shape().dims() == group[0]->operand(0)->shape().dims() &&
+                      other->dimensions() == group[0]->dimensions();
+    const bool independent = std::none_of(
+        group.begin(), group.end(), [&](const Instruction* member) { return DependsOn(elements, other, member); });
+    if (same && independent) {
+      group.push_back(other);
+      it = rest->erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return group;
+}
+
+// Where the leaves of a reduction go: straight to an output that is nothing else, or to scratch.
+std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* reduce, std::vector<bool>* written) {
+  std::vector<ArrayView> places;
+  const std::vector<tensor::Shape> leaves = LeafShapes(reduce->shape());
+  for (int leaf = 0; leaf < std::ssize(leaves); ++leaf) {
+    ArrayView place;
+    for (size_t o = 0; o < kernel.outputs().size() && place.base == nullptr; ++o) {
+      const Output& output = kernel.outputs()[o];
+      const Leaf resolved = Resolve({output.instruction, output.leaf});
+      // Memory shared with an operand is written last.
+      if (resolved.instruction != reduce || resolved.leaf != leaf || output.in_place || (*written)[o]) continue;
+      place = output.array;
+      (*written)[o] = true;
+    }
+    places.push_back(place.base != nullptr ? place : kernel.Scratch(leaves[leaf]));
+  }
+  return places;
+}
+
+void EmitReductionsFirst(KernelContext& kernel, std::vector<bool>* written) {
+  std::set<const Instruction*> seen;
+  std::vector<const Instruction*> rest;
+  for (const Output& output : kernel.outputs()) {
+    CollectReductions(kernel.elements(), output.instruction, &seen, &rest);
+  }
+  while (!rest.empty()) {
+    const std::vector<const Instruction*> group = TakeGroup(kernel.elements(), &rest);
+    std::vector<std::vector<ArrayView>> places;
+    for (const Instruction* reduce : group) places.push_back(PlaceReduction(kernel, reduce, written));
+    EmitReductions(kernel.elements(), group, [&](size_t which, const Index& index, const Values& values) {
+      for (size_t leaf = 0; leaf < values.size(); ++leaf) {
+        StoreTo(kernel.ir(), places[which][leaf], index, values[leaf]);
+      }
+    });
+    for (size_t i = 0; i < group.size(); ++i) kernel.elements().BindArrays(group[i], places[i]);
+  }
+}
+
+}  // namespace
+
+void EmitLoops(KernelContext& kernel) {
+  Ir& ir = kernel.ir();
+  std::vector<bool> written(kernel.outputs().size(), false);
+  EmitReductionsFirst(kernel, &written);
+  std::vector<Output> outputs;
+  for (size_t o = 0; o < written.size(); ++o) {
+    if (!written[o] && kernel.outputs()[o].array.shape.elements() > 0) outputs.push_back(kernel.outputs()[o]);
+  }
+  // One loop for each element count; the contract promises one.
+  while (!outputs.empty()) {
+    const int64_t count = outputs[0].array.shape.elements();
+    std::vector<Output> now, later;
+    for (Output& output : outputs) (output.array.shape.elements() == count ? now : later).push_back(output);
+    outputs = std::move(later);
+    LinearCheck check(kernel.elements());
+    const bool linear = std::all_of(now.begin(), now.end(), [&](const Output& output) {
+      const Leaf leaf = Resolve({output.instruction, output.leaf});
+      return check.IsLinear(leaf.instruction);
+    });
+    const Dims& sizes = now[0].array.shape.dims;
+    const auto element = [&](const Index& index) {
+      Values values;
+      std::vector<Index> places;
+      for (const Output& output : now) {
+        places.push_back(ReshapeIndex(ir, index, sizes, output.array.shape.dims));
+        values.push_back(kernel.elements().Emit(output.instruction, places.back(), output.leaf));
+      }
+      for (size_t i = 0; i < now.size(); ++i) StoreTo(ir, now[i].array, places[i], values[i]);
+    };
+    if (linear) {
+      ir.Loop(count, [&](llvm::Value* i) { element(Index::OfLinear(i)); });
+    } else {
+      ir.LoopNest(sizes, [&](const Values& dims) { element(Index::Of(dims)); });
+    }
+  }
+}
+
+void EmitArray(KernelContext& kernel, const Instruction* instruction, int leaf, const ArrayView& array) {
+  LinearCheck check(kernel.elements());
+  const auto element = [&](const Index& index) {
+    StoreTo(kernel.ir(), array, index, kernel.elements().Emit(instruction, index, leaf));
+  };
+  if (check.IsLinear(instruction)) {
+    kernel.ir().Loop(array.shape.elements(), [&](llvm::Value* i) { element(Index::OfLinear(i)); });
+  } else {
+    kernel.ir().LoopNest(array.shape.dims, [&](const Values& dims) { element(Index::Of(dims)); });
+  }
+}
+
+}  // namespace xlad::compiler

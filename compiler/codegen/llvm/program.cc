@@ -1,0 +1,225 @@
+// Native programs: a step list as one LLVM function.
+#include "compiler/codegen/llvm/program.h"
+
+#include <llvm/IR/Module.h>
+
+#include <algorithm>
+
+#include "base/kernel_abi.h"
+
+namespace xlad::compiler {
+namespace {
+
+using Steps = google::protobuf::RepeatedPtrField<Step>;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+}
+
+// Beyond so many calls of kernels they stay calls: LLVM's time grows faster than a function does.
+constexpr int64_t kMostInlined = 64;
+
+int64_t CountKernels(const Steps& steps);
+
+int64_t CountKernels(const Step& step) {
+  int64_t count = step.has_kernel() ? 1 : 0;
+  count += CountKernels(step.while_().condition()) + CountKernels(step.while_().body());
+  for (const IfStep::Branch& branch : step.if_().branches()) count += CountKernels(branch.steps());
+  return count;
+}
+
+int64_t CountKernels(const Steps& steps) {
+  int64_t count = 0;
+  for (const Step& step : steps) count += CountKernels(step);
+  return count;
+}
+
+class ProgramEmitter {
+ public:
+  ProgramEmitter(Ir* ir, const NativeProgramRequest& request, const EmittedFunctions& known)
+      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes)) {
+    int64_t kernels = 0;
+    for (const Step& step : request.steps) kernels += CountKernels(step);
+    inline_kernels_ = kernels <= kMostInlined;
+  }
+
+  template <typename List>
+  absl::Status EmitSteps(const List& steps) {
+    for (const Step& step : steps) XLAD_RETURN_IF_ERROR(EmitStep(step));
+    return absl::OkStatus();
+  }
+
+  int64_t scratch_bytes() const { return arena_ + callee_scratch_; }
+
+ private:
+  absl::Status EmitStep(const Step& step) {
+    switch (step.step_case()) {
+      case Step::kKernel:
+        return EmitKernel(step);
+      case Step::kLibrary:
+        return EmitLibrary(step);
+      case Step::kCopy:
+        return EmitCopy(step.copy());
+      case Step::kWhile:
+        return EmitWhile(step.while_());
+      case Step::kIf:
+        return EmitIf(step.if_());
+      default:
+        return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() +
+                                          "' cannot stand in a native program (found a collective or nothing)");
+    }
+  }
+
+  absl::StatusOr<llvm::Value*> Address(const BufferSlice& slice) {
+    llvm::Value* base;
+    if (slice.allocation() == NativeProgramRequest::kScratch) {
+      base = Scratch();
+    } else if (slice.allocation() >= 0 && slice.allocation() < request_.arguments) {
+      base = ir_.function()->getArg(static_cast<unsigned>(slice.allocation()));
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("program ", request_.symbol, ": allocation ", slice.allocation(),
+                                                     " of a step, expected -1 (scratch) or an argument below ",
+                                                     request_.arguments));
+    }
+    if (slice.offset() == 0) return base;
+    return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(slice.offset()));
+  }
+
+  llvm::Value* Scratch() { return ir_.function()->getArg(static_cast<unsigned>(request_.arguments)); }
+
+  // Leaves the function with `code` where it is not 0.
+  void ReturnOnError(llvm::Value* code) {
+    llvm::BasicBlock* fail = llvm::BasicBlock::Create(b_.getContext(), "fail", ir_.function());
+    llvm::BasicBlock* next = llvm::BasicBlock::Create(b_.getContext(), "next", ir_.function());
+    b_.CreateCondBr(b_.CreateICmpEQ(code, b_.getInt32(XLAD_KERNEL_OK)), next, fail);
+    b_.SetInsertPoint(fail);
+    b_.CreateRet(code);
+    b_.SetInsertPoint(next);
+  }
+
+  absl::Status EmitKernel(const Step& step) {
+    const auto found = known_.find(step.kernel().symbol());
+    if (found == known_.end() || found->second.arguments != step.kernel().buffers_size()) {
+      return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() + "' calls '" +
+                                        step.kernel().symbol() +
+                                        "', expected a function emitted before with as many arguments");
+    }
+    std::vector<llvm::Value*> arguments;
+    for (const BufferSlice& slice : step.kernel().buffers()) {
+      XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(slice));
+      arguments.push_back(address);
+    }
+    arguments.push_back(b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), static_cast<uint64_t>(arena_)));
+    arguments.push_back(ir_.api());
+    callee_scratch_ = std::max(callee_scratch_, found->second.scratch_bytes);
+    llvm::CallInst* call = b_.CreateCall(found->second.body, arguments);
+    if (!inline_kernels_) call->setIsNoInline();
+    ReturnOnError(call);
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitLibrary(const Step& step) {
+    const int count = step.library().buffers_size();
+    llvm::Value* table = ir_.Slot(b_.getPtrTy(), std::max(count, 2));
+    for (int i = 0; i < count; ++i) {
+      XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(step.library().buffers(i)));
+      b_.CreateStore(address, b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), table, static_cast<uint64_t>(i)));
+    }
+    // The first member of XladKernelApi.
+    llvm::Value* function = b_.CreateLoad(b_.getPtrTy(), ir_.api());
+    llvm::FunctionType* type =
+        llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy()}, false);
+    llvm::Value* op = b_.getInt32(static_cast<uint32_t>(step.library().op()));
+    ReturnOnError(b_.CreateCall(type, function, {ir_.api(), op, table}));
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitCopy(const CopyStep& copy) {
+    XLAD_ASSIGN_OR_RETURN(llvm::Value * from, Address(copy.from()));
+    XLAD_ASSIGN_OR_RETURN(llvm::Value * to, Address(copy.to()));
+    if (copy.from().bytes() != copy.to().bytes()) {
+      return absl::InvalidArgumentError("program " + request_.symbol + ": a copy between slices of different sizes");
+    }
+    if (from != to && copy.from().bytes() > 0) {
+      b_.CreateMemMove(to, llvm::Align(1), from, llvm::Align(1), static_cast<uint64_t>(copy.from().bytes()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitWhile(const WhileStep& loop) {
+    absl::Status status;
+    // Where the trip count is known the condition, which has no effects, need not be computed.
+    if (loop.trip_count() >= 0) {
+      ir_.Loop(loop.trip_count(), [&](llvm::Value*) { status.Update(EmitSteps(loop.body())); });
+      return status;
+    }
+    ir_.While(
+        [&]() -> llvm::Value* {
+          status.Update(EmitSteps(loop.condition()));
+          const absl::StatusOr<llvm::Value*> address = Address(loop.predicate());
+          status.Update(address.status());
+          if (!address.ok()) return b_.getFalse();
+          return b_.CreateICmpNE(b_.CreateLoad(b_.getInt8Ty(), *address), b_.getInt8(0));
+        },
+        [&] { status.Update(EmitSteps(loop.body())); });
+    return status;
+  }
+
+  absl::Status EmitIf(const IfStep& branches) {
+    XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(branches.selector()));
+    absl::Status status;
+    llvm::Value* index = nullptr;
+    if (branches.selector_is_predicate()) {
+      llvm::Value* is_false = b_.CreateICmpEQ(b_.CreateLoad(b_.getInt8Ty(), address), b_.getInt8(0));
+      index = b_.CreateZExt(is_false, b_.getInt32Ty());
+    } else {
+      index = b_.CreateLoad(b_.getInt32Ty(), address);
+    }
+    EmitBranches(branches, 0, index, &status);
+    return status;
+  }
+
+  // An index that is out of range takes the last branch.
+  void EmitBranches(const IfStep& branches, int i, llvm::Value* index, absl::Status* status) {
+    if (i >= branches.branches_size()) return;
+    if (i + 1 == branches.branches_size()) {
+      status->Update(EmitSteps(branches.branches(i).steps()));
+      return;
+    }
+    ir_.If(
+        b_.CreateICmpEQ(index, b_.getInt32(static_cast<uint32_t>(i))),
+        [&] { status->Update(EmitSteps(branches.branches(i).steps())); },
+        [&] { EmitBranches(branches, i + 1, index, status); });
+  }
+
+  Ir& ir_;
+  IrBuilder& b_;
+  const NativeProgramRequest& request_;
+  const EmittedFunctions& known_;
+  const int64_t arena_;
+  bool inline_kernels_ = true;
+  int64_t callee_scratch_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
+                                                    const EmittedFunctions& known) {
+  llvm::LLVMContext& context = module->getContext();
+  const std::vector<llvm::Type*> types(static_cast<size_t>(request.arguments) + 2, llvm::PointerType::get(context, 0));
+  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
+  llvm::Function* function =
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  for (llvm::Argument& argument : function->args()) {
+    argument.addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(XLAD_BUFFER_ALIGNMENT)));
+  }
+  function->getArg(static_cast<unsigned>(request.arguments))->addAttr(llvm::Attribute::NoAlias);
+  Ir ir(module, function, function->getArg(static_cast<unsigned>(request.arguments) + 1));
+  ProgramEmitter emitter(&ir, request, known);
+  XLAD_RETURN_IF_ERROR(emitter.EmitSteps(request.steps));
+  ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
+  return EmittedFunction{function, request.arguments, emitter.scratch_bytes()};
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,18 @@
+// Native programs: a step list (kernels, library ops, copies, loops and branches) as one LLVM function.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "compiler/codegen/llvm/kernel.h"
+#include "compiler/kernel/emit.h"
+
+namespace xlad::compiler {
+
+using EmittedFunctions = std::map<std::string, EmittedFunction>;
+
+// `known` are the functions that kernel steps may name. InvalidArgument for a step that does not fit.
+absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
+                                                    const EmittedFunctions& known);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,153 @@
+// ragged-dot: a dot whose rows, or whose summation range, fall into groups of sizes given at run time.
+//
+//   rows:       result[.., r, ..] uses rhs[g] for the group g that row r is in; rows beyond all groups give 0
+//   summation:  result[g, ..] sums over the positions of group g only
+//   batch:      an ordinary dot
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+
+#include "compiler/codegen/llvm/convert_ops.h"
+#include "compiler/codegen/llvm/element_rules.h"
+#include "compiler/codegen/llvm/reducer.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using tensor::Dims;
+
+bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
+
+// Group sizes, read at run time.
+class Groups {
+ public:
+  Groups(Elements* elements, const Instruction& dot)
+      : elements_(*elements),
+        ir_(elements->ir()),
+        sizes_(dot.operand(2)),
+        limit_(dot.operand(0)->shape().dim(dot.attributes().ragged_dims[0])) {}
+
+  llvm::Value* Size(llvm::Value* group) {
+    llvm::Value* size = elements_.Emit(sizes_, Index::Of({group}));
+    size = tensor::IsSigned(sizes_->shape().type()) ? ir_.b.CreateSExtOrTrunc(size, ir_.b.getInt64Ty())
+                                                    : ir_.b.CreateZExtOrTrunc(size, ir_.b.getInt64Ty());
+    return ir_.Clamp(size, 0, limit_);
+  }
+  // Calls `visit` with (group, first position, size) for every group.
+  void ForEach(const std::function<void(llvm::Value*, llvm::Value*, llvm::Value*)>& visit) {
+    llvm::Value* start = ir_.Slot(ir_.b.getInt64Ty());
+    ir_.b.CreateStore(ir_.I64(0), start);
+    ir_.Loop(sizes_->shape().elements(), [&](llvm::Value* group) {
+      llvm::Value* first = ir_.b.CreateLoad(ir_.b.getInt64Ty(), start);
+      llvm::Value* size = Size(group);
+      visit(group, first, size);
+      ir_.b.CreateStore(ir_.b.CreateAdd(first, size), start);
+    });
+  }
+
+ private:
+  Elements& elements_;
+  Ir& ir_;
+  const Instruction* sizes_;
+  int64_t limit_;
+};
+
+// Indices of the operands at an output element; contracting dimensions are left null.
+struct Operands {
+  Values lhs, rhs;
+};
+
+// `out` without a leading group index; `group` is put in rhs's group dimension where there is one.
+Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const Dims& groups = dot.attributes().group_dims;
+  Operands at{Values(static_cast<size_t>(dot.operand(0)->shape().ndim())),
+              Values(static_cast<size_t>(dot.operand(1)->shape().ndim()))};
+  if (group != nullptr) at.rhs[groups[0]] = group;
+  size_t next = 0;
+  for (size_t i = 0; i < n.lhs_batch.size(); ++i, ++next) {
+    at.lhs[n.lhs_batch[i]] = out[next];
+    at.rhs[n.rhs_batch[i]] = out[next];
+  }
+  for (size_t d = 0; d < at.lhs.size(); ++d) {
+    if (at.lhs[d] == nullptr && !Contains(n.lhs_contracting, static_cast<int64_t>(d))) at.lhs[d] = out[next++];
+  }
+  for (size_t d = 0; d < at.rhs.size(); ++d) {
+    if (at.rhs[d] == nullptr && !Contains(n.rhs_contracting, static_cast<int64_t>(d))) at.rhs[d] = out[next++];
+  }
+  return at;
+}
+
+// Sums over the contracting dimensions; positions for which `counts` gives false do not count.
+llvm::Value* Contract(Elements& elements, const Instruction& dot, const Operands& at,
+                      const std::function<llvm::Value*(const Values&)>& counts) {
+  Ir& ir = elements.ir();
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const ElementType type = dot.shape().type();
+  Dims sizes;
+  for (const int64_t d : n.lhs_contracting) sizes.push_back(dot.operand(0)->shape().dim(d));
+  Accumulators sum(&ir, {{type, {}}});
+  llvm::Value* zero = llvm::Constant::getNullValue(RegisterType(ir.context(), type));
+  sum.Store({zero});
+  ir.LoopNest(sizes, [&](const Values& inner) {
+    Operands here = at;
+    for (size_t i = 0; i < inner.size(); ++i) {
+      here.lhs[n.lhs_contracting[i]] = inner[i];
+      here.rhs[n.rhs_contracting[i]] = inner[i];
+    }
+    const ElementType wide = Accumulating(type);
+    llvm::Value* x = elements.Emit(dot.operand(0), Index::Of(here.lhs));
+    llvm::Value* y = elements.Emit(dot.operand(1), Index::Of(here.rhs));
+    llvm::Value* product = EmitProduct(ir, type, EmitConvert(ir, dot.operand(0)->shape().type(), wide, x),
+                                       EmitConvert(ir, dot.operand(1)->shape().type(), wide, y));
+    sum.Store({EmitSum(ir, type, sum.Load()[0], ir.b.CreateSelect(counts(here.lhs), product, zero))});
+  });
+  return RoundTo(ir.b, type, sum.Load()[0]);
+}
+
+}  // namespace
+
+Values EmitRaggedDot(Elements& elements, const Instruction& dot, const Index& index) {
+  Ir& ir = elements.ir();
+  IrBuilder& b = ir.b;
+  const hlo::DotDimensions& n = *dot.attributes().dot;
+  const int64_t ragged = dot.attributes().ragged_dims[0];
+  Values out = DimsOf(ir, index, dot.shape().dims());
+  const auto always = [&](const Values&) -> llvm::Value* { return b.getTrue(); };
+  if (Contains(n.lhs_batch, ragged)) return {Contract(elements, dot, Place(dot, out, nullptr), always)};
+  Groups groups(&elements, dot);
+  llvm::Type* i64 = b.getInt64Ty();
+  if (Contains(n.lhs_contracting, ragged)) {
+    llvm::Value* mine = out.front();
+    out.erase(out.begin());
+    llvm::Value* start = ir.Slot(i64);
+    llvm::Value* count = ir.Slot(i64);
+    b.CreateStore(ir.I64(0), start);
+    b.CreateStore(ir.I64(0), count);
+    groups.ForEach([&](llvm::Value* group, llvm::Value* first, llvm::Value* size) {
+      llvm::Value* is_mine = b.CreateICmpEQ(group, mine);
+      b.CreateStore(b.CreateSelect(is_mine, first, b.CreateLoad(i64, start)), start);
+      b.CreateStore(b.CreateSelect(is_mine, size, b.CreateLoad(i64, count)), count);
+    });
+    llvm::Value* first = b.CreateLoad(i64, start);
+    llvm::Value* size = b.CreateLoad(i64, count);
+    return {Contract(elements, dot, Place(dot, out, nullptr), [&](const Values& lhs) {
+      return b.CreateICmpULT(b.CreateSub(lhs[ragged], first), size);
+    })};
+  }
+  // The group of this row; 0 and nothing counts where it is in none.
+  llvm::Value* row = Place(dot, out, ir.I64(0)).lhs[ragged];
+  llvm::Value* found = ir.Slot(i64);
+  b.CreateStore(ir.I64(-1), found);
+  groups.ForEach([&](llvm::Value* group, llvm::Value* first, llvm::Value* size) {
+    llvm::Value* inside = b.CreateICmpULT(b.CreateSub(row, first), size);
+    b.CreateStore(b.CreateSelect(inside, group, b.CreateLoad(i64, found)), found);
+  });
+  llvm::Value* group = b.CreateLoad(i64, found);
+  llvm::Value* in_some = b.CreateICmpSGE(group, ir.I64(0));
+  llvm::Value* safe = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, group, ir.I64(0));
+  return {Contract(elements, dot, Place(dot, out, safe), [&](const Values&) { return in_some; })};
+}
+
+}  // namespace xlad::compiler

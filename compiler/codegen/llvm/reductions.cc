@@ -1,0 +1,239 @@
+// Whole reductions.
+//
+// Rows (the innermost dimension goes): one accumulator in a register for each result element, an inner loop that
+// LLVM vectorises. Columns (the innermost dimension stays): a strip of accumulators along the innermost dimension,
+// and for each reduced position one vectorised pass over the strip.
+#include "compiler/codegen/llvm/reductions.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "compiler/codegen/llvm/reducer.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using tensor::Dims;
+
+// Elements of a strip: 4 KiB of f32, which stays in the first-level cache.
+constexpr int64_t kStrip = 1024;
+// Elements of a narrow strip's accumulators with their copies.
+constexpr int64_t kNarrow = 256;
+
+struct Reduction {
+  const Instruction* instruction;
+  int64_t leaves;
+  std::vector<tensor::Shape> shapes;
+  Reducer reducer;
+
+  explicit Reduction(const Instruction* reduce)
+      : instruction(reduce),
+        leaves(reduce->operand_count() / 2),
+        shapes(LeafShapes(reduce->shape())),
+        reducer(reduce->called()[0], shapes[0].type) {}
+
+  Values Initial(Elements& elements) const {
+    Values values;
+    for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.EmitScalar(instruction->operand(leaves + i)));
+    return values;
+  }
+  Values Operands(Elements& elements, const Index& index) const {
+    Values values;
+    for (int64_t i = 0; i < leaves; ++i) values.push_back(elements.Emit(instruction->operand(i), index));
+    return values;
+  }
+};
+
+// The operand's dimensions, told apart.
+struct Split {
+  Dims sizes;                // Of the operand.
+  std::vector<size_t> kept;  // Ascending.
+  std::vector<size_t> reduced;
+  bool columns = false;  // The innermost dimension (sizes of 1 aside) is kept, and there is something to reduce.
+
+  explicit Split(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      const Dims& dims = reduce->dimensions();
+      const bool goes = std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+      (goes ? reduced : kept).push_back(d);
+      if (sizes[d] != 1) columns = !goes;
+    }
+    columns = columns && tensor::Product(sizes) > 0;
+  }
+  Dims Sizes(const std::vector<size_t>& which) const {
+    Dims result;
+    for (const size_t d : which) result.push_back(sizes[d]);
+    return result;
+  }
+  Index Join(const Values& of_kept, const Values& of_reduced) const {
+    Values dims(sizes.size());
+    for (size_t i = 0; i < kept.size(); ++i) dims[kept[i]] = of_kept[i];
+    for (size_t i = 0; i < reduced.size(); ++i) dims[reduced[i]] = of_reduced[i];
+    return Index::Of(dims);
+  }
+};
+
+void EmitRows(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+              const ReductionSink& sink) {
+  Ir& ir = elements.ir();
+  ir.LoopNest(split.Sizes(split.kept), [&](const Values& kept) {
+    std::vector<Accumulators> accumulators;
+    for (const Reduction& reduction : reductions) {
+      accumulators.emplace_back(&ir, reduction.shapes).Store(reduction.Initial(elements));
+    }
+    ir.LoopNest(split.Sizes(split.reduced), [&](const Values& reduced) {
+      const Index index = split.Join(kept, reduced);
+      for (size_t i = 0; i < reductions.size(); ++i) {
+        const Values values = reductions[i].Operands(elements, index);
+        accumulators[i].Store(reductions[i].reducer.Combine(elements, accumulators[i].Load(), values));
+      }
+    });
+    for (size_t i = 0; i < reductions.size(); ++i) {
+      sink(i, Index::Of(kept), reductions[i].reducer.Round(ir, accumulators[i].Load()));
+    }
+  });
+}
+
+struct Strip {
+  Values kept;    // Index of the kept dimensions; at `column` it is to be filled in.
+  size_t column;  // Position among the kept dimensions.
+  llvm::Value* begin;
+  int64_t width;
+};
+
+// Calls `body` with the index of every reduced position, in order, and its copy: the innermost reduced dimension is
+// dealt to `copies` in turns.
+void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
+                const std::function<void(const Values& reduced, llvm::Value* copy)>& body) {
+  if (copies == 1) {
+    ir.LoopNest(sizes, [&](const Values& reduced) { body(reduced, ir.I64(0)); });
+    return;
+  }
+  const Dims outer(sizes.begin(), sizes.end() - 1);
+  const int64_t turns = sizes.back() / copies;
+  ir.LoopNest(outer, [&](const Values& at) {
+    const auto turn = [&](llvm::Value* begin, int64_t count) {
+      ir.Loop(count, [&](llvm::Value* copy) {
+        Values reduced = at;
+        reduced.push_back(ir.Add(begin, copy));
+        body(reduced, copy);
+      });
+    };
+    ir.Loop(turns, [&](llvm::Value* number) { turn(ir.Mul(number, copies), copies); });
+    turn(ir.I64(turns * copies), sizes.back() % copies);
+  });
+}
+
+// Accumulators of a strip: `copies` times its width.
+class StripSums {
+ public:
+  StripSums(Elements* elements, const std::vector<Reduction>& reductions, int64_t width, int64_t copies)
+      : elements_(*elements), ir_(elements->ir()), reductions_(reductions), width_(width), copies_(copies) {
+    for (const Reduction& reduction : reductions) {
+      accumulators_.emplace_back(&ir_, reduction.shapes, width * copies);
+      initial_.push_back(reduction.Initial(*elements));
+    }
+    ir_.Loop(width * copies, [&](llvm::Value* slot) {
+      for (size_t i = 0; i < reductions_.size(); ++i) {
+        const Values neutral = {reductions_[i].reducer.Neutral(ir_)};
+        accumulators_[i].Store(copies > 1 ? neutral : initial_[i], slot);
+      }
+    });
+  }
+
+  void Add(size_t i, llvm::Value* column, llvm::Value* copy, const Values& values) {
+    llvm::Value* slot = ir_.Add(ir_.Mul(copy, width_), column);
+    accumulators_[i].Store(reductions_[i].reducer.Combine(elements_, accumulators_[i].Load(slot), values), slot);
+  }
+
+  // All copies into the first.
+  void Join() {
+    ir_.Loop(copies_ - 1, [&](llvm::Value* other) {
+      ir_.Loop(width_, [&](llvm::Value* column) {
+        llvm::Value* slot = ir_.Add(ir_.Mul(ir_.Add(other, ir_.I64(1)), width_), column);
+        for (size_t i = 0; i < reductions_.size(); ++i) Add(i, column, ir_.I64(0), accumulators_[i].Load(slot));
+      });
+    });
+  }
+
+  Values Result(size_t i, llvm::Value* column) {
+    const Reducer& reducer = reductions_[i].reducer;
+    const Values sums = accumulators_[i].Load(column);
+    return reducer.Round(ir_, copies_ > 1 ? reducer.Combine(elements_, initial_[i], sums) : sums);
+  }
+
+ private:
+  Elements& elements_;
+  Ir& ir_;
+  const std::vector<Reduction>& reductions_;
+  const int64_t width_, copies_;
+  std::vector<Accumulators> accumulators_;
+  std::vector<Values> initial_;
+};
+
+// A narrow strip is so few vectors that each addition would wait for the one before it: it gets several copies.
+int64_t CopiesOf(Ir& ir, const Split& split, const std::vector<Reduction>& reductions, int64_t width) {
+  for (const Reduction& reduction : reductions) {
+    if (reduction.leaves != 1 || reduction.reducer.Neutral(ir) == nullptr) return 1;
+  }
+  if (split.reduced.empty()) return 1;
+  return std::max<int64_t>(1, std::min(split.sizes[split.reduced.back()], kNarrow / width));
+}
+
+void EmitStrip(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+               const ReductionSink& sink, const Strip& strip) {
+  Ir& ir = elements.ir();
+  const int64_t copies = CopiesOf(ir, split, reductions, strip.width);
+  const auto kept_at = [&](llvm::Value* column) {
+    Values kept = strip.kept;
+    kept[strip.column] = ir.Add(strip.begin, column);
+    return kept;
+  };
+  StripSums sums(&elements, reductions, strip.width, copies);
+  ForReduced(ir, split.Sizes(split.reduced), copies, [&](const Values& reduced, llvm::Value* copy) {
+    ir.Loop(strip.width, [&](llvm::Value* column) {
+      const Index index = split.Join(kept_at(column), reduced);
+      for (size_t i = 0; i < reductions.size(); ++i) sums.Add(i, column, copy, reductions[i].Operands(elements, index));
+    });
+  });
+  sums.Join();
+  ir.Loop(strip.width, [&](llvm::Value* column) {
+    for (size_t i = 0; i < reductions.size(); ++i) sink(i, Index::Of(kept_at(column)), sums.Result(i, column));
+  });
+}
+
+void EmitColumns(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+                 const ReductionSink& sink) {
+  Ir& ir = elements.ir();
+  Dims outer = split.Sizes(split.kept);
+  size_t column = outer.size() - 1;
+  while (outer[column] == 1) --column;
+  const int64_t columns = outer[column];
+  outer[column] = 1;
+  ir.LoopNest(outer, [&](const Values& at) {
+    const int64_t strips = columns / kStrip;
+    ir.Loop(strips, [&](llvm::Value* strip) {
+      EmitStrip(elements, split, reductions, sink, {at, column, ir.Mul(strip, kStrip), kStrip});
+    });
+    if (columns % kStrip != 0) {
+      EmitStrip(elements, split, reductions, sink, {at, column, ir.I64(strips * kStrip), columns % kStrip});
+    }
+  });
+}
+
+}  // namespace
+
+void EmitReductions(Elements& elements, const std::vector<const Instruction*>& instructions,
+                    const ReductionSink& sink) {
+  const Split split(instructions[0]);
+  std::vector<Reduction> reductions;
+  for (const Instruction* instruction : instructions) reductions.emplace_back(instruction);
+  if (split.columns) {
+    EmitColumns(elements, split, reductions, sink);
+  } else {
+    EmitRows(elements, split, reductions, sink);
+  }
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,152 @@
+// Kernels that go step by step: scan, select-and-scatter.
+#include "compiler/codegen/llvm/element_rules.h"
+#include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/scalar_ops.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using tensor::Dims;
+
+// `dims` with `position` put in at `along`.
+Index Inserted(Values dims, size_t along, llvm::Value* position) {
+  dims.insert(dims.begin() + along, position);
+  return Index::Of(std::move(dims));
+}
+
+// Whether the body computes every element from the same element of its parameters.
+bool IsElementwise(const hlo::Computation& body) {
+  for (const auto& instruction : body.instructions()) {
+    const hlo::Opcode opcode = instruction->opcode();
+    if (opcode == hlo::Opcode::kTuple && instruction.get() == body.root()) continue;
+    if (!instruction->shape().is_array()) return false;
+    if (instruction->shape().dims() != body.parameter(0)->shape().dims()) return false;
+    if (opcode != hlo::Opcode::kParameter && !HasScalarOp(*instruction)) return false;
+  }
+  return body.root()->opcode() == hlo::Opcode::kTuple;
+}
+
+// A scan along the innermost dimension by an elementwise body: row after row. The carries hold their first values.
+void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
+  Ir& ir = kernel.ir();
+  const std::vector<Output> outputs = kernel.outputs();
+  const size_t slices = outputs.size() - static_cast<size_t>(root.attributes().num_carries);
+  const hlo::Computation& body = *root.called()[0];
+  const Dims& rows = body.parameter(0)->shape().dims();
+  const int64_t steps = root.operand(0)->shape().dims().back();
+  ir.LoopNest(rows, [&](const Values& row) {
+    ir.Loop(steps, [&](llvm::Value* step) {
+      llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
+      const Index place = Inserted(row, row.size(), at);
+      Elements elements(&ir);
+      for (int64_t i = 0; i < inputs; ++i) {
+        elements.Bind(body.parameter(i),
+                      [&, i](int, const Index&) { return kernel.elements().Emit(root.operand(i), place); });
+      }
+      for (size_t c = slices; c < outputs.size(); ++c) {
+        elements.BindArrays(body.parameter(inputs + static_cast<int64_t>(c - slices)), {outputs[c].array});
+      }
+      Values values;
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        values.push_back(elements.Emit(body.root(), Index::Of(row), static_cast<int>(o)));
+      }
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        StoreTo(ir, outputs[o].array, o < slices ? place : Index::Of(row), values[o]);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+// One call of the body a step: on the inputs' slices and the carries, giving the outputs' slices and new carries.
+// New carries wait in scratch until the step is over.
+void EmitScan(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  const int64_t carries = root.attributes().num_carries;
+  const int64_t inputs = root.operand_count() - carries;
+  const size_t along = root.dimensions()[0];
+  const std::vector<Output> outputs = kernel.outputs();
+  const size_t slices = outputs.size() - static_cast<size_t>(carries);
+  const hlo::Computation& body = *root.called()[0];
+  const Dims& scanned = inputs > 0 ? root.operand(0)->shape().dims() : outputs[0].array.shape.dims;
+  for (size_t c = slices; c < outputs.size(); ++c) {
+    EmitArray(kernel, root.operand(inputs + static_cast<int64_t>(c - slices)), 0, outputs[c].array);
+  }
+  if (inputs > 0 && along + 1 == scanned.size() && IsElementwise(body)) return EmitRowScan(kernel, root, inputs);
+  std::vector<ArrayView> next;
+  for (size_t c = slices; c < outputs.size(); ++c) next.push_back(kernel.Scratch(outputs[c].array.shape));
+  const int64_t steps = scanned[along];
+  ir.Loop(steps, [&](llvm::Value* step) {
+    llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
+    Elements elements(&ir);
+    for (int64_t i = 0; i < inputs; ++i) {
+      const Instruction* operand = root.operand(i);
+      elements.Bind(body.parameter(i), [&, operand](int, const Index& index) {
+        const Values dims = DimsOf(ir, index, body.parameter(0)->shape().dims());
+        return kernel.elements().Emit(operand, Inserted(dims, along, at));
+      });
+    }
+    for (int64_t c = 0; c < carries; ++c) {
+      elements.BindArrays(body.parameter(inputs + c), {outputs[slices + static_cast<size_t>(c)].array});
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      Dims sizes = outputs[o].array.shape.dims;
+      if (o < slices) sizes.erase(sizes.begin() + along);
+      ir.LoopNest(sizes, [&](const Values& dims) {
+        llvm::Value* value = elements.Emit(body.root(), Index::Of(dims), static_cast<int>(o));
+        if (o < slices) return StoreTo(ir, outputs[o].array, Inserted(dims, along, at), value);
+        StoreTo(ir, next[o - slices], Index::Of(dims), value);
+      });
+    }
+    for (size_t c = 0; c < next.size(); ++c) {
+      const uint64_t bytes = static_cast<uint64_t>(next[c].shape.bytes());
+      ir.b.CreateMemCpy(outputs[slices + c].array.base, llvm::Align(1), next[c].base, llvm::Align(1), bytes);
+    }
+  });
+}
+
+// Each window of the operand sends its source element to the element that `select` leaves standing; what arrives is
+// combined by `scatter`, from the initial value on.
+void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  IrBuilder& b = ir.b;
+  Elements& elements = kernel.elements();
+  const Instruction *operand = root.operand(0), *source = root.operand(1);
+  const ArrayView out = kernel.outputs()[0].array;
+  const hlo::Window& window = *root.attributes().window;
+  llvm::Value* initial = elements.EmitScalar(root.operand(2));
+  ir.Loop(out.shape.elements(), [&](llvm::Value* i) { StoreTo(ir, out, Index::OfLinear(i), initial); });
+  llvm::Type* type = RegisterType(ir.context(), out.shape.type);
+  Dims sizes;
+  for (const hlo::WindowDimension& d : window) sizes.push_back(d.size);
+  ir.LoopNest(source->shape().dims(), [&](const Values& at) {
+    llvm::Value* selected = ir.Slot(b.getInt64Ty());
+    llvm::Value* standing = ir.Slot(type);
+    b.CreateStore(ir.I64(-1), selected);
+    b.CreateStore(llvm::Constant::getNullValue(type), standing);
+    ir.LoopNest(sizes, [&](const Values& inner) {
+      const WindowPosition position = PositionInBase(ir, window, at, inner, operand->shape().dims());
+      ir.If(position.inside, [&] {
+        const Index candidate = Index::Of(position.index);
+        llvm::Value* value = elements.Emit(operand, candidate);
+        llvm::Value* none = b.CreateICmpSLT(b.CreateLoad(b.getInt64Ty(), selected), ir.I64(0));
+        llvm::Value* best = b.CreateLoad(type, standing);
+        llvm::Value* keeps = elements.Apply(*root.called()[0], {best, value})[0];
+        ir.If(b.CreateOr(none, b.CreateNot(keeps)), [&] {
+          b.CreateStore(LinearOf(ir, candidate, operand->shape().dims()), selected);
+          b.CreateStore(value, standing);
+        });
+      });
+    });
+    llvm::Value* to = b.CreateLoad(b.getInt64Ty(), selected);
+    ir.If(b.CreateICmpSGE(to, ir.I64(0)), [&] {
+      llvm::Value* sum = LoadFrom(ir, out, Index::OfLinear(to));
+      const Values combined = elements.Apply(*root.called()[1], {sum, elements.Emit(source, Index::Of(at))});
+      StoreTo(ir, out, Index::OfLinear(to), combined[0]);
+    });
+  });
+}
+
+}  // namespace xlad::compiler

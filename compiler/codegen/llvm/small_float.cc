@@ -1,0 +1,166 @@
+// 8-bit and 4-bit floats, from one table of formats.
+#include "compiler/codegen/llvm/small_float.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Module.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace xlad::compiler {
+namespace {
+
+using tensor::ElementType;
+
+enum class Special {
+  kIeee,          // All exponent bits set: infinity, NaN.
+  kFinite,        // "FN": only the code of all ones is NaN.
+  kUnsignedZero,  // "FNUZ": the code of negative zero is the one NaN.
+  kNone,          // Every code is a number.
+};
+
+struct Format {
+  ElementType type;
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  Special special;
+};
+
+constexpr Format kFormats[] = {
+    {ElementType::kF16, 5, 10, 15, Special::kIeee},
+    {ElementType::kBF16, 8, 7, 127, Special::kIeee},
+    {ElementType::kF32, 8, 23, 127, Special::kIeee},
+    {ElementType::kF8E5M2, 5, 2, 15, Special::kIeee},
+    {ElementType::kF8E4M3, 4, 3, 7, Special::kIeee},
+    {ElementType::kF8E3M4, 3, 4, 3, Special::kIeee},
+    {ElementType::kF8E4M3FN, 4, 3, 7, Special::kFinite},
+    {ElementType::kF8E4M3B11FNUZ, 4, 3, 11, Special::kUnsignedZero},
+    {ElementType::kF8E5M2FNUZ, 5, 2, 16, Special::kUnsignedZero},
+    {ElementType::kF8E4M3FNUZ, 4, 3, 8, Special::kUnsignedZero},
+    {ElementType::kF4E2M1FN, 2, 1, 1, Special::kNone},
+};
+
+const Format& FormatOf(ElementType type) {
+  for (const Format& format : kFormats) {
+    if (format.type == type) return format;
+  }
+  XLAD_CHECK(false) << "no small float: " << static_cast<int>(type);
+  return kFormats[0];
+}
+
+// Exponent only, no sign, no zero; 0xff is NaN.
+float E8M0ToFloat(uint32_t bits) {
+  return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
+}
+
+// Ties go up, as in ml_dtypes and XLA; among float's subnormal numbers 2^-127 itself is code 0, and what is less.
+llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
+  llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
+  llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
+  llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(is_normal, b.getInt32(0x3fffff))), 23);
+  // Negative numbers, infinities and NaNs are above 0x7f800000 as unsigned integers; 0 minus 1 is, too.
+  llvm::Value* bad = b.CreateICmpUGE(b.CreateSub(bits, b.getInt32(1)), b.getInt32(0x7f800000 - 1));
+  return b.CreateTrunc(b.CreateSelect(bad, b.getInt32(0xff), rounded), b.getInt8Ty());
+}
+
+struct Codes {
+  uint32_t largest;   // Greatest finite magnitude.
+  uint32_t overflow;  // What lies beyond it.
+  uint32_t nan;
+};
+
+Codes CodesOf(const Format& f) {
+  const uint32_t ones = (1u << (f.exponent_bits + f.mantissa_bits)) - 1;
+  const uint32_t infinity = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+  switch (f.special) {
+    case Special::kIeee:
+      return {infinity - 1, infinity, infinity | (1u << (f.mantissa_bits - 1))};
+    case Special::kFinite:
+      return {ones - 1, ones, ones};
+    case Special::kUnsignedZero:
+      return {ones, ones + 1, ones + 1};
+    case Special::kNone:
+      return {ones, ones, 0};
+  }
+  return {};
+}
+
+}  // namespace
+
+float SmallFloatToFloat(ElementType type, uint32_t bits) {
+  if (type == ElementType::kF32) {
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  }
+  if (type == ElementType::kF8E8M0FNU) return E8M0ToFloat(bits);
+  const Format& f = FormatOf(type);
+  const uint32_t sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
+  const uint32_t magnitude = bits & (sign_bit - 1);
+  const uint32_t exponent = magnitude >> f.mantissa_bits, mantissa = magnitude & ((1u << f.mantissa_bits) - 1);
+  const bool negative = (bits & sign_bit) != 0;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  if (f.special == Special::kUnsignedZero && negative && magnitude == 0) return nan;
+  if (f.special == Special::kFinite && magnitude == sign_bit - 1) return nan;
+  float value;
+  if (f.special == Special::kIeee && exponent == (1u << f.exponent_bits) - 1) {
+    value = mantissa != 0 ? nan : std::numeric_limits<float>::infinity();
+  } else if (exponent == 0) {
+    value = std::ldexp(static_cast<float>(mantissa), 1 - f.bias - f.mantissa_bits);
+  } else {
+    value = std::ldexp(static_cast<float>(mantissa | (1u << f.mantissa_bits)),
+                       static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+  }
+  return negative ? -value : value;
+}
+
+llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value) {
+  if (type == ElementType::kF8E8M0FNU) return EncodeE8M0(b, value);
+  const Format& f = FormatOf(type);
+  const Codes codes = CodesOf(f);
+  const auto u32 = [&](uint32_t v) { return b.getInt32(v); };
+  const uint32_t shift = static_cast<uint32_t>(23 - f.mantissa_bits);
+  llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
+  llvm::Value* magnitude = b.CreateAnd(bits, u32(0x7fffffff));
+  // Normal numbers: round the mantissa in place and move the exponent's bias.
+  llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, shift), u32(1));
+  llvm::Value* rounded = b.CreateLShr(b.CreateAdd(magnitude, b.CreateAdd(odd, u32((1u << (shift - 1)) - 1))), shift);
+  llvm::Value* normal = b.CreateSub(rounded, u32(static_cast<uint32_t>(127 - f.bias) << f.mantissa_bits));
+  // Subnormal ones: adding a power of two whose last place is the type's smallest number rounds to it.
+  const uint32_t magic = static_cast<uint32_t>(127 + 1 - f.bias - f.mantissa_bits + 23) << 23;
+  llvm::Value* absolute = b.CreateBitCast(magnitude, b.getFloatTy());
+  llvm::Value* sum = b.CreateFAdd(absolute, b.CreateBitCast(u32(magic), b.getFloatTy()));
+  llvm::Value* subnormal = b.CreateSub(b.CreateBitCast(sum, b.getInt32Ty()), u32(magic));
+  llvm::Value* is_small = b.CreateICmpULT(magnitude, u32(static_cast<uint32_t>(127 + 1 - f.bias) << 23));
+  llvm::Value* code = b.CreateSelect(is_small, subnormal, normal);
+  code = b.CreateSelect(b.CreateICmpUGT(code, u32(codes.largest)), u32(codes.overflow), code);
+  code = b.CreateSelect(b.CreateICmpUGE(magnitude, u32(0x7f800000)), u32(codes.overflow), code);
+  code = b.CreateSelect(b.CreateICmpUGT(magnitude, u32(0x7f800000)), u32(codes.nan), code);
+  llvm::Value* sign = b.CreateShl(b.CreateLShr(bits, 31), static_cast<uint64_t>(f.exponent_bits + f.mantissa_bits));
+  if (f.special == Special::kUnsignedZero) sign = b.CreateSelect(b.CreateICmpEQ(code, u32(0)), u32(0), sign);
+  return b.CreateTrunc(b.CreateOr(code, sign), b.getIntNTy(static_cast<unsigned>(tensor::BitWidth(type))));
+}
+
+llvm::Value* DecodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* bits) {
+  llvm::Module* module = b.GetInsertBlock()->getModule();
+  const std::string name = "xlad.decode." + std::to_string(static_cast<int>(type));
+  llvm::GlobalVariable* table = module->getGlobalVariable(name, true);
+  const uint32_t count = 1u << tensor::BitWidth(type);
+  llvm::Type* table_type = llvm::ArrayType::get(b.getFloatTy(), count);
+  if (table == nullptr) {
+    std::vector<float> values(count);
+    for (uint32_t i = 0; i < count; ++i) values[i] = SmallFloatToFloat(type, i);
+    llvm::Constant* data = llvm::ConstantDataArray::get(b.getContext(), values);
+    table = new llvm::GlobalVariable(*module, table_type, true, llvm::GlobalValue::PrivateLinkage, data, name);
+  }
+  llvm::Value* index = b.CreateZExt(bits, b.getInt64Ty());
+  return b.CreateLoad(b.getFloatTy(), b.CreateInBoundsGEP(table_type, table, {b.getInt64(0), index}));
+}
+
+}  // namespace xlad::compiler

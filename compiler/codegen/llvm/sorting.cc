@@ -1,0 +1,211 @@
+// Kernels that order: sort and topk.
+//
+// Sort is a bottom-up merge sort of positions, stable, along one dimension: the comparator is inlined and sees the
+// operands' elements at two positions. Keys move once, at the end.
+#include <llvm/IR/Intrinsics.h>
+
+#include <utility>
+
+#include "compiler/codegen/llvm/convert_ops.h"
+#include "compiler/codegen/llvm/kernel.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using tensor::Dims;
+using tensor::ElementType;
+
+// At most so many elements of a row are selected one by one; more are sorted.
+constexpr int64_t kFew = 64;
+
+// Whether the element at position i comes strictly before the one at position j.
+using Before = std::function<llvm::Value*(llvm::Value* i, llvm::Value* j)>;
+
+llvm::Value* LoadPosition(Ir& ir, llvm::Value* base, llvm::Value* at) {
+  return ir.b.CreateLoad(ir.b.getInt64Ty(), ir.Address(ir.b.getInt64Ty(), base, at));
+}
+
+void StorePosition(Ir& ir, llvm::Value* base, llvm::Value* at, llvm::Value* value) {
+  ir.b.CreateStore(value, ir.Address(ir.b.getInt64Ty(), base, at));
+}
+
+// Merges runs [begin, middle) and [middle, end) of `from` into `to`. Equal elements keep their order.
+void Merge(Ir& ir, llvm::Value* from, llvm::Value* to, const Values& bounds, const Before& before) {
+  IrBuilder& b = ir.b;
+  llvm::Type* i64 = b.getInt64Ty();
+  llvm::Value* left = ir.Slot(i64);
+  llvm::Value* right = ir.Slot(i64);
+  llvm::Value* out = ir.Slot(i64);
+  b.CreateStore(bounds[0], left);
+  b.CreateStore(bounds[1], right);
+  b.CreateStore(bounds[0], out);
+  const auto take = [&](llvm::Value* side) {
+    llvm::Value* i = b.CreateLoad(i64, side);
+    llvm::Value* o = b.CreateLoad(i64, out);
+    StorePosition(ir, to, o, LoadPosition(ir, from, i));
+    b.CreateStore(b.CreateAdd(i, ir.I64(1)), side);
+    b.CreateStore(b.CreateAdd(o, ir.I64(1)), out);
+  };
+  ir.While(
+      [&] {
+        return b.CreateAnd(b.CreateICmpSLT(b.CreateLoad(i64, left), bounds[1]),
+                           b.CreateICmpSLT(b.CreateLoad(i64, right), bounds[2]));
+      },
+      [&] {
+        llvm::Value* l = LoadPosition(ir, from, b.CreateLoad(i64, left));
+        llvm::Value* r = LoadPosition(ir, from, b.CreateLoad(i64, right));
+        ir.If(before(r, l), [&] { take(right); }, [&] { take(left); });
+      });
+  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, left), bounds[1]); }, [&] { take(left); });
+  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, right), bounds[2]); }, [&] { take(right); });
+}
+
+// Sorts positions 0 .. count-1; returns the array (one of the two) that holds them in order.
+llvm::Value* SortPositions(Ir& ir, int64_t count, llvm::Value* first, llvm::Value* second, const Before& before) {
+  IrBuilder& b = ir.b;
+  llvm::Type* i64 = b.getInt64Ty();
+  llvm::Type* pointer = b.getPtrTy();
+  ir.Loop(count, [&](llvm::Value* i) { StorePosition(ir, first, i, i); });
+  if (count < 2) return first;
+  llvm::Value* run = ir.Slot(i64);
+  llvm::Value* from = ir.Slot(pointer);
+  llvm::Value* to = ir.Slot(pointer);
+  b.CreateStore(ir.I64(1), run);
+  b.CreateStore(first, from);
+  b.CreateStore(second, to);
+  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, run), ir.I64(count)); },
+           [&] {
+             llvm::Value* width = b.CreateLoad(i64, run);
+             llvm::Value* both = b.CreateShl(width, 1);
+             llvm::Value* source = b.CreateLoad(pointer, from);
+             llvm::Value* target = b.CreateLoad(pointer, to);
+             llvm::Value* pairs = b.CreateUDiv(b.CreateAdd(both, ir.I64(count - 1)), both);
+             ir.DynamicLoop(pairs, [&](llvm::Value* pair) {
+               llvm::Value* begin = b.CreateMul(pair, both);
+               llvm::Value* middle = ir.Clamp(b.CreateAdd(begin, width), 0, count);
+               llvm::Value* end = ir.Clamp(b.CreateAdd(begin, both), 0, count);
+               Merge(ir, source, target, {begin, middle, end}, before);
+             });
+             b.CreateStore(both, run);
+             b.CreateStore(target, from);
+             b.CreateStore(source, to);
+           });
+  return b.CreateLoad(pointer, from);
+}
+
+}  // namespace
+
+void EmitSort(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  Elements& elements = kernel.elements();
+  const std::vector<Output> outputs = kernel.outputs();
+  const Dims& sizes = outputs[0].array.shape.dims;
+  const size_t along = root.dimensions().empty() ? 0 : root.dimensions()[0];
+  const int64_t count = sizes[along];
+  const ArrayView first = kernel.Scratch({ElementType::kS64, {count}});
+  const ArrayView second = kernel.Scratch({ElementType::kS64, {count}});
+  Dims outer = sizes;
+  outer[along] = 1;
+  ir.LoopNest(outer, [&](const Values& row) {
+    const auto at = [&](llvm::Value* position) {
+      Values dims = row;
+      dims[along] = position;
+      return Index::Of(dims);
+    };
+    const Before before = [&](llvm::Value* i, llvm::Value* j) {
+      Values arguments;
+      for (const Instruction* operand : root.operands()) {
+        arguments.push_back(elements.Emit(operand, at(i)));
+        arguments.push_back(elements.Emit(operand, at(j)));
+      }
+      return elements.Apply(*root.called()[0], arguments)[0];
+    };
+    llvm::Value* order = SortPositions(ir, count, first.base, second.base, before);
+    ir.Loop(count, [&](llvm::Value* i) {
+      const Index from = at(LoadPosition(ir, order, i));
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        StoreTo(ir, outputs[o].array, at(i), elements.Emit(root.operand(o), from));
+      }
+    });
+  });
+}
+
+// The first `k` positions of 0 .. count-1 in order, into `best`: each is put in its place among the best so far. Most
+// elements of a long row are behind all of them, and cost one comparison.
+void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const Before& before) {
+  IrBuilder& b = ir.b;
+  llvm::Type* i64 = b.getInt64Ty();
+  // Any position will do where none is yet: it is read, and what is compared with it is ignored.
+  ir.Loop(k, [&](llvm::Value* i) { StorePosition(ir, best, i, ir.I64(0)); });
+  llvm::Value* hole = ir.Slot(i64);
+  ir.Loop(count, [&](llvm::Value* i) {
+    llvm::Value* is_filling = b.CreateICmpSLT(i, ir.I64(k));
+    llvm::Value* last = LoadPosition(ir, best, ir.I64(k - 1));
+    ir.If(b.CreateOr(is_filling, before(i, last)), [&] {
+      b.CreateStore(b.CreateSelect(is_filling, i, ir.I64(k - 1)), hole);
+      const auto above = [&] {
+        llvm::Value* at = b.CreateSub(b.CreateLoad(i64, hole), ir.I64(1));
+        return LoadPosition(ir, best, b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, at, ir.I64(0)));
+      };
+      ir.While(
+          [&] {
+            llvm::Value* has_above = b.CreateICmpSGT(b.CreateLoad(i64, hole), ir.I64(0));
+            return b.CreateAnd(has_above, before(i, above()));
+          },
+          [&] {
+            llvm::Value* at = b.CreateLoad(i64, hole);
+            StorePosition(ir, best, at, above());
+            b.CreateStore(b.CreateSub(at, ir.I64(1)), hole);
+          });
+      StorePosition(ir, best, b.CreateLoad(i64, hole), i);
+    });
+  });
+}
+
+// The k largest (or smallest) elements of each row with their positions, in order; of equal ones the first come
+// first. Floats by IEEE's total order.
+void EmitTopk(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  IrBuilder& b = ir.b;
+  const Instruction* operand = root.operand(0);
+  const std::vector<Output> outputs = kernel.outputs();
+  const Dims& sizes = operand->shape().dims();
+  const size_t along = sizes.size() - 1;
+  const int64_t k = outputs[0].array.shape.dims[along];
+  const ElementType type = operand->shape().type();
+  const bool largest = root.attributes().largest;
+  const bool is_few = k <= kFew && 4 * k <= sizes[along];
+  const ArrayView first = kernel.Scratch({ElementType::kS64, {is_few ? k : sizes[along]}});
+  const ArrayView second = kernel.Scratch({ElementType::kS64, {is_few ? 0 : sizes[along]}});
+  Dims outer = sizes;
+  outer[along] = 1;
+  ir.LoopNest(outer, [&](const Values& row) {
+    const auto at = [&](llvm::Value* position) {
+      Values dims = row;
+      dims[along] = position;
+      return Index::Of(dims);
+    };
+    const Before before = [&](llvm::Value* i, llvm::Value* j) {
+      llvm::Value* x = kernel.elements().Emit(operand, at(i));
+      llvm::Value* y = kernel.elements().Emit(operand, at(j));
+      if (!largest) std::swap(x, y);
+      if (tensor::IsFloating(type)) return b.CreateICmpSGT(TotalOrderKey(b, type, x), TotalOrderKey(b, type, y));
+      return tensor::IsSigned(type) ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y);
+    };
+    llvm::Value* order = first.base;
+    if (is_few) {
+      if (k > 0) SelectPositions(ir, sizes[along], k, first.base, before);
+    } else {
+      order = SortPositions(ir, sizes[along], first.base, second.base, before);
+    }
+    ir.Loop(k, [&](llvm::Value* i) {
+      llvm::Value* position = LoadPosition(ir, order, i);
+      StoreTo(ir, outputs[0].array, at(i), kernel.elements().Emit(operand, at(position)));
+      llvm::Type* index = RegisterType(ir.context(), outputs[1].array.shape.type);
+      StoreTo(ir, outputs[1].array, at(i), b.CreateTrunc(position, index));
+    });
+  });
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,136 @@
+// Transposes that move the last dimension: tiles that are turned over in vector registers.
+//
+// A loop in the result's order would read a column: every element from a cache line of its own, and the lines are gone
+// before their neighbours are asked for. A tile of 16 by 16 reads and writes whole lines. It is turned over in log2(16)
+// rounds, each of which swaps the off-diagonal blocks of 2d by 2d blocks (Eklundh 1972).
+#include <algorithm>
+
+#include "base/status.h"
+#include "compiler/codegen/llvm/kernel.h"
+
+namespace xlad::compiler {
+namespace {
+
+using tensor::Dims;
+
+// Neighbouring dimensions that stay neighbours, as one; in the result's order, strides in elements.
+struct Run {
+  int64_t size, from, to;
+};
+
+std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> strides(operand.size(), 1);
+  for (size_t d = operand.size(); d-- > 1;) strides[d - 1] = strides[d] * operand[d];
+  std::vector<Run> runs;
+  for (const int64_t p : permutation) {
+    const Run next = {operand[p], strides[p], 1};
+    if (next.size == 1) continue;
+    if (!runs.empty() && runs.back().from == next.from * next.size) {
+      runs.back() = {runs.back().size * next.size, next.from, 1};
+    } else {
+      runs.push_back(next);
+    }
+  }
+  for (size_t r = runs.size(); r-- > 1;) runs[r - 1].to = runs[r].to * runs[r].size;
+  return runs;
+}
+
+// The side of a tile: at most a vector register's worth, at most 16; below 4 a tile gains nothing.
+int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
+  int64_t side = std::min<int64_t>(16, 64 / element_bytes);
+  while (side > std::min(rows, columns)) side /= 2;
+  return side;
+}
+
+class TileMover {
+ public:
+  TileMover(Ir* ir, int64_t element_bytes, int64_t side)
+      : ir_(*ir), side_(side), element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
+        align_(static_cast<uint64_t>(element_bytes)) {}
+
+  // rows: vectors along what is contiguous in the operand; columns: along what is contiguous in the result.
+  void Move(llvm::Value* from, int64_t from_stride, llvm::Value* to, int64_t to_stride) {
+    llvm::Type* type = llvm::FixedVectorType::get(element_, static_cast<unsigned>(side_));
+    Values v;
+    for (int64_t i = 0; i < side_; ++i) {
+      v.push_back(ir_.b.CreateAlignedLoad(type, ir_.Address(element_, from, ir_.I64(i * from_stride)), align_));
+    }
+    for (int64_t d = 1; d < side_; d *= 2) SwapBlocks(d, &v);
+    ir_.CountCopies(side_ * side_ / 2);
+    for (int64_t i = 0; i < side_; ++i) {
+      ir_.b.CreateAlignedStore(v[i], ir_.Address(element_, to, ir_.I64(i * to_stride)), align_);
+    }
+  }
+  llvm::Value* At(llvm::Value* base, llvm::Value* element) { return ir_.Address(element_, base, element); }
+
+ private:
+  void SwapBlocks(int64_t d, Values* v) {
+    std::vector<int> upper, lower;
+    for (int64_t lane = 0; lane < side_; ++lane) {
+      const bool off = (lane & d) != 0;
+      upper.push_back(static_cast<int>(off ? side_ + lane - d : lane));
+      lower.push_back(static_cast<int>(off ? side_ + lane : lane + d));
+    }
+    for (int64_t i = 0; i < side_; ++i) {
+      if ((i & d) != 0) continue;
+      llvm::Value*& a = (*v)[i];
+      llvm::Value*& b = (*v)[i + d];
+      llvm::Value* above = ir_.b.CreateShuffleVector(a, b, upper);
+      b = ir_.b.CreateShuffleVector(a, b, lower);
+      a = above;
+    }
+  }
+
+  Ir& ir_;
+  const int64_t side_;
+  llvm::Type* element_;
+  const llvm::Align align_;
+};
+
+// Runs `body` on the starts of pieces of `size` that cover 0 .. count-1; the last overlaps the one before it where they
+// do not divide, and writes the same again.
+void Pieces(Ir& ir, int64_t count, int64_t size, const std::function<void(llvm::Value*)>& body) {
+  ir.Loop((count + size - 1) / size, [&](llvm::Value* i) {
+    llvm::Value* start = ir.Mul(i, size);
+    body(count % size == 0 ? start : ir.Clamp(start, 0, count - size));
+  });
+}
+
+}  // namespace
+
+void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
+  const ArrayView* operand = kernel.elements().ArrayOf(root.operand(0));
+  const Output& output = kernel.outputs()[0];
+  const int64_t width = tensor::ByteWidth(root.shape().type());
+  std::vector<Run> runs = RunsOf(root.operand(0)->shape().dims(), root.dimensions());
+  const auto row = std::find_if(runs.begin(), runs.end(), [](const Run& run) { return run.from == 1; });
+  const bool empty = root.shape().elements() == 0;
+  if (operand == nullptr || output.in_place || empty || runs.size() < 2 || width > 8 || row == runs.end() - 1 ||
+      TileSide(row->size, runs.back().size, width) < 4) {
+    EmitLoops(kernel);
+    return;
+  }
+  const Run rows = *row, columns = runs.back();
+  runs.pop_back();
+  runs.erase(row);
+  Ir& ir = kernel.ir();
+  const int64_t side = TileSide(rows.size, columns.size, width);
+  TileMover tile(&ir, width, side);
+  Dims outer;
+  for (const Run& run : runs) outer.push_back(run.size);
+  ir.LoopNest(outer, [&](const Values& index) {
+    llvm::Value *from = ir.I64(0), *to = ir.I64(0);
+    for (size_t r = 0; r < runs.size(); ++r) {
+      from = ir.Add(from, ir.Mul(index[r], runs[r].from));
+      to = ir.Add(to, ir.Mul(index[r], runs[r].to));
+    }
+    Pieces(ir, rows.size, side, [&](llvm::Value* r) {
+      Pieces(ir, columns.size, side, [&](llvm::Value* c) {
+        tile.Move(tile.At(operand->base, ir.Add(ir.Add(from, r), ir.Mul(c, columns.from))), columns.from,
+                  tile.At(output.array.base, ir.Add(ir.Add(to, c), ir.Mul(r, rows.to))), rows.to);
+      });
+    });
+  });
+}
+
+}  // namespace xlad::compiler

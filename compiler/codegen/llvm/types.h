@@ -1,0 +1,46 @@
+// Element types in LLVM IR: what a value is in memory and what it is in a register.
+//
+// In memory an element is its bytes (tensor/element_type.h). In a register
+//   - pred is i1, integers are iN (s4 is i4)
+//   - f32 and f64 are themselves; every smaller float (f16, bf16, f8...) is an f32 that holds a value of the small
+//     type exactly: arithmetic is done in f32 and rounded once, to nearest even, by RoundTo
+//   - complex numbers are {float, float} or {double, double}
+#pragma once
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "compiler/codegen/llvm/llvm_builder.h"
+#include "tensor/element_type.h"
+
+namespace xlad::compiler {
+
+using tensor::ElementType;
+
+llvm::Type* StorageType(llvm::LLVMContext& context, ElementType type);
+llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type);
+
+// Whether values of the type are kept in a wider float.
+bool IsSmallFloat(ElementType type);
+// f32 for c64 and f64 for c128; otherwise the type itself.
+ElementType RealPart(ElementType type);
+
+llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address);
+void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address);
+
+// Register value to the iN (N = bits of the type; i8 for pred) of its storage, and back. A complex number's real part
+// is in the low half.
+llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value);
+llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits);
+
+// An f32 rounded to the nearest value of a small float type, ties to even; other types: the value itself.
+llvm::Value* RoundTo(IrBuilder& b, ElementType type, llvm::Value* value);
+
+// The register constant of an element given by its bytes in memory.
+llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::Span<const std::byte> bytes);
+
+llvm::Value* MakeComplex(IrBuilder& b, llvm::Value* real, llvm::Value* imag);
+inline llvm::Value* Real(IrBuilder& b, llvm::Value* value) { return b.CreateExtractValue(value, 0); }
+inline llvm::Value* Imag(IrBuilder& b, llvm::Value* value) { return b.CreateExtractValue(value, 1); }
+
+}  // namespace xlad::compiler

@@ -1,0 +1,249 @@
+#include "compiler/passes/canonicalize_collectives.h"
+
+#include <functional>
+#include <numeric>
+
+#include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+// The permutation of ndim dimensions that moves `from` to the front, and its inverse.
+Dims ToFront(int64_t ndim, int64_t from) {
+  Dims permutation = {from};
+  for (int64_t d = 0; d < ndim; ++d) {
+    if (d != from) permutation.push_back(d);
+  }
+  return permutation;
+}
+Dims Inverse(const Dims& permutation) {
+  Dims inverse(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i)
+    inverse[permutation[i]] = static_cast<int64_t>(i);
+  return inverse;
+}
+
+// The dims with dimension d taken apart into n x (size / n).
+Dims Split(Dims dims, int64_t d, int64_t n) {
+  dims[d] /= n;
+  dims.insert(dims.begin() + d, n);
+  return dims;
+}
+
+class Rewriter {
+ public:
+  Rewriter(Instruction* instruction, int64_t group_size)
+      : instruction_(instruction), size_(group_size), builder_(instruction->parent()) {
+    builder_.set_template(instruction);
+  }
+
+  // Null: it is canonical as it is.
+  absl::StatusOr<Instruction*> Rewrite() {
+    if (size_ == 1) return Alone();
+    if (CombinesAfterwards()) return Map([this](Instruction* x) { return Combined(x); });
+    switch (instruction_->opcode()) {
+      case Opcode::kAllGather:
+      case Opcode::kReduceScatter:
+        if (instruction_->operand_count() == 1 && instruction_->dimensions()[0] == 0) return nullptr;
+        break;
+      case Opcode::kAllToAll:
+        if (instruction_->shape().is_tuple()) return TupleAllToAll();
+        if (instruction_->operand_count() == 1 && instruction_->dimensions()[0] == 0) return nullptr;
+        break;
+      default:
+        return nullptr;
+    }
+    return Map([this](Instruction* x) { return Along(x); });
+  }
+
+ private:
+  Instruction* Map(const std::function<Instruction*(Instruction*)>& f) {
+    std::vector<Instruction*> parts;
+    for (Instruction* operand : instruction_->operands()) parts.push_back(f(operand));
+    return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
+  }
+
+  // Exclusive or is no reduction of the runtime's: the parts are exchanged, then combined where they are wanted.
+  bool CombinesAfterwards() const {
+    const Opcode opcode = instruction_->opcode();
+    return (opcode == Opcode::kAllReduce || opcode == Opcode::kReduceScatter) &&
+           hlo::ReducerOpcode(*instruction_->called()[0]) == Opcode::kXor;
+  }
+
+  Instruction* Combined(Instruction* x) {
+    const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
+    Dims part = x->shape().dims(), stacked = part;
+    if (scatter) {  // What is whose comes first: [.., n, a, ..] -> [n, .., a, ..].
+      const int64_t d = instruction_->dimensions()[0];
+      x = builder_.Reshape(x, Split(part, d, size_));
+      x = builder_.Transpose(x, ToFront(x->shape().ndim(), d));
+      part[d] /= size_;
+      stacked = part;
+    } else {
+      stacked.insert(stacked.begin(), 1);
+      x = builder_.Reshape(x, stacked);
+      stacked.erase(stacked.begin());
+    }
+    stacked.insert(stacked.begin(), size_);
+    auto exchange = std::make_unique<Instruction>(scatter ? Opcode::kAllToAll : Opcode::kAllGather,
+                                                  Shape(x->shape().type(), stacked));
+    exchange->set_name(instruction_->name());
+    exchange->set_dimensions({0});
+    exchange->mutable_attributes() = instruction_->attributes();
+    exchange->mutable_metadata() = instruction_->metadata();
+    exchange->mutable_frontend_attributes() = instruction_->frontend_attributes();
+    Instruction* all = instruction_->parent()->Add(std::move(exchange), {x});
+    Instruction* sum = nullptr;
+    for (int64_t i = 0; i < size_; ++i) {
+      Dims start(stacked.size(), 0), limit = stacked;
+      start[0] = i;
+      limit[0] = i + 1;
+      Instruction* next = builder_.Reshape(builder_.Slice(all, start, limit), part);
+      sum = sum == nullptr ? next : builder_.Binary(Opcode::kXor, sum, next);
+    }
+    return sum;
+  }
+
+  // In a group of one: every device's own operand. A one-element tuple shape stays a tuple.
+  absl::StatusOr<Instruction*> Alone() {
+    if (instruction_->shape().is_tuple()) return builder_.Tuple(instruction_->operands());
+    return instruction_->operand(0);
+  }
+
+  // The collective along dimension 0 of `x`, which is as the operand but in another arrangement.
+  Instruction* Flat(Instruction* x, Shape result) {
+    auto clone = instruction_->CloneWithoutOperands();
+    clone->set_name(instruction_->name());
+    clone->mutable_shape() = std::move(result);
+    clone->set_dimensions({0});
+    return instruction_->parent()->Add(std::move(clone), {x});
+  }
+
+  Instruction* Along(Instruction* x) {
+    const int64_t d = instruction_->dimensions()[0];
+    const Dims& from = x->shape().dims();
+    const ElementType type = x->shape().type();
+    if (d == 0) {
+      Dims to = from;
+      if (instruction_->opcode() == Opcode::kAllGather) to[0] *= size_;
+      if (instruction_->opcode() == Opcode::kReduceScatter) to[0] /= size_;
+      return Flat(x, Shape(type, to));
+    }
+    if (instruction_->opcode() == Opcode::kAllGather) {
+      Dims one = from, stacked = from;
+      one.insert(one.begin(), 1);
+      stacked.insert(stacked.begin(), size_);
+      Instruction* gathered = Flat(builder_.Reshape(x, one), Shape(type, stacked));
+      // [n, .., a, ..] -> [.., n, a, ..] -> [.., n*a, ..]
+      Instruction* moved = builder_.Transpose(gathered, Inverse(ToFront(gathered->shape().ndim(), d)));
+      Dims result = from;
+      result[d] *= size_;
+      return builder_.Reshape(moved, result);
+    }
+    const Dims split = Split(from, d, size_);
+    const Dims front = ToFront(std::ssize(split), d);
+    Instruction* moved = builder_.Transpose(builder_.Reshape(x, split), front);
+    if (instruction_->opcode() == Opcode::kReduceScatter) {
+      Dims part = from;
+      part[d] /= size_;
+      Dims one = part;
+      one.insert(one.begin(), 1);
+      return builder_.Reshape(Flat(moved, Shape(type, one)), part);
+    }
+    Instruction* exchanged = Flat(moved, moved->shape());
+    return builder_.Reshape(builder_.Transpose(exchanged, Inverse(front)), from);
+  }
+
+  // n operands of one shape, one for each device of the group; results in the same way.
+  absl::StatusOr<Instruction*> TupleAllToAll() {
+    if (instruction_->operand_count() != size_) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(*instruction_), ": found ", instruction_->operand_count(),
+                                                     " operands, expected one for each of the ", size_,
+                                                     " devices of a group"));
+    }
+    std::vector<Instruction*> rows;
+    Dims row = instruction_->operand(0)->shape().dims();
+    row.insert(row.begin(), 1);
+    for (Instruction* operand : instruction_->operands()) rows.push_back(builder_.Reshape(operand, row));
+    Instruction* all = builder_.Concatenate(rows, 0);
+    Instruction* exchanged = Flat(all, all->shape());
+    std::vector<Instruction*> parts;
+    for (int64_t i = 0; i < size_; ++i) {
+      Dims start(row.size(), 0), limit = row;
+      start[0] = i;
+      limit[0] = i + 1;
+      parts.push_back(
+          builder_.Reshape(builder_.Slice(exchanged, start, limit), instruction_->operand(0)->shape().dims()));
+    }
+    return builder_.Tuple(parts);
+  }
+
+  Instruction* instruction_;
+  const int64_t size_;
+  hlo::Builder builder_;
+};
+
+Opcode SynchronousForm(Opcode start) {
+  switch (start) {
+    case Opcode::kAllReduceStart:
+      return Opcode::kAllReduce;
+    case Opcode::kAllGatherStart:
+      return Opcode::kAllGather;
+    case Opcode::kCollectivePermuteStart:
+      return Opcode::kCollectivePermute;
+    default:
+      return start;
+  }
+}
+
+// x-done(x-start(..)) as x(..).
+void JoinPair(Instruction* done) {
+  Instruction* start = done->operand(0);
+  const Opcode opcode = SynchronousForm(start->opcode());
+  if (opcode == start->opcode()) return;
+  auto joined = std::make_unique<Instruction>(opcode, done->shape());
+  joined->set_name(start->name());
+  joined->set_dimensions(start->dimensions());
+  joined->mutable_called() = start->called();
+  joined->mutable_attributes() = start->attributes();
+  joined->mutable_metadata() = start->metadata();
+  joined->mutable_frontend_attributes() = start->frontend_attributes();
+  done->ReplaceAllUsesWith(done->parent()->Add(std::move(joined), start->operands()));
+}
+
+absl::Status CanonicaliseIn(Computation* computation, int64_t devices) {
+  for (Instruction* instruction : Snapshot(*computation)) {
+    switch (instruction->opcode()) {
+      case Opcode::kAllReduceDone:
+      case Opcode::kAllGatherDone:
+      case Opcode::kCollectivePermuteDone:
+        JoinPair(instruction);
+        break;
+      default:
+        break;
+    }
+  }
+  computation->RemoveDead();
+  for (Instruction* instruction : Snapshot(*computation)) {
+    if (!hlo::IsCollective(instruction->opcode()) || instruction->opcode() == Opcode::kCollectivePermute) continue;
+    XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(*instruction, devices));
+    const int64_t size = groups.empty() ? 1 : std::ssize(groups[0]);
+    XLAD_ASSIGN_OR_RETURN(Instruction * better, Rewriter(instruction, size).Rewrite());
+    if (better != nullptr) instruction->ReplaceAllUsesWith(better);
+  }
+  computation->SortTopologically();
+  computation->RemoveDead();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CanonicaliseCollectives(hlo::Module& module, PassContext& context) {
+  for (Computation* computation : StepComputations(module)) {
+    XLAD_RETURN_IF_ERROR(CanonicaliseIn(computation, context.devices));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,109 @@
+#include "compiler/passes/normalize.h"
+
+#include <algorithm>
+
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+bool IsAnnotation(const Instruction& instruction) {
+  if (instruction.opcode() != Opcode::kCustomCall || instruction.operand_count() != 1) return false;
+  const std::string& target = instruction.attributes().custom_call_target;
+  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
+}
+
+// What stands for `instruction` after the pass; null: itself.
+Instruction* Plain(Instruction* instruction) {
+  hlo::Builder builder(instruction->parent());
+  builder.set_template(instruction);
+  switch (instruction->opcode()) {
+    case Opcode::kCopy:
+    case Opcode::kAddDependency:
+    case Opcode::kDomain:
+      return instruction->operand(0);
+    case Opcode::kBitcast: {
+      const Shape& from = instruction->operand(0)->shape();
+      const Shape& to = instruction->shape();
+      if (!from.is_array() || from.type() != to.type() || from.elements() != to.elements()) return nullptr;
+      return builder.Reshape(instruction->operand(0), to.dims());
+    }
+    case Opcode::kCopyDone:
+      return instruction->operand(0)->opcode() == Opcode::kCopyStart ? instruction->operand(0)->operand(0) : nullptr;
+    case Opcode::kReplicaId:
+      return builder.Scalar(instruction->shape().type(), 0);
+    case Opcode::kCustomCall:
+      return IsAnnotation(*instruction) ? instruction->operand(0) : nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+absl::Status CheckShape(const Instruction& instruction) {
+  for (const Shape* leaf : Leaves(instruction.shape())) {
+    if (leaf->extents().empty()) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        Describe(instruction), ": found shape ", instruction.shape().ToString(), ", expected static dimensions; ",
+        leaf->has_unbounded() ? "give the program its sizes" : "pad to the bound"));
+  }
+  return absl::OkStatus();
+}
+
+void CanonicaliseReducer(Instruction* instruction) {
+  switch (instruction->opcode()) {
+    case Opcode::kReduce:
+    case Opcode::kReduceWindow:
+    case Opcode::kAllReduce:
+    case Opcode::kReduceScatter:
+    case Opcode::kScatter:
+      break;
+    default:
+      return;
+  }
+  Computation*& callee = instruction->mutable_called()[0];
+  std::optional<Opcode> opcode = hlo::ReducerOpcode(*callee);
+  if (!opcode.has_value()) return;
+  callee = hlo::ScalarReducer(instruction->parent()->parent(), *opcode, callee->root()->shape().type());
+}
+
+}  // namespace
+
+absl::Status Normalise(hlo::Module& module, PassContext&) {
+  if (module.replica_count != 1) {
+    return absl::UnimplementedError(absl::StrCat(
+        "module ", module.name(), ": found replica_count=", module.replica_count, ", expected 1; use partitions"));
+  }
+  std::vector<Computation*> all;
+  for (const auto& computation : module.computations()) all.push_back(computation.get());
+  for (Computation* computation : all) {
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      XLAD_RETURN_IF_ERROR(CheckShape(*instruction));
+      instruction->mutable_shape().clear_layout();
+      instruction->set_sharding(nullptr);
+      CanonicaliseReducer(instruction);
+      if (Instruction* plain = Plain(instruction)) {
+        instruction->ReplaceAllUsesWith(plain);
+        changed = true;
+      }
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  module.RemoveUnusedComputations();
+  module.SortComputations();
+  return absl::OkStatus();
+}
+
+absl::Status RemoveBarriers(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() == Opcode::kOptBarrier) instruction->ReplaceAllUsesWith(instruction->operand(0));
+    }
+    computation->RemoveDead();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

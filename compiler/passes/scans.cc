@@ -1,0 +1,113 @@
+#include "compiler/passes/scans.h"
+
+#include <optional>
+
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Shorter ones stay: a few positions of a window vectorise better than steps that wait for each other.
+constexpr int64_t kShortest = 16;
+
+struct Cumulative {
+  int64_t dimension = 0;
+  bool is_reverse = false;
+  Opcode opcode = Opcode::kAdd;
+};
+
+bool MayRepeat(Opcode opcode, const Instruction& initial) {
+  double value = 0;
+  switch (opcode) {
+    case Opcode::kAdd:
+      return SplatValue(initial, &value) && value == 0;
+    case Opcode::kMultiply:
+      return SplatValue(initial, &value) && value == 1;
+    case Opcode::kMaximum:
+    case Opcode::kMinimum:
+    case Opcode::kAnd:
+    case Opcode::kOr:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::optional<Cumulative> Match(const Instruction& instruction) {
+  if (instruction.opcode() != Opcode::kReduceWindow || instruction.operand_count() != 2) return std::nullopt;
+  const std::optional<Opcode> opcode = hlo::ReducerOpcode(*instruction.called()[0]);
+  if (!opcode.has_value() || !MayRepeat(*opcode, *instruction.operand(1))) return std::nullopt;
+  std::optional<Cumulative> found;
+  const hlo::Window& window = *instruction.attributes().window;
+  for (size_t d = 0; d < window.size(); ++d) {
+    const hlo::WindowDimension& w = window[d];
+    const int64_t size = instruction.operand(0)->shape().dim(static_cast<int64_t>(d));
+    if (w.stride != 1 || w.window_dilation != 1 || w.base_dilation != 1) return std::nullopt;
+    if (w.size == 1 && w.padding_low == 0 && w.padding_high == 0) continue;
+    const bool forward = w.padding_low == size - 1 && w.padding_high == 0;
+    const bool backward = w.padding_low == 0 && w.padding_high == size - 1;
+    if (found.has_value() || w.size != size || size < kShortest || !(forward || backward)) return std::nullopt;
+    found = {static_cast<int64_t>(d), backward, *opcode};
+  }
+  return found;
+}
+
+// (slice of the input, carry) -> (carry + slice, the same)
+Computation* ScanBody(Module& module, const Shape& slice, Opcode opcode) {
+  Computation* body = module.Add(std::make_unique<Computation>(module.UniqueName("cumulative")));
+  hlo::Builder builder(body);
+  Instruction* x = builder.Parameter(0, slice);
+  Instruction* carry = builder.Parameter(1, slice);
+  Instruction* next = builder.Binary(opcode, carry, x);
+  body->set_root(builder.Tuple({next, next}));
+  return body;
+}
+
+// Small floats are summed in f32, as reductions are.
+ElementType Accumulating(ElementType type) {
+  return tensor::IsFloating(type) && tensor::BitWidth(type) < 32 ? ElementType::kF32 : type;
+}
+
+Instruction* MakeScan(Instruction* window, const Cumulative& found) {
+  hlo::Builder builder(window->parent());
+  builder.set_template(window);
+  const ElementType type = Accumulating(window->shape().type());
+  const auto convert = [&](ElementType to, Instruction* x) {
+    return x->shape().type() == to ? x : builder.Convert(to, x);
+  };
+  Instruction* x = convert(type, window->operand(0));
+  Dims dims = x->shape().dims();
+  const Shape whole(type, dims);
+  dims.erase(dims.begin() + found.dimension);
+  const Shape slice(type, dims);
+  Instruction* initial = builder.Full(slice, convert(type, window->operand(1)));
+  auto scan = std::make_unique<Instruction>(Opcode::kScan, Shape::Tuple({whole, slice}));
+  scan->set_dimensions({found.dimension});
+  scan->mutable_attributes().num_carries = 1;
+  scan->mutable_attributes().is_reverse = found.is_reverse;
+  scan->mutable_called() = {ScanBody(*window->parent()->parent(), slice, found.opcode)};
+  scan->mutable_metadata() = window->metadata();
+  Instruction* made = window->parent()->Add(std::move(scan), {x, initial});
+  return convert(window->shape().type(), builder.GetTupleElement(made, 0));
+}
+
+}  // namespace
+
+absl::Status MakeScans(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      const std::optional<Cumulative> found = Match(*instruction);
+      if (!found.has_value()) continue;
+      instruction->ReplaceAllUsesWith(MakeScan(instruction, *found));
+      changed = true;
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  module.SortComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,405 @@
+// Shape inference: the table of rules, one row an opcode, and what rules share.
+#include "hlo/infer/infer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "hlo/infer/rules.h"
+
+namespace xlad::hlo {
+namespace {
+
+struct Row {
+  Opcode opcode;
+  ShapeSource source;
+  Inferred (*infer)(const Instruction&);
+};
+
+constexpr ShapeSource kO = ShapeSource::kOperands, kG = ShapeSource::kGiven;
+
+constexpr Row kRows[] = {
+    {Opcode::kAbs, kO, InferUnary},
+    {Opcode::kAcos, kO, InferUnary},
+    {Opcode::kAcosh, kO, InferUnary},
+    {Opcode::kAsin, kO, InferUnary},
+    {Opcode::kAsinh, kO, InferUnary},
+    {Opcode::kAtan, kO, InferUnary},
+    {Opcode::kAtanh, kO, InferUnary},
+    {Opcode::kCbrt, kO, InferUnary},
+    {Opcode::kCeil, kO, InferUnary},
+    {Opcode::kCosine, kO, InferUnary},
+    {Opcode::kCosh, kO, InferUnary},
+    {Opcode::kCountLeadingZeros, kO, InferUnary},
+    {Opcode::kErf, kO, InferUnary},
+    {Opcode::kExponential, kO, InferUnary},
+    {Opcode::kExponentialMinusOne, kO, InferUnary},
+    {Opcode::kFloor, kO, InferUnary},
+    {Opcode::kImag, kO, InferUnary},
+    {Opcode::kIsFinite, kO, InferUnary},
+    {Opcode::kLog, kO, InferUnary},
+    {Opcode::kLogPlusOne, kO, InferUnary},
+    {Opcode::kLogistic, kO, InferUnary},
+    {Opcode::kNegate, kO, InferUnary},
+    {Opcode::kNot, kO, InferUnary},
+    {Opcode::kPopcnt, kO, InferUnary},
+    {Opcode::kReal, kO, InferUnary},
+    {Opcode::kRoundNearestAfz, kO, InferUnary},
+    {Opcode::kRoundNearestEven, kO, InferUnary},
+    {Opcode::kRsqrt, kO, InferUnary},
+    {Opcode::kSign, kO, InferUnary},
+    {Opcode::kSine, kO, InferUnary},
+    {Opcode::kSinh, kO, InferUnary},
+    {Opcode::kSqrt, kO, InferUnary},
+    {Opcode::kTan, kO, InferUnary},
+    {Opcode::kTanh, kO, InferUnary},
+    {Opcode::kReducePrecision, kO, InferUnary},
+    {Opcode::kConvert, kG, InferConvert},
+    {Opcode::kBitcastConvert, kG, InferBitcastConvert},
+    {Opcode::kAdd, kO, InferBinary},
+    {Opcode::kSubtract, kO, InferBinary},
+    {Opcode::kMultiply, kO, InferBinary},
+    {Opcode::kDivide, kO, InferBinary},
+    {Opcode::kRemainder, kO, InferBinary},
+    {Opcode::kPower, kO, InferBinary},
+    {Opcode::kMaximum, kO, InferBinary},
+    {Opcode::kMinimum, kO, InferBinary},
+    {Opcode::kAnd, kO, InferBinary},
+    {Opcode::kOr, kO, InferBinary},
+    {Opcode::kXor, kO, InferBinary},
+    {Opcode::kShiftLeft, kO, InferBinary},
+    {Opcode::kShiftRightArithmetic, kO, InferBinary},
+    {Opcode::kShiftRightLogical, kO, InferBinary},
+    {Opcode::kAtan2, kO, InferBinary},
+    {Opcode::kMulhi, kO, InferBinary},
+    {Opcode::kComplex, kO, InferComplex},
+    {Opcode::kCompare, kO, InferCompare},
+    {Opcode::kStochasticConvert, kG, InferStochasticConvert},
+    {Opcode::kClamp, kO, InferClamp},
+    {Opcode::kSelect, kO, InferSelect},
+    {Opcode::kBitcast, kG, InferBitcast},
+    {Opcode::kBroadcast, kG, InferBroadcast},
+    {Opcode::kReshape, kG, InferReshape},
+    {Opcode::kTranspose, kO, InferTranspose},
+    {Opcode::kSlice, kO, InferSlice},
+    {Opcode::kReverse, kO, InferReverse},
+    {Opcode::kCopy, kO, InferSameAsOperand},
+    {Opcode::kDynamicSlice, kO, InferDynamicSlice},
+    {Opcode::kDynamicUpdateSlice, kO, InferDynamicUpdateSlice},
+    {Opcode::kConcatenate, kO, InferConcatenate},
+    {Opcode::kDynamicReshape, kG, InferDynamicReshape},
+    {Opcode::kPad, kO, InferPad},
+    {Opcode::kGather, kO, InferGather},
+    {Opcode::kScatter, kO, InferScatter},
+    {Opcode::kIota, kG, InferIota},
+    {Opcode::kConstant, kG, InferConstant},
+    {Opcode::kParameter, kG, InferParameter},
+    {Opcode::kTuple, kO, InferTuple},
+    {Opcode::kGetTupleElement, kO, InferGetTupleElement},
+    {Opcode::kGetDimensionSize, kO, InferGetDimensionSize},
+    {Opcode::kSetDimensionSize, kO, InferSetDimensionSize},
+    {Opcode::kDot, kG, InferDot},
+    {Opcode::kConvolution, kG, InferConvolution},
+    {Opcode::kRaggedDot, kG, InferRaggedDot},
+    {Opcode::kScaledDot, kG, InferScaledDot},
+    {Opcode::kReduce, kO, InferReduce},
+    {Opcode::kReduceWindow, kO, InferReduceWindow},
+    {Opcode::kScan, kO, InferScan},
+    {Opcode::kSort, kO, InferSort},
+    {Opcode::kMap, kO, InferMap},
+    {Opcode::kSelectAndScatter, kO, InferSelectAndScatter},
+    {Opcode::kTopk, kO, InferTopk},
+    {Opcode::kFft, kO, InferFft},
+    {Opcode::kCholesky, kO, InferCholesky},
+    {Opcode::kTriangularSolve, kO, InferTriangularSolve},
+    {Opcode::kBatchNormTraining, kO, InferBatchNormTraining},
+    {Opcode::kBatchNormInference, kO, InferBatchNormInference},
+    {Opcode::kBatchNormGrad, kO, InferBatchNormGrad},
+    {Opcode::kShuffle, kO, InferSameAsOperand},
+    {Opcode::kRng, kG, InferRng},
+    {Opcode::kRngBitGenerator, kG, InferRngBitGenerator},
+    {Opcode::kRngGetAndUpdateState, kO, InferRngGetAndUpdateState},
+    {Opcode::kCall, kO, InferCall},
+    {Opcode::kFusion, kO, InferCall},
+    {Opcode::kConditional, kO, InferConditional},
+    {Opcode::kWhile, kO, InferWhile},
+    {Opcode::kCustomCall, kG, InferCustomCall},
+    {Opcode::kOptBarrier, kO, InferSameAsOperand},
+    {Opcode::kAfterAll, kO, InferAfterAll},
+    {Opcode::kAddDependency, kO, InferAddDependency},
+    {Opcode::kDomain, kO, InferSameAsOperand},
+    {Opcode::kInfeed, kG, InferInfeed},
+    {Opcode::kOutfeed, kO, InferOutfeed},
+    {Opcode::kSend, kO, InferSend},
+    {Opcode::kSendDone, kO, InferSendDone},
+    {Opcode::kRecv, kG, InferRecv},
+    {Opcode::kRecvDone, kO, InferRecvDone},
+    {Opcode::kPartitionId, kO, InferDeviceId},
+    {Opcode::kReplicaId, kO, InferDeviceId},
+    {Opcode::kAllReduce, kO, InferAllReduce},
+    {Opcode::kReduceScatter, kG, InferReduceScatter},
+    {Opcode::kCollectiveReduce, kO, InferAllReduce},
+    {Opcode::kAllGather, kG, InferAllGather},
+    {Opcode::kAllToAll, kO, InferAllToAll},
+    {Opcode::kRaggedAllToAll, kO, InferRaggedAllToAll},
+    {Opcode::kCollectivePermute, kO, InferCollectivePermute},
+    {Opcode::kCollectiveBroadcast, kG, InferCollectiveBroadcast},
+    {Opcode::kAllReduceStart, kO, InferAllReduce},
+    {Opcode::kAllReduceDone, kO, InferSameAsOperand},
+    {Opcode::kAllGatherStart, kG, InferAllGatherStart},
+    {Opcode::kCollectivePermuteStart, kG, InferCollectivePermuteStart},
+    {Opcode::kAllGatherDone, kO, InferAllGatherDone},
+    {Opcode::kCollectivePermuteDone, kO, InferCollectivePermuteDone},
+    {Opcode::kCopyStart, kO, InferCopyStart},
+    {Opcode::kCopyDone, kO, InferCopyDone},
+    {Opcode::kAsyncStart, kG, InferAsyncStart},
+    {Opcode::kAsyncUpdate, kO, InferAsyncUpdate},
+    {Opcode::kAsyncDone, kO, InferAsyncDone},
+};
+
+// The rows by opcode.
+const std::vector<const Row*>& Table() {
+  static const auto* const table = [] {
+    auto* const by_opcode = new std::vector<const Row*>(static_cast<size_t>(OpcodeCount()), nullptr);
+    for (const Row& row : kRows) (*by_opcode)[row.opcode] = &row;
+    return by_opcode;
+  }();
+  return *table;
+}
+
+struct KindName {
+  int kind;
+  const char* name;
+};
+constexpr KindName kKindNames[] = {{kPreds, "pred"},
+                                   {kSigneds, "signed integer"},
+                                   {kUnsigneds, "unsigned integer"},
+                                   {kFloats, "float"},
+                                   {kComplexes, "complex"}};
+
+bool IsNarrowerFloat(ElementType a, ElementType b) {
+  return a == b || (tensor::IsFloating(a) && tensor::IsFloating(b));
+}
+
+}  // namespace
+
+absl::StatusOr<Shape> InferShape(const Instruction& instruction) {
+  const Row* const row = Table()[instruction.opcode()];
+  XLAD_CHECK(row != nullptr) << "no inference for " << ToString(instruction.opcode());
+  const int arity = Arity(instruction.opcode());
+  if (arity != kVariadic && instruction.operand_count() != arity) {
+    return Violation("operand-count", Counted(instruction.operand_count(), "operand"), absl::StrCat(arity));
+  }
+  return row->infer(instruction);
+}
+
+ShapeSource ShapeSourceOf(Opcode opcode) { return Table()[opcode]->source; }
+bool HasInference(Opcode opcode) { return Table()[opcode] != nullptr; }
+
+absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected, " [", label, "]"));
+}
+
+std::string Brief(const Shape& shape) {
+  constexpr size_t kMaxLength = 160;
+  std::string text = shape.ToString(/*layouts=*/false);
+  if (text.size() > kMaxLength) text = absl::StrCat(text.substr(0, kMaxLength), " ...");
+  return text;
+}
+
+std::string Counted(int64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+std::string Setting(absl::string_view name, absl::string_view value) {
+  return value.empty() ? absl::StrCat("no ", name) : absl::StrCat(name, "=", value);
+}
+
+std::string Brief(absl::Span<const int64_t> numbers) {
+  constexpr size_t kMaxNumbers = 16;
+  const auto shown = numbers.subspan(0, std::min(numbers.size(), kMaxNumbers));
+  return absl::StrCat("{", absl::StrJoin(shown, ","), numbers.size() > kMaxNumbers ? ", ..." : "", "}");
+}
+
+int KindOf(ElementType type) {
+  if (type == ElementType::kPred) return kPreds;
+  if (tensor::IsSigned(type)) return kSigneds;
+  if (tensor::IsUnsigned(type)) return kUnsigneds;
+  if (tensor::IsFloating(type)) return kFloats;
+  if (tensor::IsComplex(type)) return kComplexes;
+  return 0;
+}
+
+std::string TypeSetName(int set) {
+  std::vector<std::string> names;
+  for (const KindName& kind : kKindNames) {
+    if ((set & kind.kind) != 0) names.push_back(kind.name);
+  }
+  if ((set & kIntegers) == kIntegers) {
+    names.erase(std::find(names.begin(), names.end(), "signed integer"));
+    *std::find(names.begin(), names.end(), "unsigned integer") = "integer";
+  }
+  const std::string last = names.back();
+  names.pop_back();
+  return absl::StrCat("element type ", absl::StrJoin(names, ", "), names.empty() ? "" : " or ", last);
+}
+
+ElementType RealPartOf(ElementType type) {
+  if (type == ElementType::kC64) return ElementType::kF32;
+  if (type == ElementType::kC128) return ElementType::kF64;
+  return type;
+}
+
+absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set) {
+  const Shape& shape = instruction.operand(i)->shape();
+  if (!shape.is_array()) {
+    return Violation("array-operand", absl::StrCat("operand ", i, " of shape ", Brief(shape)), "an array");
+  }
+  if ((KindOf(shape.type()) & set) == 0) {
+    return Violation("operand-type", absl::StrCat("operand ", i, " of shape ", Brief(shape)), TypeSetName(set));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectArrays(const Instruction& instruction) {
+  for (int64_t i = 0; i < instruction.operand_count(); ++i) XLAD_RETURN_IF_ERROR(ExpectArray(instruction, i));
+  return absl::OkStatus();
+}
+
+absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum) {
+  if (instruction.operand_count() >= minimum) return absl::OkStatus();
+  return Violation("operand-count", Counted(instruction.operand_count(), "operand"),
+                   absl::StrCat("at least ", minimum));
+}
+
+absl::Status ExpectArrayResult(const Instruction& instruction) {
+  if (instruction.shape().is_array()) return absl::OkStatus();
+  return Violation("array-result", absl::StrCat("result ", Brief(instruction.shape())), "an array");
+}
+
+absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t ndim) {
+  if (dimension >= 0 && dimension < ndim) return absl::OkStatus();
+  return Violation(label, absl::StrCat("dimension ", dimension),
+                   ndim == 0 ? std::string("none, of a scalar") : absl::StrCat("0 to ", ndim - 1));
+}
+
+absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t> dimensions, int64_t ndim) {
+  std::vector<bool> seen(ndim);
+  for (const int64_t d : dimensions) {
+    XLAD_RETURN_IF_ERROR(ExpectDimension(label, d, ndim));
+    if (seen[d]) {
+      return Violation(label, absl::StrCat("dimension ", d, " twice in ", Brief(dimensions)), "each once");
+    }
+    seen[d] = true;
+  }
+  return absl::OkStatus();
+}
+
+Shape OneOrTuple(std::vector<Shape> shapes) {
+  if (shapes.size() == 1) return std::move(shapes[0]);
+  return Shape::Tuple(std::move(shapes));
+}
+
+bool Contains(absl::Span<const int64_t> list, int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i) {
+  const Computation& called = *instruction.called()[i];
+  if (called.root() == nullptr) {
+    return Violation("computation-root", absl::StrCat("computation %", called.name(), " without root"), "one");
+  }
+  Signature signature{called.name(), {}, called.root()->shape()};
+  signature.result.clear_layout();
+  for (const Instruction* const parameter : called.parameters()) {
+    if (parameter == nullptr) {
+      return Violation("parameter-numbers", absl::StrCat("a gap in the parameters of %", called.name()),
+                       "numbers 0, 1, ...");
+    }
+    signature.parameters.push_back(&parameter->shape());
+  }
+  return signature;
+}
+
+absl::Status ExpectCalled(const Instruction& instruction, int64_t count) {
+  const auto found = std::ssize(instruction.called());
+  if (found == count) return absl::OkStatus();
+  return Violation("called-computations", Counted(found, "called computation"), absl::StrCat(count));
+}
+
+std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes) {
+  std::vector<const Shape*> pointers;
+  for (const Shape& shape : shapes) pointers.push_back(&shape);
+  return pointers;
+}
+
+std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first) {
+  std::vector<const Shape*> shapes;
+  for (int64_t k = first; k < instruction.operand_count(); ++k) shapes.push_back(&instruction.operand(k)->shape());
+  return shapes;
+}
+
+absl::Status ExpectFewParts(const std::vector<const Shape*>& elements) {
+  int64_t parts = 1;
+  for (const Shape* const element : elements) {
+    parts += element->part_count();
+    if (parts > kMaxShapeParts) {
+      return Violation("shape-parts", absl::StrCat("a tuple of more than ", kMaxShapeParts, " parts"), "fewer");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
+                         const std::vector<const Shape*>& arguments) {
+  if (signature.parameters.size() != arguments.size()) {
+    return Violation(
+        label,
+        absl::StrCat(Counted(std::ssize(signature.parameters), "parameter"), " of %", signature.name),
+        absl::StrCat(arguments.size()));
+  }
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    if (!signature.parameters[k]->SameIgnoringLayout(*arguments[k])) {
+      return Violation(
+          label, absl::StrCat("parameter ", k, " of %", signature.name, " of shape ", Brief(*signature.parameters[k])),
+          Brief(*arguments[k]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpectReducer(const Instruction& instruction, size_t called, const std::vector<ElementType>& inputs,
+                           const std::vector<ElementType>& inits) {
+  XLAD_ASSIGN_OR_RETURN(const Signature reducer, SignatureOf(instruction, called));
+  const size_t n = inits.size();
+  const auto bad = [](const std::string& found, const std::string& expected) {
+    return Violation("reducer-signature", found, expected);
+  };
+  if (reducer.parameters.size() != 2 * n) {
+    return bad(
+        absl::StrCat(Counted(std::ssize(reducer.parameters), "parameter"), " of %", reducer.name),
+        absl::StrCat(2 * n));
+  }
+  for (size_t k = 0; k < 2 * n; ++k) {
+    const Shape& parameter = *reducer.parameters[k];
+    const ElementType type = k < n ? inits[k] : inputs[k - n];
+    if (!parameter.is_scalar() || !IsNarrowerFloat(parameter.type(), type)) {
+      return bad(absl::StrCat("parameter ", k, " of %", reducer.name, " of shape ", Brief(parameter)),
+                 Brief(Shape(type, {})));
+    }
+  }
+  const std::vector<Shape> results =
+      n == 1 && !reducer.result.is_tuple() ? std::vector<Shape>{reducer.result} : reducer.result.tuple();
+  bool fits = results.size() == n;
+  for (size_t k = 0; fits && k < n; ++k) fits = results[k].is_scalar() && IsNarrowerFloat(results[k].type(), inits[k]);
+  if (!fits) {
+    std::vector<Shape> expected;
+    for (const ElementType type : inits) expected.emplace_back(type, Dims{});
+    return bad(absl::StrCat("result ", Brief(reducer.result), " of %", reducer.name),
+               Brief(OneOrTuple(std::move(expected))));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,122 @@
+// Bad programs and what is said about them: every file in hlo/testdata/bad begins with "// ERROR: MESSAGE", the
+// exact message that reading and verifying it gives. Each rule of the verifier has at least one.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "hlo/read/read.h"
+
+namespace xlad::hlo {
+namespace {
+
+constexpr char kFolder[] = "hlo/testdata/bad";
+constexpr char kMark[] = "// ERROR: ";
+
+std::map<std::string, std::string> ReadAll() {
+  std::map<std::string, std::string> programs;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    std::ifstream stream(entry.path(), std::ios::binary);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    programs[entry.path().filename().string()] = text.str();
+  }
+  return programs;
+}
+
+absl::Status ReadAndVerify(const std::string& text) {
+  return ReadModule(text).status();
+}
+
+// "label" of "... [label]".
+std::string LabelOf(const std::string& message) {
+  const size_t open = message.rfind('[');
+  return message.empty() || message.back() != ']' || open == std::string::npos
+             ? ""
+             : message.substr(open + 1, message.size() - open - 2);
+}
+
+TEST(BadProgramsTest, EachGivesItsMessage) {
+  const auto programs = ReadAll();
+  EXPECT_GE(programs.size(), 150u);
+  for (const auto& [name, text] : programs) {
+    ASSERT_EQ(text.rfind(kMark, 0), 0u) << name << " has no first line " << kMark;
+    const size_t start = sizeof(kMark) - 1;
+    const absl::Status status = ReadAndVerify(text);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(std::string(status.message()), text.substr(start, text.find('\n') - start)) << name;
+  }
+}
+
+// The labels in the verifier's and shape inference's own text: the last string of Violation("label", ...) and alike.
+std::set<std::string> LabelsInSource() {
+  std::set<std::string> labels;
+  for (const auto& entry : std::filesystem::directory_iterator("hlo")) {
+    const std::string name = entry.path().filename().string();
+    const bool rules = name.rfind("verifier", 0) == 0 || name.rfind("infer", 0) == 0;
+    if (!rules || entry.path().extension() != ".cc" || name.find("_test") != std::string::npos) continue;
+    std::ifstream stream(entry.path());
+    std::ostringstream text;
+    text << stream.rdbuf();
+    const std::string source = text.str();
+    for (const std::string function : {"Violation(", "ExpectDimension(", "ExpectDimensions(", "ExpectTakes("}) {
+      for (size_t at = source.find(function); at != std::string::npos; at = source.find(function, at + 1)) {
+        const size_t quote = source.find_first_not_of(" \n", at + function.size());
+        if (quote == std::string::npos || source[quote] != '"') continue;
+        labels.insert(source.substr(quote + 1, source.find('"', quote + 1) - quote - 1));
+      }
+    }
+  }
+  return labels;
+}
+
+// Rules that no text can break, because the parser says it first or because only made modules can.
+const std::set<std::string>& LabelsBeyondText() {
+  static const auto* const labels = new std::set<std::string>{
+      "all-gather-done-operand",
+      "call-cycle",
+      "called-computation",
+      "collective-permute-done-operand",
+      "computation-root",
+      "constant-literal",
+      "convolution-output-dims",
+      "donor-parameter",
+      "dot-dims",
+      "entry-layout",
+      "layout-order",
+      "module-entry",
+      "operand-computation",
+      "operand-order",
+      "parameter-numbers",
+      "replica-groups",
+      "replica-groups-iota",
+      "replica-groups-mesh",
+      "shape-parts",
+      "shape-type",
+      "sharding-tiles",
+      "sharding-transpose",
+  };
+  return *labels;
+}
+
+TEST(BadProgramsTest, EveryRuleHasOne) {
+  std::set<std::string> shown;
+  for (const auto& [name, text] : ReadAll()) shown.insert(LabelOf(text.substr(0, text.find('\n'))));
+  for (const std::string& label : LabelsInSource()) {
+    EXPECT_TRUE(shown.contains(label) != LabelsBeyondText().contains(label)) << label;
+  }
+}
+
+TEST(BadProgramsTest, EveryRuleIsInTheReference) {
+  std::ifstream stream("docs/reference/hlo-rules.md");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  for (const std::string& label : LabelsInSource()) {
+    EXPECT_NE(text.str().find("| `" + label + "` | "), std::string::npos) << label << ": not in hlo-rules.md";
+  }
+}
+
+}  // namespace
+}  // namespace xlad::hlo

@@ -1,0 +1,50 @@
+// Every program at hand, through text and proto and back.
+#include "gtest/gtest.h"
+#include "hlo/read/read.h"
+#include "hlo/testing/test_material.h"
+#include "hlo/testing/test_round_trip.h"
+#include "hlo/text/text.h"
+
+namespace xlad::hlo {
+namespace {
+
+void ExpectRoundTrips(const std::string& path) {
+  SCOPED_TRACE(path);
+  const absl::StatusOr<std::unique_ptr<Module>> module = ReadModule(MaterialBytes(path));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const absl::Status status = CheckRoundTrips(**module);
+  EXPECT_TRUE(status.ok()) << status.message().substr(0, 2000);
+}
+
+void ExpectAllRoundTrip(const char* variable, const std::string& suffix) {
+  const std::vector<std::string> files = MaterialFiles(variable, suffix);
+  if (files.empty()) GTEST_SKIP() << variable << " names no directory with *" << suffix;
+  for (const std::string& file : files) ExpectRoundTrips(file);
+}
+
+TEST(Material, ExamplesRoundTrip) { ExpectAllRoundTrip("XLAD_EXAMPLES", ".hlo"); }
+TEST(Material, ExampleProtosRoundTrip) { ExpectAllRoundTrip("XLAD_EXAMPLES", ".hlo.pb"); }
+TEST(Material, ConformanceRoundTrips) { ExpectAllRoundTrip("XLAD_CONFORMANCE", ".hlo"); }
+TEST(Material, CorpusRoundTrips) { ExpectAllRoundTrip("XLAD_CORPUS", ".hlo.zst"); }
+
+TEST(Material, TextAndProtoOfAnExampleAreTheSameProgram) {
+  const std::vector<std::string> files = MaterialFiles("XLAD_EXAMPLES", ".hlo");
+  if (files.empty()) GTEST_SKIP() << "XLAD_EXAMPLES names no directory with programs";
+  for (const std::string& file : files) {
+    const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule(MaterialBytes(file));
+    const absl::StatusOr<std::unique_ptr<Module>> proto = ReadModule(MaterialBytes(file + ".pb"));
+    ASSERT_TRUE(text.ok() && proto.ok()) << file << text.status() << proto.status();
+    // XLA's proto has no field for the number of partitions.
+    (*proto)->num_partitions = (*text)->num_partitions;
+    EXPECT_TRUE(PrintText(**text) == PrintText(**proto)) << file;
+  }
+}
+
+TEST(Material, ArtifactsAreRefusedWithAWord) {
+  for (const std::string& file : MaterialFiles("XLAD_EXAMPLES", ".mlirbc")) {
+    EXPECT_NE(ReadModule(MaterialBytes(file)).status().message().find("StableHLO"), absl::string_view::npos) << file;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::hlo

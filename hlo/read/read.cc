@@ -1,0 +1,79 @@
+// A program in any form that xlad reads.
+#include "hlo/read/read.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "hlo/text/lexer.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
+#include "hlo/wire/proto.h"
+
+namespace xlad::hlo {
+namespace {
+
+absl::Status Refuse(absl::string_view found) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found ", found, ", expected HLO text or an HloModuleProto: xlad reads HLO; in JAX, "
+      "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() gives it"));
+}
+
+// Text has no control characters. A proto has: 0x0A begins its first field, and a small length or the next field's
+// tag follows soon.
+bool LooksLikeText(absl::string_view bytes) {
+  constexpr size_t kEnough = size_t{1} << 16;  // Long names of modules have no control characters either.
+  for (const char c : bytes.substr(0, kEnough)) {
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') return false;
+  }
+  return true;
+}
+
+bool LooksLikeMlir(absl::string_view text) {
+  Lexer lexer(text.substr(0, 4096));
+  if (lexer.Peek() == '#' || lexer.Peek() == '!') return true;  // An alias of an attribute or a type.
+  const absl::string_view word = lexer.PeekWord();
+  return word == "module" || absl::StartsWith(word, "func.") || absl::StartsWith(word, "stablehlo.") ||
+         absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
+}
+
+// What the labels of rules on the header begin with, and the word in the text that they are about.
+constexpr std::pair<absl::string_view, absl::string_view> kHeaderRules[] = {
+    {"[alias-", "input_output_alias"},   {"[donor-", "buffer_donor"},
+    {"[device-count]", "replica_count"}, {"[device-count]", "num_partitions"},
+    {"[stack-frame]", "StackFrames"},    {"[entry-layout]", "entry_computation_layout"},
+};
+
+// Rules on the header know no place in the text: the attribute's is found here.
+absl::Status PlaceOfHeader(const absl::Status& status, absl::string_view text) {
+  const absl::string_view message(status.message().data(), status.message().size());
+  const size_t label = message.rfind('[');
+  if (!absl::StartsWith(message, "module ") || label == absl::string_view::npos) return status;
+  for (const auto& [prefix, word] : kHeaderRules) {
+    const size_t at = text.find(word, std::min(text.size(), text.find("HloModule")));
+    if (!absl::StartsWith(message.substr(label), prefix) || at == absl::string_view::npos) continue;
+    int line = 0, column = 0;
+    Lexer(text).Place(text.data() + at, &line, &column);
+    return Annotate(status, absl::StrCat(line, ":", column));
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
+  absl::ConsumePrefix(&bytes, "\xef\xbb\xbf");  // The mark that some editors put before text.
+  if (bytes.empty()) return absl::InvalidArgumentError("found an empty file, expected HLO text or an HloModuleProto");
+  if (absl::StartsWith(bytes, "ML\xefR")) return Refuse("MLIR bytecode (a StableHLO artifact)");
+  if (absl::StartsWith(bytes, "\x1f\x8b")) return Refuse("a file that gzip has compressed");
+  if (absl::StartsWith(bytes, "\x28\xb5\x2f\xfd")) return Refuse("a file that zstd has compressed");
+  const bool text = LooksLikeText(bytes);
+  if (text && LooksLikeMlir(bytes)) return Refuse("MLIR text");
+  absl::StatusOr<std::unique_ptr<Module>> module = text ? ParseText(bytes) : ParseProto(bytes);
+  if (!module.ok()) return module;
+  const absl::Status status = Verify(**module);
+  if (!status.ok()) return text ? PlaceOfHeader(status, bytes) : status;
+  return module;
+}
+
+}  // namespace xlad::hlo

@@ -1,0 +1,54 @@
+// Telling programs apart by content.
+#include "hlo/read/read.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+
+namespace xlad::hlo {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Error(absl::string_view bytes) { return std::string(ReadModule(bytes).status().message()); }
+
+TEST(Read, TakesTextAndProto) {
+  const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule("\n  %x = f32[2]{0} negate(f32[2]{0} %y)");
+  ASSERT_TRUE(text.ok()) << text.status();
+  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths that look like letters, and long ones.
+    (*text)->set_name(std::string(static_cast<size_t>(length), 'n'));
+    const absl::StatusOr<std::unique_ptr<Module>> proto = ReadModule(*SerializeProto(**text));
+    ASSERT_TRUE(proto.ok()) << proto.status();
+    EXPECT_EQ(PrintText(**proto), PrintText(**text));
+  }
+}
+
+TEST(Read, TakesTextBehindAByteOrderMark) {
+  EXPECT_TRUE(ReadModule("\xef\xbb\xbf" "f32[2] negate(f32[2] x)").ok());
+}
+
+TEST(Read, RefusesMlirWithAWord) {
+  EXPECT_THAT(Error("ML\xefR\x01StableHLO"), HasSubstr("found MLIR bytecode (a StableHLO artifact), expected HLO"));
+  EXPECT_THAT(Error("module @jit_f attributes {} {\n"), HasSubstr("found MLIR text, expected HLO text"));
+  EXPECT_THAT(Error("#loc = loc(unknown)\nmodule {"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("func.func @main() {"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("\"builtin.module\"() ({"), HasSubstr("found MLIR text"));
+  EXPECT_THAT(Error("\x1f\x8b\x08"), HasSubstr("found a file that gzip has compressed"));
+  EXPECT_THAT(Error("\x28\xb5\x2f\xfd\x04"), HasSubstr("found a file that zstd has compressed"));
+}
+
+TEST(Read, SaysWhatIsWrong) {
+  EXPECT_THAT(Error(""), HasSubstr("found an empty file"));
+  EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
+  EXPECT_THAT(Error("\x7f" "ELF\x02\x01\x01"), HasSubstr("no HloModuleProto"));
+  EXPECT_THAT(Error(absl::string_view("\0\0\0\0", 4)), HasSubstr("no HloModuleProto"));
+}
+
+TEST(Read, Verifies) {
+  EXPECT_THAT(Error("f32[3] add(f32[2] x, f32[2] y)"), HasSubstr("["));
+  EXPECT_THAT(Error("f32[5] reshape(f32[2,3] x)"), HasSubstr("["));
+}
+
+}  // namespace
+}  // namespace xlad::hlo

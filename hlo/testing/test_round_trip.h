@@ -1,0 +1,24 @@
+// For tests and fuzzing: a module goes through text and through proto and comes back the same.
+#pragma once
+
+#include "base/status.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+
+namespace xlad::hlo {
+
+// OK, or what came back differently.
+inline absl::Status CheckRoundTrips(const Module& module) {
+  const std::string text = PrintText(module);
+  const absl::StatusOr<std::unique_ptr<Module>> from_text = ParseText(text);
+  if (!from_text.ok()) return Annotate(from_text.status(), absl::StrCat("what was printed does not read\n", text));
+  if (PrintText(**from_text) != text) return absl::InternalError(absl::StrCat("text changes\n", text));
+  XLAD_ASSIGN_OR_RETURN(const std::string proto, SerializeProto(module));
+  const absl::StatusOr<std::unique_ptr<Module>> from_proto = ParseProto(proto);
+  if (!from_proto.ok()) return Annotate(from_proto.status(), absl::StrCat("the proto does not read\n", text));
+  if (PrintText(**from_proto) != text) return absl::InternalError(absl::StrCat("the proto loses something\n", text));
+  XLAD_ASSIGN_OR_RETURN(const std::string again, SerializeProto(**from_proto));
+  return again == proto ? absl::OkStatus() : absl::InternalError(absl::StrCat("the proto changes\n", text));
+}
+
+}  // namespace xlad::hlo

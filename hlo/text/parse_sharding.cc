@@ -1,0 +1,241 @@
+// HLO text: sharding={...} in its three generations, and replica groups in their three forms.
+#include "absl/strings/str_cat.h"
+#include "hlo/text/named_sharding.h"
+#include "hlo/text/parse.h"
+
+namespace xlad::hlo {
+namespace {
+
+struct KindName {
+  absl::string_view name;
+  OpSharding::Kind kind;
+};
+constexpr KindName kKinds[] = {
+    {"replicated", OpSharding::Kind::kReplicated}, {"maximal", OpSharding::Kind::kMaximal},
+    {"manual", OpSharding::Kind::kManual},         {"unknown", OpSharding::Kind::kUnknown},
+    {"unreduced", OpSharding::Kind::kUnreduced},
+};
+
+bool ParseKind(Lexer& lexer, OpSharding::Kind* kind) {
+  const char* const at = lexer.Here();
+  const absl::string_view word = lexer.Word();
+  for (const KindName& row : kKinds) {
+    if (row.name != word) continue;
+    *kind = row.kind;
+    return true;
+  }
+  return lexer.FailAt(at, "replicated, maximal, manual, unknown, unreduced, devices=[...] or mesh[...]");
+}
+
+// "<=[4,2]T(1,0)" behind the "<=".
+bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
+  return lexer.Expect('[') && ParseIntsUntil(lexer, ']', reshape) && ParseTranspose(lexer, reshape->size(), transpose);
+}
+
+bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
+  // More than any machine has, few enough to list.
+  constexpr int64_t kMostDevices = int64_t{1} << 20;
+  *count = 1;
+  for (const int64_t size : dims) {
+    if (size < 1 || size > kMostDevices / *count) {
+      return lexer.Fail(at, "found no device or more than 2^20 of them, expected 1 to 2^20");
+    }
+    *count *= size;
+  }
+  return true;
+}
+
+// "devices=[2,4]..." behind the '='.
+bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
+  sharding->kind = OpSharding::Kind::kTiled;
+  const char* const at = lexer.Here();
+  int64_t expected = 0;
+  if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', &sharding->tile_dims) ||
+      !CheckDeviceCount(lexer, at, sharding->tile_dims, &expected)) {
+    return false;
+  }
+  if (lexer.Accept("<=")) {
+    return ParseIotaSource(lexer, &sharding->iota_reshape_dims, &sharding->iota_transpose) &&
+           CheckIota(lexer, at, expected, sharding->iota_reshape_dims, sharding->iota_transpose);
+  }
+  do {
+    sharding->devices.push_back(0);
+    if (!lexer.Integer(&sharding->devices.back())) return false;
+  } while (lexer.Accept(','));
+  return std::ssize(sharding->devices) == expected ||
+         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(), " devices for a tile assignment of ", expected,
+                                     ", expected as many"));
+}
+
+bool ParseShardingMetadata(Lexer& lexer, OpSharding* sharding) {
+  const char* const at = lexer.Here();
+  if (!lexer.Expect('{')) return false;
+  const bool list = lexer.Peek() == '{';
+  lexer.Rewind(at);
+  if (!list) return ParseMetadata(lexer, &sharding->metadata.emplace_back());
+  return ParseBraced(lexer, [&] { return ParseMetadata(lexer, &sharding->metadata.emplace_back()); });
+}
+
+// One of the words and keys that a single sharding is made of, in any order.
+bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
+  const char* const at = lexer.Here();
+  if (lexer.AcceptWord("devices")) return lexer.Expect('=') && ParseTiles(lexer, sharding);
+  if (lexer.AcceptWord("device")) {
+    sharding->devices.push_back(0);
+    return lexer.Expect('=') && lexer.Integer(&sharding->devices.back());
+  }
+  if (lexer.AcceptWord("last_tile_dim_replicate")) {
+    sharding->replicate_on_last_tile_dim = true;
+    return true;
+  }
+  if (lexer.AcceptWord("last_tile_dims")) {
+    return lexer.Expect('=') &&
+           ParseBraced(lexer, [&] { return ParseKind(lexer, &sharding->last_tile_dims.emplace_back()); });
+  }
+  if (lexer.AcceptWord("metadata")) return lexer.Expect('=') && ParseShardingMetadata(lexer, sharding);
+  const bool as = lexer.AcceptWord("shard_as");
+  if (as || lexer.AcceptWord("shard_like")) {
+    sharding->group = as ? OpSharding::Group::kAs : OpSharding::Group::kLike;
+    return lexer.Integer(&sharding->group_id);
+  }
+  lexer.Rewind(at);
+  return ParseKind(lexer, &sharding->kind);
+}
+
+bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
+  const char* const at = lexer.Here();
+  while (lexer.Peek() != '}') {
+    if (!ParseShardingPart(lexer, sharding)) return false;
+  }
+  const bool maximal = sharding->kind == OpSharding::Kind::kMaximal;
+  const bool tiled = sharding->kind == OpSharding::Kind::kTiled;
+  if (maximal && sharding->devices.size() != 1) {
+    return lexer.FailAt(at, "one device of maximal, as in maximal device=3");
+  }
+  if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only behind maximal");
+  const bool subgroups = sharding->replicate_on_last_tile_dim || !sharding->last_tile_dims.empty();
+  if (subgroups && (!tiled || sharding->last_tile_dims.size() > sharding->tile_dims.size())) {
+    return lexer.FailAt(at, "last_tile_dims only behind devices=[...] with at least as many dimensions");
+  }
+  return true;
+}
+
+// The third generation, "mesh['a'=2], [{'a'}]", is kept as canonical text.
+bool ParseNamed(Lexer& lexer, OpSharding* sharding) {
+  sharding->kind = OpSharding::Kind::kNamed;
+  NamedSharding named;
+  if (!ParseNamedSharding(lexer, &named)) return false;
+  sharding->named = PrintNamedSharding(named);
+  return true;
+}
+
+// mesh['a'=2,'b'=2], device_ids=(1,0,3,2) {'b'} behind "mesh[".
+bool ParseMeshGroups(Lexer& lexer, ReplicaGroups* groups) {
+  ReplicaGroups::MeshAxes& mesh = groups->mesh_axes.emplace();
+  NamedSharding named;
+  if (!ParseMeshAxes(lexer, &named.mesh)) return false;
+  const bool comma = lexer.Accept(',');
+  if (lexer.AcceptWord("device_ids")) {
+    if (!lexer.Expect('=') || !ParseDeviceIds(lexer, &named)) return false;
+  } else if (comma) {
+    return lexer.FailExpected("device_ids");
+  }
+  mesh.mesh = named.mesh;
+  mesh.device_ids = named.device_ids;
+  if (!named.iota_reshape.empty()) mesh.device_ids = TransposedIota(named.iota_reshape, named.iota_transpose);
+  return ParseAxes(lexer, mesh.mesh, &mesh.axes);
+}
+
+bool ParseIotaGroups(Lexer& lexer, ReplicaGroups* groups) {
+  const char* const at = lexer.Here();
+  ReplicaGroups::Iota& iota = groups->iota.emplace();
+  int64_t count = 0;
+  if (!lexer.Expect('[') || !ParseIntsUntil(lexer, ']', &iota.dims)) return false;
+  if (!lexer.Accept("<=")) return lexer.FailExpected("<=[...]");
+  if (iota.dims.size() != 2) return lexer.FailAt(at, "[groups,size]<=[...]");
+  return ParseIotaSource(lexer, &iota.reshape_dims, &iota.transpose) &&
+         CheckDeviceCount(lexer, at, iota.dims, &count) &&
+         CheckIota(lexer, at, count, iota.reshape_dims, iota.transpose);
+}
+
+}  // namespace
+
+bool ParseIntsUntil(Lexer& lexer, char close, Dims* values) {
+  if (lexer.Accept(close)) return true;
+  do {
+    values->push_back(0);
+    if (!lexer.Integer(&values->back())) return false;
+  } while (lexer.Accept(','));
+  return lexer.Expect(close);
+}
+
+bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
+  if (lexer.PeekRaw() == 'T') {
+    lexer.AcceptWord("T");
+    if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
+  }
+  // One spelling: none of one dimension, always one of several.
+  if (ndim <= 1) transpose->clear();
+  if (ndim > 1 && transpose->empty()) {
+    for (size_t d = 0; d < ndim; ++d) transpose->push_back(static_cast<int64_t>(d));
+  }
+  return true;
+}
+
+bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose) {
+  int64_t count = 0;
+  if (!CheckDeviceCount(lexer, at, reshape, &count)) return false;
+  if (count != devices) {
+    return lexer.Fail(at, absl::StrCat("found an iota of ", count, " devices, expected ", devices));
+  }
+  std::vector<bool> seen(reshape.size(), false);
+  bool permutation = transpose.empty() || transpose.size() == reshape.size();
+  for (const int64_t d : transpose) {
+    permutation = permutation && d >= 0 && d < std::ssize(seen) && !seen[d];
+    if (permutation) seen[d] = true;
+  }
+  return permutation || lexer.Fail(at, "found a transposition, expected a permutation of the iota's dimensions");
+}
+
+Dims TransposedIota(const Dims& reshape, const Dims& transpose) {
+  const Dims strides = tensor::Strides(reshape);
+  Dims sizes, steps, result;
+  for (size_t i = 0; i < reshape.size(); ++i) {
+    const auto d = transpose.empty() ? i : static_cast<size_t>(transpose[i]);
+    sizes.push_back(reshape[d]);
+    steps.push_back(strides[d]);
+  }
+  Dims index(sizes.size(), 0);
+  do {
+    int64_t id = 0;
+    for (size_t i = 0; i < index.size(); ++i) id += index[i] * steps[i];
+    result.push_back(id);
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return result;
+}
+
+bool ParseSharding(Lexer& lexer, OpSharding* sharding) {
+  Lexer::Depth depth(lexer);
+  if (!depth.Check() || !lexer.Expect('{')) return false;
+  const absl::string_view word = lexer.PeekWord();
+  if (lexer.Peek() == '{' || lexer.Peek() == '}') {
+    sharding->kind = OpSharding::Kind::kTuple;
+    if (lexer.Accept('}')) return true;
+    do {
+      if (!ParseSharding(lexer, &sharding->tuple.emplace_back())) return false;
+    } while (lexer.Accept(','));
+  } else if (word == "mesh" || word == "maximal_mesh" || word == "single_device") {
+    if (!ParseNamed(lexer, sharding)) return false;
+  } else if (!ParseSingle(lexer, sharding)) {
+    return false;
+  }
+  return lexer.Expect('}');
+}
+
+bool ParseReplicaGroups(Lexer& lexer, ReplicaGroups* groups) {
+  if (lexer.AcceptWord("mesh")) return lexer.Expect('[') && ParseMeshGroups(lexer, groups);
+  if (lexer.Peek() == '[') return ParseIotaGroups(lexer, groups);
+  return ParseBraced(lexer, [&] { return ParseInts(lexer, &groups->groups.emplace_back()); });
+}
+
+}  // namespace xlad::hlo

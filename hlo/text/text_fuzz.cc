@@ -1,0 +1,18 @@
+// libFuzzer: any bytes as HLO text. Bad text is an error; good text prints, reads back and goes through a proto.
+#include <cstddef>
+#include <cstdint>
+
+#include "hlo/testing/fuzz_time.h"
+#include "hlo/testing/test_round_trip.h"
+#include "hlo/verify/verifier.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const xlad::hlo::FuzzTime time;
+  const auto module = xlad::hlo::ParseText({reinterpret_cast<const char*>(data), size});
+  if (!module.ok()) return 0;
+  // Programs that are wrong in a way the verifier knows are only to crash nothing.
+  const absl::Status round_trips = xlad::hlo::CheckRoundTrips(**module);
+  const bool valid = xlad::hlo::Verify(**module).ok();
+  XLAD_CHECK(round_trips.ok() || !valid) << round_trips;
+  return 0;
+}

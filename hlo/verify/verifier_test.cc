@@ -1,0 +1,264 @@
+// Rules that text cannot break because its parser says so first: modules made in code, as passes and protos make them.
+#include "hlo/verify/verifier.h"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "hlo/build/builder.h"
+#include "hlo/text/text.h"
+
+namespace xlad::hlo {
+namespace {
+
+// A program to break: main(x: f32[4]) = negate(x), and f(y) = abs(y) beside it.
+struct Program {
+  Module module{"m"};
+  Computation* f = module.Add(std::make_unique<Computation>("f"));
+  Computation* main = module.Add(std::make_unique<Computation>("main"));
+  Builder builder{main};
+  Instruction *x = nullptr, *root = nullptr, *y = nullptr;
+
+  Program() {
+    const Shape vector(ElementType::kF32, {4});
+    Builder other(f);
+    y = other.Parameter(0, vector, "y");
+    f->set_root(other.Unary(Opcode::kAbs, y));
+    x = builder.Parameter(0, vector, "x");
+    root = builder.Unary(Opcode::kNegate, x);
+    main->set_root(root);
+    module.set_entry(main);
+  }
+  Instruction* Add(Opcode opcode, Shape shape, std::vector<Instruction*> operands) {
+    return main->Add(std::make_unique<Instruction>(opcode, std::move(shape)), operands);
+  }
+};
+
+struct Case {
+  const char* label;
+  const char* message;
+  std::function<void(Program&)> break_it;
+};
+
+Shape Deep(int64_t depth) {
+  Shape shape;
+  for (int64_t i = 0; i < depth; ++i) shape = Shape::Tuple({shape});
+  return shape;
+}
+
+std::vector<Case> StructureCases() {
+  return {
+      {"module-entry", "module m: found no entry computation, expected one marked ENTRY",
+       [](Program& p) { p.module.set_entry(nullptr); }},
+      {"computation-root", "computation %main: found no ROOT, expected one",
+       [](Program& p) { p.main->set_root(nullptr); }},
+      {"computation-root", "computation %main: found root %y of another computation, expected one of its own",
+       [](Program& p) { p.main->set_root(p.y); }},
+      {"operand-computation", "%negate: found operand %y of another computation, expected one of %main",
+       [](Program& p) { p.root->ReplaceOperand(0, p.y); }},
+      {"operand-order",
+       "%abs.1: found operand %abs.2 at or behind its user, expected operands before users, without cycles",
+       [](Program& p) {
+         Instruction* const a = p.builder.Unary(Opcode::kAbs, p.x);
+         a->ReplaceOperand(0, p.builder.Unary(Opcode::kAbs, a));
+       }},
+      {"operand-order",
+       "%negate: found control predecessor %negate at or behind its user, expected operands before users, without "
+       "cycles",
+       [](Program& p) { p.root->AddControlPredecessor(p.root); }},
+      {"parameter-numbers", "computation %main: found no parameter(1), expected all of 0 to 2",
+       [](Program& p) { p.builder.Parameter(2, Shape(ElementType::kF32, {})); }},
+      {"parameter-numbers", "%again: found parameter(0) a second time, expected numbers 0, 1, ... each once",
+       [](Program& p) { p.builder.Parameter(0, Shape(ElementType::kF32, {}), "again"); }},
+      {"parameter-numbers", "%far: found parameter(99999), expected numbers 0, 1, ... each once",
+       [](Program& p) { p.builder.Parameter(99999, Shape(ElementType::kF32, {}), "far"); }},
+      {"call-cycle", "%call: found a call that leads back to %f, expected calls without recursion",
+       [](Program& p) { Builder(p.f).Call(p.f, {p.y}); }},
+      {"called-computation",
+       "%call: found call of a computation that the module does not have, expected a computation of the module",
+       [](Program& p) { p.Add(Opcode::kCall, p.x->shape(), {p.x})->mutable_called() = {nullptr}; }},
+      {"called-computations", "%negate: found 1 called computation, expected none of negate",
+       [](Program& p) { p.root->mutable_called() = {p.f}; }},
+  };
+}
+
+std::vector<Case> ShapeCases() {
+  return {
+      {"shape-type", "%abs: found an invalid element type, expected a known one",
+       [](Program& p) { p.y->users()[0]->mutable_shape() = Shape(ElementType::kInvalid, {}); }},
+      {"layout-order", "%negate: found layout {0,1} of f32[4], expected an order of 1 dimension",
+       [](Program& p) { p.root->mutable_shape().set_layout({{0, 1}, ""}); }},
+      {"layout-order", "%negate: found dimension 1, expected 0 to 0",
+       [](Program& p) { p.root->mutable_shape().set_layout({{1}, ""}); }},
+      {"shape-depth", "%negate: found tuples nested more than 64 deep, expected fewer",
+       [](Program& p) { p.root->mutable_shape() = Deep(65); }},
+      {"constant-literal", "%constant: found no value, expected a value of shape f32[]",
+       [](Program& p) { p.Add(Opcode::kConstant, Shape(ElementType::kF32, {}), {}); }},
+      {"constant-literal", "%constant: found a value of shape f32[], expected f32[2]",
+       [](Program& p) { p.builder.Scalar(ElementType::kF32, 1)->mutable_shape() = Shape(ElementType::kF32, {2}); }},
+      {"dot-dims", "%dot: found no dimension numbers, expected lhs_contracting_dims and rhs_contracting_dims",
+       [](Program& p) { p.Add(Opcode::kDot, Shape(ElementType::kF32, {}), {p.x, p.x}); }},
+  };
+}
+
+std::vector<Case> HeaderAndGroupCases() {
+  return {
+      {"entry-layout", "module m: found 0 parameters, expected 1, as the entry has",
+       [](Program& p) { p.module.has_entry_layout = true; }},
+      {"entry-layout", "module m: found result of shape (), expected f32[4], as the entry has",
+       [](Program& p) {
+         p.module.has_entry_layout = true;
+         p.module.entry_parameter_layouts = {p.x->shape()};
+       }},
+      {"donor-parameter", "module m: found parameter 1 {}, expected an array in one of 1 parameters",
+       [](Program& p) { p.module.buffer_donors = {{1, {}}}; }},
+      {"device-count",
+       "module m: found replica_count=1, num_partitions=0, expected 1 or more each, and at most 16777216 together",
+       [](Program& p) { p.module.num_partitions = 0; }},
+      {"replica-groups", "%permute: found several forms at once, expected one",
+       [](Program& p) {
+         ReplicaGroups& groups =
+             p.Add(Opcode::kCollectivePermute, p.x->shape(), {p.x})->mutable_attributes().replica_groups;
+         p.main->instructions().back()->set_name("permute");
+         groups.groups = {{0}};
+         groups.iota = {{1, 1}, {1}, {}};
+       }},
+      {"replica-groups-iota", "%gather: found {2,2} of {8}, expected [groups,size] of as many devices",
+       [](Program& p) {
+         Instruction* const gather = p.Add(Opcode::kAllGather, p.x->shape(), {p.x});
+         gather->set_name("gather");
+         gather->mutable_attributes().replica_groups.iota = {{2, 2}, {8}, {}};
+       }},
+      {"replica-groups-mesh", "%gather: found axis 'b', expected an axis of the mesh",
+       [](Program& p) {
+         Instruction* const gather = p.Add(Opcode::kAllGather, p.x->shape(), {p.x});
+         gather->set_name("gather");
+         auto& mesh = gather->mutable_attributes().replica_groups.mesh_axes.emplace();
+         mesh.mesh = {{"a", 2}};
+         mesh.axes = {{"b"}};
+       }},
+      {"replica-groups-mesh", "%gather: found axes that overlap, expected parts of axes that do not",
+       [](Program& p) {
+         Instruction* const gather = p.Add(Opcode::kAllGather, p.x->shape(), {p.x});
+         gather->set_name("gather");
+         auto& mesh = gather->mutable_attributes().replica_groups.mesh_axes.emplace();
+         mesh.mesh = {{"a", 4}};
+         mesh.axes = {{"a", 1, 4}, {"a", 2, 2}};
+       }},
+  };
+}
+
+std::vector<Case> OtherCases() {
+  return {
+      {"sharding-tiles", "%negate: found tile sizes {0}, expected 1 or more each, and at most 16777216 tiles",
+       [](Program& p) {
+         auto sharding = std::make_unique<OpSharding>();
+         sharding->kind = OpSharding::Kind::kTiled;
+         sharding->tile_dims = {0};
+         p.root->set_sharding(std::move(sharding));
+       }},
+      {"sharding-transpose", "%negate: found {0}, expected a permutation of 2",
+       [](Program& p) {
+         auto sharding = std::make_unique<OpSharding>();
+         sharding->kind = OpSharding::Kind::kTiled;
+         sharding->tile_dims = {4};
+         sharding->iota_reshape_dims = {2, 2};
+         sharding->iota_transpose = {0};
+         p.root->set_sharding(std::move(sharding));
+       }},
+      {"async-pair", "%done: found operand parameter, expected all-gather-start",
+       [](Program& p) { p.Add(Opcode::kAllGatherDone, p.x->shape(), {p.x})->set_name("done"); }},
+  };
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> all;
+  for (const std::vector<Case>& part : {StructureCases(), ShapeCases(), HeaderAndGroupCases(), OtherCases()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+TEST(VerifierTest, ModulesMadeInCode) {
+  ASSERT_TRUE(Verify(Program().module).ok()) << Verify(Program().module);
+  for (const Case& bad : Cases()) {
+    Program program;
+    bad.break_it(program);
+    const absl::Status status = Verify(program.module);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()), absl::StrCat(bad.message, " [", bad.label, "]"));
+  }
+}
+
+TEST(VerifierTest, PlacesOfText) {
+  const auto module =
+      ParseText("HloModule m\n\nENTRY main {\n  x = f32[2] parameter(0)\n\n    ROOT y = f32[3] abs(x)\n}\n");
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(Verify(**module).message(),
+            "6:5: %y: found result f32[3], expected f32[2], which abs gives [result-shape]");
+}
+
+// A tuple of tuples, each twice the one before: few words, more parts than memory.
+TEST(VerifierTest, PartsAreBounded) {
+  Shape shape(ElementType::kPred, {});
+  for (int i = 0; i < 7; ++i) shape = Shape::Tuple({shape, shape, shape, shape, shape});
+  Program p;
+  p.root->mutable_shape() = shape;
+  EXPECT_EQ(Verify(p.module).message(),
+            "%negate: found a tuple of more than 65536 parts, expected fewer [shape-parts]");
+}
+
+// Groups of more devices than anybody wants listed, again and again.
+TEST(VerifierTest, GroupsAreNotListed) {
+  const std::vector<std::pair<std::string, std::string>> programs = {
+      {"1048576", "[1048576,1]<=[1024,1024]T(1,0)"},
+      {"1048576", "[1,1048576]<=[1048576]"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {}"},
+      {"1048576", "mesh['a'=1024,'b'=1024] {'b', 'a':(2)4}"},
+  };
+  for (const auto& [devices, groups] : programs) {
+    std::string text = "HloModule m, num_partitions=" + devices +
+                       "\nadd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b) }\n"
+                       "ENTRY main {\n  x = f32[2] parameter(0)\n";
+    for (int i = 0; i < 40; ++i) {
+      text += "  y" + std::to_string(i) + " = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, " +
+              "to_apply=add, replica_groups=" + groups + "\n";
+    }
+    const auto module = ParseText(text + "}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_TRUE(Verify(**module).ok()) << Verify(**module);
+  }
+}
+
+std::vector<std::string> HloFilesUnder(const char* variable) {
+  std::vector<std::string> files;
+  const char* const folder = std::getenv(variable);
+  if (folder == nullptr) return files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() == ".hlo") files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+class GoodProgramsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoodProgramsTest, Verify) {
+  const std::vector<std::string> files = HloFilesUnder(GetParam());
+  if (files.empty()) GTEST_SKIP() << GetParam() << " is not set";
+  for (const std::string& file : files) {
+    std::ifstream stream(file, std::ios::binary);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    const auto module = ParseText(text.str());
+    ASSERT_TRUE(module.ok()) << file << ": " << module.status();
+    EXPECT_TRUE(hlo::Verify(**module).ok()) << file << ": " << hlo::Verify(**module);
+    EXPECT_TRUE(hlo::Verify(*(*module)->Clone()).ok()) << file;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, GoodProgramsTest, testing::Values("XLAD_EXAMPLES", "XLAD_CONFORMANCE"));
+
+}  // namespace
+}  // namespace xlad::hlo

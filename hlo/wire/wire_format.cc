@@ -1,0 +1,95 @@
+#include "hlo/wire/wire_format.h"
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/wire_format_lite.h"
+
+namespace xlad::hlo {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+bool WireReader::Varint(uint64_t* value) {
+  uint64_t sum = 0;
+  for (int shift = 0; shift < 64 && at_ < end_; shift += 7) {
+    const auto byte = static_cast<uint8_t>(*at_++);
+    sum |= static_cast<uint64_t>(byte & 0x7F) << shift;
+    if (byte < 0x80) {
+      *value = sum;
+      return true;
+    }
+  }
+  return ok_ = false;
+}
+
+bool WireReader::Skip(size_t bytes) {
+  ok_ = bytes <= static_cast<size_t>(end_ - at_);
+  if (ok_) at_ += bytes;
+  return ok_;
+}
+
+// Nobody writes groups any more; protobuf knows how they nest.
+bool WireReader::SkipGroup(const char* start) {
+  CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), static_cast<int>(end_ - start));
+  ok_ = WireFormatLite::SkipField(&stream, stream.ReadTag());
+  at_ = start + stream.CurrentPosition();
+  return ok_;
+}
+
+bool WireReader::NextVarint(uint64_t* value) { return at_ < end_ && Varint(value); }
+
+bool WireReader::Next(Field* field) {
+  if (at_ == end_ || !ok_) return false;
+  const char* const start = at_;
+  uint64_t tag = 0, length = 0;
+  if (!Varint(&tag)) return false;
+  field->number = static_cast<uint32_t>(tag >> 3);
+  field->type = static_cast<Type>(tag & 7);
+  ok_ = tag <= UINT32_MAX && field->number != 0;
+  if (!ok_) return false;
+  switch (field->type) {
+    case kVarint:
+      if (!Varint(&field->value)) return false;
+      break;
+    case kBytes:
+      if (!Varint(&length) || !Skip(length)) return false;
+      field->bytes = absl::string_view(at_ - length, length);
+      break;
+    case kFixed64:
+      if (!Skip(sizeof(uint64_t))) return false;
+      break;
+    case kFixed32:
+      if (!Skip(sizeof(uint32_t))) return false;
+      break;
+    case kGroup:
+      if (!SkipGroup(start)) return false;
+      break;
+    default:
+      return ok_ = false;
+  }
+  field->whole = absl::string_view(start, static_cast<size_t>(at_ - start));
+  return true;
+}
+
+bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
+             int dropped) {
+  if (rest != nullptr) rest->clear();
+  WireReader reader(message);
+  WireReader::Field field;
+  while (reader.Next(&field)) {
+    if (field.Is(static_cast<uint32_t>(number), WireReader::kBytes)) {
+      parts->push_back(field.bytes);
+    } else if (rest != nullptr && !field.Is(static_cast<uint32_t>(dropped), WireReader::kBytes)) {
+      rest->append(field.whole.data(), field.whole.size());
+    }
+  }
+  return reader.ok();
+}
+
+bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out) {
+  constexpr int kMostNesting = 500;
+  CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  stream.SetRecursionLimit(kMostNesting);
+  return out->MergeFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+}  // namespace xlad::hlo

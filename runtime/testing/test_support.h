@@ -1,0 +1,114 @@
+// For tests: a device whose kernels are functions of the test, and executables put together by hand.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "tensor/element_type.h"
+
+namespace xlad::runtime {
+
+using TestKernel = std::function<absl::Status(absl::Span<void* const> buffers, int partition)>;
+using TestKernels = std::map<std::string, TestKernel>;
+
+class TestLauncher final : public Launcher {
+ public:
+  TestLauncher(const std::vector<TestKernel>* kernels, int partition) : kernels_(*kernels), partition_(partition) {}
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void*) override {
+    return kernels_[kernel](buffers, partition_);
+  }
+  absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
+    return absl::UnimplementedError(absl::StrCat("library op ", op, " on ", buffers.size(), " buffers"));
+  }
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    std::memmove(to, from, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<TestKernel>& kernels_;
+  const int partition_;
+};
+
+class TestLoaded final : public LoadedExecutable {
+ public:
+  TestLoaded(Executable executable, const TestKernels& kernels) : executable_(std::move(executable)) {
+    for (const auto& [name, kernel] : kernels) {
+      names_[name] = static_cast<int>(kernels_.size());
+      kernels_.push_back(kernel);
+    }
+  }
+  const Executable& executable() const override { return executable_; }
+  absl::StatusOr<int> FindKernel(absl::string_view symbol) const override {
+    const auto found = names_.find(std::string(symbol));
+    if (found != names_.end()) return found->second;
+    return absl::NotFoundError(absl::StrCat("no kernel ", symbol));
+  }
+  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition) const override {
+    return std::make_unique<TestLauncher>(&kernels_, partition);
+  }
+
+ private:
+  const Executable executable_;
+  std::map<std::string, int> names_;
+  std::vector<TestKernel> kernels_;
+};
+
+// Memory of the machine, code of the test.
+class TestDevice final : public Device {
+ public:
+  explicit TestDevice(TestKernels kernels) : kernels_(std::move(kernels)) {}
+  std::string Name() const override { return "test"; }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override { return cpu_->Allocate(bytes); }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
+    return cpu_->CopyToDevice(to, from);
+  }
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override { return cpu_->CopyToHost(to, from); }
+  absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
+    return std::make_unique<TestLoaded>(std::move(executable), kernels_);
+  }
+
+ private:
+  const TestKernels kernels_;
+  const std::unique_ptr<Device> cpu_ = MakeCpuDevice();
+};
+
+inline int AddAllocation(Executable* executable, Allocation::Kind kind, int64_t bytes) {
+  Allocation* allocation = executable->add_allocations();
+  allocation->set_kind(kind);
+  allocation->set_bytes(bytes);
+  return executable->allocations_size() - 1;
+}
+
+inline void SetSlice(BufferSlice* slice, int allocation, int64_t offset, int64_t bytes) {
+  slice->set_allocation(allocation);
+  slice->set_offset(offset);
+  slice->set_bytes(bytes);
+}
+
+inline BufferSlice Whole(const Executable& executable, int allocation) {
+  BufferSlice slice;
+  SetSlice(&slice, allocation, 0, executable.allocations(allocation).bytes());
+  return slice;
+}
+
+inline void SetShape(ArrayShape* shape, tensor::ElementType type, const std::vector<int64_t>& dims) {
+  shape->set_element_type(static_cast<int>(type));
+  shape->mutable_dims()->Assign(dims.begin(), dims.end());
+}
+
+inline Step KernelOn(const Executable& executable, const std::string& symbol, const std::vector<int>& allocations) {
+  Step step;
+  step.set_name(symbol);
+  step.mutable_kernel()->set_symbol(symbol);
+  for (int allocation : allocations) *step.mutable_kernel()->add_buffers() = Whole(executable, allocation);
+  return step;
+}
+
+}  // namespace xlad::runtime

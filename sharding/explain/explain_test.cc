@@ -1,0 +1,117 @@
+// Bytes and trip counts of partitioned programs, by hand.
+#include "sharding/explain/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "hlo/analysis/trip_count.h"
+#include "hlo/text/text.h"
+
+namespace xlad::sharding {
+namespace {
+
+PartitionedProgram Program(const std::string& text, const char* mesh) {
+  PartitionedProgram program;
+  program.mesh = *ParseMesh(mesh);
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  program.variants.push_back({*std::move(module), {}});
+  return program;
+}
+
+TEST(Explain, Bytes) {
+  const PartitionedProgram program = Program(R"(HloModule m, num_partitions=4
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[8,4] parameter(0)
+  r = f32[8,4] all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+  s = f32[2,4] reduce-scatter(r), channel_id=2, replica_groups={{0,1,2,3}}, use_global_device_ids=true,
+      dimensions={0}, to_apply=add
+  g = f32[4,4] all-gather(s), channel_id=3, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, dimensions={0}
+  a = f32[4,4] all-to-all(g), channel_id=4, replica_groups={{0,1,2,3}}, dimensions={0}
+  ROOT p = f32[4,4] collective-permute(a), channel_id=5, source_target_pairs={{0,1},{1,0}}
+})",
+                                             "dp=4");
+  absl::StatusOr<Explanation> explanation = Explain(program);
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  std::vector<int64_t> bytes;
+  for (const ExplainedCollective& c : explanation->collectives) bytes.push_back(c.bytes);
+  EXPECT_EQ(bytes, (std::vector<int64_t>{192, 96, 32, 48, 64}));
+  EXPECT_EQ(explanation->bytes_per_device, 192 + 96 + 32 + 48 + 64);
+  for (const ExplainedCollective& c : explanation->collectives) {
+    EXPECT_EQ(c.trip_count, 1);
+    EXPECT_GE(c.wire_bytes, c.bytes);
+  }
+}
+
+// Thirds of a byte add up before they are rounded.
+TEST(Explain, RoundsTheTotalOnly) {
+  std::string text = R"(HloModule m, num_partitions=3
+add { a = s8[] parameter(0) b = s8[] parameter(1) ROOT c = s8[] add(a, b) }
+ENTRY main {
+  x = s8[] parameter(0)
+)";
+  std::string last = "x";
+  for (int i = 1; i <= 3; ++i) {
+    absl::StrAppend(&text, i == 3 ? "  ROOT " : "  ", "r", i, " = s8[] all-reduce(", last, "), channel_id=", i,
+                    ", replica_groups={{0,1,2}}, use_global_device_ids=true, to_apply=add\n");
+    last = absl::StrCat("r", i);
+  }
+  absl::StatusOr<Explanation> explanation = Explain(Program(text + "}", "dp=3"));
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  EXPECT_EQ(explanation->bytes_per_device, 4);  // 3 x 4/3.
+}
+
+struct Loop {
+  const char* init;
+  const char* step;
+  const char* compare;
+  std::optional<int64_t> trips;
+};
+
+std::string LoopText(const Loop& loop) {
+  return absl::StrCat(R"(HloModule m
+cond { t = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(10)
+  ROOT c = pred[] compare()", loop.compare, R"( }
+body { t = (s32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[] get-tuple-element(t), index=1
+  k = s32[] constant(3)
+  j = s32[] )", loop.step, R"(
+  ROOT r = (s32[], f32[]) tuple(j, x) }
+ENTRY main {
+  p = s32[] parameter(0)
+  x = f32[] parameter(1)
+  i = s32[] )", loop.init, R"(
+  t = (s32[], f32[]) tuple(i, x)
+  ROOT w = (s32[], f32[]) while(t), condition=cond, body=body
+})");
+}
+
+TEST(TripCount, CountedLoops) {
+  const Loop loops[] = {
+      {"constant(0)", "add(i, k)", "i, n), direction=LT", 4},
+      {"constant(1)", "add(k, i)", "i, n), direction=LT", 3},
+      {"constant(0)", "add(i, k)", "i, n), direction=LE", 4},
+      {"constant(1)", "add(i, k)", "i, n), direction=LE", 4},
+      {"constant(0)", "add(i, k)", "n, i), direction=GT", 4},
+      {"constant(40)", "subtract(i, k)", "i, n), direction=GT", 10},
+      {"constant(40)", "subtract(i, k)", "i, n), direction=GE", 11},
+      {"constant(20)", "add(i, k)", "i, n), direction=LT", 0},
+      {"constant(1)", "add(i, k)", "i, n), direction=NE", 3},
+      {"constant(0)", "add(i, k)", "i, n), direction=NE", std::nullopt},
+      {"constant(0)", "subtract(i, k)", "i, n), direction=LT", std::nullopt},
+      {"constant(0)", "multiply(i, k)", "i, n), direction=LT", std::nullopt},
+      {"add(p, p)", "add(i, k)", "i, n), direction=LT", std::nullopt},
+  };
+  for (const Loop& loop : loops) {
+    absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(LoopText(loop));
+    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_EQ(TripCount(*(*module)->entry()->root()), loop.trips) << loop.init << " " << loop.step << " "
+                                                                  << loop.compare;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::sharding

@@ -1,0 +1,309 @@
+// Reading annotations: sdy attributes where there are any, else tile shardings.
+#include "sharding/import/annotations.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sharding/import/mesh_translation.h"
+#include "sharding/import/named_annotations.h"
+#include "sharding/import/tile_sharding.h"
+#include "sharding/rules/rules.h"
+
+namespace xlad::sharding {
+namespace {
+
+constexpr const char* kMeshes = "xla.sdy.meshes";
+constexpr const char* kSharding = "xla.sdy.sharding";
+
+const std::string* Find(const hlo::StringMap& map, const char* key) {
+  const auto it = map.find(key);
+  return it == map.end() ? nullptr : &it->second;
+}
+
+int64_t Devices(const std::vector<Axis>& axes) { return Mesh("", axes).devices(); }
+
+template <typename Visit>
+void ForEachInstruction(const hlo::Module& module, Visit visit) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) visit(*instruction);
+  }
+}
+
+template <typename Visit>
+void ForEachNamed(const hlo::OpSharding* sharding, Visit visit) {
+  if (sharding == nullptr) return;
+  if (sharding->kind == hlo::OpSharding::Kind::kNamed) visit(*sharding);
+  for (const hlo::OpSharding& element : sharding->tuple) ForEachNamed(&element, visit);
+}
+
+std::string AxisNames(const std::vector<Axis>& axes) {
+  return absl::StrCat("{", absl::StrJoin(axes, ",", [](std::string* out, const Axis& a) { out->append(a.name); }), "}");
+}
+
+// Every axis of the annotation gets an origin of its own: the first link of a chain.
+void AddOrigins(const Mesh& mesh, const hlo::Instruction& instruction, const std::string& source,
+                TensorSharding* sharding) {
+  for (size_t d = 0; d < sharding->dims.size(); ++d) {
+    DimensionSharding& dim = sharding->dims[d];
+    for (const AxisRef& axis : dim.axes) {
+      dim.origins.push_back(std::make_shared<const Origin>(Origin{
+          Origin::Kind::kAnnotation, instruction.name(),
+          absl::StrCat("annotated {\"", ToString(mesh, AxisList{axis}), "\"} on dimension ", d), source, nullptr}));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status At(const hlo::Instruction& instruction, const absl::Status& status) {
+  if (status.ok()) return status;
+  const std::string place =
+      instruction.line() > 0 ? absl::StrCat(instruction.line(), ":", instruction.column(), ": ") : std::string();
+  return Annotate(status, absl::StrCat(place, "%", instruction.name()));
+}
+
+namespace {
+
+bool InOrder(const SdyMesh& mesh) {
+  for (size_t i = 0; i < mesh.device_ids.size(); ++i) {
+    if (mesh.device_ids[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target) {
+  return instruction.opcode() == hlo::Opcode::kCustomCall && instruction.attributes().custom_call_target == target;
+}
+
+absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
+  if (const std::string* text = Find(module.frontend_attributes, kMeshes)) {
+    XLAD_ASSIGN_OR_RETURN(meshes_, ParseSdyMeshes(*text));
+  }
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    const std::string* text = Find(instruction.frontend_attributes(), kSharding);
+    if (!status.ok() || text == nullptr || !absl::StrContains(*text, "<mesh<")) return;
+    auto shardings = ParseSdyShardings(*text);
+    status = At(instruction, shardings.status());
+    if (!status.ok()) return;
+    for (SdySharding& sharding : *shardings) {
+      if (sharding.inline_mesh.has_value()) meshes_.emplace_back("", std::move(*sharding.inline_mesh));
+    }
+  });
+  XLAD_RETURN_IF_ERROR(status);
+  if (meshes_.empty()) XLAD_RETURN_IF_ERROR(FindNamedMeshes(module));
+  for (const auto& [name, mesh] : meshes_) XLAD_RETURN_IF_ERROR(CheckOrder(module, mesh));
+  for (const auto& [name, mesh] : meshes_) {
+    if (Devices(mesh.axes) > mesh_.devices() || mesh_.axes().empty()) mesh_ = Mesh(name, mesh.axes);
+  }
+  return absl::OkStatus();
+}
+
+// Of a program without Shardy's attributes.
+absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    ForEachNamed(instruction.sharding(), [&](const hlo::OpSharding& sharding) {
+      if (!status.ok()) return;
+      absl::StatusOr<SdySharding> named = FromNamed(sharding, 0);
+      status = At(instruction, named.status());
+      if (status.ok()) meshes_.emplace_back("", *std::move(named->inline_mesh));
+      named_ = true;
+    });
+  });
+  return status;
+}
+
+// Devices in another order than the mesh counts them: that is where shards lie, which placement decides here. Inside
+// manual computations programs can tell by device numbers.
+absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const {
+  if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    if (status.ok() && IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape")) {
+      status = At(instruction, absl::UnimplementedError(absl::StrCat(
+                                   "found a manual computation on a mesh with device_ids=[",
+                                   absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")));
+    }
+  });
+  return status;
+}
+
+namespace {
+
+// Without a mesh, collectives can only be those of a partitioner.
+absl::Status CheckIsWhole(const hlo::Module& module) {
+  absl::Status status;
+  ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+    if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
+    status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
+                                 "found a program of one of ", module.num_partitions, " devices, partitioned already, ",
+                                 "expected the whole program with its shardings")));
+  });
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
+  Annotations annotations;
+  annotations.module_ = &module;
+  XLAD_RETURN_IF_ERROR(Annotate(annotations.FindSdyMesh(module), kMeshes));
+  if (annotations.mesh_.axes().empty()) {
+    std::vector<const hlo::OpSharding*> tiles;
+    ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
+      if (instruction.sharding() != nullptr) tiles.push_back(instruction.sharding());
+    });
+    annotations.tiles_only_ = true;
+    XLAD_ASSIGN_OR_RETURN(annotations.mesh_, MeshOfTiles(tiles));
+  }
+  const int64_t devices = annotations.mesh_.devices();
+  if (module.num_partitions > 1 && devices == 1) XLAD_RETURN_IF_ERROR(CheckIsWhole(module));
+  if (module.num_partitions > 1 && devices > 1 && module.num_partitions != devices) {
+    return absl::InvalidArgumentError(absl::StrCat("found num_partitions=", module.num_partitions, ", expected the ",
+                                                   devices, " devices of the mesh ", annotations.mesh_.ToString()));
+  }
+  annotations.written_mesh_ = annotations.mesh_;
+  return annotations;
+}
+
+absl::Status Annotations::Rebind(const Mesh& sizes) {
+  std::vector<Axis> axes = mesh_.axes();
+  for (const Axis& axis : sizes.axes()) {
+    const std::optional<int> found = mesh_.Find(axis.name);
+    if (!found.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("mesh ", sizes.ToString(), ": found axes ",
+                                                     AxisNames(sizes.axes()), ", expected ", AxisNames(axes)));
+    }
+    axes[*found].size = axis.size;
+  }
+  for (const Axis& axis : axes) {
+    if (axis.size > 1 && !sizes.Find(axis.name).has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("mesh ", sizes.ToString(), ": found axes ",
+                                                     AxisNames(sizes.axes()), ", expected ", AxisNames(axes)));
+    }
+  }
+  if (axes == mesh_.axes()) return absl::OkStatus();
+  absl::Status status;
+  ForEachInstruction(*module_, [&](const hlo::Instruction& instruction) {
+    if (!status.ok()) return;
+    if (IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape") || IsCustomCall(instruction, "SPMDFullToShardShape")) {
+      status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
+                                   "the manual computation (shard_map) is written for the mesh ", mesh_.ToString(),
+                                   ", found ", sizes.ToString(), "; export the program for that mesh")));
+    }
+  });
+  XLAD_RETURN_IF_ERROR(status);
+  if (tiles_only_) {
+    return absl::InvalidArgumentError(absl::StrCat("the program's tile shardings are made for ", mesh_.devices(),
+                                                   " devices, found the mesh ", sizes.ToString(),
+                                                   "; export the program for that mesh"));
+  }
+  mesh_ = Mesh(mesh_.name(), std::move(axes));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& sharding, int64_t ndim) const {
+  const SdyMesh* mesh = sharding.inline_mesh.has_value() ? &*sharding.inline_mesh : nullptr;
+  for (const auto& [name, candidate] : meshes_) {
+    if (mesh == nullptr && name == sharding.mesh_name) mesh = &candidate;
+  }
+  if (mesh == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", kMeshes));
+  }
+  // A mesh of no axes: everything on one device, which every device may as well compute, or nothing said.
+  if (mesh->axes.empty()) {
+    if (!mesh->device_ids.empty()) return TensorSharding::Replicated(ndim);
+    return Resolve(Mesh(), sharding, ndim);
+  }
+  if (mesh->axes == written_mesh_.axes()) return Resolve(mesh_, sharding, ndim);
+  const Mesh from("", mesh->axes);
+  if (mesh_.axes() != written_mesh_.axes()) {
+    return absl::UnimplementedError(absl::StrCat("found a sharding on mesh ", from.ToString(),
+                                                 " beside the program's mesh ", written_mesh_.ToString(),
+                                                 ", expected one mesh where its sizes are to be changed to ",
+                                                 mesh_.ToString()));
+  }
+  if (!std::all_of(meshes_.begin(), meshes_.end(), [](const auto& named) { return InOrder(named.second); })) {
+    return absl::UnimplementedError(absl::StrCat("found several meshes, ", from.ToString(), " and ", mesh_.ToString(),
+                                                 ", one with device_ids, expected devices in order"));
+  }
+  XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, Resolve(from, sharding, ndim));
+  return OnMesh(mesh_, from, std::move(resolved));
+}
+
+absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instruction, absl::string_view text) const {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<SdySharding> written, ParseSdyShardings(text));
+  const std::vector<const hlo::Shape*> leaves = ArrayLeaves(instruction.shape());
+  if (written.size() != leaves.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", written.size(), " shardings, expected one for each of ", leaves.size(), " arrays"));
+  }
+  ValueSharding shardings;
+  for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    XLAD_ASSIGN_OR_RETURN(TensorSharding sharding, ResolveSdy(written[leaf], leaves[leaf]->ndim()));
+    shardings.push_back(std::move(sharding));
+  }
+  return shardings;
+}
+
+// A tuple has one sharding for each leaf, or one for all.
+absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& instruction) const {
+  std::vector<const hlo::OpSharding*> written;
+  const hlo::OpSharding& sharding = *instruction.sharding();
+  const std::vector<const hlo::Shape*> leaves = ArrayLeaves(instruction.shape());
+  if (sharding.kind == hlo::OpSharding::Kind::kTuple) {
+    for (const hlo::OpSharding& element : sharding.tuple) written.push_back(&element);
+  } else {
+    written.assign(leaves.size(), &sharding);
+  }
+  if (written.size() != leaves.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", written.size(), " shardings, expected one for each of ", leaves.size(), " arrays"));
+  }
+  ValueSharding shardings;
+  for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    const int64_t ndim = leaves[leaf]->ndim();
+    if (written[leaf]->kind == hlo::OpSharding::Kind::kNamed) {
+      XLAD_ASSIGN_OR_RETURN(const SdySharding named, FromNamed(*written[leaf], ndim));
+      XLAD_ASSIGN_OR_RETURN(TensorSharding on_mesh, ResolveSdy(named, ndim));
+      shardings.push_back(std::move(on_mesh));
+      continue;
+    }
+    XLAD_ASSIGN_OR_RETURN(TensorSharding resolved, ResolveTiles(mesh_, *written[leaf], ndim));
+    shardings.push_back(std::move(resolved));
+  }
+  return shardings;
+}
+
+absl::StatusOr<ValueSharding> Annotations::OfAttribute(const hlo::Instruction& instruction, const char* key) const {
+  const std::string* text = Find(instruction.frontend_attributes(), key);
+  if (text == nullptr) return absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected shardings"));
+  XLAD_ASSIGN_OR_RETURN(ValueSharding shardings, FromSdy(instruction, *text));
+  const std::string source = module_->SourceOf(instruction);
+  for (TensorSharding& sharding : shardings) AddOrigins(mesh_, instruction, source, &sharding);
+  return shardings;
+}
+
+absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruction& instruction) const {
+  const std::string* text = Find(instruction.frontend_attributes(), kSharding);
+  absl::StatusOr<ValueSharding> shardings;
+  if (text != nullptr) {
+    shardings = FromSdy(instruction, *text);
+  } else if (instruction.sharding() != nullptr && (tiles_only_ || named_ || IsCustomCall(instruction, "Sharding")) &&
+             mesh_.devices() > 1) {
+    shardings = FromTiles(instruction);
+  } else {
+    return std::optional<ValueSharding>();
+  }
+  XLAD_RETURN_IF_ERROR(At(instruction, shardings.status()));
+  const std::string source = module_->SourceOf(instruction);
+  for (TensorSharding& sharding : *shardings) AddOrigins(mesh_, instruction, source, &sharding);
+  return std::optional<ValueSharding>(*std::move(shardings));
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,307 @@
+// Import: from a program as JAX writes it to a flat one with a table of annotations.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "sharding/import/annotations.h"
+#include "sharding/import/import.h"
+#include "sharding/import/inline_calls.h"
+#include "sharding/import/library_calls.h"
+#include "sharding/import/manual_borders.h"
+#include "sharding/import/matrix_loops.h"
+#include "sharding/rules/rules.h"
+
+namespace xlad::sharding {
+namespace {
+
+constexpr const char* kResultSharding = "xla.sdy.FuncResultSharding";
+constexpr const char* kGroup = "xla.sdy.ShardingGroup";
+constexpr const char* kBarrier = "xla.sdy.PropagationBarrier";
+
+bool SaysNothing(const TensorSharding& sharding) {
+  return sharding.replicated.empty() && sharding.unreduced.empty() &&
+         std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                     [](const DimensionSharding& dim) { return dim.axes.empty() && !dim.closed; });
+}
+
+// "12 : i64" or "12".
+absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, const char* key) {
+  const auto it = instruction.frontend_attributes().find(key);
+  int64_t value = 0;
+  if (it == instruction.frontend_attributes().end() ||
+      !absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(it->second, ':'))[0], &value)) {
+    return At(instruction, absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected an integer")));
+  }
+  return value;
+}
+
+// "unspecified_dims=[0,2]" in a Sharding call's backend_config: these dimensions stay open.
+absl::Status OpenUnspecified(const hlo::Instruction& call, TensorSharding* sharding) {
+  constexpr absl::string_view kKey = "unspecified_dims=[";
+  const std::string& config = call.attributes().backend_config;
+  const size_t at = config.find(std::string(kKey));
+  if (at == std::string::npos) return absl::OkStatus();
+  const size_t begin = at + kKey.size(), end = config.find(']', begin);
+  for (const absl::string_view part :
+       absl::StrSplit(absl::string_view(config).substr(begin, end == std::string::npos ? end : end - begin), ',')) {
+    int64_t dim = 0;
+    if (!absl::SimpleAtoi(part, &dim) || dim < 0 || dim >= std::ssize(sharding->dims)) {
+      return At(call, absl::InvalidArgumentError(absl::StrCat("found ", config, ", expected dimensions of the array")));
+    }
+    sharding->dims[dim].closed = false;
+  }
+  return absl::OkStatus();
+}
+
+class Importer {
+ public:
+  Importer(ShardedModule* out, const Annotations* annotations) : out_(*out), annotations_(*annotations) {}
+
+  absl::Status Run() {
+    XLAD_RETURN_IF_ERROR(TakeResults());
+    const std::vector<hlo::Computation*> flow = FlowComputations(*out_.module);
+    for (hlo::Computation* computation : flow) {
+      std::vector<hlo::Instruction*> instructions;
+      for (const auto& instruction : computation->instructions()) instructions.push_back(instruction.get());
+      for (hlo::Instruction* instruction : instructions) XLAD_RETURN_IF_ERROR(Take(instruction));
+    }
+    for (hlo::Computation* computation : flow) {
+      computation->SortTopologically();
+      ForwardTupleElements(computation);
+      computation->RemoveDead();
+    }
+    Keep(flow);
+    return absl::OkStatus();
+  }
+
+ private:
+  // Result shardings stand in FuncResultSharding calls in front of the root, or on the root itself.
+  absl::Status TakeResults() {
+    hlo::Computation* entry = out_.module->entry();
+    for (const hlo::Shape* leaf : ArrayLeaves(entry->root()->shape())) {
+      out_.results.push_back(TensorSharding::Open(leaf->ndim()));
+    }
+    XLAD_ASSIGN_OR_RETURN(const auto of_root, annotations_.Of(*entry->root()));
+    if (of_root.has_value()) out_.results = *of_root;
+    size_t leaf = 0;
+    while (IsCustomCall(*entry->root(), kResultSharding)) {
+      XLAD_RETURN_IF_ERROR(NeedUnary(*entry->root()));
+      entry->set_root(entry->root()->operand(0));
+    }
+    return TakeResultsOf(entry->root(), &leaf);
+  }
+
+  absl::Status TakeResultsOf(hlo::Instruction* root, size_t* leaf) {
+    if (root->opcode() != hlo::Opcode::kTuple) {
+      *leaf += ArrayLeaves(root->shape()).size();
+      return absl::OkStatus();
+    }
+    for (int64_t i = 0; i < root->operand_count(); ++i) {
+      const size_t first = *leaf;
+      std::optional<ValueSharding> found;
+      while (IsCustomCall(*root->operand(i), kResultSharding)) {
+        XLAD_RETURN_IF_ERROR(NeedUnary(*root->operand(i)));
+        if (!found.has_value()) {
+          XLAD_ASSIGN_OR_RETURN(found, annotations_.Of(*root->operand(i)));
+        }
+        root->ReplaceOperand(i, root->operand(i)->operand(0));
+      }
+      XLAD_RETURN_IF_ERROR(TakeResultsOf(root->operand(i), leaf));
+      if (found.has_value())
+        std::copy(found->begin(), found->end(), out_.results.begin() + first);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(hlo::Instruction* instruction) {
+    if (IsCustomCall(*instruction, "Sharding")) return TakeConstraint(instruction);
+    if (IsCustomCall(*instruction, kResultSharding)) return TakeInnerResult(instruction);
+    if (IsCustomCall(*instruction, kGroup)) return TakeGroup(instruction);
+    if (IsCustomCall(*instruction, kBarrier)) return TakeBarrier(instruction);
+    if (instruction->mutable_frontend_attributes().erase(kWholeMatrices) > 0) {
+      TensorSharding whole = TensorSharding::Open(instruction->shape().ndim());
+      for (size_t d = 1; d < whole.dims.size(); ++d) whole.dims[d].closed = true;
+      out_.shardings[instruction] = {std::move(whole)};
+      return absl::OkStatus();
+    }
+    if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
+    for (const char* manual : {"SPMDFullToShardShape", "SPMDShardToFullShape"}) {
+      if (!IsCustomCall(*instruction, manual)) continue;
+      return At(*instruction,
+                absl::UnimplementedError(absl::StrCat(
+                    "found ", manual, ", expected manual computations as Shardy writes them (xla.sdy.*)")));
+    }
+    XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*instruction));
+    if (shardings.has_value() && instruction != out_.module->entry()->root()) {
+      out_.shardings[instruction] = *std::move(shardings);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status NeedUnary(const hlo::Instruction& call) {
+    if (call.operand_count() == 1 && call.shape().SameIgnoringLayout(call.operand(0)->shape())) {
+      return absl::OkStatus();
+    }
+    return At(call, absl::InvalidArgumentError(absl::StrCat("found ", call.operand_count(), " operands and shape ",
+                                                            call.shape().ToString(false),
+                                                            ", expected one operand of the same shape")));
+  }
+
+  // An annotation call gives way to `with` and dies.
+  void Replace(hlo::Instruction* call, hlo::Instruction* with) {
+    call->ReplaceAllUsesWith(with);
+    call->mutable_attributes().has_side_effect = false;
+  }
+
+  // A copy of the call's operand in the call's place.
+  hlo::Instruction* CopyInPlaceOf(hlo::Instruction* call) {
+    auto copy = std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, call->shape());
+    copy->mutable_metadata() = call->metadata();
+    copy->set_place(call->line(), call->column());
+    hlo::Instruction* added = call->parent()->Add(std::move(copy), {call->operand(0)});
+    // The user knows the constraint by the call's name; the call is about to go.
+    std::string name = call->name();
+    call->set_name(added->name());
+    added->set_name(std::move(name));
+    Replace(call, added);
+    return added;
+  }
+
+  absl::Status TakeConstraint(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+    XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*call));
+    const hlo::OpSharding* written = call->sharding();
+    const bool grouped = written != nullptr && written->group != hlo::OpSharding::Group::kNone;
+    const bool silent = !shardings.has_value() || std::all_of(shardings->begin(), shardings->end(), SaysNothing);
+    if (silent && !grouped) {
+      Replace(call, call->operand(0));
+      return absl::OkStatus();
+    }
+    if (!silent && shardings->size() == 1) XLAD_RETURN_IF_ERROR(OpenUnspecified(*call, &(*shardings)[0]));
+    const int64_t group = grouped ? written->group_id : 0;
+    hlo::Instruction* copy = CopyInPlaceOf(call);
+    if (grouped) alike_[group].push_back(copy);
+    if (!silent) out_.shardings[copy] = *std::move(shardings);
+    return absl::OkStatus();
+  }
+
+  // A result sharding on something that is used inside the program too is a wish, not a demand.
+  absl::Status TakeInnerResult(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+    XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*call));
+    bool splits = false;
+    if (shardings.has_value() && !call->users().empty()) {
+      for (TensorSharding& sharding : *shardings) {
+        splits = splits || !sharding.IsReplicated();
+        for (DimensionSharding& dim : sharding.dims) dim.closed = false;
+      }
+    }
+    if (splits) {
+      out_.shardings[CopyInPlaceOf(call)] = *std::move(shardings);
+    } else {
+      Replace(call, call->operand(0));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeGroup(hlo::Instruction* call) {
+    if (call->operand_count() != 1) {
+      return At(*call, absl::InvalidArgumentError("found no operand, expected the member of a sharding group"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, "xla.sdy.sharding_group_id"));
+    group_calls_.emplace_back(id, call);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeBarrier(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+    XLAD_ASSIGN_OR_RETURN(const int64_t direction, IntegerAttribute(*call, "xla.sdy.allowed_direction"));
+    if (direction < 0 || direction > 3) {
+      return At(*call, absl::InvalidArgumentError(absl::StrCat("found direction ", direction, ", expected 0 to 3")));
+    }
+    out_.barriers[CopyInPlaceOf(call)] = static_cast<BarrierDirection>(direction);
+    return absl::OkStatus();
+  }
+
+  // Groups by their members, now that these stand for themselves; entries of instructions that died are dropped.
+  void Keep(const std::vector<hlo::Computation*>& flow) {
+    std::map<int64_t, std::vector<const hlo::Instruction*>> groups;
+    for (auto& [id, call] : group_calls_) {
+      groups[id].push_back(call->operand(0));
+      call->mutable_attributes().has_side_effect = false;
+    }
+    for (hlo::Computation* computation : flow) computation->RemoveDead();
+    out_.module->RemoveUnusedComputations();  // Of loops and conditionals that died.
+    absl::flat_hash_map<const hlo::Instruction*, bool> live;
+    for (const hlo::Computation* computation : FlowComputations(*out_.module)) {
+      for (const auto& instruction : computation->instructions()) live[instruction.get()] = true;
+    }
+    absl::erase_if(out_.shardings, [&](const auto& entry) { return !live.contains(entry.first); });
+    absl::erase_if(out_.barriers, [&](const auto& entry) { return !live.contains(entry.first); });
+    for (auto& [id, members] : alike_) out_.groups.push_back(members);
+    for (auto& [id, members] : groups) out_.groups.push_back(std::move(members));
+    for (auto& members : out_.groups) {
+      std::erase_if(members, [&](const hlo::Instruction* member) { return !live.contains(member); });
+    }
+    std::erase_if(out_.groups, [](const auto& members) { return members.size() < 2; });
+  }
+
+  ShardedModule& out_;
+  const Annotations& annotations_;
+  std::vector<std::pair<int64_t, hlo::Instruction*>> group_calls_;
+  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // shard_as, shard_like of tile shardings, by id.
+};
+
+absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feeds) {
+  std::vector<const hlo::Shape*> parameters;
+  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+    for (const hlo::Shape* leaf : ArrayLeaves(parameter->shape())) parameters.push_back(leaf);
+  }
+  const std::vector<const hlo::Shape*> results = ArrayLeaves(module.entry()->root()->shape());
+  std::vector<bool> fed(parameters.size(), false);
+  for (const Feed& feed : feeds) {
+    if (feed.result < 0 || feed.result >= std::ssize(results) || feed.parameter < 0 ||
+        feed.parameter >= std::ssize(parameters)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("feed: found result ", feed.result, " to parameter ", feed.parameter, ", expected at most ",
+                       std::ssize(results) - 1, " and ", std::ssize(parameters) - 1));
+    }
+    const hlo::Shape& from = *results[feed.result];
+    const hlo::Shape& to = *parameters[feed.parameter];
+    if (!from.SameIgnoringLayout(to)) {
+      return absl::InvalidArgumentError(absl::StrCat("feed: found result ", feed.result, " of shape ",
+                                                     from.ToString(false), ", expected parameter ", feed.parameter,
+                                                     "'s ", to.ToString(false)));
+    }
+    if (fed[feed.parameter]) {
+      return absl::InvalidArgumentError(absl::StrCat("feed: parameter ", feed.parameter, " is fed twice"));
+    }
+    fed[feed.parameter] = true;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const ImportOptions& options) {
+  if (module == nullptr || module->entry() == nullptr || module->entry()->root() == nullptr) {
+    return absl::InvalidArgumentError("found a module without an entry computation");
+  }
+  XLAD_RETURN_IF_ERROR(CheckFeeds(*module, options.feeds));
+  ReplaceLibraryCalls(module.get());
+  XLAD_RETURN_IF_ERROR(InlineCalls(module.get()));
+  XLAD_ASSIGN_OR_RETURN(Annotations annotations, Annotations::Create(*module));
+  if (!options.rebind.axes().empty()) XLAD_RETURN_IF_ERROR(annotations.Rebind(options.rebind));
+  ShardedModule out;
+  out.module = std::move(module);
+  out.mesh = annotations.mesh();
+  out.feeds = options.feeds;
+  out.module->num_partitions = out.mesh.devices();
+  XLAD_RETURN_IF_ERROR(Importer(&out, &annotations).Run());
+  return out;
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,213 @@
+// Inlining of calls, and one computation for each place that calls it.
+#include "sharding/import/inline_calls.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sharding/import/annotations.h"
+
+namespace xlad::sharding {
+namespace {
+
+constexpr int64_t kMaxInstructions = 4'000'000;
+constexpr int64_t kMaxNesting = 1'000;
+
+// How large a computation gets once everything it calls is inlined or cloned, and how deep calls nest.
+struct Extent {
+  int64_t instructions = 0, nesting = 0;
+};
+
+absl::Status CheckExtent(const hlo::Module& module) {
+  absl::flat_hash_map<const hlo::Computation*, Extent> extents;
+  for (const auto& computation : module.computations()) {
+    Extent extent;
+    for (const auto& instruction : computation->instructions()) {
+      ++extent.instructions;
+      if (instruction->opcode() != hlo::Opcode::kCall && !IsControlFlow(*instruction)) continue;
+      for (const hlo::Computation* callee : instruction->called()) {
+        const Extent& inner = extents[callee];  // Callees come first.
+        extent.instructions = std::min(extent.instructions + inner.instructions, kMaxInstructions + 1);
+        extent.nesting = std::max(extent.nesting, inner.nesting + 1);
+      }
+    }
+    extents[computation.get()] = extent;
+  }
+  const Extent& whole = extents[module.entry()];
+  if (whole.instructions > kMaxInstructions || whole.nesting > kMaxNesting) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found calls and loops nested ", whole.nesting, " deep and at least ", whole.instructions,
+        " instructions once calls are inlined, expected at most ", kMaxNesting, " and ", kMaxInstructions));
+  }
+  return absl::OkStatus();
+}
+
+bool HasSource(const hlo::Metadata& metadata) { return metadata.stack_frame_id != 0 || !metadata.source_file.empty(); }
+
+// The call's place for an instruction that has none of its own, so that every message can name a source line.
+void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
+  if (HasSource(*metadata)) return;
+  metadata->stack_frame_id = call.stack_frame_id;
+  metadata->source_file = call.source_file;
+  metadata->source_line = call.source_line;
+  metadata->source_end_line = call.source_end_line;
+  metadata->source_column = call.source_column;
+  metadata->source_end_column = call.source_end_column;
+  if (metadata->op_name.empty()) metadata->op_name = call.op_name;
+}
+
+// The border call of a manual computation next to `call`: what its operands come from or its results go to.
+const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
+  for (const hlo::Instruction* operand : call.operands()) {
+    if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
+    if (IsCustomCall(*operand, "xla.sdy.GlobalToLocalShape")) return operand;
+  }
+  for (const hlo::Instruction* user : call.users()) {
+    const bool element = user->opcode() == hlo::Opcode::kGetTupleElement && !user->users().empty();
+    if (element) user = user->users()[0];
+    if (IsCustomCall(*user, "xla.sdy.LocalToGlobalShape")) return user;
+  }
+  return nullptr;
+}
+
+// "dp,sp", or nothing where the call is not the body of a manual computation.
+absl::StatusOr<std::string> ManualAxes(const hlo::Instruction& call) {
+  const hlo::Instruction* border = ManualBorder(call);
+  if (border == nullptr) return std::string();
+  const auto text = border->frontend_attributes().find("xla.sdy.manual_axes");
+  if (text == border->frontend_attributes().end()) {
+    return At(*border, absl::InvalidArgumentError("found no xla.sdy.manual_axes, expected the manual axes"));
+  }
+  auto axes = ParseSdyAxes(text->second);
+  XLAD_RETURN_IF_ERROR(At(*border, axes.status()));
+  return absl::StrJoin(*axes, ",", [](std::string* out, const SdyAxis& axis) { out->append(axis.name); });
+}
+
+void AddManualAxes(const std::string& axes, hlo::Instruction* instruction) {
+  std::string& all = instruction->mutable_frontend_attributes()[kManualAxes];
+  all = all.empty() ? axes : absl::StrCat(axes, ",", all);
+}
+
+// Clones the callee's body behind the call's operands and returns what stands for its root.
+absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::Computation* caller) {
+  XLAD_ASSIGN_OR_RETURN(const std::string manual, ManualAxes(call));
+  const hlo::Computation& callee = *call.called()[0];
+  absl::flat_hash_map<const hlo::Instruction*, hlo::Instruction*> clones;
+  for (const auto& instruction : callee.instructions()) {
+    if (instruction->opcode() == hlo::Opcode::kParameter) {
+      clones[instruction.get()] = call.operand(instruction->number());
+      continue;
+    }
+    std::unique_ptr<hlo::Instruction> clone = instruction->CloneWithoutOperands();
+    clone->set_name(instruction->name());
+    InheritSource(call.metadata(), &clone->mutable_metadata());
+    if (!manual.empty()) AddManualAxes(manual, clone.get());
+    std::vector<hlo::Instruction*> operands;
+    for (const hlo::Instruction* operand : instruction->operands()) operands.push_back(clones.at(operand));
+    hlo::Instruction* added = caller->Add(std::move(clone), operands);
+    for (const hlo::Instruction* before : instruction->control_predecessors()) {
+      if (clones.contains(before)) added->AddControlPredecessor(clones.at(before));
+    }
+    clones[instruction.get()] = added;
+  }
+  return clones.at(callee.root());
+}
+
+absl::Status InlineInto(hlo::Computation* caller) {
+  std::vector<hlo::Instruction*> calls;
+  for (const auto& instruction : caller->instructions()) {
+    if (instruction->opcode() == hlo::Opcode::kCall && !instruction->called().empty()) {
+      calls.push_back(instruction.get());
+    }
+  }
+  if (calls.empty()) return absl::OkStatus();
+  for (hlo::Instruction* call : calls) {
+    XLAD_ASSIGN_OR_RETURN(hlo::Instruction * root, CloneBody(*call, caller));
+    call->ReplaceAllUsesWith(root);
+  }
+  // Without a callee a call has no effect of its own and goes with everything else that is dead.
+  for (hlo::Instruction* call : calls) call->mutable_called().clear();
+  caller->SortTopologically();
+  ForwardTupleElements(caller);
+  caller->RemoveDead();
+  calls.clear();
+  for (const auto& instruction : caller->instructions()) {
+    if (instruction->opcode() == hlo::Opcode::kCall && instruction->called().empty()) {
+      calls.push_back(instruction.get());  // Kept alive by a control dependency alone.
+    }
+  }
+  for (hlo::Instruction* call : calls) caller->Remove(call);
+  return absl::OkStatus();
+}
+
+// Claims the computations that `caller` runs; a computation that something else has claimed is cloned.
+void MakeUnique(hlo::Module* module, hlo::Computation* caller, absl::flat_hash_set<const hlo::Computation*>* claimed) {
+  for (const auto& instruction : caller->instructions()) {
+    if (!IsControlFlow(*instruction)) continue;
+    for (hlo::Computation*& callee : instruction->mutable_called()) {
+      if (!claimed->insert(callee).second) {
+        callee = module->CloneComputation(*callee, callee->name());
+        claimed->insert(callee);
+      }
+      MakeUnique(module, callee, claimed);
+    }
+  }
+}
+
+void CollectFlow(hlo::Computation* computation, std::vector<hlo::Computation*>* flow) {
+  flow->push_back(computation);
+  for (const auto& instruction : computation->instructions()) {
+    if (!IsControlFlow(*instruction)) continue;
+    for (hlo::Computation* callee : instruction->called()) CollectFlow(callee, flow);
+  }
+}
+
+bool ChangesNothing(const hlo::Instruction& instruction) {
+  return instruction.opcode() == hlo::Opcode::kReshape && instruction.operand_count() == 1 &&
+         instruction.shape().is_array() && instruction.shape().SameIgnoringLayout(instruction.operand(0)->shape());
+}
+
+}  // namespace
+
+bool IsControlFlow(const hlo::Instruction& instruction) {
+  return instruction.opcode() == hlo::Opcode::kWhile || instruction.opcode() == hlo::Opcode::kConditional;
+}
+
+void ForwardTupleElements(hlo::Computation* computation) {
+  for (const auto& instruction : computation->instructions()) {
+    hlo::Instruction* from = nullptr;
+    if (instruction->opcode() == hlo::Opcode::kGetTupleElement &&
+        instruction->operand(0)->opcode() == hlo::Opcode::kTuple) {
+      from = instruction->operand(0)->operand(instruction->number());
+    } else if (ChangesNothing(*instruction)) {
+      from = instruction->operand(0);
+    }
+    if (from != nullptr) instruction->ReplaceAllUsesWith(from);
+  }
+}
+
+absl::Status InlineCalls(hlo::Module* module) {
+  XLAD_RETURN_IF_ERROR(CheckExtent(*module));
+  module->RemoveUnusedComputations();
+  for (const auto& computation : module->computations()) XLAD_RETURN_IF_ERROR(InlineInto(computation.get()));
+  module->RemoveUnusedComputations();
+  absl::flat_hash_set<const hlo::Computation*> claimed = {module->entry()};
+  MakeUnique(module, module->entry(), &claimed);
+  for (hlo::Computation* computation : FlowComputations(*module)) {
+    ForwardTupleElements(computation);
+    computation->RemoveDead();
+  }
+  module->RemoveUnusedComputations();
+  module->SortComputations();  // Clones came last.
+  return absl::OkStatus();
+}
+
+std::vector<hlo::Computation*> FlowComputations(const hlo::Module& module) {
+  std::vector<hlo::Computation*> flow;
+  CollectFlow(module.entry(), &flow);
+  return flow;
+}
+
+}  // namespace xlad::sharding

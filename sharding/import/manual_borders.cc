@@ -1,0 +1,132 @@
+// Borders of manual computations, one array at a time.
+#include "sharding/import/manual_borders.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sharding/import/inline_calls.h"
+#include "sharding/model/axes.h"
+
+namespace xlad::sharding {
+namespace {
+
+constexpr const char* kGlobalToLocal = "xla.sdy.GlobalToLocalShape";
+constexpr const char* kLocalToGlobal = "xla.sdy.LocalToGlobalShape";
+constexpr const char* kManual = "xla.sdy.manual_axes";
+
+absl::StatusOr<AxisList> ManualAxesOf(const hlo::Instruction& border, const Mesh& mesh) {
+  const auto text = border.frontend_attributes().find(kManual);
+  if (text == border.frontend_attributes().end()) {
+    return absl::InvalidArgumentError("found no xla.sdy.manual_axes, expected the manual axes");
+  }
+  XLAD_ASSIGN_OR_RETURN(const std::vector<SdyAxis> axes, ParseSdyAxes(text->second));
+  return ResolveAxes(mesh, axes);
+}
+
+// The manual axes of every dimension come first and make up exactly the difference of the two shapes.
+absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, const AxisList& manual,
+                         const TensorSharding& sharding) {
+  bool fits = global.is_array() && local.is_array() && global.ndim() == local.ndim();
+  for (int64_t d = 0; fits && d < global.ndim(); ++d) {
+    int64_t shards = 1;
+    bool free = false;
+    for (const AxisRef& axis : sharding.dims[d].axes) {
+      const bool is_manual = OverlapsAny(axis, manual);
+      if (is_manual) shards *= axis.size;
+      fits = fits && !(is_manual && free);
+      free = free || !is_manual;
+    }
+    fits = fits && local.dim(d) * shards == global.dim(d);
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("found global shape ", global.ToString(false), " and local shape ",
+                                                 local.ToString(false),
+                                                 ", expected sizes that differ by the manual axes of the sharding"));
+}
+
+class BorderSplitter {
+ public:
+  BorderSplitter(hlo::Instruction* border, ShardedModule* module)
+      : border_(border), module_(*module), enters_(IsCustomCall(*border, kGlobalToLocal)) {}
+
+  absl::Status Run(const Annotations& annotations) {
+    XLAD_ASSIGN_OR_RETURN(manual_, ManualAxesOf(*border_, module_.mesh));
+    XLAD_ASSIGN_OR_RETURN(
+        auto shardings, annotations.OfAttribute(*border_, enters_ ? "xla.sdy.in_shardings" : "xla.sdy.out_shardings"));
+    if (std::ssize(shardings) != border_->operand_count()) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", shardings.size(), " shardings, expected ",
+                                                     border_->operand_count(), ", one for each operand"));
+    }
+    std::vector<hlo::Instruction*> parts;
+    for (size_t i = 0; i < shardings.size(); ++i) {
+      const hlo::Shape& result = border_->shape().is_tuple() ? border_->shape().tuple()[i] : border_->shape();
+      hlo::Instruction* operand = border_->operand(i);
+      XLAD_RETURN_IF_ERROR(
+          CheckShapes(enters_ ? operand->shape() : result, enters_ ? result : operand->shape(), manual_, shardings[i]));
+      parts.push_back(AddPart(operand, result, std::move(shardings[i])));
+    }
+    hlo::Instruction* with = border_->shape().is_tuple() ? AddTuple(parts) : parts[0];
+    border_->ReplaceAllUsesWith(with);
+    border_->mutable_attributes().has_side_effect = false;
+    return absl::OkStatus();
+  }
+
+ private:
+  hlo::Instruction* Add(std::unique_ptr<hlo::Instruction> instruction, absl::Span<hlo::Instruction* const> operands) {
+    instruction->set_name(border_->name());
+    instruction->mutable_metadata() = border_->metadata();
+    instruction->set_place(border_->line(), border_->column());
+    return border_->parent()->Add(std::move(instruction), operands);
+  }
+
+  hlo::Instruction* AddTuple(const std::vector<hlo::Instruction*>& parts) {
+    return Add(std::make_unique<hlo::Instruction>(hlo::Opcode::kTuple, border_->shape()), parts);
+  }
+
+  hlo::Instruction* AddPart(hlo::Instruction* operand, const hlo::Shape& shape, TensorSharding sharding) {
+    for (const AxisRef& axis : manual_) {
+      const bool used = std::any_of(sharding.dims.begin(), sharding.dims.end(),
+                                    [&](const DimensionSharding& dim) { return OverlapsAny(axis, dim.axes); });
+      if (!used && !OverlapsAny(axis, sharding.replicated)) sharding.replicated.push_back(axis);
+    }
+    const std::string text =
+        absl::StrCat("#sdy.sharding_per_value<[<@", module_.mesh.name(), ", ", ToString(module_.mesh, sharding), ">]>");
+    if (enters_) {
+      operand = Add(std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, operand->shape()), {operand});
+      InheritRegion(operand);
+      module_.shardings[operand] = {sharding};
+    }
+    auto call = std::make_unique<hlo::Instruction>(hlo::Opcode::kCustomCall, shape);
+    call->mutable_attributes().custom_call_target = border_->attributes().custom_call_target;
+    call->mutable_frontend_attributes() = border_->frontend_attributes();
+    call->mutable_frontend_attributes()[enters_ ? "xla.sdy.in_shardings" : "xla.sdy.out_shardings"] = text;
+    hlo::Instruction* added = Add(std::move(call), {operand});
+    if (!enters_) module_.shardings[added] = {std::move(sharding)};
+    return added;
+  }
+
+  // A border may stand inside another manual computation.
+  void InheritRegion(hlo::Instruction* instruction) const {
+    const auto region = border_->frontend_attributes().find(kManualAxes);
+    if (region != border_->frontend_attributes().end()) {
+      instruction->mutable_frontend_attributes()[kManualAxes] = region->second;
+    }
+  }
+
+  hlo::Instruction* border_;
+  ShardedModule& module_;
+  const bool enters_;
+  AxisList manual_;
+};
+
+}  // namespace
+
+bool IsManualBorder(const hlo::Instruction& instruction) {
+  return IsCustomCall(instruction, kGlobalToLocal) || IsCustomCall(instruction, kLocalToGlobal);
+}
+
+absl::Status SplitManualBorder(hlo::Instruction* border, const Annotations& annotations, ShardedModule* module) {
+  return At(*border, BorderSplitter(border, module).Run(annotations));
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,113 @@
+// Reading Shardy's attribute text: forms that occur, and whatever else comes along.
+#include "sharding/import/sdy_text.h"
+
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace xlad::sharding {
+namespace {
+
+using testing::HasSubstr;
+
+const Mesh kMesh("mesh", {{"a", 2}, {"b", 4}, {"one", 1}});
+
+std::string RoundTrip(absl::string_view text, int64_t ndim) {
+  const auto shardings = ParseSdyShardings(text);
+  if (!shardings.ok()) return std::string(shardings.status().message());
+  const auto resolved = Resolve(kMesh, (*shardings)[0], ndim);
+  return resolved.ok() ? ToString(kMesh, *resolved) : std::string(resolved.status().message());
+}
+
+TEST(SdyText, ReadsEveryForm) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"(#sdy.sharding<@mesh, [{"a"}, {}]>)", R"([{"a"}, {}])"},
+      {R"(#sdy.sharding<@mesh, [{\"a\"}, {\"b\", ?}]>)", R"([{"a"}, {"b", ?}])"},
+      {R"(#sdy.sharding<@mesh,[{"b":(2)2,"a"},{?}p3]>)", R"([{"b":(2)2, "a"}, {?}p3])"},
+      {R"(#sdy.sharding<@mesh, [{"b":(1)2, "b":(2)2}, {"one"}]>)", R"([{"b"}, {}])"},
+      {R"(#sdy.sharding<@mesh, [{}, {}], replicated={"a"}, unreduced={"b"}>)",
+       R"([{}, {}], replicated={"a"}, unreduced={"b"})"},
+      {R"(#sdy.sharding<@mesh, [{}, {}], unreduced=max{"b"}>)", R"([{}, {}], unreduced=max{"b"})"},
+      {R"(#sdy.sharding_per_value<[<@mesh, [{"a"}, {}]>, <@mesh, []>]>)", R"([{"a"}, {}])"},
+      {R"(#sdy.sharding<mesh<["a"=2]>, [{"a"}, {}]>)", R"([{"a"}, {}])"},
+  };
+  for (const auto& [text, expected] : cases) EXPECT_EQ(RoundTrip(text, 2), expected) << text;
+}
+
+TEST(SdyText, SaysWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "expected '#sdy.sharding'"},
+      {"#sdy.sharding<@mesh>", "expected ','"},
+      {"#sdy.sharding<@mesh, [{\"a\"}, {}]", "found the end, expected '>'"},
+      {"#sdy.sharding<@mesh, [{?, \"a\"}, {}]>", "expected '}' after '?'"},
+      {"#sdy.sharding<@mesh, [{\"a\"}, {}]> more", "expected the end"},
+      {"#sdy.sharding<@mesh, [{\"a\":(0)2}, {}]>", "positive numbers"},
+      {"#sdy.sharding<@mesh, [{\"b\":(3)2}, {}]>", "expected a part of an axis of 4"},
+      {"#sdy.sharding<@mesh, [{\"b\":(99999999999999999999)2}, {}]>", "expected a number"},
+      {"#sdy.sharding<@mesh, [{\"b\"}, {\"b\":(2)2}]>", "used twice"},
+      {"#sdy.sharding<@mesh, [{\"a\"}, {}], replicated={\"a\"}>", "used twice"},
+      {"#sdy.sharding<@mesh, [{\"c\"}, {}]>", "expected one of the mesh a=2,b=4"},
+      {"#sdy.sharding<@mesh, [{}]>", "found a sharding of 1 dimensions, expected 2"},
+      {"#sdy.sharding<mesh<[\"a\"=0]>, [{}, {}]>", "an axis size of at least 1"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;
+}
+
+TEST(SdyText, ReadsMeshesInEveryQuoting) {
+  for (const char* text : {R"({mesh = #sdy.mesh<["a"=2, "b"=4]>})", R"({mesh = "#sdy.mesh<[\"a\"=2, \"b\"=4]>"})",
+                           R"(mesh = #sdy.mesh<["a"=2, "b"=4], device_ids=[0, 1, 2, 3, 4, 5, 6, 7]>)",
+                           R"({mesh = #sdy.mesh<["a"=2,"b"=4]>, empty_mesh = #sdy.mesh<[]>})"}) {
+    const auto meshes = ParseSdyMeshes(text);
+    ASSERT_TRUE(meshes.ok()) << text << ": " << meshes.status();
+    EXPECT_EQ((*meshes)[0].first, "mesh");
+    EXPECT_EQ(Mesh("", (*meshes)[0].second.axes).ToString(), "a=2,b=4");
+  }
+  EXPECT_TRUE(ParseSdyMeshes("{}")->empty());
+  EXPECT_FALSE(ParseSdyMeshes("{mesh = #sdy.mesh<[\"a\"=4294967296, \"b\"=4294967296]>}").ok());
+  EXPECT_FALSE(ParseSdyMeshes("{mesh = #sdy.mesh<[\"a\"=2, \"a\"=2]>}").ok());
+}
+
+TEST(SdyText, ReadsAxisLists) {
+  for (const char* text : {R"(#sdy<manual_axes{"a", "b"}>)", R"({"a","b"})", R"(["a", "b"])"}) {
+    const auto axes = ParseSdyAxes(text);
+    ASSERT_TRUE(axes.ok()) << text << ": " << axes.status();
+    EXPECT_EQ(ToString(kMesh, *ResolveAxes(kMesh, *axes)), "a,b");
+  }
+}
+
+// Any change of a few characters is either read or refused; nothing crashes or hangs.
+TEST(SdyText, MutantsAreReadOrRefused) {
+  std::mt19937 random(11);
+  const std::string seeds[] = {R"(#sdy.sharding_per_value<[<@mesh, [{"a", ?}p1, {"b":(2)2}], replicated={"a"}>]>)",
+                               R"(#sdy.sharding<mesh<["a"=2], device_ids=[0, 1]>, [{"a"}], unreduced=max{"b"}>)",
+                               R"({mesh = #sdy.mesh<["a"=2, "b"=4]>, e = #sdy.mesh<[]>})"};
+  const std::string letters = "<>[]{}()@#\"\\,:=?p0123456789abmesh ";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = seeds[random() % 3];
+    for (int edits = 1 + static_cast<int>(random() % 3); edits > 0 && !text.empty(); --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text.erase(at, 1 + random() % 4);
+          break;
+        case 1:
+          text.insert(at, 1, letters[random() % letters.size()]);
+          break;
+        default:
+          text[at] = letters[random() % letters.size()];
+      }
+    }
+    const auto shardings = ParseSdyShardings(text);
+    if (shardings.ok()) {
+      for (const SdySharding& sharding : *shardings) {
+        (void)Resolve(kMesh, sharding, std::ssize(sharding.dims));
+      }
+    }
+    (void)ParseSdyMeshes(text);
+    (void)ParseSdyAxes(text);
+  }
+}
+
+}  // namespace
+}  // namespace xlad::sharding

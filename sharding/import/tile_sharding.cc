@@ -1,0 +1,222 @@
+// Tile shardings to mesh axes, by the digits of device numbers.
+#include "sharding/import/tile_sharding.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::sharding {
+namespace {
+
+using Kind = hlo::OpSharding::Kind;
+
+constexpr int64_t kMaxDevices = int64_t{1} << 32;
+
+// Part of a device number: `size` values that lie `stride` apart.
+struct Digit {
+  int64_t size = 1, stride = 1;
+};
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("tile sharding: ", what));
+}
+
+// A list of devices as digits, major to minor, where it is made of evenly spaced runs at every level.
+absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
+  std::vector<Digit> digits;  // Minor to major.
+  if (!devices.empty() && devices[0] != 0) return Malformed("the first device is not 0");
+  while (devices.size() > 1) {
+    const int64_t stride = devices[1] - devices[0];
+    size_t run = 2;
+    while (run < devices.size() && devices[run] - devices[run - 1] == stride) ++run;
+    while (devices.size() % run != 0) --run;
+    if (run < 2) return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
+    Dims heads;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (i % run == 0) heads.push_back(devices[i]);
+      if (stride <= 0 || devices[i] != heads.back() + static_cast<int64_t>(i % run) * stride) {
+        return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
+      }
+    }
+    digits.push_back({static_cast<int64_t>(run), stride});
+    devices = std::move(heads);
+  }
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
+  if (!sharding.devices.empty()) return DigitsOfList(sharding.devices);
+  const Dims& sizes = sharding.iota_reshape_dims;
+  std::vector<Digit> in_order(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) return Malformed("found no valid number of devices");
+    in_order[i] = {sizes[i], stride};
+    stride *= sizes[i];
+  }
+  if (sharding.iota_transpose.empty()) return in_order;
+  std::vector<Digit> digits;
+  std::set<int64_t> seen;
+  for (const int64_t from : sharding.iota_transpose) {
+    if (from < 0 || from >= std::ssize(sizes) || !seen.insert(from).second) {
+      return Malformed("the transpose is no permutation");
+    }
+    digits.push_back(in_order[from]);
+  }
+  if (digits.size() != sizes.size()) return Malformed("the transpose does not have all dimensions");
+  return digits;
+}
+
+int64_t DeviceCount(const std::vector<Digit>& digits) {
+  int64_t count = 1;
+  for (const Digit& digit : digits) count *= digit.size;
+  return count;
+}
+
+// The digits of each tile dimension. Cuts a digit where a tile dimension ends inside it.
+absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding& sharding) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Digit> digits, DigitsOf(sharding));
+  std::vector<std::vector<Digit>> tiles;
+  size_t next = 0;
+  Digit rest = digits.empty() ? Digit{} : digits[0];
+  for (const int64_t tile : sharding.tile_dims) {
+    std::vector<Digit>& own = tiles.emplace_back();
+    int64_t left = tile;
+    while (left > 1) {
+      if (rest.size == 1) {
+        if (++next >= digits.size()) return Malformed("more tiles than devices");
+        rest = digits[next];
+        continue;
+      }
+      const int64_t size = std::min(left, rest.size);
+      if (left % size != 0 || rest.size % size != 0) {
+        return absl::UnimplementedError("tile sharding: tiles do not divide along mesh axes");
+      }
+      // The major part of what is left of the digit.
+      own.push_back({size, rest.stride * (rest.size / size)});
+      rest.size /= size;
+      left /= size;
+    }
+  }
+  return tiles;
+}
+
+bool IsTiled(const hlo::OpSharding& sharding) { return sharding.kind == Kind::kTiled; }
+
+void ForEachTiled(const hlo::OpSharding& sharding, const std::function<void(const hlo::OpSharding&)>& visit) {
+  if (IsTiled(sharding)) visit(sharding);
+  for (const hlo::OpSharding& element : sharding.tuple) ForEachTiled(element, visit);
+}
+
+absl::Status CollectCuts(const hlo::OpSharding& sharding, int64_t* devices, std::set<int64_t>* cuts) {
+  XLAD_ASSIGN_OR_RETURN(const auto digits, DigitsOf(sharding));
+  XLAD_ASSIGN_OR_RETURN(const auto tiles, TileDigits(sharding));
+  const int64_t count = DeviceCount(digits);
+  if (*devices != 0 && *devices != count) {
+    return Malformed(absl::StrCat("found shardings over ", count, " and over ", *devices, " devices"));
+  }
+  *devices = count;
+  const auto cut = [&](const Digit& digit) {
+    cuts->insert(digit.stride);
+    cuts->insert(digit.stride * digit.size);
+  };
+  std::for_each(digits.begin(), digits.end(), cut);
+  for (const auto& tile : tiles) std::for_each(tile.begin(), tile.end(), cut);
+  return absl::OkStatus();
+}
+
+// The axes of a mesh that make up a digit, major to minor; parts of axes where it begins or ends inside one.
+absl::StatusOr<AxisList> AxesOf(const Mesh& mesh, const Digit& digit) {
+  AxisList axes;
+  int64_t stride = mesh.devices();
+  for (size_t a = 0; a < mesh.axes().size(); ++a) {
+    const int64_t end = stride;  // The axis counts from stride to end.
+    const int64_t size = mesh.axes()[a].size;
+    stride /= size;
+    const int64_t low = std::max(stride, digit.stride), high = std::min(end, digit.stride * digit.size);
+    if (low >= high) continue;
+    if (end % high != 0 || high % low != 0 || low % stride != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
+    }
+    axes.push_back({static_cast<int>(a), end / high, high / low});
+  }
+  if (ShardCount(axes) != digit.size) {
+    return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
+  }
+  return axes;
+}
+
+absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, TensorSharding* result) {
+  XLAD_ASSIGN_OR_RETURN(const auto digits, DigitsOf(sharding));
+  if (DeviceCount(digits) != mesh.devices()) {
+    return Malformed(absl::StrCat("found ", DeviceCount(digits), " devices, expected the mesh's ", mesh.devices()));
+  }
+  XLAD_ASSIGN_OR_RETURN(const auto tiles, TileDigits(sharding));
+  const size_t extra = sharding.replicate_on_last_tile_dim ? 1 : sharding.last_tile_dims.size();
+  if (tiles.size() != result->dims.size() + extra) {
+    return Malformed(absl::StrCat("found ", tiles.size(), " tile dimensions, expected ", result->dims.size() + extra));
+  }
+  for (size_t d = 0; d < tiles.size(); ++d) {
+    const bool of_tensor = d < result->dims.size();
+    const Kind kind = of_tensor                             ? Kind::kTiled
+                      : sharding.replicate_on_last_tile_dim ? Kind::kReplicated
+                                                            : sharding.last_tile_dims[d - result->dims.size()];
+    if (kind == Kind::kReplicated) continue;
+    if (kind == Kind::kManual) return absl::UnimplementedError("tile sharding: manual subgroups are not supported");
+    for (const Digit& digit : tiles[d]) {
+      XLAD_ASSIGN_OR_RETURN(const AxisList axes, AxesOf(mesh, digit));
+      AxisList& into = of_tensor ? result->dims[d].axes : result->unreduced;
+      into.insert(into.end(), axes.begin(), axes.end());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shardings) {
+  int64_t devices = 0;
+  std::set<int64_t> cuts;
+  absl::Status status;
+  for (const hlo::OpSharding* sharding : shardings) {
+    ForEachTiled(*sharding, [&](const hlo::OpSharding& tiled) {
+      if (status.ok()) status = CollectCuts(tiled, &devices, &cuts);
+    });
+    XLAD_RETURN_IF_ERROR(status);
+  }
+  std::vector<Axis> axes;
+  int64_t low = 1;
+  for (const int64_t cut : cuts) {
+    if (cut == low) continue;
+    if (cut % low != 0) return Malformed(absl::StrCat("device numbers are cut at ", low, " and at ", cut));
+    axes.push_back({"", cut / low});
+    low = cut;
+  }
+  std::reverse(axes.begin(), axes.end());
+  for (size_t a = 0; a < axes.size(); ++a) axes[a].name = absl::StrCat("axis_", a);
+  return Mesh("mesh", std::move(axes));
+}
+
+absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpSharding& sharding, int64_t ndim) {
+  TensorSharding result = TensorSharding::Replicated(ndim);
+  switch (sharding.kind) {
+    case Kind::kReplicated:
+    case Kind::kMaximal:
+      return result;  // On one device: every device may as well compute it.
+    case Kind::kUnknown:
+      return TensorSharding::Open(ndim);
+    case Kind::kTiled:
+      break;
+    case Kind::kTuple:
+      return Malformed("found a tuple for an array");
+    default:
+      return absl::UnimplementedError("sharding: manual, unreduced and named (V3) shardings are not supported");
+  }
+  XLAD_RETURN_IF_ERROR(ResolveTiled(mesh, sharding, &result));
+  return result;
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,114 @@
+// The mesh: device coordinates, groups, text.
+#include "sharding/model/mesh.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace xlad::sharding {
+namespace {
+
+// More devices than any machine has; keeps products of sizes far from overflow.
+constexpr int64_t kMaxDevices = int64_t{1} << 32;
+
+// Devices from one index of `ref` to the next, where the mesh is laid out row-major.
+int64_t DeviceStride(const Mesh& mesh, const AxisRef& ref) {
+  int64_t stride = mesh.axes()[ref.axis].size / (ref.pre * ref.size);
+  for (size_t a = static_cast<size_t>(ref.axis) + 1; a < mesh.axes().size(); ++a) stride *= mesh.axes()[a].size;
+  return stride;
+}
+
+int64_t Coordinate(const Mesh& mesh, const AxisRef& ref, int64_t device) {
+  return device / DeviceStride(mesh, ref) % ref.size;
+}
+
+}  // namespace
+
+int64_t Mesh::devices() const {
+  int64_t count = 1;
+  for (const Axis& axis : axes_) count *= axis.size;
+  return count;
+}
+
+std::optional<int> Mesh::Find(absl::string_view axis) const {
+  for (size_t a = 0; a < axes_.size(); ++a) {
+    if (axes_[a].name == axis) return static_cast<int>(a);
+  }
+  return std::nullopt;
+}
+
+int64_t Mesh::Position(int64_t device, const AxisList& axes) const {
+  int64_t position = 0;
+  for (const AxisRef& ref : axes) position = position * ref.size + Coordinate(*this, ref, device);
+  return position;
+}
+
+std::vector<std::vector<int64_t>> Mesh::Groups(const AxisList& axes) const {
+  // A device's group is named by the device at index 0 of every axis in `axes`.
+  std::map<int64_t, std::vector<int64_t>> groups;
+  for (int64_t device = 0; device < devices(); ++device) {
+    int64_t base = device;
+    for (const AxisRef& ref : axes) base -= Coordinate(*this, ref, device) * DeviceStride(*this, ref);
+    groups[base].push_back(device);
+  }
+  std::vector<std::vector<int64_t>> result;
+  for (auto& [base, group] : groups) {
+    std::sort(group.begin(), group.end(), [&](int64_t a, int64_t b) { return Position(a, axes) < Position(b, axes); });
+    result.push_back(std::move(group));
+  }
+  return result;
+}
+
+std::string Mesh::ToString() const {
+  if (axes_.empty()) return "single";
+  return absl::StrJoin(axes_, ",",
+                       [](std::string* out, const Axis& axis) { absl::StrAppend(out, axis.name, "=", axis.size); });
+}
+
+int64_t ShardCount(const AxisList& axes) {
+  int64_t count = 1;
+  for (const AxisRef& ref : axes) count *= ref.size;
+  return count;
+}
+
+std::string ToString(const Mesh& mesh, const AxisList& axes) {
+  return absl::StrJoin(axes, ",", [&](std::string* out, const AxisRef& ref) {
+    const Axis& axis = mesh.axes()[ref.axis];
+    absl::StrAppend(out, axis.name);
+    if (ref.size != axis.size) absl::StrAppend(out, ":(", ref.pre, ")", ref.size);
+  });
+}
+
+absl::StatusOr<Mesh> ParseMesh(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (text.empty() || text == "single") return Mesh();
+  std::vector<Axis> axes;
+  int64_t devices = 1;
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> sides = absl::StrSplit(part, '=');
+    Axis axis;
+    if (sides.size() == 2) axis.name = std::string(absl::StripAsciiWhitespace(sides[0]));
+    if (axis.name.empty() || !absl::SimpleAtoi(sides[1], &axis.size)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("mesh \"", text, "\": found \"", part, "\", expected AXIS=SIZE, for example dp=4,tp=2"));
+    }
+    if (axis.size < 1 || axis.size > kMaxDevices / devices) {
+      return absl::InvalidArgumentError(absl::StrCat("mesh \"", text, "\": axis ", axis.name, " has size ", axis.size,
+                                                     ", expected at least 1 and at most 2^32 devices in all"));
+    }
+    devices *= axis.size;
+    for (const Axis& other : axes) {
+      if (other.name == axis.name) {
+        return absl::InvalidArgumentError(absl::StrCat("mesh \"", text, "\": axis ", axis.name, " is named twice"));
+      }
+    }
+    axes.push_back(std::move(axis));
+  }
+  return Mesh("mesh", std::move(axes));
+}
+
+}  // namespace xlad::sharding

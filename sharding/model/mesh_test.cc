@@ -1,0 +1,124 @@
+// Meshes and tensor shardings: positions, groups, boxes, text.
+#include "sharding/model/mesh.h"
+
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "sharding/model/tensor_sharding.h"
+
+namespace xlad::sharding {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Mesh, ParsesAndPrints) {
+  for (const char* text : {"dp=4,tp=2", "a=1", "x=3,y=5,z=7"}) {
+    const auto mesh = ParseMesh(text);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_EQ(mesh->ToString(), text);
+  }
+  EXPECT_EQ(ParseMesh("")->ToString(), "single");
+  EXPECT_EQ(ParseMesh("single")->devices(), 1);
+}
+
+TEST(Mesh, RefusesNonsenseWithFoundAndExpected) {
+  const std::pair<const char*, const char*> cases[] = {{"dp", "expected AXIS=SIZE"},
+                                                       {"dp=", "expected AXIS=SIZE"},
+                                                       {"=4", "expected AXIS=SIZE"},
+                                                       {"dp=0", "expected at least 1"},
+                                                       {"dp=-2", "expected at least 1"},
+                                                       {"dp=2,dp=2", "named twice"},
+                                                       {"dp=4,,tp=2", "expected AXIS=SIZE"},
+                                                       {"a=4294967296,b=4294967296", "at most 2^32"},
+                                                       {"dp=2=3", "AXIS=SIZE"}};
+  for (const auto& [text, message] : cases) {
+    const auto mesh = ParseMesh(text);
+    ASSERT_FALSE(mesh.ok()) << text;
+    EXPECT_EQ(mesh.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(mesh.status().message()), HasSubstr(message));
+  }
+}
+
+TEST(Mesh, PositionsCountMajorToMinor) {
+  const Mesh mesh("mesh", {{"a", 2}, {"b", 4}});
+  EXPECT_EQ(mesh.Position(6, {mesh.Whole(0)}), 1);
+  EXPECT_EQ(mesh.Position(6, {mesh.Whole(1)}), 2);
+  EXPECT_EQ(mesh.Position(6, {mesh.Whole(1), mesh.Whole(0)}), 5);
+  EXPECT_EQ(mesh.Position(6, {AxisRef{1, 1, 2}}), 1);
+  EXPECT_EQ(mesh.Position(6, {AxisRef{1, 2, 2}}), 0);
+  EXPECT_EQ(ToString(mesh, AxisList{mesh.Whole(0), AxisRef{1, 2, 2}}), "a,b:(2)2");
+}
+
+TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
+  const Mesh mesh("mesh", {{"a", 2}, {"b", 6}, {"c", 3}});
+  const AxisList lists[] = {{},
+                            {mesh.Whole(0)},
+                            {mesh.Whole(2), mesh.Whole(0)},
+                            {AxisRef{1, 1, 2}},
+                            {AxisRef{1, 2, 3}, mesh.Whole(0)},
+                            {mesh.Whole(0), mesh.Whole(1), mesh.Whole(2)}};
+  for (const AxisList& axes : lists) {
+    std::set<int64_t> seen;
+    for (const std::vector<int64_t>& group : mesh.Groups(axes)) {
+      ASSERT_EQ(std::ssize(group), ShardCount(axes));
+      for (size_t i = 0; i < group.size(); ++i) {
+        EXPECT_EQ(mesh.Position(group[i], axes), static_cast<int64_t>(i));
+        EXPECT_TRUE(seen.insert(group[i]).second);
+      }
+    }
+    EXPECT_EQ(std::ssize(seen), mesh.devices());
+  }
+  EXPECT_THAT(Mesh("m", {{"a", 2}, {"b", 2}}).Groups({AxisRef{0, 1, 2}}),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+}
+
+// Boxes of one row of devices tile the tensor, whatever the sizes.
+TEST(TensorSharding, BoxesTileTheTensorForAnySize) {
+  const Mesh mesh("mesh", {{"a", 3}, {"b", 2}});
+  for (int64_t size = 0; size <= 20; ++size) {
+    TensorSharding sharding = TensorSharding::Open(2);
+    sharding.dims[0].axes = {mesh.Whole(1), mesh.Whole(0)};
+    const Dims dims = {size, 5};
+    const Dims local = LocalDims(dims, sharding);
+    EXPECT_EQ(local[0], (size + 5) / 6);
+    std::vector<int> covered(size, 0);
+    for (int64_t device = 0; device < mesh.devices(); ++device) {
+      const tensor::Box box = BoxOf(dims, mesh, sharding, device);
+      EXPECT_LE(box.hi[0] - box.lo[0], local[0]);
+      EXPECT_EQ(box.lo[1], 0);
+      EXPECT_EQ(box.hi[1], 5);
+      for (int64_t i = box.lo[0]; i < box.hi[0]; ++i) ++covered[i];
+    }
+    for (const int count : covered) EXPECT_EQ(count, 1);
+    EXPECT_EQ(IsEven(dims, sharding), size % 6 == 0);
+  }
+}
+
+TEST(TensorSharding, PrintsShardysText) {
+  const Mesh mesh("mesh", {{"dp", 4}, {"tp", 2}});
+  TensorSharding sharding = TensorSharding::Replicated(2);
+  EXPECT_TRUE(sharding.IsReplicated());
+  sharding.dims[0].axes = {AxisRef{0, 2, 2}};
+  sharding.dims[1].closed = false;
+  sharding.dims[1].priority = 1;
+  sharding.replicated = {mesh.Whole(1)};
+  sharding.unreduced = {AxisRef{0, 1, 2}};
+  sharding.unreduced_reduction = hlo::Opcode::kMaximum;
+  EXPECT_EQ(ToString(mesh, sharding), "[{\"dp\":(2)2}, {?}p1], replicated={\"tp\"}, unreduced=max{\"dp\":(1)2}");
+  EXPECT_FALSE(sharding.IsReplicated());
+}
+
+TEST(Origin, ChainsReadNearestFirst) {
+  const auto annotation = std::make_shared<const Origin>(
+      Origin{Origin::Kind::kAnnotation, "x", "annotated {\"dp\"} on dimension 0", "model.py:3 (f)", nullptr});
+  const auto link = std::make_shared<const Origin>(
+      Origin{Origin::Kind::kPropagated, "dot.1", "factor i of dot, from operand 0", "", annotation});
+  EXPECT_THAT(Chain(link), ElementsAre("dot.1: factor i of dot, from operand 0",
+                                       "x: annotated {\"dp\"} on dimension 0 (model.py:3 (f))"));
+  EXPECT_TRUE(Chain(nullptr).empty());
+}
+
+}  // namespace
+}  // namespace xlad::sharding

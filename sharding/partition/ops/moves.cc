@@ -1,0 +1,240 @@
+// Slice, pad, reverse and concatenate along split dimensions: what a device needs of its result lies elsewhere in the
+// operand, and is fetched.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "sharding/partition/op_family.h"
+#include "sharding/partition/ops/window_halo.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Instruction;
+using tensor::ElementType;
+
+// A split dimension in which the op moves elements.
+struct Moved {
+  size_t operand = 0;
+  int64_t dim = 0;
+  int64_t shards = 1;
+  WindowNeed need;
+};
+
+int64_t DimOf(const Instruction& x, size_t d) { return x.shape().dims()[d]; }
+
+// Where the shards of the result begin.
+Dims ShardStarts(int64_t size, int64_t shards) {
+  Dims starts;
+  for (int64_t k = 0; k < shards; ++k) starts.push_back(k * ShardSize(size, shards));
+  return starts;
+}
+
+WindowNeed PadNeed(const Instruction& pad, size_t d, int64_t shards) {
+  const hlo::PaddingDimension& padding = pad.attributes().padding[d];
+  const int64_t size = DimOf(*pad.operand(0), d);
+  Dims starts = ShardStarts(DimOf(pad, d), shards);
+  for (int64_t& start : starts) start -= padding.low;
+  return NeedOf(size, ShardSize(size, shards), starts, ShardSize(DimOf(pad, d), shards), padding.interior + 1);
+}
+
+WindowNeed SliceNeed(const Instruction& op, size_t d, int64_t shards) {
+  const hlo::SliceDimension& slice = op.attributes().slice[d];
+  const int64_t size = DimOf(*op.operand(0), d);
+  Dims starts = ShardStarts(DimOf(op, d), shards);
+  for (int64_t& start : starts) start = slice.start + start * slice.stride;
+  WindowNeed need = NeedOf(size, ShardSize(size, shards), starts,
+                           (ShardSize(DimOf(op, d), shards) - 1) * slice.stride + 1, 1);
+  need.need.first = slice.start;
+  need.need.limit = slice.start + (DimOf(op, d) - 1) * slice.stride + 1;
+  return need;
+}
+
+WindowNeed ReverseNeed(const Instruction& op, size_t d, int64_t shards) {
+  const int64_t size = DimOf(op, d), shard = ShardSize(size, shards);
+  Dims starts;
+  for (int64_t k = 0; k < shards; ++k) starts.push_back(size - (k + 1) * shard);
+  return NeedOf(size, shard, starts, shard, 1);
+}
+
+bool Moves(const Instruction& op, size_t d) {
+  switch (op.opcode()) {
+    case hlo::Opcode::kSlice: return DimOf(op, d) != DimOf(*op.operand(0), d);
+    case hlo::Opcode::kPad: return op.attributes().padding[d] != hlo::PaddingDimension{};
+    case hlo::Opcode::kReverse:
+    case hlo::Opcode::kConcatenate:
+      return std::count(op.dimensions().begin(), op.dimensions().end(), static_cast<int64_t>(d)) > 0;
+    default: return false;
+  }
+}
+
+std::vector<Moved> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
+                             WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
+  std::vector<Moved> moved;
+  for (size_t d = 0; d < rule.results[0].size(); ++d) {
+    const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][d]));
+    if (shards > 1 && Moves(op, d)) moved.push_back({0, static_cast<int64_t>(d), shards, need(op, d, shards)});
+  }
+  return moved;
+}
+
+Halos HalosOf(std::vector<Moved> moved) {
+  Halos halos;
+  for (Moved& m : moved) halos.push_back({m.operand, m.dim, std::move(m.need.need)});
+  return halos;
+}
+
+Why Because(const LocalOp& op, const Moved& moved) {
+  return {op.source, absl::StrCat("along dimension ", moved.dim, " of operand ", moved.operand, ", which is split ",
+                                  moved.shards, " ways, elements move to other shards")};
+}
+
+}  // namespace
+
+std::vector<bool> SplitMoving(const Instruction& instruction, const OpRule& rule) {
+  std::vector<bool> result = SplitThrough(instruction, rule);
+  if (instruction.shape().elements() == 0) return result;
+  for (const Instruction* operand : instruction.operands()) {
+    if (operand->shape().elements() == 0) return result;
+  }
+  for (size_t d = 0; d < rule.results[0].size(); ++d) {
+    if (!Moves(instruction, d)) continue;
+    for (int f : rule.results[0][d]) result[f] = true;
+  }
+  return result;
+}
+
+Halos PadHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+  return HalosOf(MovedDims(instruction, rule, assignment, PadNeed));
+}
+
+absl::Status EmitPad(Emitter& emitter, LocalOp& op) {
+  LocalArray x = op.operands[0];
+  std::vector<hlo::PaddingDimension> padding = op.source->attributes().padding;
+  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, PadNeed)) {
+    x.local = FetchWindow(emitter, {x, moved.dim, op.operands[1].local, Because(op, moved)}, moved.need, nullptr);
+    padding[moved.dim] = {};
+  }
+  const bool rest = std::any_of(padding.begin(), padding.end(),
+                                [](const hlo::PaddingDimension& p) { return p != hlo::PaddingDimension{}; });
+  if (rest) {
+    x.local = emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local, op.operands[1].local});
+    x.local->mutable_attributes().padding = std::move(padding);
+  }
+  op.results[0].local = x.local;
+  return absl::OkStatus();
+}
+
+Halos SliceHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+  return HalosOf(MovedDims(instruction, rule, assignment, SliceNeed));
+}
+
+// A split dimension is taken whole or fetched; the others keep their bounds.
+absl::Status EmitSlice(Emitter& emitter, LocalOp& op) {
+  LocalArray x = op.operands[0];
+  std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
+  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, SliceNeed)) {
+    x.local = FetchHalo(emitter, {x, moved.dim, nullptr, Because(op, moved)}, moved.need.need);
+  }
+  bool rest = false;
+  for (size_t d = 0; d < slice.size(); ++d) {
+    const int64_t size = x.local->shape().dims()[d];
+    const bool split = !x.sharding.dims[d].axes.empty();
+    if (split) slice[d] = {0, size, Moves(*op.source, d) ? slice[d].stride : 1};
+    rest |= slice[d].start != 0 || slice[d].limit != size || slice[d].stride != 1;
+  }
+  if (rest) {
+    x.local = emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local});
+    x.local->mutable_attributes().slice = std::move(slice);
+  }
+  op.results[0].local = x.local;
+  return absl::OkStatus();
+}
+
+Halos ReverseHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+  return HalosOf(MovedDims(instruction, rule, assignment, ReverseNeed));
+}
+
+absl::Status EmitReverse(Emitter& emitter, LocalOp& op) {
+  LocalArray x = op.operands[0];
+  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, ReverseNeed)) {
+    x.local = FetchHalo(emitter, {x, moved.dim, nullptr, Because(op, moved)}, moved.need.need);
+  }
+  SetResults(emitter, op, emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local}));
+  return absl::OkStatus();
+}
+
+namespace {
+
+// The parts of a concatenation, each from its operand; where that is a slice along the same dimension alone (as in a
+// roll), from what is sliced, which saves moving it twice.
+struct Part {
+  Moved moved;
+  int64_t begin = 0;  // Index in the result.
+  bool sliced = false;
+};
+
+std::vector<Part> PartsOf(const Instruction& op, const OpRule& rule, const Assignment& assignment) {
+  std::vector<Part> parts;
+  const size_t along = op.dimensions()[0];
+  const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][along]));
+  if (shards == 1) return parts;
+  int64_t begin = 0;
+  for (size_t i = 0; i < static_cast<size_t>(op.operand_count()); ++i) {
+    const Instruction& operand = *op.operand(i);
+    const bool sliced = IsSliceAlong(operand, static_cast<int64_t>(along));
+    const int64_t size = DimOf(sliced ? *operand.operand(0) : operand, along);
+    const int64_t first = sliced ? operand.attributes().slice[along].start : 0;
+    Dims starts = ShardStarts(DimOf(op, along), shards);
+    for (int64_t& start : starts) start += first - begin;
+    WindowNeed need = NeedOf(size, ShardSize(size, shards), starts, ShardSize(DimOf(op, along), shards), 1);
+    need.need.first = first;
+    need.need.limit = first + DimOf(operand, along);
+    parts.push_back({{i, static_cast<int64_t>(along), shards, std::move(need)}, begin, sliced});
+    begin += DimOf(operand, along);
+  }
+  return parts;
+}
+
+}  // namespace
+
+bool IsSliceAlong(const Instruction& op, int64_t dim) {
+  if (op.opcode() != hlo::Opcode::kSlice || op.attributes().slice[dim].stride != 1) return false;
+  for (size_t d = 0; d < op.shape().dims().size(); ++d) {
+    if (static_cast<int64_t>(d) != dim && Moves(op, d)) return false;
+  }
+  return true;
+}
+
+Halos ConcatenateHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+  Halos halos;
+  for (Part& part : PartsOf(instruction, rule, assignment)) {
+    halos.push_back({part.moved.operand, part.moved.dim, std::move(part.moved.need.need)});
+  }
+  return halos;
+}
+
+// Every part is fetched over the whole shard of the result; a later one covers what earlier ones have behind its begin.
+absl::Status EmitConcatenate(Emitter& emitter, LocalOp& op) {
+  const std::vector<Part> parts = PartsOf(*op.source, *op.rule, *op.assignment);
+  if (parts.empty()) return EmitSame(emitter, op);
+  hlo::Builder& builder = emitter.builder();
+  Instruction* result = nullptr;
+  for (const Part& part : parts) {
+    const LocalArray& from = part.sliced ? op.sliced[part.moved.operand] : op.operands[part.moved.operand];
+    const Fetch fetch{from, part.moved.dim, nullptr, Because(op, part.moved)};
+    Instruction* x = FetchHalo(emitter, fetch, part.moved.need.need);
+    builder.set_template(op.source);
+    if (result == nullptr) {
+      result = x;
+      continue;
+    }
+    const int64_t size = DimOf(*op.source, static_cast<size_t>(part.moved.dim)), shards = part.moved.shards;
+    Instruction* behind = IndexInside(emitter, fetch.along(), ShardStarts(size, shards), x->shape().dims(),
+                                      {part.begin, ShardSize(size, shards) * shards});
+    result = builder.Select(behind, x, result);
+  }
+  op.results[0].local = result;
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,36 @@
+#include "sharding/proof/check.h"
+
+#include "hlo/verify/verifier.h"
+#include "sharding/proof/check_instances.h"
+#include "sharding/proof/check_structure.h"
+
+namespace xlad::sharding {
+
+namespace {
+
+bool HasManual(const hlo::Module& module) {
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->frontend_attributes().contains("xlad.manual_axes")) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::Status Check(const ShardedModule& before, const PartitionedProgram& after) {
+  for (const Variant& variant : after.variants) {
+    XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*variant.module), "partitioned program"));
+    XLAD_RETURN_IF_ERROR(CheckCollectives(after, *variant.module));
+    XLAD_RETURN_IF_ERROR(CheckPartials(after, *variant.module));
+    // What a manual computation says of its results is the user's word: there is nothing to prove it by.
+    if (after.variants.size() == 1 && !HasManual(*before.module)) {
+      XLAD_RETURN_IF_ERROR(CheckReplicasAgree(after, *variant.module));
+    }
+  }
+  if (before.mesh.devices() == 1) return absl::OkStatus();
+  return CheckInstances(before).status();
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,358 @@
+#include "sharding/proof/check_structure.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_join.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+absl::Status Fault(const Instruction& instruction, absl::string_view what, absl::string_view label) {
+  return absl::InternalError(
+      absl::StrCat("partitioned program: ", instruction.name(), ": ", what, " [", label, "]"));
+}
+
+absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
+  std::vector<int64_t> seen(devices, 0);
+  size_t size = 0;
+  for (const auto& group : instruction.attributes().replica_groups.Expand(devices)) {
+    if (size != 0 && group.size() != size) return Fault(instruction, "groups of unlike size", "groups-equal");
+    size = group.size();
+    for (int64_t device : group) {
+      if (device < 0 || device >= devices || seen[device]++ != 0) {
+        return Fault(instruction, absl::StrCat("device ", device, " twice or beyond ", devices), "groups-cover");
+      }
+    }
+  }
+  if (std::count(seen.begin(), seen.end(), 1) != devices) {
+    return Fault(instruction, "a device is in no group", "groups-cover");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
+  absl::flat_hash_set<int64_t> sources, targets;
+  for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
+    const bool inside = source >= 0 && source < devices && target >= 0 && target < devices;
+    if (!inside || !sources.insert(source).second || !targets.insert(target).second) {
+      return Fault(instruction, absl::StrCat("pair {", source, ",", target, "} repeats a device or lies outside"),
+                   "permute-one-to-one");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Module& module) {
+  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos;
+  for (const CollectiveInfo& info : program.collectives) infos[info.collective_id] = &info;
+  absl::flat_hash_set<int64_t> channels;
+  const int64_t devices = program.mesh.devices();
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (!hlo::IsCollective(instruction->opcode())) continue;
+      const bool permute = instruction->opcode() == Opcode::kCollectivePermute;
+      XLAD_RETURN_IF_ERROR(permute ? CheckPairs(*instruction, devices) : CheckGroups(*instruction, devices));
+      const auto info = infos.find(instruction->attributes().channel_id.value_or(-1));
+      if (info == infos.end()) continue;  // The user's own.
+      if (!channels.insert(info->first).second) return Fault(*instruction, "its channel is used twice", "channel-once");
+      if (info->second->because.empty()) return Fault(*instruction, "no cause is known", "collective-cause");
+    }
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+using Numbers = std::vector<uint64_t>;  // By device.
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
+  a *= 0xbf58476d1ce4e5b9u;
+  return a ^ (a >> 31);
+}
+
+// The numbers of one instruction: for each leaf and device; `known` the value itself where it is a small integer that
+// depends on the device only.
+struct Value {
+  std::vector<Numbers> leaves;
+  std::vector<int64_t> known;
+};
+
+class Numbering {
+ public:
+  Numbering(const PartitionedProgram& program) : program_(program), devices_(program.mesh.devices()) {}
+
+  absl::StatusOr<Value> Run(const hlo::Computation& computation, const std::vector<Value>& parameters);
+  // Of entry parameters: by the part of the array that a device holds.
+  std::vector<Value> EntryParameters(const hlo::Computation& entry) const;
+  uint64_t PartOf(const TensorSharding& sharding, int64_t device) const;
+
+ private:
+  using Values = absl::flat_hash_map<const Instruction*, Value>;
+
+  Value Fresh(const Instruction& instruction) const;
+  Value Visit(const Instruction& instruction, const Values& values) const;
+  Value VisitCollective(const Instruction& instruction, const Values& values) const;
+  absl::StatusOr<Value> VisitWhile(const Instruction& instruction, const Values& values);
+  absl::StatusOr<Value> VisitConditional(const Instruction& instruction, const Values& values);
+  void Know(const Instruction& instruction, const Values& values, Value* value) const;
+  static size_t LeafCount(const hlo::Shape& shape);
+
+  const PartitionedProgram& program_;
+  const int64_t devices_;
+};
+
+size_t Numbering::LeafCount(const hlo::Shape& shape) {
+  if (!shape.is_tuple()) return shape.is_array() ? 1 : 0;
+  size_t count = 0;
+  for (const hlo::Shape& element : shape.tuple()) count += LeafCount(element);
+  return count;
+}
+
+uint64_t Numbering::PartOf(const TensorSharding& sharding, int64_t device) const {
+  uint64_t part = 1;
+  for (const DimensionSharding& dim : sharding.dims) {
+    part = Mix(part, static_cast<uint64_t>(program_.mesh.Position(device, dim.axes)));
+  }
+  for (const AxisRef& axis : sharding.unreduced) {
+    part = Mix(part, static_cast<uint64_t>(program_.mesh.Position(device, {axis})));
+  }
+  return part;
+}
+
+std::vector<Value> Numbering::EntryParameters(const hlo::Computation& entry) const {
+  std::vector<Value> parameters;
+  size_t leaf = 0;
+  for (const Instruction* parameter : entry.parameters()) {
+    Value value;
+    for (size_t i = 0; i < LeafCount(parameter->shape()); ++i, ++leaf) {
+      Numbers numbers;
+      for (int64_t d = 0; d < devices_; ++d) numbers.push_back(Mix(leaf + 1, PartOf(program_.parameters[leaf], d)));
+      value.leaves.push_back(std::move(numbers));
+    }
+    parameters.push_back(std::move(value));
+  }
+  return parameters;
+}
+
+// The same on all devices.
+Value Numbering::Fresh(const Instruction& instruction) const {
+  Value value;
+  for (size_t i = 0; i < LeafCount(instruction.shape()); ++i) {
+    value.leaves.emplace_back(devices_, Mix(reinterpret_cast<uintptr_t>(&instruction), i));
+  }
+  return value;
+}
+
+// Integer arithmetic on the partition id: exact, because a position along one axis must not look as if it depended on
+// all.
+void Numbering::Know(const Instruction& instruction, const Values& values, Value* value) const {
+  if (!instruction.shape().is_scalar() || !tensor::IsInteger(instruction.shape().type())) return;
+  const auto known = [&](int64_t i) -> const std::vector<int64_t>& { return values.at(instruction.operand(i)).known; };
+  std::vector<int64_t> result;
+  if (instruction.opcode() == Opcode::kPartitionId) {
+    for (int64_t d = 0; d < devices_; ++d) result.push_back(d);
+  } else if (instruction.opcode() == Opcode::kConstant && !instruction.literal()->elided &&
+             tensor::ByteWidth(instruction.shape().type()) == 4) {
+    result.assign(devices_, instruction.literal()->array.values<int32_t>()[0]);
+  } else if (instruction.opcode() == Opcode::kConvert || instruction.opcode() == Opcode::kCopy ||
+             instruction.opcode() == Opcode::kReshape) {
+    result = known(0);
+  } else if (instruction.operand_count() == 2 && hlo::IsElementwise(instruction.opcode())) {
+    for (size_t d = 0; d < known(0).size() && d < known(1).size(); ++d) {
+      const int64_t x = known(0)[d], y = known(1)[d];
+      switch (instruction.opcode()) {
+        case Opcode::kAdd: result.push_back(x + y); break;
+        case Opcode::kSubtract: result.push_back(x - y); break;
+        case Opcode::kMultiply: result.push_back(x * y); break;
+        case Opcode::kDivide: result.push_back(y == 0 ? -1 : x / y); break;
+        case Opcode::kRemainder: result.push_back(y == 0 ? x : x % y); break;
+        default: return;
+      }
+    }
+  }
+  if (result.empty()) return;
+  for (size_t d = 0; d < result.size(); ++d) value->leaves[0][d] = Mix(77, static_cast<uint64_t>(result[d]));
+  value->known = std::move(result);
+}
+
+Value Numbering::VisitCollective(const Instruction& instruction, const Values& values) const {
+  Value result = Fresh(instruction);
+  for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
+    const size_t operand = std::min(leaf, static_cast<size_t>(instruction.operand_count()) - 1);
+    const Numbers& from = values.at(instruction.operand(operand)).leaves[0];
+    Numbers& to = result.leaves[leaf];
+    if (instruction.opcode() == Opcode::kCollectivePermute) {
+      for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
+        to[target] = from[source];
+      }
+      continue;
+    }
+    const bool parts = instruction.opcode() == Opcode::kReduceScatter || instruction.opcode() == Opcode::kAllToAll;
+    for (const auto& group : instruction.attributes().replica_groups.Expand(devices_)) {
+      uint64_t all = Mix(leaf, static_cast<uint64_t>(instruction.opcode()));
+      for (int64_t device : group) all = Mix(all, from[device]);
+      for (size_t i = 0; i < group.size(); ++i) to[group[i]] = parts ? Mix(all, i + 1) : all;
+    }
+  }
+  return result;
+}
+
+Value Numbering::Visit(const Instruction& instruction, const Values& values) const {
+  if (hlo::IsCollective(instruction.opcode())) return VisitCollective(instruction, values);
+  if (instruction.opcode() == Opcode::kTuple) {
+    Value result;
+    for (const Instruction* operand : instruction.operands()) {
+      const Value& value = values.at(operand);
+      result.leaves.insert(result.leaves.end(), value.leaves.begin(), value.leaves.end());
+    }
+    return result;
+  }
+  if (instruction.opcode() == Opcode::kGetTupleElement) {
+    const hlo::Shape& tuple = instruction.operand(0)->shape();
+    size_t first = 0;
+    for (int64_t i = 0; i < instruction.number(); ++i) first += LeafCount(tuple.tuple()[i]);
+    const auto begin = values.at(instruction.operand(0)).leaves.begin() + static_cast<int64_t>(first);
+    return {{begin, begin + static_cast<int64_t>(LeafCount(instruction.shape()))}, {}};
+  }
+  if (instruction.opcode() == Opcode::kOptBarrier) return values.at(instruction.operand(0));
+  Value result = Fresh(instruction);
+  for (Numbers& numbers : result.leaves) {
+    for (const Instruction* operand : instruction.operands()) {
+      for (const Numbers& from : values.at(operand).leaves) {
+        for (size_t d = 0; d < numbers.size(); ++d) numbers[d] = Mix(numbers[d], from[d]);
+      }
+    }
+  }
+  Know(instruction, values, &result);
+  return result;
+}
+
+bool HasCollective(const hlo::Computation& computation) {
+  for (const auto& instruction : computation.instructions()) {
+    if (hlo::IsCollective(instruction->opcode())) return true;
+    for (const hlo::Computation* called : instruction->called()) {
+      if (HasCollective(*called)) return true;
+    }
+  }
+  return false;
+}
+
+bool Uniform(const Value& value) {
+  return std::all_of(value.leaves[0].begin(), value.leaves[0].end(),
+                     [&](uint64_t number) { return number == value.leaves[0][0]; });
+}
+
+// The first device with the same number, for every device.
+Numbers Representatives(const Numbers& numbers) {
+  absl::flat_hash_map<uint64_t, uint64_t> first;
+  Numbers result;
+  for (size_t d = 0; d < numbers.size(); ++d) result.push_back(first.try_emplace(numbers[d], d).first->second);
+  return result;
+}
+
+// Starts from what is equal before the loop and gives up what the body makes unequal until nothing changes.
+absl::StatusOr<Value> Numbering::VisitWhile(const Instruction& instruction, const Values& values) {
+  std::vector<Numbers> equal;
+  for (const Numbers& leaf : values.at(instruction.operand(0)).leaves) equal.push_back(Representatives(leaf));
+  for (;;) {
+    Value carried;
+    for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
+      Numbers numbers;
+      for (uint64_t device : equal[leaf]) {
+        numbers.push_back(Mix(Mix(reinterpret_cast<uintptr_t>(&instruction), leaf), device));
+      }
+      carried.leaves.push_back(std::move(numbers));
+    }
+    XLAD_ASSIGN_OR_RETURN(const Value condition, Run(*instruction.called()[0], {carried}));
+    XLAD_ASSIGN_OR_RETURN(const Value next, Run(*instruction.called()[1], {carried}));
+    bool changed = false;
+    for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
+      Numbers both;
+      for (size_t d = 0; d < equal[leaf].size(); ++d) both.push_back(Mix(equal[leaf][d], next.leaves[leaf][d]));
+      Numbers now = Representatives(both);
+      changed |= now != equal[leaf];
+      equal[leaf] = std::move(now);
+    }
+    if (changed) continue;
+    if (!Uniform(condition)) {
+      if (HasCollective(*instruction.called()[0]) || HasCollective(*instruction.called()[1])) {
+        return Fault(instruction, "devices may leave this loop of collectives at different times", "uniform-predicate");
+      }
+      for (Numbers& leaf : carried.leaves) {
+        for (size_t d = 0; d < leaf.size(); ++d) leaf[d] = Mix(leaf[d], condition.leaves[0][d]);
+      }
+    }
+    return carried;
+  }
+}
+
+absl::StatusOr<Value> Numbering::VisitConditional(const Instruction& instruction, const Values& values) {
+  const Value& predicate = values.at(instruction.operand(0));
+  Value result = Fresh(instruction);
+  for (size_t branch = 0; branch < instruction.called().size(); ++branch) {
+    const hlo::Computation& called = *instruction.called()[branch];
+    if (!Uniform(predicate) && HasCollective(called)) {
+      return Fault(instruction, "devices may take different branches around a collective", "uniform-predicate");
+    }
+    XLAD_ASSIGN_OR_RETURN(const Value value,
+                          Run(called, {values.at(instruction.operand(branch + 1))}));
+    for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
+      for (size_t d = 0; d < result.leaves[leaf].size(); ++d) {
+        result.leaves[leaf][d] = Mix(Mix(result.leaves[leaf][d], predicate.leaves[0][d]), value.leaves[leaf][d]);
+      }
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<Value> Numbering::Run(const hlo::Computation& computation, const std::vector<Value>& parameters) {
+  Values values;
+  for (const auto& owned : computation.instructions()) {
+    const Instruction& instruction = *owned;
+    Value value;
+    switch (instruction.opcode()) {
+      case Opcode::kParameter: value = parameters[instruction.number()]; break;
+      case Opcode::kWhile: {
+        XLAD_ASSIGN_OR_RETURN(value, VisitWhile(instruction, values));
+        break;
+      }
+      case Opcode::kConditional: {
+        XLAD_ASSIGN_OR_RETURN(value, VisitConditional(instruction, values));
+        break;
+      }
+      default: value = Visit(instruction, values);
+    }
+    values[&instruction] = std::move(value);
+  }
+  return values.at(computation.root());
+}
+
+}  // namespace
+
+absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module) {
+  Numbering numbering(program);
+  XLAD_ASSIGN_OR_RETURN(const Value root, numbering.Run(*module.entry(), numbering.EntryParameters(*module.entry())));
+  for (size_t leaf = 0; leaf < root.leaves.size(); ++leaf) {
+    absl::flat_hash_map<uint64_t, int64_t> holder;
+    for (int64_t d = 0; d < program.mesh.devices(); ++d) {
+      const uint64_t part = numbering.PartOf(program.results[leaf], d);
+      const int64_t first = holder.try_emplace(part, d).first->second;
+      if (root.leaves[leaf][d] == root.leaves[leaf][first]) continue;
+      return absl::InternalError(absl::StrCat(
+          "partitioned program: result ", leaf, " as ", ToString(program.mesh, program.results[leaf]), ": devices ",
+          first, " and ", d, " hold the same part but may hold different values: a partial result was not reduced, or "
+          "a shard was taken for the whole [replicas-agree]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,169 @@
+// The check refuses what is broken: partitioned programs with one thing changed.
+#include "sharding/proof/check.h"
+
+#include <gtest/gtest.h>
+
+#include "hlo/text/text.h"
+#include "sharding/proof/check_instances.h"
+#include "sharding/proof/check_structure.h"
+#include "sharding/testing/random_sharding.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+constexpr const char* kDot = R"(HloModule m
+ENTRY main {
+  x = f32[8,16] parameter(0)
+  w = f32[16,4] parameter(1)
+  ROOT d = f32[8,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})";
+
+// x split on the contracting dimension: one all-reduce.
+ShardedModule SplitContraction() {
+  ShardedModule sharded;
+  sharded.mesh = *ParseMesh("tp=4");
+  sharded.module = *hlo::ParseText(kDot);
+  for (const auto& instruction : sharded.module->entry()->instructions()) {
+    sharded.shardings[instruction.get()] = {TensorSharding::Replicated(2)};
+  }
+  TensorSharding& x = sharded.shardings[sharded.module->entry()->parameter(0)][0];
+  x.dims[1].axes = {sharded.mesh.Whole(0)};
+  auto origin = std::make_shared<Origin>();
+  origin->op = "x";
+  origin->what = "annotated {\"tp\"} on dimension 1";
+  origin->source = "model.py:3";
+  x.dims[1].origins = {origin};
+  sharded.results = {TensorSharding::Replicated(2)};
+  return sharded;
+}
+
+Instruction* Find(PartitionedProgram& program, Opcode opcode) {
+  for (const auto& instruction : program.variants[0].module->entry()->instructions()) {
+    if (instruction->opcode() == opcode) return instruction.get();
+  }
+  return nullptr;
+}
+
+TEST(Check, AcceptsAndExplains) {
+  const ShardedModule sharded = SplitContraction();
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(Check(sharded, *program).ok()) << Check(sharded, *program);
+  ASSERT_EQ(program->collectives.size(), 1u);
+  const CollectiveInfo& info = program->collectives[0];
+  EXPECT_EQ(info.kind, "all-reduce");
+  EXPECT_EQ(info.op, "d");
+  EXPECT_EQ(info.because, (std::vector<std::string>{
+                              "d: contracting dimension 1 of operand 0 is split over tp, so every device has a partial "
+                              "result",
+                              "x: annotated {\"tp\"} on dimension 1 (model.py:3)"}));
+}
+
+TEST(Check, RefusesPartialSumThatIsNotReduced) {
+  const ShardedModule sharded = SplitContraction();
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Instruction* reduce = Find(*program, Opcode::kAllReduce);
+  ASSERT_NE(reduce, nullptr);
+  reduce->ReplaceAllUsesWith(reduce->operand(0));
+  const absl::Status status = Check(sharded, *program);
+  EXPECT_NE(std::string(status.message()).find("[partial-reduced-once]"), std::string::npos) << status;
+  const absl::Status replicas = CheckReplicasAgree(*program, *program->variants[0].module);
+  EXPECT_NE(std::string(replicas.message()).find("[replicas-agree]"), std::string::npos) << replicas;
+}
+
+TEST(Check, RefusesReducingTwice) {
+  const ShardedModule sharded = SplitContraction();
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Instruction* reduce = Find(*program, Opcode::kAllReduce);
+  reduce->operand(0)->mutable_frontend_attributes().erase("xlad.partial");
+  const absl::Status status = Check(sharded, *program);
+  EXPECT_NE(std::string(status.message()).find("[partial-reduced-once]"), std::string::npos) << status;
+}
+
+TEST(Check, RefusesGroupsThatMissADevice) {
+  const ShardedModule sharded = SplitContraction();
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  ASSERT_TRUE(program.ok()) << program.status();
+  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups.groups = {{0, 1}, {2, 2}};
+  EXPECT_FALSE(Check(sharded, *program).ok());
+  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups.groups = {{0, 1}, {2, 3}};
+  const absl::Status halves = Check(sharded, *program);
+  EXPECT_NE(std::string(halves.message()).find("[replicas-agree]"), std::string::npos) << halves;
+}
+
+TEST(Check, RefusesCollectiveWithoutCause) {
+  const ShardedModule sharded = SplitContraction();
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  ASSERT_TRUE(program.ok()) << program.status();
+  program->collectives[0].because.clear();
+  const absl::Status status = Check(sharded, *program);
+  EXPECT_NE(std::string(status.message()).find("[collective-cause]"), std::string::npos) << status;
+}
+
+// A loop of collectives whose end depends on the device.
+TEST(Check, RefusesLoopThatDevicesLeaveAtDifferentTimes) {
+  const char* text = R"(HloModule m, num_partitions=2
+add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
+cond { t = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+body { t = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = s32[] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = s32[] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  ROOT r = (s32[], s32[]) tuple(j, y) }
+ENTRY main {
+  p = u32[] partition-id()
+  i = s32[] convert(p)
+  x = s32[] parameter(0)
+  t = (s32[], s32[]) tuple(i, x)
+  w = (s32[], s32[]) while(t), condition=cond, body=body
+  ROOT r = s32[] get-tuple-element(w), index=1
+})";
+  PartitionedProgram program;
+  program.mesh = *ParseMesh("dp=2");
+  program.parameters = program.results = {TensorSharding::Replicated(0)};
+  program.variants.push_back({*hlo::ParseText(text), {0, 1}});
+  const absl::Status status = CheckReplicasAgree(program, *program.variants[0].module);
+  EXPECT_NE(std::string(status.message()).find("[uniform-predicate]"), std::string::npos) << status;
+}
+
+TEST(Check, InstancesAreProvenOnce) {
+  ShardedModule sharded = SplitContraction();
+  sharded.mesh = *ParseMesh("once=4");
+  absl::StatusOr<InstanceCounts> first = CheckInstances(sharded);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->proven, 1);
+  absl::StatusOr<InstanceCounts> second = CheckInstances(sharded);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->proven, 0);
+  EXPECT_EQ(second->known, 1);
+}
+
+// A reduction taken out of a random partitioned program is noticed.
+TEST(Check, NoticesRemovedReductions) {
+  int removed = 0, noticed = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    ShardedModule sharded = WithRandomShardings(*hlo::ParseText(kDot), *ParseMesh("a=2,b=3"), seed);
+    absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+    ASSERT_TRUE(program.ok()) << program.status();
+    Instruction* reduce = Find(*program, Opcode::kAllReduce);
+    if (reduce == nullptr) continue;
+    reduce->ReplaceAllUsesWith(reduce->operand(0));
+    ++removed;
+    noticed += !CheckPartials(*program, *program->variants[0].module).ok();
+  }
+  EXPECT_GT(removed, 5);
+  EXPECT_EQ(noticed, removed);
+}
+
+}  // namespace
+}  // namespace xlad::sharding

@@ -1,0 +1,277 @@
+#include "sharding/proof/equivalence.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "hlo/eval/evaluate.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Literal;
+using tensor::ElementType;
+
+// Applies `leaf` to every array of a literal in order; the result has the same structure.
+Literal MapLeaves(const Literal& literal, const std::function<tensor::Array(const tensor::Array&)>& leaf) {
+  if (!literal.is_tuple) return Literal(leaf(literal.array));
+  std::vector<Literal> elements;
+  for (const Literal& element : literal.tuple) elements.push_back(MapLeaves(element, leaf));
+  return Literal::Tuple(std::move(elements));
+}
+
+void CollectLeaves(const Literal& literal, std::vector<const tensor::Array*>* leaves) {
+  if (!literal.is_tuple) leaves->push_back(&literal.array);
+  for (const Literal& element : literal.tuple) CollectLeaves(element, leaves);
+}
+
+}  // namespace
+
+std::vector<std::vector<Literal>> ShardInputs(const PartitionedProgram& program, const std::vector<Literal>& inputs) {
+  std::vector<std::vector<Literal>> result;
+  for (int64_t device = 0; device < program.mesh.devices(); ++device) {
+    size_t leaf = 0;
+    std::vector<Literal> local;
+    for (const Literal& input : inputs) {
+      local.push_back(MapLeaves(input, [&](const tensor::Array& array) {
+        const TensorSharding& sharding = program.parameters[leaf++];
+        const Dims& dims = array.shape().dims;
+        return tensor::ExtractBox(array, BoxOf(dims, program.mesh, sharding, device), LocalDims(dims, sharding));
+      }));
+    }
+    result.push_back(std::move(local));
+  }
+  return result;
+}
+
+absl::StatusOr<Literal> JoinResults(const PartitionedProgram& program, const std::vector<Literal>& results) {
+  absl::Status status;
+  size_t leaf = 0;
+  std::vector<std::vector<const tensor::Array*>> leaves(results.size());
+  for (size_t device = 0; device < results.size(); ++device) CollectLeaves(results[device], &leaves[device]);
+  Literal joined = MapLeaves(results[0], [&](const tensor::Array&) {
+    const size_t at = leaf++;
+    const tensor::Shape& shape = program.result_shapes[at];
+    tensor::Array whole(shape);
+    std::vector<tensor::Box> boxes;
+    for (size_t device = 0; device < results.size(); ++device) {
+      boxes.push_back(BoxOf(shape.dims, program.mesh, program.results[at], static_cast<int64_t>(device)));
+      tensor::InsertBox(*leaves[device][at], boxes.back(), &whole);
+    }
+    for (size_t device = 0; device < results.size(); ++device) {
+      const Dims sizes = boxes[device].sizes();
+      const tensor::Array own = tensor::ExtractBox(
+          *leaves[device][at], tensor::Box{Dims(sizes.size(), 0), sizes}, sizes);
+      if (!(own == tensor::ExtractBox(whole, boxes[device], sizes)) && status.ok()) {
+        status = absl::InvalidArgumentError(
+            absl::StrCat("result ", at, ": device ", device, " holds other values than another device with ",
+                         boxes[device].ToString(), " of ", shape.ToString()));
+      }
+    }
+    return whole;
+  });
+  if (!status.ok()) return status;
+  return joined;
+}
+
+absl::StatusOr<Literal> EvaluatePartitioned(const PartitionedProgram& program, const std::vector<Literal>& inputs) {
+  std::vector<const hlo::Module*> modules(program.mesh.devices());
+  for (const Variant& variant : program.variants) {
+    for (int64_t device : variant.devices) modules[device] = variant.module.get();
+  }
+  XLAD_ASSIGN_OR_RETURN(std::vector<Literal> results, hlo::Evaluate(modules, ShardInputs(program, inputs)));
+  return JoinResults(program, results);
+}
+
+namespace {
+
+double FromBits16(uint16_t bits, bool bfloat) {
+  if (bfloat) {
+    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof(value));
+    return value;
+  }
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+}  // namespace
+
+int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
+  switch (array.shape().type) {
+    case ElementType::kF32: parts[0] = array.values<float>()[i]; return 1;
+    case ElementType::kF64: parts[0] = array.values<double>()[i]; return 1;
+    case ElementType::kC64:
+      for (int p = 0; p < 2; ++p) parts[p] = reinterpret_cast<const float*>(array.bytes().data())[2 * i + p];
+      return 2;
+    case ElementType::kC128:
+      for (int p = 0; p < 2; ++p) parts[p] = reinterpret_cast<const double*>(array.bytes().data())[2 * i + p];
+      return 2;
+    case ElementType::kBF16: parts[0] = FromBits16(array.values<uint16_t>()[i], true); return 1;
+    case ElementType::kF16: parts[0] = FromBits16(array.values<uint16_t>()[i], false); return 1;
+    default: return 0;
+  }
+}
+
+namespace {
+
+bool Close(double a, double b, double tolerance) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (a == b) return true;
+  return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
+}
+
+// Rounding of the type itself.
+double ToleranceOf(ElementType type, double tolerance) {
+  if (type == ElementType::kBF16) return std::max(tolerance, 4e-2);
+  if (type == ElementType::kF16) return std::max(tolerance, 5e-3);
+  return tolerance;
+}
+
+absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& whole, size_t leaf, double tolerance) {
+  if (!(partitioned.shape() == whole.shape())) {
+    return absl::InvalidArgumentError(absl::StrCat("result ", leaf, ": partitioned ", partitioned.shape().ToString(),
+                                                   ", whole ", whole.shape().ToString()));
+  }
+  const size_t width = tensor::ByteWidth(whole.shape().type);
+  const double allowed = ToleranceOf(whole.shape().type, tolerance);
+  Dims index(whole.shape().dims.size(), 0);
+  for (size_t i = 0; i < static_cast<size_t>(whole.elements()); ++i) {
+    double a[2], b[2];
+    const int parts = FloatParts(partitioned, i, a);
+    FloatParts(whole, i, b);
+    bool same = parts > 0 || std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width,
+                                         width) == 0;
+    for (int p = 0; p < parts; ++p) same &= Close(a[p], b[p], allowed);
+    if (!same) {
+      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", whole ", b[0]) : "other bits";
+      return absl::InvalidArgumentError(
+          absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","), "]: ", values));
+    }
+    tensor::NextIndex(whole.shape().dims, absl::MakeSpan(index));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CompareValues(const Literal& partitioned, const Literal& whole, double tolerance) {
+  std::vector<const tensor::Array*> a, b;
+  CollectLeaves(partitioned, &a);
+  CollectLeaves(whole, &b);
+  if (a.size() != b.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, whole ", b.size()));
+  }
+  for (size_t leaf = 0; leaf < a.size(); ++leaf) XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance));
+  return absl::OkStatus();
+}
+
+namespace {
+
+template <typename T>
+void NudgeAll(tensor::Array* array, Random& random) {
+  const T unit = 2 * std::numeric_limits<T>::epsilon();
+  for (T& value : array->values<T>()) value *= random.Below(2) == 0 ? 1 + unit : 1 - unit;
+}
+
+Literal NudgedValue(const Literal& value, Random& random) {
+  if (value.is_tuple) {
+    std::vector<Literal> elements;
+    for (const Literal& element : value.tuple) elements.push_back(NudgedValue(element, random));
+    return Literal::Tuple(std::move(elements));
+  }
+  tensor::Array array = value.array;
+  const ElementType type = array.shape().type;
+  if (type == ElementType::kF32 || type == ElementType::kC64) NudgeAll<float>(&array, random);
+  if (type == ElementType::kF64 || type == ElementType::kC128) NudgeAll<double>(&array, random);
+  return Literal(std::move(array));
+}
+
+}  // namespace
+
+std::vector<Literal> Nudged(const std::vector<Literal>& values) {
+  const std::unique_ptr<Random> random = SeededRandom(1);
+  std::vector<Literal> nudged;
+  for (const Literal& value : values) nudged.push_back(NudgedValue(value, *random));
+  return nudged;
+}
+
+double LargestDifference(const tensor::Array& a, const tensor::Array& b) {
+  double largest = 0, x[2], y[2];
+  for (size_t i = 0; i < static_cast<size_t>(a.elements()); ++i) {
+    FloatParts(b, i, y);
+    for (int p = FloatParts(a, i, x); p-- > 0;) {
+      if (x[p] == y[p] || (std::isnan(x[p]) && std::isnan(y[p]))) continue;
+      const double difference = std::abs(x[p] - y[p]);
+      largest = std::max(largest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+    }
+  }
+  return largest;
+}
+
+namespace {
+
+template <typename T>
+void Fill(tensor::Array* array, const std::function<T()>& next) {
+  for (T& value : array->values<T>()) value = next();
+}
+
+tensor::Array SampleArray(const tensor::Shape& shape, Random& random) {
+  tensor::Array array(shape);
+  const bool is_signed = tensor::IsSigned(shape.type);
+  const auto integer = [&] { return static_cast<int64_t>(random.Below(7)) - (is_signed ? 3 : 0); };
+  const auto real = [&] { return (random.Unit() - 0.4) * 2; };
+  switch (shape.type) {
+    case ElementType::kF32:
+    case ElementType::kC64:
+      Fill<float>(&array, [&] { return static_cast<float>(real()); });
+      return array;
+    case ElementType::kF64:
+    case ElementType::kC128: Fill<double>(&array, real); return array;
+    // Sixteen values from 0.5 on, in bits: exact in either type.
+    case ElementType::kBF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3f00 + random.Below(160)); });
+      return array;
+    case ElementType::kF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3800 + random.Below(1280)); });
+      return array;
+    case ElementType::kPred: Fill<uint8_t>(&array, [&] { return static_cast<uint8_t>(random.Below(2)); }); return array;
+    default: break;
+  }
+  switch (tensor::ByteWidth(shape.type)) {
+    case 1: Fill<int8_t>(&array, [&] { return static_cast<int8_t>(random.Below(2)); }); break;
+    case 2: Fill<int16_t>(&array, [&] { return static_cast<int16_t>(integer()); }); break;
+    case 4: Fill<int32_t>(&array, [&] { return static_cast<int32_t>(integer()); }); break;
+    default: Fill<int64_t>(&array, [&] { return integer(); }); break;
+  }
+  return array;
+}
+
+Literal Sample(const hlo::Shape& shape, Random& random) {
+  if (shape.is_array()) return Literal(SampleArray(shape.array(), random));
+  std::vector<Literal> elements;
+  for (const hlo::Shape& element : shape.tuple()) elements.push_back(Sample(element, random));
+  return Literal::Tuple(std::move(elements));
+}
+
+}  // namespace
+
+Literal SampleInput(const hlo::Shape& shape, uint64_t seed) {
+  const std::unique_ptr<Random> random = SeededRandom(seed);
+  return Sample(shape, *random);
+}
+
+std::vector<Literal> SampleInputs(const hlo::Module& module, uint64_t seed) {
+  std::vector<Literal> inputs;
+  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+    inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
+  }
+  return inputs;
+}
+
+}  // namespace xlad::sharding

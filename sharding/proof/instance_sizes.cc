@@ -1,0 +1,197 @@
+#include "sharding/proof/instance_sizes.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "sharding/rules/op_rule.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+constexpr int64_t kMostElements = 4096;        // Of one array of an instance.
+constexpr int64_t kMostElementsMoved = 65536;  // Where each is looked at once.
+
+// Whether every size of the instance is a product of its rule's factors' sizes.
+bool SizesFollowFactors(Opcode opcode) {
+  return hlo::IsElementwise(opcode) || opcode == Opcode::kBroadcast || opcode == Opcode::kReshape ||
+         opcode == Opcode::kTranspose || opcode == Opcode::kDot || opcode == Opcode::kReduce ||
+         opcode == Opcode::kIota || opcode == Opcode::kSort || opcode == Opcode::kCopy;
+}
+
+// Ops that move elements along some dimensions, whose sizes are bound to the op's attributes.
+bool Moves(Opcode opcode) {
+  return opcode == Opcode::kSlice || opcode == Opcode::kPad || opcode == Opcode::kReverse ||
+         opcode == Opcode::kConcatenate;
+}
+
+bool HasWindows(Opcode opcode) {
+  return opcode == Opcode::kConvolution || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter;
+}
+
+// A size as small as keeps the way in which `shards` divide it: evenly or with a rest.
+int64_t SmallSize(int64_t size, int64_t shards) {
+  if (shards == 1) return std::min<int64_t>(size, 3);
+  if (size % shards == 0) return std::min(size, shards * 2);
+  return std::min(size, shards + size % shards);
+}
+
+const ValueSharding& ShardingsOf(const ShardedModule& program, const Instruction& instruction) {
+  return program.shardings.at(&instruction);
+}
+
+class Shrinker {
+ public:
+  Shrinker(const ShardedModule& program, const Instruction& instruction)
+      : program_(program), instruction_(instruction), rule_(RuleOf(instruction)) {}
+
+  std::optional<InstanceSizes> Run() {
+    InstanceSizes sizes;
+    for (const Instruction* operand : instruction_.operands()) sizes.operands.push_back(operand->shape().dims());
+    for (const hlo::Shape& shape : ResultsOf(instruction_)) sizes.results.push_back(shape.dims());
+    const Opcode opcode = instruction_.opcode();
+    if (SizesFollowFactors(opcode) || Moves(opcode) || HasWindows(opcode)) Shrink(&sizes);
+    if (HasWindows(opcode)) ShrinkWindows(&sizes);
+    const int64_t most = Moves(opcode) ? kMostElementsMoved : kMostElements;
+    const auto fits = [&](const Dims& dims) { return tensor::Product(dims) <= most; };
+    const bool small = std::all_of(sizes.operands.begin(), sizes.operands.end(), fits) &&
+                       std::all_of(sizes.results.begin(), sizes.results.end(), fits);
+    return small ? std::optional(std::move(sizes)) : std::nullopt;
+  }
+
+ private:
+  void CountShards(const TensorFactors& factors, const TensorSharding& sharding) {
+    for (size_t d = 0; d < factors.size() && d < sharding.dims.size(); ++d) {
+      for (const AxisRef& axis : sharding.dims[d].axes) {
+        for (int f : factors[d]) axes_[f].insert(axis);
+      }
+    }
+  }
+
+  int64_t Shards(size_t factor) const {
+    int64_t shards = 1;
+    for (const AxisRef& axis : axes_[factor]) shards *= axis.size;
+    return shards;
+  }
+
+  Dims Small(const Dims& dims, const TensorFactors& factors) const {
+    Dims result;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      int64_t whole = 1, small = 1;
+      for (int f : factors[d]) {
+        whole *= rule_.factors[f].size;
+        small *= small_[f];
+      }
+      result.push_back(whole == dims[d] ? small : dims[d]);
+    }
+    return result;
+  }
+
+  // Factors whose sizes are bound to attributes: along windows and moves, and groups.
+  std::vector<bool> Bound() const {
+    std::vector<bool> bound(rule_.factors.size(), false);
+    if (SizesFollowFactors(instruction_.opcode())) return bound;
+    for (size_t f = 0; f < bound.size(); ++f) {
+      const FactorKind kind = rule_.factors[f].kind;
+      bound[f] = kind == FactorKind::kPermutation || kind == FactorKind::kNeedReplication;
+    }
+    if (instruction_.opcode() != Opcode::kConvolution) return bound;
+    for (int64_t d : instruction_.attributes().convolution->input_spatial) {
+      for (int f : rule_.operands[0][d]) bound[f] = true;
+    }
+    // The groups' factor is the first one.
+    if (instruction_.attributes().feature_group_count > 1 || instruction_.attributes().batch_group_count > 1) {
+      bound[0] = true;
+    }
+    return bound;
+  }
+
+  void Shrink(InstanceSizes* sizes) {
+    axes_.resize(rule_.factors.size());
+    for (size_t i = 0; i < rule_.operands.size(); ++i) {
+      CountShards(rule_.operands[i], ShardingsOf(program_, *instruction_.operand(i))[0]);
+    }
+    for (size_t i = 0; i < rule_.results.size(); ++i) {
+      CountShards(rule_.results[i], ShardingsOf(program_, instruction_)[i]);
+    }
+    const std::vector<bool> bound = Bound();
+    for (size_t f = 0; f < rule_.factors.size(); ++f) {
+      const int64_t size = rule_.factors[f].size;
+      small_.push_back(bound[f] ? size : SmallSize(size, Shards(f)));
+    }
+    for (size_t i = 0; i < sizes->operands.size(); ++i) {
+      sizes->operands[i] = Small(sizes->operands[i], rule_.operands[i]);
+    }
+    for (size_t i = 0; i < sizes->results.size(); ++i) sizes->results[i] = Small(sizes->results[i], rule_.results[i]);
+  }
+
+  void ShrinkWindows(InstanceSizes* sizes) const;
+  void ShrinkWindow(int64_t shards, bool summed, int64_t* input, int64_t* windows, hlo::WindowDimension* window) const;
+
+  const ShardedModule& program_;
+  const Instruction& instruction_;
+  const OpRule rule_;
+  std::vector<std::set<AxisRef>> axes_;
+  std::vector<int64_t> small_;
+};
+
+// Takes as many whole rounds of all shards from the input, and the windows that go with them, as leave shards that are
+// longer than a window; where the window itself is split and summed over, from the window.
+void Shrinker::ShrinkWindow(int64_t shards, bool summed, int64_t* input, int64_t* windows,
+                            hlo::WindowDimension* window) const {
+  const int64_t step = summed ? window->window_dilation : window->stride;
+  const int64_t common = std::gcd(step, window->base_dilation);
+  const int64_t less_input = shards * step / common, less = shards * window->base_dilation / common;
+  const int64_t span = summed ? (*windows - 1) * window->stride + 1 : (window->size - 1) * window->window_dilation + 1;
+  const int64_t keep = shards * (span / window->base_dilation + 1 + step);
+  int64_t& shrinks = summed ? window->size : *windows;
+  while (*input - less_input >= keep && shrinks - less >= shards) {
+    *input -= less_input;
+    shrinks -= less;
+  }
+}
+
+void Shrinker::ShrinkWindows(InstanceSizes* sizes) const {
+  if (!instruction_.attributes().window) return;
+  hlo::Window window = *instruction_.attributes().window;
+  const bool convolution = instruction_.opcode() == Opcode::kConvolution;
+  for (size_t s = 0; s < window.size(); ++s) {
+    if (window[s] == hlo::WindowDimension{} && !convolution) continue;
+    size_t in = s, out = s, kernel = s;
+    if (convolution) {
+      const hlo::ConvolutionDimensions& dims = *instruction_.attributes().convolution;
+      in = static_cast<size_t>(dims.input_spatial[s]);
+      out = static_cast<size_t>(dims.output_spatial[s]);
+      kernel = static_cast<size_t>(dims.kernel_spatial[s]);
+    }
+    const size_t factor = rule_.operands[0][in].back();
+    const bool summed = rule_.factors[factor].kind == FactorKind::kReduction;
+    // A scatter's windows are its second operand's elements.
+    const bool scatter = instruction_.opcode() == Opcode::kSelectAndScatter;
+    int64_t input = sizes->operands[0][in];
+    int64_t windows = scatter ? sizes->operands[1][out] : sizes->results[0][out];
+    ShrinkWindow(Shards(factor), summed, &input, &windows, &window[s]);
+    for (size_t i = 0; i < sizes->operands.size(); ++i) {
+      const bool array = sizes->operands[i].size() == sizes->operands[0].size() && (i == 0 || !convolution);
+      if (array) sizes->operands[i][in] = scatter && i == 1 ? windows : input;
+    }
+    if (convolution) sizes->operands[1][kernel] = window[s].size;
+    for (Dims& result : sizes->results) result[out] = scatter ? input : windows;
+  }
+  sizes->window = std::move(window);
+}
+
+}  // namespace
+
+std::vector<hlo::Shape> ResultsOf(const Instruction& instruction) {
+  return instruction.shape().is_array() ? std::vector<hlo::Shape>{instruction.shape()} : instruction.shape().tuple();
+}
+
+std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const Instruction& instruction) {
+  return Shrinker(program, instruction).Run();
+}
+
+}  // namespace xlad::sharding
