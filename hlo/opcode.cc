@@ -21,7 +21,7 @@ constexpr std::array kRows = {
 #undef XLAD_OPCODE
 };
 
-const Row& RowOf(Opcode opcode) { return kRows[opcode]; }
+const Row& RowOf(Opcode opcode) { return kRows[Index(opcode)]; }
 
 }  // namespace
 

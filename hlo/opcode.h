@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+
 #include "absl/strings/string_view.h"
 
 namespace xlad::hlo {
@@ -30,5 +31,7 @@ int Flags(Opcode opcode);
 inline bool IsElementwise(Opcode opcode) { return (Flags(opcode) & kElementwise) != 0; }
 inline bool IsCollective(Opcode opcode) { return (Flags(opcode) & kCollective) != 0; }
 int OpcodeCount();
+// The position of an opcode in tables with OpcodeCount() entries.
+constexpr int Index(Opcode opcode) { return static_cast<int>(opcode); }
 
 }  // namespace xlad::hlo

@@ -18,7 +18,7 @@ std::array<EvalFunction, kOpcodes> MakeTable() {
       MapRows(),   ConvolutionRows(), RngRows(),    FftRows(),     LinalgRows(),  BatchNormRows(), CustomCallRows(),
   };
   for (const auto& family : families) {
-    for (const EvalRow& row : family) table[row.opcode] = row.function;
+    for (const EvalRow& row : family) table[Index(row.opcode)] = row.function;
   }
   return table;
 }
@@ -51,7 +51,7 @@ constexpr Opcode kByInterpreter[] = {
 
 EvalFunction FindEvalFunction(Opcode opcode) {
   static const std::array<EvalFunction, kOpcodes> table = MakeTable();
-  return table[opcode];
+  return table[Index(opcode)];
 }
 
 absl::Status NotDefined(const Operation& operation, ElementType type) {

@@ -161,8 +161,8 @@ constexpr Row kRows[] = {
 // The rows by opcode.
 const std::vector<const Row*>& Table() {
   static const auto* const table = [] {
-    auto* const by_opcode = new std::vector<const Row*>(static_cast<size_t>(OpcodeCount()), nullptr);
-    for (const Row& row : kRows) (*by_opcode)[row.opcode] = &row;
+    auto* const by_opcode = new std::vector<const Row*>(OpcodeCount(), nullptr);
+    for (const Row& row : kRows) (*by_opcode)[Index(row.opcode)] = &row;
     return by_opcode;
   }();
   return *table;
@@ -185,7 +185,7 @@ bool IsNarrowerFloat(ElementType a, ElementType b) {
 }  // namespace
 
 absl::StatusOr<Shape> InferShape(const Instruction& instruction) {
-  const Row* const row = Table()[instruction.opcode()];
+  const Row* const row = Table()[Index(instruction.opcode())];
   XLAD_CHECK(row != nullptr) << "no inference for " << ToString(instruction.opcode());
   const int arity = Arity(instruction.opcode());
   if (arity != kVariadic && instruction.operand_count() != arity) {
@@ -194,8 +194,8 @@ absl::StatusOr<Shape> InferShape(const Instruction& instruction) {
   return row->infer(instruction);
 }
 
-ShapeSource ShapeSourceOf(Opcode opcode) { return Table()[opcode]->source; }
-bool HasInference(Opcode opcode) { return Table()[opcode] != nullptr; }
+ShapeSource ShapeSourceOf(Opcode opcode) { return Table()[Index(opcode)]->source; }
+bool HasInference(Opcode opcode) { return Table()[Index(opcode)] != nullptr; }
 
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected, " [", label, "]"));

@@ -547,7 +547,7 @@ constexpr absl::string_view kCarried[] = {
 
 const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode) {
   static const auto* const by_opcode = [] {
-    auto* const rows = new std::vector<std::vector<const AttributeRow*>>(static_cast<size_t>(OpcodeCount()));
+    auto* const rows = new std::vector<std::vector<const AttributeRow*>>(OpcodeCount());
     for (const AttributeRow& row : kRows) {
       for (int o = 0; o < OpcodeCount(); ++o) {
         const bool may = row.opcodes.empty() || std::find(row.opcodes.begin(), row.opcodes.end(),
@@ -557,7 +557,7 @@ const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode) {
     }
     return rows;
   }();
-  return (*by_opcode)[opcode];
+  return (*by_opcode)[Index(opcode)];
 }
 
 bool IsCarriedAttribute(absl::string_view name) {

@@ -210,7 +210,7 @@ bool HasOwnAttributes(Opcode opcode) {
         "dimensions", "iota_dimension", "index", "condition", "body", "true_computation", "false_computation",
         "branch_computations", "to_apply", "sharding", "frontend_attributes", "control-predecessors", "metadata",
         "backend_config"};
-    auto* const own = new std::vector<bool>(static_cast<size_t>(OpcodeCount()), false);
+    auto* const own = new std::vector<bool>(OpcodeCount(), false);
     for (int o = 0; o < OpcodeCount(); ++o) {
       for (const AttributeRow* const row : AttributeRows(static_cast<Opcode>(o))) {
         if (!IndexOf(kElsewhere, row->name).has_value()) (*own)[o] = true;
@@ -218,7 +218,7 @@ bool HasOwnAttributes(Opcode opcode) {
     }
     return own;
   }();
-  return (*table)[opcode];
+  return (*table)[Index(opcode)];
 }
 
 }  // namespace

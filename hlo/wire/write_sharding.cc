@@ -55,7 +55,7 @@ void WriteNamed(const std::string& text, pb::NamedSharding* out) {
 // The proto's numbers of OpSharding::Kind, in its order.
 constexpr int kTypeNumbers[] = {0, 1, 4, 5, 6, 3, 2, 3};
 
-int TypeNumber(OpSharding::Kind kind) { return kTypeNumbers[kind]; }
+int TypeNumber(OpSharding::Kind kind) { return kTypeNumbers[static_cast<int>(kind)]; }
 
 }  // namespace
 
