@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/analysis/donation.h"
 #include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
@@ -41,16 +42,6 @@ struct Program {
   std::vector<int> results;
   std::vector<const hlo::Literal*> constants;  // By constant number.
 };
-
-// What of the entry may be overwritten.
-struct Donation {
-  std::vector<bool> parameter_is_donated;    // By parameter leaf.
-  std::vector<int64_t> result_to_parameter;  // By result leaf: the donated parameter leaf whose buffer it takes; -1.
-};
-
-// From the module's input_output_alias and buffer_donor. InvalidArgument where an alias names what is not there or
-// pairs different sizes.
-absl::StatusOr<Donation> DonationOf(const Module& module);
 
 // Needs: every instruction is a parameter, constant, tuple, get-tuple-element, reshape, or becomes an op; program
 // order is execution order. Unimplemented, naming the instruction, for what no op can do.

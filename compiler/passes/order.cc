@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
+#include "compiler/analysis/donation.h"
 #include "compiler/analysis/hlo_util.h"
 #include "compiler/analysis/trip_count.h"
 

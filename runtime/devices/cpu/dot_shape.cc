@@ -88,7 +88,7 @@ void PackAs(const Packing& packing, const From* from, To* to, ConvertRow convert
   const int64_t columns = ndim == 0 ? 1 : packing.sizes[ndim - 1];
   const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
   if (columns == 0) return;
-  const Dims outer(packing.sizes.begin(), packing.sizes.begin() + ndim == 0 ? 0 : ndim - 1);
+  const Dims outer(packing.sizes.begin(), packing.sizes.begin() + (ndim == 0 ? 0 : ndim - 1));
   if (std::find(outer.begin(), outer.end(), 0) != outer.end()) return;
   Dims index(outer.size(), 0);
   do {

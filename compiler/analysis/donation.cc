@@ -1,5 +1,5 @@
 // Which parameters the entry lets be overwritten.
-#include "compiler/buffers/program.h"
+#include "compiler/analysis/donation.h"
 
 namespace xlad::compiler {
 namespace {
