@@ -1,7 +1,7 @@
 // Convolutions that the library does not take, as matrix products.
 //
-// Needs: simplified. Leaves: library convolutions (compiler/analysis/library.h), and no other of floats whose window has, or
-// which visits, at most 64 positions; the rest (and those with batch groups) stay and become plain loops.
+// Needs: simplified. Leaves: library convolutions (compiler/analysis/library.h), and no other of floats whose window
+// has, or which visits, at most 64 positions; the rest (and those with batch groups) stay and become plain loops.
 //
 // A convolution contracts over window positions and input features. Its patches - for every output position what its
 // window sees - are stacked from strided slices of the padded input and multiplied with the kernel by one dot. Where

@@ -30,7 +30,7 @@ const std::map<std::string, Folders>& AllowedIncludes() {
   return *table;
 }
 
-const Folders kFree = {"cli", "bench", "tests", "examples"};
+const Folders kFree = {"cli", "bench", "tests", "examples", "scripts"};
 
 // The folder that an include names, or "" for headers of others.
 std::string FolderOfInclude(const std::string& include) {
