@@ -161,7 +161,7 @@ bool ConstantInteger(const Instruction& instruction, int64_t* value) {
   const tensor::Array& array = literal->array;
   if (array.shape().type == ElementType::kS64 || array.shape().type == ElementType::kU64) {
     *value = array.values<int64_t>()[0];
-    return true;
+    return array.shape().type == ElementType::kS64 || *value >= 0;
   }
   double real = 0;
   if (!tensor::IsInteger(array.shape().type) && array.shape().type != ElementType::kPred) return false;

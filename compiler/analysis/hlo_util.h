@@ -44,7 +44,7 @@ Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> 
 const hlo::Literal* SplatLiteral(const Instruction& instruction);
 // The value of a scalar or splat as a double, where it is real.
 bool SplatValue(const Instruction& instruction, double* value);
-// An integer scalar constant.
+// The value of an integer scalar constant that an int64_t can hold (a u64 may not fit).
 bool ConstantInteger(const Instruction& instruction, int64_t* value);
 
 // Whether the instruction must stay although nobody uses it.

@@ -35,8 +35,12 @@ bool IsFoldable(const Instruction& instruction) {
     if (operand->opcode() != Opcode::kConstant || operand->literal()->elided) return false;
     if (!operand->shape().is_array() || operand->shape().elements() > kMostElements) return false;
   }
-  // A product of small arrays may still be many multiplications.
-  return instruction.opcode() != Opcode::kDot || instruction.operand(0)->shape().elements() <= 64;
+  // The evaluator is slow: operations that combine many operand elements for each result are left to the program.
+  if (instruction.opcode() == Opcode::kDot) return instruction.operand(0)->shape().elements() <= 64;
+  if (instruction.opcode() != Opcode::kReduceWindow) return true;
+  int64_t window_elements = 1;
+  for (const hlo::WindowDimension& d : *instruction.attributes().window) window_elements *= d.size;
+  return window_elements <= 64;
 }
 
 }  // namespace

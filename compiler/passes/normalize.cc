@@ -1,6 +1,7 @@
 #include "compiler/passes/normalize.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/analysis/hlo_util.h"
 
@@ -22,12 +23,6 @@ Instruction* Plain(Instruction* instruction) {
     case Opcode::kAddDependency:
     case Opcode::kDomain:
       return instruction->operand(0);
-    case Opcode::kBitcast: {
-      const Shape& from = instruction->operand(0)->shape();
-      const Shape& to = instruction->shape();
-      if (!from.is_array() || from.type() != to.type() || from.elements() != to.elements()) return nullptr;
-      return builder.Reshape(instruction->operand(0), to.dims());
-    }
     case Opcode::kCopyDone:
       return instruction->operand(0)->opcode() == Opcode::kCopyStart ? instruction->operand(0)->operand(0) : nullptr;
     case Opcode::kReplicaId:
@@ -37,6 +32,45 @@ Instruction* Plain(Instruction* instruction) {
     default:
       return nullptr;
   }
+}
+
+// The dimensions of an array from the slowest to the fastest varying one in memory.
+Dims MajorToMinor(const Shape& shape) {
+  Dims order(shape.ndim());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const hlo::Layout* layout = shape.layout();
+  if (layout != nullptr && layout->minor_to_major.size() == order.size()) {
+    order.assign(layout->minor_to_major.rbegin(), layout->minor_to_major.rend());
+  }
+  return order;
+}
+
+// A bitcast reinterprets memory, so its meaning depends on both layouts: a transpose to the operand's memory order, a
+// reshape, and a transpose from the result's memory order. Null if the element types have different widths.
+Instruction* ExpandBitcast(Instruction* bitcast) {
+  Instruction* x = bitcast->operand(0);
+  const Shape& to = bitcast->shape();
+  if (!x->shape().is_array() || !to.is_array() || x->shape().elements() != to.elements()) return nullptr;
+  if (tensor::BitWidth(x->shape().type()) != tensor::BitWidth(to.type())) return nullptr;
+  hlo::Builder builder(bitcast->parent());
+  builder.set_template(bitcast);
+  const auto transpose = [&](Instruction* y, Dims permutation) {
+    return std::is_sorted(permutation.begin(), permutation.end()) ? y : builder.Transpose(y, std::move(permutation));
+  };
+  x = transpose(x, MajorToMinor(x->shape()));
+  if (x->shape().type() != to.type()) {
+    auto convert = std::make_unique<Instruction>(Opcode::kBitcastConvert, Shape(to.type(), x->shape().dims()));
+    x = bitcast->parent()->Add(std::move(convert), {x});
+  }
+  const Dims order = MajorToMinor(to);
+  Dims memory_sizes, inverse(order.size());
+  for (size_t d = 0; d < order.size(); ++d) {
+    memory_sizes.push_back(to.dim(order[d]));
+    inverse[order[d]] = d;
+  }
+  Instruction* expanded = transpose(builder.Reshape(x, memory_sizes), inverse);
+  expanded->mutable_shape() = to;  // With its layout, for a bitcast of this one.
+  return expanded;
 }
 
 absl::Status CheckShape(const Instruction& instruction) {
@@ -77,6 +111,13 @@ absl::Status Normalise(hlo::Module& module, PassContext&) {
   for (const auto& computation : module.computations()) all.push_back(computation.get());
   for (Computation* computation : all) {
     bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() != Opcode::kBitcast) continue;  // While the layouts are still there.
+      Instruction* expanded = ExpandBitcast(instruction);
+      if (expanded == nullptr) continue;
+      instruction->ReplaceAllUsesWith(expanded);
+      changed = true;
+    }
     for (Instruction* instruction : Snapshot(*computation)) {
       XLAD_RETURN_IF_ERROR(CheckShape(*instruction));
       instruction->mutable_shape().clear_layout();

@@ -138,9 +138,21 @@ Instruction* SimplifyInvolution(Instruction* instruction) {
   return x->opcode() == instruction->opcode() ? x->operand(0) : nullptr;
 }
 
+// Whether the instruction applies one scalar operation at every index. Not so for a bitcast-convert between element
+// types of different widths, which adds or removes a minor dimension. Clamp and select may have scalar operands.
+bool MapsScalars(const Instruction& instruction) {
+  if (!hlo::IsElementwise(instruction.opcode()) || !instruction.shape().is_array()) return false;
+  const bool may_mix = instruction.opcode() == Opcode::kClamp || instruction.opcode() == Opcode::kSelect;
+  for (const Instruction* operand : instruction.operands()) {
+    if (operand->shape().is_scalar() && may_mix) continue;
+    if (operand->shape().dims() != instruction.shape().dims()) return false;
+  }
+  return true;
+}
+
 // op(broadcast(s), broadcast(t), ...) of scalars is broadcast(op(s, t, ...)).
 Instruction* HoistScalarOp(Instruction* instruction, hlo::Builder& builder) {
-  if (!hlo::IsElementwise(instruction->opcode()) || !instruction->shape().is_array()) return nullptr;
+  if (!MapsScalars(*instruction) || instruction->opcode() == Opcode::kStochasticConvert) return nullptr;
   if (instruction->shape().is_scalar() || instruction->operand_count() == 0) return nullptr;
   std::vector<Instruction*> scalars;
   for (Instruction* operand : instruction->operands()) {
@@ -151,7 +163,6 @@ Instruction* HoistScalarOp(Instruction* instruction, hlo::Builder& builder) {
     if (operand->opcode() != Opcode::kBroadcast || !operand->operand(0)->shape().is_scalar()) return nullptr;
     scalars.push_back(operand->operand(0));
   }
-  if (instruction->opcode() == Opcode::kStochasticConvert) return nullptr;
   Instruction* scalar = CloneOn(*instruction, scalars, builder.computation());
   scalar->mutable_shape() = Shape(instruction->shape().type(), {});
   return builder.Full(instruction->shape(), scalar);

@@ -4,7 +4,8 @@
 namespace xlad::compiler {
 namespace {
 
-// A reduction over dimensions of size 1 by a known operation from its identity is a reshape.
+// A reduction over dimensions of size 1 combines the initial value with each element once, in this order. The rules
+// for `opcode` then remove it if the initial value is its identity; +0 is not the identity of a float sum (0 + -0 is 0).
 Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {
   if (reduce->operand_count() != 2) return nullptr;
   Instruction* x = reduce->operand(0);
@@ -14,11 +15,8 @@ Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {
   }
   std::optional<Opcode> opcode = hlo::ReducerOpcode(*reduce->called()[0]);
   if (!opcode.has_value()) return nullptr;
-  double init = 0;
-  const bool is_zero = SplatValue(*reduce->operand(1), &init) && init == 0;
   Instruction* flat = builder.Reshape(x, reduce->shape().dims());
-  if (*opcode == Opcode::kAdd && is_zero) return flat;
-  return builder.Binary(*opcode, flat, builder.Full(reduce->shape(), reduce->operand(1)));
+  return builder.Binary(*opcode, builder.Full(reduce->shape(), reduce->operand(1)), flat);
 }
 
 Instruction* SimplifyGetTupleElement(Instruction* get) {

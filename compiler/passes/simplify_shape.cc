@@ -128,10 +128,11 @@ Instruction* SimplifySlice(Instruction* slice, hlo::Builder& builder) {
   const auto& inner = x->attributes().slice;
   Dims start, limit, stride;
   for (size_t d = 0; d < outer.size(); ++d) {
-    start.push_back(inner[d].start + outer[d].start * inner[d].stride);
-    stride.push_back(inner[d].stride * outer[d].stride);
     const int64_t size = slice->shape().dims()[d];
-    limit.push_back(size == 0 ? start.back() : start.back() + (size - 1) * stride.back() + 1);
+    // An empty slice may start past the last element that the inner slice keeps.
+    start.push_back(size == 0 ? 0 : inner[d].start + outer[d].start * inner[d].stride);
+    stride.push_back(inner[d].stride * outer[d].stride);
+    limit.push_back(size == 0 ? 0 : start.back() + (size - 1) * stride.back() + 1);
   }
   return builder.Slice(x->operand(0), start, limit, stride);
 }
