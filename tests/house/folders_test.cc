@@ -1,4 +1,5 @@
-// Who may include whom: the table of docs/architecture.md, no cycles, and vendors' headers only at home.
+// Which folder may include which: the table of docs/architecture.md; no cycles; headers of libraries only in the folders
+// that wrap them.
 #include <map>
 #include <set>
 
@@ -10,7 +11,7 @@ namespace {
 
 using Folders = std::set<std::string>;
 
-// Direct includes beside a folder's own files. cli, bench, tests and examples include anything.
+// Direct includes besides a folder's own files. cli, bench, tests and examples may include anything.
 const std::map<std::string, Folders>& AllowedIncludes() {
   static const auto* const table = new std::map<std::string, Folders>{
       {"base", {}},
@@ -56,7 +57,7 @@ TEST(FoldersTest, IncludesFollowTheTable) {
   }
 }
 
-// Depth first over `edges`; returns the first cycle found as "a -> b -> a".
+// Depth-first search over `edges`. Returns the first cycle found as "a -> b -> a", or "" if there is none.
 std::string FindCycle(const std::map<std::string, Folders>& edges) {
   std::set<std::string> done;
   std::vector<std::string> path;
@@ -136,7 +137,7 @@ TEST(FoldersTest, SubfoldersIncludeOnlyLowerOnes) {
     for (const std::string& include : IncludesOf(file).quoted) {
       if (FolderOf(include) != folder) continue;
       EXPECT_LE(Level(include, folder, row->second), level)
-          << file.path << " includes " << include << ", which lies above it";
+          << file.path << " includes " << include << ", which is above it in the order";
     }
   }
 }
@@ -172,11 +173,10 @@ TEST(FoldersTest, IncludesOfOurFilesExist) {
   }
 }
 
-// A vendor's headers, and a part of the path that every file including them has.
 struct Vendor {
   const char* name;
-  std::vector<std::string> prefixes;
-  std::vector<std::string> homes;
+  std::vector<std::string> prefixes;       // How the paths of its headers begin.
+  std::vector<std::string> allowed_paths;  // A file may include them if its path contains one of these.
 };
 
 const std::vector<Vendor>& Vendors() {
@@ -193,7 +193,7 @@ const std::vector<Vendor>& Vendors() {
   return *vendors;
 }
 
-TEST(FoldersTest, VendorHeadersStayAtHome) {
+TEST(FoldersTest, VendorHeadersStayInTheirFolders) {
   for (const SourceFile& file : CppFiles()) {
     // bench/ measures the peers themselves.
     if (StartsWith(file.path, "bench/")) continue;
@@ -203,10 +203,11 @@ TEST(FoldersTest, VendorHeadersStayAtHome) {
     for (const std::string& include : all) {
       for (const Vendor& vendor : Vendors()) {
         const auto names = [&](const std::string& prefix) { return StartsWith(include, prefix); };
-        const auto home = [&](const std::string& part) { return file.path.find(part) != std::string::npos; };
+        const auto allowed = [&](const std::string& part) { return file.path.find(part) != std::string::npos; };
         if (!std::any_of(vendor.prefixes.begin(), vendor.prefixes.end(), names)) continue;
-        EXPECT_TRUE(std::any_of(vendor.homes.begin(), vendor.homes.end(), home))
-            << file.path << " includes " << include << ": " << vendor.name << " headers belong in " << vendor.homes[0];
+        EXPECT_TRUE(std::any_of(vendor.allowed_paths.begin(), vendor.allowed_paths.end(), allowed))
+            << file.path << " includes " << include << ": " << vendor.name << " headers are only for "
+            << vendor.allowed_paths[0];
       }
       const bool service = EndsWith(include, ".grpc.pb.h");
       EXPECT_TRUE(!service || file.path.find("/grpc_") != std::string::npos) << file.path << " includes " << include;

@@ -1,11 +1,11 @@
 // Finds functions in C++ text, well enough to hold them to the house rules: a scanner of braces and parentheses, not
 // a parser.
 //
-// Comments, strings, character literals and preprocessor lines are blanked first. A brace at namespace or class
-// scope opens a function where what stands before it (since the last ';', '{' or '}') has a parenthesis outside of
-// template brackets and no '=' before it; whatever is inside a function belongs to it, lambdas and local classes
-// included. A declaration ending in ';' counts for its parameters. Known blind spots: functions that macros make,
-// and default arguments with a '<' that is a comparison.
+// Comments, strings, character literals and preprocessor lines are blanked first. The head of a brace is the text
+// between the last ';', '{' or '}' and the brace. A brace at namespace or class scope opens a function if its head
+// contains a parenthesis outside of template brackets and no '=' before that. Lambdas and local classes are part of the
+// function that contains them. A declaration (a head that ends in ';') has parameters and no lines. Not found: functions
+// defined by macros. Misread: default arguments that compare with '<'.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace xlad::house {
 
 struct Function {
   std::string name;
-  int line = 0;   // Of the beginning of its head, 1-based.
+  int line = 0;   // The first line of its head, 1-based.
   int lines = 0;  // Head to closing brace; 0 for a declaration.
   int parameters = 0;
 };
@@ -106,7 +106,7 @@ inline bool HasWord(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Behind the bracket that closes the one at `open`.
+// Returns the offset after the bracket that closes the one at `open`.
 inline size_t SkipBrackets(const std::string& text, size_t open) {
   int depth = 0;
   for (size_t i = open; i < text.size(); ++i) {
@@ -137,8 +137,8 @@ inline std::string NameBefore(const std::string& head, size_t open) {
   return head.substr(start, end + 1 - start);
 }
 
-// A constructor's member initialiser ("a_" of ": a_{1}") is followed by a brace that opens no body.
-inline bool EndsInMemberInitialiser(const std::string& tail) {
+// A constructor's member initializer ("a_" of ": a_{1}") is followed by a brace that opens no body.
+inline bool EndsInMemberInitializer(const std::string& tail) {
   const size_t colon = tail.find(':');
   if (colon == std::string::npos || tail.compare(colon, 2, "::") == 0) return false;
   const size_t last = tail.find_last_not_of(" \n\t");
@@ -190,7 +190,7 @@ inline Head ReadHead(const std::string& text) {
   const size_t end = SkipBrackets(head, open);
   result.name = is_operator ? "operator" : NameBefore(head, open);
   result.parameters = CountParameters(head.substr(open + 1, end - open - 2));
-  result.is_function = !result.name.empty() && !EndsInMemberInitialiser(head.substr(end));
+  result.is_function = !result.name.empty() && !EndsInMemberInitializer(head.substr(end));
   return result;
 }
 
@@ -212,7 +212,7 @@ inline size_t ClosingBrace(const std::string& text, size_t open) {
 inline std::vector<Function> FindFunctions(const std::string& source) {
   const std::string text = internal::Blanker(source).Run();
   std::vector<Function> functions;
-  size_t start = 0;  // Of the current head.
+  size_t start = 0;  // The offset of the current head.
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '(') i = internal::SkipBrackets(text, i) - 1;
@@ -226,10 +226,10 @@ inline std::vector<Function> FindFunctions(const std::string& source) {
       const int lines = c == ';' ? 0 : internal::LineOf(text, std::min(end, text.size() - 1)) - line + 1;
       functions.push_back({head.name, line, lines, head.parameters});
     }
-    // Behind an initialiser's braces the same head goes on.
-    const bool goes_on = c == '{' && !head.is_scope && !head.is_function;
+    // The braces of an initializer are part of the head.
+    const bool head_continues = c == '{' && !head.is_scope && !head.is_function;
     i = std::min(end, text.size());
-    if (!goes_on) start = i + 1;
+    if (!head_continues) start = i + 1;
   }
   return functions;
 }

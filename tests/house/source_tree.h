@@ -36,7 +36,7 @@ inline std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-// Every file of the project with one of these endings, by path. Build output and hidden folders are not the project's.
+// Returns every file of the project with one of these endings, sorted by path, without build output and hidden folders.
 inline std::vector<SourceFile> FilesEndingWith(const std::vector<std::string>& endings) {
   namespace fs = std::filesystem;
   std::vector<SourceFile> files;

@@ -5,7 +5,7 @@
 namespace xlad::house {
 namespace {
 
-// Taken apart, so that this file passes its own test.
+// Split, so that this file passes its own test.
 const std::string kPromises[] = {std::string("TO") + "DO", std::string("FIX") + "ME", std::string("X") + "XX"};
 const std::string kMachinePath = std::string("/wo") + "rk/";
 

@@ -1,0 +1,337 @@
+"""Plain technical English, checked: constructions that comments, messages and documents must not contain.
+
+    python3 tests/house/prose.py [PATH...]    prints FILE:LINE: "what was found": what to write; exit code 1 if anything was
+
+Without PATH the whole tree is checked, except the folders in `EXEMPT`: delete a folder's line there once
+`python3 tests/house/prose.py FOLDER` finds nothing. A PATH on the command line is checked even if it is exempt.
+
+What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
+double quotes inside these is an example or a quotation, and is not checked. Spelling is also checked in names.
+"""
+
+import pathlib
+import re
+import sys
+import tokenize
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Folders that are not rewritten yet. Delete a line when the folder is clean; this set ends empty.
+EXEMPT = {
+    "base",
+    "bench",
+    "cli",
+    "client",
+    "collectives/exec",
+    "collectives/plan",
+    "compiler",
+    "deploy",
+    "docs",
+    "examples",
+    "hlo",
+    "proto",
+    "python",
+    "runtime",
+    "scripts",
+    "service",
+    "sharding",
+    "tensor",
+    "tests/compiled",
+    "tests/conformance",
+    "tests/differential",
+    "tests/e2e",
+    "tests/simulation",
+    "worker",
+}
+
+USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only they want anything.
+# (pattern, what to write). Patterns are case-sensitive only where they begin a sentence: BEGIN matches there.
+BEGIN = r"(?:^|(?<=[.;:!?]) )(?:[-*] )?"
+RULES = [
+    # Conditions.
+    (r"\b(?:null|nullptr|nullopt|empty|none|false|true|zero|zeros|error|unset|absent|[A-Z]\w+Error|InvalidArgument|NotFound|"
+     r"DataLoss|AlreadyExists|Unimplemented|Unavailable|FailedPrecondition|ResourceExhausted|Aborted|Internal|NaN|raises|"
+     r"only|even|also|never|except|but|just|done|-?\d+) where\b",
+     'a condition: "if" or "when", not "where"'),
+    (r"\bwhere (?:there|nothing|nobody|no|none|not|missing|absent|empty|unknown|known|given|needed|set|unset|both|"
+     r"neither|several|wanted|everything|nullptr|null|true|false)\b",
+     'a condition: "if there is" or "when", not "where"'),
+    (r"\bwhere (?:it|that|this|they|these|he|one) (?:is|are|was|were) (?:not|no|missing|absent|empty|known|unknown|null|"
+     r"small|large|smaller|larger|free|possible|safe|cheaper|set|of|wanted|allowed|equal|zero|true|false|open|closed)\b",
+     'a condition: "if it is", not "where it is"'),
+    (r"\bwhere (?:it|that|this|they|these|one|we) (?:has|have|had|can|cannot|could|may|might|must|does|do|did|fits?|"
+     r"matters?|helps?|pays?|exists?|differs?|needs?|lacks?|applies|apply|would|will)\b",
+     'a condition: "if it can", not "where it can"'),
+    (r'\bwhere "_+"(?=[.,;:)]|$)', 'a condition: "if", not "where"'),
+    (r"(?<!from )(?<!is )(?<!says )(?<!place )(?<!point )(?<!places )(?<!points )(?<!position )(?<!line )(?<!file )(?<!of )"
+     r"(?<!by )(?<!know )(?<!and )(?<!to )(?<!knows )(?<!are )(?<!memory )(?<!step )\bwhere (?:a|an|one|some|two|many|its|all|"
+     r"more|most|less|fewer|only|another) ", 'a condition: "if", not "where" (a place: "the point where")'),
+    (BEGIN + r"Where [^.;:]*, ", 'a condition: "If ..., ..." (a place: "In ...")'),
+    (r"\bif there (?:is|are) (?:such|any) (?:one|ones)\b", '"if any"'),
+    (BEGIN + r"Else\b", '"Otherwise"'),
+    # Fragments that hang in the air.
+    (BEGIN + r"Of (?!these\b|those\b|course\b)", 'a full sentence: say what it is ("The width of the window.")'),
+    (BEGIN + r"Gives\b", '"Returns", "Assigns", ...'),
+    (BEGIN + r"(?:Behind|Beside|Beneath|Alike|Likewise)\b", 'a full sentence, subject first'),
+    (BEGIN + r"So (?:many|much|long|far)\b", 'say what is counted: "The number of ..."'),
+    (BEGIN + r"(?:Made|Taken|Told|Kept|Held|Asked|Stands|Lies|Goes|Comes) (?:anew|where|apart|once|of|by|at|up)\b",
+     "a full sentence, subject first"),
+    # Negation that turns around.
+    (r"(?<!there )(?<!There )\b(?:is|are|was|were|be) none\b", '"is not a ..."'),
+    (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more|less|fewer|such|different|other|need|point|way|"
+     r"reason|guarantee|better|worse|\w+er than)(?=\w)", '"is not a ..."'),
+    (r"\b(?:that|which|what) (?:nobody|nothing|no one|none)\b", 'active and positive: "unused", "unpinned"'),
+    (r"\b(?:no|every|some|any)body(?:'s)?\b", "name who: the user, a caller, an instruction"),
+    (r"\bwho(?:so)?ever\b", "name who"),
+    (r"\bfor people\b", '"for display"'),
+    (r"\b(?:any more|no more) goes\b|\b(?:went|go|goes|gone|gets?|got) lost\b", '"is dropped", "was lost"'),
+    # Figures of speech.
+    (r"\bbrains?\b|\bforsaken\b|\bgood-?byes?\b|\bsiblings? of theirs\b", "the technical term"),
+    (r"\b(?:clear|last|own) words?\b(?! of\b)", '"a clear error", "the last lines of its output"'),
+    (r"\bin (?:its|their) words\b", '"with their own message"'),
+    (r"\b(?:stands?|stood) (?:at|before|in(?! for)|behind|beside|there|once|alone|beyond|above|below|between|after|where)\b",
+     '"is", "is placed", "is stored"'),
+    (r"\bas (?:it|they) stands?\b", '"unchanged", "as written"'),
+    (r"\b(?:lies|lie|lay) (?:there|before|behind|beside|around|where|above it|below it|once|beyond)\b", '"is", "is stored"'),
+    (r"\b(?:go|goes|went|going|gone) on\b(?! (?:the|a|top|top of)\b)", '"continues"'),
+    (r"(?<!to )\b(?:hear|hears|hearing)\b(?! from)|\bheard\b(?! from)", '"receives", "is told"'),
+    ("".join(f"(?<!{user} )" for user in USERS) + r"\bwants\b", '"needs", "requires", "expects"'),
+    (r"\bpric(?:e|es|ed|ing)\b", '"cost"'),
+    (r"\b(?:made|makes?|making|kept|keeps?|needs?|needed|wants?|wanted|holds?|held|stays?|becomes?|gets?|got|left|read|"
+     r"arrives?) whole\b|\b(?:is|are|be|been) (?:not )?whole(?=[.,;:)]|$)", '"replicated", "all-gathered", "complete"'),
+    (r"\bthe whole of\b", '"all of"'),
+    (r"\bsums? (?:that )?waits?\b|\bwaiting (?:partial )?sums?\b|\bsums that are waiting\b", '"deferred reduction"'),
+    (r"\banew\b|\bwhence\b|\bthence\b|\bthereof\b|\bwhereof\b|\btherein\b|\bhitherto\b|\blest\b|\balas\b|\bere\b|"
+     r"\bwhilst\b|\bamongst\b|\btill\b|\bin vain\b|\bfor want of\b|\bsave for\b|\bbut for\b",
+     'modern words: "again", "until", "except for", ...'),
+    (r"\bat home\b|\bhomeless\b", '"in its folder"'),
+    (r"\bwhat is left of\b|\bwhat(?:ever)? remains of\b", '"the rest of", "the remaining ..."'),
+    (r"\bof (?:ours|theirs|hers|yours)\b", '"our", "its", or the name of the owner'),
+    (r"(?<!set )(?<!step )\baside(?=[.;,)]|$)", '"ignoring ..."'),
+    (r"\band (?:alike|such like)\b", '"and similar"'),
+    (r"\bshall\b", '"must", "does", or the imperative'),
+    (r"\bwould like\b", '"requires", "expects"'),
+    (r"\bin the making\b", '"under construction", or the state by its name'),
+    (r"\bone(?: [\w.-]+){0,3} an? (?:line|job|op|opcode|worker|collective|computation|instruction|row|folder|file|member|commit|"
+     r"shard|call|leaf|subcommand|step|device)(?=[.,;:)]|$)", '"one ... per ..."'),
+    (r"\b(?:is|are|was|were) there already\b|\bwhat is there\b|\beverything is there\b", '"exists", "is present"'),
+    (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
+    (r"\btold apart\b", '"distinguished by"'),
+    (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),
+    (r"\bdump_folder\b", '"dump_directory"'),
+    (r"\bresp\.", '"respectively"'),
+]
+
+# Also in names. British stems, each the part before "-ise", "-ising", ...
+STEMS = ("canonical normal initial optim serial recogn memo synchron parallel vector minim maxim summar special general linear "
+         "material util organ stabil final random token standard quant discret factor character emphas priorit categor visual "
+         "legal equal penal custom local external internal author local symmetr tabular contextual dual real flatten central "
+         "neutral digit immun apolog capital monopol polar scalar regular").split()
+SPELLING = [
+    (r"(?i)(?:" + "|".join(STEMS) + r")is(?:e|es|ed|er|ers|ing|ation|ations)(?-i:(?![a-z]))", "American: -ize"),
+    (r"(?i)neighbour|behaviour|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|ing)|artefact|"
+     r"(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|(?<![a-z])learnt|"
+     r"(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])", "American spelling"),
+    (r"\bk(?:Most|Longest|Largest|Biggest|Highest)[A-Z]\w*", "constants of this kind are called kMax..."),
+]
+
+COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice) for pattern, advice in RULES]
+COMPILED_SPELLING = [(re.compile(pattern), advice) for pattern, advice in SPELLING]
+QUOTED = re.compile(r'`[^`]*`|"[^"]*"')
+
+
+def blank_quotations(text):
+    return QUOTED.sub(lambda match: '"' + "_" * (len(match.group()) - 2) + '"', text)
+
+
+def findings_in(text):
+    """[(offset, what was found, what to write)] of one comment, message or paragraph."""
+    found = []
+    plain = blank_quotations(text)
+    for pattern, advice in COMPILED:
+        found += [(match.start(), match.group().strip(), advice) for match in pattern.finditer(plain)]
+    return found
+
+
+def findings_in_names(line):
+    return [(m.start(), m.group(), advice) for pattern, advice in COMPILED_SPELLING for m in pattern.finditer(line)]
+
+
+C_TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
+
+
+def c_texts(source):
+    """(line, text) of every comment block and string literal of C++ or proto source."""
+    texts = []
+    last_comment_line = -1
+    line = 1
+    position = 0
+    for token in C_TOKEN.finditer(source):
+        line += source.count("\n", position, token.start())
+        position = token.start()
+        text = token.group()
+        alone = source[source.rfind("\n", 0, token.start()) + 1:token.start()].isspace() or \
+            source[token.start() - 1:token.start()] in ("\n", "")
+        if text.startswith("//"):
+            text = text.lstrip("/").removeprefix("<").strip()
+            if alone and texts and last_comment_line == line - 1 and text:
+                texts[-1][2].append((line, text))
+            else:
+                texts.append((line, "comment", [(line, text)]))
+            last_comment_line = line if alone and text else -1
+        elif text.startswith("/*"):
+            texts.append((line, "comment", [(line + i, part.strip(" */")) for i, part in enumerate(text.split("\n"))]))
+        elif text.startswith('"') and is_message(text[1:-1]):
+            texts.append((line, "message", [(line, text[1:-1].replace('\\"', '"'))]))
+    return texts
+
+
+def is_message(text):
+    """Two words or more of prose: not HLO, JSON, a path or a format string."""
+    return len(re.findall(r"(?<![\w%@])[a-z]{2,}(?![\w(=])", text)) >= 2 and not re.search(r"[{}=%]|\\n", text)
+
+
+def hash_texts(source):
+    """(line, kind, parts) of the comments of a shell, CMake or text file."""
+    texts = []
+    last = -1
+    for number, line in enumerate(source.split("\n"), 1):
+        match = HASH_COMMENT.search(line)
+        if not match:
+            continue
+        alone = line.lstrip().startswith("#")
+        if alone and last == number - 1 and match.group(1):
+            texts[-1][2].append((number, match.group(1).strip()))
+        else:
+            texts.append((number, "comment", [(number, match.group(1).strip())]))
+        last = number if alone and match.group(1) else -1
+    return texts
+
+
+def python_texts(path):
+    """Comments, docstrings and messages of a Python file."""
+    texts = []
+    last = -1
+    with tokenize.open(path) as stream:
+        for token in tokenize.generate_tokens(stream.readline):
+            line = token.start[0]
+            if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
+                part = (line, token.string.lstrip("# ").strip())
+                alone = token.line.lstrip().startswith("#")
+                if alone and last == line - 1:
+                    texts[-1][2].append(part)
+                else:
+                    texts.append((line, "comment", [part]))
+                last = line if alone else -1
+            elif token.type == tokenize.STRING or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
+                text = re.sub(r'^[rbfuRBFU]*("""|\'\'\'|"|\')|("""|\'\'\'|"|\')$', "", token.string)
+                if '"""' in token.string:
+                    parts = []
+                    for i, part in enumerate(text.split("\n")):
+                        if not part.strip() and parts:
+                            texts.append((parts[0][0], "comment", parts))
+                            parts = []
+                        elif part.strip() and not part.startswith("        "):
+                            parts.append((line + i, part.strip()))
+                    if parts:
+                        texts.append((parts[0][0], "comment", parts))
+                elif is_message(re.sub(r"{[^}]*}", "", text)):
+                    texts.append((line, "message", [(line, re.sub(r"{[^}]*}", "_", text))]))
+    return texts
+
+
+def markdown_texts(source):
+    texts = []
+    in_code = False
+    parts = []
+
+    def flush():
+        nonlocal parts
+        if parts:
+            texts.append((parts[0][0], "text", parts))
+        parts = []
+
+    for number, line in enumerate(source.split("\n"), 1):
+        if line.startswith("```"):
+            in_code = not in_code
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if in_code or line.startswith("```") or not line.strip():
+            flush()
+        elif cells:
+            flush()
+            texts.extend((number, "text", [(number, cell)]) for cell in cells if cell)
+        else:
+            if re.match(r"\s*([-*#]|\d+\.) ", line) or line.startswith("#"):
+                flush()
+            parts.append((number, re.sub(r"^\s*(?:[-*]|#+|\d+\.) ", "", line).strip()))
+    flush()
+    return texts
+
+
+def texts_of(path):
+    """(line, kind, [(line, text)]) of everything in a file that is prose."""
+    if path.suffix == ".py":
+        return python_texts(path)
+    source = path.read_text(errors="replace")
+    if path.suffix == ".md":
+        return markdown_texts(source)
+    if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
+        return c_texts(source)
+    return hash_texts(source)
+
+
+def check(path):
+    """["FILE:LINE: ..."] of one file."""
+    name = path.relative_to(ROOT).as_posix()
+    problems = []
+    for _, _, parts in texts_of(path):
+        joined = " ".join(text for _, text in parts)
+        for offset, found, advice in findings_in(joined):
+            end = 0
+            for line, text in parts:
+                end += len(text) + 1
+                if offset < end:
+                    problems.append((line, found, advice))
+                    break
+    for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+        problems += [(number, found, advice) for _, found, advice in findings_in_names(blank_quotations(line))]
+    return [f'{name}:{line}: "{found}": write {advice}' for line, found, advice in sorted(problems)]
+
+
+def source_files(root=ROOT):
+    """Every file whose prose is checked. The rules and their tests are excluded: they quote what is refused."""
+    suffixes = {".cc", ".h", ".def", ".c", ".proto", ".py", ".sh", ".md", ".cmake"}
+    files = []
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if any(part in ("build", "__pycache__", "testdata") or part.startswith(".") for part in parts):
+            continue
+        if path.name in ("prose.py", "prose_test.py", "references_test.py") or "egg-info" in path.as_posix():
+            continue
+        if (path.suffix in suffixes or path.name == "CMakeLists.txt") and path.is_file():
+            files.append(path)
+    return files
+
+
+def is_exempt(path):
+    name = path.relative_to(ROOT).as_posix()
+    return any(name.startswith(folder + "/") for folder in EXEMPT)
+
+
+def chosen_files(arguments):
+    """The files under the paths in `arguments`; if there are none, all that are not exempt."""
+    chosen = [pathlib.Path(argument).resolve() for argument in arguments]
+    if not chosen:
+        return [path for path in source_files() if not is_exempt(path)]
+    return [path for path in source_files() if any(path == c or c in path.parents for c in chosen)]
+
+
+def main(arguments):
+    problems = [problem for path in chosen_files(arguments) for problem in check(path)]
+    print("\n".join(problems) if problems else "nothing found")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Holds the tree to plain technical English (prose.py) and to references that exist (references.py), and tests both checkers."""
+
+import unittest
+
+import prose
+import references
+
+# Found in this code base once; each must be flagged.
+FLAGGED = """
+The kind, or null where there is none.
+A tuple, or empty where nothing is known.
+InvalidArgument where they do not fit the program.
+Where not empty, every pass leaves the program's text there.
+Where the shapes differ, the array is copied.
+Of a kWhile; nullopt where it is not of that form.
+A copy of the shape. Of the first device only.
+Indices outside are nobody's.
+What nobody needs any more goes.
+Commands that went lost.
+A permute that is none.
+These instructions are no collectives.
+The coordinator's brain.
+Ends forsaken sessions.
+For people: one line per op.
+One line an op.
+The value is made whole before the loop.
+The operand is needed whole.
+The reduction stands before the loop.
+What lies there is copied.
+The loop goes on with the next block.
+The price of a reshard in bytes.
+Partial sums that wait are reduced here.
+Whoever reads the array frees it.
+It is compiled anew when the target changes.
+Drops what is left of the buffer.
+Same kinds and sizes; layouts aside.
+Dots, reduces and alike.
+The instruction wants its operand replicated.
+Refuses the program with a clear word.
+Behind the last dimension.
+Gives it a unique name.
+Only where the sizes divide.
+Reads the whole of the file.
+The error is told apart by its code.
+The initial value is normalised.
+The neighbour's rows.
+The first message that it did not hear.
+A broken invariant of ours.
+The loop's trip count where its bounds are constant.
+Else the array is copied.
+Frees the arrays where "free" is true, or where `free`.
+""".strip().split("\n")
+
+# Correct sentences that resemble the ones above; none may be flagged.
+ACCEPTED = """
+The kind, or null if there is none.
+Returns the place where the shard begins.
+Records where each array is stored.
+The file where executables are kept.
+The result is y = x * w, where w is the weight.
+Of these, only the first is read.
+There is no longer a copy of the array.
+There are none in the second module.
+Operates on the whole array of every shard.
+The client wants the result at once.
+A value that lies in [0, 1).
+A name that stands for the whole computation.
+The job goes on the queue.
+The worker reports the cost in bytes.
+Is no larger than the operand.
+The word size is 8 bytes.
+The prose "or null where there is none" is an example.
+Set the lock aside before the call.
+The reader waits for the writer.
+Sums the partial results of all ranks.
+The analyses of the module.
+All promises are kept until the end of the run.
+One of a list of names.
+One device per shard.
+A revised schedule.
+The program exercises every opcode.
+Wakes the thread when its turn comes.
+""".strip().split("\n")
+
+
+class ProseTest(unittest.TestCase):
+    def test_flags(self):
+        for sentence in FLAGGED:
+            self.assertTrue(prose.findings_in(sentence) or prose.findings_in_names(sentence), sentence)
+
+    def test_accepts(self):
+        for sentence in ACCEPTED:
+            self.assertEqual(prose.findings_in(sentence) + prose.findings_in_names(sentence), [], sentence)
+
+    def test_spelling_in_names(self):
+        for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode"):
+            self.assertTrue(prose.findings_in_names(name), name)
+        for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses", "Elementwise"):
+            self.assertEqual(prose.findings_in_names(name), [], name)
+
+    def test_finds_comments_and_messages(self):
+        source = '// One comment\n// of two lines.\nint x;  // Another.\nError("found this, expected that");\n#include "a/b.h"\n'
+        self.assertEqual([" ".join(text for _, text in parts) for _, _, parts in prose.c_texts(source)],
+                         ["One comment of two lines.", "Another.", "found this, expected that"])
+        self.assertEqual([line for line, _, _ in prose.c_texts(source)], [1, 3, 4])
+
+    def test_skips_programs(self):
+        self.assertEqual(prose.c_texts('Parse("%p = f32[2] parameter(0)"); Parse(R"(where none is)");'), [])
+
+    def test_markdown_skips_code(self):
+        page = "# A title\n\nText that\ngoes on.\n\n```\nxlad run where none\n```\n| one cell | another |\n"
+        self.assertEqual([" ".join(text for _, text in parts) for _, _, parts in prose.markdown_texts(page)],
+                         ["A title", "Text that goes on.", "one cell", "another"])
+
+    def test_tree(self):
+        problems = [problem for path in prose.chosen_files([]) for problem in prose.check(path)]
+        self.assertEqual(problems, [], "\n" + "\n".join(problems))
+
+    def test_exempt_folders_exist(self):
+        self.assertEqual([folder for folder in prose.EXEMPT if not (prose.ROOT / folder).is_dir()], [])
+
+
+class ReferencesTest(unittest.TestCase):
+    def test_missing(self):
+        for text in ("See hlo/no_such_file.h.", "`NoSuchFunction` does it.", "`hlo::NoSuchType`", "Defined in no_such_file.cc."):
+            self.assertEqual(len(references.missing_in(text, "hlo", False)), 1, text)
+        self.assertEqual(references.missing_in("Pass `--no-such-flag`.", "docs", True), ["--no-such-flag"])
+
+    def test_present(self):
+        for text in ("See hlo/module.h and module.h.", "`Module` and `hlo::Module::entry()`", '"model.py:57"', "cli/NAME.cc",
+                     "`all-reduce`", "`kernel.{h,cc}`", "sharding/rules/*_test.cc", "proto/*.proto"):
+            self.assertEqual(references.missing_in(text, "hlo", True), [], text)
+        self.assertEqual(references.missing_in("Pass `--mesh`.", "docs", True), [])
+
+    def test_tree(self):
+        problems = [problem for path in prose.chosen_files([]) for problem in references.check(path)]
+        self.assertEqual(problems, [], "\n" + "\n".join(problems))
+
+
+if __name__ == "__main__":
+    unittest.main()
