@@ -1,5 +1,5 @@
-// Which folder may include which: the table of docs/architecture.md; no cycles; headers of libraries only in the folders
-// that wrap them.
+// Which folder may include which: the table of docs/architecture.md; no cycles; headers of libraries only in the
+// folders that wrap them.
 #include <map>
 #include <set>
 

@@ -50,7 +50,8 @@ TEST(WordsTest, NoPathsOfOneMachine) {
 
 TEST(WordsTest, FilesSayWhatTheyAre) {
   for (const SourceFile& file : CppFiles()) {
-    if (!EndsWith(file.path, ".h") || StartsWith(file.path, "scripts/")) continue;
+    // Precompiled headers (scripts/cmake) are never included by a source.
+    if (!EndsWith(file.path, ".h") || StartsWith(file.path, "scripts/cmake/")) continue;
     EXPECT_TRUE(StartsWith(file.text, "// ") || StartsWith(file.text, "/* ")) << file.path;
     EXPECT_TRUE(file.text.find("#pragma once") != std::string::npos || StartsWith(file.text, "/* ")) << file.path;
   }
