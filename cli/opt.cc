@@ -51,7 +51,7 @@ absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module
   compiler::PipelineOptions options;
   options.verify = true;
   options.only = only;
-  std::vector<compiler::PassTime> times;
+  std::vector<PassTime> times;
   return compiler::RunPipeline(*module, context, options, &times);
 }
 

@@ -71,7 +71,7 @@ absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const 
   const int64_t start = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, hlo::ReadModule(request.partitioned_module()));
   XLAD_RETURN_IF_ERROR(ExpectValues(*module));
-  const PassTime reading = {"read", static_cast<double>(RealClock().NowNs() - start) / kNsPerMs};
+  const PassTime reading = {"read", RealClock().NowNs() - start};
   XLAD_ASSIGN_OR_RETURN(Compilation result, CompileToSteps(std::move(module), request, options));
   result.times.insert(result.times.begin(), reading);
   return result;
@@ -85,7 +85,7 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   FillProgram(request, compilation, donation, &result.executable);
   const int64_t start = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(EmittedCode code, EmitCode(request.target(), compilation.steps, want_listings));
-  compilation.times.push_back({"emit-code", static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
+  compilation.times.push_back({"emit-code", RealClock().NowNs() - start});
   *result.executable.mutable_target() = std::move(code.target);
   result.executable.mutable_steps()->Add(code.steps.begin(), code.steps.end());
   result.executable.set_object_code(std::move(code.object));

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/strip.h"
+#include "base/clock.h"
 #include "compiler/compile.h"
 
 namespace xlad::compiler {
@@ -50,8 +51,8 @@ int RunCompileChild() {
     }
     for (const PassTime& time : result.times) {
       CompileResponse::PassTiming* timing = response.add_timings();
-      timing->set_name(time.name);
-      timing->set_milliseconds(time.milliseconds);
+      timing->set_name(time.pass);
+      timing->set_milliseconds(static_cast<double>(time.ns) / kNsPerMs);
     }
     return absl::OkStatus();
   };

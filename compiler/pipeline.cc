@@ -73,9 +73,7 @@ absl::Status RunPipeline(hlo::Module& module, PassContext& context, const Pipeli
     if (!only.empty() && std::find(only.begin(), only.end(), entry.name) == only.end()) continue;
     const int64_t start = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(Annotate(entry.pass(module, context), entry.name));
-    if (times != nullptr) {
-      times->push_back({entry.name, static_cast<double>(RealClock().NowNs() - start) / kNsPerMs});
-    }
+    if (times != nullptr) times->push_back({entry.name, RealClock().NowNs() - start});
     XLAD_RETURN_IF_ERROR(Dump(module, options, number, entry.name));
     if (options.verify) XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(module), absl::StrCat("after pass ", entry.name)));
   }

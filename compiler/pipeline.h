@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/pass_time.h"
 #include "compiler/passes/pass_context.h"
 
 namespace xlad::compiler {
@@ -16,11 +17,6 @@ struct PassEntry {
 
 // In the order in which they run; a name may occur more than once.
 absl::Span<const PassEntry> PassTable();
-
-struct PassTime {
-  std::string name;
-  double milliseconds = 0;
-};
 
 struct PipelineOptions {
   std::string dump_directory;     // NN.name.hlo after every pass, 00.input.hlo before; empty: nowhere.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "tensor/shape.h"
 
 namespace xlad::compiler {
@@ -116,12 +117,15 @@ std::string BuffersText(const Executable& executable) {
 
 std::string TimesText(const std::vector<PassTime>& times) {
   std::string text;
-  double sum = 0;
+  int64_t total_ns = 0;
+  const auto append = [&](int64_t ns, absl::string_view name) {
+    absl::StrAppendFormat(&text, "%10.3f ms  %s\n", static_cast<double>(ns) / kNsPerMs, name);
+  };
   for (const PassTime& time : times) {
-    absl::StrAppendFormat(&text, "%10.3f ms  %s\n", time.milliseconds, time.name);
-    sum += time.milliseconds;
+    append(time.ns, time.pass);
+    total_ns += time.ns;
   }
-  absl::StrAppendFormat(&text, "%10.3f ms  all\n", sum);
+  append(total_ns, "all");
   return text;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pass_time.h"
 #include "sharding/import/import.h"
 #include "sharding/partition/partition.h"
 #include "sharding/propagate/propagate.h"
@@ -14,11 +15,6 @@ struct PipelineOptions {
   ImportOptions import;
   bool check = true;
   std::string dump_folder;  // Where not empty, every pass leaves the program's text there: "2.propagate.hlo".
-};
-
-struct PassTime {
-  std::string pass;
-  int64_t ns = 0;
 };
 
 struct PipelineResult {

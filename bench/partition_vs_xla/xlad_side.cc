@@ -24,7 +24,7 @@ absl::Status Run(const char* path, nlohmann::json* out) {
   XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(path));
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(text));
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult result, sharding::RunPipeline(std::move(module), {}));
-  for (const sharding::PassTime& pass : result.times) (*out)[pass.pass + "_s"] = static_cast<double>(pass.ns) * 1e-9;
+  for (const PassTime& pass : result.times) (*out)[pass.pass + "_s"] = static_cast<double>(pass.ns) * 1e-9;
   const hlo::Module& whole = *result.propagated.module;
   int64_t instructions = 0;
   for (const auto& computation : whole.computations()) {
