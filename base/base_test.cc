@@ -17,10 +17,10 @@
 namespace xlad {
 namespace {
 
-std::string TestFolder() {
-  const std::string folder = JoinPath(testing::TempDir(), absl::StrCat("base_test_", getpid()));
-  std::filesystem::create_directories(folder);
-  return folder;
+std::string TestDirectory() {
+  const std::string directory = JoinPath(testing::TempDir(), absl::StrCat("base_test_", getpid()));
+  std::filesystem::create_directories(directory);
+  return directory;
 }
 
 TEST(Status, AnnotateKeepsTheCode) {
@@ -30,7 +30,7 @@ TEST(Status, AnnotateKeepsTheCode) {
   EXPECT_TRUE(Annotate(absl::OkStatus(), "here").ok());
 }
 
-TEST(Random, SeedsReplay) {
+TEST(Random, EqualSeedsGiveEqualNumbers) {
   const auto a = SeededRandom(7), b = SeededRandom(7), c = SeededRandom(8);
   bool differs = false;
   for (int i = 0; i < 100; ++i) {
@@ -49,7 +49,7 @@ TEST(Hash, Sha256OfKnownTexts) {
 
 TEST(FileSystem, WritesAllOrNothing) {
   FileSystem& files = RealFileSystem();
-  const std::string path = JoinPath(TestFolder(), "file");
+  const std::string path = JoinPath(TestDirectory(), "file");
   for (const std::string& bytes : {std::string(), std::string("x"), std::string(3'000'001, 'y')}) {
     ASSERT_TRUE(files.WriteAtomically(path, bytes).ok());
     EXPECT_EQ(*files.Read(path), bytes);
@@ -57,15 +57,15 @@ TEST(FileSystem, WritesAllOrNothing) {
   EXPECT_EQ(*files.ReadRange(path, 3'000'000, 1), "y");
   EXPECT_EQ(files.ReadRange(path, 3'000'000, 2).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(absl::IsNotFound(files.Read(path + ".not").status()));
-  EXPECT_EQ(files.Read(TestFolder()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(files.Read(TestDirectory()).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(files.WriteAtomically("/proc/no/such/file", "x").ok());
-  const auto names = *files.List(TestFolder());
-  EXPECT_EQ(names, std::vector<std::string>{"file"});  // No temporary file stays.
+  const auto names = *files.List(TestDirectory());
+  EXPECT_EQ(names, std::vector<std::string>{"file"});  // The temporary file is gone.
 }
 
-TEST(FileSystem, PipesAndLinksStay) {
+TEST(FileSystem, PipesDevicesAndLinksAreNotReplaced) {
   FileSystem& files = RealFileSystem();
-  const std::string pipe = JoinPath(TestFolder(), "pipe");
+  const std::string pipe = JoinPath(TestDirectory(), "pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   std::thread writer([&] { EXPECT_TRUE(files.WriteAtomically(pipe, std::string(300'001, 'z')).ok()); });
   EXPECT_EQ(*files.Read(pipe), std::string(300'001, 'z'));
@@ -76,10 +76,10 @@ TEST(FileSystem, PipesAndLinksStay) {
   EXPECT_EQ(files.WriteAtomically("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  EXPECT_TRUE(files.WriteAtomically(absl::StrCat("/proc/self/fd/", ends[1]), "x").ok());  // As /dev/stdout is.
+  EXPECT_TRUE(files.WriteAtomically(absl::StrCat("/proc/self/fd/", ends[1]), "x").ok());  // Like /dev/stdout.
   close(ends[0]);
   close(ends[1]);
-  const std::string file = JoinPath(TestFolder(), "behind"), link = JoinPath(TestFolder(), "link");
+  const std::string file = JoinPath(TestDirectory(), "behind"), link = JoinPath(TestDirectory(), "link");
   std::filesystem::create_symlink("behind", link);
   ASSERT_TRUE(files.WriteAtomically(link, "through").ok());
   EXPECT_TRUE(std::filesystem::is_symlink(link));
@@ -97,7 +97,7 @@ TEST(Network, AddressesAreChecked) {
   EXPECT_FALSE(IsLoopback("10.0.0.1"));
 }
 
-TEST(Network, BytesArriveInOrderAndCloseIsSeen) {
+TEST(Network, BytesArriveInOrderAndThenUnavailable) {
   const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
   std::string sent(1'000'000, '\0');
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 7);
@@ -124,7 +124,7 @@ TEST(Network, BytesArriveInOrderAndCloseIsSeen) {
   EXPECT_TRUE(absl::IsUnavailable(end)) << end;
 }
 
-TEST(Network, PortInUseIsSaid) {
+TEST(Network, PortInUseIsAlreadyExists) {
   const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
   const auto second = TcpNetwork().Listen(listener->Address());
   EXPECT_TRUE(absl::IsAlreadyExists(second.status()));
@@ -138,7 +138,7 @@ TEST(Network, ShutdownWakesAccept) {
   waiter.join();
 }
 
-TEST(Subprocess, AnswersCrashesAndTimeouts) {
+TEST(Subprocess, ReturnsOutputCrashesAndTimeouts) {
   const auto echo = RunChild({"/bin/cat"}, std::string(300'000, 'z'));
   ASSERT_TRUE(echo.ok());
   EXPECT_EQ(echo->output, std::string(300'000, 'z'));
@@ -150,18 +150,18 @@ TEST(Subprocess, AnswersCrashesAndTimeouts) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunChild({"/bin/sleep", "30"}, "", limits).status()));
 }
 
-TEST(ChildProcess, EndsAreSeen) {
-  const auto child = *ChildProcess::Start({"/bin/sh", "-c", "exit 4"}, JoinPath(TestFolder(), "log"));
+TEST(ChildProcess, ReportsHowItEnded) {
+  const auto child = *ChildProcess::Start({"/bin/sh", "-c", "exit 4"}, JoinPath(TestDirectory(), "log"));
   EXPECT_TRUE(child->WaitFor(10'000));
   EXPECT_EQ(child->HowEnded(), "exit code 4");
   const auto long_child = *ChildProcess::Start({"/bin/sleep", "60"}, "");
   long_child->Signal(9);
   EXPECT_TRUE(long_child->WaitFor(10'000));
   EXPECT_NE(long_child->HowEnded().find("signal 9"), std::string::npos);
-  std::filesystem::remove(JoinPath(TestFolder(), "log"));
+  std::filesystem::remove(JoinPath(TestDirectory(), "log"));
 }
 
-TEST(Suggest, TyposOnly) {
+TEST(Suggest, SuggestsOnlyForTypos) {
   const std::vector<std::string> names = {"partition", "explain", "run", "--steps"};
   EXPECT_EQ(NearestName("partiton", names), "partition");
   EXPECT_EQ(NearestName("--step", names), "--steps");

@@ -28,9 +28,9 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vec
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpgid(0, 0);  // Ctrl-C on the terminal goes to the parent, which ends its children in order.
-    const int nothing = open("/dev/null", O_RDONLY);
-    dup2(nothing, STDIN_FILENO);
+    setpgid(0, 0);  // Ctrl-C on the terminal signals only the parent, which then ends its children in order.
+    const int null_device = open("/dev/null", O_RDONLY);
+    dup2(null_device, STDIN_FILENO);
     if (log >= 0) {
       dup2(log, STDOUT_FILENO);
       dup2(log, STDERR_FILENO);

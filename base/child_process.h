@@ -1,4 +1,5 @@
-// A long-running child process: the worker processes of a local cluster.
+// A child process that runs in parallel to this one, such as a worker of a local cluster. For a child that turns one
+// input into one output see base/subprocess.h.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +12,14 @@
 
 namespace xlad {
 
-// Killed (SIGKILL) and reaped when the object goes away, and by the system when this process dies.
+// Owns the process: the destructor kills it (SIGKILL) and reaps it. The kernel kills it when this process dies. Not
+// thread-safe.
 class ChildProcess {
  public:
-  // Runs `argv` (argv[0] is a path) with standard input closed, standard output and error appended to `log_path`
-  // (inherited where that is empty).
+  // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended to
+  // the file `log_path`, or inherited if it is empty. The child has its own process group, so that Ctrl-C on the terminal
+  // reaches only this process. Errors: Internal if the log cannot be opened, ResourceExhausted if fork fails. If the
+  // program cannot be executed, the child exits with code 127.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();
@@ -23,11 +27,13 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
+  // Sends a signal if the process has not ended.
   void Signal(int signal);
-  // Whether it has ended; then how, in words ("exit code 1", "signal 9").
+  // Polls, without blocking.
   bool HasEnded();
+  // "exit code 1", "signal 9 (Killed)", or "still running", as of the last HasEnded or WaitFor.
   std::string HowEnded() const;
-  // Waits up to timeout_ms for the end.
+  // Waits until the process has ended, at most timeout_ms. Returns whether it has.
   bool WaitFor(int64_t timeout_ms);
 
  private:

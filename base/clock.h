@@ -1,6 +1,6 @@
-// Time as an interface, so that state machines can be driven by a virtual clock.
+// Time as an interface, so that tests and simulations can run state machines on a virtual clock.
 //
-// Thread-safe. Nothing outside base/ reads the system's clocks.
+// Thread-safe. Code outside base/ does not read the system's clocks directly.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@ namespace xlad {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic nanoseconds since an arbitrary start; for intervals and deadlines.
+  // Monotonic nanoseconds since an arbitrary start, for intervals and deadlines.
   virtual int64_t NowNs() const = 0;
-  // Nanoseconds since the Unix epoch; for records that people read.
+  // Nanoseconds since the Unix epoch, for timestamps that are displayed or stored.
   virtual int64_t WallNs() const = 0;
 };
 
-// The system's clocks. Lives as long as the process.
+// The system's clocks. The object exists until the process ends.
 const Clock& RealClock();
 
-// Stands still until it is moved by hand.
+// A clock that only Advance moves.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(int64_t now_ns = 0) : now_ns_(now_ns) {}

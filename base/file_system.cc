@@ -52,13 +52,13 @@ bool IsRegular(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// The file that a link, or a link to a link, stands for, whether it exists or not.
-std::string BehindLinks(const std::string& given) {
-  constexpr int kMostLinks = 40;
+// The path that `given` refers to after following symbolic links. The file need not exist.
+std::string FollowLinks(const std::string& given) {
+  constexpr int kMaxLinks = 40;
   std::filesystem::path path = given;
   std::error_code error;
-  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
-    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // An absolute target stands alone.
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, error); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);  // An absolute target replaces the parent.
   }
   return path.string();
 }
@@ -73,14 +73,14 @@ absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("cannot read", path);
     if (n == 0) return bytes;
-    bytes.append(piece.data(), static_cast<size_t>(n));
+    bytes.append(piece.data(), n);
   }
 }
 
-absl::Status SyncFolder(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  File file(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync the folder of", path);
+absl::Status SyncDirectory(const std::string& path) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  File file(open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync the directory of", path);
   return absl::OkStatus();
 }
 
@@ -88,7 +88,7 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
     XLAD_ASSIGN_OR_RETURN(const int64_t size, Size(path));
-    if (!IsRegular(path)) return ReadToEnd(path);  // A pipe does not know its size.
+    if (!IsRegular(path)) return ReadToEnd(path);  // The size of a pipe is unknown.
     return ReadRange(path, 0, size);
   }
 
@@ -98,7 +98,7 @@ class PosixFileSystem final : public FileSystem {
     std::string bytes(size, '\0');
     int64_t done = 0;
     while (done < size) {
-      const ssize_t n = pread(file.fd(), bytes.data() + done, static_cast<size_t>(size - done), offset + done);
+      const ssize_t n = pread(file.fd(), bytes.data() + done, size - done, offset + done);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return SystemError("cannot read", path);
       if (n == 0) {
@@ -116,16 +116,16 @@ class PosixFileSystem final : public FileSystem {
     if (S_ISDIR(info.st_mode)) {
       return absl::InvalidArgumentError(absl::StrCat(path, " is a folder, expected a file"));
     }
-    return static_cast<int64_t>(info.st_size);
+    return info.st_size;
   }
 
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
-    if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe stays what it is.
+    if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe is not replaced.
       File file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
       return file.fd() < 0 ? SystemError("cannot write", given) : WriteAll(file.fd(), bytes, given);
     }
-    const std::string path = BehindLinks(given);
+    const std::string path = FollowLinks(given);
     const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
     absl::Status status = WriteAndSync(temporary, path, bytes);
     if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = SystemError("cannot write", path);
@@ -133,7 +133,7 @@ class PosixFileSystem final : public FileSystem {
       unlink(temporary.c_str());
       return status;
     }
-    return SyncFolder(path);
+    return SyncDirectory(path);
   }
 
   bool Exists(const std::string& path) override { return access(path.c_str(), F_OK) == 0; }
@@ -144,14 +144,14 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
-    DIR* folder = opendir(path.c_str());
-    if (folder == nullptr) return SystemError("cannot list", path);
+    DIR* directory = opendir(path.c_str());
+    if (directory == nullptr) return SystemError("cannot list", path);
     std::vector<std::string> names;
-    while (const dirent* entry = readdir(folder)) {
+    while (const dirent* entry = readdir(directory)) {
       const absl::string_view name = entry->d_name;
       if (name != "." && name != "..") names.emplace_back(name);
     }
-    closedir(folder);
+    closedir(directory);
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -187,10 +187,10 @@ FileSystem& RealFileSystem() {
   return file_system;
 }
 
-std::string JoinPath(absl::string_view folder, absl::string_view name) {
-  if (folder.empty()) return std::string(name);
-  if (folder.back() == '/') folder.remove_suffix(1);
-  return absl::StrCat(folder, "/", name);
+std::string JoinPath(absl::string_view directory, absl::string_view name) {
+  if (directory.empty()) return std::string(name);
+  if (directory.back() == '/') directory.remove_suffix(1);
+  return absl::StrCat(directory, "/", name);
 }
 
 }  // namespace xlad

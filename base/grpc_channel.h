@@ -1,4 +1,4 @@
-// One way to reach a coordinator, for clients and workers alike.
+// The gRPC connection of clients and workers to a coordinator.
 #pragma once
 
 #include <memory>
@@ -13,21 +13,23 @@ class ClientContext;
 
 namespace xlad {
 
-// How to reach a coordinator. Off loopback both files are needed: the connection is TLS and carries the token.
+// Where a coordinator is and how to authenticate. Addresses other than loopback require both files: the connection is
+// TLS, and each call carries the token.
 struct Endpoint {
   std::string address;     // HOST:PORT
-  std::string ca_file;     // PEM certificate that signs the coordinator's; empty: plaintext (loopback only).
-  std::string token_file;  // First line is the bearer token; empty: none.
+  std::string ca_file;     // PEM certificate of the authority that signed the coordinator's, or empty for plaintext.
+  std::string token_file;  // The first line is the bearer token. Empty if no token is sent.
 };
 
-// Keepalive finds dead connections within seconds; messages may be up to 64 MiB. The channel connects lazily.
-// InvalidArgument where the address is off loopback without TLS, or a file cannot be read.
+// A channel that connects when it is first used, detects dead connections within seconds (keepalive) and carries messages
+// of up to 64 MiB. Errors: InvalidArgument if the address is malformed, or is not loopback and ca_file is empty; and the
+// error of reading ca_file.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint);
 
-// Reads the token of an endpoint; empty where it has none.
+// The token in a file, or "" if `token_file` is empty. InvalidArgument if the first line is empty.
 absl::StatusOr<std::string> ReadToken(const std::string& token_file);
 
-// Puts the token (if any) and the deadline (0: none) on a call.
+// Adds the token to a call unless it is empty, and a deadline unless timeout_ms is 0.
 void PrepareCall(grpc::ClientContext* context, const std::string& token, int64_t timeout_ms);
 
 }  // namespace xlad

@@ -1,16 +1,17 @@
-// Content hashes: the names of blobs and executables.
+// Hashes of byte strings. Both are the same on all machines and in all versions. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
+
 #include "absl/strings/string_view.h"
 
 namespace xlad {
 
-// SHA-256 of `bytes` as 64 lower-case hex digits (OpenSSL).
+// SHA-256 as 64 lower-case hex digits: the content hash that names blobs and executables.
 std::string Sha256Hex(absl::string_view bytes);
 
-// Fast 64-bit hash for tables and schedule fingerprints (xxHash3). Stable across machines.
+// XXH3 with 64 bits, for tables and the fingerprints of schedules. Not for input that an adversary chooses.
 uint64_t Hash64(absl::string_view bytes, uint64_t seed = 0);
 
 }  // namespace xlad

@@ -1,12 +1,12 @@
 /* The contract between compiled code and the runtime, in plain C.
  *
- * A kernel is a function of this type in the executable's object code. The compiler (compiler/llvm) emits it,
+ * A kernel is a function of this type in the executable's object code. The compiler (compiler/codegen/llvm) emits it,
  * the runtime (runtime/devices/cpu) calls it; neither includes the other.
  *
  *   buffers  base addresses, in the order of the step's argument list in the executable
  *            (proto/executable.proto, KernelStep.buffers); aligned to XLAD_BUFFER_ALIGNMENT
- *   scratch  KernelStep.scratch_bytes of memory that no one else uses during the call; may be NULL where that is 0
- *   api      calls back into the runtime, so that a natively compiled loop may contain library ops
+ *   scratch  KernelStep.scratch_bytes of memory that is used by this call alone; may be NULL if that is 0
+ *   api      callbacks into the runtime, so that a natively compiled loop may contain library ops
  *
  * A kernel returns 0, or an XLAD_KERNEL_* code. It neither allocates nor throws, and keeps no state between calls.
  */

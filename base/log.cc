@@ -13,25 +13,25 @@
 namespace xlad {
 namespace {
 
-bool JsonWanted() {
+bool UsesJson() {
   const char* format = std::getenv("XLAD_LOG_FORMAT");
   if (format != nullptr) return absl::string_view(format) == "json";
   return isatty(STDERR_FILENO) == 0;
 }
 
-spdlog::level::level_enum LevelWanted() {
+spdlog::level::level_enum LevelFromEnvironment() {
   const char* level = std::getenv("XLAD_LOG_LEVEL");
   if (level == nullptr) return spdlog::level::info;
   return spdlog::level::from_str(level);
 }
 
 struct Logger {
-  Logger() : json(JsonWanted()) {
+  Logger() : json(UsesJson()) {
     auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     if (std::getenv("NO_COLOR") != nullptr) sink->set_color_mode(spdlog::color_mode::never);
     log = std::make_shared<spdlog::logger>("xlad", sink);
     SetPattern();
-    log->set_level(LevelWanted());
+    log->set_level(LevelFromEnvironment());
     log->flush_on(spdlog::level::info);
   }
   void SetPattern() { log->set_pattern(json ? "%v" : "%Y-%m-%d %H:%M:%S.%e %^%L%$ %v"); }

@@ -1,19 +1,20 @@
-// Logging: one line an event, to stderr. spdlog is behind this header and nowhere else.
+// Logging to stderr, one line per event. This is the only header over spdlog.
 //
-// Human-readable on a terminal, one JSON object a line otherwise (or as XLAD_LOG_FORMAT=text|json says).
-// Level from XLAD_LOG_LEVEL (debug, info, warn, error). Thread-safe.
+// Lines are text on a terminal and JSON objects otherwise; XLAD_LOG_FORMAT=text|json overrides this. XLAD_LOG_LEVEL
+// (debug, info, warn, error) is the lowest level that is logged; the default is info. Thread-safe.
 #pragma once
 
 #include <initializer_list>
 #include <string>
-#include "absl/strings/string_view.h"
 #include <utility>
+
+#include "absl/strings/string_view.h"
 
 namespace xlad {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
-// A key and its value; numbers through absl::StrCat.
+// A key and its value, for example {"job", job_id} or {"port", absl::StrCat(port)}.
 using LogField = std::pair<absl::string_view, std::string>;
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
@@ -30,7 +31,7 @@ inline void LogError(absl::string_view message, std::initializer_list<LogField> 
 
 void SetLogLevel(LogLevel level);
 
-// From now on log to this file instead of stderr. False where the file cannot be opened.
+// Appends to this file instead of writing to stderr from now on. Returns false if the file cannot be opened.
 bool LogToFile(const std::string& path);
 
 }  // namespace xlad

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -58,7 +59,7 @@ class TcpConnection final : public Connection {
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
     while (true) {
       const ssize_t n = recv(fd_, bytes.data(), bytes.size(), 0);
-      if (n > 0) return static_cast<size_t>(n);
+      if (n > 0) return n;
       if (n < 0 && errno == EINTR) continue;
       return Failure(n == 0 ? 0 : errno);
     }
@@ -76,7 +77,7 @@ class TcpConnection final : public Connection {
 
   size_t TryWrite(absl::Span<const std::byte> bytes) override {
     const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return n < 0 ? 0 : static_cast<size_t>(n);
+    return std::max<ssize_t>(n, 0);
   }
 
   void Shutdown() override {
@@ -128,12 +129,12 @@ class TcpListener final : public Listener {
   std::atomic<bool> shut_down_ = false;
 };
 
-// Connects without blocking past the timeout; returns 0 or the error number.
-int ConnectWithin(int fd, const addrinfo& to, int64_t timeout_ms) {
+// Connects a non-blocking socket within the timeout. Returns 0 or an errno value.
+int ConnectWithin(int fd, const addrinfo& to, int timeout_ms) {
   if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
   pollfd ready{fd, POLLOUT, 0};
-  const int n = poll(&ready, 1, static_cast<int>(timeout_ms));
+  const int n = poll(&ready, 1, timeout_ms);
   if (n == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;

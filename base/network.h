@@ -1,7 +1,7 @@
-// Byte streams between processes as an interface: TCP in a daemon, pipes in memory in tests and simulations.
+// Byte streams between processes as an interface: TCP in daemons, in-memory pipes in tests and simulations.
 //
-// A Connection may be read by one thread and written by another at the same time. After an error it stays in
-// error. Deadlines are on the Clock the network was made with.
+// One thread may read a Connection while another one writes it. After a call has failed, all later calls of the same
+// direction fail. Destroying a Connection or a Listener closes it; no call may be in progress then.
 #pragma once
 
 #include <cstddef>
@@ -17,48 +17,51 @@ namespace xlad {
 class Connection {
  public:
   virtual ~Connection() = default;
-  // Reads at least one byte and at most bytes.size(); blocks. Unavailable when the peer has closed or is gone.
+  // Blocks until there is at least one byte, and reads at most bytes.size(). Unavailable if the peer has closed the
+  // connection or cannot be reached.
   virtual absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) = 0;
-  // Writes everything; blocks. Unavailable when the peer is gone.
+  // Blocks until all bytes are written. Unavailable as for Read.
   virtual absl::Status Write(absl::Span<const std::byte> bytes) = 0;
-  // Writes as much as goes without waiting; returns how much that was (0: nothing, or not supported).
+  // Writes as many bytes as possible without blocking and returns their number. An implementation may always return 0.
   virtual size_t TryWrite(absl::Span<const std::byte> bytes) { return 0; }
-  // Ends both directions and wakes blocked calls, which return Cancelled. From any thread, more than once.
+  // Closes both directions. Blocked calls return Cancelled. May be called by any thread, and more than once.
   virtual void Shutdown() = 0;
-  // "127.0.0.1:4711": the other end, for messages.
+  // The address of the other end, such as "127.0.0.1:4711", for messages.
   virtual std::string Peer() const = 0;
 };
 
 class Listener {
  public:
   virtual ~Listener() = default;
+  // Blocks until a peer connects.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Accept() = 0;
-  // Wakes a blocked Accept, which returns Cancelled.
+  // A blocked Accept returns Cancelled, and so do later ones. May be called by any thread.
   virtual void Shutdown() = 0;
-  // "127.0.0.1:4711", with the port that the system chose where 0 was asked for.
+  // The address with its actual port, such as "127.0.0.1:4711", also if Listen was given port 0.
   virtual std::string Address() const = 0;
 };
 
 class Network {
  public:
   virtual ~Network() = default;
-  // `address` is HOST:PORT. Listening fails with a message that names the address and says so where the port is
-  // in use.
+  // `address` is HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
+  // InvalidArgument if the address is malformed or the host is unknown. Messages contain the address.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) = 0;
+  // Connects within timeout_ms, or returns Unavailable.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) = 0;
 };
 
-// TCP with TCP_NODELAY. Lives as long as the process.
+// TCP with TCP_NODELAY, on the system's clock. The object exists until the process ends.
 Network& TcpNetwork();
 
-// "HOST:PORT" or "[V6]:PORT" taken apart.
+// The parts of "HOST:PORT" or "[IPV6]:PORT".
 struct HostPort {
   std::string host;
   int port = 0;
 };
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
 
-// Whether every address that the host stands for is a loopback one ("localhost", "127.0.0.1", "::1").
+// Whether the host is a loopback name or address: "localhost", "127.*" or "::1". Names are not resolved.
 bool IsLoopback(absl::string_view host);
 
 }  // namespace xlad

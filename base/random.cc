@@ -7,7 +7,7 @@
 namespace xlad {
 namespace {
 
-class SystemRandomImpl final : public Random {
+class GetRandom final : public Random {
  public:
   uint64_t Next() override {
     uint64_t value = 0;
@@ -43,7 +43,7 @@ std::string Random::Hex(int bytes) {
   return out;
 }
 
-std::unique_ptr<Random> SystemRandom() { return std::make_unique<SystemRandomImpl>(); }
+std::unique_ptr<Random> SystemRandom() { return std::make_unique<GetRandom>(); }
 std::unique_ptr<Random> SeededRandom(uint64_t seed) { return std::make_unique<SplitMix64>(seed); }
 
 }  // namespace xlad

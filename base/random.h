@@ -1,4 +1,4 @@
-// Randomness as an interface: job ids, jitter and fault injection replay from a seed.
+// Random numbers as an interface, so that job ids, jitter and injected faults can be replayed from a seed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class Random {
  public:
   virtual ~Random() = default;
   virtual uint64_t Next() = 0;
-  // Uniform in [0, n); n > 0. The bias is below 2^-32 for every n below 2^32.
+  // Uniform in [0, n), n > 0. For n below 2^32 each probability is off by a factor of at most 1 + 2^-32.
   uint64_t Below(uint64_t n) { return Next() % n; }
   // Uniform in [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
@@ -19,9 +19,10 @@ class Random {
   std::string Hex(int bytes);
 };
 
-// From the operating system. Thread-safe.
+// Numbers from the operating system (getrandom). Thread-safe.
 std::unique_ptr<Random> SystemRandom();
-// SplitMix64 (Steele, Lea, Flood 2014): the same sequence for the same seed. Not thread-safe.
+// The same sequence for the same seed: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+// generators", OOPSLA 2014). Not thread-safe.
 std::unique_ptr<Random> SeededRandom(uint64_t seed);
 
 }  // namespace xlad

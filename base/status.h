@@ -1,7 +1,8 @@
-// Status macros: how errors travel in xlad.
+// Macros and helpers for absl::Status.
 //
 // Every function that can fail because of its input, a file, a peer or the system returns absl::Status or
-// absl::StatusOr<T>. A broken invariant of xlad's own is XLAD_CHECK, which prints the place and aborts.
+// absl::StatusOr<T>. XLAD_CHECK is for invariants of the code itself: if one is violated, it prints file, line, condition
+// and message to stderr and aborts.
 #pragma once
 
 #include <sstream>
@@ -14,7 +15,7 @@
 
 namespace xlad {
 
-// The same error with `context` and ": " in front of its message; OK stays OK.
+// An error of the same code whose message is preceded by `context` and ": "; OK if `status` is OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 namespace internal {
@@ -43,7 +44,8 @@ class CheckFailure {
     if (!xlad_status_.ok()) return xlad_status_;         \
   } while (false)
 
-// Declares or assigns `lhs` from a StatusOr expression, or returns its error.
+// Assigns the value of a StatusOr expression to `lhs` (which may declare a variable), or returns its error from the
+// enclosing function.
 #define XLAD_ASSIGN_OR_RETURN(lhs, expr) \
   XLAD_ASSIGN_OR_RETURN_IMPL_(XLAD_CONCAT_(xlad_or_, __LINE__), lhs, expr)
 #define XLAD_ASSIGN_OR_RETURN_IMPL_(tmp, lhs, expr) \
@@ -51,7 +53,7 @@ class CheckFailure {
   if (!tmp.ok()) return std::move(tmp).status();    \
   lhs = *std::move(tmp)
 
-// An invariant of xlad's own code; never for user input.
+// XLAD_CHECK(size > 0) << "found " << size; must not depend on the user's input.
 #define XLAD_CHECK(condition)  \
   if (condition) [[likely]] {} \
   else ::xlad::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()

@@ -17,7 +17,7 @@
 namespace xlad {
 namespace {
 
-constexpr size_t kKeptErrorBytes = 64 * 1024;
+constexpr size_t kMaxErrorBytes = 64 * 1024;
 
 struct Pipe {
   int read_end = -1;
@@ -43,15 +43,16 @@ struct ChildPipes {
   Pipe in, out, err;
 };
 
-// In the child, between fork and exec: only async-signal-safe calls.
+// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
 [[noreturn]] void BecomeChild(char* const* argv, const ChildPipes& pipes, const ChildLimits& limits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setpgid(0, 0);  // Ctrl-C on the terminal goes to the parent.
+  setpgid(0, 0);  // Ctrl-C on the terminal signals only the parent.
   dup2(pipes.in.read_end, STDIN_FILENO);
   dup2(pipes.out.write_end, STDOUT_FILENO);
   dup2(pipes.err.write_end, STDERR_FILENO);
   if (limits.memory_bytes > 0) {
-    const rlimit memory{static_cast<rlim_t>(limits.memory_bytes), static_cast<rlim_t>(limits.memory_bytes)};
+    const rlim_t bytes = limits.memory_bytes;
+    const rlimit memory{bytes, bytes};
     setrlimit(RLIMIT_AS, &memory);
   }
   const rlimit no_core{0, 0};
@@ -60,8 +61,8 @@ struct ChildPipes {
   _exit(127);
 }
 
-// Moves bytes until the child has closed its outputs; false where the time ran out.
-bool Converse(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
+// Writes the input and reads both outputs until the child has closed them. Returns false at the deadline.
+bool Communicate(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
   Pipe* in = &pipes->in;
   Pipe* out = &pipes->out;
   Pipe* err = &pipes->err;
@@ -72,23 +73,24 @@ bool Converse(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, C
     pollfd ends[3] = {{in->write_end, POLLOUT, 0}, {out->read_end, POLLIN, 0}, {err->read_end, POLLIN, 0}};
     const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
     if (left_ms <= 0) return false;
-    if (poll(ends, 3, static_cast<int>(std::min<int64_t>(left_ms, 1'000'000))) < 0 && errno != EINTR) return false;
+    const int wait_ms = std::min<int64_t>(left_ms, 1'000'000);
+    if (poll(ends, 3, wait_ms) < 0 && errno != EINTR) return false;
     if (ends[0].revents != 0) {
       const ssize_t n = write(in->write_end, input.data(), input.size());
       if (n > 0) input.remove_prefix(n);
-      if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};  // It stopped reading; its answer says why.
+      if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};  // The child closed its input; its output says why.
     }
     if (ends[1].revents != 0) {
       const ssize_t n = read(out->read_end, buffer, sizeof buffer);
-      if (n > 0) result->output.append(buffer, static_cast<size_t>(n));
+      if (n > 0) result->output.append(buffer, n);
       if (n == 0) Pipe::Close(&out->read_end);
     }
     if (ends[2].revents != 0) {
       const ssize_t n = read(err->read_end, buffer, sizeof buffer);
-      if (n > 0) result->errors.append(buffer, static_cast<size_t>(n));
+      if (n > 0) result->errors.append(buffer, n);
       if (n == 0) Pipe::Close(&err->read_end);
-      if (result->errors.size() > kKeptErrorBytes) {
-        result->errors.erase(0, result->errors.size() - kKeptErrorBytes);
+      if (result->errors.size() > kMaxErrorBytes) {
+        result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
       }
     }
   }
@@ -116,14 +118,14 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl:
 
   ChildResult result;
   const int64_t deadline_ns = RealClock().NowNs() + limits.timeout_ms * kNsPerMs;
-  const bool finished = Converse(&pipes, input, deadline_ns, &result);
+  const bool finished = Communicate(&pipes, input, deadline_ns, &result);
   if (!finished) kill(child, SIGKILL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!finished) {
     return absl::DeadlineExceededError(
-        absl::StrCat(argv[0], " was killed: not done after ", limits.timeout_ms, " ms"));
+        absl::StrCat(argv[0], " was killed because it had not finished after ", limits.timeout_ms, " ms"));
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

@@ -1,4 +1,4 @@
-// "Did you mean ...?": the nearest of some names.
+// Suggestions for misspelled names, for messages such as 'unknown command "partiton", did you mean "partition"?'
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace xlad {
 
-// The candidate with the fewest edits (Levenshtein) from `name`, where they are few enough for a typo; else empty.
+// The candidate with the smallest Levenshtein distance from `name`, or "" if all distances are too large for a typo
+// (more than a third of the length of `name`, and more than 2).
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace xlad

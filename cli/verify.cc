@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
       return absl::InvalidArgumentError(absl::StrCat("found no tensor \"", parameter.name(), "\" in ",
                                                      is_data ? "data.safetensors" : "state.safetensors"));
     }
-    tensor::Box box = tensor::WholeBox(found->second.shape());
+    tensor::Box box = tensor::FullBox(found->second.shape());
     if (is_data && !box.hi.empty()) {
       box.lo[0] = t % job.spec.batch_count() * job.spec.batch_size();
       box.hi[0] = box.lo[0] + job.spec.batch_size();

@@ -45,7 +45,7 @@ Executable MakeExecutable(bool whole) {
     SetShape(value->mutable_local(), ElementType::kF32, local);
     *value->mutable_buffer() = Whole(e, allocation);
     for (int64_t device = 0; device < (global == local ? 1 : kDevices); ++device) {
-      tensor::Box box = tensor::WholeBox({ElementType::kF32, global});
+      tensor::Box box = tensor::FullBox({ElementType::kF32, global});
       if (global != local) box = {{device * 2}, {std::min<int64_t>(7, device * 2 + 2)}};
       tensor::BoxToWire(box, value->add_boxes());
     }

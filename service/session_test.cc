@@ -26,7 +26,7 @@ void AddEntry(EntryValue* entry, const Shape& shape, bool split) {
   if (split) local.dims[0] /= 2;
   tensor::ShapeToWire(local, entry->mutable_local());
   for (int device = 0; device < (split ? 2 : 1); ++device) {
-    tensor::Box box = tensor::WholeBox(shape);
+    tensor::Box box = tensor::FullBox(shape);
     if (split) box.lo[0] = device * local.dims[0];
     if (split) box.hi[0] = (device + 1) * local.dims[0];
     tensor::BoxToWire(box, entry->add_boxes());

@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<hlo::Literal>> Inputs(const json& manifest, const ten
       inputs.emplace_back(whole);
       continue;
     }
-    tensor::Box box = tensor::WholeBox(whole.shape());
+    tensor::Box box = tensor::FullBox(whole.shape());
     box.lo[0] = t % count * batch;
     box.hi[0] = box.lo[0] + batch;
     inputs.emplace_back(tensor::ExtractBox(whole, box, box.sizes()));

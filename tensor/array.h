@@ -1,4 +1,4 @@
-// A dense array in host memory, row-major, one element after the other.
+// A dense array in host memory, in row-major order without padding.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,20 @@
 
 namespace xlad::tensor {
 
-// Owns its bytes; copies are deep. Elements below 8 bits take one byte (value in the low bits, sign-extended for
-// signed types).
+// An array owns its bytes, and copies are deep. Types of less than 8 bits take one byte per element: the value is in
+// the low bits, sign-extended for signed types. Complex elements are a real and an imaginary part, in that order.
+// Threads may read one array at the same time; a writer needs exclusive access.
 class Array {
  public:
   Array() = default;
-  explicit Array(Shape shape) : shape_(std::move(shape)), bytes_(static_cast<size_t>(shape_.bytes())) {}
-  Array(Shape shape, std::vector<std::byte> bytes);  // As many as the shape says, or none: values that nobody knows.
+  // Zeros.
+  explicit Array(Shape shape) : shape_(std::move(shape)), bytes_(shape_.bytes()) {}
+  // `bytes` has shape.bytes() bytes, or is empty if the values are unknown (as in programs that were printed without
+  // their large constants). Everything else is a failed check.
+  Array(Shape shape, std::vector<std::byte> bytes);
 
+  // The array of type `type` and dimensions `dims` with the elements `values`. T has the width of one element, or of
+  // its real part if the type is complex. All zeros if `values` is empty.
   template <typename T>
   static Array FromValues(ElementType type, Dims dims, const std::vector<T>& values) {
     Array array(Shape{type, std::move(dims)});
@@ -31,7 +37,7 @@ class Array {
   absl::Span<const std::byte> bytes() const { return bytes_; }
   absl::Span<std::byte> bytes() { return absl::MakeSpan(bytes_); }
 
-  // The elements as T; sizeof(T) must be the element's width.
+  // The elements as values of type T, which has the width of one element. Valid as long as the array.
   template <typename T>
   absl::Span<const T> values() const {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
@@ -41,7 +47,7 @@ class Array {
     return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
 
-  // Bit-equal, shapes included.
+  // Equal shapes and equal bits: -0 differs from +0, and a NaN equals itself.
   friend bool operator==(const Array&, const Array&) = default;
 
  private:

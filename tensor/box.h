@@ -1,4 +1,4 @@
-// A box: which global indices of a tensor a device holds, and moving boxes in and out of arrays.
+// Boxes: which part of a tensor a device holds, in global indices, and copies of boxes out of and into arrays.
 #pragma once
 
 #include <string>
@@ -7,24 +7,33 @@
 
 namespace xlad::tensor {
 
-// Indices [lo[d], hi[d]) in every dimension; empty where some lo == hi.
+// The indices [lo[d], hi[d]) in each dimension d, with lo[d] <= hi[d]. The box is empty if lo[d] == hi[d] for some d.
 struct Box {
   Dims lo;
   Dims hi;
 
-  Dims sizes() const;
-  int64_t elements() const;
+  Dims sizes() const;            // hi - lo
+  int64_t elements() const;      // Product of the sizes.
   std::string ToString() const;  // "[0:4, 8:16]"
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// All of a shape.
-Box WholeBox(const Shape& shape);
+// The box of all indices of a shape.
+Box FullBox(const Shape& shape);
 
-// The part of `array` in `box` as an array of `padded` dims (>= box sizes), zeros behind the box's end.
+// Copies the elements of `array` in `box` to the start of a new array of dimensions `padded` (padded[d] is at least
+// box.sizes()[d]). The other elements of the new array are zeros. The box must be inside the array.
+//   ExtractBox(array 0 1 2 3 4, box [3:5], padded {4}) = 3 4 0 0
 Array ExtractBox(const Array& array, const Box& box, absl::Span<const int64_t> padded);
 
-// Writes the leading box.sizes() of `shard` into `array` at the box.
+// The inverse: copies the first box.sizes() elements of `shard`, in each dimension, to `box` of `array`, and ignores
+// the padding of the shard. Both arrays have the same element type.
 void InsertBox(const Array& shard, const Box& box, Array* array);
+
+// Whether the box has the dimensions of the shape and is inside it.
+bool IsInside(const Box& box, const Shape& shape);
+
+// The box of the same sizes that starts at index 0 in each dimension.
+Box AtOrigin(const Box& box);
 
 }  // namespace xlad::tensor

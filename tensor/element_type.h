@@ -1,8 +1,9 @@
-// Element types, numbered as XLA's PrimitiveType so that protos are wire-compatible.
+// Element types, with the numbers of XLA's PrimitiveType, so that protos are wire-compatible.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+
 #include "absl/strings/string_view.h"
 
 namespace xlad::tensor {
@@ -15,18 +16,20 @@ enum class ElementType : int {
   kS2 = 26, kU2 = 27, kF8E4M3 = 28, kF8E3M4 = 29, kS1 = 30, kU1 = 31, kF4E2M1FN = 32, kF8E8M0FNU = 33,
 };
 
-// "f32", "pred", "f8e4m3fn": HLO's spelling.
+// HLO's name of a type: "f32", "pred", "f8e4m3fn"; "invalid" for kInvalid and numbers that are no type.
 absl::string_view ToString(ElementType type);
+// The type with that name, or nullopt if there is none. "invalid" is not a name.
 std::optional<ElementType> ParseElementType(absl::string_view name);
 
-// Bits of a value; types below 8 bits still take one byte an element in host arrays and buffers.
+// The bits of one value, pred 8; 0 if `type` is not a type.
 int BitWidth(ElementType type);
-int64_t ByteWidth(ElementType type);  // Of one element in memory.
+// The bytes of one element in host arrays and device buffers. Types of less than 8 bits take one byte.
+int64_t ByteWidth(ElementType type);
 
-bool IsFloating(ElementType type);          // f8*, f4, f16, bf16, f32, f64
+bool IsFloating(ElementType type);  // Real floating-point types: f4, f8, f16, bf16, f32, f64.
 bool IsComplex(ElementType type);
-bool IsSigned(ElementType type);            // Signed integers.
-bool IsUnsigned(ElementType type);          // Unsigned integers; not pred.
+bool IsSigned(ElementType type);    // Signed integers.
+bool IsUnsigned(ElementType type);  // Unsigned integers; not pred.
 inline bool IsInteger(ElementType type) { return IsSigned(type) || IsUnsigned(type); }
 
 }  // namespace xlad::tensor

@@ -1,7 +1,9 @@
-// The safetensors format: an 8-byte little-endian header length, a JSON header, raw row-major data.
+// The safetensors format (huggingface.co/docs/safetensors): the length of the header as 8 bytes, little-endian; the
+// header, a JSON object with element type, dimensions and byte range of each tensor by name; the tensors' elements in
+// row-major order.
 //
-// Element types safetensors has no name for are stored as U8 by their bytes. Reading trusts nothing: a bad header,
-// overlapping or short data is an InvalidArgument that names the file, the tensor and the byte range.
+// Reading trusts nothing: a malformed header, and data that is missing or has the wrong size for its shape, are
+// InvalidArgument with the tensor and its byte range in the message.
 #pragma once
 
 #include <map>
@@ -14,24 +16,27 @@ namespace xlad::tensor {
 
 using NamedArrays = std::map<std::string, Array>;
 
-// The array of `shape` that `stored` holds: itself, or, where the format has no name for the element type, made from
-// U8 of the same dimensions (and one more of the element's bytes, if those are above 1). Sub-byte types take one byte
-// an element, the value in its low bits and zeros above. InvalidArgument in words: "found f32[2], expected s4[2]".
-absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape);
-
 absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
+
+// Element types that the format does not have (s4, c128, f8e4m3fnuz, ...) are written as U8: one byte per element, with
+// the unused high bits 0, for types of at most 8 bits; otherwise with one more dimension for the bytes of an element.
 std::string SerializeSafetensors(const NamedArrays& arrays);
 
-// Where a tensor's data lies in a file.
+// The array of shape `shape` that was written as `stored`: `stored` itself if it has that shape, or the elements in
+// their U8 form (see SerializeSafetensors). Anything else is InvalidArgument: "found f32[2], expected s4[2]".
+absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape);
+
+// The position of one tensor's elements in a file.
 struct SafetensorsEntry {
   Shape shape;
-  int64_t begin = 0;  // Bytes from the start of the file.
+  int64_t begin = 0;  // In bytes from the start of the file; shape.bytes() bytes long.
 };
 using SafetensorsIndex = std::map<std::string, SafetensorsEntry>;
 
-// The header alone: `bytes` may end anywhere behind it; `file_bytes` is how long the whole file is.
+// Parses the header of a file of `file_bytes` bytes. `bytes` is the start of the file and has at least the header.
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, int64_t file_bytes);
 
+// Whole files. Errors begin with the path.
 absl::StatusOr<NamedArrays> ReadSafetensors(FileSystem& files, const std::string& path);
 absl::Status WriteSafetensors(FileSystem& files, const std::string& path, const NamedArrays& arrays);
 

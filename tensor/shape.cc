@@ -6,14 +6,12 @@
 
 namespace xlad::tensor {
 
-int64_t Shape::elements() const { return Product(dims); }
-
 std::string Shape::ToString() const {
   return absl::StrCat(tensor::ToString(type), "[", absl::StrJoin(dims, ","), "]");
 }
 
 absl::StatusOr<int64_t> CheckedElements(ElementType type, absl::Span<const int64_t> dims) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 62;
+  constexpr int64_t kMaxBytes = 1LL << 62;
   const int64_t width = std::max<int64_t>(1, ByteWidth(type));
   int64_t elements = 1;
   bool empty = false;
@@ -54,36 +52,6 @@ absl::StatusOr<Shape> ParseShape(absl::string_view text) {
   }
   XLAD_RETURN_IF_ERROR(CheckedElements(shape.type, shape.dims).status());
   return shape;
-}
-
-Dims Strides(absl::Span<const int64_t> dims) {
-  Dims strides(dims.size());
-  int64_t stride = 1;
-  for (size_t d = dims.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= dims[d];
-  }
-  return strides;
-}
-
-bool NextIndex(absl::Span<const int64_t> dims, absl::Span<int64_t> index) {
-  for (size_t d = dims.size(); d-- > 0;) {
-    if (++index[d] < dims[d]) return true;
-    index[d] = 0;
-  }
-  return false;
-}
-
-int64_t Product(absl::Span<const int64_t> dims) {
-  int64_t product = 1;
-  for (const int64_t size : dims) product *= size;
-  return product;
-}
-
-int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> index) {
-  int64_t linear = 0;
-  for (size_t d = 0; d < dims.size(); ++d) linear = linear * dims[d] + index[d];
-  return linear;
 }
 
 }  // namespace xlad::tensor

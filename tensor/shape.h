@@ -1,43 +1,33 @@
-// The shape of a dense array: element type and dimension sizes, row-major.
+// The shape of a dense array: its element type and dimension sizes. Elements are in row-major order.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "tensor/element_type.h"
+#include "tensor/indices.h"
 
 namespace xlad::tensor {
-
-using Dims = std::vector<int64_t>;
 
 struct Shape {
   ElementType type = ElementType::kInvalid;
   Dims dims;
 
   int64_t ndim() const { return std::ssize(dims); }
-  int64_t elements() const;  // Product of dims; 1 for a scalar.
+  int64_t elements() const { return Product(dims); }
   int64_t bytes() const { return elements() * ByteWidth(type); }
   // "f32[128,256]"
   std::string ToString() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// Elements of dims, or an error where a size is negative or the product does not fit in 2^62 bytes of `type`.
+// The product of `dims`, or InvalidArgument if a size is negative or if the array would have more than 2^62 bytes (the
+// product of the sizes other than 0 counts, so that strides do not overflow either).
 absl::StatusOr<int64_t> CheckedElements(ElementType type, absl::Span<const int64_t> dims);
 
-// "f32[128,256]" read; no layout.
+// Parses what ToString prints. InvalidArgument if `text` is malformed, has a layout, or fails CheckedElements.
 absl::StatusOr<Shape> ParseShape(absl::string_view text);
-
-// Row-major strides in elements.
-Dims Strides(absl::Span<const int64_t> dims);
-
-// Moves `index` to the next position in row-major order; false after the last one.
-bool NextIndex(absl::Span<const int64_t> dims, absl::Span<int64_t> index);
-
-int64_t Product(absl::Span<const int64_t> dims);
-int64_t LinearIndex(absl::Span<const int64_t> dims, absl::Span<const int64_t> index);
 
 }  // namespace xlad::tensor

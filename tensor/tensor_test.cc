@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "tensor/box.h"
+#include "tensor/indices.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::tensor {
@@ -13,7 +14,7 @@ Array RandomBytes(Shape shape, Random* random) {
   return array;
 }
 
-TEST(Shape, ParsesWhatItPrints) {
+TEST(Shape, ToStringRoundTrips) {
   for (const char* text : {"f32[]", "s32[0]", "pred[3,1,7]", "bf16[128,256]", "c128[2]", "f8e4m3fn[4]", "u4[8]"}) {
     const auto shape = ParseShape(text);
     ASSERT_TRUE(shape.ok()) << text;
@@ -24,24 +25,38 @@ TEST(Shape, ParsesWhatItPrints) {
   }
 }
 
-TEST(Shape, HugeSizesAreErrorsNotOverflows) {
+TEST(Shape, HugeSizesAreErrors) {
   EXPECT_EQ(*CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, 3}), 0);
-  EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, int64_t{1} << 40}).ok());  // Strides overflow.
+  EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, int64_t{1} << 40}).ok());  // Strides would overflow.
   EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 33, int64_t{1} << 33}).ok());
   EXPECT_FALSE(CheckedElements(ElementType::kC128, {int64_t{1} << 60}).ok());
 }
 
-TEST(Shape, IndicesGoRowMajor) {
-  const Dims dims = {2, 3, 5};
-  Dims index(3, 0);
-  int64_t count = 0;
-  do {
-    EXPECT_EQ(LinearIndex(dims, index), count++);
-  } while (NextIndex(dims, absl::MakeSpan(index)));
-  EXPECT_EQ(count, 30);
+TEST(Indices, CountTheElementsOfAContainer) {
+  int64_t sum = 0;
+  for (const int64_t i : Indices(std::vector<std::string>(5))) sum = 10 * sum + i;
+  EXPECT_EQ(sum, 1234);
+  for (const int64_t i : Indices(Dims{})) ADD_FAILURE() << i;
 }
 
-// Splitting an array into a grid of boxes and putting them together gives the array, padding aside.
+TEST(Indices, MultiIndicesAreInRowMajorOrder) {
+  const Dims dims = {2, 3, 5};
+  MultiIndices indices(dims);
+  for (int round = 0; round < 2; ++round) {  // The second loop starts again.
+    int64_t count = 0;
+    for (const Dims& index : indices) EXPECT_EQ(LinearIndex(dims, index), count++);
+    EXPECT_EQ(count, 30);
+  }
+}
+
+TEST(Indices, AScalarHasOneMultiIndexAndAnEmptyArrayNone) {
+  int64_t count = 0;
+  for (const Dims& index : MultiIndices({})) count += 1 + std::ssize(index);
+  EXPECT_EQ(count, 1);
+  for (const Dims& index : MultiIndices({2, 0, 3})) ADD_FAILURE() << index.size();
+}
+
+// Extracting all boxes of a grid and inserting them into a new array copies the array.
 TEST(Box, SplitsRoundTrip) {
   const auto random = SeededRandom(1);
   for (int round = 0; round < 300; ++round) {
@@ -50,20 +65,19 @@ TEST(Box, SplitsRoundTrip) {
     Dims parts, padded;
     for (int64_t d = 0; d < ndim; ++d) {
       shape.dims.push_back(random->Below(7));
-      parts.push_back(1 + static_cast<int64_t>(random->Below(4)));
+      parts.push_back(1 + random->Below(4));
       padded.push_back((shape.dims.back() + parts.back() - 1) / parts.back());
     }
     const Array whole = RandomBytes(shape, random.get());
     Array rebuilt(shape);
-    Dims index(parts.size(), 0);
-    do {
+    for (const Dims& index : MultiIndices(parts)) {
       Box box{Dims(parts.size()), Dims(parts.size())};
-      for (size_t d = 0; d < parts.size(); ++d) {
+      for (const int64_t d : Indices(parts)) {
         box.lo[d] = std::min(shape.dims[d], index[d] * padded[d]);
         box.hi[d] = std::min(shape.dims[d], (index[d] + 1) * padded[d]);
       }
       InsertBox(ExtractBox(whole, box, padded), box, &rebuilt);
-    } while (NextIndex(parts, absl::MakeSpan(index)));
+    }
     EXPECT_EQ(rebuilt, whole) << shape.ToString();
   }
 }
@@ -99,7 +113,7 @@ TEST(Safetensors, TypesWithoutANameAreStoredAsBytes) {
   EXPECT_EQ(FromStored(arrays["f32"], {ElementType::kS4, {2}}).status().message(), "found f32[2], expected s4[2]");
 }
 
-TEST(Safetensors, EveryTruncationAndMutationIsAnErrorOrAnArray) {
+TEST(Safetensors, TruncatedAndMutatedFilesDoNotCrash) {
   const auto random = SeededRandom(3);
   NamedArrays arrays;
   arrays["weights"] = RandomBytes({ElementType::kF32, {4, 4}}, random.get());

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_join.h"
 #include "base/random.h"
-#include "collectives/exec/small_float.h"
 #include "collectives/exec/testing/test_world.h"
 #include "collectives/exec/watchdog.h"
 #include "collectives/plan/algorithm.h"
+#include "tensor/small_float.h"
 
 namespace xlad::collectives {
 namespace {
@@ -81,7 +81,7 @@ void Write(ElementType type, int value, std::byte* out) {
     const float v = static_cast<float>(value);
     std::memcpy(out, &v, 4);
   } else if (type == ElementType::kBF16) {
-    const uint16_t v = BFloat16::FromFloat(static_cast<float>(value));
+    const uint16_t v = tensor::EncodeBf16(static_cast<float>(value));
     std::memcpy(out, &v, 2);
   } else {
     std::memcpy(out, &value, 4);
@@ -100,7 +100,7 @@ int Read(ElementType type, const std::byte* in) {
   } else {
     uint16_t bits;
     std::memcpy(&bits, in, 2);
-    v = BFloat16::ToFloat(bits);
+    v = tensor::DecodeBf16(bits);
   }
   return static_cast<int>(v);
 }
@@ -222,7 +222,7 @@ std::vector<std::byte> Bits(const Placement& placement, const std::string& algor
     Buffers inputs(1, std::vector<std::byte>(5003 * tensor::ByteWidth(type)));
     for (int i = 0; i < 5003; ++i) {
       const float value = static_cast<float>(random->Unit() - 0.5) * std::pow(10.0f, static_cast<float>(i % 9) - 4);
-      const uint16_t narrow = BFloat16::FromFloat(value);
+      const uint16_t narrow = tensor::EncodeBf16(value);
       if (type == ElementType::kF32) std::memcpy(&inputs[0][i * 4], &value, 4);
       if (type == ElementType::kBF16) std::memcpy(&inputs[0][i * 2], &narrow, 2);
     }
@@ -250,13 +250,13 @@ TEST(Communicator, DirectRoundsLowPrecisionOnce) {
     TestWorld world(Placement{{0, 1, 2, 3, 4, 5, 6, 7}});
     const CollectiveSet set = OneAllReduce(8, 9, algorithm, ElementType::kBF16);
     world.RunCommunicators({&set}, [&](int device, Communicator& c) {
-      const uint16_t value = BFloat16::FromFloat(device == 0 ? 128.0f : 0.25f);
+      const uint16_t value = tensor::EncodeBf16(device == 0 ? 128.0f : 0.25f);
       Buffers buffers(1, std::vector<std::byte>(18));
       for (int i = 0; i < 9; ++i) std::memcpy(&buffers[0][i * 2], &value, 2);
       const absl::Status status = LaunchOn(c, 0, buffers, &buffers);
       uint16_t result = 0;
       std::memcpy(&result, &buffers[0][16], 2);
-      EXPECT_EQ(BFloat16::ToFloat(result), 130.0f) << algorithm;
+      EXPECT_EQ(tensor::DecodeBf16(result), 130.0f) << algorithm;
       return status;
     });
   }

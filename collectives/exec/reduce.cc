@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/exec/small_float.h"
+#include "tensor/small_float.h"
 
 namespace xlad::collectives {
 namespace {
@@ -25,11 +25,12 @@ struct Plain {
   static T Store(T value) { return value; }
 };
 
-template <typename Float>
+template <ElementType kType>
 struct Widened {
-  using Storage = typename Float::Storage;
-  static float Load(Storage bits) { return Float::ToFloat(bits); }
-  static Storage Store(float value) { return Float::FromFloat(value); }
+  using Codec = tensor::SmallFloat<kType>;
+  using Storage = typename Codec::Storage;
+  static float Load(Storage bits) { return Codec::Decode(bits); }
+  static Storage Store(float value) { return Codec::Encode(value); }
 };
 
 // Signed and unsigned integers below 8 bits: a byte each, sign-extended where signed.
@@ -106,6 +107,11 @@ constexpr Row Ordered(ElementType type) {
            Reduce<A, Reduction::kMin>, nullptr, nullptr}};
 }
 
+template <ElementType kType>
+constexpr Row OrderedSmallFloat() {
+  return Ordered<Widened<kType>>(kType);
+}
+
 template <typename A>
 constexpr Row Bitwise(ElementType type) {
   return {type,
@@ -134,15 +140,15 @@ constexpr Row kRows[] = {
     Bitwise<Plain<uint16_t>>(ElementType::kU16),
     Bitwise<Plain<uint32_t>>(ElementType::kU32),
     Bitwise<Plain<uint64_t>>(ElementType::kU64),
-    Ordered<Widened<Float8E5M2>>(ElementType::kF8E5M2),
-    Ordered<Widened<Float8E4M3>>(ElementType::kF8E4M3),
-    Ordered<Widened<Float8E3M4>>(ElementType::kF8E3M4),
-    Ordered<Widened<Float8E4M3Fn>>(ElementType::kF8E4M3FN),
-    Ordered<Widened<Float8E4M3B11Fnuz>>(ElementType::kF8E4M3B11FNUZ),
-    Ordered<Widened<Float8E4M3Fnuz>>(ElementType::kF8E4M3FNUZ),
-    Ordered<Widened<Float8E5M2Fnuz>>(ElementType::kF8E5M2FNUZ),
-    Ordered<Widened<Float16>>(ElementType::kF16),
-    Ordered<Widened<BFloat16>>(ElementType::kBF16),
+    OrderedSmallFloat<ElementType::kF8E5M2>(),
+    OrderedSmallFloat<ElementType::kF8E4M3>(),
+    OrderedSmallFloat<ElementType::kF8E3M4>(),
+    OrderedSmallFloat<ElementType::kF8E4M3FN>(),
+    OrderedSmallFloat<ElementType::kF8E4M3B11FNUZ>(),
+    OrderedSmallFloat<ElementType::kF8E4M3FNUZ>(),
+    OrderedSmallFloat<ElementType::kF8E5M2FNUZ>(),
+    OrderedSmallFloat<ElementType::kF16>(),
+    OrderedSmallFloat<ElementType::kBF16>(),
     Ordered<Plain<float>>(ElementType::kF32),
     Ordered<Plain<double>>(ElementType::kF64),
     Unordered<Plain<std::complex<float>>>(ElementType::kC64),

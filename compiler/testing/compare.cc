@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "hlo/eval/numeric.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -19,7 +19,7 @@ std::pair<double, double> Number(const Array& array, size_t i) {
     case ElementType::kF64: return {array.values<double>()[i], 0};
     case ElementType::kC64: return {array.values<float>()[2 * i], array.values<float>()[2 * i + 1]};
     case ElementType::kC128: return {array.values<double>()[2 * i], array.values<double>()[2 * i + 1]};
-    default: return {hlo::eval::DecodeSmallFloat(array.shape().type, array.values<uint16_t>()[i]), 0};
+    default: return {tensor::DecodeSmallFloat(array.shape().type, array.values<uint16_t>()[i]), 0};
   }
 }
 

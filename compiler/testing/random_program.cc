@@ -7,7 +7,7 @@
 #include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
 #include "compiler/testing/random_manual.h"
-#include "hlo/eval/numeric.h"
+#include "tensor/small_float.h"
 #include "sharding/testing/random_sharding.h"
 
 namespace xlad::compiler {
@@ -202,7 +202,7 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
     case ElementType::kF16:
     case ElementType::kBF16:
       for (uint16_t& value : array.values<uint16_t>()) {
-        value = static_cast<uint16_t>(hlo::eval::EncodeSmallFloat(shape.type, (below(33) - 16) / 8.0));
+        value = tensor::EncodeSmallFloat(shape.type, (below(33) - 16) / 8.0);
       }
       break;
     case ElementType::kPred:
