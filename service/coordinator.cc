@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "proto/device_name.h"
 
 namespace xlad::service {
 
@@ -111,16 +112,30 @@ absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest
 void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
   const bool built = !job->executable_digest.empty() || build_targets_.contains(job->id);
   if (HasEnded(*job) || job->spec.session() || built) return;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.state != "alive") continue;
-    build_targets_[job->id] = worker.registration.target();
-    job->state = COMPILING;
-    job->reason.clear();
-    actions->push_back(StartBuild{job->id, worker.registration.target()});
-    actions->push_back(JobChanged{job->id});
-    return;
+  const std::optional<Target> target = TargetFor(job, actions);
+  if (!target.has_value()) return;
+  build_targets_[job->id] = *target;
+  job->state = COMPILING;
+  job->reason.clear();
+  actions->push_back(StartBuild{job->id, *target});
+  actions->push_back(JobChanged{job->id});
+}
+
+// The kind of device to run a job on that has not been placed yet, or nullopt if the workers that are there do not
+// decide it. A job that they can never run is ended after a grace in which further workers may register.
+std::optional<Target> CoordinatorCore::TargetFor(Job* job, Actions* actions) {
+  TargetSelection selection = SelectTarget(AllOffers(), DeviceCount(job->spec), job->spec.device_name());
+  if (!selection.is_refusal) refused_since_ns_.erase(job->id);
+  if (selection.target.has_value()) return selection.target;
+  job->reason = selection.reason;
+  if (!selection.is_refusal) return std::nullopt;
+  const int64_t now_ns = environment_.clock->NowNs();
+  const int64_t since_ns = refused_since_ns_.emplace(job->id, now_ns).first->second;
+  if (now_ns - since_ns >= options_.device_kind_grace_ms * kNsPerMs) {
+    EndJob(job, FAILED, selection.reason, "", actions);
+    if (HasEnded(*job)) refused_since_ns_.erase(job->id);
   }
-  job->reason = "waits for a worker to register";
+  return std::nullopt;
 }
 
 void CoordinatorCore::OnBuilt(const std::string& job_id, const absl::StatusOr<BuiltProgram>& built,
@@ -325,32 +340,48 @@ void CoordinatorCore::Schedule(Actions* actions) {
     const int64_t wanted = DeviceCount(job.spec);
     if (wanted <= cluster && Place(&job, actions)) continue;
     int64_t free = 0;
-    for (const auto& [worker_id, worker] : workers_) free += FreeDevices(worker);
-    job.reason = absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", cluster);
+    for (const WorkerDevices& offer : FreeOffers()) free += offer.devices;
+    if (!refused_since_ns_.contains(id)) {
+      job.reason = absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", cluster);
+    }
     if (wanted <= cluster) return;
   }
 }
 
-int64_t CoordinatorCore::FreeDevices(const WorkerInfo& worker) const {
-  if (worker.state != "alive" || worker.connection == 0 || worker.draining) return 0;
-  int64_t free = worker.registration.devices();
-  for (const auto& [job_id, attempt] : attempts_) {
-    for (const Peer& peer : jobs_.at(job_id).placed.peers()) {
-      if (peer.worker_id() == worker.registration.worker_id()) free -= peer.devices_size();
+std::vector<WorkerDevices> CoordinatorCore::AllOffers() const {
+  std::vector<WorkerDevices> offers;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.state != "alive" || worker.connection == 0 || worker.draining) continue;
+    for (const DeviceOffer& offer : OffersOf(worker.registration)) {
+      offers.push_back({worker.registration, offer, offer.count()});
     }
   }
-  return free;
+  return offers;
+}
+
+std::vector<WorkerDevices> CoordinatorCore::FreeOffers() const {
+  std::vector<WorkerDevices> offers = AllOffers();
+  for (const auto& [job_id, attempt] : attempts_) {
+    for (const Peer& peer : jobs_.at(job_id).placed.peers()) {
+      const auto used = std::find_if(offers.begin(), offers.end(), [&](const WorkerDevices& offer) {
+        return offer.registration.worker_id() == peer.worker_id() &&
+               (peer.device_name().empty() || peer.device_name() == DeviceName(offer.offer.target()));
+      });
+      if (used != offers.end()) used->devices -= peer.devices_size();
+    }
+  }
+  std::erase_if(offers, [](const WorkerDevices& offer) { return offer.devices <= 0; });
+  return offers;
 }
 
 bool CoordinatorCore::Place(Job* job, Actions* actions) {
-  std::vector<FreeWorker> free;
-  for (const auto& [id, worker] : workers_) {
-    const int64_t devices = FreeDevices(worker);
-    if (devices > 0) free.push_back({worker.registration, devices});
-  }
-  if (job->spec.session()) {  // Its programs are compiled for whatever it runs on.
-    for (const FreeWorker& worker : free) {
-      const auto peers = PlaceOnWorkers(free, DeviceCount(job->spec), worker.registration.target());
+  const std::vector<WorkerDevices> free = FreeOffers();
+  if (job->spec.session()) {  // The programs of a session are compiled for the devices that it is placed on.
+    if (!TargetFor(job, actions).has_value()) return HasEnded(*job);
+    for (const WorkerDevices& worker : free) {
+      const Target& target = worker.offer.target();
+      if (!job->spec.device_name().empty() && DeviceName(target) != job->spec.device_name()) continue;
+      const auto peers = PlaceOnWorkers(free, DeviceCount(job->spec), target);
       if (!peers.empty()) return PlaceOn(job, peers, {}, actions);
     }
     return false;

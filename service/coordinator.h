@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -66,6 +67,7 @@ struct CoordinatorOptions {
   int64_t adopt_window_ms = 20000;    // After a restart, workers of running jobs may come back within this.
   int64_t start_timeout_ms = 120000;  // From placement until all workers are ready.
   int64_t session_grace_ms = 10000;   // How long a session lives that no client holds.
+  int64_t device_kind_grace_ms = 3000;  // How long a job waits for workers whose devices are of a kind it can run on.
   int64_t lease_steps = 1'000'000;    // Steps that workers may run without hearing from the coordinator.
 };
 
@@ -166,8 +168,10 @@ class CoordinatorCore {
   bool Place(Job* job, Actions* actions);
   bool PlaceOn(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans,
                Actions* actions);
-  int64_t FreeDevices(const WorkerInfo& worker) const;
-  bool TargetFits(const Job& job, const WorkerInfo& worker) const;
+  std::optional<Target> TargetFor(Job* job, Actions* actions);
+  // The devices of all workers that can be given work, and of those the free ones.
+  std::vector<WorkerDevices> AllOffers() const;
+  std::vector<WorkerDevices> FreeOffers() const;
   JobStatus StatusOf(const Job& job) const;
   std::string WorkerText(const Job& job, const std::string& worker_id) const;
   void Send(const std::string& worker_id, CoordinatorMessage message, Actions* actions);
@@ -203,6 +207,7 @@ class CoordinatorCore {
   std::map<std::string, std::string> client_keys_; // To job ids.
   std::map<std::string, AttemptInfo> attempts_;    // By job id, while an attempt runs.
   std::map<std::string, Target> build_targets_;    // By job id, what it was or is being built for.
+  std::map<std::string, int64_t> refused_since_ns_;  // By job id: the workers cannot run it since this time.
   std::map<std::string, OpenedSession> sessions_;  // By job id.
   std::map<std::string, WorkerInfo> workers_;      // By worker id.
   std::map<ConnectionId, std::string> connections_;

@@ -1,5 +1,6 @@
 // Sessions: opening, holding, commands and their answers. What a session's arrays are doing is in session.cc.
 #include "base/log.h"
+#include "proto/device_name.h"
 #include "service/coordinator.h"
 
 namespace xlad::service {
@@ -93,7 +94,11 @@ absl::StatusOr<Target> CoordinatorCore::SessionTarget(const std::string& session
   XLAD_RETURN_IF_ERROR(CheckSession(session_id));
   const auto worker = workers_.find(jobs_.at(session_id).placed.peers(0).worker_id());
   if (worker == workers_.end()) return absl::UnavailableError("the session's first worker is gone");
-  return worker->second.registration.target();
+  const std::string& name = jobs_.at(session_id).placed.peers(0).device_name();
+  for (const DeviceOffer& offer : OffersOf(worker->second.registration)) {
+    if (name.empty() || DeviceName(offer.target()) == name) return offer.target();
+  }
+  return absl::UnavailableError(absl::StrCat("the session's first worker no longer has devices of kind ", name));
 }
 
 absl::Status CoordinatorCore::CloseSession(const std::string& session_id, Actions* actions) {

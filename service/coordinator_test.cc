@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "proto/device_name.h"
+
 namespace xlad::service {
 namespace {
 
@@ -32,14 +34,19 @@ class Cluster {
   void Perform(const Actions& actions) {
     for (const Action& action : actions) {
       if (const auto* send = std::get_if<SendMessage>(&action)) sent.push_back(*send);
-      if (const auto* build = std::get_if<StartBuild>(&action)) builds.push_back(build->job_id);
+      if (const auto* build = std::get_if<StartBuild>(&action)) {
+        builds.push_back(build->job_id);
+        build_kinds.push_back(DeviceName(build->target));
+      }
       if (const auto* assemble = std::get_if<AssembleState>(&action)) assemblies.push_back(*assemble);
       if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
     }
   }
 
-  std::string Submit(int64_t devices, const std::string& key = "key", int attempts = 1) {
+  std::string Submit(int64_t devices, const std::string& key = "key", int attempts = 1,
+                     const std::string& device_name = "") {
     SubmitJobRequest request;
+    request.mutable_spec()->set_device_name(device_name);
     request.set_client_key(key);
     request.mutable_spec()->set_name("test");
     request.mutable_spec()->set_steps(1000);
@@ -55,7 +62,7 @@ class Cluster {
   }
 
   void Register(ConnectionId connection, const std::string& id, uint64_t incarnation = 1,
-                const std::vector<RunningTask>& running = {}) {
+                const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {}) {
     WorkerMessage message;
     RegisterWorker* registration = message.mutable_register_();
     registration->set_worker_id(id);
@@ -63,6 +70,11 @@ class Cluster {
     registration->set_host("host");
     registration->set_pid(100 + connection);
     registration->set_devices(2);
+    for (const std::string& kind : kinds) {
+      DeviceOffer* offer = registration->add_offers();
+      offer->set_count(2 / static_cast<int>(kinds.size()));
+      offer->mutable_target()->set_device_kind(kind);
+    }
     for (const RunningTask& task : running) *registration->add_running() = task;
     Handle(connection, message);
   }
@@ -144,6 +156,7 @@ class Cluster {
   std::unique_ptr<CoordinatorCore> core;
   std::vector<SendMessage> sent;
   std::vector<std::string> builds;
+  std::vector<std::string> build_kinds;
   std::vector<AssembleState> assemblies;
   std::vector<ConnectionId> closed;
 
@@ -371,6 +384,65 @@ TEST(Coordinator, CancelsAtAnyTime) {
     EXPECT_TRUE(cluster.core->Cancel(job, &actions).ok());
     EXPECT_TRUE(absl::IsNotFound(cluster.core->Cancel("job-x", &actions)));
   }
+}
+
+TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
+  Cluster cluster;
+  cluster.Register(1, "w1", 1, {}, {"cpu"});
+  cluster.Register(2, "w2", 1, {}, {"opaque"});
+  cluster.Register(3, "w3", 1, {}, {"opaque"});
+  cluster.Submit(4);
+  EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
+}
+
+TEST(DeviceKinds, AJobIsBuiltForTheKindThatItNames) {
+  Cluster cluster;
+  cluster.Register(1, "w1", 1, {}, {"cpu", "opaque"});
+  cluster.Submit(1, "a", 1, "opaque");
+  cluster.Submit(1, "b", 1, "cpu");
+  EXPECT_EQ(cluster.build_kinds, (std::vector<std::string>{"opaque", "cpu"}));
+}
+
+TEST(DeviceKinds, AJobThatNeedsTwoKindsIsRefused) {
+  Cluster cluster;
+  cluster.Register(1, "w1", 1, {}, {"cpu"});
+  cluster.Register(2, "w2", 1, {}, {"opaque"});
+  const std::string job = cluster.Submit(4);
+  EXPECT_EQ(cluster.core->GetJob(job)->state(), PENDING) << "another worker may still register";
+  for (int i = 0; i < 50; ++i) {
+    cluster.Beat(1, job, 0);
+    cluster.Beat(2, job, 0);
+    cluster.Advance(100);
+  }
+  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
+  EXPECT_EQ(cluster.core->GetJob(job)->reason(),
+            "the job needs 4 devices of one kind; the workers have cpu: 2 on w1; opaque: 2 on w2; mixed jobs, which "
+            "run on several kinds of device, are not supported yet");
+  EXPECT_TRUE(cluster.builds.empty());
+}
+
+TEST(DeviceKinds, AJobWaitsIfAWorkerOfItsKindMayStillRegister) {
+  Cluster cluster;
+  cluster.Register(1, "w1", 1, {}, {"cpu"});
+  cluster.Register(2, "w2", 1, {}, {"opaque"});
+  const std::string job = cluster.Submit(4);
+  cluster.Advance(1000);
+  cluster.Register(3, "w3", 1, {}, {"opaque"});
+  EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
+  EXPECT_EQ(cluster.core->GetJob(job)->state(), COMPILING);
+}
+
+TEST(DeviceKinds, AJobOfAKindThatNoWorkerHasIsRefused) {
+  Cluster cluster;
+  cluster.Register(1, "w1", 1, {}, {"cpu"});
+  const std::string job = cluster.Submit(2, "key", 1, "opaque");
+  for (int i = 0; i < 50; ++i) {
+    cluster.Beat(1, job, 0);
+    cluster.Advance(100);
+  }
+  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
+  EXPECT_EQ(cluster.core->GetJob(job)->reason(),
+            "no worker has devices of kind opaque; the workers have cpu: 2 on w1; start a worker with --device opaque");
 }
 
 }  // namespace

@@ -1,20 +1,77 @@
 #include "service/placement.h"
 
 #include <algorithm>
+#include <map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collectives/plan/check.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
+#include "proto/device_name.h"
 
 namespace xlad::service {
 
-std::vector<Peer> PlaceOnWorkers(const std::vector<FreeWorker>& free, int64_t devices, const Target& target) {
-  std::vector<FreeWorker> fit;
-  for (const FreeWorker& worker : free) {
-    if (worker.registration.target().cpu() == target.cpu() &&
-        worker.registration.target().features() == target.features()) {
-      fit.push_back(worker);
-    }
+namespace {
+
+bool IsSameTarget(const Target& a, const Target& b) {
+  return DeviceName(a) == DeviceName(b) && a.cpu() == b.cpu() && a.features() == b.features();
+}
+
+}  // namespace
+
+std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration) {
+  if (registration.offers_size() > 0) return {registration.offers().begin(), registration.offers().end()};
+  DeviceOffer offer;
+  offer.set_count(registration.devices());
+  *offer.mutable_target() = registration.target();
+  return {offer};
+}
+
+TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required) {
+  struct Pool {
+    Target target;
+    int64_t devices = 0;
+    std::vector<std::string> workers;
+  };
+  std::map<std::string, Pool> pools;
+  int64_t all_devices = 0;
+  for (const WorkerDevices& worker : workers) {
+    Pool& pool = pools[DeviceName(worker.offer.target())];
+    if (pool.devices == 0) pool.target = worker.offer.target();
+    pool.devices += worker.devices;
+    all_devices += worker.devices;
+    pool.workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration.worker_id()));
+  }
+  if (pools.empty()) return {std::nullopt, "waits for a worker to register"};
+  const std::string found = absl::StrJoin(pools, "; ", [](std::string* out, const auto& pool) {
+    absl::StrAppend(out, pool.first, ": ", absl::StrJoin(pool.second.workers, ", "));
+  });
+  if (!required.empty()) {
+    const auto pool = pools.find(required);
+    if (pool != pools.end()) return {pool->second.target};
+    return {std::nullopt,
+            absl::StrCat("no worker has devices of kind ", required, "; the workers have ", found,
+                         "; start a worker with --device ", required),
+            true};
+  }
+  const auto largest = std::max_element(pools.begin(), pools.end(), [](const auto& a, const auto& b) {
+    return a.second.devices < b.second.devices;
+  });
+  if (pools.size() == 1 || largest->second.devices >= devices) return {largest->second.target};
+  if (all_devices < devices) {
+    return {std::nullopt, absl::StrCat("waits for ", devices, " devices of one kind; the workers have ", found)};
+  }
+  return {std::nullopt,
+          absl::StrCat("the job needs ", devices, " devices of one kind; the workers have ", found,
+                       "; mixed jobs, which run on several kinds of device, are not supported yet"),
+          true};
+}
+
+std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target) {
+  std::vector<WorkerDevices> fit;
+  for (const WorkerDevices& worker : free) {
+    if (IsSameTarget(worker.offer.target(), target)) fit.push_back(worker);
   }
   std::stable_sort(fit.begin(), fit.end(), [](const auto& a, const auto& b) { return a.devices > b.devices; });
   size_t workers = 0;
@@ -43,6 +100,7 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<FreeWorker>& free, int64_t de
     peer.set_host(registration.host());
     peer.set_pid(registration.pid());
     peer.set_data_address(registration.data_address());
+    peer.set_device_name(DeviceName(fit[w].offer.target()));
     for (int64_t i = 0; i < share[w]; ++i) peer.add_devices(next++);
   }
   return peers;

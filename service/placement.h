@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -11,14 +13,31 @@
 
 namespace xlad::service {
 
-struct FreeWorker {
+// Devices of one kind on one worker.
+struct WorkerDevices {
   RegisterWorker registration;
-  int64_t devices = 0;  // Free ones.
+  DeviceOffer offer;    // One of the worker's offers.
+  int64_t devices = 0;  // How many of the offer's devices count, for example those that are free.
 };
 
-// As few workers as will do, mesh positions in order, spread as evenly as they go; only workers that can run code
-// for `target`. Empty: they do not suffice.
-std::vector<Peer> PlaceOnWorkers(const std::vector<FreeWorker>& free, int64_t devices, const Target& target);
+// What the worker offers, by kind of device.
+std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
+
+// The fewest workers that suffice, with mesh positions in order and dealt as evenly as possible. Only devices that can
+// run code for `target` are used, so all of them are of one kind. Empty if they do not suffice.
+std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
+
+// The kind of device that a job should be compiled for.
+struct TargetSelection {
+  std::optional<Target> target;  // Set if the workers have such devices, though not necessarily enough yet.
+  std::string reason;            // If there is no target: what the job waits for.
+  bool is_refusal = false;       // The workers that are there can never run the job.
+};
+
+// `workers`: every offer in the cluster with all of its devices. `required` is a device name (proto/device_name.h), or
+// empty if any kind will do; then the kind with the most devices is selected. A job runs on devices of one kind: if the
+// job needs more devices than any one kind has, but not more than all kinds together, it is refused.
+TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required);
 
 // One plan for each of the executable's collectives, every schedule checked.
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
