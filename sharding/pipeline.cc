@@ -22,7 +22,7 @@ absl::Status RunVerify(State& state) { return hlo::Verify(*state.module); }
 absl::Status RunImport(State& state) {
   state.again = state.module->Clone();
   XLAD_ASSIGN_OR_RETURN(state.result.propagated, Import(std::move(state.module), state.options->import));
-  if (!SpreadMatters(state.result.propagated)) state.again = nullptr;
+  if (!OrderCanMatter(state.result.propagated)) state.again = nullptr;
   return absl::OkStatus();
 }
 
@@ -31,7 +31,7 @@ absl::Status RunPropagate(State& state) { return Propagate(&state.result.propaga
 // Propagated in the other order, if that costs less.
 absl::Status TryDataFirst(State& state) {
   XLAD_ASSIGN_OR_RETURN(ShardedModule other, Import(std::move(state.again), state.options->import));
-  XLAD_RETURN_IF_ERROR(Propagate(&other, Spread::kDataFirst));
+  XLAD_RETURN_IF_ERROR(Propagate(&other, PropagationOrder::kStateLast));
   XLAD_ASSIGN_OR_RETURN(PartitionedProgram partitioned, Partition(other));
   XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(partitioned));
   XLAD_ASSIGN_OR_RETURN(const double least, StepCost(state.result.partitioned));

@@ -10,7 +10,6 @@ using hlo::Opcode;
 
 double Elements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
 
-// 2MNK of a dot; of a convolution 2 x results x what each one sums over.
 double FlopsOf(const Instruction& instruction) {
   if (instruction.opcode() == Opcode::kDot) {
     double contracted = 1;
@@ -26,6 +25,20 @@ double FlopsOf(const Instruction& instruction) {
 }
 
 }  // namespace
+
+double CommunicationBytes(Opcode collective, double bytes, int64_t group_size) {
+  const double n = static_cast<double>(group_size);
+  switch (collective) {
+    case Opcode::kAllReduce:
+      return 2 * bytes * (n - 1) / n;  // Multiplied first, so that whole numbers stay exact.
+    case Opcode::kAllGather:
+    case Opcode::kReduceScatter:
+    case Opcode::kAllToAll:
+      return bytes * (n - 1) / n;
+    default:
+      return bytes;
+  }
+}
 
 double Flops(const hlo::Computation& computation) {
   double flops = 0;

@@ -1,15 +1,40 @@
-// The cost model: what a computation costs a device, in floating-point operations and in bytes sent.
+// The cost model: bytes that a device sends and floating-point operations that it does.
+//
+// The model knows instructions, shapes and groups. It does not know how a program is partitioned, so that choosing a
+// sharding, planning a resharding and explaining a partitioned program all use the same formulas.
 #pragma once
+
+#include <cstdint>
 
 #include "hlo/module.h"
 
 namespace xlad::sharding {
 
-// What an accelerator computes while it sends a byte: a few hundred teraflops beside a few hundred gigabytes a second,
-// and less between hosts.
+// The bytes that each of `group_size` devices sends in one collective, if the algorithm is bandwidth-optimal (a ring,
+// for example). `bytes` is the size of one device's operand or of its result, whichever is larger: the result of an
+// all-gather, otherwise the operand.
+//
+//   collective          bytes sent by each of n devices     example: n = 4, f32[1024], bytes = 4096
+//   all-reduce          2 (n-1)/n bytes                      6144
+//   all-gather            (n-1)/n bytes                      3072
+//   reduce-scatter        (n-1)/n bytes                      3072
+//   all-to-all            (n-1)/n bytes                      3072
+//   any other                     bytes                      4096   (collective-permute: the operand)
+//
+// Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005); Patarasuk
+// and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations" (2009), prove the lower bound.
+double CommunicationBytes(hlo::Opcode collective, double bytes, int64_t group_size);
+
+// How many floating-point operations an accelerator does in the time in which it sends one byte: a few hundred
+// teraflops per second beside a few hundred gigabytes per second, and less between hosts. Divides Flops to compare
+// computation with communication.
 inline constexpr double kFlopsPerByte = 3072;
 
-// Of dots and convolutions, times the trip counts of the loops around them; unknown counts as one.
+// The floating-point operations of the dots and convolutions of a computation, including those in the computations
+// that it calls, times the trip counts of the loops around them. A loop whose trip count is not known counts once.
+//
+//   dot f32[M,K] x f32[K,N]                     2 M N K: a multiplication and an addition for each product
+//   convolution with kernel [H,W,I,O]           2 H W I for each element of the result
 double Flops(const hlo::Computation& computation);
 
 }  // namespace xlad::sharding

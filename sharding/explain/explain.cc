@@ -6,6 +6,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_split.h"
 #include "hlo/analysis/trip_count.h"
+#include "sharding/cost/cost.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
@@ -19,34 +21,26 @@ int64_t BytesOf(absl::Span<Instruction* const> values) {
   return bytes;
 }
 
-// The least that a device sends: all-gather (n-1)/n of its result, all-reduce 2(n-1)/n of its operand, reduce-scatter
-// and all-to-all (n-1)/n of the operand, a permute its operand.
+// The least that a device sends.
 double LeastBytes(const Instruction& collective, int64_t n) {
-  const double operand = static_cast<double>(BytesOf(collective.operands()));
-  const double share = static_cast<double>(n - 1) / static_cast<double>(n);
-  switch (collective.opcode()) {
-    case Opcode::kAllReduce: return 2 * share * operand;
-    case Opcode::kAllGather: return share * static_cast<double>(collective.shape().bytes());
-    case Opcode::kReduceScatter:
-    case Opcode::kAllToAll: return share * operand;
-    default: return operand;
-  }
+  const bool gathers = collective.opcode() == Opcode::kAllGather;
+  const int64_t bytes = gathers ? collective.shape().bytes() : BytesOf(collective.operands());
+  return CommunicationBytes(collective.opcode(), static_cast<double>(bytes), n);
 }
 
-// What a ring sends, in whole chunks of ceil(elements / n).
+// What a ring sends: a reduced or exchanged operand is cut into n chunks of ceil(elements / n) elements.
 int64_t WireBytes(const Instruction& collective, int64_t n) {
-  int64_t chunks = 0;
-  for (const Instruction* operand : collective.operands()) {
-    const hlo::Shape& shape = operand->shape();
-    chunks += (shape.elements() + n - 1) / n * tensor::ByteWidth(shape.type());
-  }
   switch (collective.opcode()) {
-    case Opcode::kAllReduce: return 2 * (n - 1) * chunks;
-    case Opcode::kAllGather: return (n - 1) * BytesOf(collective.operands());
+    case Opcode::kAllReduce:
     case Opcode::kReduceScatter:
-    case Opcode::kAllToAll: return (n - 1) * chunks;
-    default: return BytesOf(collective.operands());
+    case Opcode::kAllToAll: break;
+    default: return std::llround(LeastBytes(collective, n));
   }
+  int64_t padded = 0;
+  for (const Instruction* operand : collective.operands()) {
+    padded += ShardSize(operand->shape().elements(), n) * n * tensor::ByteWidth(operand->shape().type());
+  }
+  return std::llround(CommunicationBytes(collective.opcode(), static_cast<double>(padded), n));
 }
 
 class Explainer {

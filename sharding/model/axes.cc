@@ -12,43 +12,58 @@ bool OverlapsAny(const AxisRef& a, const AxisList& list) {
   return std::any_of(list.begin(), list.end(), [&](const AxisRef& b) { return Overlap(a, b); });
 }
 
+bool AppendAxis(const AxisRef& axis, AxisList* list) {
+  const bool continues =
+      !list->empty() && list->back().axis == axis.axis && list->back().pre * list->back().size == axis.pre;
+  if (continues) {
+    list->back().size *= axis.size;
+  } else {
+    list->push_back(axis);
+  }
+  return continues;
+}
+
 AxisList Merged(const AxisList& axes) {
   AxisList merged;
   for (const AxisRef& axis : axes) {
-    if (axis.size == 1) continue;
-    if (!merged.empty() && merged.back().axis == axis.axis && merged.back().pre * merged.back().size == axis.pre) {
-      merged.back().size *= axis.size;
-    } else {
-      merged.push_back(axis);
-    }
+    if (axis.size > 1) AppendAxis(axis, &merged);
   }
   return merged;
 }
 
-AxisList RestOf(const Mesh& mesh, const AxisList& list) {
-  AxisCuts cuts;
-  cuts.Add(list);
-  AxisList whole;
-  for (int axis = 0; axis < std::ssize(mesh.axes()); ++axis) whole.push_back(mesh.Whole(axis));
-  cuts.Add(whole);
-  XLAD_CHECK(cuts.Resolve(mesh)) << "axes whose cuts do not nest";
-  AxisList rest;
-  for (const AxisRef& part : cuts.Cut(whole)) {
-    if (!OverlapsAny(part, list)) rest.push_back(part);
-  }
-  return rest;
+namespace {
+
+AxisList AllAxes(const Mesh& mesh) {
+  AxisList all;
+  for (int axis = 0; axis < std::ssize(mesh.axes()); ++axis) all.push_back(mesh.Whole(axis));
+  return all;
 }
 
-Placement PlacementOf(const TensorSharding& sharding) {
-  Placement placement;
-  for (const DimensionSharding& dim : sharding.dims) placement.push_back(dim.axes);
-  return placement;
+}  // namespace
+
+AxisList UnusedAxes(const Mesh& mesh, const AxisList& list) {
+  AxisCuts cuts;
+  cuts.Add(list);
+  const AxisList all = AllAxes(mesh);
+  cuts.Add(all);
+  XLAD_CHECK(cuts.Resolve(mesh)) << "the cuts of " << ToString(mesh, list) << " do not nest";
+  AxisList unused;
+  for (const AxisRef& part : cuts.Cut(all)) {
+    if (!OverlapsAny(part, list)) unused.push_back(part);
+  }
+  return unused;
+}
+
+DimensionAxes DimensionAxesOf(const TensorSharding& sharding) {
+  DimensionAxes axes;
+  for (const DimensionSharding& dim : sharding.dims) axes.push_back(dim.axes);
+  return axes;
 }
 
 void AxisCuts::Add(const AxisList& axes) { seen_.insert(seen_.end(), axes.begin(), axes.end()); }
 
-void AxisCuts::Add(const Placement& placement) {
-  for (const AxisList& axes : placement) Add(axes);
+void AxisCuts::Add(const DimensionAxes& axes) {
+  for (const AxisList& list : axes) Add(list);
 }
 
 bool AxisCuts::Resolve(const Mesh& mesh) {
@@ -81,10 +96,53 @@ AxisList AxisCuts::Cut(const AxisList& axes) const {
   return result;
 }
 
-Placement AxisCuts::Cut(const Placement& placement) const {
-  Placement result;
-  for (const AxisList& axes : placement) result.push_back(Cut(axes));
+DimensionAxes AxisCuts::Cut(const DimensionAxes& axes) const {
+  DimensionAxes result;
+  for (const AxisList& list : axes) result.push_back(Cut(list));
   return result;
+}
+
+std::optional<AxisList> AxesOfStride(const Mesh& mesh, int64_t stride, int64_t size) {
+  AxisList axes;
+  for (const AxisRef& axis : AllAxes(mesh)) {
+    const int64_t begin = mesh.Stride(axis), end = begin * axis.size;
+    const int64_t low = std::max(begin, stride), high = std::min(end, stride * size);
+    if (low >= high) continue;
+    if (end % high != 0 || high % low != 0 || low % begin != 0) return std::nullopt;
+    axes.push_back({axis.axis, end / high, high / low});
+  }
+  if (ShardCount(axes) != size) return std::nullopt;
+  return axes;
+}
+
+hlo::ReplicaGroups ReplicaGroupsOver(const Mesh& mesh, const AxisList& axes) {
+  hlo::ReplicaGroups groups;
+  AxisCuts cuts;
+  const AxisList all = AllAxes(mesh);
+  cuts.Add(all);
+  cuts.Add(axes);
+  if (!cuts.Resolve(mesh)) {
+    groups.groups = mesh.Groups(axes);
+    return groups;
+  }
+  // The device numbers as an array with a dimension for each part of an axis, transposed so that the parts in `axes`
+  // come last. A row is then a group.
+  hlo::ReplicaGroups::Iota& iota = groups.iota.emplace();
+  const AxisList parts = cuts.Cut(all), moved = cuts.Cut(axes);
+  for (const AxisRef& part : parts) iota.reshape_dims.push_back(part.size);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!OverlapsAny(parts[i], moved)) iota.transpose.push_back(i);
+  }
+  for (const AxisRef& part : moved) {
+    iota.transpose.push_back(std::find(parts.begin(), parts.end(), part) - parts.begin());
+  }
+  const int64_t size = ShardCount(axes);
+  iota.dims = {mesh.devices() / size, size};
+  if (std::is_sorted(iota.transpose.begin(), iota.transpose.end())) {
+    iota.transpose.clear();
+    iota.reshape_dims = {mesh.devices()};
+  }
+  return groups;
 }
 
 int64_t ShardSize(int64_t size, int64_t shards) { return (size + shards - 1) / shards; }

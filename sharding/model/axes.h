@@ -1,44 +1,60 @@
-// Arithmetic on lists of axes: overlap, cutting into common parts, merging, shard sizes.
+// Arithmetic on lists of axes: overlap, cutting into common parts, joining, shard sizes, device groups.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "hlo/attributes.h"
 #include "sharding/model/tensor_sharding.h"
 
 namespace xlad::sharding {
 
-// Whether two axis parts share devices' coordinates.
+// Whether two axis parts share a part of an axis: "x":(1)4 and "x":(2)4 do, "x":(1)2 and "x":(2)4 do not.
 bool Overlap(const AxisRef& a, const AxisRef& b);
 bool OverlapsAny(const AxisRef& a, const AxisList& list);
 
-// Neighbours that are one part of an axis are written as one: "x":(1)2, "x":(2)2 is "x":(1)4.
+// Appends `axis` to `list`. If it continues the last entry, the two become one: "x":(1)2 followed by "x":(2)2 is
+// "x":(1)4. Returns whether it did.
+bool AppendAxis(const AxisRef& axis, AxisList* list);
+// The list with every entry that continues the one before it joined to it, and without entries of size 1.
 AxisList Merged(const AxisList& axes);
 
-// The parts of the mesh's axes that no axis of `list` (cuts nest) touches, in mesh order.
-AxisList RestOf(const Mesh& mesh, const AxisList& list);
+// The parts of the mesh's axes that no entry of `list` overlaps, in mesh order. The cuts of `list` must nest (see
+// AxisCuts).
+AxisList UnusedAxes(const Mesh& mesh, const AxisList& list);
 
-// The axes of each dimension; what the planner moves around.
-using Placement = std::vector<AxisList>;
-Placement PlacementOf(const TensorSharding& sharding);
+// The axes of each dimension of a tensor: a sharding without its annotations and origins.
+using DimensionAxes = std::vector<AxisList>;
+DimensionAxes DimensionAxesOf(const TensorSharding& sharding);
 
-// Every axis that a list of placements mentions, cut so that any two parts are equal or disjoint; nullopt where cuts
-// do not nest (2 and 3 of an axis of 6).
+// Cuts axes into common parts: any two parts that Cut returns are equal or do not overlap. For "x":(1)4 and "x":(2)4 on
+// an axis of 8 the parts are "x":(1)2, "x":(2)2, "x":(4)2.
 class AxisCuts {
  public:
+  // All axes that will be cut must be added before Resolve.
   void Add(const AxisList& axes);
-  void Add(const Placement& placement);
-  // False where cuts do not nest.
+  void Add(const DimensionAxes& axes);
+  // False if the cuts do not nest, that is, one does not divide the next: the first 2 and the first 3 of an axis of 6.
   bool Resolve(const Mesh& mesh);
   AxisList Cut(const AxisList& axes) const;
-  Placement Cut(const Placement& placement) const;
+  DimensionAxes Cut(const DimensionAxes& axes) const;
 
  private:
   std::vector<AxisRef> seen_;
-  std::vector<std::vector<int64_t>> cuts_;  // By axis of the mesh, ascending.
+  std::vector<std::vector<int64_t>> cuts_;  // For each axis of the mesh, ascending.
 };
 
-// ceil(size / shards).
+// The axes, or parts of axes, along which device numbers change in steps of `stride` up to `stride * size`, major to
+// minor; nullopt if a step or the end is not at the border of a part. On the mesh "a=4,b=2", stride 4 and size 2 give
+// "a":(1)2, because devices 0 and 4 differ in the major half of "a".
+std::optional<AxisList> AxesOfStride(const Mesh& mesh, int64_t stride, int64_t size);
+
+// The replica groups of a collective over `axes`, as Mesh::Groups orders them, in the iota form [groups, size]<=[...].
+// The form depends on the number of axes, not of devices: "dp=2,tp=4" over tp is [2,4]<=[8], over dp it is
+// [4,2]<=[2,4]T(1,0). If the cuts of `axes` do not nest, the groups are lists of devices.
+hlo::ReplicaGroups ReplicaGroupsOver(const Mesh& mesh, const AxisList& axes);
+
+// The size of a shard of `size` elements in `shards` shards: ceil(size / shards).
 int64_t ShardSize(int64_t size, int64_t shards);
 
 }  // namespace xlad::sharding

@@ -1,4 +1,3 @@
-// The mesh: device coordinates, groups, text.
 #include "sharding/model/mesh.h"
 
 #include <algorithm>
@@ -12,18 +11,8 @@
 namespace xlad::sharding {
 namespace {
 
-// More devices than any machine has; keeps products of sizes far from overflow.
-constexpr int64_t kMaxDevices = int64_t{1} << 32;
-
-// Devices from one index of `ref` to the next, where the mesh is laid out row-major.
-int64_t DeviceStride(const Mesh& mesh, const AxisRef& ref) {
-  int64_t stride = mesh.axes()[ref.axis].size / (ref.pre * ref.size);
-  for (size_t a = static_cast<size_t>(ref.axis) + 1; a < mesh.axes().size(); ++a) stride *= mesh.axes()[a].size;
-  return stride;
-}
-
 int64_t Coordinate(const Mesh& mesh, const AxisRef& ref, int64_t device) {
-  return device / DeviceStride(mesh, ref) % ref.size;
+  return device / mesh.Stride(ref) % ref.size;
 }
 
 }  // namespace
@@ -41,6 +30,12 @@ std::optional<int> Mesh::Find(absl::string_view axis) const {
   return std::nullopt;
 }
 
+int64_t Mesh::Stride(const AxisRef& ref) const {
+  int64_t stride = axes_[ref.axis].size / (ref.pre * ref.size);
+  for (size_t a = ref.axis + 1; a < axes_.size(); ++a) stride *= axes_[a].size;
+  return stride;
+}
+
 int64_t Mesh::Position(int64_t device, const AxisList& axes) const {
   int64_t position = 0;
   for (const AxisRef& ref : axes) position = position * ref.size + Coordinate(*this, ref, device);
@@ -48,15 +43,15 @@ int64_t Mesh::Position(int64_t device, const AxisList& axes) const {
 }
 
 std::vector<std::vector<int64_t>> Mesh::Groups(const AxisList& axes) const {
-  // A device's group is named by the device at index 0 of every axis in `axes`.
+  // The key of a group is its first device: the one at position 0 of every axis in `axes`.
   std::map<int64_t, std::vector<int64_t>> groups;
   for (int64_t device = 0; device < devices(); ++device) {
-    int64_t base = device;
-    for (const AxisRef& ref : axes) base -= Coordinate(*this, ref, device) * DeviceStride(*this, ref);
-    groups[base].push_back(device);
+    int64_t first = device;
+    for (const AxisRef& ref : axes) first -= Coordinate(*this, ref, device) * Stride(ref);
+    groups[first].push_back(device);
   }
   std::vector<std::vector<int64_t>> result;
-  for (auto& [base, group] : groups) {
+  for (auto& [first, group] : groups) {
     std::sort(group.begin(), group.end(), [&](int64_t a, int64_t b) { return Position(a, axes) < Position(b, axes); });
     result.push_back(std::move(group));
   }

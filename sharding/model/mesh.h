@@ -1,4 +1,7 @@
-// The mesh: named axes with sizes over an ordered list of devices. Logical; the physical side is a topology.
+// The mesh: named axes with sizes over the devices 0 .. n - 1. A mesh is logical; a topology describes the machines.
+//
+// Devices are numbered row by row: the last axis changes fastest. On the mesh "dp=2,tp=4" device 6 has the coordinates
+// dp = 1, tp = 2. Nothing here is stored for each device, so a mesh of 65,536 devices is as small as one of 8.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +17,22 @@ namespace xlad::sharding {
 
 using tensor::Dims;
 
+// The largest number of devices of a mesh. Products of axis sizes stay far from overflow.
+inline constexpr int64_t kMaxDevices = int64_t{1} << 32;
+
 struct Axis {
   std::string name;
   int64_t size = 1;
   friend bool operator==(const Axis&, const Axis&) = default;
 };
 
-// An axis of a mesh or a part of one (Shardy's sub-axis "x":(pre)size). Axes are named by position in the mesh.
-// The axis of size n splits as pre * size * post, major to minor.
+// An axis of a mesh, or a part of one: Shardy's sub-axis "x":(pre)size. An axis of n devices with a sub-axis is a grid
+// of pre * size * post devices, major to minor. On an axis "x" of 8, "x":(1)2 has the two halves as its positions, and
+// "x":(2)4 the four places inside each half.
 struct AxisRef {
-  int axis = 0;
+  int axis = 0;      // The position of the axis in the mesh.
   int64_t pre = 1;
-  int64_t size = 0;  // Of this part; always set.
+  int64_t size = 0;  // Of the part; equal to the axis' size if the part is the full axis. Never 0 in use.
   friend auto operator<=>(const AxisRef&, const AxisRef&) = default;
 };
 using AxisList = std::vector<AxisRef>;  // Major to minor.
@@ -39,14 +46,19 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }
   int64_t devices() const;
   std::optional<int> Find(absl::string_view axis) const;
+  // The full axis as an AxisRef.
   AxisRef Whole(int axis) const { return {axis, 1, axes_[axis].size}; }
 
+  // The difference between the numbers of two devices that are neighbors along `ref`.
+  int64_t Stride(const AxisRef& ref) const;
   // The position of `device` along `axes` taken together, major to minor: 0 .. ShardCount(axes) - 1.
   int64_t Position(int64_t device, const AxisList& axes) const;
-  // Devices that differ from each other only along `axes`, ordered by Position; every device is in one group.
+  // Groups of devices that differ from each other only along `axes`. A group is ordered by Position; the groups are
+  // ordered by their first device. Every device is in one group. The result has an entry for each device; use
+  // ReplicaGroupsOver (axes.h) to describe groups in a program.
   std::vector<std::vector<int64_t>> Groups(const AxisList& axes) const;
 
-  std::string ToString() const;  // "dp=4,tp=2"; "single" without axes.
+  std::string ToString() const;  // "dp=4,tp=2", or "single" if there are no axes.
   friend bool operator==(const Mesh&, const Mesh&) = default;
 
  private:
@@ -54,11 +66,14 @@ class Mesh {
   std::vector<Axis> axes_;
 };
 
-int64_t ShardCount(const AxisList& axes);  // Product of sizes.
-// "dp", "dp:(1)2", joined by commas.
+// The product of the axes' sizes: how many shards the axes make of a dimension.
+int64_t ShardCount(const AxisList& axes);
+
+// The axes by name, joined by commas: "dp,tp:(1)2".
 std::string ToString(const Mesh& mesh, const AxisList& axes);
 
-// "dp=4,tp=2" read (the --mesh flag).
+// Parses the value of the --mesh flag, "dp=4,tp=2"; "" and "single" give a mesh without axes. InvalidArgument if a part
+// is not AXIS=SIZE, if a name occurs twice, or if there are more than kMaxDevices devices.
 absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
 
 }  // namespace xlad::sharding

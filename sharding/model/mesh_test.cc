@@ -1,10 +1,10 @@
-// Meshes and tensor shardings: positions, groups, boxes, text.
 #include "sharding/model/mesh.h"
 
 #include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "sharding/model/axes.h"
 #include "sharding/model/tensor_sharding.h"
 
 namespace xlad::sharding {
@@ -23,7 +23,7 @@ TEST(Mesh, ParsesAndPrints) {
   EXPECT_EQ(ParseMesh("single")->devices(), 1);
 }
 
-TEST(Mesh, RefusesNonsenseWithFoundAndExpected) {
+TEST(Mesh, RefusesMalformedTextWithFoundAndExpected) {
   const std::pair<const char*, const char*> cases[] = {{"dp", "expected AXIS=SIZE"},
                                                        {"dp=", "expected AXIS=SIZE"},
                                                        {"=4", "expected AXIS=SIZE"},
@@ -63,8 +63,8 @@ TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
     std::set<int64_t> seen;
     for (const std::vector<int64_t>& group : mesh.Groups(axes)) {
       ASSERT_EQ(std::ssize(group), ShardCount(axes));
-      for (size_t i = 0; i < group.size(); ++i) {
-        EXPECT_EQ(mesh.Position(group[i], axes), static_cast<int64_t>(i));
+      for (int64_t i = 0; i < std::ssize(group); ++i) {
+        EXPECT_EQ(mesh.Position(group[i], axes), i);
         EXPECT_TRUE(seen.insert(group[i]).second);
       }
     }
@@ -72,6 +72,41 @@ TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
   }
   EXPECT_THAT(Mesh("m", {{"a", 2}, {"b", 2}}).Groups({AxisRef{0, 1, 2}}),
               ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+}
+
+// The iota form expands to the same groups as the lists of devices.
+TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
+  const Mesh mesh("mesh", {{"a", 2}, {"b", 6}, {"c", 4}});
+  const AxisList lists[] = {{},
+                            {mesh.Whole(0)},
+                            {mesh.Whole(1)},
+                            {mesh.Whole(2), mesh.Whole(0)},
+                            {AxisRef{1, 1, 2}},
+                            {AxisRef{1, 2, 3}, mesh.Whole(0)},
+                            {AxisRef{2, 2, 2}, AxisRef{1, 1, 3}},
+                            {AxisRef{1, 1, 2}, AxisRef{1, 3, 2}},  // The cuts do not nest.
+                            {mesh.Whole(0), mesh.Whole(1), mesh.Whole(2)}};
+  for (const AxisList& axes : lists) {
+    const hlo::ReplicaGroups groups = ReplicaGroupsOver(mesh, axes);
+    EXPECT_EQ(groups.Expand(mesh.devices()), mesh.Groups(axes)) << ToString(mesh, axes);
+    EXPECT_EQ(groups.iota.has_value(), axes.size() != 2 || axes[1].pre != 3) << ToString(mesh, axes);
+  }
+}
+
+TEST(Axes, ReplicaGroupsOfALargeMeshAreSmall) {
+  const Mesh mesh("mesh", {{"d", 256}, {"t", 256}});
+  const hlo::ReplicaGroups groups = ReplicaGroupsOver(mesh, {mesh.Whole(0)});
+  EXPECT_EQ(groups.iota->dims, (Dims{256, 256}));
+  EXPECT_EQ(groups.iota->reshape_dims, (Dims{256, 256}));
+  EXPECT_EQ(groups.iota->transpose, (Dims{1, 0}));
+}
+
+TEST(Axes, StridesNameAxes) {
+  const Mesh mesh("mesh", {{"a", 4}, {"b", 2}});
+  EXPECT_EQ(AxesOfStride(mesh, 4, 2), (AxisList{AxisRef{0, 1, 2}}));
+  EXPECT_EQ(AxesOfStride(mesh, 1, 8), (AxisList{mesh.Whole(0), mesh.Whole(1)}));
+  EXPECT_EQ(AxesOfStride(mesh, 1, 3), std::nullopt);
+  EXPECT_EQ(AxesOfStride(mesh, 1, 16), std::nullopt);
 }
 
 // Boxes of one row of devices tile the tensor, whatever the sizes.
@@ -96,7 +131,7 @@ TEST(TensorSharding, BoxesTileTheTensorForAnySize) {
   }
 }
 
-TEST(TensorSharding, PrintsShardysText) {
+TEST(TensorSharding, PrintsAsShardyDoes) {
   const Mesh mesh("mesh", {{"dp", 4}, {"tp", 2}});
   TensorSharding sharding = TensorSharding::Replicated(2);
   EXPECT_TRUE(sharding.IsReplicated());
@@ -110,7 +145,7 @@ TEST(TensorSharding, PrintsShardysText) {
   EXPECT_FALSE(sharding.IsReplicated());
 }
 
-TEST(Origin, ChainsReadNearestFirst) {
+TEST(Origin, ChainStartsAtTheNearestLink) {
   const auto annotation = std::make_shared<const Origin>(
       Origin{Origin::Kind::kAnnotation, "x", "annotated {\"dp\"} on dimension 0", "model.py:3 (f)", nullptr});
   const auto link = std::make_shared<const Origin>(

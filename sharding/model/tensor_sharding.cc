@@ -1,14 +1,12 @@
-// Tensor shardings: local sizes, boxes, text, origin chains.
 #include "sharding/model/tensor_sharding.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::string QuotedAxis(const Mesh& mesh, const AxisRef& ref) {
   const Axis& axis = mesh.axes()[ref.axis];
@@ -33,7 +31,7 @@ std::string DimensionText(const Mesh& mesh, const DimensionSharding& dim) {
                       dim.priority > 0 ? absl::StrCat("p", dim.priority) : std::string());
 }
 
-// Shardy writes the reduction in front of the axes unless it is a sum.
+// As Shardy prints it: nothing for a sum.
 std::string ReductionPrefix(hlo::Opcode reduction) {
   switch (reduction) {
     case hlo::Opcode::kMaximum:
@@ -78,9 +76,9 @@ bool TensorSharding::IsReplicated() const {
 
 Dims LocalDims(absl::Span<const int64_t> dims, const TensorSharding& sharding) {
   XLAD_CHECK(dims.size() == sharding.dims.size())
-      << "sharding of " << sharding.dims.size() << " dimensions for " << dims.size();
+      << "a sharding of " << sharding.dims.size() << " dimensions for a tensor of " << dims.size();
   Dims local(dims.begin(), dims.end());
-  for (size_t d = 0; d < local.size(); ++d) local[d] = CeilDivide(local[d], ShardCount(sharding.dims[d].axes));
+  for (size_t d = 0; d < local.size(); ++d) local[d] = ShardSize(local[d], ShardCount(sharding.dims[d].axes));
   return local;
 }
 

@@ -1,5 +1,5 @@
-// How one tensor is split over a mesh (Shardy's model): for each dimension the axes that split it, plus axes along
-// which partial results wait to be reduced.
+// How one tensor is split over a mesh, in Shardy's model: the axes that split each dimension, and the axes along which
+// every device holds only a partial result.
 #pragma once
 
 #include <memory>
@@ -11,52 +11,53 @@
 
 namespace xlad::sharding {
 
-// Why an axis lies where it lies: a chain from an annotation of the user to here, kept through propagation and
-// partitioning and shown by `xlad explain`. Immutable and shared; one link a step.
+// Why a dimension is split by an axis: one link of a chain that starts at an annotation of the user and continues
+// through propagation and partitioning. `xlad explain` prints the chain. Links are immutable and shared.
 struct Origin {
   enum class Kind { kAnnotation, kPropagated, kPartitioned };
   Kind kind = Kind::kAnnotation;
-  std::string op;      // The instruction that this link is about: its name in the program.
+  std::string op;      // The name of the instruction that this link is about.
   std::string what;    // "annotated {\"dp\"} on dimension 0", "factor i of dot", "contracting factor k is split".
-  std::string source;  // The user's file:line (function), where known.
-  std::shared_ptr<const Origin> because;  // The link before; null at an annotation.
+  std::string source;  // The user's file:line (function), or empty if it is not known.
+  std::shared_ptr<const Origin> because;  // The previous link; null at an annotation.
 };
 using OriginPtr = std::shared_ptr<const Origin>;
 
-// The chain as lines, nearest first: "op: what (source)".
+// The chain as lines, the nearest link first: "op: what (source)".
 std::vector<std::string> Chain(const OriginPtr& origin);
 
 struct DimensionSharding {
   AxisList axes;
-  std::vector<OriginPtr> origins;  // Parallel to axes; entries may be null. Not part of equality.
-  bool closed = false;             // Open dimensions may be split further by propagation.
-  int priority = 0;                // p<N>; 0 first.
+  std::vector<OriginPtr> origins;  // Parallel to axes; entries may be null. Equality ignores them.
+  bool closed = false;             // Propagation may split an open dimension further, a closed one not.
+  int priority = 0;                // Shardy's p<N>: propagation starts with priority 0.
   friend bool operator==(const DimensionSharding& a, const DimensionSharding& b) { return a.axes == b.axes; }
 };
 
 struct TensorSharding {
   std::vector<DimensionSharding> dims;
-  AxisList replicated;  // Axes that propagation must not use here.
-  AxisList unreduced;   // Axes along which every device holds a partial result.
+  AxisList replicated;  // Axes that propagation must not use in this tensor.
+  AxisList unreduced;   // Axes along which devices hold partial results, to be combined by unreduced_reduction.
   hlo::Opcode unreduced_reduction = hlo::Opcode::kAdd;
 
-  static TensorSharding Open(int64_t ndim);        // Nothing known.
-  static TensorSharding Replicated(int64_t ndim);  // Closed, no axes.
-  bool IsReplicated() const;                       // No axis on any dimension, nothing unreduced.
-  // Same axes on every dimension and the same unreduced ones.
+  static TensorSharding Open(int64_t ndim);        // All dimensions open, no axes.
+  static TensorSharding Replicated(int64_t ndim);  // All dimensions closed, no axes.
+  bool IsReplicated() const;                       // No axes on any dimension, no unreduced axes.
+  // Equal axes on every dimension and equal unreduced axes.
   friend bool operator==(const TensorSharding& a, const TensorSharding& b) {
     return a.dims == b.dims && a.unreduced == b.unreduced;
   }
 };
 
-// Shard sizes: ceil(size / shards) in every dimension. The last shards may be partly or wholly padding.
+// The shape of every shard: ceil(size / shards) in every dimension. The last shards of a dimension may consist of
+// padding, in part or entirely: f32[10] in 4 shards is f32[3] on each device, and the last one holds 1 element.
 Dims LocalDims(absl::Span<const int64_t> dims, const TensorSharding& sharding);
-// The global indices that `device` really holds, padding aside.
+// The global indices that `device` holds, without padding.
 tensor::Box BoxOf(absl::Span<const int64_t> dims, const Mesh& mesh, const TensorSharding& sharding, int64_t device);
-// Whether every dimension divides evenly.
+// Whether the shards of every dimension are equal in size, so that there is no padding.
 bool IsEven(absl::Span<const int64_t> dims, const TensorSharding& sharding);
 
-// Shardy's text: `[{"dp"}, {"tp", ?}]`, with replicated/unreduced parts where present.
+// Shardy's text: `[{"dp"}, {"tp", ?}], replicated={"x"}, unreduced=max{"y"}`. The last two parts are omitted if empty.
 std::string ToString(const Mesh& mesh, const TensorSharding& sharding);
 
 }  // namespace xlad::sharding

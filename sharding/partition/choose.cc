@@ -150,10 +150,10 @@ std::vector<LocalArray> Partitioner::ProjectedResults(const Instruction& instruc
 // operand in the same form, and cost nothing once one of them has paid for it (even and odd places of a scan).
 double Partitioner::ShareOf(const Instruction& slice) const {
   if (slice.opcode() != hlo::Opcode::kSlice) return 1;
-  const Placement wanted = PlacementOf(Wanted(slice)[0]);
+  const DimensionAxes wanted = DimensionAxesOf(Wanted(slice)[0]);
   double all = 0;
   for (const Instruction* user : slice.operand(0)->users()) {
-    const bool alike = user->opcode() == hlo::Opcode::kSlice && PlacementOf(Wanted(*user)[0]) == wanted;
+    const bool alike = user->opcode() == hlo::Opcode::kSlice && DimensionAxesOf(Wanted(*user)[0]) == wanted;
     if (alike) all += static_cast<double>(user->shape().elements());
   }
   return all > 0 ? static_cast<double>(slice.shape().elements()) / all : 1;

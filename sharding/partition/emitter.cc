@@ -38,7 +38,7 @@ OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis) {
   return nullptr;
 }
 
-TensorSharding WithOrigins(const Placement& placement, const TensorSharding& first, const TensorSharding& second) {
+TensorSharding WithOrigins(const DimensionAxes& placement, const TensorSharding& first, const TensorSharding& second) {
   TensorSharding result = TensorSharding::Replicated(std::ssize(placement));
   for (size_t d = 0; d < placement.size(); ++d) {
     DimensionSharding& dim = result.dims[d];
@@ -126,9 +126,7 @@ Instruction* Emitter::CloneLocal(const Instruction& source, hlo::Shape shape,
 Instruction* Emitter::Zero(ElementType type) { return builder_.Scalar(type, 0); }
 
 hlo::ReplicaGroups Emitter::GroupsOf(const AxisList& axes) const {
-  hlo::ReplicaGroups groups;
-  groups.groups = mesh().Groups(axes);
-  return groups;
+  return ReplicaGroupsOver(mesh(), axes);
 }
 
 std::string Emitter::KeyOf(const ReshardStep& step, const LocalArray& array) {
@@ -202,7 +200,7 @@ LocalArray Emitter::Reshard(const LocalArray& array, const TensorSharding& to, c
   if (!missing.empty()) at.local = AsPartial(at.local, missing);
   at.sharding = to;
   for (size_t d = 0; d < to.dims.size(); ++d) {
-    at.sharding.dims[d].origins = WithOrigins(PlacementOf(to), to, array.sharding).dims[d].origins;
+    at.sharding.dims[d].origins = WithOrigins(DimensionAxesOf(to), to, array.sharding).dims[d].origins;
     at.sharding.dims[d].axes = Merged(to.dims[d].axes);
   }
   if (to.unreduced.empty()) at.partial = nullptr;
@@ -280,11 +278,11 @@ Instruction* Emitter::EmitPermute(const LocalArray& array, const ReshardStep& st
   // Devices that hold a block before, and devices that need it after, matched one to one; staying where possible.
   // Only along axes that the step has: others may be those of a manual computation around.
   AxisList moved;
-  for (const Placement* placement : {&step.before, &step.after}) {
+  for (const DimensionAxes* placement : {&step.before, &step.after}) {
     for (const AxisList& axes : *placement) moved.insert(moved.end(), axes.begin(), axes.end());
   }
-  const auto others = RestOf(mesh(), moved);
-  const auto block = [&](const Placement& placement, int64_t device) {
+  const auto others = UnusedAxes(mesh(), moved);
+  const auto block = [&](const DimensionAxes& placement, int64_t device) {
     std::vector<int64_t> result = {mesh().Position(device, others)};
     for (const AxisList& axes : placement) result.push_back(mesh().Position(device, axes));
     return result;

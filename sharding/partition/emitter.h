@@ -134,7 +134,7 @@ class Emitter {
 };
 
 // Sharding `placement` of an array with origins taken from `first` and then `second` where an axis occurs there.
-TensorSharding WithOrigins(const Placement& placement, const TensorSharding& first, const TensorSharding& second);
+TensorSharding WithOrigins(const DimensionAxes& placement, const TensorSharding& first, const TensorSharding& second);
 // The origin of `axis` in `sharding`, of whichever dimension has it; null where none has.
 OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis);
 

@@ -59,7 +59,7 @@ std::optional<LocalArray> LoopValues::Reshard(Emitter& body, const LocalArray& a
                                               const Why& why) {
   if (unchanged_.empty() || !to.unreduced.empty() || body.ReshardBytes(array, to) == 0) return std::nullopt;
   for (const Moved& moved : moved_) {
-    if (moved.from != array.local || PlacementOf(moved.outside.sharding) != PlacementOf(to)) continue;
+    if (moved.from != array.local || DimensionAxesOf(moved.outside.sharding) != DimensionAxesOf(to)) continue;
     LocalArray result = moved.outside;
     result.local = moved.inside;
     return result;

@@ -261,10 +261,10 @@ class Graph::Cut {
       return;
     }
     bool needed = from.needed || !from.sharding.unreduced.empty();
-    std::vector<Placement> scattered;
+    std::vector<DimensionAxes> scattered;
     const auto add_whole = [&](const Value& user) {
       if (hlo::IsElementwise(user.instruction->opcode()) && DimsUse(user.sharding, axis_)) {
-        scattered.push_back(PlacementOf(user.sharding));
+        scattered.push_back(DimensionAxesOf(user.sharding));
       } else {
         needed = true;
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sharding/cost/cost.h"
 #include "sharding/partition/pending.h"
 
 namespace xlad::sharding {
@@ -18,7 +19,7 @@ struct Style {
 // One plan in the making.
 class Planner {
  public:
-  Planner(const tensor::Shape& shape, Placement from, Placement to, AxisList reduce)
+  Planner(const tensor::Shape& shape, DimensionAxes from, DimensionAxes to, AxisList reduce)
       : shape_(shape), state_(std::move(from)), target_(std::move(to)), reduce_(std::move(reduce)) {}
 
   // Empty where some step does not work on these sizes.
@@ -29,7 +30,7 @@ class Planner {
  private:
   size_t ndim() const { return state_.size(); }
   int64_t Local(const AxisList& axes, size_t d) const { return ShardSize(shape_.dims[d], ShardCount(axes)); }
-  double LocalBytes(const Placement& placement) const;
+  double LocalBytes(const DimensionAxes& placement) const;
   // Whether shards of `coarse` are made of whole shards of coarse + `extra`.
   bool Nests(size_t d, const AxisList& coarse, const AxisList& fine) const {
     return coarse.empty() || Local(coarse, d) == Local(fine, d) * (ShardCount(fine) / ShardCount(coarse));
@@ -44,20 +45,20 @@ class Planner {
   void Reduce();
   bool MoveOne();
   bool TryMove(size_t i);
-  bool PermuteTo(Placement arrangement);
-  Placement Arranged(bool movers_last) const;
+  bool PermuteTo(DimensionAxes arrangement);
+  DimensionAxes Arranged(bool movers_last) const;
   bool HasMovers() const;
   bool Gather();
   bool SliceRest();
 
   const tensor::Shape& shape_;
-  Placement state_;
-  Placement target_;
+  DimensionAxes state_;
+  DimensionAxes target_;
   AxisList reduce_;
   ReshardPlan plan_;
 };
 
-double Planner::LocalBytes(const Placement& placement) const {
+double Planner::LocalBytes(const DimensionAxes& placement) const {
   double bytes = static_cast<double>(tensor::ByteWidth(shape_.type));
   for (size_t d = 0; d < ndim(); ++d) bytes *= static_cast<double>(Local(placement[d], d));
   return bytes;
@@ -74,14 +75,19 @@ bool Planner::IsPrefix(size_t d) const {
 
 void Planner::Push(ReshardStep step) {
   step.before = state_;
-  const double n = static_cast<double>(ShardCount(step.axes));
+  const int64_t n = ShardCount(step.axes);
+  const double before = LocalBytes(step.before), after = LocalBytes(step.after);
   switch (step.kind) {
     case Kind::kSlice: step.bytes = 0; break;
-    case Kind::kAllReduce: step.bytes = 2 * (n - 1) / n * LocalBytes(step.before); break;
-    case Kind::kReduceScatter: step.bytes = (n - 1) * LocalBytes(step.after); break;
-    case Kind::kAllToAll: step.bytes = (n - 1) / n * LocalBytes(step.before); break;
-    case Kind::kPermute: step.bytes = LocalBytes(step.before); break;
-    case Kind::kAllGather: step.bytes = (n - 1) * LocalBytes(step.before); break;
+    case Kind::kAllReduce: step.bytes = CommunicationBytes(hlo::Opcode::kAllReduce, before, n); break;
+    case Kind::kReduceScatter:
+      step.bytes = CommunicationBytes(hlo::Opcode::kReduceScatter, static_cast<double>(n) * after, n);
+      break;
+    case Kind::kAllToAll: step.bytes = CommunicationBytes(hlo::Opcode::kAllToAll, before, n); break;
+    case Kind::kPermute: step.bytes = CommunicationBytes(hlo::Opcode::kCollectivePermute, before, n); break;
+    case Kind::kAllGather:
+      step.bytes = CommunicationBytes(hlo::Opcode::kAllGather, static_cast<double>(n) * before, n);
+      break;
   }
   plan_.bytes += step.bytes;
   state_ = step.after;
@@ -190,8 +196,8 @@ bool Planner::HasMovers() const {
 }
 
 // Every dimension's axes with those that stay in target order, then those to gather, then (or before) the movers.
-Placement Planner::Arranged(bool movers_last) const {
-  Placement result(ndim());
+DimensionAxes Planner::Arranged(bool movers_last) const {
+  DimensionAxes result(ndim());
   for (size_t i = 0; i < ndim(); ++i) {
     AxisList movers, extras;
     for (const AxisRef& axis : target_[i]) {
@@ -212,7 +218,7 @@ Placement Planner::Arranged(bool movers_last) const {
   return result;
 }
 
-bool Planner::PermuteTo(Placement arrangement) {
+bool Planner::PermuteTo(DimensionAxes arrangement) {
   if (arrangement == state_) return false;
   for (size_t d = 0; d < ndim(); ++d) {
     if (ShardCount(arrangement[d]) != ShardCount(state_[d])) return false;
@@ -288,9 +294,9 @@ ReshardPlan Planner::RunWhole() {
 // Everything gathered with the axes as `from` has them, then sliced as `to` has them: for axes whose cuts do not nest.
 ReshardPlan PlanAcrossCuts(const tensor::Shape& shape, const TensorSharding& from, const TensorSharding& to,
                            const AxisList& reduce) {
-  Placement whole(shape.dims.size());
-  ReshardPlan first = Planner(shape, PlacementOf(from), whole, reduce).RunWhole();
-  ReshardPlan second = Planner(shape, whole, PlacementOf(to), {}).RunWhole();
+  DimensionAxes whole(shape.dims.size());
+  ReshardPlan first = Planner(shape, DimensionAxesOf(from), whole, reduce).RunWhole();
+  ReshardPlan second = Planner(shape, whole, DimensionAxesOf(to), {}).RunWhole();
   first.steps.insert(first.steps.end(), second.steps.begin(), second.steps.end());
   first.bytes += second.bytes;
   return first;
@@ -303,11 +309,11 @@ ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const Tens
   if (from == to) return {};
   AxisList reduce = Without(mesh, from.unreduced, to.unreduced);
   AxisCuts cuts;
-  cuts.Add(PlacementOf(from));
-  cuts.Add(PlacementOf(to));
+  cuts.Add(DimensionAxesOf(from));
+  cuts.Add(DimensionAxesOf(to));
   cuts.Add(reduce);
   if (!cuts.Resolve(mesh)) return PlanAcrossCuts(shape, from, to, reduce);
-  const Placement start = cuts.Cut(PlacementOf(from)), end = cuts.Cut(PlacementOf(to));
+  const DimensionAxes start = cuts.Cut(DimensionAxesOf(from)), end = cuts.Cut(DimensionAxesOf(to));
   reduce = cuts.Cut(reduce);
 
   ReshardPlan best = Planner(shape, start, end, reduce).RunWhole();

@@ -18,7 +18,7 @@ struct ReshardStep {
   int64_t dim = -1;       // Gets the axes (slice, reduce-scatter, all-to-all) or loses them (all-gather).
   int64_t from_dim = -1;  // all-to-all: loses the axes.
   AxisList axes;          // Major to minor; merged. Empty for a permute.
-  Placement before, after;
+  DimensionAxes before, after;
   double bytes = 0;       // The least that each device sends.
 };
 

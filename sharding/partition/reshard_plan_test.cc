@@ -115,7 +115,7 @@ TEST(PlanReshard, RandomPlansConnect) {
           {1 + static_cast<int64_t>(random->Below(17)), 1 + static_cast<int64_t>(random->Below(9)), 8}};
       const TensorSharding from = RandomSharding(mesh, 3, *random), to = RandomSharding(mesh, 3, *random);
       const ReshardPlan plan = PlanReshard(mesh, shape, from, to);
-      Placement at = PlacementOf(from);
+      DimensionAxes at = DimensionAxesOf(from);
       double bytes = 0;
       for (const ReshardStep& step : plan.steps) {
         for (size_t d = 0; d < 3; ++d) EXPECT_EQ(Merged(step.before[d]), Merged(at[d]));

@@ -89,9 +89,9 @@ TEST(Check, RefusesGroupsThatMissADevice) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded);
   ASSERT_TRUE(program.ok()) << program.status();
-  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups.groups = {{0, 1}, {2, 2}};
+  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups = {.groups = {{0, 1}, {2, 2}}};
   EXPECT_FALSE(Check(sharded, *program).ok());
-  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups.groups = {{0, 1}, {2, 3}};
+  Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups = {.groups = {{0, 1}, {2, 3}}};
   const absl::Status halves = Check(sharded, *program);
   EXPECT_NE(std::string(halves.message()).find("[replicas-agree]"), std::string::npos) << halves;
 }

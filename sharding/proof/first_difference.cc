@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
+#include "sharding/model/axes.h"
 #include "sharding/partition/pending.h"
 #include "sharding/proof/equivalence.h"
 
@@ -115,8 +116,7 @@ const Instruction* Comparer::ExpectedControl(const Instruction& source) const {
 // The sum that `x` is a part of.
 Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& axes) const {
   if (axes.empty()) return x;
-  hlo::ReplicaGroups groups;
-  groups.groups = program_.mesh.Groups(axes);
+  hlo::ReplicaGroups groups = ReplicaGroupsOver(program_.mesh, axes);
   constexpr int64_t kFree = int64_t{1} << 40;  // Beyond all channels of the program.
   const int64_t channel = kFree + std::ssize(local.module->entry()->instructions());
   return hlo::Builder(local.module->entry())

@@ -60,9 +60,9 @@ class Propagator {
  public:
   Propagator(const ShardedModule& module, FlowGraph* graph) : module_(module), graph_(*graph) {}
 
-  void Run(Spread spread) {
+  void Run(PropagationOrder order) {
     ApplyClosedConstraints(module_, &graph_);
-    if (spread == Spread::kDataFirst) PutStateLast();
+    if (order == PropagationOrder::kStateLast) PutStateLast();
     HidePriorities();
     std::set<int> priorities = {0};
     for (const Hidden& hidden : hidden_) priorities.insert(hidden.sharding.priority);
@@ -198,7 +198,7 @@ void Close(FlowValue* value) {
 
 }  // namespace
 
-bool SpreadMatters(const ShardedModule& imported) {
+bool OrderCanMatter(const ShardedModule& imported) {
   for (const auto& [instruction, shardings] : imported.shardings) {
     for (const TensorSharding& sharding : shardings) {
       for (const DimensionSharding& dim : sharding.dims) {
@@ -231,11 +231,11 @@ bool SpreadMatters(const ShardedModule& imported) {
   });
 }
 
-absl::Status Propagate(ShardedModule* module, Spread spread) {
+absl::Status Propagate(ShardedModule* module, PropagationOrder order) {
   RouteThroughConstraints(module);
   const CloneMap clones = SplitConstants(module);
   XLAD_ASSIGN_OR_RETURN(FlowGraph graph, FlowGraph::Build(*module));
-  if (module->mesh.devices() > 1) Propagator(*module, &graph).Run(spread);
+  if (module->mesh.devices() > 1) Propagator(*module, &graph).Run(order);
   for (FlowValue& value : graph.values) Close(&value);
   module->shardings.clear();
   for (const hlo::Computation* computation : FlowComputations(*module->module)) {

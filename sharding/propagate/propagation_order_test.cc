@@ -39,19 +39,19 @@ std::unique_ptr<hlo::Module> Parsed(const std::string& text) {
   return *std::move(module);
 }
 
-double CostOf(const std::string& text, Spread spread) {
+double CostOf(const std::string& text, PropagationOrder order) {
   ShardedModule sharded = *Import(Parsed(text), Fed());
-  XLAD_CHECK(Propagate(&sharded, spread).ok());
+  XLAD_CHECK(Propagate(&sharded, order).ok());
   return *StepCost(*Partition(sharded));
 }
 
 constexpr char kRows[] = "[{\\\"dp\\\"}, {}]", kColumns[] = "[{}, {\\\"dp\\\"}]", kOther[] = "[{}, {\\\"tp\\\"}]";
 
-TEST(Spread, BatchComesFirst) {
+TEST(PropagationOrder, BatchComesFirst) {
   for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
     ShardedModule sharded = *Import(Parsed(Program(product, kColumns, kRows)), Fed());
-    EXPECT_TRUE(SpreadMatters(sharded));
-    ASSERT_TRUE(Propagate(&sharded, Spread::kDataFirst).ok());
+    EXPECT_TRUE(OrderCanMatter(sharded));
+    ASSERT_TRUE(Propagate(&sharded, PropagationOrder::kStateLast).ok());
     for (const auto& [instruction, shardings] : sharded.shardings) {
       if (instruction->name() == "m" || instruction->name() == "s") {
         EXPECT_FALSE(shardings[0].dims[0].axes.empty()) << instruction->name();
@@ -63,14 +63,14 @@ TEST(Spread, BatchComesFirst) {
   }
 }
 
-TEST(Spread, MattersWhereAnAxisIsOnBoth) {
-  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kOther, kRows)), Fed())));
-  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
-  EXPECT_FALSE(SpreadMatters(*Import(Parsed(Program("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
+TEST(PropagationOrder, MattersWhereAnAxisIsOnBoth) {
+  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kOther, kRows)), Fed())));
+  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
+  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
       << "the user's own order";
 }
 
-TEST(Spread, TheCheaperOrderIsTaken) {
+TEST(PropagationOrder, TheCheaperOrderIsTaken) {
   for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
     for (const char* of_weights : {kColumns, kRows, kOther}) {
       const std::string text = Program(product, of_weights, kRows);
@@ -79,7 +79,7 @@ TEST(Spread, TheCheaperOrderIsTaken) {
       auto result = RunPipeline(Parsed(text), options);
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ(*StepCost(result->partitioned),
-                std::min(CostOf(text, Spread::kTogether), CostOf(text, Spread::kDataFirst)));
+                std::min(CostOf(text, PropagationOrder::kAllAtOnce), CostOf(text, PropagationOrder::kStateLast)));
     }
   }
 }
