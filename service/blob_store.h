@@ -1,6 +1,7 @@
-// Blobs by the hash of their contents: programs, states, data, executables. One file each, never changed.
+// Immutable blobs named by the SHA-256 of their contents: programs, states, data, executables. Each blob is one file.
 //
-// Thread-safe: a blob appears whole, by rename, or not at all.
+// Thread-safe, also between processes: a file is written under a temporary name and then renamed, so that readers see a
+// complete blob or none.
 #pragma once
 
 #include <string>
@@ -11,15 +12,15 @@ namespace xlad::service {
 
 class BlobStore {
  public:
-  // `folder` is made where it is missing.
+  // Creates `folder` if it does not exist. `files` must outlive the store.
   static absl::StatusOr<BlobStore> Open(FileSystem& files, const std::string& folder);
 
   bool Has(const std::string& digest) const;
-  // Returns the digest.
+  // Returns the digest: 64 lower-case hexadecimal digits, the name of the blob in all methods below.
   absl::StatusOr<std::string> Put(const std::string& bytes);
-  // DataLoss where the contents no longer fit the name.
+  // DataLoss if the contents no longer match the digest.
   absl::StatusOr<std::string> Get(const std::string& digest) const;
-  // Part of a blob, unverified.
+  // Returns `size` bytes from `offset` without comparing the contents with the digest.
   absl::StatusOr<std::string> GetRange(const std::string& digest, int64_t offset, int64_t size) const;
   absl::StatusOr<int64_t> Size(const std::string& digest) const;
 

@@ -18,7 +18,7 @@ namespace {
 
 using tensor::SafetensorsIndex;
 
-// A header that stands without its data: sizes were checked when it was cut off.
+// Parses a header without the tensors that follow it. Sizes were checked against the file when the header was read.
 absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
   if (bytes.empty()) return SafetensorsIndex();
   return tensor::ParseSafetensorsIndex(bytes, int64_t{1} << 62);
@@ -80,14 +80,14 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
     out->set_name(axis.name);
     out->set_size(axis.size);
   }
-  for (size_t p = 0; p < program.parameter_shapes.size(); ++p) {
+  for (int p = 0; p < std::ssize(program.parameter_shapes); ++p) {
     EntryValue* entry = request.add_parameters();
-    if (static_cast<int>(p) < spec.parameters_size()) entry->set_name(spec.parameters(static_cast<int>(p)).name());
+    if (p < spec.parameters_size()) entry->set_name(spec.parameters(p).name());
     FillEntry(program.mesh, program.parameter_shapes[p], program.parameters[p], entry);
   }
-  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
+  for (int r = 0; r < std::ssize(program.result_shapes); ++r) {
     EntryValue* entry = request.add_results();
-    if (static_cast<int>(r) < spec.results_size()) entry->set_name(spec.results(static_cast<int>(r)).name());
+    if (r < spec.results_size()) entry->set_name(spec.results(r).name());
     FillEntry(program.mesh, program.result_shapes[r], program.results[r], entry);
   }
   return request;
@@ -127,7 +127,7 @@ int RunBuildChild() {
   BuildRequest request;
   BuildResponse response;
   if (!request.ParseFromString(input)) {
-    response.set_error("the build request cannot be read");
+    response.set_error("the build request cannot be parsed");
     response.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
   } else if (auto built = Build(request); built.ok()) {
     response = *std::move(built);
@@ -147,12 +147,12 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
     const std::string how = child.signal != 0 ? absl::StrCat("died of signal ", child.signal)
                                               : absl::StrCat("ended with exit code ", child.exit_code);
     const size_t keep = std::min<size_t>(child.errors.size(), 2000);
-    return absl::InternalError(absl::StrCat("the build process ", how, "; its last words: ",
+    return absl::InternalError(absl::StrCat("the build process ", how, "; its output ends with: ",
                                             child.errors.substr(child.errors.size() - keep)));
   }
   BuildResponse response;
   if (!response.ParseFromString(child.output)) {
-    return absl::InternalError("the build process gave an answer that cannot be read");
+    return absl::InternalError("the build process wrote a response that cannot be parsed");
   }
   if (!response.error().empty()) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());

@@ -1,6 +1,6 @@
-// From a submitted program to an executable: read, check against the spec, propagate, partition, check, compile.
+// Builds a submitted program into an executable: read, check against the spec, propagate, partition, check, compile.
 //
-// In a child process, so that a crash, a hang or a memory limit there fails one job and nothing else.
+// The coordinator builds in a child process, so that a crash, a hang or a memory limit there fails only that job.
 #pragma once
 
 #include <string>
@@ -12,17 +12,19 @@
 
 namespace xlad::service {
 
-// In this process. Errors in the program start with its place.
+// Builds in this process. A message about an error in the program starts with its place ("LINE:COLUMN: ...").
 absl::StatusOr<BuildResponse> Build(const BuildRequest& request);
 
-// The compile request for a partitioned program; parameter and result names from the spec.
+// Returns the compile request for a partitioned program. The spec supplies the names of parameters and results.
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
                                                   const Target& target);
 
-// The child's main: BuildRequest from standard input, BuildResponse to standard output. Returns the exit code.
+// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. Returns
+// the exit code.
 int RunBuildChild();
 
-// Runs `program_path __build` and waits. A failed build is its error; a child that died says how.
+// Runs `program_path __build` and waits for it. Returns the error of a failed build, or Internal with the exit code or
+// signal and the last lines of its standard error if the child died.
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
                                            const ChildLimits& limits);
 

@@ -14,7 +14,7 @@ using tensor::ShapeFromWire;
 
 absl::Status Bad(const std::string& what) { return absl::InvalidArgumentError(what); }
 
-// safetensors stores types that it has no name for as bytes.
+// Element types without a name in safetensors are stored as bytes (U8), possibly with more dimensions.
 bool SameStored(const Shape& found, const Shape& expected) {
   if (found == expected) return true;
   return found.type == ElementType::kU8 && found.bytes() == expected.bytes() &&
@@ -63,7 +63,7 @@ std::vector<hlo::Shape> ResultShapes(const hlo::Module& module) {
 
 absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module) {
   const auto& parameters = module.entry()->parameters();
-  if (static_cast<int>(parameters.size()) != spec.parameters_size()) {
+  if (std::ssize(parameters) != spec.parameters_size()) {
     return Bad(absl::StrCat("found ", spec.parameters_size(), " parameters in the manifest, expected ",
                             parameters.size(), ", as the program has"));
   }
@@ -76,7 +76,7 @@ absl::Status CheckAgainstProgram(const JobSpec& spec, const hlo::Module& module)
     }
   }
   const std::vector<hlo::Shape> results = ResultShapes(module);
-  if (static_cast<int>(results.size()) != spec.results_size()) {
+  if (std::ssize(results) != spec.results_size()) {
     return Bad(absl::StrCat("found ", spec.results_size(), " results in the manifest, expected ", results.size(),
                             ", as the program has"));
   }
@@ -106,14 +106,14 @@ absl::Status CheckResult(const JobSpec& spec, int r) {
     return Bad(absl::StrCat(place, ": found feeds ", result.feeds(), ", expected a parameter below ",
                             spec.parameters_size()));
   }
-  const JobSpec::Parameter& parameter = spec.parameters(static_cast<int>(result.feeds()));
+  const JobSpec::Parameter& parameter = spec.parameters(result.feeds());
   if (parameter.kind() != JobSpec::Parameter::STATE && parameter.kind() != JobSpec::Parameter::ARGUMENT) {
     return Bad(absl::StrCat(place, ": feeds parameter ", result.feeds(), " (\"", parameter.name(),
                             "\"), which is not state"));
   }
   if (ShapeFromWire(parameter.shape()) != shape) {
     return Bad(absl::StrCat(place, ": found ", shape.ToString(), ", expected ",
-                            ShapeFromWire(parameter.shape()).ToString(), " as of the parameter it feeds (\"",
+                            ShapeFromWire(parameter.shape()).ToString(), ", the shape of the parameter it feeds (\"",
                             parameter.name(), "\")"));
   }
   return absl::OkStatus();
@@ -136,7 +136,7 @@ absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec) {
   }
   const std::vector<hlo::Shape> results = ResultShapes(module);
   const int given = spec->results_size();
-  if (given != 0 && given != static_cast<int>(results.size())) {
+  if (given != 0 && given != std::ssize(results)) {
     return Bad(absl::StrCat("found feeds for ", given, " results, expected them for none or for ", results.size(),
                             ", as the program has"));
   }

@@ -1,4 +1,4 @@
-// Whether a job's spec, program, state and data agree, before anything is compiled.
+// Checks that a job's spec, program, state and data agree, before anything is compiled.
 #pragma once
 
 #include "base/status.h"
@@ -8,12 +8,12 @@
 
 namespace xlad::service {
 
-// InvalidArgument that names the parameter, result or tensor, what was found and what was expected.
+// Returns InvalidArgument with the parameter, result or tensor, what was found and what was expected.
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const tensor::SafetensorsIndex& state,
                        const tensor::SafetensorsIndex& data);
 
-// The spec of a session's program: parameters and results are those of the program; of `spec` only the results' `feeds`
-// are looked at. InvalidArgument where they do not fit the program.
+// Completes the spec of a session's program: takes parameters and results from the program and keeps only the `feeds`
+// of the results that `spec` has. InvalidArgument if these do not match the program.
 absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec);
 
 }  // namespace xlad::service

@@ -7,8 +7,22 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "proto/device_name.h"
+#include "service/messages.h"
 
 namespace xlad::service {
+namespace {
+
+// As clients see it (proto/job.proto).
+const char* StateName(WorkerState state) {
+  switch (state) {
+    case WorkerState::kAlive: return "alive";
+    case WorkerState::kLost: return "lost";
+    case WorkerState::kDrained: return "drained";
+  }
+  return "";
+}
+
+}  // namespace
 
 CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Environment environment)
     : options_(options), environment_(std::move(environment)), incarnation_(environment_.random->Next()) {}
@@ -108,7 +122,7 @@ absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest
   return response;
 }
 
-// Starts the build once there is a worker to build for.
+// Starts the build if a worker is registered: its target decides what the program is built for.
 void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
   const bool built = !job->executable_digest.empty() || build_targets_.contains(job->id);
   if (HasEnded(*job) || job->spec.session() || built) return;
@@ -121,8 +135,8 @@ void CoordinatorCore::MaybeBuild(Job* job, Actions* actions) {
   actions->push_back(JobChanged{job->id});
 }
 
-// The kind of device to run a job on that has not been placed yet, or nullopt if the workers that are there do not
-// decide it. A job that they can never run is ended after a grace in which further workers may register.
+// Returns the kind of device for a job that has not been placed yet, or nullopt if the registered workers do not decide
+// it. A job that they can never run fails after a grace period in which more workers may register.
 std::optional<Target> CoordinatorCore::TargetFor(Job* job, Actions* actions) {
   TargetSelection selection = SelectTarget(AllOffers(), DeviceCount(job->spec), job->spec.device_name());
   if (!selection.is_refusal) refused_since_ns_.erase(job->id);
@@ -152,7 +166,7 @@ void CoordinatorCore::OnBuilt(const std::string& job_id, const absl::StatusOr<Bu
   event.mutable_built()->set_cached(built->cached);
   for (const std::string& warning : built->warnings) event.mutable_built()->add_warnings(warning);
   if (!Record({event}).ok()) {
-    build_targets_.erase(job_id);  // Built again at the next tick.
+    build_targets_.erase(job_id);  // The next tick starts the build again.
     job.state = PENDING;
     return;
   }
@@ -173,13 +187,11 @@ absl::Status CoordinatorCore::Cancel(const std::string& job_id, Actions* actions
   event.mutable_ended()->set_state(CANCELLED);
   event.mutable_ended()->set_reason("cancelled by a client");
   XLAD_RETURN_IF_ERROR(Record({event}));
-  CoordinatorMessage abort;
-  abort.mutable_abort()->set_job_id(job_id);
-  abort.mutable_abort()->set_attempt(job.attempt);
-  abort.mutable_abort()->set_reason("cancelled by a client");
-  if (attempts_.erase(job_id) > 0) SendToAll(job, abort, actions);
+  if (attempts_.erase(job_id) > 0) {
+    SendToAll(job, AbortMessage(job_id, job.attempt, "cancelled by a client"), actions);
+  }
   actions->push_back(JobChanged{job_id});
-  LetIdleDrainersGo(actions);
+  ReleaseDrainedWorkers(actions);
   Schedule(actions);
   return absl::OkStatus();
 }
@@ -190,17 +202,14 @@ void CoordinatorCore::EndJob(Job* job, JobState state, const std::string& reason
   event.mutable_ended()->set_state(state);
   event.mutable_ended()->set_reason(reason);
   event.mutable_ended()->set_final_state_blob(blob);
-  if (!Record({event}).ok()) return;  // Tried again when the message or the tick comes again.
-  CoordinatorMessage forget;
-  forget.mutable_forget()->set_job_id(job->id);
-  forget.mutable_forget()->set_attempt(job->attempt);
-  if (attempts_.erase(job->id) > 0) SendToAll(*job, forget, actions);
+  if (!Record({event}).ok()) return;  // The next message or tick tries again.
+  if (attempts_.erase(job->id) > 0) SendToAll(*job, ForgetMessage(job->id, job->attempt), actions);
   actions->push_back(JobChanged{job->id});
-  LetIdleDrainersGo(actions);
+  ReleaseDrainedWorkers(actions);
   Schedule(actions);
 }
 
-// The attempt is over without its state; the job goes on from where it last had one, if it may.
+// Ends an attempt without its state. The job restarts from its last saved state unless it has used all its attempts.
 void CoordinatorCore::EndAttempt(Job* job, const std::string& reason, const std::string& lost_worker,
                                  Actions* actions) {
   std::vector<JobEvent> events(1, NewEvent(job->id));
@@ -209,21 +218,17 @@ void CoordinatorCore::EndAttempt(Job* job, const std::string& reason, const std:
   ended->set_reason(reason);
   ended->set_lost_worker(lost_worker);
   ended->set_step(job->step);
-  const bool again = job->failures + 1 < std::max(1, job->spec.max_attempts());
-  if (!again) {
+  const bool retry = job->failures + 1 < std::max(1, job->spec.max_attempts());
+  if (!retry) {
     events.push_back(NewEvent(job->id));
     events[1].mutable_ended()->set_state(FAILED);
     events[1].mutable_ended()->set_reason(reason);
   }
   if (!Record(events).ok()) return;
-  CoordinatorMessage abort;
-  abort.mutable_abort()->set_job_id(job->id);
-  abort.mutable_abort()->set_attempt(job->attempt);
-  abort.mutable_abort()->set_reason(reason);
   attempts_.erase(job->id);
-  SendToAll(*job, abort, actions);
+  SendToAll(*job, AbortMessage(job->id, job->attempt, reason), actions);
   actions->push_back(JobChanged{job->id});
-  LetIdleDrainersGo(actions);
+  ReleaseDrainedWorkers(actions);
   Schedule(actions);
 }
 
@@ -234,7 +239,7 @@ bool CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl:
   AttemptInfo& attempt = attempts_[job->id];
   attempt.assembling = false;
   if (!blob.ok()) {
-    EndAttempt(job, absl::StrCat("state after step ", request.step, " is not whole: ", blob.status().message()), "",
+    EndAttempt(job, absl::StrCat("state after step ", request.step, " is incomplete: ", blob.status().message()), "",
                actions);
     return !job->attempt_running;
   }
@@ -249,13 +254,10 @@ bool CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl:
   ended->set_step(request.step);
   ended->set_state_blob(*blob);
   if (!Record({event}).ok()) return false;
-  CoordinatorMessage forget;
-  forget.mutable_forget()->set_job_id(job->id);
-  forget.mutable_forget()->set_attempt(job->attempt);
   attempts_.erase(job->id);
-  SendToAll(*job, forget, actions);
+  SendToAll(*job, ForgetMessage(job->id, job->attempt), actions);
   actions->push_back(JobChanged{job->id});
-  LetIdleDrainersGo(actions);
+  ReleaseDrainedWorkers(actions);
   Schedule(actions);
   return true;
 }
@@ -287,7 +289,7 @@ JobStatus CoordinatorCore::StatusOf(const Job& job) const {
     if (job.lost_worker == peer.worker_id()) {
       worker->set_state("lost");
     } else {
-      worker->set_state(same ? known->second.state : "gone");
+      worker->set_state(same ? StateName(known->second.state) : "gone");
     }
   }
   return status;
@@ -313,7 +315,7 @@ ListWorkersResponse CoordinatorCore::ListWorkers() const {
     worker->set_host(info.registration.host());
     worker->set_pid(info.registration.pid());
     worker->set_devices(info.registration.devices());
-    worker->set_state(info.draining && info.state == "alive" ? "draining" : info.state);
+    worker->set_state(info.draining && info.state == WorkerState::kAlive ? "draining" : StateName(info.state));
     for (const auto& [job_id, attempt] : attempts_) {
       for (const Peer& peer : jobs_.at(job_id).placed.peers()) {
         if (peer.worker_id() == id) worker->set_job_id(job_id);
@@ -323,12 +325,12 @@ ListWorkersResponse CoordinatorCore::ListWorkers() const {
   return response;
 }
 
-// The first job in order that fits, again and again. A job that is larger than the whole cluster waits without
-// holding the others up; one that only has to wait for devices holds up those behind it, so that it is not starved.
+// Places pending jobs, oldest first. A job that needs more devices than the cluster has does not block later jobs. A
+// job that waits for busy devices does, so that later small jobs cannot starve it.
 void CoordinatorCore::Schedule(Actions* actions) {
   int64_t cluster = 0;
   for (const auto& [id, worker] : workers_) {
-    if (worker.state == "alive" && !worker.draining) cluster += worker.registration.devices();
+    if (worker.state == WorkerState::kAlive && !worker.draining) cluster += worker.registration.devices();
   }
   for (const std::string& id : order_) {
     Job& job = jobs_.at(id);
@@ -351,7 +353,7 @@ void CoordinatorCore::Schedule(Actions* actions) {
 std::vector<WorkerDevices> CoordinatorCore::AllOffers() const {
   std::vector<WorkerDevices> offers;
   for (const auto& [id, worker] : workers_) {
-    if (worker.state != "alive" || worker.connection == 0 || worker.draining) continue;
+    if (worker.state != WorkerState::kAlive || worker.connection == 0 || worker.draining) continue;
     for (const DeviceOffer& offer : OffersOf(worker.registration)) {
       offers.push_back({worker.registration, offer, offer.count()});
     }

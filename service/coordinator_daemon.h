@@ -1,4 +1,5 @@
-// The coordinator as a process: the state machine, its job log and blobs on disk, builds in child processes, gRPC.
+// The coordinator daemon: the coordinator state machine, its job log and blobs on disk, builds in child processes, and
+// the gRPC server. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -11,11 +12,11 @@
 namespace xlad::service {
 
 struct DaemonOptions {
-  std::string listen = "127.0.0.1:7411";  // Port 0: the system chooses.
-  std::string data_folder;                // Job log, blobs, one folder a job. Made where missing.
-  std::string program_path;               // Of the build child: this program's own file.
-  std::string cache_folder;               // Of executables (executable_cache.h); empty: none are kept.
-  // Needed off loopback.
+  std::string listen = "127.0.0.1:7411";  // HOST:PORT. If the port is 0, the system chooses one.
+  std::string data_folder;                // The job log, the blobs and one folder per job. Created if missing.
+  std::string program_path;               // The xlad program, which is run to build.
+  std::string cache_folder;               // The executable cache (executable_cache.h); empty for none.
+  // Files. Required unless `listen` is a loopback address.
   std::string tls_cert_file, tls_key_file, token_file;
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
@@ -23,13 +24,13 @@ struct DaemonOptions {
 
 class CoordinatorDaemon {
  public:
-  // Recovers from the data folder, listens and serves. AlreadyExists where the port or the folder is in use.
+  // Recovers the jobs from the data folder, then listens and serves. AlreadyExists if the port or the folder is in use.
   static absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> Start(const DaemonOptions& options);
   virtual ~CoordinatorDaemon() = default;
 
-  // HOST:PORT that it listens on.
+  // The HOST:PORT on which it listens.
   virtual std::string Address() const = 0;
-  // Stops taking work and closes everything; running jobs go on at their workers. Idempotent.
+  // Stops serving and closes all connections. Running jobs continue on their workers. Idempotent.
   virtual void Shutdown() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Sessions: opening, holding, commands and their answers. What a session's arrays are doing is in session.cc.
+// Sessions: opening, holding, commands and their answers. The state of a session's arrays is in session.cc.
 #include "base/log.h"
 #include "proto/device_name.h"
 #include "service/coordinator.h"
@@ -45,7 +45,7 @@ absl::Status CoordinatorCore::CheckSession(const std::string& session_id) const 
   const Job& job = found->second;
   if (HasEnded(job)) return absl::AbortedError(absl::StrCat("session ", session_id, " has ended: ", job.reason));
   if (job.state != RUNNING || !sessions_.contains(session_id)) {
-    return absl::UnavailableError(absl::StrCat("session ", session_id, " does not run yet: ", job.reason));
+    return absl::UnavailableError(absl::StrCat("session ", session_id, " is not running yet: ", job.reason));
   }
   return absl::OkStatus();
 }
@@ -61,7 +61,7 @@ absl::Status CoordinatorCore::WithSession(const std::string& session_id,
 
 void CoordinatorCore::PerformSession(const Job& job, Session* session, Actions* actions) {
   SessionEffects effects = session->TakeEffects();
-  for (SessionEffects::Kept& kept : effects.kept) actions->push_back(KeepArray{job.id, std::move(kept)});
+  for (SessionEffects::StoredArray& array : effects.stored) actions->push_back(StoreArray{job.id, std::move(array)});
   for (SessionCommand& command : effects.commands) {
     CoordinatorMessage message;
     *message.mutable_session() = std::move(command);
@@ -93,12 +93,12 @@ absl::StatusOr<int64_t> CoordinatorCore::LoadProgram(const std::string& session_
 absl::StatusOr<Target> CoordinatorCore::SessionTarget(const std::string& session_id) const {
   XLAD_RETURN_IF_ERROR(CheckSession(session_id));
   const auto worker = workers_.find(jobs_.at(session_id).placed.peers(0).worker_id());
-  if (worker == workers_.end()) return absl::UnavailableError("the session's first worker is gone");
+  if (worker == workers_.end()) return absl::UnavailableError("the first worker of the session is not connected");
   const std::string& name = jobs_.at(session_id).placed.peers(0).device_name();
   for (const DeviceOffer& offer : OffersOf(worker->second.registration)) {
     if (name.empty() || DeviceName(offer.target()) == name) return offer.target();
   }
-  return absl::UnavailableError(absl::StrCat("the session's first worker no longer has devices of kind ", name));
+  return absl::UnavailableError(absl::StrCat("the first worker of the session no longer has devices of kind ", name));
 }
 
 absl::Status CoordinatorCore::CloseSession(const std::string& session_id, Actions* actions) {
@@ -116,13 +116,13 @@ void CoordinatorCore::OnSessionAnswer(const std::string& worker_id, const Sessio
   Job* job = Find(message.job_id(), message.attempt());
   if (job == nullptr || !sessions_.contains(message.job_id())) return;
   Session& session = sessions_.at(job->id).state;
-  session.Answer(worker_id, message.sequence(), static_cast<size_t>(job->placed.peers_size()));
+  session.Answer(worker_id, message.sequence(), job->placed.peers_size());
   job->step = session.done();
   PerformSession(*job, &session, actions);
   actions->push_back(JobChanged{job->id});
 }
 
-// What went lost with the worker's last connection.
+// Sends again the commands that the worker has not answered: they may have been lost with its last connection.
 void CoordinatorCore::RepeatCommands(const Job& job, const std::string& worker_id, Actions* actions) {
   const auto found = sessions_.find(job.id);
   if (found == sessions_.end()) return;
@@ -135,15 +135,15 @@ void CoordinatorCore::RepeatCommands(const Job& job, const std::string& worker_i
   }
 }
 
-// Ends sessions that nobody holds, and those of an earlier coordinator, whose arrays nobody knows.
-void CoordinatorCore::EndForsakenSessions(Actions* actions) {
+// Ends sessions that no client holds, and sessions of an earlier coordinator process, whose arrays are unknown.
+void CoordinatorCore::ExpireSessions(Actions* actions) {
   const int64_t now_ns = environment_.clock->NowNs();
   for (const std::string& id : order_) {
     Job& job = jobs_.at(id);
     if (!job.spec.session() || HasEnded(job)) continue;
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) {
-      EndJob(&job, FAILED, "the coordinator started anew", "", actions);
+      EndJob(&job, FAILED, "the coordinator restarted", "", actions);
     } else if (found->second.holds == 0 &&
                now_ns - found->second.released_ns >= options_.session_grace_ms * kNsPerMs) {
       EndJob(&job, CANCELLED, absl::StrCat("no client has held it for ", options_.session_grace_ms, " ms"), "",

@@ -135,7 +135,7 @@ TEST_F(SessionsTest, CommandsGoToAllWorkersAndAreCounted) {
   EXPECT_TRUE(core_->GetJob(id)->session());
 }
 
-TEST_F(SessionsTest, LivesWhileItIsHeld) {
+TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
   const std::string id = Running();
   ASSERT_TRUE(core_->HoldSession(id).ok());
   ASSERT_TRUE(core_->HoldSession(id).ok());
@@ -146,7 +146,7 @@ TEST_F(SessionsTest, LivesWhileItIsHeld) {
   core_->ReleaseSession(id);
   Advance(9'000);
   EXPECT_TRUE(core_->CheckSession(id).ok());
-  ASSERT_TRUE(core_->HoldSession(id).ok());  // Held again in time.
+  ASSERT_TRUE(core_->HoldSession(id).ok());  // Held again before the grace period ends.
   Advance(20'000);
   EXPECT_TRUE(core_->CheckSession(id).ok());
   core_->ReleaseSession(id);
@@ -157,14 +157,14 @@ TEST_F(SessionsTest, LivesWhileItIsHeld) {
   EXPECT_EQ(core_->ListWorkers().workers(0).job_id(), core_->ListJobs().back().id()) << "its devices are free";
 }
 
-TEST_F(SessionsTest, OneThatIsNeverHeldEnds) {
-  const std::string id = Open();  // No workers: it waits.
+TEST_F(SessionsTest, ExpiresIfNeverHeld) {
+  const std::string id = Open();  // There are no workers: the session stays pending.
   EXPECT_EQ(core_->GetJob(id)->state(), PENDING);
   Advance(11'000);
   EXPECT_EQ(core_->GetJob(id)->state(), CANCELLED);
 }
 
-TEST_F(SessionsTest, ALostWorkerIsNamedAndTheSessionCanBeOpenedAgain) {
+TEST_F(SessionsTest, EndsWithTheNameOfALostWorkerAndCanBeReopened) {
   const std::string id = Running();
   ASSERT_TRUE(core_->HoldSession(id).ok());
   Actions actions;
@@ -184,7 +184,7 @@ TEST_F(SessionsTest, ALostWorkerIsNamedAndTheSessionCanBeOpenedAgain) {
   EXPECT_TRUE(core_->CheckSession(next).ok());
 }
 
-TEST_F(SessionsTest, AWorkerThatComesBackIsToldWhatItMissed) {
+TEST_F(SessionsTest, ReconnectedWorkerGetsUnansweredCommands) {
   const std::string id = Running();
   ASSERT_TRUE(core_->HoldSession(id).ok());
   ASSERT_TRUE(Load(id).ok());
@@ -202,13 +202,13 @@ TEST_F(SessionsTest, AWorkerThatComesBackIsToldWhatItMissed) {
   EXPECT_EQ(core_->GetJob(id)->step(), 2);
 }
 
-TEST_F(SessionsTest, ARestartEndsThemAndADrainToo) {
+TEST_F(SessionsTest, EndsWhenTheCoordinatorRestartsOrAWorkerDrains) {
   const std::string id = Running();
   Restart();
   Register(1, "a", id);
   Register(2, "b", id);
   Advance(200);
-  EXPECT_THAT(Why(id), HasSubstr("the coordinator started anew"));
+  EXPECT_THAT(Why(id), HasSubstr("the coordinator restarted"));
   const std::string next = Open("next");
   Ready(1, next);
   Ready(2, next);
@@ -235,7 +235,7 @@ TEST_F(SessionsTest, ClosingFreesTheDevices) {
   EXPECT_EQ(forgets, 2);
 }
 
-TEST_F(SessionsTest, AMeshThatCannotBeIsRefused) { EXPECT_THAT(Open("key", 0), HasSubstr("of size 0, expected 1")); }
+TEST_F(SessionsTest, RefusesAMeshOfSizeZero) { EXPECT_THAT(Open("key", 0), HasSubstr("of size 0, expected 1")); }
 
 }  // namespace
 }  // namespace xlad::service

@@ -1,4 +1,4 @@
-// The coordinator's state machine against scripted workers: virtual clock, log in memory, restarts anywhere.
+// CoordinatorCore with scripted workers, a virtual clock, a log in memory, and restarts at any point.
 #include "service/coordinator.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A cluster in one thread: the core, its log, and the messages it sent.
+// A cluster in one thread: the core, its log, and the messages that it sent.
 class Cluster {
  public:
   Cluster() { Restart(); }
@@ -133,7 +133,7 @@ class Cluster {
     task.set_step(step);
     return task;
   }
-  // A job of four devices on workers a and b, running.
+  // A running job on four devices of workers a and b.
   std::string RunningJob(int attempts = 1) {
     Register(1, "a");
     Register(2, "b");
@@ -176,7 +176,7 @@ TEST(Coordinator, SubmissionIsIdempotentAndDurable) {
   EXPECT_EQ(cluster.core->ListJobs().size(), 1u);
   cluster.store.fail_next_appends = 1;
   EXPECT_THAT(cluster.Submit(2, "other"), HasSubstr("disk full"));
-  EXPECT_EQ(cluster.core->ListJobs().size(), 1u);  // Refused, so it is not there.
+  EXPECT_EQ(cluster.core->ListJobs().size(), 1u);  // The job was refused.
 }
 
 TEST(Coordinator, RunsAJobToItsEnd) {
@@ -201,14 +201,14 @@ TEST(Coordinator, LostWorkerIsNamedWithHostPidAndStep) {
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 7);
   cluster.Gone(2);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), RUNNING);  // It may come back at once.
+  EXPECT_EQ(cluster.core->GetJob(job)->state(), RUNNING);  // The worker may reconnect within the grace period.
   WorkerMessage failed;
   failed.mutable_failed()->set_job_id(job);
   failed.mutable_failed()->set_attempt(1);
   failed.mutable_failed()->set_step(7);
   failed.mutable_failed()->set_error("peer b is gone");
   failed.mutable_failed()->set_suspect_worker("b");
-  cluster.Handle(1, failed);  // Evidence from a peer: no need to wait.
+  cluster.Handle(1, failed);  // A peer reports the loss: no grace period.
   const JobStatus status = *cluster.core->GetJob(job);
   EXPECT_EQ(status.state(), FAILED);
   EXPECT_EQ(status.reason(), "worker b (host host, pid 102) was lost at step 7: its connections closed");
@@ -227,7 +227,7 @@ TEST(Coordinator, SilentWorkerIsLostAfterTheTimeout) {
   EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("no heartbeat for 3000 ms"));
 }
 
-TEST(Coordinator, StartsAgainWhereAttemptsAreLeft) {
+TEST(Coordinator, RestartsWhileAttemptsRemain) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(2);
   cluster.Gone(2);
@@ -239,7 +239,7 @@ TEST(Coordinator, StartsAgainWhereAttemptsAreLeft) {
   EXPECT_EQ(cluster.core->GetJob(job)->attempt(), 2);
 }
 
-TEST(Coordinator, RestartedCoordinatorAdoptsWhatRuns) {
+TEST(Coordinator, RestartedCoordinatorAdoptsRunningJobs) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 20);
@@ -254,7 +254,7 @@ TEST(Coordinator, RestartedCoordinatorAdoptsWhatRuns) {
   EXPECT_EQ(cluster.core->GetJob(job)->attempt(), 1);
 }
 
-TEST(Coordinator, WorkerThatDidNotComeBackIsLostAfterTheWindow) {
+TEST(Coordinator, UnadoptedWorkerIsLostAfterTheWindow) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Restart();
@@ -265,10 +265,10 @@ TEST(Coordinator, WorkerThatDidNotComeBackIsLostAfterTheWindow) {
   }
   EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
   EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("worker b"));
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("did not come back"));
+  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("did not reconnect"));
 }
 
-TEST(Coordinator, AnewStartedWorkerHasLostItsTask) {
+TEST(Coordinator, RestartedWorkerHasLostItsTask) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Register(12, "b", 2);
@@ -300,7 +300,7 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
   int64_t stop_at = cluster.sent.back().message.stop_at().step();
   EXPECT_GT(stop_at, 10);
-  // One worker has gone past it: all are asked for a later one.
+  // One worker has passed the step: all get a later one.
   WorkerMessage late;
   late.mutable_stop_answer()->set_job_id(job);
   late.mutable_stop_answer()->set_attempt(1);
@@ -351,7 +351,7 @@ TEST(Coordinator, LeasesAreRenewedInTime) {
   EXPECT_EQ(cluster.sent.back().message.renew().lease_until_step(), 160);
 }
 
-TEST(Coordinator, UnacknowledgedMetricsComeAgain) {
+TEST(Coordinator, UnacknowledgedMetricsAreSentAgain) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.store.fail_next_appends = 1;
@@ -360,7 +360,7 @@ TEST(Coordinator, UnacknowledgedMetricsComeAgain) {
   EXPECT_EQ(cluster.closed, std::vector<ConnectionId>{1});
 }
 
-TEST(Coordinator, LargeJobsWaitWithoutHoldingUpSmallOnes) {
+TEST(Coordinator, JobsLargerThanTheClusterDoNotBlockOthers) {
   Cluster cluster;
   cluster.Register(1, "a");
   const std::string large = cluster.Submit(64, "large");
@@ -395,7 +395,7 @@ TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
   EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
 }
 
-TEST(DeviceKinds, AJobIsBuiltForTheKindThatItNames) {
+TEST(DeviceKinds, AJobIsBuiltForItsRequiredKind) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu", "opaque"});
   cluster.Submit(1, "a", 1, "opaque");

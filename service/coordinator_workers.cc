@@ -1,14 +1,16 @@
-// Workers: registration, heartbeats, what they report of their tasks, and losing them. Jobs are in coordinator.cc.
+// Workers: registration, heartbeats, reports about tasks, and lost workers. Jobs are in coordinator.cc.
 #include <algorithm>
 #include <cmath>
 
 #include "base/log.h"
 #include "service/coordinator.h"
+#include "service/messages.h"
 
 namespace xlad::service {
 namespace {
 
-// How far ahead of the furthest worker a stop is asked for: half a second of steps, so that the message gets there.
+// The number of steps between the furthest worker and the step at which an attempt stops: half a second of steps, so
+// that the message arrives before any worker begins that step.
 int64_t StopMargin(double step_ms) {
   if (step_ms <= 0) return 16;
   return 2 + static_cast<int64_t>(std::ceil(std::min(500.0 / step_ms, 1e6)));
@@ -43,7 +45,7 @@ std::string CoordinatorCore::WorkerText(const Job& job, const std::string& worke
 void CoordinatorCore::OnWorkerMessage(ConnectionId connection, const WorkerMessage& message, Actions* actions) {
   if (message.has_register_()) return OnRegister(connection, message.register_(), actions);
   const auto known = connections_.find(connection);
-  if (known == connections_.end()) {  // Spoke before it registered, or was replaced by a newer connection.
+  if (known == connections_.end()) {  // Not registered, or replaced by a newer connection.
     actions->push_back(CloseConnection{connection});
     return;
   }
@@ -76,7 +78,7 @@ void CoordinatorCore::OnRegister(ConnectionId connection, const RegisterWorker& 
       actions->push_back(CloseConnection{old->second.connection});
     }
     if (old->second.registration.incarnation() != message.incarnation()) {
-      LoseWorker(id, "its process started anew", actions);
+      LoseWorker(id, "its process restarted", actions);
     }
   }
   WorkerInfo& worker = workers_[id];
@@ -84,7 +86,7 @@ void CoordinatorCore::OnRegister(ConnectionId connection, const RegisterWorker& 
   worker.connection = connection;
   worker.last_heard_ns = environment_.clock->NowNs();
   worker.gone_since_ns = 0;
-  worker.state = "alive";
+  worker.state = WorkerState::kAlive;
   connections_[connection] = id;
   LogInfo("worker registered", {{"worker", id}, {"host", message.host()}, {"pid", absl::StrCat(message.pid())},
                                 {"devices", absl::StrCat(message.devices())}});
@@ -99,22 +101,18 @@ void CoordinatorCore::OnRegister(ConnectionId connection, const RegisterWorker& 
   Schedule(actions);
 }
 
-// A task that a worker says it runs: of a running attempt it is taken note of, any other it shall drop.
+// Handles a task that a worker reports as running. Records it if its attempt is current, otherwise aborts it.
 void CoordinatorCore::OnReportedTask(const std::string& worker_id, const RunningTask& task, Actions* actions) {
   Job* job = Find(task.job_id(), task.attempt());
   if (job == nullptr || !IsPeer(*job, worker_id)) {
-    CoordinatorMessage abort;
-    abort.mutable_abort()->set_job_id(task.job_id());
-    abort.mutable_abort()->set_attempt(task.attempt());
-    abort.mutable_abort()->set_reason("this attempt has ended");
-    Send(worker_id, std::move(abort), actions);
+    Send(worker_id, AbortMessage(task.job_id(), task.attempt(), "this attempt has ended"), actions);
     return;
   }
   AttemptInfo& attempt = attempts_[job->id];
   attempt.present.insert(worker_id);
   attempt.progress[worker_id] = task.step();
   job->step = std::max(job->step, task.step());
-  if (!attempt.awaiting_adoption || static_cast<int>(attempt.present.size()) < job->placed.peers_size()) return;
+  if (!attempt.awaiting_adoption || std::ssize(attempt.present) < job->placed.peers_size()) return;
   attempt.awaiting_adoption = false;
   attempt.placed_ns = environment_.clock->NowNs();
   if (job->state == RUNNING) {
@@ -126,7 +124,7 @@ void CoordinatorCore::OnReportedTask(const std::string& worker_id, const Running
   actions->push_back(JobChanged{job->id});
 }
 
-// A worker of a running attempt that came back without the attempt's task has lost it.
+// Ends the attempts whose task is missing in a worker's registration: the worker restarted and lost the task.
 void CoordinatorCore::NoteMissingTasks(const RegisterWorker& message, Actions* actions) {
   for (const std::string& id : order_) {
     Job& job = jobs_.at(id);
@@ -136,8 +134,8 @@ void CoordinatorCore::NoteMissingTasks(const RegisterWorker& message, Actions* a
     });
     if (has_it) continue;
     EndAttempt(&job,
-               absl::StrCat(WorkerText(job, message.worker_id()), " came back without its task at step ", job.step,
-                            ": its process (pid ", message.pid(), ") started anew"),
+               absl::StrCat(WorkerText(job, message.worker_id()), " reconnected without its task at step ", job.step,
+                            ": its process (pid ", message.pid(), ") restarted"),
                message.worker_id(), actions);
   }
 }
@@ -175,11 +173,11 @@ void CoordinatorCore::OnReady(const std::string& worker_id, const TaskReady& mes
   CoordinatorMessage start;
   start.mutable_start()->set_job_id(job->id);
   start.mutable_start()->set_attempt(job->attempt);
-  if (job->state == RUNNING) {  // It did not hear the first one.
+  if (job->state == RUNNING) {  // The worker did not receive the first start message.
     start.mutable_start()->set_lease_until_step(attempt.lease_until);
     return Send(worker_id, std::move(start), actions);
   }
-  if (static_cast<int>(attempt.ready.size()) < job->placed.peers_size()) return;
+  if (std::ssize(attempt.ready) < job->placed.peers_size()) return;
   JobEvent event = NewEvent(job->id);
   event.mutable_started()->set_attempt(job->attempt);
   if (!Record({event}).ok()) {
@@ -196,8 +194,8 @@ void CoordinatorCore::OnSteps(const std::string& worker_id, const TaskSteps& mes
   if (job == nullptr || message.metrics().empty()) return;
   const std::vector<StepMetrics> metrics(message.metrics().begin(), message.metrics().end());
   if (!environment_.log->AppendMetrics(job->id, metrics).ok()) {
-    // Not acknowledged: the worker keeps them and sends them again when it comes back. What it has said after them on
-    // this connection must not be heard, or the job could end without them.
+    // The worker keeps metrics until they are acknowledged and sends them again after it reconnects. Later messages on
+    // this connection must be ignored, because one of them could end the job without these metrics.
     const ConnectionId connection = workers_.at(worker_id).connection;
     actions->push_back(CloseConnection{connection});
     return OnWorkerGone(connection, actions);
@@ -214,11 +212,11 @@ void CoordinatorCore::OnSteps(const std::string& worker_id, const TaskSteps& mes
   actions->push_back(JobChanged{job->id});
 }
 
-// Asks every worker of the attempt to stop before one step that none has begun. Where that cannot be (the job is
-// nearly done) it simply runs to its end.
+// Stops all workers of the attempt before the same step, which no worker has begun yet. If that step is beyond the last
+// one, the attempt runs to its end.
 void CoordinatorCore::StopAttempt(Job* job, const std::string& reason, Actions* actions) {
   AttemptInfo& attempt = attempts_[job->id];
-  if (job->state != RUNNING || job->spec.session()) {  // Nothing has been computed yet, or nothing can be kept.
+  if (job->state != RUNNING || job->spec.session()) {  // There is no state to save.
     return EndAttempt(job, reason, "", actions);
   }
   int64_t furthest = job->step;
@@ -244,7 +242,7 @@ void CoordinatorCore::OnStopAnswer(const std::string& worker_id, const TaskStopA
   if (message.accepted()) {
     attempt.stop_accepted.insert(worker_id);
   } else {
-    StopAttempt(job, attempt.stop_reason, actions);  // Too late for it: all stop at a later step.
+    StopAttempt(job, attempt.stop_reason, actions);  // The worker has passed the step: all stop at a later one.
   }
 }
 
@@ -257,7 +255,7 @@ void CoordinatorCore::OnStopped(const std::string& worker_id, const TaskStopped&
   CompleteAttempt(job, actions);
 }
 
-// Ends an attempt that all its workers have finished or stopped; again at every tick until that is on record.
+// Ends an attempt that all workers have finished or stopped. Every tick repeats this until the end is recorded.
 void CoordinatorCore::CompleteAttempt(Job* job, Actions* actions) {
   AttemptInfo& attempt = attempts_[job->id];
   const size_t workers = job->placed.peers_size();
@@ -274,10 +272,7 @@ void CoordinatorCore::CompleteAttempt(Job* job, Actions* actions) {
 void CoordinatorCore::OnFinished(const std::string& worker_id, const TaskFinished& message, Actions* actions) {
   Job* job = Find(message.job_id(), message.attempt());
   if (job == nullptr) {
-    CoordinatorMessage forget;
-    forget.mutable_forget()->set_job_id(message.job_id());
-    forget.mutable_forget()->set_attempt(message.attempt());
-    return Send(worker_id, std::move(forget), actions);
+    return Send(worker_id, ForgetMessage(message.job_id(), message.attempt()), actions);
   }
   attempts_[job->id].finished.insert(worker_id);
   CompleteAttempt(job, actions);
@@ -286,10 +281,7 @@ void CoordinatorCore::OnFinished(const std::string& worker_id, const TaskFinishe
 void CoordinatorCore::OnFailed(const std::string& worker_id, const TaskFailed& message, Actions* actions) {
   Job* job = Find(message.job_id(), message.attempt());
   if (job == nullptr) {
-    CoordinatorMessage forget;
-    forget.mutable_forget()->set_job_id(message.job_id());
-    forget.mutable_forget()->set_attempt(message.attempt());
-    return Send(worker_id, std::move(forget), actions);
+    return Send(worker_id, ForgetMessage(message.job_id(), message.attempt()), actions);
   }
   AttemptInfo& attempt = attempts_[job->id];
   job->step = std::max(job->step, message.step());
@@ -312,17 +304,18 @@ void CoordinatorCore::OnDraining(const std::string& worker_id, Actions* actions)
     if (!job.attempt_running || !IsPeer(job, worker_id) || attempts_[id].stop_at >= 0) continue;
     StopAttempt(&job, absl::StrCat("stopped because ", WorkerText(job, worker_id), " drains"), actions);
   }
-  LetIdleDrainersGo(actions);
+  ReleaseDrainedWorkers(actions);
 }
 
-void CoordinatorCore::LetIdleDrainersGo(Actions* actions) {
+// Lets draining workers exit that have no running attempt.
+void CoordinatorCore::ReleaseDrainedWorkers(Actions* actions) {
   for (auto& [id, worker] : workers_) {
-    if (!worker.draining || worker.state != "alive") continue;
+    if (!worker.draining || worker.state != WorkerState::kAlive) continue;
     const std::string& worker_id = id;
     const bool busy = std::any_of(attempts_.begin(), attempts_.end(),
                                   [&](const auto& entry) { return IsPeer(jobs_.at(entry.first), worker_id); });
     if (busy) continue;
-    worker.state = "drained";
+    worker.state = WorkerState::kDrained;
     CoordinatorMessage message;
     message.mutable_may_exit();
     Send(id, std::move(message), actions);
@@ -337,7 +330,7 @@ void CoordinatorCore::OnWorkerGone(ConnectionId connection, Actions* actions) {
   WorkerInfo& worker = workers_.at(worker_id);
   worker.connection = 0;
   worker.gone_since_ns = environment_.clock->NowNs();
-  if (worker.state == "drained") {
+  if (worker.state == WorkerState::kDrained) {
     workers_.erase(worker_id);
     return;
   }
@@ -349,8 +342,8 @@ void CoordinatorCore::OnWorkerGone(ConnectionId connection, Actions* actions) {
 
 void CoordinatorCore::LoseWorker(const std::string& worker_id, const std::string& why, Actions* actions) {
   WorkerInfo& worker = workers_.at(worker_id);
-  if (worker.state == "lost") return;
-  worker.state = "lost";
+  if (worker.state == WorkerState::kLost) return;
+  worker.state = WorkerState::kLost;
   LogWarn("worker lost", {{"worker", worker_id}, {"host", worker.registration.host()},
                           {"pid", absl::StrCat(worker.registration.pid())}, {"why", why}});
   for (const std::string& id : order_) {
@@ -361,8 +354,8 @@ void CoordinatorCore::LoseWorker(const std::string& worker_id, const std::string
   }
 }
 
-// Ends an attempt whose failure can be attributed: to a worker whose connection is gone, else, after the grace, to
-// the error that was reported.
+// Ends an attempt that reported a failure. If the connection of the suspected worker is closed, that worker is lost;
+// otherwise, after the grace period, the reason is the reported error.
 void CoordinatorCore::CheckAttempt(Job* job, Actions* actions) {
   AttemptInfo& attempt = attempts_[job->id];
   if (attempt.failure.empty()) return;
@@ -379,7 +372,7 @@ void CoordinatorCore::OnTick(Actions* actions) {
   const int64_t now_ns = environment_.clock->NowNs();
   std::vector<std::pair<std::string, std::string>> lost;
   for (const auto& [id, worker] : workers_) {
-    if (worker.state != "alive") continue;
+    if (worker.state != WorkerState::kAlive) continue;
     if (worker.connection == 0 && now_ns - worker.gone_since_ns >= options_.reconnect_grace_ms * kNsPerMs) {
       lost.emplace_back(id, "its connection closed");
     } else if (worker.connection != 0 && now_ns - worker.last_heard_ns >= options_.heartbeat_timeout_ms * kNsPerMs) {
@@ -400,7 +393,7 @@ void CoordinatorCore::OnTick(Actions* actions) {
       for (const Peer& peer : job.placed.peers()) {
         if (attempt.present.contains(peer.worker_id())) continue;
         EndAttempt(&job, absl::StrCat(WorkerText(job, peer.worker_id()), " was lost at step ", job.step,
-                                      ": it did not come back after the coordinator's restart"),
+                                      ": it did not reconnect after the coordinator's restart"),
                    peer.worker_id(), actions);
         break;
       }
@@ -412,7 +405,7 @@ void CoordinatorCore::OnTick(Actions* actions) {
       if (job.attempt_running) CheckAttempt(&job, actions);
     }
   }
-  EndForsakenSessions(actions);
+  ExpireSessions(actions);
   Schedule(actions);
 }
 

@@ -80,12 +80,12 @@ void Engine::PerformOne(const Action& action) {
   } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
     work_.push_back([this, request = *assemble] { Assemble(request); });
     work_available_.notify_one();
-  } else if (const auto* keep = std::get_if<KeepArray>(&action)) {
-    const SessionEffects::Kept& kept = keep->array;
-    if (kept.expected) {
-      arrays_.Expect(keep->session_id, kept.array, kept.shape);
+  } else if (const auto* store = std::get_if<StoreArray>(&action)) {
+    const SessionEffects::StoredArray& stored = store->array;
+    if (stored.expected) {
+      arrays_.Expect(store->session_id, stored.array, stored.shape);
     } else {
-      arrays_.Put(keep->session_id, kept.array, kept.shape, kept.bytes);
+      arrays_.Put(store->session_id, stored.array, stored.shape, stored.bytes);
     }
   } else if (const auto* drop = std::get_if<DropArrays>(&action)) {
     arrays_.Drop(drop->session_id, drop->arrays);
@@ -109,7 +109,7 @@ void Engine::RunTicks() {
     Actions actions;
     core_->OnTick(&actions);
     Perform(actions);
-    // Woken early by every change; the next tick is due at its own time all the same.
+    // Changes wake this thread early; the next tick is still due at its time.
     const auto due = std::chrono::steady_clock::now() + kTick;
     while (!stopping_ && changed_.wait_until(lock, due) == std::cv_status::no_timeout) {
     }
@@ -145,7 +145,7 @@ absl::StatusOr<std::string> Engine::ReadHeader(const std::string& digest) {
   XLAD_ASSIGN_OR_RETURN(const std::string start, blobs_->GetRange(digest, 0, std::min<int64_t>(8, size)));
   uint64_t header_bytes = 0;
   if (start.size() == 8) std::memcpy(&header_bytes, start.data(), 8);
-  const int64_t keep = std::min<uint64_t>(header_bytes, static_cast<uint64_t>(size)) + 8;
+  const int64_t keep = std::min<uint64_t>(header_bytes, size) + 8;
   XLAD_ASSIGN_OR_RETURN(std::string header, blobs_->GetRange(digest, 0, std::min(keep, size)));
   XLAD_RETURN_IF_ERROR(tensor::ParseSafetensorsIndex(header, size).status());
   return header;
@@ -168,7 +168,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
   return RunBuild(build, FolderOf(request.job_id));
 }
 
-// From the cache or by the build child; the program that every device runs is left in `folder`, to look at.
+// Takes the executable from the cache or builds it. Writes the partitioned program to `folder` for inspection.
 absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder) {
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
   const int64_t start_ns = RealClock().NowNs();
@@ -262,7 +262,7 @@ absl::Status Engine::Watch(const WatchJobRequest& request,
     WatchJobResponse response;
     {
       std::unique_lock lock(mutex_);
-      // Looks up every second even without a change, so that a client that has gone is noticed.
+      // Wakes up every second even without a change, so that a disconnected client is noticed.
       changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || version_ != seen; });
       if (stopping_) return absl::UnavailableError("the coordinator is stopping");
       seen = version_;
@@ -271,7 +271,7 @@ absl::Status Engine::Watch(const WatchJobRequest& request,
       *response.mutable_status() = WithFolder(std::move(status));
       for (const StepMetrics& step : metrics) *response.add_metrics() = step;
       if (!metrics.empty()) next_step = metrics.back().step() + 1;
-      if (std::ssize(metrics) == kMetricsPerUpdate) seen = -1;  // More is there.
+      if (std::ssize(metrics) == kMetricsPerUpdate) seen = -1;  // There may be more metrics.
     }
     const JobState state = response.status().state();
     if (!send(response) || (HasEnded(state) && seen >= 0)) return absl::OkStatus();
@@ -294,7 +294,7 @@ absl::StatusOr<std::string> Engine::ReadShard(const GetShardRequest& request) {
   }
   if (box.elements() == 0) return std::string();
   if (shape.dims.empty()) return blobs_->GetRange(request.digest(), entry->second.begin, shape.bytes());
-  // Read the rows that hold the box, then cut the box out of them.
+  // Reads the rows that contain the box, then extracts the box from them.
   tensor::Shape rows = shape;
   rows.dims[0] = box.hi[0] - box.lo[0];
   const int64_t row_bytes = rows.bytes() / rows.dims[0];

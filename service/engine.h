@@ -1,6 +1,6 @@
-// Runs a CoordinatorCore: carries its actions out, builds in child processes, keeps blobs and job folders on disk.
+// Runs a CoordinatorCore: carries out its actions, builds in child processes, stores blobs and job folders on disk.
 //
-// Thread-safe. Knows no gRPC: the server translates calls into these methods.
+// Thread-safe. Independent of gRPC: grpc_coordinator_daemon.cc translates remote calls into calls of these methods.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@
 
 namespace xlad::service {
 
-// Where messages to one attached worker go. Called with the engine's lock held: must not block.
+// Sends messages to one attached worker. Called with the engine's lock held, so methods must not block.
 class Outbox {
  public:
   virtual ~Outbox() = default;
@@ -31,34 +31,36 @@ class Outbox {
 };
 
 struct EngineOptions {
-  std::string data_folder;
-  std::string program_path;  // Run as `program_path __build`.
-  std::string cache_folder;  // Of executables; empty: none are kept.
+  std::string data_folder;   // The job log, the blobs and one folder per job.
+  std::string program_path;  // The xlad program, run as "program_path __build" to build.
+  std::string cache_folder;  // The executable cache; empty for none.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
 };
 
+// More than 25 methods: one per request of clients and workers, and the threads behind them.
 class Engine {
  public:
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
   ~Engine();
 
-  // Clients.
+  // --- Requests of clients.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request);
   absl::Status Cancel(const std::string& job_id);
   ListJobsResponse ListJobs();
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const std::string& job_id);
   ListWorkersResponse ListWorkers();
-  // Calls `send` with what is new about the job until it returns false, the job has ended, or the engine stops.
+  // Calls `send` with status and new metrics at each change of the job, until `send` returns false, the job has ended,
+  // or the engine stops. Also called about once per second without a change, so that a disconnected client is noticed.
   absl::Status Watch(const WatchJobRequest& request, const std::function<bool(const WatchJobResponse&)>& send);
   BlobStore& blobs() { return *blobs_; }
-  // The bytes of a box of a tensor in a safetensors blob.
+  // Returns the bytes of one box of a tensor in a safetensors blob, row-major.
   absl::StatusOr<std::string> ReadShard(const GetShardRequest& request);
 
-  // Sessions: see proto/session.proto. Calls wait where it says so.
+  // --- Sessions: see proto/session.proto, which says which calls wait.
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
-  // Calls `send` about every second, with an empty status where nothing is new, until it returns false.
+  // Calls `send` about once per second, with an empty status if nothing changed, until it returns false.
   absl::Status HoldSession(const HoldSessionRequest& request, const std::function<bool(const JobStatus&)>& send);
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
   absl::StatusOr<PutArrayResponse> PutArray(const std::string& session_id, const ArrayShape& shape,
@@ -67,23 +69,23 @@ class Engine {
   absl::StatusOr<std::shared_ptr<const tensor::Array>> GetArray(const GetArrayRequest& request);
   absl::Status FreeArrays(const FreeArraysRequest& request);
   absl::Status CloseSession(const std::string& session_id);
-  // Of its workers.
+  // Requests of the session's workers.
   absl::StatusOr<tensor::Array> ReadArrayShard(const GetArrayShardRequest& request);
   absl::Status PutArrayShard(const PutArrayShardRequest& header, const std::string& bytes);
 
-  // Workers. `outbox` must live until Detach has returned.
+  // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
   absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
 
-  // Ends waiting calls and threads. Running builds are given up. Idempotent.
+  // Ends waiting calls and threads, and waits for running builds. Idempotent.
   void Stop();
 
  private:
   explicit Engine(const EngineOptions& options);
   absl::Status Recover();
-  // Runs `work(actions)` on the core under the lock and carries out what it asks for.
+  // Runs `work(actions)` with the lock held and carries out the actions. Returns the result of `work`.
   template <typename Work>
   auto WithCore(const Work& work) {
     const std::lock_guard lock(mutex_);
@@ -115,13 +117,13 @@ class Engine {
   ExecutableCache cache_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;         // A job changed, or the engine stops.
+  std::condition_variable changed_;         // Signaled when a job changes and when the engine stops.
   std::condition_variable work_available_;
   std::unique_ptr<CoordinatorCore> core_;
   std::map<ConnectionId, Outbox*> outboxes_;
-  std::deque<std::function<void()>> work_;  // Builds and assemblies.
+  std::deque<std::function<void()>> work_;  // Builds and assemblies of state, for the background threads.
   ConnectionId next_connection_ = 1;
-  int64_t version_ = 0;                     // Counts changes of any job.
+  int64_t version_ = 0;                     // The number of changes so far.
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,5 +1,5 @@
-// Sessions of the engine: what blocks, and what moves arrays. Their state is in session.cc, their life in
-// coordinator_sessions.cc.
+// Session requests of the engine: calls that block and calls that move arrays. The state of a session is in session.cc,
+// its life cycle in coordinator_sessions.cc.
 #include "service/engine.h"
 #include "tensor/wire.h"
 
@@ -31,12 +31,12 @@ absl::Status Engine::HoldSession(const HoldSessionRequest& request, const std::f
   std::string last;
   int64_t seen = -1;
   absl::Status status;
-  bool go_on = true;
-  while (go_on) {
+  bool client_listens = true;
+  while (client_listens) {
     JobStatus job;
     {
       std::unique_lock lock(mutex_);
-      // Looks up every second even without a change, so that a client that has gone is noticed.
+      // Wakes up every second even without a change, so that a disconnected client is noticed.
       changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || version_ != seen; });
       seen = version_;
       if (stopping_) status = absl::UnavailableError("the coordinator is stopping");
@@ -44,10 +44,11 @@ absl::Status Engine::HoldSession(const HoldSessionRequest& request, const std::f
       job = WithFolder(core_->GetJob(id).value());
     }
     JobStatus shown = job;
-    shown.clear_step();  // Counting commands is no news.
+    shown.clear_step();  // A change of the number of commands alone is not reported.
     std::string text = shown.SerializeAsString();
-    const bool news = std::exchange(last, std::move(text)) != last;
-    go_on = send(news ? job : JobStatus()) && !HasEnded(job.state());
+    const bool changed = text != last;
+    last = std::move(text);
+    client_listens = send(changed ? job : JobStatus()) && !HasEnded(job.state());
   }
   WithCore([&](Actions*) {
     core_->ReleaseSession(id);
@@ -56,7 +57,7 @@ absl::Status Engine::HoldSession(const HoldSessionRequest& request, const std::f
   return status;
 }
 
-// Returns once the session runs; an error where it never will.
+// Waits until the session runs. Aborted if it has ended, Unavailable if the engine stops.
 absl::Status Engine::WaitForSession(const std::string& session_id) {
   std::unique_lock lock(mutex_);
   absl::Status status;
@@ -158,7 +159,7 @@ absl::StatusOr<std::shared_ptr<const tensor::Array>> Engine::GetArray(const GetA
     session->Unpin(request.array());
     return absl::OkStatus();
   });
-  if (!array.ok() && !session_status.ok()) return session_status;  // That it has ended says more.
+  if (!array.ok() && !session_status.ok()) return session_status;  // The end of the session is the better explanation.
   return array;
 }
 

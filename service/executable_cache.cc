@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kHashBytes = 64;  // Hexadecimal SHA-256 in front of an entry.
+constexpr size_t kHashBytes = 64;  // An entry starts with the hexadecimal SHA-256 of the rest.
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// The build id note of the main program, if there is one.
+// dl_iterate_phdr callback: stores the build id note of the main program, if it has one, in the string `out`.
 int FindBuildId(dl_phdr_info* info, size_t, void* out) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
@@ -45,7 +45,7 @@ int FindBuildId(dl_phdr_info* info, size_t, void* out) {
       at = contents + (note.n_descsz + 3) / 4 * 4;
     }
   }
-  return 1;  // The first one is the program itself.
+  return 1;  // Stops: the first entry is the main program.
 }
 
 }  // namespace
@@ -123,13 +123,13 @@ absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) cons
   if (!fs::exists(path, error)) return absl::NotFoundError(path);
   const absl::StatusOr<std::string> bytes = RealFileSystem().Read(path);
   BuildResponse response;
-  bool whole = bytes.ok() && bytes->size() >= kHashBytes;
-  if (whole) {
+  bool valid = bytes.ok() && bytes->size() >= kHashBytes;
+  if (valid) {
     const std::string contents = bytes->substr(kHashBytes);
-    whole = Sha256Hex(contents) == bytes->substr(0, kHashBytes) && response.ParseFromString(contents);
+    valid = Sha256Hex(contents) == bytes->substr(0, kHashBytes) && response.ParseFromString(contents);
   }
-  if (!whole) {
-    LogWarn("damaged executable in the cache; it is built again", {{"path", path}});
+  if (!valid) {
+    LogWarn("cache entry is damaged and is built again", {{"path", path}});
     fs::remove(path, error);
     return absl::DataLossError(path);
   }
@@ -137,7 +137,7 @@ absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) cons
   return response;
 }
 
-// Failing to keep it is no failure of the build.
+// A build that cannot be stored is still a success.
 void ExecutableCache::Write(const std::string& key, const BuildResponse& response) const {
   if (options_.folder.empty()) return;
   BuildResponse kept = response;
@@ -145,11 +145,11 @@ void ExecutableCache::Write(const std::string& key, const BuildResponse& respons
   const std::string bytes = kept.SerializeAsString();
   absl::Status status = RealFileSystem().MakeDirectories(options_.folder);
   if (status.ok()) status = RealFileSystem().WriteAtomically(PathOf(key), Sha256Hex(bytes) + bytes);
-  if (!status.ok()) LogWarn("executable not kept in the cache", {{"error", std::string(status.message())}});
+  if (!status.ok()) LogWarn("executable could not be stored in the cache", {{"error", std::string(status.message())}});
   Trim();
 }
 
-// Whoever removes a file that another process wants makes it build again, no more.
+// Another process may be about to read a file that this removes; it then builds again.
 void ExecutableCache::Trim() const {
   struct File {
     fs::path path;

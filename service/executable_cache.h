@@ -1,7 +1,8 @@
-// Builds that were done before, on disk, named by a hash of all that goes into them.
+// A cache of builds on disk. The name of an entry is a hash of everything that the build depends on.
 //
-// Thread-safe; several processes may share a folder. An entry carries the hash of its contents: a damaged one is
-// removed, with a warning, and built again. The oldest go when the folder grows beyond its limit; use makes young.
+// Thread-safe; several processes may share a folder. An entry starts with the hash of its contents: a damaged entry is
+// removed with a warning and built again. When the folder exceeds its limit, the least recently used entries are
+// removed.
 #pragma once
 
 #include <functional>
@@ -17,14 +18,14 @@
 namespace xlad::service {
 
 struct ExecutableCacheOptions {
-  std::string folder;            // Empty: nothing is kept; builds under way are shared all the same.
+  std::string folder;            // If empty, nothing is stored; concurrent equal builds are still shared.
   int64_t max_bytes = int64_t{2} << 30;
-  std::string compiler;          // Names the version of the code that builds.
+  std::string compiler;          // The version of the code that builds, part of every key.
 };
 
 struct CachedBuild {
   BuildResponse response;
-  bool cached = false;  // Nothing was built for this call.
+  bool cached = false;  // This call did not build.
 };
 
 class ExecutableCache {
@@ -32,12 +33,13 @@ class ExecutableCache {
   explicit ExecutableCache(ExecutableCacheOptions options) : options_(std::move(options)) {}
 
   using BuildFunction = std::function<absl::StatusOr<BuildResponse>(const BuildRequest&)>;
-  // The response for the request: from the folder, from a call that builds the same at this time, or from `build`.
-  // Errors are not kept.
+  // Returns the response from the folder, from a concurrent call that builds the same, or from `build`. Errors are not
+  // stored.
   absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const BuildFunction& build);
 
-  // What the response depends on: the program, what the spec says about it, the state's and the data's headers, the
-  // target and the compiler. Names of jobs, numbers of steps and contents of state and data do not count.
+  // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
+  // the headers of state and data, the target and the compiler. The job's name, the number of steps and the contents of
+  // state and data are not part of it.
   std::string KeyOf(const BuildRequest& request) const;
 
  private:
@@ -53,12 +55,13 @@ class ExecutableCache {
   std::map<std::string, std::shared_future<Outcome>> under_way_;
 };
 
-// The build id of the running program; where it has none, its file's size and time.
+// Returns the build id of the running program, or the size and time of its file if it has no build id.
 std::string CompilerVersion(const std::string& program_path);
 
-// Where builds are kept for a user: xlad in $XDG_CACHE_HOME or ~/.cache; empty where neither is known.
+// Returns the user's cache folder: xlad in $XDG_CACHE_HOME or ~/.cache. Empty if neither is known.
 std::string UserCacheFolder();
-// The folder that was chosen by flag or else by $XLAD_CACHE ("off": empty, none), or else `usual`.
+// Returns the folder from the flag, otherwise from $XLAD_CACHE, otherwise `usual`. Empty (no cache) if the choice is
+// "off".
 std::string CacheFolder(const std::string& flag, const std::string& usual);
 
 }  // namespace xlad::service

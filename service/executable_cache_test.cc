@@ -42,7 +42,7 @@ class ExecutableCacheTest : public ::testing::Test {
       return response;
     };
   }
-  // Whether nothing was built.
+  // Returns whether the response came from the cache.
   bool Cached(ExecutableCache& cache, const BuildRequest& request) {
     const auto found = cache.Get(request, Build());
     EXPECT_TRUE(found.ok()) << found.status();
@@ -63,7 +63,7 @@ TEST_F(ExecutableCacheTest, ASecondProcessBuildsNothing) {
   EXPECT_EQ(builds_, 1);
 }
 
-TEST_F(ExecutableCacheTest, TheKeyIsWhatTheBuildDependsOn) {
+TEST_F(ExecutableCacheTest, KeyCoversEveryInputOfTheBuild) {
   const ExecutableCache cache({.compiler = "1"}), other({.compiler = "2"});
   const BuildRequest request = Request("p");
   const std::string key = cache.KeyOf(request);
@@ -102,7 +102,7 @@ TEST_F(ExecutableCacheTest, DamagedEntriesAreBuiltAgain) {
   }
 }
 
-TEST_F(ExecutableCacheTest, TheOldestGo) {
+TEST_F(ExecutableCacheTest, RemovesLeastRecentlyUsed) {
   ExecutableCache cache({.folder = folder_, .max_bytes = 5000});
   const auto path = [&](const std::string& program) { return JoinPath(folder_, cache.KeyOf(Request(program))); };
   const auto age = [&](const std::string& program, int hours) {
@@ -111,13 +111,13 @@ TEST_F(ExecutableCacheTest, TheOldestGo) {
   };
   for (const char* program : {"a", "b", "c", "d"}) EXPECT_FALSE(Cached(cache, Request(program)));
   age("a", 4), age("b", 3), age("c", 2), age("d", 1);
-  EXPECT_TRUE(Cached(cache, Request("a")));  // Use makes young.
+  EXPECT_TRUE(Cached(cache, Request("a")));  // The entry is now the most recently used.
   EXPECT_FALSE(Cached(cache, Request("e")));
   EXPECT_FALSE(std::filesystem::exists(path("b")));
   for (const char* program : {"a", "c", "d", "e"}) EXPECT_TRUE(std::filesystem::exists(path(program))) << program;
 }
 
-TEST_F(ExecutableCacheTest, BuildsUnderWayAreShared) {
+TEST_F(ExecutableCacheTest, ConcurrentBuildsAreShared) {
   ExecutableCache cache({.folder = ""});
   std::atomic<int> asked = 0, cached = 0;
   const ExecutableCache::BuildFunction build = [&](const BuildRequest& request) {
@@ -133,7 +133,7 @@ TEST_F(ExecutableCacheTest, BuildsUnderWayAreShared) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(8 - cached, builds_);
-  EXPECT_FALSE(Cached(cache, Request("p")));  // Nothing was kept.
+  EXPECT_FALSE(Cached(cache, Request("p")));  // Nothing was stored.
 }
 
 TEST_F(ExecutableCacheTest, ErrorsAreNotKept) {
@@ -145,7 +145,7 @@ TEST_F(ExecutableCacheTest, ErrorsAreNotKept) {
   EXPECT_FALSE(Cached(cache, Request("p")));
 }
 
-TEST_F(ExecutableCacheTest, AFolderThatCannotBeWrittenIsNoFailure) {
+TEST_F(ExecutableCacheTest, BuildSucceedsIfTheFolderCannotBeWritten) {
   std::ofstream(folder_) << "a file in its place";
   ExecutableCache cache({.folder = folder_});
   EXPECT_FALSE(Cached(cache, Request("p")));

@@ -27,7 +27,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-// Messages to one worker: queued by the engine, written by a thread of the stream.
+// Sends messages to one worker: the engine queues them, a thread per stream writes them.
 class StreamOutbox final : public Outbox {
  public:
   using Stream = grpc::ServerReaderWriter<CoordinatorMessage, WorkerMessage>;
@@ -249,7 +249,7 @@ class Server final : public Coordinator::Service {
     return ToGrpc(work());
   }
 
-  // Where the answer is one message.
+  // Answers a call that has one response message.
   template <typename Response, typename Work>
   grpc::Status AnswerWith(grpc::ServerContext* context, Response* response, const Work& work) {
     return Answer(context, [&]() -> absl::Status {
@@ -258,7 +258,7 @@ class Server final : public Coordinator::Service {
     });
   }
 
-  // The first message without its chunk, and all chunks one after the other.
+  // Reads the first message of an upload into `header` and the chunks of all messages into `bytes`.
   template <typename Request>
   static absl::Status ReadChunks(grpc::ServerContext* context, grpc::ServerReader<Request>* reader, Request* header,
                                  std::string* bytes) {
@@ -322,10 +322,10 @@ class GrpcDaemon final : public CoordinatorDaemon {
 
   absl::Status Serve(const std::string& listen, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
-    if (host_port.port != 0) {  // gRPC does not say why it cannot listen: ask the system first.
+    if (host_port.port != 0) {  // Listening first here gives an error message with the reason; gRPC gives none.
       XLAD_RETURN_IF_ERROR(TcpNetwork().Listen(listen).status());
     }
-    // Keeps gRPC from being shut down with its last user: that waits 10 s where a call was cut off at a bad moment.
+    // Prevents the shutdown of gRPC with its last user, which waits 10 s if a call was interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
     grpc::EnableDefaultHealthCheckService(true);

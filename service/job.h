@@ -1,4 +1,4 @@
-// One job as the fold of its events. Pure data: no clock, no I/O.
+// One job: the state that results from applying its events in order. Pure data: no clock, no I/O.
 #pragma once
 
 #include <map>
@@ -20,11 +20,11 @@ struct Job {
   std::string reason;
   int64_t submitted_unix_ns = 0;
 
-  std::string executable_digest;  // Empty: not built yet.
+  std::string executable_digest;  // Empty until the program is built.
   double compile_ms = 0;
   bool cached = false;  // The executable was in the cache.
 
-  // The last attempt, running or ended.
+  // The latest attempt, running or ended.
   int64_t attempt = 0;
   AttemptPlaced placed;
   bool attempt_running = false;
@@ -33,25 +33,27 @@ struct Job {
 
   // Where the next attempt starts.
   int64_t first_step = 0;
-  std::string state_blob;  // Empty: the spec's.
+  std::string state_blob;  // Empty: the initial state of the spec.
 
-  int64_t step = 0;  // Steps finished, as far as reported. Not in the log: metrics say.
+  int64_t step = 0;  // The number of steps known to be finished. Derived from metrics, not from events.
   float loss = 0;
   bool has_loss = false;
   std::string final_state_blob;
 };
 
-// Applies one event. Unknown events are an XLAD_CHECK: the log's reader refuses newer schemas.
+// Applies one event. An unknown event is a fatal error: readers of the log refuse newer schemas before.
 void Apply(const JobEvent& event, Job* job);
 
-// The loss among what a step reported: losses and metrics in the order of the spec's results.
+// Stores the loss of a step in the job. `metrics` has the values of losses and metrics in the order of the spec's
+// results.
 void NoteLoss(const StepMetrics& metrics, Job* job);
 
-// "job a1b2 attempt 2 placed on w1 w2": one line for `xlad logs`.
+// Returns one line for display: "attempt 2 running".
 std::string Describe(const JobEvent& event);
 
 using xlad::HasEnded;
 inline bool HasEnded(const Job& job) { return HasEnded(job.state); }
+// The number of devices in the mesh.
 int64_t DeviceCount(const JobSpec& spec);
 
 }  // namespace xlad::service

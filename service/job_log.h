@@ -1,6 +1,6 @@
-// The durable record of every job: events and step metrics, append-only.
+// The durable record of all jobs: events and step metrics, append-only.
 //
-// An OK return means the rows survive a kill -9 and a power cut. Used by one thread at a time.
+// When an append returns OK, its rows survive kill -9 and a power failure. Used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -17,26 +17,26 @@ namespace xlad::service {
 class JobLog {
  public:
   virtual ~JobLog() = default;
-  // All events or none; fills in their sequence numbers.
+  // Appends all events or none, and sets their sequence numbers (from 1, over all jobs).
   virtual absl::Status Append(std::vector<JobEvent>* events) = 0;
   virtual absl::StatusOr<std::vector<JobEvent>> ReadEvents() = 0;
-  // A step that is on record already is kept as it is.
+  // A step that is already recorded keeps its first values.
   virtual absl::Status AppendMetrics(const std::string& job_id, const std::vector<StepMetrics>& metrics) = 0;
-  // Of steps >= from_step in order; at most `limit` of them.
+  // Returns the metrics of the first `limit` recorded steps from `from_step` on, in order.
   virtual absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const std::string& job_id, int64_t from_step,
                                                                int64_t limit) = 0;
-  // The newest step on record, if there is one.
+  // Returns the metrics of the latest recorded step, if any.
   virtual absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const std::string& job_id) = 0;
 };
 
-// SQLite in WAL mode with full synchronisation. A second process on the same file is refused.
+// Opens a SQLite file in WAL mode with full synchronization. AlreadyExists if another process has the file open.
 absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path);
 
-// For simulations: lives as long as `store`, which a restarted coordinator is given again.
+// A log in memory for simulations. `store` must outlive the log; a restarted coordinator opens the same store.
 struct MemoryJobStore {
   std::vector<JobEvent> events;
   std::vector<std::pair<std::string, StepMetrics>> metrics;
-  int fail_next_appends = 0;  // So many appends fail as on a full disk.
+  int fail_next_appends = 0;  // The number of following appends that fail as if the disk were full.
 };
 std::unique_ptr<JobLog> OpenMemoryJobLog(MemoryJobStore* store);
 

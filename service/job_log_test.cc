@@ -28,7 +28,7 @@ class SqliteJobLogTest : public testing::Test {
   }
 };
 
-TEST_F(SqliteJobLogTest, EverythingIsThereAgain) {
+TEST_F(SqliteJobLogTest, ReadsBackEventsAndMetrics) {
   {
     auto log = OpenSqliteJobLog(TestPath());
     ASSERT_TRUE(log.ok()) << log.status();
@@ -41,7 +41,7 @@ TEST_F(SqliteJobLogTest, EverythingIsThereAgain) {
     for (int i = 0; i < 20; ++i) metrics[i].set_step(i);
     ASSERT_TRUE((*log)->AppendMetrics("a", metrics).ok());
     metrics[0].set_step_ms(99);
-    ASSERT_TRUE((*log)->AppendMetrics("a", metrics).ok());  // Again: kept as they were.
+    ASSERT_TRUE((*log)->AppendMetrics("a", metrics).ok());  // Recorded already: the first values stay.
   }
   auto log = OpenSqliteJobLog(TestPath());
   ASSERT_TRUE(log.ok()) << log.status();

@@ -1,4 +1,4 @@
-// Which worker runs which mesh positions, and how its collectives go. Pure.
+// Assigns mesh positions to workers and plans an executable's collectives. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,23 @@ namespace xlad::service {
 struct WorkerDevices {
   RegisterWorker registration;
   DeviceOffer offer;    // One of the worker's offers.
-  int64_t devices = 0;  // How many of the offer's devices count, for example those that are free.
+  int64_t devices = 0;  // The number of devices to consider, for example the free ones.
 };
 
-// What the worker offers, by kind of device.
+// Returns the devices that the worker offers, one element per kind of device.
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 
-// The fewest workers that suffice, with mesh positions in order and dealt as evenly as possible. Only devices that can
-// run code for `target` are used, so all of them are of one kind. Empty if they do not suffice.
+// Places `devices` mesh positions, in order, on as few workers as possible and as evenly as possible over those. Uses
+// only devices that can run code for `target`, so all are of one kind. Returns an empty list if there are too few.
+//
+// Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5.
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
 
 // The kind of device that a job should be compiled for.
 struct TargetSelection {
   std::optional<Target> target;  // Set if the workers have such devices, though not necessarily enough yet.
   std::string reason;            // If there is no target: what the job waits for.
-  bool is_refusal = false;       // The workers that are there can never run the job.
+  bool is_refusal = false;       // The registered workers can never run the job.
 };
 
 // `workers`: every offer in the cluster with all of its devices. `required` is a device name (proto/device_name.h), or
@@ -39,11 +41,12 @@ struct TargetSelection {
 // job needs more devices than any one kind has, but not more than all kinds together, it is refused.
 TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required);
 
-// One plan for each of the executable's collectives, every schedule checked.
+// Returns one plan per collective of the executable, in order, after checking the schedules of all ranks. An error
+// names the collective.
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
                                                                  const std::vector<Peer>& peers);
 
-// The launch message for one worker of the job's placed attempt.
+// Returns the launch message of the job's current attempt for one worker.
 LaunchTask LaunchFor(const Job& job, const Peer& peer);
 
 }  // namespace xlad::service

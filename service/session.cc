@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxInlineBytes = 1 << 20;
 
-// Equal for values that are cut up alike.
+// Returns equal keys for parameters and results of equal shape that are divided among devices in the same way.
 std::string LayoutKey(const EntryValue& entry) {
   EntryValue key;
   *key.mutable_global() = entry.global();
@@ -20,8 +20,8 @@ std::string LayoutKey(const EntryValue& entry) {
 
 }  // namespace
 
-Session::Value Session::ReadValue(const EntryValue& entry) {
-  const auto layout = layouts_.try_emplace(LayoutKey(entry), static_cast<int32_t>(layouts_.size())).first;
+Session::EntryType Session::ReadEntry(const EntryValue& entry) {
+  const auto layout = layouts_.try_emplace(LayoutKey(entry), std::ssize(layouts_)).first;
   return {tensor::ShapeFromWire(entry.global()), layout->second};
 }
 
@@ -47,11 +47,11 @@ int64_t Session::LoadProgram(const Executable& executable, const std::string& di
   load->set_program(number);
   load->set_executable_digest(digest);
   for (const EntryValue& entry : executable.parameters()) {
-    program.parameters.push_back(ReadValue(entry));
+    program.parameters.push_back(ReadEntry(entry));
     load->add_parameter_layouts(program.parameters.back().layout);
   }
   for (const EntryValue& entry : executable.results()) {
-    program.results.push_back(ReadValue(entry));
+    program.results.push_back(ReadEntry(entry));
     load->add_result_layouts(program.results.back().layout);
   }
   command.mutable_plans()->Assign(plans.begin(), plans.end());
@@ -63,20 +63,20 @@ int64_t Session::AddArray(const tensor::Shape& shape) {
   const int64_t array = next_array_++;
   ArrayInfo& info = arrays_[array];
   info.shape = shape;
-  info.here = true;
+  info.on_coordinator = true;
   return array;
 }
 
 int64_t Session::AddInline(const tensor::Shape& shape, const std::string& bytes) {
   const int64_t array = AddArray(shape);
-  effects_.kept.push_back({array, shape, bytes, false});
+  effects_.stored.push_back({array, shape, bytes, false});
   return array;
 }
 
 absl::Status Session::CheckArguments(const Program& program, const CallProgramRequest& request) {
   if (request.arguments_size() != program.parameters.size()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", request.arguments_size(), " arguments, expected ",
-                                                   program.parameters.size(), ", as the program has parameters"));
+                                                   program.parameters.size(), ", one per parameter of the program"));
   }
   for (int p = 0; p < request.arguments_size(); ++p) {
     const CallProgramRequest::Argument& argument = request.arguments(p);
@@ -94,7 +94,7 @@ absl::Status Session::CheckArguments(const Program& program, const CallProgramRe
     const ArrayInfo* info = Find(argument.array());
     if (info == nullptr) {
       return absl::NotFoundError(absl::StrCat("argument ", p, ": found array ", argument.array(),
-                                              ", expected one that is there: it was freed, or donated to a call"));
+                                              ", expected an array that exists: it was freed, or donated to a call"));
     }
     if (info->shape != expected) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", p, ": found ", info->shape.ToString(),
@@ -104,11 +104,11 @@ absl::Status Session::CheckArguments(const Program& program, const CallProgramRe
   return absl::OkStatus();
 }
 
-// The copy of the layout that every array has at least.
-void Session::Bring(int64_t array, ArrayInfo* info) {
-  if (info->here) return;
-  info->here = true;
-  effects_.kept.push_back({array, info->shape, "", true});
+// Fetches from any layout: an array that is not on the coordinator has at least one.
+void Session::FetchToCoordinator(int64_t array, ArrayInfo* info) {
+  if (info->on_coordinator) return;
+  info->on_coordinator = true;
+  effects_.stored.push_back({array, info->shape, "", true});
   SessionCommand& command = AddCommand({array});
   command.mutable_fetch()->set_array(array);
   command.mutable_fetch()->set_layout(*info->layouts.begin());
@@ -124,18 +124,18 @@ absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& req
   call.set_program(request.program());
   std::vector<int64_t> pinned, inlined, results;
   for (int p = 0; p < request.arguments_size(); ++p) {
-    const Value& parameter = program.parameters[p];
+    const EntryType& parameter = program.parameters[p];
     int64_t array = request.arguments(p).array();
     if (array == 0) inlined.push_back(array = AddInline(parameter.shape, request.arguments(p).value()));
     call.add_arguments(array);
     ArrayInfo& info = arrays_.at(array);
     if (!info.layouts.contains(parameter.layout)) {
-      Bring(array, &info);
+      FetchToCoordinator(array, &info);
       pinned.push_back(array);
       info.layouts.insert(parameter.layout);
     }
   }
-  for (const Value& result : program.results) {
+  for (const EntryType& result : program.results) {
     const int64_t array = next_array_++;
     arrays_[array] = {result.shape, false, 0, false, {result.layout}};
     call.add_results(array);
@@ -155,13 +155,13 @@ absl::Status Session::Pin(int64_t array) {
     return absl::NotFoundError(absl::StrCat("no array ", array, ": it was freed, or donated to a call"));
   }
   ++info->pins;
-  Bring(array, info);
+  FetchToCoordinator(array, info);
   return absl::OkStatus();
 }
 
 void Session::Unpin(int64_t array) {
   --arrays_.at(array).pins;
-  Settle(array);
+  ReleaseIfUnused(array);
 }
 
 void Session::MarkFreed(int64_t array, SessionCommand* command) {
@@ -169,7 +169,7 @@ void Session::MarkFreed(int64_t array, SessionCommand* command) {
   if (info == nullptr) return;
   info->freed = true;
   if (!info->layouts.empty()) command->add_free(array);
-  Settle(array);
+  ReleaseIfUnused(array);
 }
 
 void Session::Free(const std::vector<int64_t>& arrays) {
@@ -182,18 +182,17 @@ void Session::Free(const std::vector<int64_t>& arrays) {
   if (command != nullptr) effects_.commands.push_back(*command);
 }
 
-// What nobody needs here any more goes.
-void Session::Settle(int64_t array) {
+void Session::ReleaseIfUnused(int64_t array) {
   ArrayInfo& info = arrays_.at(array);
   if (info.pins > 0 || !(info.freed || !info.layouts.empty())) return;
-  if (std::exchange(info.here, false)) effects_.dropped.push_back(array);
+  if (std::exchange(info.on_coordinator, false)) effects_.dropped.push_back(array);
   if (info.freed) arrays_.erase(array);
 }
 
-void Session::Answer(const std::string& worker, int64_t sequence, size_t workers) {
+void Session::Answer(const std::string& worker, int64_t sequence, int64_t workers) {
   int64_t& answered = answered_[worker];
   answered = std::max(answered, sequence);
-  if (answered_.size() < workers) return;
+  if (std::ssize(answered_) < workers) return;
   int64_t done = answered;
   for (const auto& [id, through] : answered_) done = std::min(done, through);
   while (!pending_.empty() && pending_.front().command.sequence() <= done) {

@@ -1,10 +1,15 @@
-// What the coordinator knows of one session (proto/session.proto): its programs, its arrays, and the commands that its
+// The coordinator's state of one session (proto/session.proto): its programs, its arrays, and the commands that its
 // workers have not answered yet.
 //
-// Pure logic, used by one thread at a time. What is to be done outside is collected as effects.
+// Pure logic, used by one thread at a time. Methods collect effects, which the caller takes and carries out.
 //
-// An array is held by the workers, in one or more layouts, or by the coordinator, or by both. The coordinator's copy is
-// there while somebody needs it (a command that is not answered, a reader: pins), and until the workers have one.
+// An array is stored on the workers, in one or more layouts (ways to divide it among devices), on the coordinator, or
+// on both. The coordinator keeps a copy while it is pinned (by an unanswered command or a reader) and while no worker
+// has one.
+//
+// Example: a client uploads array 1 (stored on the coordinator), calls a program with it (the call pins it; workers
+// fetch their boxes), and all workers answer the call (unpinned: the coordinator drops its copy, the workers keep
+// theirs).
 #pragma once
 
 #include <deque>
@@ -22,36 +27,38 @@
 
 namespace xlad::service {
 
-// To be carried out in this order.
+// To be carried out in the order of the members.
 struct SessionEffects {
-  struct Kept {
+  struct StoredArray {
     int64_t array = 0;
     tensor::Shape shape;
-    std::string bytes;      // Whole, where it is not expected from the workers.
-    bool expected = false;
+    std::string bytes;      // All elements, row-major; empty if `expected`.
+    bool expected = false;  // The workers will send the elements.
   };
-  std::vector<Kept> kept;                // The coordinator's store takes these arrays.
-  std::vector<SessionCommand> commands;  // To every worker; job and attempt are not filled in.
-  std::vector<int64_t> dropped;          // The store drops these.
+  std::vector<StoredArray> stored;       // Arrays that the coordinator stores.
+  std::vector<SessionCommand> commands;  // Commands to every worker, without job id and attempt.
+  std::vector<int64_t> dropped;          // Arrays that the coordinator drops.
 };
 
 class Session {
  public:
-  // Returns the program's number. `executable` is the one that the digest names.
+  // Adds the program and returns its number. `digest` is the digest of `executable`.
   int64_t LoadProgram(const Executable& executable, const std::string& digest,
                       const std::vector<CollectivePlanProto>& plans);
-  // An array that the store has got.
+  // Adds an array that the caller has stored on the coordinator and returns its number.
   int64_t AddArray(const tensor::Shape& shape);
-  // Numbers of the results. NotFound and InvalidArgument name the argument; nothing has changed then.
+  // Adds a call and returns the numbers of its results. NotFound or InvalidArgument with the argument if it does not
+  // match the program; then nothing has changed.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
-  // From now until Unpin the store has the array, or will get it from the workers.
+  // Keeps a copy of the array on the coordinator until Unpin, fetching it from the workers if necessary.
   absl::Status Pin(int64_t array);
   void Unpin(int64_t array);
+  // Frees arrays for the client. Unknown and freed arrays are ignored.
   void Free(const std::vector<int64_t>& arrays);
 
-  // The worker has done all commands up to this one.
-  void Answer(const std::string& worker, int64_t sequence, size_t workers);
-  // What a worker that comes back has to be told again.
+  // Records that the worker has done all commands up to `sequence`. `workers` is the number of workers of the session.
+  void Answer(const std::string& worker, int64_t sequence, int64_t workers);
+  // Returns the commands that a worker has not answered, to be sent again after it reconnects.
   std::vector<SessionCommand> UnansweredBy(const std::string& worker) const;
 
   int64_t done() const { return next_sequence_ - 1 - std::ssize(pending_); }
@@ -59,40 +66,43 @@ class Session {
   SessionEffects TakeEffects() { return std::exchange(effects_, {}); }
 
  private:
-  struct Value {
+  // A parameter or result of a program. `layout` numbers the distinct ways to divide an array among devices.
+  struct EntryType {
     tensor::Shape shape;
     int32_t layout = 0;
   };
   struct Program {
-    std::vector<Value> parameters, results;
+    std::vector<EntryType> parameters, results;
   };
   struct ArrayInfo {
     tensor::Shape shape;
-    bool here = false;  // The store has it, or will.
-    int pins = 0;
-    bool freed = false;  // For clients it is gone.
-    std::set<int32_t> layouts;
+    bool on_coordinator = false;  // The coordinator has a copy or is fetching one.
+    int pins = 0;                 // Unanswered commands and readers that need the coordinator's copy.
+    bool freed = false;           // Clients can no longer use it.
+    std::set<int32_t> layouts;    // The layouts that the workers have.
   };
   struct Pending {
     SessionCommand command;
     std::vector<int64_t> pinned;
   };
 
-  Value ReadValue(const EntryValue& entry);
-  ArrayInfo* Find(int64_t array);  // Null where it is unknown or freed.
+  EntryType ReadEntry(const EntryValue& entry);
+  ArrayInfo* Find(int64_t array);  // Returns null if the array is unknown or freed.
   absl::Status CheckArguments(const Program& program, const CallProgramRequest& request);
   int64_t AddInline(const tensor::Shape& shape, const std::string& bytes);
-  void Bring(int64_t array, ArrayInfo* info);  // Has the workers send it, where the store has it not.
+  // Adds a command that makes the workers send the array, unless the coordinator has a copy.
+  void FetchToCoordinator(int64_t array, ArrayInfo* info);
   SessionCommand& AddCommand(std::vector<int64_t> pinned);
-  // Marks them freed; the ids that the workers are to be told.
+  // Marks the array freed and adds it to the arrays that `command` makes the workers free.
   void MarkFreed(int64_t array, SessionCommand* command);
-  void Settle(int64_t array);
+  // Drops the coordinator's copy if it is unpinned and not the only one; forgets the array if it is also freed.
+  void ReleaseIfUnused(int64_t array);
 
   std::map<int64_t, Program> programs_;
   std::map<int64_t, ArrayInfo> arrays_;
-  std::map<std::string, int32_t> layouts_;  // By what makes them equal.
-  std::deque<Pending> pending_;             // In order; those that not all workers have answered.
-  std::map<std::string, int64_t> answered_; // By worker.
+  std::map<std::string, int32_t> layouts_;   // Layout number by LayoutKey.
+  std::deque<Pending> pending_;              // Commands that not all workers have answered, in order.
+  std::map<std::string, int64_t> answered_;  // By worker: the last answered command.
   int64_t next_sequence_ = 1;
   int64_t next_program_ = 1;
   int64_t next_array_ = 1;

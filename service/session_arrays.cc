@@ -8,11 +8,12 @@ using tensor::Array;
 
 void SessionArrays::Put(const std::string& session, int64_t array, const tensor::Shape& shape,
                         const std::string& bytes) {
-  auto whole = std::make_shared<Array>(shape);
-  XLAD_CHECK(whole->bytes().size() == bytes.size()) << "an array of " << shape.ToString() << " has other bytes";
-  if (!bytes.empty()) std::memcpy(whole->bytes().data(), bytes.data(), bytes.size());
+  auto stored = std::make_shared<Array>(shape);
+  XLAD_CHECK(stored->bytes().size() == bytes.size())
+      << "an array of " << shape.ToString() << " with " << bytes.size() << " bytes";
+  if (!bytes.empty()) std::memcpy(stored->bytes().data(), bytes.data(), bytes.size());
   const std::lock_guard lock(mutex_);
-  arrays_[{session, array}] = {std::move(whole), {}, 0};
+  arrays_[{session, array}] = {std::move(stored), {}, 0};
 }
 
 void SessionArrays::Expect(const std::string& session, int64_t array, const tensor::Shape& shape) {
@@ -51,7 +52,7 @@ absl::StatusOr<std::shared_ptr<const Array>> SessionArrays::Wait(const std::stri
     } else if (const auto ended = endings_.find(session); ended != endings_.end()) {
       result = absl::AbortedError(absl::StrCat("session ", session, " has ended: ", ended->second));
     } else if (found == arrays_.end()) {
-      result = absl::NotFoundError(absl::StrCat("session ", session, " has no array ", array, " here"));
+      result = absl::NotFoundError(absl::StrCat("session ", session, ": the coordinator has no copy of array ", array));
     } else if (found->second.missing > 0) {
       return false;
     } else {

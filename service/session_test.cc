@@ -1,4 +1,4 @@
-// A session's bookkeeping: which arrays are where, what is sent, what is dropped.
+// Session: where arrays are stored, which commands are sent, which copies are dropped.
 #include "service/session.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 const Shape kMatrix{ElementType::kF32, {8, 4}};
 const Shape kScalar{ElementType::kF32, {}};
 
-// On two devices, rows split where `split`.
+// A parameter or result on two devices; if `split`, its rows are divided between them.
 void AddEntry(EntryValue* entry, const Shape& shape, bool split) {
   tensor::ShapeToWire(shape, entry->mutable_global());
   Shape local = shape;
@@ -33,7 +33,7 @@ void AddEntry(EntryValue* entry, const Shape& shape, bool split) {
   }
 }
 
-// (w, x) -> (w', loss); w split or not, the result too.
+// The program (w, x) -> (w', loss); `w` and `w'` are split or replicated.
 Executable MakeExecutable(bool split_parameter, bool split_result) {
   Executable executable;
   AddEntry(executable.add_parameters(), kMatrix, split_parameter);
@@ -86,13 +86,13 @@ TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
     const auto results = session_.Call(Call(program, w, 0, {w}));
     ASSERT_TRUE(results.ok()) << results.status();
     EXPECT_THAT(Kinds(), ElementsAre("call"));
-    // The inline value goes with the call, and so does the donated state.
-    ASSERT_EQ(effects_.kept.size(), 1u);
-    EXPECT_EQ(effects_.kept[0].bytes, "abcd");
-    EXPECT_THAT(effects_.commands[0].free(), ElementsAre(w, effects_.kept[0].array));
+    // The call frees the inline value and the donated state.
+    ASSERT_EQ(effects_.stored.size(), 1u);
+    EXPECT_EQ(effects_.stored[0].bytes, "abcd");
+    EXPECT_THAT(effects_.commands[0].free(), ElementsAre(w, effects_.stored[0].array));
     EXPECT_EQ(session_.Call(Call(program, w, 0)).status().code(), absl::StatusCode::kNotFound);
     AnswerAll();
-    // What was uploaded leaves the coordinator when the workers have it.
+    // The coordinator drops an uploaded array when the workers have it.
     Kinds();
     EXPECT_EQ(effects_.dropped.size(), i == 0 ? 2u : 1u);
     w = (*results)[0];
@@ -100,7 +100,7 @@ TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
   EXPECT_EQ(session_.done(), 6);
 }
 
-TEST_F(SessionTest, AnArrayInAnotherLayoutGoesThroughTheCoordinator) {
+TEST_F(SessionTest, ChangesLayoutThroughTheCoordinator) {
   const int64_t program = session_.LoadProgram(MakeExecutable(false, true), "digest", {});
   const auto first = session_.Call(Call(program, session_.AddArray(kMatrix), 0));
   Kinds();
@@ -108,13 +108,13 @@ TEST_F(SessionTest, AnArrayInAnotherLayoutGoesThroughTheCoordinator) {
   ASSERT_TRUE(session_.Call(Call(program, w, 0)).ok());
   EXPECT_THAT(Kinds(), ElementsAre("fetch", "call"));
   ASSERT_TRUE(session_.Call(Call(program, w, 0)).ok());
-  EXPECT_THAT(Kinds(), ElementsAre("call"));  // By now it is there in both layouts.
+  EXPECT_THAT(Kinds(), ElementsAre("call"));  // The workers have the array in both layouts.
   AnswerAll();
   Kinds();
   EXPECT_THAT(effects_.dropped, ::testing::Contains(w));
 }
 
-TEST_F(SessionTest, ReadersPinWhatTheyRead) {
+TEST_F(SessionTest, ReadersPinArrays) {
   const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
   const int64_t loss = (*session_.Call(Call(program, session_.AddArray(kMatrix), 0)))[1];
   Kinds();
@@ -123,7 +123,7 @@ TEST_F(SessionTest, ReadersPinWhatTheyRead) {
   ASSERT_TRUE(session_.Pin(loss).ok());
   ASSERT_TRUE(session_.Pin(loss).ok());  // Two readers, one fetch.
   EXPECT_THAT(Kinds(), ElementsAre("fetch"));
-  EXPECT_TRUE(effects_.kept.at(0).expected);
+  EXPECT_TRUE(effects_.stored.at(0).expected);
   session_.Free({loss, 12345});
   EXPECT_THAT(Kinds(), ElementsAre("free"));
   EXPECT_EQ(session_.Pin(loss).code(), absl::StatusCode::kNotFound);
@@ -136,7 +136,7 @@ TEST_F(SessionTest, ReadersPinWhatTheyRead) {
   EXPECT_THAT(effects_.dropped, ElementsAre(loss));
 }
 
-TEST_F(SessionTest, WhatDoesNotFitIsRefusedAndChangesNothing) {
+TEST_F(SessionTest, RefusedCallsChangeNothing) {
   const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
   const int64_t w = session_.AddArray(kMatrix), x = session_.AddArray(kScalar);
   Kinds();
@@ -152,10 +152,10 @@ TEST_F(SessionTest, WhatDoesNotFitIsRefusedAndChangesNothing) {
   request.mutable_arguments()->RemoveLast();
   EXPECT_THAT(message(request), HasSubstr("found 1 arguments, expected 2"));
   EXPECT_THAT(Kinds(), IsEmpty());
-  EXPECT_THAT(effects_.kept, IsEmpty());
+  EXPECT_THAT(effects_.stored, IsEmpty());
 }
 
-TEST_F(SessionTest, AWorkerThatComesBackHearsWhatItHasNotAnswered) {
+TEST_F(SessionTest, RepeatsUnansweredCommands) {
   const int64_t program = session_.LoadProgram(MakeExecutable(true, true), "digest", {});
   const int64_t w = session_.AddArray(kMatrix);
   ASSERT_TRUE(session_.Call(Call(program, w, 0)).ok());
@@ -166,19 +166,19 @@ TEST_F(SessionTest, AWorkerThatComesBackHearsWhatItHasNotAnswered) {
   EXPECT_THAT(session_.UnansweredBy("a"), IsEmpty());
   EXPECT_EQ(session_.UnansweredBy("b").size(), 2u);
   session_.Answer("b", 3, 2);
-  session_.Answer("b", 2, 2);  // Late: changes nothing.
+  session_.Answer("b", 2, 2);  // A late answer changes nothing.
   EXPECT_EQ(session_.pending(), 0u);
 }
 
-// Random use: every array that was freed leaves no trace once all is answered.
-TEST_F(SessionTest, NothingIsLeftBehind) {
+// Random use: when all commands are answered, nothing of a freed array remains.
+TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
   const auto random = SeededRandom(11);
   const int64_t program = session_.LoadProgram(MakeExecutable(true, false), "digest", {});
   std::vector<int64_t> matrices = {session_.AddArray(kMatrix)}, pinned;
   std::set<int64_t> here = {matrices[0]};
   const auto settle = [&] {
     Kinds();
-    for (const auto& kept : effects_.kept) EXPECT_TRUE(here.insert(kept.array).second) << kept.array;
+    for (const auto& stored : effects_.stored) EXPECT_TRUE(here.insert(stored.array).second) << stored.array;
     for (const int64_t array : effects_.dropped) EXPECT_EQ(here.erase(array), 1u) << array;
   };
   for (int i = 0; i < 2000; ++i) {

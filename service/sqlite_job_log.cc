@@ -30,16 +30,16 @@ class Statement {
 
   void Bind(int column, int64_t value) { sqlite3_bind_int64(statement_, column, value); }
   void Bind(int column, const std::string& text) {
-    sqlite3_bind_text(statement_, column, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    sqlite3_bind_text(statement_, column, text.data(), text.size(), SQLITE_TRANSIENT);
   }
   void BindBlob(int column, const std::string& bytes) {
-    sqlite3_bind_blob(statement_, column, bytes.data(), static_cast<int>(bytes.size()), SQLITE_TRANSIENT);
+    sqlite3_bind_blob(statement_, column, bytes.data(), bytes.size(), SQLITE_TRANSIENT);
   }
   int Step() { return statement_ == nullptr ? SQLITE_ERROR : sqlite3_step(statement_); }
   void Reset() { sqlite3_reset(statement_); }
   std::string Blob(int column) const {
     const char* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
-    return std::string(data, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
+    return std::string(data, sqlite3_column_bytes(statement_, column));
   }
   int64_t Int(int column) const { return sqlite3_column_int64(statement_, column); }
 
@@ -56,7 +56,7 @@ class SqliteJobLog final : public JobLog {
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE"));
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
-    XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that keeps a second coordinator out.
+    XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that refuses a second coordinator.
     XLAD_RETURN_IF_ERROR(Execute("COMMIT"));
     int64_t version = 0;
     {

@@ -1,6 +1,6 @@
-// Shards of a job's state, uploaded by its workers, put together into one safetensors file.
+// Assembles the shards of a job's state that its workers upload into one safetensors file.
 //
-// Thread-safe. What belongs to an attempt that has ended is dropped by Drop.
+// Thread-safe. Shards stay in memory until Drop is called for their job.
 #pragma once
 
 #include <map>
@@ -18,10 +18,11 @@ namespace xlad::service {
 
 class StateAssembly {
  public:
-  // A box of a tensor, row-major without padding; `header` says which, its chunk is not looked at. The same box may
-  // come again (a worker that reconnected).
+  // Adds one box of a tensor: `bytes` is row-major without padding, `header` names the tensor and the box (its chunk is
+  // ignored). A box that was added before is replaced: workers upload again after they reconnect.
   absl::Status Add(const PutStateShardRequest& header, std::string bytes);
-  // The whole state after `step`: every STATE parameter of the spec, each element exactly from its box.
+  // Returns the safetensors file of the state after `step`: every STATE parameter of the spec. DataLoss if elements are
+  // missing, InvalidArgument if a box does not match its parameter.
   absl::StatusOr<std::string> Assemble(const std::string& job_id, int64_t attempt, int64_t step,
                                        const JobSpec& spec);
   void Drop(const std::string& job_id);

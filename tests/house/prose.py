@@ -33,7 +33,6 @@ EXEMPT = {
     "python",
     "runtime",
     "scripts",
-    "service",
     "sharding",
     "tensor",
     "tests/compiled",
