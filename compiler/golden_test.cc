@@ -48,8 +48,7 @@ std::string After(const std::string& pass, const std::string& input) {
   PipelineOptions options;
   options.verify = true;
   options.only = {pass};
-  // Reducers get their canonical form, dead code goes: what every pass may count on.
-  if (pass != "normalise") options.only.push_back("dead-code");
+  if (pass != "normalize") options.only.push_back("eliminate-dead-code");
   if (absl::Status status = RunPipeline(**module, context, options, nullptr); !status.ok()) {
     return absl::StrCat(status.ToString(), "\n");
   }

@@ -69,8 +69,9 @@ TEST(PassByPass, MeansTheSame) {
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
   }
   // The programs give most passes something to do.
-  for (const char* pass : {"inline-calls", "canonicalise-collectives", "simplify", "fold-constants", "cse",
-                           "convolutions", "dots", "dead-code", "fusion", "order"}) {
+  for (const char* pass : {"inline-calls", "canonicalize-collectives", "simplify", "fold-constants", "cse",
+                           "lower-convolutions", "canonicalize-dots", "eliminate-dead-code", "fuse",
+                           "order-instructions"}) {
     EXPECT_TRUE(changing.contains(pass)) << pass;
   }
 }

@@ -5,20 +5,6 @@
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/file_system.h"
-#include "compiler/passes/canonicalize_collectives.h"
-#include "compiler/passes/combine_collectives.h"
-#include "compiler/passes/constant_folding.h"
-#include "compiler/passes/convolutions.h"
-#include "compiler/passes/cse.h"
-#include "compiler/passes/dots.h"
-#include "compiler/passes/fusion.h"
-#include "compiler/passes/inline_calls.h"
-#include "compiler/passes/loops.h"
-#include "compiler/passes/normalize.h"
-#include "compiler/passes/order.h"
-#include "compiler/passes/scans.h"
-#include "compiler/passes/simplify.h"
-#include "compiler/passes/uniform.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 
@@ -26,28 +12,9 @@ namespace xlad::compiler {
 namespace {
 
 constexpr PassEntry kPasses[] = {
-    {"inline-calls", InlineCalls},
-    {"normalise", Normalise},
-    {"canonicalise-collectives", CanonicaliseCollectives},
-    {"simplify", Simplify},
-    {"fold-constants", FoldConstants},
-    {"cse", EliminateCommonSubexpressions},
-    {"loops", SimplifyLoops},
-    {"simplify", Simplify},
-    {"fold-constants", FoldConstants},
-    {"cse", EliminateCommonSubexpressions},
-    {"remove-barriers", RemoveBarriers},
-    {"convolutions", LowerConvolutions},
-    {"cumulative", MakeScans},
-    {"simplify", Simplify},
-    {"dots", CanonicaliseDots},
-    {"uniform-conditions", CheckUniformConditions},
-    {"combine-collectives", CombineCollectives},
-    {"dead-code", EliminateDeadCode},
-    {"note-trip-counts", NoteTripCounts},
-    {"fusion", Fuse},
-    {"dead-code", EliminateDeadCode},
-    {"order", OrderInstructions},
+#define XLAD_PASS(name, function) {name, function},
+#include "compiler/passes/passes.def"
+#undef XLAD_PASS
 };
 
 absl::Status Dump(const hlo::Module& module, const PipelineOptions& options, size_t number, absl::string_view name) {

@@ -1,4 +1,4 @@
-// The compiler's passes over HLO, as a table, and the driver that runs it.
+// Runs the compiler's passes over an HLO module. passes/passes.def is the table of passes.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "base/pass_time.h"
-#include "compiler/passes/pass_context.h"
+#include "compiler/passes/passes.h"
 
 namespace xlad::compiler {
 
@@ -15,16 +15,18 @@ struct PassEntry {
   PassFunction pass;
 };
 
-// In the order in which they run; a name may occur more than once.
+// The rows of passes.def. A name occurs once for each time the pass runs.
 absl::Span<const PassEntry> PassTable();
 
 struct PipelineOptions {
-  std::string dump_directory;     // NN.name.hlo after every pass, 00.input.hlo before; empty: nowhere.
-  bool verify = false;            // hlo::Verify after every pass; an error names the pass.
-  std::vector<std::string> only;  // Run just these passes (for tools and tests); empty: all.
+  // If not empty, the module's text is written to this directory: 00.input.hlo, then NN.NAME.hlo after every pass.
+  std::string dump_directory;
+  bool verify = false;            // Run hlo::Verify after every pass; an error names the pass.
+  std::vector<std::string> only;  // If not empty, run only the passes with these names.
 };
 
-// Runs the table. Errors are the passes' own with the pass's name in front.
+// Runs the table on the module. Appends the time of each pass to `times`, which may be null. An error of a pass is
+// returned with the name of the pass in front; the module is then in an unspecified state.
 absl::Status RunPipeline(hlo::Module& module, PassContext& context, const PipelineOptions& options,
                          std::vector<PassTime>* times);
 

@@ -13,7 +13,7 @@ namespace xlad::compiler {
 // sizes differ.
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices);
 
-// Needs the form that CanonicaliseCollectives leaves. collective_id is the channel id, 0 where there is none.
+// Needs the form that CanonicalizeCollectives leaves. collective_id is the channel id, 0 where there is none.
 absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction, int64_t devices);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,10 @@
-#include "compiler/passes/canonicalize_collectives.h"
+// Gives collectives the form that the runtime executes: over flat, contiguous buffers.
+//
+// Needs: no layouts. Leaves: all-gather, reduce-scatter and all-to-all have one array operand and run along dimension
+// 0, with reshapes and transposes around them if the program had another dimension; collectives in groups of one device
+// are removed; an asynchronous start/done pair is one synchronous collective; an exclusive-or reduction is an exchange
+// followed by local xor. InvalidArgument for groups that do not fit the mesh.
+#include "compiler/passes/passes.h"
 
 #include <functional>
 #include <numeric>
@@ -9,7 +15,7 @@
 namespace xlad::compiler {
 namespace {
 
-// The permutation of ndim dimensions that moves `from` to the front, and its inverse.
+// The permutation of ndim dimensions that moves `from` to the front and keeps the order of the others.
 Dims ToFront(int64_t ndim, int64_t from) {
   Dims permutation = {from};
   for (int64_t d = 0; d < ndim; ++d) {
@@ -19,18 +25,18 @@ Dims ToFront(int64_t ndim, int64_t from) {
 }
 Dims Inverse(const Dims& permutation) {
   Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i)
-    inverse[permutation[i]] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
   return inverse;
 }
 
-// The dims with dimension d taken apart into n x (size / n).
+// The dims with dimension d split into n x (size / n).
 Dims Split(Dims dims, int64_t d, int64_t n) {
   dims[d] /= n;
   dims.insert(dims.begin() + d, n);
   return dims;
 }
 
+// Rewrites one collective among groups of `group_size` devices.
 class Rewriter {
  public:
   Rewriter(Instruction* instruction, int64_t group_size)
@@ -38,10 +44,10 @@ class Rewriter {
     builder_.set_template(instruction);
   }
 
-  // Null: it is canonical as it is.
+  // The replacement, or null if the collective is canonical.
   absl::StatusOr<Instruction*> Rewrite() {
-    if (size_ == 1) return Alone();
-    if (CombinesAfterwards()) return Map([this](Instruction* x) { return Combined(x); });
+    if (size_ == 1) return OwnOperands();
+    if (ReducesByXor()) return Map([this](Instruction* x) { return ExchangeAndXor(x); });
     switch (instruction_->opcode()) {
       case Opcode::kAllGather:
       case Opcode::kReduceScatter:
@@ -54,27 +60,29 @@ class Rewriter {
       default:
         return nullptr;
     }
-    return Map([this](Instruction* x) { return Along(x); });
+    return Map([this](Instruction* x) { return AlongFront(x); });
   }
 
  private:
+  // Applies `f` to every operand.
   Instruction* Map(const std::function<Instruction*(Instruction*)>& f) {
     std::vector<Instruction*> parts;
     for (Instruction* operand : instruction_->operands()) parts.push_back(f(operand));
     return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
   }
 
-  // Exclusive or is no reduction of the runtime's: the parts are exchanged, then combined where they are wanted.
-  bool CombinesAfterwards() const {
+  // The runtime has no exclusive-or reduction.
+  bool ReducesByXor() const {
     const Opcode opcode = instruction_->opcode();
     return (opcode == Opcode::kAllReduce || opcode == Opcode::kReduceScatter) &&
            hlo::ReducerOpcode(*instruction_->called()[0]) == Opcode::kXor;
   }
 
-  Instruction* Combined(Instruction* x) {
+  // Brings the operands of all devices of a group together, then combines them locally.
+  Instruction* ExchangeAndXor(Instruction* x) {
     const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
     Dims part = x->shape().dims(), stacked = part;
-    if (scatter) {  // What is whose comes first: [.., n, a, ..] -> [n, .., a, ..].
+    if (scatter) {  // One part for each device: [.., n*a, ..] -> [.., n, a, ..] -> [n, .., a, ..].
       const int64_t d = instruction_->dimensions()[0];
       x = builder_.Reshape(x, Split(part, d, size_));
       x = builder_.Transpose(x, ToFront(x->shape().ndim(), d));
@@ -105,14 +113,14 @@ class Rewriter {
     return sum;
   }
 
-  // In a group of one: every device's own operand. A one-element tuple shape stays a tuple.
-  absl::StatusOr<Instruction*> Alone() {
+  // The result in groups of one device. A tuple of one element stays a tuple.
+  Instruction* OwnOperands() {
     if (instruction_->shape().is_tuple()) return builder_.Tuple(instruction_->operands());
     return instruction_->operand(0);
   }
 
-  // The collective along dimension 0 of `x`, which is as the operand but in another arrangement.
-  Instruction* Flat(Instruction* x, Shape result) {
+  // The same collective on `x`, along dimension 0.
+  Instruction* Clone(Instruction* x, Shape result) {
     auto clone = instruction_->CloneWithoutOperands();
     clone->set_name(instruction_->name());
     clone->mutable_shape() = std::move(result);
@@ -120,7 +128,8 @@ class Rewriter {
     return instruction_->parent()->Add(std::move(clone), {x});
   }
 
-  Instruction* Along(Instruction* x) {
+  // The collective on `x` along dimension 0, with what moves the original dimension to the front and back.
+  Instruction* AlongFront(Instruction* x) {
     const int64_t d = instruction_->dimensions()[0];
     const Dims& from = x->shape().dims();
     const ElementType type = x->shape().type();
@@ -128,13 +137,13 @@ class Rewriter {
       Dims to = from;
       if (instruction_->opcode() == Opcode::kAllGather) to[0] *= size_;
       if (instruction_->opcode() == Opcode::kReduceScatter) to[0] /= size_;
-      return Flat(x, Shape(type, to));
+      return Clone(x, Shape(type, to));
     }
     if (instruction_->opcode() == Opcode::kAllGather) {
       Dims one = from, stacked = from;
       one.insert(one.begin(), 1);
       stacked.insert(stacked.begin(), size_);
-      Instruction* gathered = Flat(builder_.Reshape(x, one), Shape(type, stacked));
+      Instruction* gathered = Clone(builder_.Reshape(x, one), Shape(type, stacked));
       // [n, .., a, ..] -> [.., n, a, ..] -> [.., n*a, ..]
       Instruction* moved = builder_.Transpose(gathered, Inverse(ToFront(gathered->shape().ndim(), d)));
       Dims result = from;
@@ -149,13 +158,13 @@ class Rewriter {
       part[d] /= size_;
       Dims one = part;
       one.insert(one.begin(), 1);
-      return builder_.Reshape(Flat(moved, Shape(type, one)), part);
+      return builder_.Reshape(Clone(moved, Shape(type, one)), part);
     }
-    Instruction* exchanged = Flat(moved, moved->shape());
+    Instruction* exchanged = Clone(moved, moved->shape());
     return builder_.Reshape(builder_.Transpose(exchanged, Inverse(front)), from);
   }
 
-  // n operands of one shape, one for each device of the group; results in the same way.
+  // An all-to-all with one operand and one result for each device of the group.
   absl::StatusOr<Instruction*> TupleAllToAll() {
     if (instruction_->operand_count() != size_) {
       return absl::InvalidArgumentError(absl::StrCat(Describe(*instruction_), ": found ", instruction_->operand_count(),
@@ -167,7 +176,7 @@ class Rewriter {
     row.insert(row.begin(), 1);
     for (Instruction* operand : instruction_->operands()) rows.push_back(builder_.Reshape(operand, row));
     Instruction* all = builder_.Concatenate(rows, 0);
-    Instruction* exchanged = Flat(all, all->shape());
+    Instruction* exchanged = Clone(all, all->shape());
     std::vector<Instruction*> parts;
     for (int64_t i = 0; i < size_; ++i) {
       Dims start(row.size(), 0), limit = row;
@@ -197,7 +206,7 @@ Opcode SynchronousForm(Opcode start) {
   }
 }
 
-// x-done(x-start(..)) as x(..).
+// Replaces x-done(x-start(...)) by x(...).
 void JoinPair(Instruction* done) {
   Instruction* start = done->operand(0);
   const Opcode opcode = SynchronousForm(start->opcode());
@@ -212,7 +221,7 @@ void JoinPair(Instruction* done) {
   done->ReplaceAllUsesWith(done->parent()->Add(std::move(joined), start->operands()));
 }
 
-absl::Status CanonicaliseIn(Computation* computation, int64_t devices) {
+absl::Status CanonicalizeIn(Computation* computation, int64_t devices) {
   for (Instruction* instruction : Snapshot(*computation)) {
     switch (instruction->opcode()) {
       case Opcode::kAllReduceDone:
@@ -239,9 +248,9 @@ absl::Status CanonicaliseIn(Computation* computation, int64_t devices) {
 
 }  // namespace
 
-absl::Status CanonicaliseCollectives(hlo::Module& module, PassContext& context) {
+absl::Status CanonicalizeCollectives(hlo::Module& module, PassContext& context) {
   for (Computation* computation : StepComputations(module)) {
-    XLAD_RETURN_IF_ERROR(CanonicaliseIn(computation, context.devices));
+    XLAD_RETURN_IF_ERROR(CanonicalizeIn(computation, context.devices));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,9 @@
-#include "compiler/passes/combine_collectives.h"
+// Combines small all-reduces into one message.
+//
+// Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
+// of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
+// combined all-reduce carries the origins of all of them.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <set>
@@ -12,15 +17,16 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kSmallBytes = 1 << 20;  // Of an operand: above, joining it saves no time that shows.
-constexpr int64_t kMostBytes = 16 << 20;  // Of all operands together,
-constexpr size_t kMostOperands = 256;     // and their number.
-constexpr int64_t kMostCauses = 16;       // Lines of cause that are kept.
+constexpr int64_t kMaxOperandBytes = 1 << 20;    // Above, the latency that combining saves does not matter.
+constexpr int64_t kMaxCombinedBytes = 16 << 20;  // All operands of one combined all-reduce together.
+constexpr size_t kMaxOperands = 256;
+constexpr int64_t kMaxOrigins = 16;  // Origin lines that are kept for each key.
 
+// All-reduces that become one.
 struct Bundle {
   std::vector<Instruction*> members;
   std::vector<std::vector<int64_t>> groups;
-  std::set<int> needs;  // Bundles whose results its operands are made from, directly.
+  std::set<int> needs;  // Bundles that its operands depend on, not through further bundles.
   int64_t bytes = 0;
 };
 
@@ -32,19 +38,17 @@ class Combiner {
     for (Instruction* at : Snapshot(*computation_)) {
       std::set<int> needs;
       for (const Instruction* operand : at->operands()) {
-        const std::set<int>& from = made_from_[operand];
-        needs.insert(from.begin(), from.end());
+        AddAll(bundles_of_[operand], &needs);
       }
       for (const Instruction* before : at->control_predecessors()) {
-        const std::set<int>& from = made_from_[before];
-        needs.insert(from.begin(), from.end());
+        AddAll(bundles_of_[before], &needs);
       }
       if (!IsSmallAllReduce(*at)) {
-        made_from_[at] = std::move(needs);
+        bundles_of_[at] = std::move(needs);
         continue;
       }
       XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(*at, devices_));
-      made_from_[at] = {Put(at, std::move(groups), needs)};
+      bundles_of_[at] = {AddToBundle(at, std::move(groups), needs)};
     }
     bool changed = false;
     for (const Bundle& bundle : bundles_) {
@@ -60,19 +64,22 @@ class Combiner {
   }
 
  private:
+  static void AddAll(const std::set<int>& from, std::set<int>* to) { to->insert(from.begin(), from.end()); }
+
   static bool IsSmallAllReduce(const Instruction& at) {
     return at.opcode() == Opcode::kAllReduce && at.operand_count() == 1 && at.shape().is_array() &&
-           at.shape().bytes() <= kSmallBytes;
+           at.shape().bytes() <= kMaxOperandBytes;
   }
 
-  int Put(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
+  // Adds the all-reduce to the latest bundle that may take it, or to a new one. Returns the bundle's number.
+  int AddToBundle(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
     for (int b = static_cast<int>(bundles_.size()) - 1; b >= 0; --b) {
       Bundle& bundle = bundles_[b];
       const Instruction& first = *bundle.members[0];
       if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups)
         continue;
-      if (bundle.members.size() >= kMostOperands || bundle.bytes + at->shape().bytes() > kMostBytes) continue;
-      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return Needs(other, b); })) continue;
+      if (bundle.members.size() >= kMaxOperands || bundle.bytes + at->shape().bytes() > kMaxCombinedBytes) continue;
+      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return DependsOn(other, b); })) continue;
       bundle.members.push_back(at);
       bundle.needs.insert(needs.begin(), needs.end());
       bundle.bytes += at->shape().bytes();
@@ -82,8 +89,8 @@ class Combiner {
     return static_cast<int>(bundles_.size()) - 1;
   }
 
-  // Whether bundle `later` is `earlier` or is made from it, through whatever bundles.
-  bool Needs(int later, int earlier) const {
+  // Whether bundle `later` is `earlier` or depends on it, directly or through other bundles.
+  bool DependsOn(int later, int earlier) const {
     std::vector<int> pending = {later};
     absl::flat_hash_set<int> seen;
     while (!pending.empty()) {
@@ -106,7 +113,7 @@ class Combiner {
     }
     Instruction* joined = CloneOn(*bundle.members[0], operands, computation_);
     joined->mutable_shape() = Shape::Tuple(shapes);
-    joined->mutable_frontend_attributes() = Causes(bundle);
+    joined->mutable_frontend_attributes() = Origins(bundle);
     hlo::Builder builder(computation_);
     for (size_t i = 0; i < bundle.members.size(); ++i) {
       builder.set_template(bundle.members[i]);
@@ -114,7 +121,7 @@ class Combiner {
     }
   }
 
-  static hlo::StringMap Causes(const Bundle& bundle) {
+  static hlo::StringMap Origins(const Bundle& bundle) {
     hlo::StringMap attributes = bundle.members[0]->frontend_attributes();
     for (const char* key : {"xlad.op", "xlad.because"}) {
       const char separator = key[5] == 'o' ? ',' : '\n';
@@ -123,7 +130,7 @@ class Combiner {
         auto found = member->frontend_attributes().find(key);
         if (found == member->frontend_attributes().end()) continue;
         for (absl::string_view line : absl::StrSplit(found->second, separator, absl::SkipEmpty())) {
-          if (std::ssize(lines) >= kMostCauses) break;
+          if (std::ssize(lines) >= kMaxOrigins) break;
           if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
         }
       }
@@ -135,7 +142,8 @@ class Combiner {
   Computation* computation_;
   const int64_t devices_;
   std::vector<Bundle> bundles_;
-  absl::flat_hash_map<const Instruction*, std::set<int>> made_from_;
+  // The bundles that an instruction depends on, not through further bundles.
+  absl::flat_hash_map<const Instruction*, std::set<int>> bundles_of_;
 };
 
 }  // namespace

@@ -7,12 +7,14 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr size_t kMostMembers = 600;  // Of a group: what LLVM optimises in reasonable time.
-constexpr size_t kMostRoots = 12;
-constexpr size_t kMostMaps = 4;  // Under which a cheap value is computed.
-constexpr int kMostRecomputed = 6;
-constexpr int kMostVisits = 4000;  // Of the search for cycles; beyond, one is assumed.
+constexpr size_t kMaxMembers = 600;  // Of a group: limits the time of LLVM's optimization.
+constexpr size_t kMaxRoots = 12;
+constexpr size_t kMaxMaps = 4;  // Of a cheap member.
+constexpr int kMaxRecomputed = 6;
+constexpr int kMaxVisits = 4000;  // Of the search for cycles; if it takes more, a cycle is assumed.
+constexpr int kRecomputeBudget = 12;  // Instructions that are cheaper to compute again than to load one element.
 
+// Names the map from the position of `user` under `map` to the element of its operand. Equal keys are equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
   std::string key = absl::StrCat(map, "|");
   switch (user.opcode()) {
@@ -36,8 +38,8 @@ std::string MapKey(const Instruction& user, int64_t operand, int map) {
   }
 }
 
-// Whether a value is made from positions and scalars by at most `budget` cheap instructions: computing it again is
-// cheaper than reading it.
+// Whether at most `budget` cheap instructions make the value from positions and scalars, so that computing it again is
+// cheaper than loading it.
 bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   if (instruction.shape().is_scalar() || instruction.opcode() == Opcode::kIota) return true;
   const OpCost cost = CostOf(instruction);
@@ -48,9 +50,9 @@ bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   return instruction.operand_count() > 0;
 }
 
-bool IsFreeToRepeat(const Instruction& instruction) {
+bool IsFreeToRecompute(const Instruction& instruction) {
   const OpCost cost = CostOf(instruction);
-  int budget = 12;
+  int budget = kRecomputeBudget;
   return cost == OpCost::kFree ||
          (cost == OpCost::kCheap && !instruction.shape().is_scalar() && ReadsNoMemory(instruction, &budget));
 }
@@ -64,11 +66,11 @@ FusionPlanner::FusionPlanner(const Computation& computation) : computation_(comp
 
 FusionPlanner::Consumers FusionPlanner::ConsumersOf(const Instruction& instruction) const {
   Consumers consumers;
-  consumers.opaque = computation_.root() == &instruction;
+  consumers.unfused = computation_.root() == &instruction;
   for (const Instruction* user : instruction.users()) {
     auto found = member_of_.find(user);
     if (found == member_of_.end()) {
-      consumers.opaque = true;
+      consumers.unfused = true;
       continue;
     }
     consumers.groups.insert(consumers.groups.end(), found->second.begin(), found->second.end());
@@ -82,35 +84,35 @@ void FusionPlanner::Place(Instruction* instruction) {
   const OpCost cost = CostOf(*instruction);
   if (cost == OpCost::kNotFusible) return;
   Consumers consumers = ConsumersOf(*instruction);
-  if (IsFreeToRepeat(*instruction)) {
-    PlaceCheaply(instruction, consumers);
+  if (IsFreeToRecompute(*instruction)) {
+    Replicate(instruction, consumers);
     return;
   }
-  if (!consumers.opaque && consumers.groups.size() == 1 && Join(instruction, consumers.groups[0], false)) return;
-  if (cost == OpCost::kCheap && !consumers.opaque && IsCheaperToRepeat(*instruction, consumers)) {
-    PlaceCheaply(instruction, consumers);
+  if (!consumers.unfused && consumers.groups.size() == 1 && Join(instruction, consumers.groups[0], false)) return;
+  if (cost == OpCost::kCheap && !consumers.unfused && IsCheaperToRecompute(*instruction, consumers)) {
+    Replicate(instruction, consumers);
     return;
   }
   if (JoinAsRoot(instruction, consumers)) return;
   StartGroup(instruction);
 }
 
-void FusionPlanner::PlaceCheaply(Instruction* instruction, const Consumers& consumers) {
-  bool everywhere = !consumers.opaque;
+void FusionPlanner::Replicate(Instruction* instruction, const Consumers& consumers) {
+  bool everywhere = !consumers.unfused;
   for (int group : consumers.groups) everywhere = Join(instruction, group, false) && everywhere;
-  // A scalar constant outside a fusion is an operand from a constant's buffer; it needs no code.
+  // A scalar constant outside a fusion is read from its buffer.
   if (!everywhere && instruction->opcode() != Opcode::kConstant) StartGroup(instruction);
 }
 
-// Storing it costs a write, and a read in every group. Computing it again costs reading those operands that the group
-// does not read anyway: worth it where these are no larger than the value itself.
-bool FusionPlanner::IsCheaperToRepeat(const Instruction& instruction, const Consumers& consumers) const {
+// Storing the value costs a write, and a read in every group. Computing it again costs reading the operands that a
+// group does not read anyway: cheaper if these are no larger than the value itself.
+bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const {
   if (!hlo::IsElementwise(instruction.opcode())) return false;
   for (int group : consumers.groups) {
     int64_t added = 0;
     absl::flat_hash_set<const Instruction*> counted;
     for (const Instruction* operand : instruction.operands()) {
-      int budget = 12;
+      int budget = kRecomputeBudget;
       if (ReadsNoMemory(*operand, &budget) || !counted.insert(operand).second) continue;
       const auto& maps = groups_[group].maps;
       const bool read_anyway = std::any_of(operand->users().begin(), operand->users().end(),
@@ -125,7 +127,7 @@ bool FusionPlanner::IsCheaperToRepeat(const Instruction& instruction, const Cons
 bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consumers) {
   for (int group : consumers.groups) {
     FusionGroup& candidate = groups_[group];
-    if (candidate.roots.size() >= kMostRoots || candidate.elements != instruction->shape().elements()) continue;
+    if (candidate.roots.size() >= kMaxRoots || candidate.elements != instruction->shape().elements()) continue;
     if (WouldCycle(*instruction, group)) continue;
     if (Join(instruction, group, true)) return true;
   }
@@ -139,26 +141,23 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
   member_of_[instruction].push_back(static_cast<int>(groups_.size()));
-  materialised_.insert(instruction);
   groups_.push_back(std::move(group));
 }
 
 bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
   FusionGroup& joined = groups_[group];
-  if (joined.maps.size() >= kMostMembers) return false;
+  if (joined.maps.size() >= kMaxMembers) return false;
   std::vector<int> maps = MapsIn(*instruction, &joined);
   if (as_root && maps != std::vector<int>{FusionGroup::kIdentity}) return false;
   if (!IsAllowed(*instruction, maps, joined)) return false;
   const bool is_computed = CostOf(*instruction) != OpCost::kFree;
   for (int map : maps) {
-    const int64_t evaluations = joined.evaluations[map];
-    if (is_computed && evaluations > instruction->shape().elements()) ++joined.recomputed;
+    if (is_computed && joined.evaluations[map] > instruction->shape().elements()) ++joined.recomputed;
   }
   joined.maps[instruction] = std::move(maps);
   member_of_[instruction].push_back(group);
   if (as_root) {
     joined.roots.push_back(instruction);
-    materialised_.insert(instruction);
   }
   return true;
 }
@@ -199,23 +198,23 @@ int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map,
 bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<int>& maps,
                               const FusionGroup& group) const {
   const OpCost cost = CostOf(instruction);
-  if (cost == OpCost::kFree) return maps.size() <= kMostMaps;
-  // A loop inside the loop: once for each element, under the loop's own position.
+  if (cost == OpCost::kFree) return maps.size() <= kMaxMaps;
+  // A reduction is an inner loop, which may run once for each position only.
   if (instruction.opcode() == Opcode::kReduce) {
     return maps == std::vector<int>{FusionGroup::kIdentity} && group.elements == instruction.shape().elements();
   }
-  // Reading columns is slow: what moves rows about is done once, by a kernel that does just that.
+  // Reading columns is slow, so large transposes that move rows have a kernel of their own.
   if (instruction.opcode() == Opcode::kTranspose && instruction.shape().elements() > 4096) return false;
-  if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMostMaps)) return false;
+  if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMaxMaps)) return false;
   const int64_t elements = instruction.shape().elements();
-  if (elements == 1) return true;  // Moves out of the loop.
+  if (elements == 1) return true;  // Code generation hoists it out of the loop.
   int recomputed = group.recomputed;
   for (int map : maps) {
     if (group.evaluations[map] <= elements) continue;
     if (cost == OpCost::kExpensive) return false;
     ++recomputed;
   }
-  return recomputed <= kMostRecomputed;
+  return recomputed <= kMaxRecomputed;
 }
 
 bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const {
@@ -232,7 +231,7 @@ bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const 
     if (!seen_groups.insert(id).second) return;
     for (const Instruction* root : groups_[id].roots) visit_users(root);
   };
-  // From each reader outside the group on, through whole groups: a group's results need all of its operands.
+  // Depth-first search from the readers outside the group. All roots of a group depend on all of its operands.
   for (const Instruction* user : instruction.users()) {
     auto found = member_of_.find(user);
     if (found == member_of_.end()) {
@@ -242,7 +241,7 @@ bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const 
     for (int id : found->second) visit_group(id);
   }
   for (int visits = 0; !pending.empty(); ++visits) {
-    if (visits > kMostVisits) return true;
+    if (visits > kMaxVisits) return true;
     const Instruction* at = pending.back();
     pending.pop_back();
     auto found = member_of_.find(at);

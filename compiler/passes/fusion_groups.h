@@ -1,4 +1,17 @@
-// What Fuse decides: which instructions of a computation are computed together.
+// Decides which instructions of a computation are fused.
+//
+// The planner visits instructions from results to parameters (users before operands). An instruction joins the group of
+// its users if all of them are in one group. If it also has users elsewhere, it becomes a further root (result) of a
+// group that reads it element by element, if that makes no cycle between groups. What costs less to compute again than
+// to store and load is copied into every group. Otherwise it starts a group of its own. For example
+//
+//   d = f32[8,4] subtract(x, y)
+//   e = f32[8,4] exponential(d)           // root: joins as a second result, because `s` reads it once per element
+//   s = f32[8] reduce(e, zero)            // root
+//   b = f32[8,4] broadcast(s)
+//   r = f32[8,4] divide(e, b)             // another group: reads `e` and, through the broadcast, `s` from memory
+//
+// This is producer-consumer and sibling (multi-output) fusion in one backward pass; the terms are those of XLA.
 #pragma once
 
 #include <string>
@@ -11,49 +24,52 @@
 
 namespace xlad::compiler {
 
-// Instructions computed in one loop. A value is read through an *index map*: from the loop's position to the linear
-// index of its element. Maps are numbered; 0 is the position itself, 1 is "element 0 of a scalar".
+// Instructions that one loop computes. Each position of the loop is the linear index of one element of every root. A
+// member is computed under one or more *index maps*: from the position to the linear index of the member's element. Map
+// 0 is the identity, map 1 is "element 0 of a scalar"; others are numbered as they are found.
 struct FusionGroup {
   static constexpr int kIdentity = 0, kScalar = 1;
 
-  std::vector<Instruction*> roots;  // Written to memory, latest in program order first.
-  // Every member with the maps under which the group computes it.
+  std::vector<Instruction*> roots;  // The results, last in program order first.
+  // Every member, with the index maps under which it is computed.
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
-  std::vector<int64_t> evaluations;  // By map: how often a value under it is computed.
-  absl::flat_hash_map<std::string, int> map_ids;
-  int64_t elements = 0;  // Of the loop: those of each root.
+  std::vector<int64_t> evaluations;  // For each map: how often a member under it is computed in one run of the loop.
+  absl::flat_hash_map<std::string, int> map_ids;  // From what a map does (MapKey) to its number.
+  int64_t elements = 0;  // Of each root: the number of positions of the loop.
   int recomputed = 0;    // Members that are computed more often than they have elements.
 };
 
 class FusionPlanner {
  public:
   explicit FusionPlanner(const Computation& computation);
-  // All groups with a root; a group of one instruction needs no fusion.
+  // Includes groups of one instruction, which need no fusion.
   const std::vector<FusionGroup>& groups() const { return groups_; }
 
  private:
+  // Who reads a value.
   struct Consumers {
     std::vector<int> groups;  // Sorted, distinct.
-    bool opaque = false;      // Someone reads it from memory whatever we do.
+    bool unfused = false;     // An instruction outside all groups, or the result: the value must be in memory.
   };
   void Place(Instruction* instruction);
-  void PlaceCheaply(Instruction* instruction, const Consumers& consumers);
+  // Copies the instruction into every consumer's group, and stores it only if it must be in memory.
+  void Replicate(Instruction* instruction, const Consumers& consumers);
   Consumers ConsumersOf(const Instruction& instruction) const;
-  bool IsCheaperToRepeat(const Instruction& instruction, const Consumers& consumers) const;
+  bool IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const;
   bool JoinAsRoot(Instruction* instruction, const Consumers& consumers);
   void StartGroup(Instruction* instruction);
-  // Adds to a group whose members use it; false, and nothing is changed, where that would break a promise.
+  // Adds the instruction to a group whose members use it. Returns false and changes nothing if the group could not be
+  // emitted, or would compute too much twice.
   bool Join(Instruction* instruction, int group, bool as_root);
   std::vector<int> MapsIn(const Instruction& instruction, FusionGroup* group) const;
   int OperandMap(const Instruction& user, int64_t operand, int map, FusionGroup* group) const;
   bool IsAllowed(const Instruction& instruction, const std::vector<int>& maps, const FusionGroup& group) const;
-  // Whether what reads `instruction` outside `group` feeds `group`.
+  // Whether making `instruction` a root of `group` makes a cycle: a reader of it outside the group feeds the group.
   bool WouldCycle(const Instruction& instruction, int group) const;
 
   const Computation& computation_;
   std::vector<FusionGroup> groups_;
   absl::flat_hash_map<const Instruction*, std::vector<int>> member_of_;
-  absl::flat_hash_set<const Instruction*> materialised_;
 };
 
 }  // namespace xlad::compiler

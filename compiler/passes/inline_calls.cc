@@ -1,4 +1,8 @@
-#include "compiler/passes/inline_calls.h"
+// Replaces every call by its callee's instructions, and gives each while and conditional computations of its own.
+//
+// Needs: a verified module. Leaves: no `call`; every step computation has exactly one caller, so that a pass may change
+// it for this caller alone. ResourceExhausted if that takes more than 4 million instructions.
+#include "compiler/passes/passes.h"
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/hlo_util.h"
@@ -6,9 +10,9 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMostInstructions = 4'000'000;
+constexpr int64_t kMaxInstructions = 4'000'000;
 
-// What was made from a call without a source of its own is told by the call's.
+// Inlined instructions without metadata, from position `first` on, take the call's.
 void InheritMetadata(const Instruction& call, size_t first) {
   const auto& all = call.parent()->instructions();
   for (size_t i = first; i < all.size(); ++i) {
@@ -23,9 +27,9 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
     if (call->opcode() != Opcode::kCall) continue;
     const Computation* callee = call->called()[0];
     *total += std::ssize(callee->instructions());
-    if (*total > kMostInstructions) {
+    if (*total > kMaxInstructions) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("calls expand to more than ", kMostInstructions, " instructions at ", Describe(*call)));
+          absl::StrCat("calls expand to more than ", kMaxInstructions, " instructions at ", Describe(*call)));
     }
     const size_t first = computation->instructions().size();
     Instruction* result = InlineInto(*callee, call->operands(), computation);
@@ -40,19 +44,20 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
   return absl::OkStatus();
 }
 
-// Clones computations that are called for the second time.
-absl::Status MakeOwn(Computation* computation, absl::flat_hash_set<Computation*>* owned, int64_t* total) {
+// Clones each computation below `computation` that already has a caller (is in `owned`).
+absl::Status CloneSharedComputations(Computation* computation, absl::flat_hash_set<Computation*>* owned,
+                                     int64_t* total) {
   for (Instruction* instruction : Snapshot(*computation)) {
     if (instruction->opcode() != Opcode::kWhile && instruction->opcode() != Opcode::kConditional) continue;
     for (Computation*& callee : instruction->mutable_called()) {
       if (owned->contains(callee)) callee = callee->parent()->CloneComputation(*callee, callee->name());
       owned->insert(callee);
       *total += std::ssize(callee->instructions());
-      if (*total > kMostInstructions) {
-        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMostInstructions,
+      if (*total > kMaxInstructions) {
+        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMaxInstructions,
                                                          " instructions at ", Describe(*instruction)));
       }
-      XLAD_RETURN_IF_ERROR(MakeOwn(callee, owned, total));
+      XLAD_RETURN_IF_ERROR(CloneSharedComputations(callee, owned, total));
     }
   }
   return absl::OkStatus();
@@ -67,7 +72,7 @@ absl::Status InlineCalls(hlo::Module& module, PassContext&) {
   for (Computation* computation : all) XLAD_RETURN_IF_ERROR(InlineIn(computation, &total));
   absl::flat_hash_set<Computation*> owned;
   total = 0;
-  XLAD_RETURN_IF_ERROR(MakeOwn(module.entry(), &owned, &total));
+  XLAD_RETURN_IF_ERROR(CloneSharedComputations(module.entry(), &owned, &total));
   module.RemoveUnusedComputations();
   module.SortComputations();
   return absl::OkStatus();

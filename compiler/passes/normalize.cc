@@ -1,4 +1,8 @@
-#include "compiler/passes/normalize.h"
+// Removes what does not affect values: layouts, shardings, copies, dependencies, annotation calls.
+//
+// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `bitcast`, `add-dependency`, `domain` or
+// `replica-id`, no sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <numeric>
@@ -14,8 +18,8 @@ bool IsAnnotation(const Instruction& instruction) {
   return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
 }
 
-// What stands for `instruction` after the pass; null: itself.
-Instruction* Plain(Instruction* instruction) {
+// The replacement of an instruction that does not affect values, or null.
+Instruction* Replacement(Instruction* instruction) {
   hlo::Builder builder(instruction->parent());
   builder.set_template(instruction);
   switch (instruction->opcode()) {
@@ -83,33 +87,14 @@ absl::Status CheckShape(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
-void CanonicaliseReducer(Instruction* instruction) {
-  switch (instruction->opcode()) {
-    case Opcode::kReduce:
-    case Opcode::kReduceWindow:
-    case Opcode::kAllReduce:
-    case Opcode::kReduceScatter:
-    case Opcode::kScatter:
-      break;
-    default:
-      return;
-  }
-  Computation*& callee = instruction->mutable_called()[0];
-  std::optional<Opcode> opcode = hlo::ReducerOpcode(*callee);
-  if (!opcode.has_value()) return;
-  callee = hlo::ScalarReducer(instruction->parent()->parent(), *opcode, callee->root()->shape().type());
-}
-
 }  // namespace
 
-absl::Status Normalise(hlo::Module& module, PassContext&) {
+absl::Status Normalize(hlo::Module& module, PassContext&) {
   if (module.replica_count != 1) {
     return absl::UnimplementedError(absl::StrCat(
         "module ", module.name(), ": found replica_count=", module.replica_count, ", expected 1; use partitions"));
   }
-  std::vector<Computation*> all;
-  for (const auto& computation : module.computations()) all.push_back(computation.get());
-  for (Computation* computation : all) {
+  for (const auto& computation : module.computations()) {
     bool changed = false;
     for (Instruction* instruction : Snapshot(*computation)) {
       if (instruction->opcode() != Opcode::kBitcast) continue;  // While the layouts are still there.
@@ -122,9 +107,8 @@ absl::Status Normalise(hlo::Module& module, PassContext&) {
       XLAD_RETURN_IF_ERROR(CheckShape(*instruction));
       instruction->mutable_shape().clear_layout();
       instruction->set_sharding(nullptr);
-      CanonicaliseReducer(instruction);
-      if (Instruction* plain = Plain(instruction)) {
-        instruction->ReplaceAllUsesWith(plain);
+      if (Instruction* replacement = Replacement(instruction)) {
+        instruction->ReplaceAllUsesWith(replacement);
         changed = true;
       }
     }
@@ -134,16 +118,6 @@ absl::Status Normalise(hlo::Module& module, PassContext&) {
   }
   module.RemoveUnusedComputations();
   module.SortComputations();
-  return absl::OkStatus();
-}
-
-absl::Status RemoveBarriers(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() == Opcode::kOptBarrier) instruction->ReplaceAllUsesWith(instruction->operand(0));
-    }
-    computation->RemoveDead();
-  }
   return absl::OkStatus();
 }
 

@@ -1,4 +1,8 @@
-#include "compiler/passes/simplify.h"
+// Algebraic simplification: rules that replace an instruction by a cheaper one of the same value.
+//
+// Needs: no layouts. Leaves: no instruction to which a rule of simplify_rules.h applies, unless a computation takes
+// more than 20 rounds.
+#include "compiler/passes/passes.h"
 
 #include "compiler/passes/simplify_rules.h"
 
@@ -6,7 +10,7 @@ namespace xlad::compiler {
 namespace {
 
 using Rule = Instruction* (*)(Instruction*, hlo::Builder&);
-constexpr Rule kRules[] = {SimplifyElementwise, SimplifyShape, SimplifyOther};
+constexpr Rule kRules[] = {SimplifyElementwise, SimplifyShape, SimplifyReductions, SimplifyControlFlow};
 
 bool SimplifyOnce(Computation* computation) {
   bool changed = false;
@@ -32,9 +36,9 @@ bool SimplifyOnce(Computation* computation) {
 }  // namespace
 
 absl::Status Simplify(hlo::Module& module, PassContext&) {
-  constexpr int kMostRounds = 20;  // Each round walks in dependency order, so a few are enough for long chains.
+  constexpr int kMaxRounds = 20;  // A round visits operands before users, so long chains take few rounds.
   for (Computation* computation : StepComputations(module)) {
-    for (int round = 0; round < kMostRounds && SimplifyOnce(computation); ++round) {
+    for (int round = 0; round < kMaxRounds && SimplifyOnce(computation); ++round) {
     }
   }
   return absl::OkStatus();

@@ -17,7 +17,8 @@ bool IsNegativeZero(const Instruction* instruction) {
 }
 
 bool IsFloat(const Instruction* instruction) { return tensor::IsFloating(instruction->shape().type()); }
-bool IsExact(const Instruction* instruction) {  // No rounding, no NaN: integers and pred.
+// Whether the type has neither rounding, NaN nor signed zeros.
+bool IsExact(const Instruction* instruction) {
   return tensor::IsInteger(instruction->shape().type()) || instruction->shape().type() == ElementType::kPred;
 }
 
@@ -31,7 +32,7 @@ Instruction* SimplifyAdd(Instruction* add) {
 }
 
 Instruction* SimplifySubtract(Instruction* subtract) {
-  // x - (+0) is x for every x, -0 included.
+  // x - (+0) is x for every x, -0 included; x - (-0) is not, because -0 - (-0) is +0.
   if (IsSplat(subtract->operand(1), 0) && !IsNegativeZero(subtract->operand(1))) return subtract->operand(0);
   return nullptr;
 }
@@ -59,7 +60,7 @@ Instruction* SimplifyDivide(Instruction* divide, hlo::Builder& builder) {
 
 Instruction* SimplifyExtremum(Instruction* extremum) {
   if (!IsFloat(extremum)) return nullptr;
-  // NaN wins over everything, so max(x, -inf) is x for every x.
+  // A NaN operand makes the result NaN, so max(x, -inf) is x for every x.
   const double identity = extremum->opcode() == Opcode::kMaximum ? -INFINITY : INFINITY;
   for (int i = 0; i < 2; ++i) {
     if (IsSplat(extremum->operand(i), identity)) return extremum->operand(1 - i);

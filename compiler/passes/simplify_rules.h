@@ -1,19 +1,23 @@
-// The rules of Simplify: from an instruction to what replaces it (made with `builder`), or null.
+// The rules of Simplify. Each takes an instruction and returns its replacement, made with `builder` in the same
+// computation, or null if no rule applies. The replacement has the instruction's type and dimensions.
+//
+// Every rule is exact: the results have the same bits for all inputs, signs of zeros included. NaN payloads may differ
+// after arithmetic. power(x, 2) is the one exception: x * x is rounded correctly, the power function may be off by one
+// unit in the last place.
 #pragma once
 
 #include "compiler/analysis/hlo_util.h"
 
 namespace xlad::compiler {
 
-// add, multiply, select, compare, convert, ...; also a scalar op pulled in front of broadcasts.
+// Elementwise opcodes. Also moves an operation on broadcast scalars in front of the broadcast.
 Instruction* SimplifyElementwise(Instruction* instruction, hlo::Builder& builder);
-// reshape, broadcast, transpose, slice, pad, concatenate, reverse, dynamic-slice, ...
+// Opcodes that move elements: reshape, broadcast, transpose, slice, pad, concatenate, reverse, dynamic-slice and
+// dynamic-update-slice.
 Instruction* SimplifyShape(Instruction* instruction, hlo::Builder& builder);
-// reduce, sort, tuples, control flow.
-Instruction* SimplifyOther(Instruction* instruction, hlo::Builder& builder);
-
-// The dims without those of size 1.
-Dims WithoutUnits(const Dims& dims);
-bool IsIota(const Dims& dims);  // 0, 1, 2, ...
+// reduce and sort.
+Instruction* SimplifyReductions(Instruction* instruction, hlo::Builder& builder);
+// Tuples and conditionals.
+Instruction* SimplifyControlFlow(Instruction* instruction, hlo::Builder& builder);
 
 }  // namespace xlad::compiler

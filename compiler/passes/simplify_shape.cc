@@ -1,4 +1,4 @@
-// Simplify's rules for instructions that move elements about.
+// Simplify's rules for instructions that move elements.
 #include <algorithm>
 #include <numeric>
 
@@ -6,20 +6,22 @@
 
 namespace xlad::compiler {
 
+namespace {
+
+// The sizes other than 1.
 Dims WithoutUnits(const Dims& dims) {
   Dims kept;
   std::copy_if(dims.begin(), dims.end(), std::back_inserter(kept), [](int64_t size) { return size != 1; });
   return kept;
 }
 
+// Whether the dims are 0, 1, 2, ...
 bool IsIota(const Dims& dims) {
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] != static_cast<int64_t>(i)) return false;
+  for (int64_t i = 0; i < std::ssize(dims); ++i) {
+    if (dims[i] != i) return false;
   }
   return true;
 }
-
-namespace {
 
 bool IsScalarBroadcast(const Instruction* x) {
   return x->opcode() == Opcode::kBroadcast && x->operand(0)->shape().is_scalar();
@@ -52,7 +54,7 @@ Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
     return builder.Broadcast(x->operand(0), to, combined);
   }
   if (x->opcode() != Opcode::kReshape) return nullptr;
-  // broadcast(reshape(y)) where the reshape only puts in units: broadcast y itself.
+  // broadcast(reshape(y)) is a broadcast of y if the reshape only adds dimensions of size 1.
   Instruction* y = x->operand(0);
   const Dims& inner = y->shape().dims();
   if (WithoutUnits(inner) != inner || WithoutUnits(x->shape().dims()) != inner) return nullptr;
@@ -63,8 +65,8 @@ Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
   return builder.Broadcast(y, to, kept);
 }
 
-// Whether the permutation keeps the order of all dimensions but those of size 1.
-bool MovesOnlyUnits(const Instruction* transpose) {
+// Whether the transpose only moves dimensions of size 1, so that the order of the elements stays.
+bool IsReshape(const Instruction* transpose) {
   int64_t last = -1;
   for (int64_t from : transpose->dimensions()) {
     if (transpose->operand(0)->shape().dim(from) == 1) continue;
@@ -78,7 +80,7 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   Instruction* x = transpose->operand(0);
   const Dims& permutation = transpose->dimensions();
   if (IsIota(permutation)) return x;
-  if (MovesOnlyUnits(transpose)) return builder.Reshape(x, transpose->shape().dims());
+  if (IsReshape(transpose)) return builder.Reshape(x, transpose->shape().dims());
   if (x->opcode() == Opcode::kTranspose) {
     Dims combined;
     for (int64_t d : permutation) combined.push_back(x->dimensions()[d]);
@@ -86,14 +88,13 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   }
   if (x->opcode() != Opcode::kBroadcast) return nullptr;
   Dims inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i)
-    inverse[permutation[i]] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i) inverse[permutation[i]] = i;
   Dims combined;
   for (int64_t d : x->dimensions()) combined.push_back(inverse[d]);
   return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);
 }
 
-// slice(concatenate(..)) that lies within one piece.
+// A slice of a concatenation that reads one piece only is a slice of this piece.
 Instruction* SliceOfPiece(Instruction* slice, hlo::Builder& builder) {
   Instruction* x = slice->operand(0);
   const int64_t dimension = x->dimensions()[0];
@@ -173,7 +174,7 @@ Instruction* SimplifyDynamicSlice(Instruction* slice, hlo::Builder& builder) {
     const int64_t room = x->shape().dim(d) - size;
     int64_t at = 0;
     if (room > 0 && !ConstantInteger(*slice->operand(d + 1), &at)) return nullptr;
-    start.push_back(std::clamp<int64_t>(at, 0, room));  // Starts are clamped so that the slice fits.
+    start.push_back(std::clamp<int64_t>(at, 0, room));  // dynamic-slice clamps its starts so that the slice fits.
     limit.push_back(start.back() + size);
   }
   return builder.Slice(x, start, limit);

@@ -1,4 +1,10 @@
-#include "compiler/passes/scans.h"
+// Replaces cumulative sums, products, maxima and minima by scans. As a reduce-window, each result would cost the length
+// of the dimension.
+//
+// Needs: simplified, canonical reducers. Leaves: no reduce-window of one operand whose window covers one whole
+// dimension and is padded on one side, so that result i combines the elements up to (or from) i, if the initial value
+// may be combined any number of times.
+#include "compiler/passes/passes.h"
 
 #include <optional>
 
@@ -7,15 +13,17 @@
 namespace xlad::compiler {
 namespace {
 
-// Shorter ones stay: a few positions of a window vectorise better than steps that wait for each other.
-constexpr int64_t kShortest = 16;
+// Shorter windows stay: a few window positions vectorize better than the serial steps of a scan.
+constexpr int64_t kMinLength = 16;
 
+// A reduce-window that is a cumulative reduction along `dimension`, from the first or from the last element on.
 struct Cumulative {
   int64_t dimension = 0;
   bool is_reverse = false;
   Opcode opcode = Opcode::kAdd;
 };
 
+// Whether combining `initial` once more changes no result. The padding of a window holds the initial value.
 bool MayRepeat(Opcode opcode, const Instruction& initial) {
   double value = 0;
   switch (opcode) {
@@ -46,13 +54,13 @@ std::optional<Cumulative> Match(const Instruction& instruction) {
     if (w.size == 1 && w.padding_low == 0 && w.padding_high == 0) continue;
     const bool forward = w.padding_low == size - 1 && w.padding_high == 0;
     const bool backward = w.padding_low == 0 && w.padding_high == size - 1;
-    if (found.has_value() || w.size != size || size < kShortest || !(forward || backward)) return std::nullopt;
+    if (found.has_value() || w.size != size || size < kMinLength || !(forward || backward)) return std::nullopt;
     found = {static_cast<int64_t>(d), backward, *opcode};
   }
   return found;
 }
 
-// (slice of the input, carry) -> (carry + slice, the same)
+// (slice of the input, carry) -> (carry op slice, carry op slice): the carry and the result of one step.
 Computation* ScanBody(Module& module, const Shape& slice, Opcode opcode) {
   Computation* body = module.Add(std::make_unique<Computation>(module.UniqueName("cumulative")));
   hlo::Builder builder(body);
@@ -63,15 +71,15 @@ Computation* ScanBody(Module& module, const Shape& slice, Opcode opcode) {
   return body;
 }
 
-// Small floats are summed in f32, as reductions are.
-ElementType Accumulating(ElementType type) {
+// The type in which a reduction accumulates: f32 for narrower floats.
+ElementType AccumulatorType(ElementType type) {
   return tensor::IsFloating(type) && tensor::BitWidth(type) < 32 ? ElementType::kF32 : type;
 }
 
 Instruction* MakeScan(Instruction* window, const Cumulative& found) {
   hlo::Builder builder(window->parent());
   builder.set_template(window);
-  const ElementType type = Accumulating(window->shape().type());
+  const ElementType type = AccumulatorType(window->shape().type());
   const auto convert = [&](ElementType to, Instruction* x) {
     return x->shape().type() == to ? x : builder.Convert(to, x);
   };

@@ -1,4 +1,14 @@
-#include "compiler/passes/convolutions.h"
+// Replaces convolutions that the library does not take by matrix products.
+//
+// Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and no other floating-point
+// convolution whose window, or whose output, has at most 64 positions. The rest (and those with batch groups) stay and
+// become plain loops.
+//
+// The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
+// elements under the window for each output position, are stacked from strided slices of the padded input and
+// multiplied with the kernel by one dot. If the window is large and the output small, as in the gradient of a kernel,
+// there is one slice for each output position instead, and the dot contracts over the window.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 
@@ -8,13 +18,13 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMostPositions = 64;  // That are stacked.
-constexpr int64_t kMostPatchBytes = int64_t{1} << 30;
+constexpr int64_t kMaxSlices = 64;
+constexpr int64_t kMaxPatchBytes = int64_t{1} << 30;
 
-// Everything about one convolution, by its own names.
-class Lowering {
+// Lowers one convolution.
+class ConvolutionLowering {
  public:
-  explicit Lowering(Instruction* convolution)
+  explicit ConvolutionLowering(Instruction* convolution)
       : convolution_(convolution),
         dims_(*convolution->attributes().convolution),
         window_(*convolution->attributes().window),
@@ -23,7 +33,7 @@ class Lowering {
     builder_.set_template(convolution);
   }
 
-  // Null where it stays.
+  // The replacement, or null if the convolution stays.
   Instruction* Run() {
     if (convolution_->attributes().batch_group_count != 1 || window_.empty()) return nullptr;
     if (!tensor::IsFloating(convolution_->shape().type())) return nullptr;
@@ -37,7 +47,7 @@ class Lowering {
     const bool stack_window = tensor::Product(window) <= tensor::Product(output) || groups_ != 1;
     const Dims& stacked = stack_window ? window : output;
     const Dims& kept = stack_window ? output : window;
-    if (tensor::Product(stacked) > kMostPositions || PatchBytes(stacked, kept) > kMostPatchBytes) return nullptr;
+    if (tensor::Product(stacked) > kMaxSlices || PatchBytes(stacked, kept) > kMaxPatchBytes) return nullptr;
     Instruction* patches = Patches(stacked, kept, stack_window);
     return stack_window ? ContractFeatures(patches, window) : ContractWindow(patches, output);
   }
@@ -59,11 +69,11 @@ class Lowering {
     return builder_.Pad(input, builder_.Scalar(input->shape().type(), 0), padding);
   }
 
-  // Slices of the padded input, one for each position of `stacked`: what lies there for all positions of `kept`. The
-  // dimensions are the input's, with spatial sizes `kept`; the stacked positions are one more, before stack_before_.
+  // Slices of the padded input, one for each position of `stacked`, with the elements for all positions of `kept`.
+  // The result has the input's dimensions with spatial sizes `kept`, and one more for `stacked` before stack_before_.
   Instruction* Patches(const Dims& stacked, const Dims& kept, bool stack_window) {
     Instruction* padded = Padded();
-    // Beside the dimension that is contracted or kept together with them, so that the two are one in the product.
+    // Next to the dimension that is contracted or kept together with it, so that the product sees one dimension.
     stack_before_ = stack_window ? dims_.input_feature : dims_.input_batch;
     std::vector<Instruction*> slices;
     Dims position(stacked.size(), 0);
@@ -73,7 +83,7 @@ class Lowering {
       for (size_t s = 0; s < window_.size(); ++s) {
         const hlo::WindowDimension& w = window_[s];
         const size_t d = dims_.input_spatial[s];
-        // Where the one lies and how far the other steps.
+        // The stacked position is the start of the slice, the kept one its step.
         int64_t index = position[s];
         if (stack_window && w.window_reversal) index = w.size - 1 - index;
         start[d] = index * (stack_window ? w.window_dilation : w.stride);
@@ -88,9 +98,11 @@ class Lowering {
     return slices.size() == 1 ? slices[0] : builder_.Concatenate(slices, stack_before_);
   }
 
-  int64_t Shifted(int64_t d) const { return d >= stack_before_ ? d + 1 : d; }  // An input dimension in the patches.
+  // The dimension of the patches that is dimension d of the input.
+  int64_t Shifted(int64_t d) const { return d >= stack_before_ ? d + 1 : d; }
 
-  // patches[.. window ..] with the kernel, over window positions and features; feature groups are batches.
+  // The product of patches[.., window, ..] and the kernel over window positions and input features. Feature groups are
+  // batch dimensions.
   Instruction* ContractFeatures(Instruction* patches, const Dims& window) {
     Instruction* kernel = KernelWithMergedWindow(tensor::Product(window));
     int64_t feature = Shifted(dims_.input_feature);
@@ -112,7 +124,7 @@ class Lowering {
     return Arrange(product, groups_ != 1);
   }
 
-  // [window, input features, output features]
+  // The kernel as [window positions, input features, output features].
   Instruction* KernelWithMergedWindow(int64_t positions) {
     Instruction* kernel = convolution_->operand(1);
     Dims permutation(dims_.kernel_spatial);
@@ -123,7 +135,7 @@ class Lowering {
     return builder_.Reshape(builder_.Transpose(kernel, permutation), {positions, inputs, outputs});
   }
 
-  // The product of patches has [group,] batch and spatial dimensions in the input's order, then output features.
+  // Transposes the product, [group,] batch and spatial dimensions in the input's order, output features, to the result.
   Instruction* Arrange(Instruction* product, bool grouped) {
     std::vector<std::pair<int64_t, int64_t>> places = {{dims_.input_batch, dims_.output_batch}};
     for (size_t s = 0; s < window_.size(); ++s) places.emplace_back(dims_.input_spatial[s], dims_.output_spatial[s]);
@@ -131,10 +143,11 @@ class Lowering {
     const int64_t ndim = product->shape().ndim();
     Dims permutation(ndim);
     const int64_t first = grouped ? 1 : 0;
-    // Where the result's dimension d comes from; the group goes right before the output feature.
+    // source[d] is the product's dimension that becomes result dimension d. The group is merged into the output
+    // feature.
     Dims source(ndim - first);
     for (size_t i = 0; i < places.size(); ++i) {
-      source[places[i].second] = first + static_cast<int64_t>(i);
+      source[places[i].second] = first + i;
     }
     source[dims_.output_feature] = ndim - 1;
     permutation = source;
@@ -142,7 +155,7 @@ class Lowering {
     return builder_.Reshape(builder_.Transpose(product, permutation), convolution_->shape().dims());
   }
 
-  // patches[.. output positions ..] with the kernel, over the window and features.
+  // The product of patches[.., output positions, ..] and the kernel over the window and input features.
   Instruction* ContractWindow(Instruction* patches, const Dims& output) {
     Instruction* kernel = convolution_->operand(1);
     Dims reversed;
@@ -160,12 +173,12 @@ class Lowering {
     dot.lhs_contracting.push_back(Shifted(dims_.input_feature));
     dot.rhs_contracting.push_back(dims_.kernel_input_feature);
     Instruction* product = builder_.Dot(patches, kernel, dot, convolution_->shape().type());
-    // Output positions, batch and output features are left, in this order.
+    // The product has output positions, batch and output features, in this order.
     Dims split = output, permutation(output.size() + 2);
     split.push_back(convolution_->shape().dim(dims_.output_batch));
     split.push_back(convolution_->shape().dim(dims_.output_feature));
     for (size_t s = 0; s < output.size(); ++s) {
-      permutation[dims_.output_spatial[s]] = static_cast<int64_t>(s);
+      permutation[dims_.output_spatial[s]] = s;
     }
     permutation[dims_.output_batch] = std::ssize(output);
     permutation[dims_.output_feature] = std::ssize(output) + 1;
@@ -187,7 +200,7 @@ absl::Status LowerConvolutions(hlo::Module& module, PassContext&) {
     bool changed = false;
     for (Instruction* instruction : Snapshot(*computation)) {
       if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) continue;
-      Instruction* product = Lowering(instruction).Run();
+      Instruction* product = ConvolutionLowering(instruction).Run();
       if (product == nullptr) continue;
       instruction->ReplaceAllUsesWith(product);
       changed = true;

@@ -1,4 +1,9 @@
-#include "compiler/passes/fusion.h"
+// Fusion: several instructions become one loop over memory.
+//
+// Needs: simplified step computations without opt-barriers. Leaves: `fusion` instructions that keep the promises of
+// CanEmitInFusion (compiler/kernel/object_emitter.h); everything else is a kernel, library op, collective or control
+// flow of its own. Scalar constants are inside the fusions that use them. fusion_groups.h decides what is fused.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 
@@ -7,11 +12,13 @@
 namespace xlad::compiler {
 namespace {
 
-// Copies the members that `root` needs into the fused computation, operands first.
-class Builder {
+// Copies the members of a group into the fused computation.
+class FusedComputation {
  public:
-  Builder(const FusionGroup& group, Computation* fused) : group_(group), fused_(fused) {}
+  FusedComputation(const FusionGroup& group, Computation* fused) : group_(group), fused_(fused) {}
 
+  // Copies `start` and all members that it depends on, operands first; values from outside become parameters.
+  // Iterative, because chains of members may be too long for recursion.
   Instruction* Copy(Instruction* start) {
     std::vector<Instruction*> pending = {start};
     while (!pending.empty()) {
@@ -33,6 +40,7 @@ class Builder {
     }
     return copies_.at(start);
   }
+  // The operands of the fusion instruction, in the order of the parameters.
   const std::vector<Instruction*>& operands() const { return operands_; }
 
  private:
@@ -55,17 +63,17 @@ class Builder {
   std::vector<Instruction*> operands_;
 };
 
-// The instruction whose source stands for the whole: the first root's.
+// Adds the fusion instruction of a group. Its metadata are those of the first root.
 Instruction* AddFusion(const FusionGroup& group, Computation* computation) {
   Module* module = computation->parent();
   Computation* fused = module->Add(std::make_unique<Computation>("fused_computation"));
   fused->set_is_fusion(true);
-  Builder builder(group, fused);
+  FusedComputation members(group, fused);
   std::vector<Instruction*> roots;
   std::vector<Shape> shapes;
   bool reduces = false;
   for (Instruction* root : group.roots) {
-    roots.push_back(builder.Copy(root));
+    roots.push_back(members.Copy(root));
     shapes.push_back(root->shape());
     reduces = reduces || root->opcode() == Opcode::kReduce;
   }
@@ -76,7 +84,7 @@ Instruction* AddFusion(const FusionGroup& group, Computation* computation) {
   fusion->mutable_attributes().fusion_kind = reduces ? "kInput" : "kLoop";
   fusion->mutable_called() = {fused};
   fusion->mutable_metadata() = group.roots[0]->metadata();
-  return computation->Add(std::move(fusion), builder.operands());
+  return computation->Add(std::move(fusion), members.operands());
 }
 
 void FuseIn(Computation* computation) {

@@ -1,4 +1,15 @@
-#include "compiler/passes/order.h"
+// Chooses the execution order of each step computation.
+//
+// Needs: fused step computations. Leaves: every step computation in an order in which
+//   - collectives start as soon as their operands are ready, so that they overlap with computation,
+//   - an instruction that may overwrite a donated parameter or a loop-carried value comes after the other readers of the
+//     old value, if data dependences allow it, so that no copy is needed,
+//   - few bytes are live.
+//
+// The method is list scheduling with memory as the priority: of all ready instructions, take the one that increases
+// live memory least (its own bytes minus those of operands that it is the last to read). As in XLA's memory scheduler,
+// the order of the program competes, and the order with the lower peak wins.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <set>
@@ -6,13 +17,13 @@
 #include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/analysis/hlo_util.h"
-#include "compiler/analysis/trip_count.h"
 
 namespace xlad::compiler {
 namespace {
 
-using Sequence = std::vector<Instruction*>;
+using Order = std::vector<Instruction*>;
 
+// Whether the instruction makes no buffer of its own.
 bool IsTransparent(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kTuple:
@@ -30,7 +41,7 @@ int64_t OwnBytes(const Instruction& instruction) {
   return IsTransparent(instruction) ? 0 : instruction.shape().bytes();
 }
 
-// The instructions whose buffers a value stands in, looking through tuples and reshapes.
+// The instructions that make the buffers of a value, looking through tuples and reshapes.
 void Sources(Instruction* value, std::vector<Instruction*>* sources) {
   if (!IsTransparent(*value) || value->operand_count() == 0) {
     sources->push_back(value);
@@ -39,16 +50,15 @@ void Sources(Instruction* value, std::vector<Instruction*>* sources) {
   for (Instruction* operand : value->operands()) Sources(operand, sources);
 }
 
-// (earlier, later) pairs besides data: readers of a value before what takes its place.
-using Edges = absl::flat_hash_map<const Instruction*, std::vector<Instruction*>>;  // later -> earlier
-
+// The dependence graph of a computation: operands, control predecessors, and added edges from the readers of a value to
+// the instruction that may overwrite it.
 class Graph {
  public:
   explicit Graph(Computation* computation) : computation_(computation), all_(Snapshot(*computation)) {
     for (size_t i = 0; i < all_.size(); ++i) position_[all_[i]] = i;
   }
 
-  // Whether `to` needs `from` (through operands, control and edges).
+  // Whether `to` depends on `from`.
   bool Reaches(Instruction* from, Instruction* to) {
     std::vector<Instruction*> pending = {to};
     absl::flat_hash_set<Instruction*> seen;
@@ -62,7 +72,7 @@ class Graph {
     return false;
   }
 
-  // Makes `writer` wait for the readers of `value`, where that makes no cycle.
+  // Orders the readers of `value` before `writer`, except those that depend on `writer`.
   void ReadersFirst(Instruction* value, Instruction* writer) {
     std::vector<Instruction*> readers(value->users().begin(), value->users().end());
     for (Instruction* reader : readers) {
@@ -91,13 +101,14 @@ class Graph {
   Computation* computation_;
   std::vector<Instruction*> all_;
   absl::flat_hash_map<const Instruction*, size_t> position_;
-  Edges edges_;
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;  // From an instruction to those before it.
 };
 
-// Takes ready instructions one by one: collectives first, then what changes memory least, then program order.
-class ListSchedule {
+// List scheduling: takes ready instructions one by one. Instructions without a buffer come first, then collectives,
+// then what increases live memory least (if `by_memory`), then program order.
+class ListScheduler {
  public:
-  ListSchedule(const Graph& graph, bool by_memory) : graph_(graph), by_memory_(by_memory) {
+  ListScheduler(const Graph& graph, bool by_memory) : graph_(graph), by_memory_(by_memory) {
     for (Instruction* at : graph.all()) {
       std::vector<Instruction*> sources;
       for (Instruction* operand : at->operands()) Sources(operand, &sources);
@@ -109,28 +120,29 @@ class ListSchedule {
       }
       absl::flat_hash_set<Instruction*> inputs;
       graph.ForEachInput(at, [&](Instruction* input) { inputs.insert(input); });
-      waits_for_[at] = std::ssize(inputs);
-      for (Instruction* input : inputs) unblocks_[input].push_back(at);
+      pending_inputs_[at] = std::ssize(inputs);
+      for (Instruction* input : inputs) dependents_[input].push_back(at);
     }
-    for (const auto& [source, readers] : readers_) unread_[source] = std::ssize(readers);
+    for (const auto& [source, readers] : readers_) readers_left_[source] = std::ssize(readers);
   }
 
-  Sequence Run() {
+  Order Run() {
     for (Instruction* at : graph_.all()) {
-      if (waits_for_[at] == 0) Enter(at);
+      if (pending_inputs_[at] == 0) Enter(at);
     }
-    Sequence order;
+    Order order;
     while (!ready_.empty()) {
       Instruction* at = ready_.begin()->at;
       ready_.erase(ready_.begin());
       order.push_back(at);
       Account(at);
-      for (Instruction* next : unblocks_[at]) {
-        if (--waits_for_[next] == 0) Enter(next);
+      for (Instruction* next : dependents_[at]) {
+        if (--pending_inputs_[next] == 0) Enter(next);
       }
     }
     return order;
   }
+  // The most bytes that are live at once in the order of Run.
   int64_t peak() const { return peak_; }
 
  private:
@@ -149,7 +161,7 @@ class ListSchedule {
     if (by_memory_) {
       cost = OwnBytes(*at);
       for (Instruction* source : reads_[at]) {
-        if (unread_[source] == 1) cost -= OwnBytes(*source);
+        if (readers_left_[source] == 1) cost -= OwnBytes(*source);
       }
     }
     const int rank = IsTransparent(*at) ? 0 : hlo::IsCollective(at->opcode()) ? 1 : 2;
@@ -158,21 +170,21 @@ class ListSchedule {
   void Enter(Instruction* at) {
     Entry entry = Make(at);
     ready_.insert(entry);
-    entered_[at] = entry;
+    entry_of_[at] = entry;
   }
 
   void Account(Instruction* at) {
-    entered_.erase(at);
+    entry_of_.erase(at);
     now_ += OwnBytes(*at);
     peak_ = std::max(peak_, now_);
     for (Instruction* source : reads_[at]) {
-      const int64_t left = --unread_[source];
+      const int64_t left = --readers_left_[source];
       if (left == 0) now_ -= OwnBytes(*source);
       if (left != 1 || !by_memory_) continue;
-      // The one reader that is left now frees it.
+      // The last reader frees the value from now on, which raises its priority.
       for (Instruction* reader : readers_[source]) {
-        auto found = entered_.find(reader);
-        if (found == entered_.end()) continue;
+        auto found = entry_of_.find(reader);
+        if (found == entry_of_.end()) continue;
         ready_.erase(found->second);
         Enter(reader);
       }
@@ -181,9 +193,9 @@ class ListSchedule {
 
   const Graph& graph_;
   const bool by_memory_;
-  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> readers_, reads_, unblocks_;
-  absl::flat_hash_map<const Instruction*, int64_t> unread_, waits_for_;
-  absl::flat_hash_map<const Instruction*, Entry> entered_;
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> readers_, reads_, dependents_;
+  absl::flat_hash_map<const Instruction*, int64_t> readers_left_, pending_inputs_;
+  absl::flat_hash_map<const Instruction*, Entry> entry_of_;
   std::set<Entry> ready_;
   int64_t now_ = 0, peak_ = 0;
 };
@@ -199,11 +211,11 @@ Instruction* LeafSource(Instruction* value, int64_t leaf) {
   return value;
 }
 
-// Entry: results that take the buffers of donated parameters.
+// In the entry, results overwrite the donated parameters that they are aliased with.
 void ProtectParameters(const Module& module, const Donation& donation, Graph* graph) {
   std::vector<Instruction*> parameter_of_leaf;
   for (Instruction* parameter : module.entry()->parameters()) {
-    parameter_of_leaf.resize(parameter_of_leaf.size() + static_cast<size_t>(CountLeaves(parameter->shape())),
+    parameter_of_leaf.resize(parameter_of_leaf.size() + CountLeaves(parameter->shape()),
                              parameter);
   }
   for (size_t r = 0; r < donation.result_to_parameter.size(); ++r) {
@@ -212,12 +224,12 @@ void ProtectParameters(const Module& module, const Donation& donation, Graph* gr
     Instruction* parameter = parameter_of_leaf[leaf];
     if (!parameter->shape().is_array()) continue;
     std::vector<Instruction*> writers;
-    Sources(LeafSource(module.entry()->root(), static_cast<int64_t>(r)), &writers);
+    Sources(LeafSource(module.entry()->root(), r), &writers);
     if (writers.size() == 1 && writers[0] != parameter) graph->ReadersFirst(parameter, writers[0]);
   }
 }
 
-// A loop's body: next values that take the buffers of the old ones.
+// In a loop body, the next carried values overwrite the old ones.
 void ProtectCarried(Computation* body, Graph* graph) {
   Instruction* root = body->root();
   if (root->opcode() != Opcode::kTuple) return;
@@ -245,23 +257,10 @@ absl::Status OrderInstructions(hlo::Module& module, PassContext&) {
     Graph graph(computation);
     if (computation == module.entry()) ProtectParameters(module, donation, &graph);
     if (bodies.contains(computation)) ProtectCarried(computation, &graph);
-    ListSchedule by_memory(graph, true), by_program(graph, false);
-    Sequence low = by_memory.Run(), plain = by_program.Run();
+    ListScheduler by_memory(graph, true), by_program(graph, false);
+    Order low = by_memory.Run(), plain = by_program.Run();
     XLAD_CHECK(plain.size() == graph.all().size()) << "cycle in " << computation->name();
     computation->SetOrder(by_memory.peak() < by_program.peak() ? low : plain);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status NoteTripCounts(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    for (const auto& instruction : computation->instructions()) {
-      if (instruction->opcode() != Opcode::kWhile) continue;
-      hlo::StringMap& attributes = instruction->mutable_frontend_attributes();
-      attributes.erase(kTripCountAttribute);
-      if (std::optional<int64_t> count = TripCount(*instruction))
-        attributes[kTripCountAttribute] = absl::StrCat(*count);
-    }
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
 // Random convolutions of every kind against the evaluator.
-#include "compiler/passes/convolutions.h"
+#include "compiler/passes/passes.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class Maker {
   explicit Maker(uint64_t seed) : random_(SeededRandom(seed)) {}
   int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
 
-  // A module with one convolution of 1 or 2 spatial dimensions; null where the choices fit no output.
+  // A module with one convolution of 1 or 2 spatial dimensions; null if the choices leave no output.
   std::unique_ptr<Module> Run() {
     const int spatial = 1 + Below(2);
     const int64_t groups = 1 + Below(2), batch = 1 + Below(3), features = groups * (1 + Below(3)),

@@ -1,4 +1,20 @@
-#include "compiler/passes/uniform.h"
+// Proves that devices which meet in a collective inside a loop or branch also enter it together. Otherwise some would
+// wait forever for others that took another branch or left the loop earlier.
+//
+// Needs: canonical collectives, no fusions. Changes nothing. Leaves: every while and conditional with collectives
+// inside has a condition that is equal on all devices of each of their groups. InvalidArgument names the instruction, a
+// pair of devices and the collective.
+//
+// The method is divergence analysis, as compilers for GPUs use it to find uniform branches, refined from
+// uniform/divergent to a partition of the devices: each value has one label per device, and devices with equal labels
+// are proven to hold equal values. Parameters start from the boxes of their shards; values made from the partition id
+// and constants are computed for each device; a collective's result depends on the operands in its group; every other
+// result has the common refinement of its operands' partitions. For example, with 4 devices and an all-reduce over
+// {{0,1},{2,3}}:
+//
+//   x = f32[] parameter(0)     labels {0,1,2,3}: different on all devices
+//   s = f32[] all-reduce(x)    labels {0,0,1,1}: equal within each group
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 #include <map>
@@ -10,10 +26,11 @@
 namespace xlad::compiler {
 namespace {
 
-// A label a device, numbered by first occurrence: equal labels, equal values.
+// One label for each device, numbered by first occurrence. Devices with equal labels hold equal values.
 using Labels = std::vector<int>;
-using Leaf = std::vector<Labels>;  // By leaf of a value.
+using LeafLabels = std::vector<Labels>;  // For each leaf of a value.
 
+// Labels that are equal where the keys are equal.
 template <typename Key>
 Labels Number(const std::vector<Key>& keys) {
   std::map<Key, int> numbers;
@@ -22,20 +39,22 @@ Labels Number(const std::vector<Key>& keys) {
   return labels;
 }
 
+// The common refinement: devices stay together if they are together in both.
 Labels Refine(const Labels& a, const Labels& b) {
   std::vector<std::pair<int, int>> keys;
   for (size_t d = 0; d < a.size(); ++d) keys.emplace_back(a[d], b[d]);
   return Number(keys);
 }
 
-// A value as it is on every device, where it is made from the device's number and constants alone: one literal where
-// all are equal, one a device where not, none where it is not known.
+// A value that is made from the partition id and constants alone: one literal if it is equal on all devices, otherwise
+// one for each device; empty if the value is not known.
 using Literals = std::vector<hlo::Literal>;
 
-// Elements of all devices together that are worth computing: offsets, masks and their tables.
+// The largest number of elements, over all devices, that is computed: enough for offsets, masks and their tables.
 constexpr int64_t kMaxKnownElements = 1 << 16;
 
-bool IsPlain(Opcode opcode) {
+// Whether the evaluator computes the opcode from its operands alone, in time proportional to the result.
+bool IsEvaluated(Opcode opcode) {
   switch (opcode) {
     case Opcode::kConstant: case Opcode::kIota: case Opcode::kBroadcast: case Opcode::kReshape: case Opcode::kSlice:
     case Opcode::kDynamicSlice: case Opcode::kConcatenate: case Opcode::kPad: case Opcode::kTranspose:
@@ -45,12 +64,12 @@ bool IsPlain(Opcode opcode) {
   }
 }
 
-class Analysis {
+class DivergenceAnalysis {
  public:
-  explicit Analysis(const PassContext& context) : context_(context), devices_(static_cast<size_t>(context.devices)) {}
+  explicit DivergenceAnalysis(const PassContext& context) : context_(context), devices_(context.devices) {}
 
   absl::Status Run(const Module& module) {
-    std::vector<Leaf> arguments;
+    std::vector<LeafLabels> arguments;
     size_t leaf = 0;
     for (const Instruction* parameter : module.entry()->parameters()) {
       arguments.emplace_back();
@@ -64,7 +83,7 @@ class Analysis {
   }
 
  private:
-  using Known = absl::flat_hash_map<const Instruction*, Leaf>;
+  using Known = absl::flat_hash_map<const Instruction*, LeafLabels>;
 
   Labels Equal() const { return Labels(devices_, 0); }
   Labels Different() const {
@@ -73,33 +92,33 @@ class Analysis {
     return labels;
   }
 
-  absl::StatusOr<Leaf> Walk(const Computation& computation, const std::vector<Leaf>& arguments) {
+  absl::StatusOr<LeafLabels> Walk(const Computation& computation, const std::vector<LeafLabels>& arguments) {
     Known known;
     for (const auto& instruction : computation.instructions()) {
       if (instruction->opcode() == Opcode::kParameter) {
         known[instruction.get()] = arguments[instruction->number()];
         continue;
       }
-      XLAD_ASSIGN_OR_RETURN(Leaf value, Value(*instruction, known));
+      XLAD_ASSIGN_OR_RETURN(LeafLabels value, Value(*instruction, known));
       known[instruction.get()] = std::move(value);
     }
     return known.at(computation.root());
   }
 
-  absl::StatusOr<Leaf> Value(const Instruction& at, const Known& known) {
+  absl::StatusOr<LeafLabels> Value(const Instruction& at, const Known& known) {
     switch (at.opcode()) {
       case Opcode::kTuple: {
-        Leaf all;
+        LeafLabels all;
         for (const Instruction* operand : at.operands()) {
-          const Leaf& leaves = known.at(operand);
+          const LeafLabels& leaves = known.at(operand);
           all.insert(all.end(), leaves.begin(), leaves.end());
         }
         return all;
       }
       case Opcode::kGetTupleElement: {
-        const Leaf& all = known.at(at.operand(0));
+        const LeafLabels& all = known.at(at.operand(0));
         auto first = all.begin() + FirstLeaf(at.operand(0)->shape(), at.number());
-        return Leaf(first, first + CountLeaves(at.shape()));
+        return LeafLabels(first, first + CountLeaves(at.shape()));
       }
       case Opcode::kOptBarrier:
         return known.at(at.operand(0));
@@ -112,13 +131,13 @@ class Analysis {
     }
     if (hlo::IsCollective(at.opcode())) return Collective(at, known);
     const Literals& literals = OnDevices(at);
-    if (!literals.empty()) return Leaf{literals.size() == 1 ? Equal() : LabelsOf(literals)};
+    if (!literals.empty()) return LeafLabels{literals.size() == 1 ? Equal() : LabelsOf(literals)};
     const bool differs = at.opcode() == Opcode::kPartitionId || HasSideEffect(at);
     Labels labels = differs ? Different() : Equal();
     for (const Instruction* operand : at.operands()) {
       for (const Labels& leaf : known.at(operand)) labels = Refine(labels, leaf);
     }
-    return Leaf(static_cast<size_t>(CountLeaves(at.shape())), labels);
+    return LeafLabels(CountLeaves(at.shape()), labels);
   }
 
   static Labels LabelsOf(const Literals& literals) {
@@ -129,7 +148,7 @@ class Analysis {
     return Number(keys);
   }
 
-  // Remembered: what a computation is called with does not change it. Operands come before their users.
+  // Memoized, because the value does not depend on the arguments of the computation. Operands come before their users.
   const Literals& OnDevices(const Instruction& at) {
     const auto [it, is_new] = literals_.try_emplace(&at);
     if (!is_new) return *it->second;
@@ -142,7 +161,7 @@ class Analysis {
       }
       return result;
     }
-    if (!IsPlain(at.opcode()) || !at.shape().is_array()) return result;
+    if (!IsEvaluated(at.opcode()) || !at.shape().is_array()) return result;
     size_t count = 1;
     std::vector<const Literals*> operands;
     for (const Instruction* operand : at.operands()) {
@@ -164,17 +183,18 @@ class Analysis {
     return result;
   }
 
-  absl::StatusOr<Leaf> Loop(const Instruction& loop, Leaf carried) {
+  absl::StatusOr<LeafLabels> Loop(const Instruction& loop, LeafLabels carried) {
     Labels predicate;
-    // Each round can only tell more devices apart, so this ends.
+    // A fixed point: each round can only refine the partitions, so the number of rounds is bounded by devices and
+    // leaves.
     for (;;) {
-      XLAD_ASSIGN_OR_RETURN(Leaf condition, Walk(*loop.called()[0], {carried}));
+      XLAD_ASSIGN_OR_RETURN(LeafLabels condition, Walk(*loop.called()[0], {carried}));
       predicate = condition[0];
-      XLAD_ASSIGN_OR_RETURN(Leaf next, Walk(*loop.called()[1], {carried}));
-      Leaf refined;
-      // Where the rounds may differ, so may everything that changes.
+      XLAD_ASSIGN_OR_RETURN(LeafLabels next, Walk(*loop.called()[1], {carried}));
+      LeafLabels refined;
+      // If devices may run different numbers of iterations, everything that the body changes may differ as well.
       for (size_t i = 0; i < carried.size(); ++i) {
-        const bool changes = next[i] != carried[i] || !IsHandedOn(*loop.called()[1], static_cast<int64_t>(i));
+        const bool changes = next[i] != carried[i] || !IsInvariant(*loop.called()[1], static_cast<int64_t>(i));
         refined.push_back(changes ? Refine(Refine(carried[i], next[i]), predicate) : carried[i]);
       }
       if (refined == carried) break;
@@ -185,7 +205,7 @@ class Analysis {
     return carried;
   }
 
-  static bool IsHandedOn(const Computation& body, int64_t index) {
+  static bool IsInvariant(const Computation& body, int64_t index) {
     const Instruction* root = body.root();
     if (root->opcode() != Opcode::kTuple || index >= root->operand_count()) return false;
     const Instruction* next = root->operand(index);
@@ -193,20 +213,20 @@ class Analysis {
            next->operand(0) == body.parameter(0);
   }
 
-  absl::StatusOr<Leaf> Branches(const Instruction& conditional, const Known& known) {
+  absl::StatusOr<LeafLabels> Branches(const Instruction& conditional, const Known& known) {
     const Labels selector = known.at(conditional.operand(0))[0];
-    Leaf result(static_cast<size_t>(CountLeaves(conditional.shape())), selector);
+    LeafLabels result(CountLeaves(conditional.shape()), selector);
     for (size_t b = 0; b < conditional.called().size(); ++b) {
       XLAD_ASSIGN_OR_RETURN(
-          Leaf branch, Walk(*conditional.called()[b], {known.at(conditional.operand(b + 1))}));
+          LeafLabels branch, Walk(*conditional.called()[b], {known.at(conditional.operand(b + 1))}));
       for (size_t i = 0; i < result.size(); ++i) result[i] = Refine(result[i], branch[i]);
       XLAD_RETURN_IF_ERROR(Require(conditional, *conditional.called()[b], selector));
     }
     return result;
   }
 
-  absl::StatusOr<Leaf> Collective(const Instruction& at, const Known& known) {
-    Leaf result;
+  absl::StatusOr<LeafLabels> Collective(const Instruction& at, const Known& known) {
+    LeafLabels result;
     for (int64_t k = 0; k < at.operand_count(); ++k) {
       XLAD_ASSIGN_OR_RETURN(Labels labels, Exchange(at, known.at(at.operand(k))[0]));
       result.push_back(std::move(labels));
@@ -216,7 +236,7 @@ class Analysis {
   }
 
   absl::StatusOr<Labels> Exchange(const Instruction& at, const Labels& operand) {
-    std::vector<std::vector<int>> keys(devices_);  // What a device's result is made from.
+    std::vector<std::vector<int>> keys(devices_);  // The operand labels that a device's result depends on.
     if (at.opcode() == Opcode::kCollectivePermute) {
       for (const auto& [source, target] : at.attributes().source_target_pairs) {
         keys[target] = {operand[source]};
@@ -237,7 +257,7 @@ class Analysis {
     return Number(keys);
   }
 
-  // Every collective in `computation` and below has groups within which `labels` are equal.
+  // An error unless `labels` are equal within the groups of every collective in `computation` and below.
   absl::Status Require(const Instruction& flow, const Computation& computation, const Labels& labels) {
     for (const auto& inner : computation.instructions()) {
       if (hlo::IsCollective(inner->opcode())) XLAD_RETURN_IF_ERROR(RequireFor(flow, *inner, labels));
@@ -282,7 +302,7 @@ absl::Status CheckUniformConditions(hlo::Module& module, PassContext& context) {
   for (const Computation* computation : StepComputations(module)) {
     needed = needed || (computation != module.entry() && ContainsCollective(*computation));
   }
-  return needed ? Analysis(context).Run(module) : absl::OkStatus();
+  return needed ? DivergenceAnalysis(context).Run(module) : absl::OkStatus();
 }
 
 }  // namespace xlad::compiler

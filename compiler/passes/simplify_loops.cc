@@ -1,4 +1,9 @@
-#include "compiler/passes/loops.h"
+// Simplifies while loops: sinks constants, drops unused carried elements, and unrolls short loops.
+//
+// Needs: every while has computations of its own (inline-calls), simplified. Leaves: loop-carried constants are
+// constants in the body; every carried element is used; loops of at most 8 iterations and without dots, collectives or
+// control flow are unrolled, so that their bodies can be fused (for example the five rounds of threefry).
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 
@@ -8,16 +13,19 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMostRounds = 8;          // Of a loop that is unrolled,
-constexpr int64_t kMostInstructions = 600;  // and of what it becomes.
+// The limits of unrolling: iterations of the loop, and instructions of the result.
+constexpr int64_t kMaxIterations = 8;
+constexpr int64_t kMaxInstructions = 600;
 
-Instruction* Get(Computation* computation, int64_t index) {
+// The get-tuple-element of the computation's parameter with this index, or null.
+Instruction* FindElement(Computation* computation, int64_t index) {
   for (Instruction* user : computation->parameter(0)->users()) {
     if (user->opcode() == Opcode::kGetTupleElement && user->number() == index) return user;
   }
   return nullptr;
 }
 
+// Whether initial state and next state are tuples, and the state is only read element by element.
 bool HasTupleForm(const Instruction& loop) {
   if (!loop.shape().is_tuple() || loop.operand(0)->opcode() != Opcode::kTuple) return false;
   if (loop.called()[1]->root()->opcode() != Opcode::kTuple) return false;
@@ -30,27 +38,29 @@ bool HasTupleForm(const Instruction& loop) {
   return true;
 }
 
-bool IsUnchanged(const Instruction& loop, int64_t index) {
+// Whether the body returns carried element `index` as it is.
+bool IsInvariant(const Instruction& loop, int64_t index) {
   const Instruction* next = loop.called()[1]->root()->operand(index);
   return next->opcode() == Opcode::kGetTupleElement && next->number() == index &&
          next->operand(0) == loop.called()[1]->parameter(0);
 }
 
-// Constants that the loop hands on unchanged are constants inside, and after it what they were before.
+// Replaces invariant carried elements by their initial values after the loop, and by copies of them inside if they are
+// constants.
 void SinkConstants(Instruction* loop) {
   Instruction* init = loop->operand(0);
   for (int64_t i = 0; i < init->operand_count(); ++i) {
     Instruction* value = init->operand(i);
-    if (!IsUnchanged(*loop, i)) continue;
+    if (!IsInvariant(*loop, i)) continue;
     for (Instruction* user : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
       if (user->opcode() == Opcode::kGetTupleElement && user->number() == i) user->ReplaceAllUsesWith(value);
     }
     if (value->opcode() != Opcode::kConstant) continue;
     for (Computation* computation : loop->called()) {
-      Instruction* get = Get(computation, i);
+      Instruction* get = FindElement(computation, i);
       if (get == nullptr) continue;
       Instruction* copy = CloneOn(*value, {}, computation);
-      // The body's root goes on handing it around, until nobody reads it and it is dropped.
+      // The body's root keeps returning the element, which DropDeadElements removes.
       for (Instruction* user : std::vector<Instruction*>(get->users().begin(), get->users().end())) {
         if (user == computation->root()) continue;
         for (int64_t k = 0; k < user->operand_count(); ++k) {
@@ -62,19 +72,19 @@ void SinkConstants(Instruction* loop) {
   }
 }
 
-// The carried elements that someone reads: outside, in the condition, or in the body for another element.
-std::vector<bool> ReadElements(const Instruction& loop) {
+// The carried elements that are live: read after the loop, in the condition, or in the body for another live element.
+// A backward liveness analysis, repeated until it finds no more.
+std::vector<bool> LiveElements(const Instruction& loop) {
   const int64_t count = loop.operand(0)->operand_count();
   std::vector<bool> read(count, false);
   for (const Instruction* user : loop.users()) {
-    if (user->opcode() != Opcode::kGetTupleElement) return std::vector<bool>(static_cast<size_t>(count), true);
+    if (user->opcode() != Opcode::kGetTupleElement) return std::vector<bool>(count, true);
     read[user->number()] = true;
   }
-  if (loop.parent()->root() == &loop) return std::vector<bool>(static_cast<size_t>(count), true);
+  if (loop.parent()->root() == &loop) return std::vector<bool>(count, true);
   for (const Instruction* user : loop.called()[0]->parameter(0)->users()) {
     if (!user->users().empty() || user == loop.called()[0]->root()) read[user->number()] = true;
   }
-  // Backwards from the elements that are read: what their next values are made from is read too.
   const Computation& body = *loop.called()[1];
   absl::flat_hash_map<const Instruction*, bool> needed;
   for (bool changed = true; changed;) {
@@ -98,7 +108,8 @@ std::vector<bool> ReadElements(const Instruction& loop) {
   return read;
 }
 
-// A computation with the tuple parameter and, for a body, the tuple root narrowed to the kept elements.
+// Narrows the tuple parameter of a condition or body to the kept elements, and the body's tuple root as well. An
+// element that is dropped has new_index -1.
 void Narrow(Computation* computation, const std::vector<int64_t>& new_index, const Shape& shape, bool is_body) {
   Instruction* parameter = computation->parameter(0);
   parameter->mutable_shape() = shape;
@@ -116,19 +127,19 @@ void Narrow(Computation* computation, const std::vector<int64_t>& new_index, con
   for (Instruction* get : parameter->users()) get->set_number(new_index[get->number()]);
 }
 
-// Drops carried elements that nobody reads; the loop that stays, or null where nothing was dropped.
-Instruction* DropUnread(Instruction* loop) {
-  const std::vector<bool> read = ReadElements(*loop);
+// Replaces the loop by one without its dead carried elements.
+void DropDeadElements(Instruction* loop) {
+  const std::vector<bool> live = LiveElements(*loop);
   std::vector<int64_t> new_index;
   std::vector<Instruction*> kept;
   std::vector<Shape> shapes;
-  for (size_t i = 0; i < read.size(); ++i) {
-    new_index.push_back(read[i] ? std::ssize(kept) : -1);
-    if (!read[i]) continue;
+  for (size_t i = 0; i < live.size(); ++i) {
+    new_index.push_back(live[i] ? std::ssize(kept) : -1);
+    if (!live[i]) continue;
     kept.push_back(loop->operand(0)->operand(i));
     shapes.push_back(kept.back()->shape());
   }
-  if (kept.size() == read.size()) return nullptr;
+  if (kept.size() == live.size()) return;
   const Shape shape = Shape::Tuple(shapes);
   Narrow(loop->called()[0], new_index, shape, false);
   Narrow(loop->called()[1], new_index, shape, true);
@@ -139,11 +150,10 @@ Instruction* DropUnread(Instruction* loop) {
   for (Instruction* get : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
     get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[get->number()]));
   }
-  return smaller;
 }
 
-bool IsSmall(const Computation& body, int64_t rounds) {
-  if (rounds * std::ssize(body.instructions()) > kMostInstructions) return false;
+bool MayUnroll(const Computation& body, int64_t iterations) {
+  if (iterations * std::ssize(body.instructions()) > kMaxInstructions) return false;
   for (const auto& instruction : body.instructions()) {
     switch (instruction->opcode()) {
       case Opcode::kWhile:
@@ -162,11 +172,11 @@ bool IsSmall(const Computation& body, int64_t rounds) {
 }
 
 bool Unroll(Instruction* loop) {
-  const std::optional<int64_t> rounds = TripCount(*loop);
+  const std::optional<int64_t> iterations = TripCount(*loop);
   const Computation& body = *loop->called()[1];
-  if (!rounds.has_value() || *rounds > kMostRounds || !IsSmall(body, *rounds)) return false;
+  if (!iterations.has_value() || *iterations > kMaxIterations || !MayUnroll(body, *iterations)) return false;
   Instruction* state = loop->operand(0);
-  for (int64_t round = 0; round < *rounds; ++round) state = InlineInto(body, {state}, loop->parent());
+  for (int64_t i = 0; i < *iterations; ++i) state = InlineInto(body, {state}, loop->parent());
   loop->ReplaceAllUsesWith(state);
   return true;
 }
@@ -182,7 +192,7 @@ absl::Status SimplifyLoops(hlo::Module& module, PassContext&) {
       changed = true;
       if (Unroll(loop)) continue;
       SinkConstants(loop);
-      DropUnread(loop);
+      DropDeadElements(loop);
     }
     if (!changed) continue;
     computation->SortTopologically();

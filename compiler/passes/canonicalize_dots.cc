@@ -1,4 +1,8 @@
-#include "compiler/passes/dots.h"
+// Folds transposes into the dimension numbers of dots.
+//
+// Needs: simplified. Leaves: no dot that reads a transpose, and no transpose that is the only reader of a dot, if other
+// dimension numbers or the other order of the operands express the same product.
+#include "compiler/passes/passes.h"
 
 #include <algorithm>
 
@@ -17,27 +21,27 @@ Dims FreeDimensions(int64_t ndim, const Dims& batch, const Dims& contracting) {
   return free;
 }
 
+// The operand dimensions of a transpose that its result dimensions are.
 Dims Through(const Dims& dimensions, const Dims& permutation) {
   Dims result;
   for (int64_t d : dimensions) result.push_back(permutation[d]);
   return result;
 }
 
-// Reads the transpose's operand instead, if the free dimensions stay in order.
-bool FoldOperand(Instruction* dot, int64_t side) {
+// Lets the dot read the operand of a transpose instead, if its free dimensions stay in order.
+void FoldTransposedOperand(Instruction* dot, int64_t side) {
   Instruction* transpose = dot->operand(side);
-  if (transpose->opcode() != Opcode::kTranspose) return false;
+  if (transpose->opcode() != Opcode::kTranspose) return;
   hlo::DotDimensions dims = *dot->attributes().dot;
   Dims& batch = side == 0 ? dims.lhs_batch : dims.rhs_batch;
   Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
   const Dims& permutation = transpose->dimensions();
   const Dims free = Through(FreeDimensions(transpose->shape().ndim(), batch, contracting), permutation);
-  if (!std::is_sorted(free.begin(), free.end())) return false;
+  if (!std::is_sorted(free.begin(), free.end())) return;
   batch = Through(batch, permutation);
   contracting = Through(contracting, permutation);
   dot->ReplaceOperand(side, transpose->operand(0));
   dot->mutable_attributes().dot = dims;
-  return true;
 }
 
 // transpose(dot(a, b)) that swaps all of a's free dimensions with all of b's is dot(b, a).
@@ -64,7 +68,7 @@ Instruction* SwapForTranspose(Instruction* transpose) {
 
 }  // namespace
 
-absl::Status CanonicaliseDots(hlo::Module& module, PassContext&) {
+absl::Status CanonicalizeDots(hlo::Module& module, PassContext&) {
   for (Computation* computation : StepComputations(module)) {
     for (Instruction* instruction : Snapshot(*computation)) {
       if (instruction->opcode() != Opcode::kTranspose) continue;
@@ -74,8 +78,8 @@ absl::Status CanonicaliseDots(hlo::Module& module, PassContext&) {
     computation->RemoveDead();
     for (Instruction* instruction : Snapshot(*computation)) {
       if (instruction->opcode() != Opcode::kDot || instruction->operand_count() != 2) continue;
-      FoldOperand(instruction, 0);
-      FoldOperand(instruction, 1);
+      FoldTransposedOperand(instruction, 0);
+      FoldTransposedOperand(instruction, 1);
     }
     computation->RemoveDead();
   }

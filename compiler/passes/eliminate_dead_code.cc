@@ -1,0 +1,15 @@
+// Removes instructions that no result depends on, and computations without callers.
+//
+// Needs: nothing. Leaves: every instruction is live or has side effects.
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/passes/passes.h"
+
+namespace xlad::compiler {
+
+absl::Status EliminateDeadCode(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) computation->RemoveDead();
+  module.RemoveUnusedComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

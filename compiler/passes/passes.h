@@ -1,0 +1,33 @@
+// The passes of the compiler's pipeline. passes.def lists them in execution order.
+//
+// A pass changes the module in place and keeps its meaning: the evaluator returns the same results before and after it,
+// except that arithmetic may round differently and a NaN result may have another payload. A pass may assume that the
+// module is verified and has run through all rows above its own. An error stops the pipeline; the pipeline adds the
+// name of the pass.
+//
+// Passes run on one thread and keep no state between calls.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "hlo/module.h"
+
+namespace xlad::compiler {
+
+// What a pass may know besides the module.
+struct PassContext {
+  int64_t devices = 1;  // That run this module, numbered from 0 (partition ids).
+  // parameter_labels[leaf][device]: devices with equal labels hold equal values of this leaf of the entry's parameters.
+  // Leaves without an entry may differ between any two devices.
+  std::vector<std::vector<int>> parameter_labels;
+};
+
+using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);
+
+#define XLAD_PASS(name, function) absl::Status function(hlo::Module& module, PassContext& context);
+#include "compiler/passes/passes.def"
+#undef XLAD_PASS
+
+}  // namespace xlad::compiler

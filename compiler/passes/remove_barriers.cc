@@ -1,0 +1,20 @@
+// Removes opt-barriers. They keep common subexpressions on their two sides apart (recomputation that saves memory), so
+// they stay until the last `cse` is done; fusion and buffer assignment do not need them.
+//
+// Needs: nothing. Leaves: no opt-barrier.
+#include "compiler/analysis/hlo_util.h"
+#include "compiler/passes/passes.h"
+
+namespace xlad::compiler {
+
+absl::Status RemoveBarriers(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    for (Instruction* instruction : Snapshot(*computation)) {
+      if (instruction->opcode() == Opcode::kOptBarrier) instruction->ReplaceAllUsesWith(instruction->operand(0));
+    }
+    computation->RemoveDead();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

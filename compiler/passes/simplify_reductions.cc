@@ -1,0 +1,41 @@
+// Simplify's rules for reduce and sort.
+#include "compiler/passes/simplify_rules.h"
+
+namespace xlad::compiler {
+namespace {
+
+// A reduction over dimensions of size 1 combines the initial value with each element once, in this order. The rules for
+// `opcode` then remove it if the initial value is its identity; +0 is not the identity of a float sum (0 + -0 is 0).
+Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {
+  if (reduce->operand_count() != 2) return nullptr;
+  Instruction* x = reduce->operand(0);
+  if (x->shape().elements() != reduce->shape().elements()) return nullptr;
+  for (int64_t d : reduce->dimensions()) {
+    if (x->shape().dim(d) != 1) return nullptr;
+  }
+  std::optional<Opcode> opcode = hlo::ReducerOpcode(*reduce->called()[0]);
+  if (!opcode.has_value()) return nullptr;
+  Instruction* flat = builder.Reshape(x, reduce->shape().dims());
+  return builder.Binary(*opcode, builder.Full(reduce->shape(), reduce->operand(1)), flat);
+}
+
+// A sort of at most one element along its dimension.
+Instruction* SimplifySort(Instruction* sort) {
+  if (sort->operand_count() != 1 || sort->operand(0)->shape().dim(sort->dimensions()[0]) > 1) return nullptr;
+  return sort->operand(0);
+}
+
+}  // namespace
+
+Instruction* SimplifyReductions(Instruction* instruction, hlo::Builder& builder) {
+  switch (instruction->opcode()) {
+    case Opcode::kReduce:
+      return SimplifyReduce(instruction, builder);
+    case Opcode::kSort:
+      return SimplifySort(instruction);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace xlad::compiler
