@@ -1,4 +1,3 @@
-// Reading annotations: sdy attributes where there are any, else tile shardings.
 #include "sharding/import/annotations.h"
 
 #include <algorithm>
@@ -42,7 +41,7 @@ std::string AxisNames(const std::vector<Axis>& axes) {
   return absl::StrCat("{", absl::StrJoin(axes, ",", [](std::string* out, const Axis& a) { out->append(a.name); }), "}");
 }
 
-// Every axis of the annotation gets an origin of its own: the first link of a chain.
+// Adds the first link of an origin chain for every axis of the annotation.
 void AddOrigins(const Mesh& mesh, const hlo::Instruction& instruction, const std::string& source,
                 TensorSharding* sharding) {
   for (size_t d = 0; d < sharding->dims.size(); ++d) {
@@ -67,8 +66,8 @@ absl::Status At(const hlo::Instruction& instruction, const absl::Status& status)
 namespace {
 
 bool InOrder(const SdyMesh& mesh) {
-  for (size_t i = 0; i < mesh.device_ids.size(); ++i) {
-    if (mesh.device_ids[i] != static_cast<int64_t>(i)) return false;
+  for (const int64_t i : tensor::Indices(mesh.device_ids)) {
+    if (mesh.device_ids[i] != i) return false;
   }
   return true;
 }
@@ -103,7 +102,7 @@ absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
   return absl::OkStatus();
 }
 
-// Of a program without Shardy's attributes.
+// For a program without Shardy's attributes.
 absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
@@ -118,8 +117,8 @@ absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
   return status;
 }
 
-// Devices in another order than the mesh counts them: that is where shards lie, which placement decides here. Inside
-// manual computations programs can tell by device numbers.
+// device_ids say which device has which shard, and that is the scheduler's decision here, so they are ignored. Inside
+// manual computations device numbers are visible to the program, so device_ids are refused.
 absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const {
   if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
   absl::Status status;
@@ -135,14 +134,15 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
 
 namespace {
 
-// Without a mesh, collectives can only be those of a partitioner.
-absl::Status CheckIsWhole(const hlo::Module& module) {
+// A program without a mesh that contains collectives has been partitioned already.
+absl::Status CheckNotPartitioned(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
     status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
-                                 "found a program of one of ", module.num_partitions, " devices, partitioned already, ",
-                                 "expected the whole program with its shardings")));
+                                 "found collectives in a program for ", module.num_partitions,
+                                 " devices without a mesh: it is partitioned already, expected the program before "
+                                 "partitioning with its shardings")));
   });
   return status;
 }
@@ -162,7 +162,7 @@ absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
     XLAD_ASSIGN_OR_RETURN(annotations.mesh_, MeshOfTiles(tiles));
   }
   const int64_t devices = annotations.mesh_.devices();
-  if (module.num_partitions > 1 && devices == 1) XLAD_RETURN_IF_ERROR(CheckIsWhole(module));
+  if (module.num_partitions > 1 && devices == 1) XLAD_RETURN_IF_ERROR(CheckNotPartitioned(module));
   if (module.num_partitions > 1 && devices > 1 && module.num_partitions != devices) {
     return absl::InvalidArgumentError(absl::StrCat("found num_partitions=", module.num_partitions, ", expected the ",
                                                    devices, " devices of the mesh ", annotations.mesh_.ToString()));
@@ -215,7 +215,8 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
   if (mesh == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", kMeshes));
   }
-  // A mesh of no axes: everything on one device, which every device may as well compute, or nothing said.
+  // A mesh without axes. With device_ids the array is on one device, and every device may compute it instead; without
+  // device_ids the annotation says nothing.
   if (mesh->axes.empty()) {
     if (!mesh->device_ids.empty()) return TensorSharding::Replicated(ndim);
     return Resolve(Mesh(), sharding, ndim);
@@ -225,7 +226,7 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
   if (mesh_.axes() != written_mesh_.axes()) {
     return absl::UnimplementedError(absl::StrCat("found a sharding on mesh ", from.ToString(),
                                                  " beside the program's mesh ", written_mesh_.ToString(),
-                                                 ", expected one mesh where its sizes are to be changed to ",
+                                                 ", expected one mesh, because its sizes are changed to ",
                                                  mesh_.ToString()));
   }
   if (!std::all_of(meshes_.begin(), meshes_.end(), [](const auto& named) { return InOrder(named.second); })) {
@@ -251,7 +252,7 @@ absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instr
   return shardings;
 }
 
-// A tuple has one sharding for each leaf, or one for all.
+// A tuple has one sharding for each array leaf, or one for all.
 absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& instruction) const {
   std::vector<const hlo::OpSharding*> written;
   const hlo::OpSharding& sharding = *instruction.sharding();

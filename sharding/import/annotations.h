@@ -1,4 +1,4 @@
-// What the user's program says about shardings, instruction by instruction, on the program's one mesh.
+// The sharding annotations of a user's program, in all syntaxes, expressed on one mesh.
 #pragma once
 
 #include <optional>
@@ -11,27 +11,27 @@
 
 namespace xlad::sharding {
 
-// "12:3: %dot.4: " in front of a message about an instruction.
+// Adds the place of an instruction, "12:3: %dot.4", to the message of an error.
 absl::Status At(const hlo::Instruction& instruction, const absl::Status& status);
 
 bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target);
 
 class Annotations {
  public:
-  // Finds the program's mesh: of several the largest, on which the others are then expressed; of tile shardings the one
-  // behind them. `module` must outlive
-  // this.
+  // Finds the program's mesh. If there are several, the largest one is the program's, and shardings on the others are
+  // expressed on it. Tile shardings have no mesh; one is derived from them (MeshOfTiles). InvalidArgument if a mesh is
+  // malformed or does not have as many devices as the program. `module` must outlive this object.
   static absl::StatusOr<Annotations> Create(const hlo::Module& module);
 
   const Mesh& mesh() const { return mesh_; }
-  // Gives the mesh other sizes. InvalidArgument where `sizes` does not name the program's axes, or where something
-  // in the program (manual computations) holds it to the old ones.
+  // Changes the sizes of the mesh's axes. InvalidArgument if `sizes` does not name the program's axes, or if the
+  // program depends on the old sizes: it has manual computations or tile shardings.
   absl::Status Rebind(const Mesh& sizes);
 
-  // The shardings of an instruction's leaves as annotated, with origins; empty where it has no annotation.
+  // The annotated shardings of an instruction's array leaves, with origins; nullopt if it has no annotation.
   absl::StatusOr<std::optional<ValueSharding>> Of(const hlo::Instruction& instruction) const;
-  // The shardings in another attribute of the instruction, one for each leaf of its shape. InvalidArgument where it
-  // is missing.
+  // The shardings in the frontend attribute `key` of the instruction, one for each array leaf. InvalidArgument if there
+  // is no such attribute.
   absl::StatusOr<ValueSharding> OfAttribute(const hlo::Instruction& instruction, const char* key) const;
 
  private:
@@ -46,8 +46,8 @@ class Annotations {
   const hlo::Module* module_ = nullptr;
   Mesh mesh_, written_mesh_;
   std::vector<std::pair<std::string, SdyMesh>> meshes_;
-  bool tiles_only_ = false;  // The program has no sdy annotation.
-  bool named_ = false;       // Instead it names axes in sharding={...}.
+  bool tiles_only_ = false;  // The program has only tile shardings.
+  bool named_ = false;       // The program names axes in sharding={...}.
 };
 
 }  // namespace xlad::sharding

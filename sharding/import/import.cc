@@ -1,4 +1,3 @@
-// Import: from a program as JAX writes it to a flat one with a table of annotations.
 #include <algorithm>
 #include <map>
 
@@ -7,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sharding/import/annotations.h"
+#include "sharding/import/expand_batch_norm.h"
 #include "sharding/import/import.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/import/library_calls.h"
@@ -21,13 +21,13 @@ constexpr const char* kResultSharding = "xla.sdy.FuncResultSharding";
 constexpr const char* kGroup = "xla.sdy.ShardingGroup";
 constexpr const char* kBarrier = "xla.sdy.PropagationBarrier";
 
-bool SaysNothing(const TensorSharding& sharding) {
+bool IsOpen(const TensorSharding& sharding) {
   return sharding.replicated.empty() && sharding.unreduced.empty() &&
          std::all_of(sharding.dims.begin(), sharding.dims.end(),
                      [](const DimensionSharding& dim) { return dim.axes.empty() && !dim.closed; });
 }
 
-// "12 : i64" or "12".
+// The value of an attribute "12 : i64" or "12".
 absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, const char* key) {
   const auto it = instruction.frontend_attributes().find(key);
   int64_t value = 0;
@@ -38,7 +38,7 @@ absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, co
   return value;
 }
 
-// "unspecified_dims=[0,2]" in a Sharding call's backend_config: these dimensions stay open.
+// Opens the dimensions that a Sharding call's backend_config lists, as in "unspecified_dims=[0,2]".
 absl::Status OpenUnspecified(const hlo::Instruction& call, TensorSharding* sharding) {
   constexpr absl::string_view kKey = "unspecified_dims=[";
   const std::string& config = call.attributes().backend_config;
@@ -61,25 +61,25 @@ class Importer {
   Importer(ShardedModule* out, const Annotations* annotations) : out_(*out), annotations_(*annotations) {}
 
   absl::Status Run() {
-    XLAD_RETURN_IF_ERROR(TakeResults());
+    XLAD_RETURN_IF_ERROR(ReadResults());
     const std::vector<hlo::Computation*> flow = FlowComputations(*out_.module);
     for (hlo::Computation* computation : flow) {
       std::vector<hlo::Instruction*> instructions;
       for (const auto& instruction : computation->instructions()) instructions.push_back(instruction.get());
-      for (hlo::Instruction* instruction : instructions) XLAD_RETURN_IF_ERROR(Take(instruction));
+      for (hlo::Instruction* instruction : instructions) XLAD_RETURN_IF_ERROR(Read(instruction));
     }
     for (hlo::Computation* computation : flow) {
       computation->SortTopologically();
       ForwardTupleElements(computation);
       computation->RemoveDead();
     }
-    Keep(flow);
+    Finish(flow);
     return absl::OkStatus();
   }
 
  private:
-  // Result shardings stand in FuncResultSharding calls in front of the root, or on the root itself.
-  absl::Status TakeResults() {
+  // The shardings of results are in FuncResultSharding calls that are operands of the root, or annotations of the root.
+  absl::Status ReadResults() {
     hlo::Computation* entry = out_.module->entry();
     for (const hlo::Shape* leaf : ArrayLeaves(entry->root()->shape())) {
       out_.results.push_back(TensorSharding::Open(leaf->ndim()));
@@ -88,13 +88,13 @@ class Importer {
     if (of_root.has_value()) out_.results = *of_root;
     size_t leaf = 0;
     while (IsCustomCall(*entry->root(), kResultSharding)) {
-      XLAD_RETURN_IF_ERROR(NeedUnary(*entry->root()));
+      XLAD_RETURN_IF_ERROR(ExpectUnary(*entry->root()));
       entry->set_root(entry->root()->operand(0));
     }
-    return TakeResultsOf(entry->root(), &leaf);
+    return ReadResultsOf(entry->root(), &leaf);
   }
 
-  absl::Status TakeResultsOf(hlo::Instruction* root, size_t* leaf) {
+  absl::Status ReadResultsOf(hlo::Instruction* root, size_t* leaf) {
     if (root->opcode() != hlo::Opcode::kTuple) {
       *leaf += ArrayLeaves(root->shape()).size();
       return absl::OkStatus();
@@ -103,28 +103,28 @@ class Importer {
       const size_t first = *leaf;
       std::optional<ValueSharding> found;
       while (IsCustomCall(*root->operand(i), kResultSharding)) {
-        XLAD_RETURN_IF_ERROR(NeedUnary(*root->operand(i)));
+        XLAD_RETURN_IF_ERROR(ExpectUnary(*root->operand(i)));
         if (!found.has_value()) {
           XLAD_ASSIGN_OR_RETURN(found, annotations_.Of(*root->operand(i)));
         }
         root->ReplaceOperand(i, root->operand(i)->operand(0));
       }
-      XLAD_RETURN_IF_ERROR(TakeResultsOf(root->operand(i), leaf));
+      XLAD_RETURN_IF_ERROR(ReadResultsOf(root->operand(i), leaf));
       if (found.has_value())
         std::copy(found->begin(), found->end(), out_.results.begin() + first);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Take(hlo::Instruction* instruction) {
-    if (IsCustomCall(*instruction, "Sharding")) return TakeConstraint(instruction);
-    if (IsCustomCall(*instruction, kResultSharding)) return TakeInnerResult(instruction);
-    if (IsCustomCall(*instruction, kGroup)) return TakeGroup(instruction);
-    if (IsCustomCall(*instruction, kBarrier)) return TakeBarrier(instruction);
+  absl::Status Read(hlo::Instruction* instruction) {
+    if (IsCustomCall(*instruction, "Sharding")) return ReadConstraint(instruction);
+    if (IsCustomCall(*instruction, kResultSharding)) return ReadInnerResult(instruction);
+    if (IsCustomCall(*instruction, kGroup)) return ReadGroup(instruction);
+    if (IsCustomCall(*instruction, kBarrier)) return ReadBarrier(instruction);
     if (instruction->mutable_frontend_attributes().erase(kWholeMatrices) > 0) {
-      TensorSharding whole = TensorSharding::Open(instruction->shape().ndim());
-      for (size_t d = 1; d < whole.dims.size(); ++d) whole.dims[d].closed = true;
-      out_.shardings[instruction] = {std::move(whole)};
+      TensorSharding batch_only = TensorSharding::Open(instruction->shape().ndim());
+      for (size_t d = 1; d < batch_only.dims.size(); ++d) batch_only.dims[d].closed = true;
+      out_.shardings[instruction] = {std::move(batch_only)};
       return absl::OkStatus();
     }
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
@@ -141,7 +141,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  absl::Status NeedUnary(const hlo::Instruction& call) {
+  absl::Status ExpectUnary(const hlo::Instruction& call) {
     if (call.operand_count() == 1 && call.shape().SameIgnoringLayout(call.operand(0)->shape())) {
       return absl::OkStatus();
     }
@@ -150,19 +150,19 @@ class Importer {
                                                             ", expected one operand of the same shape")));
   }
 
-  // An annotation call gives way to `with` and dies.
+  // Replaces an annotation call by `with`, and makes it removable.
   void Replace(hlo::Instruction* call, hlo::Instruction* with) {
     call->ReplaceAllUsesWith(with);
     call->mutable_attributes().has_side_effect = false;
   }
 
-  // A copy of the call's operand in the call's place.
-  hlo::Instruction* CopyInPlaceOf(hlo::Instruction* call) {
+  // Replaces an annotation call by a copy of its operand.
+  hlo::Instruction* ReplaceByCopy(hlo::Instruction* call) {
     auto copy = std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, call->shape());
     copy->mutable_metadata() = call->metadata();
     copy->set_place(call->line(), call->column());
     hlo::Instruction* added = call->parent()->Add(std::move(copy), {call->operand(0)});
-    // The user knows the constraint by the call's name; the call is about to go.
+    // The copy takes the call's name, because that is the name that the user knows.
     std::string name = call->name();
     call->set_name(added->name());
     added->set_name(std::move(name));
@@ -170,27 +170,27 @@ class Importer {
     return added;
   }
 
-  absl::Status TakeConstraint(hlo::Instruction* call) {
-    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+  absl::Status ReadConstraint(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(ExpectUnary(*call));
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*call));
     const hlo::OpSharding* written = call->sharding();
     const bool grouped = written != nullptr && written->group != hlo::OpSharding::Group::kNone;
-    const bool silent = !shardings.has_value() || std::all_of(shardings->begin(), shardings->end(), SaysNothing);
-    if (silent && !grouped) {
+    const bool is_open = !shardings.has_value() || std::all_of(shardings->begin(), shardings->end(), IsOpen);
+    if (is_open && !grouped) {
       Replace(call, call->operand(0));
       return absl::OkStatus();
     }
-    if (!silent && shardings->size() == 1) XLAD_RETURN_IF_ERROR(OpenUnspecified(*call, &(*shardings)[0]));
+    if (!is_open && shardings->size() == 1) XLAD_RETURN_IF_ERROR(OpenUnspecified(*call, &(*shardings)[0]));
     const int64_t group = grouped ? written->group_id : 0;
-    hlo::Instruction* copy = CopyInPlaceOf(call);
+    hlo::Instruction* copy = ReplaceByCopy(call);
     if (grouped) alike_[group].push_back(copy);
-    if (!silent) out_.shardings[copy] = *std::move(shardings);
+    if (!is_open) out_.shardings[copy] = *std::move(shardings);
     return absl::OkStatus();
   }
 
-  // A result sharding on something that is used inside the program too is a wish, not a demand.
-  absl::Status TakeInnerResult(hlo::Instruction* call) {
-    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+  // A FuncResultSharding that is used inside the program is a hint: its dimensions are opened.
+  absl::Status ReadInnerResult(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(ExpectUnary(*call));
     XLAD_ASSIGN_OR_RETURN(auto shardings, annotations_.Of(*call));
     bool splits = false;
     if (shardings.has_value() && !call->users().empty()) {
@@ -200,14 +200,14 @@ class Importer {
       }
     }
     if (splits) {
-      out_.shardings[CopyInPlaceOf(call)] = *std::move(shardings);
+      out_.shardings[ReplaceByCopy(call)] = *std::move(shardings);
     } else {
       Replace(call, call->operand(0));
     }
     return absl::OkStatus();
   }
 
-  absl::Status TakeGroup(hlo::Instruction* call) {
+  absl::Status ReadGroup(hlo::Instruction* call) {
     if (call->operand_count() != 1) {
       return At(*call, absl::InvalidArgumentError("found no operand, expected the member of a sharding group"));
     }
@@ -216,25 +216,25 @@ class Importer {
     return absl::OkStatus();
   }
 
-  absl::Status TakeBarrier(hlo::Instruction* call) {
-    XLAD_RETURN_IF_ERROR(NeedUnary(*call));
+  absl::Status ReadBarrier(hlo::Instruction* call) {
+    XLAD_RETURN_IF_ERROR(ExpectUnary(*call));
     XLAD_ASSIGN_OR_RETURN(const int64_t direction, IntegerAttribute(*call, "xla.sdy.allowed_direction"));
     if (direction < 0 || direction > 3) {
       return At(*call, absl::InvalidArgumentError(absl::StrCat("found direction ", direction, ", expected 0 to 3")));
     }
-    out_.barriers[CopyInPlaceOf(call)] = static_cast<BarrierDirection>(direction);
+    out_.barriers[ReplaceByCopy(call)] = static_cast<BarrierDirection>(direction);
     return absl::OkStatus();
   }
 
-  // Groups by their members, now that these stand for themselves; entries of instructions that died are dropped.
-  void Keep(const std::vector<hlo::Computation*>& flow) {
-    std::map<int64_t, std::vector<const hlo::Instruction*>> groups;
+  // Collects the sharding groups, and drops the entries of instructions that were removed.
+  void Finish(const std::vector<hlo::Computation*>& flow) {
+    std::map<int64_t, std::vector<const hlo::Instruction*>> groups;  // xla.sdy.ShardingGroup, by its number.
     for (auto& [id, call] : group_calls_) {
       groups[id].push_back(call->operand(0));
       call->mutable_attributes().has_side_effect = false;
     }
     for (hlo::Computation* computation : flow) computation->RemoveDead();
-    out_.module->RemoveUnusedComputations();  // Of loops and conditionals that died.
+    out_.module->RemoveUnusedComputations();  // Those of removed loops and conditionals.
     absl::flat_hash_map<const hlo::Instruction*, bool> live;
     for (const hlo::Computation* computation : FlowComputations(*out_.module)) {
       for (const auto& instruction : computation->instructions()) live[instruction.get()] = true;
@@ -252,7 +252,7 @@ class Importer {
   ShardedModule& out_;
   const Annotations& annotations_;
   std::vector<std::pair<int64_t, hlo::Instruction*>> group_calls_;
-  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // shard_as, shard_like of tile shardings, by id.
+  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // shard_as and shard_like groups, by their number.
 };
 
 absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feeds) {
@@ -295,6 +295,7 @@ absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const 
   XLAD_RETURN_IF_ERROR(InlineCalls(module.get()));
   XLAD_ASSIGN_OR_RETURN(Annotations annotations, Annotations::Create(*module));
   if (!options.rebind.axes().empty()) XLAD_RETURN_IF_ERROR(annotations.Rebind(options.rebind));
+  if (annotations.mesh().devices() > 1) ExpandBatchNorms(module.get());
   ShardedModule out;
   out.module = std::move(module);
   out.mesh = annotations.mesh();

@@ -1,4 +1,4 @@
-// From the user's program with its annotations to a module with a mesh and shardings, ready for propagation.
+// Import: from a user's program with annotations to a module with a mesh and shardings, ready for propagation.
 #pragma once
 
 #include "sharding/model/sharded_module.h"
@@ -6,14 +6,20 @@
 namespace xlad::sharding {
 
 struct ImportOptions {
-  // Replaces the sizes of the program's mesh axes by name; must name exactly the program's axes. Empty: as written.
+  // Replaces the sizes of the program's mesh axes, by name; must name all axes of the program's mesh. A mesh without
+  // axes leaves the sizes unchanged.
   Mesh rebind;
   std::vector<Feed> feeds;
 };
 
-// Reads meshes and shardings (xla.sdy.*, else V2/V1 sharding=) into a ShardedModule: inlines calls, turns Sharding
-// and FuncResultSharding custom calls into constraints. Takes the module over. A program without annotations gets a
-// mesh of no axes. InvalidArgument with the instruction's place where an annotation is wrong.
+// Reads the meshes and shardings of a program: the attributes xla.sdy.* if there are any, otherwise sharding={...} in
+// any of its three syntaxes. Inlines calls, turns Sharding and FuncResultSharding custom calls into constraints, and
+// replaces ops that need an expansion to be sharded (LAPACK calls, batch normalization). A program without annotations
+// gets a mesh without axes. InvalidArgument, with the place of the instruction, if an annotation is wrong.
+//
+//   c = f32[8] custom-call(x), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="...[{\"a\"}]>"}
+//
+// becomes `c = f32[8] copy(x)` with the entry [{"a"}] in ShardedModule::shardings.
 absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 }  // namespace xlad::sharding

@@ -1,4 +1,3 @@
-// Inlining of calls, and one computation for each place that calls it.
 #include "sharding/import/inline_calls.h"
 
 #include <algorithm>
@@ -15,7 +14,8 @@ namespace {
 constexpr int64_t kMaxInstructions = 4'000'000;
 constexpr int64_t kMaxNesting = 1'000;
 
-// How large a computation gets once everything it calls is inlined or cloned, and how deep calls nest.
+// The number of instructions of a computation after everything that it calls is inlined or cloned, and the depth of its
+// calls.
 struct Extent {
   int64_t instructions = 0, nesting = 0;
 };
@@ -35,10 +35,10 @@ absl::Status CheckExtent(const hlo::Module& module) {
     }
     extents[computation.get()] = extent;
   }
-  const Extent& whole = extents[module.entry()];
-  if (whole.instructions > kMaxInstructions || whole.nesting > kMaxNesting) {
+  const Extent& entry = extents[module.entry()];
+  if (entry.instructions > kMaxInstructions || entry.nesting > kMaxNesting) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "found calls and loops nested ", whole.nesting, " deep and at least ", whole.instructions,
+        "found calls and loops nested ", entry.nesting, " deep and at least ", entry.instructions,
         " instructions once calls are inlined, expected at most ", kMaxNesting, " and ", kMaxInstructions));
   }
   return absl::OkStatus();
@@ -46,7 +46,7 @@ absl::Status CheckExtent(const hlo::Module& module) {
 
 bool HasSource(const hlo::Metadata& metadata) { return metadata.stack_frame_id != 0 || !metadata.source_file.empty(); }
 
-// The call's place for an instruction that has none of its own, so that every message can name a source line.
+// Copies the source line of the call to an instruction without one, so that every message can name a source line.
 void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (HasSource(*metadata)) return;
   metadata->stack_frame_id = call.stack_frame_id;
@@ -58,7 +58,7 @@ void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (metadata->op_name.empty()) metadata->op_name = call.op_name;
 }
 
-// The border call of a manual computation next to `call`: what its operands come from or its results go to.
+// The border call of a manual computation that produces an operand of `call` or uses its result, or null.
 const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
   for (const hlo::Instruction* operand : call.operands()) {
     if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
@@ -72,7 +72,7 @@ const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
   return nullptr;
 }
 
-// "dp,sp", or nothing where the call is not the body of a manual computation.
+// The manual axes, "dp,sp", if the call is the body of a manual computation; otherwise an empty string.
 absl::StatusOr<std::string> ManualAxes(const hlo::Instruction& call) {
   const hlo::Instruction* border = ManualBorder(call);
   if (border == nullptr) return std::string();
@@ -90,7 +90,7 @@ void AddManualAxes(const std::string& axes, hlo::Instruction* instruction) {
   all = all.empty() ? axes : absl::StrCat(axes, ",", all);
 }
 
-// Clones the callee's body behind the call's operands and returns what stands for its root.
+// Clones the callee's instructions into the caller and returns the clone of its root.
 absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::Computation* caller) {
   XLAD_ASSIGN_OR_RETURN(const std::string manual, ManualAxes(call));
   const hlo::Computation& callee = *call.called()[0];
@@ -127,7 +127,7 @@ absl::Status InlineInto(hlo::Computation* caller) {
     XLAD_ASSIGN_OR_RETURN(hlo::Instruction * root, CloneBody(*call, caller));
     call->ReplaceAllUsesWith(root);
   }
-  // Without a callee a call has no effect of its own and goes with everything else that is dead.
+  // A call without a callee has no side effects, so that it is removed if it is dead.
   for (hlo::Instruction* call : calls) call->mutable_called().clear();
   caller->SortTopologically();
   ForwardTupleElements(caller);
@@ -135,14 +135,14 @@ absl::Status InlineInto(hlo::Computation* caller) {
   calls.clear();
   for (const auto& instruction : caller->instructions()) {
     if (instruction->opcode() == hlo::Opcode::kCall && instruction->called().empty()) {
-      calls.push_back(instruction.get());  // Kept alive by a control dependency alone.
+      calls.push_back(instruction.get());  // Only a control dependency keeps it.
     }
   }
   for (hlo::Instruction* call : calls) caller->Remove(call);
   return absl::OkStatus();
 }
 
-// Claims the computations that `caller` runs; a computation that something else has claimed is cloned.
+// Makes the computations that control-flow instructions in `caller` call unique: one in `claimed` is cloned.
 void MakeUnique(hlo::Module* module, hlo::Computation* caller, absl::flat_hash_set<const hlo::Computation*>* claimed) {
   for (const auto& instruction : caller->instructions()) {
     if (!IsControlFlow(*instruction)) continue;
@@ -164,7 +164,7 @@ void CollectFlow(hlo::Computation* computation, std::vector<hlo::Computation*>* 
   }
 }
 
-bool ChangesNothing(const hlo::Instruction& instruction) {
+bool IsIdentityReshape(const hlo::Instruction& instruction) {
   return instruction.opcode() == hlo::Opcode::kReshape && instruction.operand_count() == 1 &&
          instruction.shape().is_array() && instruction.shape().SameIgnoringLayout(instruction.operand(0)->shape());
 }
@@ -181,7 +181,7 @@ void ForwardTupleElements(hlo::Computation* computation) {
     if (instruction->opcode() == hlo::Opcode::kGetTupleElement &&
         instruction->operand(0)->opcode() == hlo::Opcode::kTuple) {
       from = instruction->operand(0)->operand(instruction->number());
-    } else if (ChangesNothing(*instruction)) {
+    } else if (IsIdentityReshape(*instruction)) {
       from = instruction->operand(0);
     }
     if (from != nullptr) instruction->ReplaceAllUsesWith(from);
@@ -200,7 +200,7 @@ absl::Status InlineCalls(hlo::Module* module) {
     computation->RemoveDead();
   }
   module->RemoveUnusedComputations();
-  module->SortComputations();  // Clones came last.
+  module->SortComputations();  // Clones were added at the end.
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Makes a program one flat graph a control-flow region: what import does before it reads annotations.
+// Inlines calls, so that a program is one graph per control-flow region. The first step of Import.
 #pragma once
 
 #include "base/status.h"
@@ -6,24 +6,25 @@
 
 namespace xlad::sharding {
 
-// Puts a copy of the callee in place of every call, reached from anywhere; instructions without a source of their
-// own take the call's. get-tuple-element of a tuple becomes the element. Afterwards every body, condition and
-// branch is called from one place (shared ones are cloned), so that each value can have its own sharding, and
-// nothing unused is left. InvalidArgument where that would be more than 4 million instructions.
+// Replaces every call by a copy of the callee's instructions. Copies without a source line get the call's. Afterwards
+// every body, condition and branch belongs to one instruction (shared ones are cloned), so that each value can have its
+// own sharding; elements of tuples are forwarded, and unused instructions and computations are removed. InvalidArgument
+// if the result would have more than 4 million instructions or if calls nest more than 1,000 deep.
 absl::Status InlineCalls(hlo::Module* module);
 
-// A frontend attribute: the axes ("dp,sp") that are manual around an instruction, set when the body of a manual
-// computation (jax.shard_map) is inlined. What is inside a loop or branch is manual over the loop's axes too.
+// A frontend attribute: the axes ("dp,sp") of the manual computations (jax.shard_map) that contain an instruction. Set
+// when the body of a manual computation is inlined. It applies to the bodies and branches of control flow as well.
 inline constexpr const char* kManualAxes = "xlad.manual_axes";
 
-// get-tuple-element(tuple(...)) -> the element, and reshapes and copies of nothing (same shape) -> their operand.
+// Replaces the users' operands: get-tuple-element(tuple(...)) by the element, and a reshape to the same shape by its
+// operand.
 void ForwardTupleElements(hlo::Computation* computation);
 
-// The computations that propagation works on: the entry, and bodies, conditions and branches reached from it,
-// callers first.
+// The computations that propagation works on: the entry and the bodies, conditions and branches reached from it. A
+// computation comes before those that it calls.
 std::vector<hlo::Computation*> FlowComputations(const hlo::Module& module);
 
-// Whether an instruction's called computations are part of the flow (while, conditional), not scalar functions.
+// Whether the computations that an instruction calls have shardings (while, conditional). Others are scalar functions.
 bool IsControlFlow(const hlo::Instruction& instruction);
 
 }  // namespace xlad::sharding

@@ -15,7 +15,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using hlo::Shape;
 
-// A character of a configuration like "{uplo = 76 : ui8, ...}".
+// The character that a configuration like "{uplo = 76 : ui8, ...}" has for `name`, or `otherwise` if it has none.
 char Flag(const Instruction& call, absl::string_view name, char otherwise) {
   for (absl::string_view entry : absl::StrSplit(call.attributes().backend_config, absl::ByAnyChar(",{}"))) {
     const std::vector<absl::string_view> words = absl::StrSplit(entry, absl::ByAnyChar(" =:"), absl::SkipEmpty());
@@ -25,17 +25,18 @@ char Flag(const Instruction& call, absl::string_view name, char otherwise) {
   return otherwise;
 }
 
-Instruction* Added(Instruction* call, Opcode opcode, hlo::Attributes attributes) {
-  const bool both = call->shape().is_tuple();
-  const Shape& of = both ? call->shape().tuple()[0] : call->shape();
-  auto made = std::make_unique<Instruction>(opcode, Shape(of.type(), of.dims()));
+// Adds an op with the call's operands, place and metadata, and with its shape (or the first element of its shape).
+Instruction* AddReplacement(Instruction* call, Opcode opcode, hlo::Attributes attributes) {
+  const Shape& shape = call->shape().is_tuple() ? call->shape().tuple()[0] : call->shape();
+  auto made = std::make_unique<Instruction>(opcode, Shape(shape.type(), shape.dims()));
   made->mutable_attributes() = std::move(attributes);
   made->mutable_metadata() = call->metadata();
   made->set_place(call->line(), call->column());
   return call->parent()->Add(std::move(made), call->operands());
 }
 
-// The number, from 1, of the first column whose pivot is not positive; 0 where there is none. What follows it is NaN.
+// LAPACK's info: the number, counted from 1, of the first column whose pivot is not positive, or 0 if all are. The
+// columns after it are NaN.
 Instruction* FirstBadColumn(Builder* builder, hlo::Module* module, Instruction* factor, Instruction* on_diagonal) {
   const Dims& dims = factor->shape().dims();
   const hlo::ElementType type = factor->shape().type();
@@ -58,14 +59,14 @@ Instruction* FirstBadColumn(Builder* builder, hlo::Module* module, Instruction* 
                          builder->Zero(found), first);
 }
 
-// (A) -> (factor in one triangle, A in the other; info).
+// potrf: (A) -> (the factor in one triangle and A in the other, info).
 Instruction* Potrf(Instruction* call, hlo::Module* module) {
   Builder builder(call->parent());
   builder.set_template(call);
   hlo::Attributes attributes;
   attributes.lower = Flag(*call, "uplo", 'L') == 'L';
   const bool lower = attributes.lower;
-  Instruction* factor = Added(call, Opcode::kCholesky, std::move(attributes));
+  Instruction* factor = AddReplacement(call, Opcode::kCholesky, std::move(attributes));
   const Shape places(hlo::ElementType::kS32, factor->shape().dims());
   const int64_t n = places.ndim();
   Instruction* row = builder.Iota(places, n - 2);
@@ -76,7 +77,7 @@ Instruction* Potrf(Instruction* call, hlo::Module* module) {
                         FirstBadColumn(&builder, module, factor, on_diagonal)});
 }
 
-// (triangular A, B) -> X.
+// trsm: (triangular A, B) -> X.
 Instruction* Trsm(Instruction* call) {
   hlo::Attributes attributes;
   attributes.left_side = Flag(*call, "side", 'L') == 'L';
@@ -84,7 +85,7 @@ Instruction* Trsm(Instruction* call) {
   attributes.unit_diagonal = Flag(*call, "diag", 'N') == 'U';
   const char transpose = Flag(*call, "trans_x", 'N');
   attributes.transpose_a = transpose == 'N' ? "NO_TRANSPOSE" : transpose == 'C' ? "ADJOINT" : "TRANSPOSE";
-  return Added(call, Opcode::kTriangularSolve, std::move(attributes));
+  return AddReplacement(call, Opcode::kTriangularSolve, std::move(attributes));
 }
 
 // Whether `shape` is a batch of `batch` matrices of `rows` and `columns`.
@@ -119,7 +120,7 @@ Instruction* Replacement(Instruction* call, hlo::Module* module) {
     }
     if (target == absl::StrCat("lapack_", std::string(1, letter), "trsm_ffi") && IsTrsm(*call)) return Trsm(call);
   }
-  return ReplaceByLoop(call, module);
+  return AddMatrixLoop(call, module);
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ void ReplaceLibraryCalls(hlo::Module* module) {
     computation->SortTopologically();
     computation->RemoveDead();
   }
-  if (!calls.empty()) module->SortComputations();  // Reducers came last.
+  if (!calls.empty()) module->SortComputations();  // Reducers were added at the end.
 }
 
 }  // namespace xlad::sharding

@@ -1,12 +1,13 @@
-// Custom calls to LAPACK, as JAX writes them for CPUs, that have an opcode of their own become it, so that they are
-// sharded, partitioned and compiled as it is: potrf a cholesky, trsm a triangular-solve. getrf, geqrf, orgqr and syevd
-// become loops (matrix_loops.h), called. Others stay what they are.
+// Custom calls to LAPACK, as JAX writes them for CPUs, become HLO that can be sharded, partitioned and compiled: potrf
+// becomes cholesky, trsm becomes triangular-solve, and getrf, geqrf, orgqr and syevd become calls of loops
+// (matrix_loops.h). Other custom calls are not changed.
 #pragma once
 
 #include "hlo/module.h"
 
 namespace xlad::sharding {
 
+// Replaces the calls in all computations of the module.
 void ReplaceLibraryCalls(hlo::Module* module);
 
 }  // namespace xlad::sharding

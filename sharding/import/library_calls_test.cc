@@ -13,7 +13,7 @@
 namespace xlad::sharding {
 namespace {
 
-// The program means the same before and after, and has the opcode afterwards.
+// ReplaceLibraryCalls does not change the program's results, and the program contains `opcode` afterwards.
 void ExpectReplaced(const std::string& text, const std::string& opcode) {
   SCOPED_TRACE(text);
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
@@ -24,7 +24,7 @@ void ExpectReplaced(const std::string& text, const std::string& opcode) {
   ReplaceLibraryCalls(module->get());
   ASSERT_TRUE(hlo::Verify(**module).ok()) << hlo::Verify(**module);
   for (size_t c = 0; c + 1 < (*module)->computations().size(); ++c) {
-    EXPECT_NE((*module)->computations()[c].get(), (*module)->entry()) << "callees come first";
+    EXPECT_NE((*module)->computations()[c].get(), (*module)->entry()) << "callees precede callers";
   }
   const std::string after = hlo::PrintText(**module);
   EXPECT_FALSE(absl::StrContains(after, "lapack")) << after;
@@ -36,7 +36,7 @@ void ExpectReplaced(const std::string& text, const std::string& opcode) {
 
 struct BatchOfMatrices {
   const char* dims;     // "2,3".
-  const char* numbers;  // Of the batch's dimensions: "0,1".
+  const char* numbers;  // The numbers of the batch's dimensions: "0,1".
   int ndim;
 };
 
@@ -46,7 +46,7 @@ TEST(LibraryCalls, Cholesky) {
       for (const char uplo : {'L', 'U'}) {
         const std::string name = std::string(type).substr(2);
         const std::string sizes = absl::StrCat(batch.dims, batch.ndim > 0 ? "," : "", "5,5");
-        // x x^T + 40 I is positive definite where x is real and small.
+        // x x^T + 40 I is positive definite if x is real and small.
         ExpectReplaced(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = T[SIZES] parameter(0)
@@ -117,7 +117,7 @@ ENTRY e {
   }
 }
 
-// Factorisations that become loops, of flat, tall and wide matrices, alone and in batches.
+// Factorizations that become loops, of square, tall and wide matrices, without and with a batch.
 TEST(LibraryCalls, Loops) {
   const auto text = [](const std::string& type, const char* batch, const char* call) {
     const std::string b = batch;
@@ -152,7 +152,7 @@ ENTRY e {
   ROOT q = $T[$B,6,4] custom-call(a, t), custom_call_target="lapack_$Lorgqr_ffi"
 })"),
                      "while(");
-      // Vectors up to their sign; with x + x^T some are of negative values.
+      // The signs of the eigenvectors are not determined, so their squares are compared.
       for (const char* uplo : {"76", "85"}) {
         const std::string eigen = absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
@@ -171,7 +171,7 @@ ENTRY e {
   }
 }
 
-// A column without a pivot is told, and left.
+// A column without a pivot is reported and not changed.
 TEST(LibraryCalls, SingularMatrix) {
   ExpectReplaced(R"(HloModule m
 ENTRY e {
@@ -181,7 +181,7 @@ ENTRY e {
                  "while(");
 }
 
-// What has no opcode of its own, or not its shape, stays.
+// A call whose shapes are not those of the routine is not changed.
 TEST(LibraryCalls, OthersStay) {
   for (const char* call : {
            "c = (f32[4,4], s32[5], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",

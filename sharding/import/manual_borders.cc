@@ -1,4 +1,3 @@
-// Borders of manual computations, one array at a time.
 #include "sharding/import/manual_borders.h"
 
 #include <algorithm>
@@ -23,18 +22,19 @@ absl::StatusOr<AxisList> ManualAxesOf(const hlo::Instruction& border, const Mesh
   return ResolveAxes(mesh, axes);
 }
 
-// The manual axes of every dimension come first and make up exactly the difference of the two shapes.
+// Checks that in every dimension the manual axes precede the others, and that the global size is the local size times
+// the product of the manual axes.
 absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, const AxisList& manual,
                          const TensorSharding& sharding) {
   bool fits = global.is_array() && local.is_array() && global.ndim() == local.ndim();
   for (int64_t d = 0; fits && d < global.ndim(); ++d) {
     int64_t shards = 1;
-    bool free = false;
+    bool has_free = false;
     for (const AxisRef& axis : sharding.dims[d].axes) {
       const bool is_manual = OverlapsAny(axis, manual);
       if (is_manual) shards *= axis.size;
-      fits = fits && !(is_manual && free);
-      free = free || !is_manual;
+      fits = fits && !(is_manual && has_free);
+      has_free = has_free || !is_manual;
     }
     fits = fits && local.dim(d) * shards == global.dim(d);
   }
@@ -105,7 +105,7 @@ class BorderSplitter {
     return added;
   }
 
-  // A border may stand inside another manual computation.
+  // The border may be inside another manual computation.
   void InheritRegion(hlo::Instruction* instruction) const {
     const auto region = border_->frontend_attributes().find(kManualAxes);
     if (region != border_->frontend_attributes().end()) {

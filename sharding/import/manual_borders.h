@@ -1,5 +1,4 @@
-// The borders of manual computations (jax.shard_map) in a form that propagation and partitioning can take one array
-// at a time.
+// The borders of manual computations (jax.shard_map), as calls of one array each.
 #pragma once
 
 #include "sharding/import/annotations.h"
@@ -7,12 +6,14 @@
 
 namespace xlad::sharding {
 
+// Whether the instruction is a GlobalToLocalShape or LocalToGlobalShape custom call.
 bool IsManualBorder(const hlo::Instruction& instruction);
 
-// Replaces a border call of many arrays by one for each, and gives each its sharding:
-//   GlobalToLocalShape: a copy of the operand with the in-sharding in front of the call;
-//   LocalToGlobalShape: the out-sharding on the call's result.
-// Where a border sharding does not use a manual axis, nothing else may use it there.
+// Replaces a border call of several arrays by one call for each, and enters the shardings of the border in `module`:
+//   GlobalToLocalShape: the in-sharding, for a copy of the operand that becomes the call's operand;
+//   LocalToGlobalShape: the out-sharding, for the call's result.
+// A manual axis that a border sharding does not use becomes a replicated axis of it, so that propagation does not use
+// it. InvalidArgument if shapes and shardings do not fit together.
 absl::Status SplitManualBorder(hlo::Instruction* border, const Annotations& annotations, ShardedModule* module);
 
 }  // namespace xlad::sharding

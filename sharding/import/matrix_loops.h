@@ -1,19 +1,23 @@
-// Factorisations without an opcode of their own, written as HLO: one loop over columns (LU, QR) or over pairs of
-// columns (eigenvalues), each step a few ops on all matrices of the batch. So they are sharded, partitioned and
-// compiled like everything else.
+// LAPACK calls without an opcode become HLO loops, which can be sharded, partitioned and compiled like any other op.
 #pragma once
 
 #include "hlo/module.h"
 
 namespace xlad::sharding {
 
-// A frontend attribute of copies at the borders of these loops: all dimensions but the first stay whole.
+// The frontend attribute of copies at the borders of these loops: Import closes all dimensions except the first one,
+// the batch, because every step of a loop needs complete matrices.
 inline constexpr char kWholeMatrices[] = "xlad.whole_matrices";
 
-// What a call of JAX's to LAPACK's getrf, geqrf, orgqr or syevd gives, for f32 and f64; nullptr where it is no such
-// call. Results are LAPACK's up to rounding; eigenvectors up to their sign.
-//   LU: partial pivoting, right-looking. QR: Householder's reflectors. Eigenvalues: Jacobi's rotations, cyclic by rows
-//   (Golub and Van Loan, "Matrix computations", sections 3.4, 5.2 and 8.5).
-hlo::Instruction* ReplaceByLoop(hlo::Instruction* call, hlo::Module* module);
+// Adds a call of a loop that computes what `call` computes, and returns the value that replaces `call`. `call` is a
+// call to LAPACK's getrf, geqrf, orgqr or syevd for f32 or f64, as JAX writes them; for any other call the result is
+// null and nothing is added. The results are LAPACK's up to rounding, eigenvectors also up to their sign. The
+// algorithms are explained in matrix_programs.cc.
+//
+//   c = (f32[9,4,4], f32[9,4]) custom-call(x), custom_call_target="lapack_sgeqrf_ffi"
+//
+// becomes a call of a computation with one while loop of 4 steps, each of which does a Householder reflection of all 9
+// matrices. Several dimensions of batch are joined into one around the loop.
+hlo::Instruction* AddMatrixLoop(hlo::Instruction* call, hlo::Module* module);
 
 }  // namespace xlad::sharding

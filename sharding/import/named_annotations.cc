@@ -15,7 +15,7 @@ std::vector<SdyAxis> AxesOf(const std::vector<hlo::NamedSharding::Axis>& axes) {
 }  // namespace
 
 absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t ndim) {
-  const std::string text = absl::StrCat(sharding.named, "}");  // It ends with the brace of sharding={...}.
+  const std::string text = absl::StrCat(sharding.named, "}");  // The parser expects the brace of sharding={...}.
   hlo::Lexer lexer(text);
   hlo::NamedSharding named;
   if (!hlo::ParseNamedSharding(lexer, &named)) {
@@ -34,7 +34,7 @@ absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t n
                                                  "}, expected a mesh of devices in order"));
   }
   for (const hlo::NamedSharding::Dimension& dim : named.dims) result.dims.push_back({AxesOf(dim.axes), dim.open, 0});
-  result.dims.resize(std::max(result.dims.size(), static_cast<size_t>(ndim)));  // "replicated" names none.
+  result.dims.resize(std::max(result.dims.size(), static_cast<size_t>(ndim)));  // "replicated" has no dimensions.
   result.replicated = AxesOf(named.replicated);
   result.unreduced = AxesOf(named.unreduced);
   if (named.unreduced_op == "max") result.unreduced_reduction = hlo::Opcode::kMaximum;

@@ -1,4 +1,4 @@
-// Shardy's attribute text: a reader by recursive descent.
+// A recursive-descent parser of Shardy's attribute text.
 #include "sharding/import/sdy_text.h"
 
 #include <algorithm>
@@ -7,11 +7,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
-
-constexpr int64_t kMaxDevices = int64_t{1} << 32;
 
 class Reader {
  public:
@@ -27,6 +26,7 @@ class Reader {
     SkipSpace();
     return at_ == text_.size();
   }
+  // Consumes `token` if the text continues with it.
   bool Take(absl::string_view token) {
     SkipSpace();
     if (text_.substr(at_, token.size()) != token) return false;
@@ -63,7 +63,7 @@ class Reader {
     if (at_ == begin) return Expected("a name");
     return std::string(text_.substr(begin, at_ - begin));
   }
-  // "name", or \"name\" as it stands inside another string.
+  // "name", or \"name\" inside another string.
   absl::StatusOr<std::string> Quoted() {
     const absl::string_view quote = Sees("\\\"") ? "\\\"" : "\"";
     XLAD_RETURN_IF_ERROR(Need(quote));
@@ -83,7 +83,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Items separated by commas up to `close`.
+// Reads items separated by commas, up to and including `close`.
 template <typename Item>
 absl::Status List(Reader* in, absl::string_view close, Item item) {
   if (in->Take(close)) return absl::OkStatus();
@@ -225,7 +225,7 @@ absl::StatusOr<std::vector<std::pair<std::string, SdyMesh>>> ParseSdyMeshes(absl
   while (!in.AtEnd() && !in.Sees("}")) {
     XLAD_ASSIGN_OR_RETURN(std::string name, in.Identifier());
     XLAD_RETURN_IF_ERROR(in.Need("="));
-    // The attribute may be quoted as a whole.
+    // The complete attribute may be quoted.
     const bool quoted = in.Take("\"");
     XLAD_RETURN_IF_ERROR(in.Need("#sdy.mesh"));
     XLAD_ASSIGN_OR_RETURN(SdyMesh mesh, ReadMesh(&in));
@@ -273,11 +273,7 @@ absl::StatusOr<std::vector<SdyAxis>> ParseSdyAxes(absl::string_view text) {
 
 namespace {
 
-bool Overlapping(const AxisRef& a, const AxisRef& b) {
-  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
-}
-
-// Appends to `axes`; what is already used anywhere in this sharding is in `used`.
+// Appends the named axes to `axes`. `used` are all axes of the sharding so far.
 absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, AxisList* axes, AxisList* used) {
   for (const SdyAxis& axis : named) {
     const std::optional<int> found = mesh.Find(axis.name);
@@ -295,18 +291,11 @@ absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, Ax
       ref.size = axis.size;
     }
     if (ref.size == 1) continue;
-    for (const AxisRef& other : *used) {
-      if (Overlapping(ref, other)) {
-        return absl::InvalidArgumentError(absl::StrCat("axis \"", axis.name, "\" is used twice"));
-      }
+    if (OverlapsAny(ref, *used)) {
+      return absl::InvalidArgumentError(absl::StrCat("axis \"", axis.name, "\" is used twice"));
     }
     used->push_back(ref);
-    const bool continues =
-        !axes->empty() && axes->back().axis == ref.axis && axes->back().pre * axes->back().size == ref.pre;
-    if (continues)
-      axes->back().size *= ref.size;
-    else
-      axes->push_back(ref);
+    AppendAxis(ref, axes);
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// Reading Shardy's attribute text: forms that occur, and whatever else comes along.
+// The parser of Shardy's attribute text: all forms, errors, and damaged text.
 #include "sharding/import/sdy_text.h"
 
 #include <random>
@@ -35,7 +35,7 @@ TEST(SdyText, ReadsEveryForm) {
   for (const auto& [text, expected] : cases) EXPECT_EQ(RoundTrip(text, 2), expected) << text;
 }
 
-TEST(SdyText, SaysWhatIsWrong) {
+TEST(SdyText, ErrorsNameWhatWasExpected) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "expected '#sdy.sharding'"},
       {"#sdy.sharding<@mesh>", "expected ','"},
@@ -76,8 +76,8 @@ TEST(SdyText, ReadsAxisLists) {
   }
 }
 
-// Any change of a few characters is either read or refused; nothing crashes or hangs.
-TEST(SdyText, MutantsAreReadOrRefused) {
+// Text in which a few characters were changed is either parsed or refused, without a crash.
+TEST(SdyText, MutatedTextIsParsedOrRefused) {
   std::mt19937 random(11);
   const std::string seeds[] = {R"(#sdy.sharding_per_value<[<@mesh, [{"a", ?}p1, {"b":(2)2}], replicated={"a"}>]>)",
                                R"(#sdy.sharding<mesh<["a"=2], device_ids=[0, 1]>, [{"a"}], unreduced=max{"b"}>)",
@@ -100,9 +100,7 @@ TEST(SdyText, MutantsAreReadOrRefused) {
     }
     const auto shardings = ParseSdyShardings(text);
     if (shardings.ok()) {
-      for (const SdySharding& sharding : *shardings) {
-        (void)Resolve(kMesh, sharding, std::ssize(sharding.dims));
-      }
+      for (const SdySharding& sharding : *shardings) (void)Resolve(kMesh, sharding, std::ssize(sharding.dims));
     }
     (void)ParseSdyMeshes(text);
     (void)ParseSdyAxes(text);

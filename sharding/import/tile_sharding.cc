@@ -1,4 +1,3 @@
-// Tile shardings to mesh axes, by the digits of device numbers.
 #include "sharding/import/tile_sharding.h"
 
 #include <algorithm>
@@ -6,15 +5,14 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
 
 using Kind = hlo::OpSharding::Kind;
 
-constexpr int64_t kMaxDevices = int64_t{1} << 32;
-
-// Part of a device number: `size` values that lie `stride` apart.
+// A digit of the device number: its values 0 .. size - 1 contribute multiples of `stride`.
 struct Digit {
   int64_t size = 1, stride = 1;
 };
@@ -23,10 +21,12 @@ absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tile sharding: ", what));
 }
 
-// A list of devices as digits, major to minor, where it is made of evenly spaced runs at every level.
+// The digits, major to minor, of a list of devices that consists of evenly spaced runs at every level.
 absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
   std::vector<Digit> digits;  // Minor to major.
-  if (!devices.empty() && devices[0] != 0) return Malformed("the first device is not 0");
+  if (!devices.empty() && devices[0] != 0) {
+    return Malformed(absl::StrCat("found device ", devices[0], " first, expected device 0"));
+  }
   while (devices.size() > 1) {
     const int64_t stride = devices[1] - devices[0];
     size_t run = 2;
@@ -62,11 +62,13 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
   std::set<int64_t> seen;
   for (const int64_t from : sharding.iota_transpose) {
     if (from < 0 || from >= std::ssize(sizes) || !seen.insert(from).second) {
-      return Malformed("the transpose is no permutation");
+      return Malformed("found a transpose that names a dimension twice or does not exist, expected a permutation");
     }
     digits.push_back(in_order[from]);
   }
-  if (digits.size() != sizes.size()) return Malformed("the transpose does not have all dimensions");
+  if (digits.size() != sizes.size()) {
+    return Malformed(absl::StrCat("found a transpose of ", digits.size(), " dimensions, expected ", sizes.size()));
+  }
   return digits;
 }
 
@@ -76,7 +78,7 @@ int64_t DeviceCount(const std::vector<Digit>& digits) {
   return count;
 }
 
-// The digits of each tile dimension. Cuts a digit where a tile dimension ends inside it.
+// The digits of each tile dimension. A digit is cut if a tile dimension ends inside it.
 absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding& sharding) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<Digit> digits, DigitsOf(sharding));
   std::vector<std::vector<Digit>> tiles;
@@ -87,7 +89,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
     int64_t left = tile;
     while (left > 1) {
       if (rest.size == 1) {
-        if (++next >= digits.size()) return Malformed("more tiles than devices");
+        if (++next >= digits.size()) return Malformed("found more tiles than devices");
         rest = digits[next];
         continue;
       }
@@ -95,7 +97,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
       if (left % size != 0 || rest.size % size != 0) {
         return absl::UnimplementedError("tile sharding: tiles do not divide along mesh axes");
       }
-      // The major part of what is left of the digit.
+      // The major part of the remaining digit.
       own.push_back({size, rest.stride * (rest.size / size)});
       rest.size /= size;
       left /= size;
@@ -128,25 +130,11 @@ absl::Status CollectCuts(const hlo::OpSharding& sharding, int64_t* devices, std:
   return absl::OkStatus();
 }
 
-// The axes of a mesh that make up a digit, major to minor; parts of axes where it begins or ends inside one.
+// The axes of a mesh, or parts of them, that are the digit, major to minor.
 absl::StatusOr<AxisList> AxesOf(const Mesh& mesh, const Digit& digit) {
-  AxisList axes;
-  int64_t stride = mesh.devices();
-  for (size_t a = 0; a < mesh.axes().size(); ++a) {
-    const int64_t end = stride;  // The axis counts from stride to end.
-    const int64_t size = mesh.axes()[a].size;
-    stride /= size;
-    const int64_t low = std::max(stride, digit.stride), high = std::min(end, digit.stride * digit.size);
-    if (low >= high) continue;
-    if (end % high != 0 || high % low != 0 || low % stride != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
-    }
-    axes.push_back({static_cast<int>(a), end / high, high / low});
-  }
-  if (ShardCount(axes) != digit.size) {
-    return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
-  }
-  return axes;
+  std::optional<AxisList> axes = AxesOfStride(mesh, digit.stride, digit.size);
+  if (axes.has_value()) return *std::move(axes);
+  return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
 }
 
 absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, TensorSharding* result) {
@@ -205,7 +193,7 @@ absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpShard
   switch (sharding.kind) {
     case Kind::kReplicated:
     case Kind::kMaximal:
-      return result;  // On one device: every device may as well compute it.
+      return result;  // kMaximal is on one device; every device computes it instead.
     case Kind::kUnknown:
       return TensorSharding::Open(ndim);
     case Kind::kTiled:
@@ -213,7 +201,7 @@ absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpShard
     case Kind::kTuple:
       return Malformed("found a tuple for an array");
     default:
-      return absl::UnimplementedError("sharding: manual, unreduced and named (V3) shardings are not supported");
+      return absl::UnimplementedError("tile sharding: manual and unreduced shardings are not supported");
   }
   XLAD_RETURN_IF_ERROR(ResolveTiled(mesh, sharding, &result));
   return result;

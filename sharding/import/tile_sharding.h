@@ -1,7 +1,13 @@
-// Tile shardings (HLO's sharding={devices=...}, device lists and iota) in terms of mesh axes.
+// Tile shardings (HLO's sharding={devices=...}, as device lists or in the iota form), expressed by mesh axes.
 //
-// Tile shardings have no mesh: they number devices. The digits of a device's number, cut wherever any sharding of the
-// program cuts them, become the axes axis_0, axis_1, ... of a mesh in which every one of them can be said.
+// Tile shardings have no mesh: they arrange device numbers. A tile dimension is split by digits of the device number.
+// The digits of all shardings of a program, cut into common parts, become the axes axis_0, axis_1, ... of a mesh.
+// Example: a program with
+//
+//   {devices=[4,1]<=[4]}                                  dimension 0 is split by the digit of stride 1 and size 4
+//   {devices=[1,2,2]0,1,2,3 last_tile_dim_replicate}      dimension 1 is split by the digit of stride 2 and size 2
+//
+// has the mesh "axis_0=2,axis_1=2"; the shardings are [{"axis_0", "axis_1"}, {}] and [{}, {"axis_0"}].
 #pragma once
 
 #include <vector>
@@ -11,12 +17,13 @@
 
 namespace xlad::sharding {
 
-// The mesh behind the tile shardings of a program; no axes where none splits anything. InvalidArgument where they
-// number different counts of devices, or their cuts do not nest (6 devices as 2x3 here and 3x2 there).
+// The mesh of the tile shardings of a program, without axes if none of them splits anything. InvalidArgument if they
+// are over different numbers of devices, or if their cuts do not nest (6 devices as 2x3 in one and 3x2 in another).
 absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shardings);
 
-// One tile sharding (not a tuple) of an array of `ndim` dimensions on a mesh made by MeshOfTiles, or on another mesh
-// whose axes can say it. Dimensions are closed; of kUnknown open. Unimplemented for manual ones.
+// Expresses one tile sharding (not a tuple) of an array of `ndim` dimensions on a mesh from MeshOfTiles, or on another
+// mesh whose axes can express it. All dimensions are closed, or open if the kind is kUnknown. Unimplemented for manual
+// shardings.
 absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpSharding& sharding, int64_t ndim);
 
 }  // namespace xlad::sharding

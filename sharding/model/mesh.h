@@ -32,7 +32,7 @@ struct Axis {
 struct AxisRef {
   int axis = 0;      // The position of the axis in the mesh.
   int64_t pre = 1;
-  int64_t size = 0;  // Of the part; equal to the axis' size if the part is the full axis. Never 0 in use.
+  int64_t size = 0;  // The size of the part; the size of the axis if the part is all of it. At least 1 in use.
   friend auto operator<=>(const AxisRef&, const AxisRef&) = default;
 };
 using AxisList = std::vector<AxisRef>;  // Major to minor.

@@ -66,7 +66,7 @@ struct ShardedModule {
   std::unique_ptr<hlo::Module> module;
   Mesh mesh;
   absl::flat_hash_map<const hlo::Instruction*, ValueSharding> shardings;
-  ValueSharding results;  // Of the entry's array leaves: annotated after Import, decided after Propagate.
+  ValueSharding results;  // The entry's array leaves: annotated after Import, decided after Propagate.
   std::vector<Feed> feeds;
   // Used between Import and Propagate: sets of instructions that must get equal shardings, and the copies that are
   // propagation barriers.

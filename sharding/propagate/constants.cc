@@ -1,4 +1,3 @@
-// One copy of a constant tree for each user before propagation, one for each sharding after it.
 #include "sharding/propagate/constants.h"
 
 #include <algorithm>
@@ -13,21 +12,21 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Larger trees are computed once and resharded like any other value.
-constexpr int64_t kMaxTree = 64;
+// A tree with more instructions is computed once and resharded like any other value.
+constexpr int64_t kMaxTreeSize = 64;
 
-class Splitter {
+class ConstantSplitter {
  public:
-  explicit Splitter(ShardedModule* module) : module_(*module) {}
+  explicit ConstantSplitter(ShardedModule* module) : module_(*module) {}
 
   CloneMap Run() {
     for (hlo::Computation* computation : FlowComputations(*module_.module)) {
       const std::vector<Instruction*> order = CanonicalOrder(*computation);
       for (const Instruction* instruction : order) Classify(*instruction);
       for (Instruction* user : order) {
-        if (!IsConstant(user)) GiveOwn(user);
+        if (!IsConstant(user)) CopyConstantOperands(user);
       }
-      // A constant that is returned as it is has no user to own it, and needs none.
+      // A constant that is the computation's root has no user in it, and is not copied.
       computation->SortTopologically();
     }
     return std::move(clones_);
@@ -36,9 +35,10 @@ class Splitter {
  private:
   bool IsConstant(const Instruction* instruction) const { return tree_size_.contains(instruction); }
 
+  // Enters the instruction in tree_size_ if it is a constant tree.
   void Classify(const Instruction& instruction) {
     if (!instruction.shape().is_array() || instruction.shape().ndim() == 0) return;
-    if (module_.shardings.contains(&instruction)) return;  // Annotated: one value.
+    if (module_.shardings.contains(&instruction)) return;  // Annotated.
     int64_t size = 1;
     const bool source = instruction.opcode() == Opcode::kConstant || instruction.opcode() == Opcode::kIota;
     if (!source) {
@@ -51,31 +51,31 @@ class Splitter {
         size += scalar ? 0 : tree_size_.at(operand);
       }
     }
-    if (size <= kMaxTree) tree_size_[&instruction] = size;
+    if (size <= kMaxTreeSize) tree_size_[&instruction] = size;
   }
 
-  void GiveOwn(Instruction* user) {
-    absl::flat_hash_map<const Instruction*, Instruction*> own;  // What stands for each original at this user.
+  void CopyConstantOperands(Instruction* user) {
+    absl::flat_hash_map<const Instruction*, Instruction*> copies;  // By original, for this user.
     for (int64_t i = 0; i < user->operand_count(); ++i) {
       Instruction* operand = user->operand(i);
       if (!IsConstant(operand)) continue;
-      // The elements of a tuple, or of what a branch gets, have nothing to do with each other.
-      if (user->opcode() == Opcode::kTuple || user->opcode() == Opcode::kConditional) own.clear();
-      Instruction* mine = Own(operand, user, &own);
-      if (mine != operand) user->ReplaceOperand(i, mine);
+      // Elements of a tuple, and operands of different branches, need not have equal shardings.
+      if (user->opcode() == Opcode::kTuple || user->opcode() == Opcode::kConditional) copies.clear();
+      Instruction* copy = CopyFor(operand, user, &copies);
+      if (copy != operand) user->ReplaceOperand(i, copy);
     }
   }
 
-  // The original where nobody has it yet, else a clone over own operands.
-  Instruction* Own(Instruction* original, const Instruction* user,
-                   absl::flat_hash_map<const Instruction*, Instruction*>* own) {
-    const auto known = own->find(original);
-    if (known != own->end()) return known->second;
+  // The original if this is its first user; otherwise a clone whose operands are copied as well.
+  Instruction* CopyFor(Instruction* original, const Instruction* user,
+                       absl::flat_hash_map<const Instruction*, Instruction*>* copies) {
+    const auto known = copies->find(original);
+    if (known != copies->end()) return known->second;
     std::vector<Instruction*> operands;
-    const bool first = owner_.emplace(original, user).second;
+    const bool first = used_.insert(original).second;
     for (int64_t i = 0; i < original->operand_count(); ++i) {
       Instruction* operand = original->operand(i);
-      if (IsConstant(operand)) operand = Own(operand, user, own);
+      if (IsConstant(operand)) operand = CopyFor(operand, user, copies);
       operands.push_back(operand);
       if (first && operand != original->operand(i)) original->ReplaceOperand(i, operand);
     }
@@ -86,19 +86,19 @@ class Splitter {
       result = original->parent()->Add(std::move(clone), operands);
       clones_[result] = original;
     }
-    (*own)[original] = result;
+    (*copies)[original] = result;
     return result;
   }
 
   ShardedModule& module_;
-  absl::flat_hash_map<const Instruction*, int64_t> tree_size_;
-  absl::flat_hash_map<const Instruction*, const Instruction*> owner_;
+  absl::flat_hash_map<const Instruction*, int64_t> tree_size_;  // The number of instructions of constant trees.
+  absl::flat_hash_set<const Instruction*> used_;  // Originals that have their first user.
   CloneMap clones_;
 };
 
 }  // namespace
 
-CloneMap SplitConstants(ShardedModule* module) { return Splitter(module).Run(); }
+CloneMap SplitConstants(ShardedModule* module) { return ConstantSplitter(module).Run(); }
 
 void MergeConstants(ShardedModule* module, const CloneMap& clones) {
   absl::flat_hash_set<const Instruction*> originals;

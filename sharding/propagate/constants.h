@@ -1,4 +1,4 @@
-// Constants are free to compute anywhere, so users that need them split differently each get their own.
+// Constants are cheap to compute, so users that need a constant with different shardings get copies of their own.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -6,16 +6,16 @@
 
 namespace xlad::sharding {
 
-// Which instruction a clone was made from.
+// The instruction from which each copy was made.
 using CloneMap = absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*>;
 
-// Gives every user, and every element of a tuple, its own copy of constants, iotas, broadcasts of scalars, and trees of
-// elementwise ops and broadcasts over these. Scalars stay shared. Invalidates nothing: originals keep their first user
-// (in canonical order).
+// Before propagation: every user, and every element of a tuple, gets its own copy of constants, iotas, broadcasts of
+// scalars, and small trees of elementwise ops, broadcasts and reshapes of these. Scalars stay shared, and so do
+// annotated values. The first user in canonical order keeps the original.
 CloneMap SplitConstants(ShardedModule* module);
 
-// After propagation: copies that ended with the same shardings become one again. Drops what is not needed from the
-// graph and from the table of shardings.
+// After propagation: copies with equal shardings become one instruction again. Removes dead instructions, and entries
+// of `shardings` for instructions that no longer exist.
 void MergeConstants(ShardedModule* module, const CloneMap& clones);
 
 }  // namespace xlad::sharding

@@ -1,4 +1,3 @@
-// Constraints reach beyond their own result.
 #include "sharding/propagate/constraints.h"
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 namespace xlad::sharding {
 namespace {
 
-class Router {
+class ConstraintRouter {
  public:
-  explicit Router(ShardedModule* module) : module_(*module) {}
+  explicit ConstraintRouter(ShardedModule* module) : module_(*module) {}
 
   void Run(hlo::Computation* computation) {
     const std::vector<hlo::Instruction*> order = CanonicalOrder(*computation);
@@ -31,7 +30,7 @@ class Router {
                        [](const hlo::Instruction* user) { return IsManualBorder(*user); });
   }
 
-  // The only constraint among the users; nullptr where there is none or several, or a manual computation.
+  // The only constraint among the users; null if there is none or there are several.
   hlo::Instruction* OnlyConstraint(const hlo::Instruction& value) const {
     hlo::Instruction* only = nullptr;
     for (hlo::Instruction* user : value.users()) {
@@ -70,7 +69,7 @@ bool IsClosed(const TensorSharding& sharding) {
                      [](const DimensionSharding& dim) { return dim.closed && dim.priority == 0; });
 }
 
-// Whether every constraint on the value asks for this sharding.
+// Whether every constraint on the value has this sharding.
 bool AllAgree(const FlowGraph& graph, int value, const TensorSharding& sharding) {
   for (const int n : graph.values[value].nodes) {
     const FlowNode& node = graph.nodes[n];
@@ -84,7 +83,7 @@ bool AllAgree(const FlowGraph& graph, int value, const TensorSharding& sharding)
 }  // namespace
 
 void RouteThroughConstraints(ShardedModule* module) {
-  Router router(module);
+  ConstraintRouter router(module);
   for (hlo::Computation* computation : FlowComputations(*module->module)) router.Run(computation);
 }
 

@@ -1,4 +1,4 @@
-// What a sharding constraint means for the value that it constrains and for that value's other users.
+// What a sharding constraint implies for the value that it constrains and for that value's other users.
 #pragma once
 
 #include "sharding/model/sharded_module.h"
@@ -6,11 +6,16 @@
 
 namespace xlad::sharding {
 
-// Where a value goes through one chain of constraints, its later users (in canonical order) take the last constraint's
-// result instead: the user constrained the value, not one of its uses. After Shardy's apply-sharding-constraints.
+// If exactly one chain of constraints starts at a value, its later users (in canonical order) use the result of the
+// last constraint instead: the user constrained the value and not one of its uses.
+//
+//   x = ...; c = constraint(x); y = tanh(x)     becomes     y = tanh(c)
+//
+// Source: Shardy's pass apply-sharding-constraints.
 void RouteThroughConstraints(ShardedModule* module);
 
-// A constraint with nothing left open decides its operand too, where nothing else does.
+// A constraint without open dimensions or priorities also decides the sharding of its operand, if the operand has no
+// annotation, is not the result of control flow, and all constraints on it agree.
 void ApplyClosedConstraints(const ShardedModule& module, FlowGraph* graph);
 
 }  // namespace xlad::sharding

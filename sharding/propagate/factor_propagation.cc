@@ -1,10 +1,10 @@
-// Propagation of factor shardings among the tensors of a node.
 #include "sharding/propagate/factor_propagation.h"
 
 #include <algorithm>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "sharding/model/axes.h"
 #include "sharding/propagate/projection.h"
 
 namespace xlad::sharding {
@@ -14,24 +14,23 @@ namespace {
 struct Candidate {
   int factor = 0;
   AxisList axes;
-  std::vector<OriginPtr> origins;  // Where they lie now; parallel to axes.
-  size_t source = 0;               // A tensor that has them all.
-  int64_t elements = 0;            // Of the largest such tensor.
+  std::vector<OriginPtr> origins;  // The origins in the source tensor; parallel to axes.
+  size_t source = 0;               // A tensor that has all of these axes.
+  int64_t elements = 0;            // The size of the largest such tensor.
 };
 
-// Whether a dimension that is part of a factor (a slice's result, a padded operand) may be split as the factor is:
-// where it divides, and where it is as large as every second or third place of the factor, one of them missing (half of
-// a scan's places).
-bool KeepsPlaces(int64_t factor, int64_t size, int64_t shards) {
+// Whether a dimension of `size` may be split into as many shards as a larger factor of which it is a part (a slice's
+// result, a padded operand). It may if it divides evenly, or if it has every second (third, ...) index of the factor,
+// possibly without the last one, and the shards of both begin at the same indices. Associative scans take such slices.
+bool CanSplitAsFactor(int64_t factor, int64_t size, int64_t shards) {
   if (size == factor || size % shards == 0) return true;
-  const int64_t every = size == 0 ? 0 : factor / size;
-  const auto shard = [shards](int64_t n) { return (n + shards - 1) / shards; };
-  return every > 1 && factor / every <= size + 1 && shard(size) * every == shard(factor);
+  const int64_t stride = size == 0 ? 0 : factor / size;
+  return stride > 1 && factor / stride <= size + 1 && ShardSize(size, shards) * stride == ShardSize(factor, shards);
 }
 
-class Step {
+class NodePropagation {
  public:
-  Step(const StepContext& context, const FlowNode& node, std::vector<FlowValue>* values)
+  NodePropagation(const NodeContext& context, const FlowNode& node, std::vector<FlowValue>* values)
       : context_(context), node_(node), values_(*values) {}
 
   std::vector<int> Run() {
@@ -41,7 +40,7 @@ class Step {
     for (size_t t = 0; t < tensors(); ++t) {
       projections_.push_back(Project(node_.rule, factors_of(t), *value(t).dims, value(t).sharding));
     }
-    Spread();
+    ExtendFactors();
     return Write();
   }
 
@@ -64,23 +63,24 @@ class Step {
     const Factor& of = node_.rule.factors[factor];
     return of.blocked ? Direction{} : context_.direction(node_, of);
   }
-  bool Takes(const Direction& direction, size_t t) const {
+  bool MayChange(const Direction& direction, size_t t) const {
     if (!is_operand(t)) return direction.to_results;
     return direction.to_operands && context_.may_change_operand(node_, value(t));
   }
 
-  // The longest list that some giving tensor has, cut where any tensor disagrees.
-  Candidate Longest(int factor, const Direction& direction) const {
+  // The longest list of axes that a source tensor has for the factor, up to the first axis that another tensor
+  // contradicts.
+  Candidate LongestCompatible(int factor, const Direction& direction) const {
     Candidate best;
     best.factor = factor;
     size_t limit = SIZE_MAX;
-    for (const bool giving : {true, false}) {
+    for (const bool sources : {true, false}) {
       for (size_t t = 0; t < tensors(); ++t) {
-        if ((is_operand(t) ? direction.from_operands : direction.from_results) != giving) continue;
+        if ((is_operand(t) ? direction.from_operands : direction.from_results) != sources) continue;
         const FactorSharding* own = projections_[t].Find(factor);
         if (own == nullptr || own->axes.empty()) continue;
         const ListComparison both = Compare(best.axes, own->axes);
-        if (both.rest_a.empty() && !both.rest_b.empty() && giving && limit == SIZE_MAX) {
+        if (both.rest_a.empty() && !both.rest_b.empty() && sources && limit == SIZE_MAX) {
           best.axes = own->axes;
           best.origins = own->origins;
           best.source = t;
@@ -94,7 +94,7 @@ class Step {
     return best;
   }
 
-  // What tensor `t` can take of `rest`, behind the axes that the factor has there.
+  // The part of `rest` that tensor `t` can append to the axes that the factor has there.
   AxisList Allowed(size_t t, const FactorSharding& own, const AxisList& rest) const {
     AxisList allowed;
     if (own.closed) return allowed;
@@ -107,7 +107,7 @@ class Step {
         const int64_t left = factor.size / shards;
         if (left > 1 && free.size > left && free.size % left == 0) free.size = left;
         if (left % free.size != 0) break;
-      } else if (shards * free.size > size || !KeepsPlaces(factor.size, size, shards * free.size)) {
+      } else if (shards * free.size > size || !CanSplitAsFactor(factor.size, size, shards * free.size)) {
         break;
       }
       if (free.size == 1) break;
@@ -118,10 +118,10 @@ class Step {
     return allowed;
   }
 
-  void Spread() {
+  void ExtendFactors() {
     std::vector<Candidate> candidates;
-    for (size_t f = 0; f < node_.rule.factors.size(); ++f) {
-      Candidate candidate = Longest(static_cast<int>(f), DirectionOf(static_cast<int>(f)));
+    for (int f = 0; f < std::ssize(node_.rule.factors); ++f) {
+      Candidate candidate = LongestCompatible(f, DirectionOf(f));
       if (candidate.axes.empty()) continue;
       for (size_t t = 0; t < tensors(); ++t) {
         const FactorSharding* own = projections_[t].Find(candidate.factor);
@@ -136,7 +136,7 @@ class Step {
     });
     for (size_t t = 0; t < tensors(); ++t) {
       for (const Candidate& candidate : candidates) {
-        if (Takes(DirectionOf(candidate.factor), t)) Extend(t, candidate);
+        if (MayChange(DirectionOf(candidate.factor), t)) Extend(t, candidate);
       }
     }
   }
@@ -168,7 +168,7 @@ class Step {
     std::vector<int> changed;
     for (size_t t = 0; t < tensors(); ++t) {
       const int v = value_id(t);
-      // A value that occurs twice is written once a visit: the next visit sees the result.
+      // A value that is two tensors of the node is written once; the next visit of the node sees the result.
       if (std::find(changed.begin(), changed.end(), v) != changed.end()) continue;
       if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[v].sharding)) {
         changed.push_back(v);
@@ -177,7 +177,7 @@ class Step {
     return changed;
   }
 
-  const StepContext& context_;
+  const NodeContext& context_;
   const FlowNode& node_;
   std::vector<FlowValue>& values_;
   std::vector<TensorProjection> projections_;
@@ -185,8 +185,8 @@ class Step {
 
 }  // namespace
 
-std::vector<int> PropagateAt(const StepContext& context, const FlowNode& node, std::vector<FlowValue>* values) {
-  return Step(context, node, values).Run();
+std::vector<int> PropagateAt(const NodeContext& context, const FlowNode& node, std::vector<FlowValue>* values) {
+  return NodePropagation(context, node, values).Run();
 }
 
 }  // namespace xlad::sharding

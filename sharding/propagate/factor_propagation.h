@@ -1,8 +1,11 @@
-// One step of propagation at one node: from the tensors that have a factor split to those that may be split alike.
+// One step of propagation: from the tensors of a node in which a factor is split to those that may be split alike.
 //
-// This is Shardy's aggressive strategy: for each factor the longest list of axes that no tensor contradicts; of these,
-// each tensor takes what it can. Where several factors want one axis in a tensor, the one whose source is the largest
-// tensor gets it.
+// This is Shardy's aggressive strategy. For each factor: the longest list of axes such that no tensor of the node
+// contradicts it. Every tensor takes as much of that list as it can. If several factors compete for an axis in a
+// tensor, the factor whose source is the largest tensor gets it. Example, mesh "a=2,b=2":
+//
+//   dot ([i, k], [k, j])->([i, j])    operand 0: [{"a"}, {?}]    operand 1: [{?}, {"b"}]    result: [{?}, {?}]
+//   factor i: "a" (operand 0); factor j: "b" (operand 1)          result becomes [{"a"}, {"b"}]
 #pragma once
 
 #include <functional>
@@ -13,7 +16,7 @@
 
 namespace xlad::sharding {
 
-// Which tensors of a node give and which take, for one factor.
+// For one factor: the tensors of a node whose shardings are propagated (from), and those that may change (to).
 struct Direction {
   bool from_operands = false, from_results = false;
   bool to_operands = false, to_results = false;
@@ -22,14 +25,14 @@ struct Direction {
   static Direction Backward() { return {false, true, true, false}; }
 };
 
-struct StepContext {
+struct NodeContext {
   const hlo::Module* module = nullptr;
   std::function<Direction(const FlowNode&, const Factor&)> direction;
   // Whether a value may be changed as an operand of this node.
   std::function<bool(const FlowNode&, const FlowValue&)> may_change_operand;
 };
 
-// Extends the shardings of the node's values. Returns the values that changed.
-std::vector<int> PropagateAt(const StepContext& context, const FlowNode& node, std::vector<FlowValue>* values);
+// Adds axes to the shardings of the node's values. Returns the numbers of the values that changed.
+std::vector<int> PropagateAt(const NodeContext& context, const FlowNode& node, std::vector<FlowValue>* values);
 
 }  // namespace xlad::sharding

@@ -1,4 +1,3 @@
-// Building the flow graph: slots for the leaves of every instruction, joined where they are one array.
 #include "sharding/propagate/flow_graph.h"
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 namespace xlad::sharding {
 namespace {
 
-// Depth first, operands in order.
+// Appends `start` and the operands that it needs to `order`, depth first.
 void Visit(hlo::Instruction* start, absl::flat_hash_set<const hlo::Instruction*>* seen,
            std::vector<hlo::Instruction*>* order) {
   if (!seen->insert(start).second) return;
@@ -47,8 +46,8 @@ FlowNode::Kind KindOf(const hlo::Instruction& instruction) {
   }
 }
 
-// A factor for each dimension, the same in every tensor.
-OpRule Identity(const Dims& dims, size_t operands) {
+// The rule of data flow: every dimension is a factor that all tensors share.
+OpRule IdentityRule(const Dims& dims, size_t operands) {
   OpRule rule;
   TensorFactors factors;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -105,6 +104,7 @@ class FlowGraphBuilder {
     joined_.push_back(joined_.size());
     return joined_.size() - 1;
   }
+  // Union-find with path halving (Tarjan and van Leeuwen, 1984). The representative is the smallest slot of the set.
   size_t Find(size_t slot) {
     while (joined_[slot] != slot) slot = joined_[slot] = joined_[joined_[slot]];
     return slot;
@@ -121,13 +121,13 @@ class FlowGraphBuilder {
   absl::Status JoinGroup(const hlo::Instruction& first, const hlo::Instruction& member) {
     if (!first.shape().is_array() || !member.shape().is_array() || first.shape().ndim() != member.shape().ndim()) {
       return absl::InvalidArgumentError(absl::StrCat("sharding group: found %", first.name(), " and %", member.name(),
-                                                     ", expected arrays of as many dimensions"));
+                                                     ", expected arrays with equal numbers of dimensions"));
     }
     Join(Slot(&first, 0), Slot(&member, 0));
     return absl::OkStatus();
   }
 
-  // `manual` are the axes that are manual around the computation.
+  // `manual` are the axes of the manual computation that contains this computation.
   void Walk(const hlo::Computation& computation, const AxisList& manual) {
     for (const hlo::Instruction* instruction : CanonicalOrder(computation)) Add(instruction, manual);
   }
@@ -164,7 +164,7 @@ class FlowGraphBuilder {
     }
   }
 
-  // Adds the axes that an attribute names ("dp,sp", or Shardy's list).
+  // Adds the axes that the attribute `key` names, as "dp,sp" or as Shardy's list {"dp", "sp"}.
   void AddManual(const hlo::Instruction& instruction, const char* key, AxisList* axes) const {
     const auto text = instruction.frontend_attributes().find(key);
     if (text == instruction.frontend_attributes().end()) return;
@@ -214,8 +214,8 @@ class FlowGraphBuilder {
     JoinAll(element->operand(0), leaf, element, LeafCount(element->shape()));
   }
 
-  // The loop's result and the parameters of condition and body are one value; initial values and what the body
-  // returns flow into it.
+  // The result of the loop and the parameters of its condition and body are one value. The initial value and the root
+  // of the body flow into it.
   void AddWhile(const hlo::Instruction* loop, const AxisList& manual) {
     const size_t count = LeafCount(loop->shape());
     for (const hlo::Computation* called : loop->called()) {
@@ -249,15 +249,15 @@ class FlowGraphBuilder {
     node.kind = FlowNode::Kind::kThrough;
     node.instruction = instruction;
     node.what = std::string(hlo::ToString(instruction->opcode()));
-    node.rule = Identity(*slot_dims_[target], sources.size());
+    node.rule = IdentityRule(*slot_dims_[target], sources.size());
     for (const size_t source : sources) node.operands.push_back(static_cast<int>(source));
     node.results = {static_cast<int>(target)};
     flow_targets_.push_back(target);
     graph_.nodes.push_back(std::move(node));
   }
 
-  // The program's results are values of their own: what is returned flows into them. A fed result is the parameter
-  // of the next step.
+  // The results of the program are values that the root flows into. A result that feeds a parameter is the same value
+  // as the parameter.
   void AddResults(const hlo::Instruction& root) {
     const std::vector<const hlo::Shape*> leaves = ArrayLeaves(root.shape());
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -301,14 +301,15 @@ class FlowGraphBuilder {
     }
   }
 
-  // Parameters first (a fed result follows its parameter), then results, then everything else in order.
+  // The first annotation of a value counts, so parameters come before results (which may be the same value), and
+  // results before all other instructions.
   absl::Status Annotate() {
     for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) AnnotateFrom(parameter);
     for (size_t i = 0; i < module_.results.size(); ++i) {
       const TensorSharding& sharding = module_.results[i];
-      const bool says_nothing = std::all_of(sharding.dims.begin(), sharding.dims.end(),
+      const bool is_open = std::all_of(sharding.dims.begin(), sharding.dims.end(),
                                             [](const auto& dim) { return dim.axes.empty() && !dim.closed; });
-      if (!says_nothing || !sharding.replicated.empty()) SetAnnotation(graph_.results[i], sharding);
+      if (!is_open || !sharding.replicated.empty()) SetAnnotation(graph_.results[i], sharding);
     }
     std::vector<std::pair<size_t, const hlo::Instruction*>> annotated;
     for (const auto& [instruction, shardings] : module_.shardings) {
@@ -336,7 +337,6 @@ class FlowGraphBuilder {
     }
   }
 
-  // The first annotation of a value counts.
   void SetAnnotation(int value, const TensorSharding& sharding) {
     FlowValue& of = graph_.values[value];
     if (of.annotated) return;
@@ -375,9 +375,9 @@ class FlowGraphBuilder {
   const ShardedModule& module_;
   FlowGraph graph_;
   std::vector<const Dims*> slot_dims_;
-  std::vector<size_t> joined_;
+  std::vector<size_t> joined_;  // The union-find forest: the parent of each slot.
   std::vector<size_t> result_slots_, parameter_slots_, flow_targets_;
-  std::vector<std::pair<size_t, AxisList>> manual_slots_;  // Which axes a slot cannot be split by.
+  std::vector<std::pair<size_t, AxisList>> manual_slots_;  // Slots in manual computations, with the manual axes.
 };
 
 absl::StatusOr<FlowGraph> FlowGraph::Build(const ShardedModule& module) { return FlowGraphBuilder(module).Run(); }

@@ -1,5 +1,23 @@
-// The program as propagation sees it: arrays that have one sharding each, and nodes (ops and data flow) that relate
-// the dimensions of arrays by factors. Opcodes end here.
+// The program as propagation sees it: values (arrays that have one sharding) and nodes (ops and data flow) that relate
+// the dimensions of values by factors. Propagation does not look at opcodes beyond this graph.
+//
+// Arrays that must have equal shardings are one value, found with union-find over the array leaves ("slots") of all
+// instructions: elements of tuples, parameters of loop bodies and branches, sharding groups, and a result with the
+// parameter that it feeds. Example:
+//
+//   body { s = (f32[8], f32[8]) parameter(0)  v = f32[8] get-tuple-element(s), index=0
+//          u = f32[8] get-tuple-element(s), index=1  w = f32[8] add(v, u)  ROOT r = (f32[8], f32[8]) tuple(w, u) }
+//   ENTRY main { a = f32[8] parameter(0)  b = f32[8] parameter(1)  t = (f32[8], f32[8]) tuple(a, b)
+//                ROOT l = (f32[8], f32[8]) while(t), condition=condition, body=body }
+//
+//   value 0: a, t.0             value 1: b, t.1
+//   value 2: l.0, s.0, v        value 3: l.1, s.1, u, r.1       value 4: w, r.0       values 5, 6: the results
+//   node add:    ([i], [i])->([i])   operands 2, 3   result 4
+//   node while:  ([i], [i])->([i])   operands 0, 4   result 2     (the initial value and the root of the body)
+//   node while:  ([i], [i])->([i])   operands 1, 3   result 3
+//   nodes return: ([i])->([i])       operands 2 and 3, results 5 and 6
+//
+// The condition's parameter belongs to values 2 and 3 as well.
 #pragma once
 
 #include <string>
@@ -12,43 +30,45 @@
 namespace xlad::sharding {
 
 struct FlowValue {
-  const Dims* dims = nullptr;
+  const Dims* dims = nullptr;  // Owned by the module.
   TensorSharding sharding;
-  AxisList manual;  // Axes of the manual computation around it; in sharding.replicated while propagating.
+  AxisList manual;           // Axes of the surrounding manual computation; in sharding.replicated while propagating.
   bool annotated = false;
-  bool flow_target = false;  // Result of a loop, branch or barrier, or the parameter of a loop's body.
-  int uses = 0;              // Operand places of nodes.
-  std::vector<int> nodes;    // That it is part of, ascending.
+  bool flow_target = false;  // The result of a loop, branch or barrier, or the parameter of a loop's body.
+  int uses = 0;              // How many operands of nodes it is.
+  std::vector<int> nodes;    // The nodes that have it as operand or result, ascending.
 };
 
 struct FlowNode {
+  // The kind decides in which round of op priorities a node propagates (propagate.h).
   enum class Kind {
-    kThrough,      // Elementwise, reshape, transpose, dynamic update, data flow: first to propagate.
-    kForwardOnly,  // Dynamic slice: forward first.
-    kBroadcast,    // Backward long before forward.
+    kThrough,      // Elementwise, reshape, transpose, dynamic-update-slice, data flow.
+    kForwardOnly,  // dynamic-slice: only forward in the first rounds.
+    kBroadcast,    // Only backward before the last round.
     kOther,
   };
   Kind kind = Kind::kOther;
-  const hlo::Instruction* instruction = nullptr;  // For origins.
-  std::string what;                               // Its opcode; "return" where a result leaves the program.
+  const hlo::Instruction* instruction = nullptr;  // Named in origins.
+  std::string what;                               // Its opcode, or "return" for a result of the program.
   OpRule rule;
-  std::vector<int> operands, results;  // Values, parallel to the rule's tensors.
+  std::vector<int> operands, results;  // Numbers of values, parallel to the rule's tensors.
   BarrierDirection allowed = BarrierDirection::kBoth;
 };
 
 class FlowGraph {
  public:
-  // Values with the annotations of `module`. Feeds, groups, tuples, branch parameters and loop state that must agree
-  // share a value. The order of values and nodes depends on the program's structure only, not on the order in which
-  // instructions stand. InvalidArgument where members of a sharding group are annotated differently.
+  // The graph of a module, with the annotations of `module.shardings` in its values. The order of values and nodes
+  // depends only on the structure of the program, not on the order of its instructions. InvalidArgument if the members
+  // of a sharding group are annotated differently or differ in their number of dimensions. `module` must outlive the
+  // graph.
   static absl::StatusOr<FlowGraph> Build(const ShardedModule& module);
 
   std::vector<FlowValue> values;
   std::vector<FlowNode> nodes;
-  std::vector<int> results;     // The value of each leaf of the entry's results.
-  std::vector<int> parameters;  // And of its parameters.
+  std::vector<int> results;     // The value of each array leaf of the entry's results.
+  std::vector<int> parameters;  // The value of each array leaf of the entry's parameters.
 
-  // The value of a leaf of an instruction.
+  // The value of an array leaf of an instruction.
   int ValueOf(const hlo::Instruction* instruction, size_t leaf) const {
     return value_of_slot_[first_slot_.at(instruction) + leaf];
   }
@@ -59,8 +79,8 @@ class FlowGraph {
   std::vector<int> value_of_slot_;
 };
 
-// The instructions of a computation, operands before users, in an order that follows from its structure (depth first
-// from the root; what the root does not need follows by name).
+// The instructions of a computation, operands before users, in an order that depends only on its structure: depth first
+// from the parameters and the root; instructions that the root does not need follow, ordered by name.
 std::vector<hlo::Instruction*> CanonicalOrder(const hlo::Computation& computation);
 
 }  // namespace xlad::sharding

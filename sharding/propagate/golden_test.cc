@@ -1,8 +1,8 @@
-// Golden tests: sharding/testdata/**.hlo says in comments what it expects of itself.
+// Golden tests: comments in the programs of sharding/testdata/ say what is expected.
 //
 //   // rule: %NAME TEXT       the op rule of an instruction
-//   // expect: %NAME TEXT     its shardings after propagation, separated by "; " where it has several leaves
-//   // results: TEXT          those of the entry's results
+//   // expect: %NAME TEXT     its shardings after propagation, one per array leaf, separated by "; "
+//   // results: TEXT          the shardings of the entry's results
 //   // error: TEXT            Import or Propagate fails with a message that contains TEXT
 //   // rebind: MESH           ImportOptions.rebind     // feed: R P   result R feeds parameter P
 //   // mesh: TEXT             the imported mesh

@@ -1,4 +1,3 @@
-// The propagated program as HLO text with Shardy's attributes.
 #include "absl/strings/str_join.h"
 #include "hlo/text/text.h"
 #include "sharding/import/inline_calls.h"
@@ -20,7 +19,7 @@ std::string ShardingText(const Mesh& mesh, const TensorSharding& sharding) {
   return absl::StrCat("<@", mesh.name(), ", ", ToString(mesh, sharding), ">");
 }
 
-// Attributes are written with their quotes escaped, as in the text that JAX hands out.
+// The value of a xla.sdy.sharding attribute.
 std::string Attribute(const Mesh& mesh, bool is_array, const ValueSharding& shardings) {
   if (is_array) return absl::StrCat("#sdy.sharding", ShardingText(mesh, shardings[0]));
   return absl::StrCat("#sdy.sharding_per_value<[",
@@ -34,7 +33,7 @@ std::string Attribute(const Mesh& mesh, bool is_array, const ValueSharding& shar
 }  // namespace
 
 std::string PrintPropagated(const ShardedModule& module) {
-  // Attributes are put onto a clone; flow computations of clone and original correspond in order.
+  // The attributes are added to a clone. Its computations and instructions are in the original's order.
   const std::unique_ptr<hlo::Module> clone = module.module->Clone();
   if (!module.mesh.axes().empty()) clone->frontend_attributes["xla.sdy.meshes"] = MeshText(module.mesh);
   const std::vector<hlo::Computation*> from = FlowComputations(*module.module), to = FlowComputations(*clone);

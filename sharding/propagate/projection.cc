@@ -1,28 +1,28 @@
-// Projection of tensor shardings onto factors.
 #include "sharding/propagate/projection.h"
 
 #include <algorithm>
 
+#include "sharding/model/axes.h"
+
 namespace xlad::sharding {
 namespace {
 
-// The part of `axis` in front of `other`: all of it where they do not overlap.
+// The major part of `axis` that ends where `other` begins; all of `axis` if the two do not overlap.
 AxisRef PrefixBefore(const AxisRef& axis, const AxisRef& other) {
-  const bool overlap = axis.axis == other.axis && axis.pre < other.pre * other.size && other.pre < axis.pre * axis.size;
-  if (!overlap) return axis;
+  if (!Overlap(axis, other)) return axis;
   if (other.pre <= axis.pre || other.pre % axis.pre != 0) return {axis.axis, axis.pre, 1};
   const int64_t size = other.pre / axis.pre;
   return {axis.axis, axis.pre, axis.size % size == 0 ? size : 1};
 }
 
-// Deals out one dimension's axes.
-class Dealer {
+// Assigns the axes of one dimension to its factors, which are added from major to minor.
+class AxisAssigner {
  public:
-  Dealer(const DimensionSharding& dim, const DimensionFactors& factors, TensorProjection* out)
+  AxisAssigner(const DimensionSharding& dim, const DimensionFactors& factors, TensorProjection* out)
       : dim_(dim), several_(factors.size() > 1), out_(*out) {}
 
-  // Takes what factor `factor` of `size` can express.
-  void Deal(int factor, int d, int64_t size) {
+  // Adds a factor of size `size` with the axes that it can express.
+  void AddFactor(int factor, int d, int64_t size) {
     FactorSharding& to = out_.factors.emplace_back();
     to.factor = factor;
     to.dim = d;
@@ -47,7 +47,7 @@ class Dealer {
     }
   }
 
-  // Axes that are left over close the dimension.
+  // If axes remain, they are marked as taken and the dimension's factors are closed.
   void Finish(size_t first_factor) {
     if (next_ >= dim_.axes.size()) return;
     for (; next_ < dim_.axes.size(); ++next_, used_ = 1) out_.taken.push_back(Rest());
@@ -55,6 +55,7 @@ class Dealer {
   }
 
  private:
+  // The part of the next axis that no factor has yet.
   AxisRef Rest() const {
     const AxisRef& axis = dim_.axes[next_];
     return {axis.axis, axis.pre * used_, axis.size / used_};
@@ -63,9 +64,9 @@ class Dealer {
   const DimensionSharding& dim_;
   const bool several_;
   TensorProjection& out_;
-  size_t next_ = 0;
-  int64_t used_ = 1;  // Of axis next_.
-  bool stuck_ = false;
+  size_t next_ = 0;     // The next axis of dim_.
+  int64_t used_ = 1;    // The size of the major part of that axis that factors have.
+  bool stuck_ = false;  // A factor could not express the next axis; later factors get none.
 };
 
 }  // namespace
@@ -95,12 +96,12 @@ TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const 
   projection.taken.insert(projection.taken.end(), sharding.unreduced.begin(), sharding.unreduced.end());
   for (size_t d = 0; d < tensor.size(); ++d) {
     const size_t first = projection.factors.size();
-    Dealer dealer(sharding.dims[d], tensor[d], &projection);
+    AxisAssigner assigner(sharding.dims[d], tensor[d], &projection);
     for (const int factor : tensor[d]) {
       const int64_t size = tensor[d].size() > 1 ? rule.factors[factor].size : dims[d];
-      dealer.Deal(factor, static_cast<int>(d), size);
+      assigner.AddFactor(factor, static_cast<int>(d), size);
     }
-    dealer.Finish(first);
+    assigner.Finish(first);
   }
   return projection;
 }
@@ -117,15 +118,9 @@ bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProj
     for (const int factor : tensor[d]) {
       const FactorSharding& from = *projection.Find(factor);
       for (size_t i = 0; i < from.axes.size(); ++i) {
-        const AxisRef& axis = from.axes[i];
-        if (!axes.empty() && axes.back().axis == axis.axis && axes.back().pre * axes.back().size == axis.pre) {
-          axes.back().size *= axis.size;
-          continue;
-        }
-        axes.push_back(axis);
-        origins.push_back(from.origins[i]);
+        if (!AppendAxis(from.axes[i], &axes)) origins.push_back(from.origins[i]);
       }
-      // A more minor factor is split only where the ones before it are split wholly.
+      // A factor may be split only if the more major ones are split into pieces of size 1.
       if (ShardCount(from.axes) != rule.factors[factor].size) break;
     }
     DimensionSharding& dim = sharding->dims[d];
@@ -140,7 +135,7 @@ bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProj
 ListComparison Compare(const AxisList& a, const AxisList& b) {
   ListComparison result;
   size_t i = 0, j = 0;
-  AxisRef x, y;  // What is left of a[i] and b[j]; size 1: load the next.
+  AxisRef x, y;  // The rests of the entries before i and j; size 1 if nothing remains.
   x.size = y.size = 1;
   while (true) {
     if (x.size == 1 && i < a.size()) x = a[i++];
@@ -148,12 +143,7 @@ ListComparison Compare(const AxisList& a, const AxisList& b) {
     if (x.size <= 1 || y.size <= 1 || x.axis != y.axis || x.pre != y.pre) break;
     const int64_t size = std::min(x.size, y.size);
     if (x.size % size != 0 || y.size % size != 0) break;
-    if (!result.common.empty() && result.common.back().axis == x.axis &&
-        result.common.back().pre * result.common.back().size == x.pre) {
-      result.common.back().size *= size;
-    } else {
-      result.common.push_back({x.axis, x.pre, size});
-    }
+    AppendAxis({x.axis, x.pre, size}, &result.common);
     x = {x.axis, x.pre * size, x.size / size};
     y = {y.axis, y.pre * size, y.size / size};
   }

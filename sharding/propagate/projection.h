@@ -1,8 +1,17 @@
-// One tensor's sharding seen through the factors of an op, and back.
+// A tensor's sharding expressed in the factors of an op (Shardy's sharding projection), and back.
 //
-// A dimension's axes are dealt out to its factors from major to minor: a factor takes axes (or the major part of
-// one) until it is split wholly, then the next begins. What no factor can express stays on the dimension, cannot be
-// passed on, and keeps the dimension from being split further.
+// The axes of a dimension are assigned to its factors from major to minor: a factor takes axes, or the major part of an
+// axis, until it is split into pieces of size 1, and then the next factor continues. Example: mesh "a=2,b=4",
+//
+//   y = f32[8] reshape(f32[4,2] x)                  rule ([i, j])->([ij]) {i=4, j=2}
+//   y is sharded [{"a", "b"}]                       projection of y: i: "a", "b":(1)2    j: "b":(2)2
+//
+// because i = 4 is split by a = 2 and the major half of b, and j by the minor half. Propagating the factors to x gives
+//
+//   x is sharded [{"a", "b":(1)2}, {"b":(2)2}]
+//
+// Axes that no factor can express (an axis of 3 on the dimension above) stay on the dimension: they are not propagated,
+// and the dimension is not split further.
 #pragma once
 
 #include <vector>
@@ -18,33 +27,37 @@ struct FactorSharding {
   int dim = 0;
   AxisList axes;
   std::vector<OriginPtr> origins;  // Parallel to axes.
-  bool closed = false;             // No further axis may be added.
-  bool divides = false;            // One of several factors of its dimension: must be split evenly.
-  bool changed = false;
+  bool closed = false;             // No axis may be added.
+  bool divides = false;            // The dimension has several factors, so this one must be split evenly.
+  bool changed = false;            // Axes were added since Project.
 };
 
 struct TensorProjection {
-  std::vector<FactorSharding> factors;  // Those that the tensor has.
-  AxisList taken;                       // Axes that no factor has and none may get: replicated, unreduced, left over.
+  std::vector<FactorSharding> factors;  // The factors that the tensor has.
+  AxisList taken;  // Axes that factors cannot get: replicated, unreduced, or on a dimension but not expressible.
 
+  // The sharding of a factor, or null if the tensor does not have it.
   FactorSharding* Find(int factor);
   const FactorSharding* Find(int factor) const { return const_cast<TensorProjection*>(this)->Find(factor); }
-  // The largest major part of `axis` that is not used by another factor than `factor` and not taken; size 1: none.
+  // The largest major part of `axis` that is neither taken nor used by a factor other than `factor`. Its size is 1 if
+  // nothing is free.
   AxisRef Free(const AxisRef& axis, int factor) const;
 };
 
+// The projection of `sharding`, the sharding of a tensor with dimensions `dims` whose factors in `rule` are `tensor`.
 TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const Dims& dims,
                          const TensorSharding& sharding);
 
-// Puts the changed factors' axes back onto their dimensions. Returns whether a dimension changed.
+// Writes the axes of changed factors to their dimensions. Returns whether a dimension changed.
 bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProjection& projection,
                TensorSharding* sharding);
 
-// Two lists compared axis by axis, cutting an axis where the other list has a part of it.
+// A comparison of two axis lists. An axis is cut if the other list has only a part of it: the lists "a", "b" and
+// "a", "b":(1)2, "c" of the mesh "a=2,b=4,c=2" have the common prefix "a", "b":(1)2; the rests are "b":(2)2 and "c".
 struct ListComparison {
-  AxisList common;                  // The longest prefix that both have.
-  AxisList rest_a, rest_b;          // What each has after it.
-  size_t whole_a = 0, whole_b = 0;  // Elements of a and of b that lie wholly inside `common`.
+  AxisList common;                  // The longest common prefix.
+  AxisList rest_a, rest_b;          // What follows it in each list.
+  size_t whole_a = 0, whole_b = 0;  // The number of entries of each list that are entirely in `common`.
 };
 ListComparison Compare(const AxisList& a, const AxisList& b);
 

@@ -1,7 +1,3 @@
-// Propagation's hierarchy: user priorities, then kinds of ops, each to a fixpoint.
-//
-// After Shardy (openxla/shardy, propagation documentation): what is certain spreads first (elementwise ops and data
-// flow), what costs communication if it goes wrong (broadcasts forward) last.
 #include "sharding/propagate/propagate.h"
 
 #include <algorithm>
@@ -18,7 +14,8 @@
 namespace xlad::sharding {
 namespace {
 
-// The rounds of op priorities.
+// The rounds of op priorities (Shardy's op-based propagation). Ops through which a sharding passes without ever costing
+// communication come first. Forward propagation through broadcasts comes last, because a wrong choice costs most there.
 enum Round { kThroughSingleUse, kThrough, kPassThroughFactors, kAllButBroadcastForward, kEverything, kRounds };
 
 Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
@@ -39,7 +36,7 @@ Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
   return direction;
 }
 
-// The leaves of the entry's parameters that belong to the state.
+// Which array leaves of the entry's parameters are state (see PropagationOrder).
 std::vector<bool> StateLeaves(const ShardedModule& module) {
   std::vector<bool> state;
   bool arrays = true;
@@ -62,8 +59,8 @@ class Propagator {
 
   void Run(PropagationOrder order) {
     ApplyClosedConstraints(module_, &graph_);
-    if (order == PropagationOrder::kStateLast) PutStateLast();
-    HidePriorities();
+    if (order == PropagationOrder::kStateLast) PostponeState();
+    HideLaterPriorities();
     std::set<int> priorities = {0};
     for (const Hidden& hidden : hidden_) priorities.insert(hidden.sharding.priority);
     for (const int priority : priorities) {
@@ -84,7 +81,8 @@ class Propagator {
 
   FlowValue& value(int v) { return graph_.values[v]; }
 
-  void PutStateLast() {
+  // Sets the priority of the state's annotations to 1.
+  void PostponeState() {
     const std::vector<bool> state = StateLeaves(module_);
     for (size_t i = 0; i < state.size(); ++i) {
       if (!state[i]) continue;
@@ -94,8 +92,8 @@ class Propagator {
     }
   }
 
-  // Dimensions of later priorities are empty until their turn.
-  void HidePriorities() {
+  // Removes the axes of dimensions with priorities above 0 until Show.
+  void HideLaterPriorities() {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       std::vector<DimensionSharding>& dims = graph_.values[v].sharding.dims;
       for (size_t d = 0; d < dims.size(); ++d) {
@@ -107,7 +105,8 @@ class Propagator {
     }
   }
 
-  // What a dimension was annotated with comes behind what has been propagated to it, as far as it is compatible.
+  // Appends the hidden axes of this priority to those that were propagated to the dimension, as far as the two are
+  // compatible.
   void Show(int priority) {
     for (const Hidden& hidden : hidden_) {
       if (hidden.sharding.priority != priority || priority == 0) continue;
@@ -130,9 +129,10 @@ class Propagator {
     }
   }
 
-  // Sweeps forward and backward over the nodes whose values have changed, until none has.
+  // The worklist is the set of nodes whose values changed since their last visit. Alternates between forward and
+  // backward sweeps over it, until it is empty.
   void RunToFixpoint(Round round) {
-    StepContext context;
+    NodeContext context;
     context.module = module_.module.get();
     context.direction = [round](const FlowNode& node, const Factor& factor) {
       return DirectionIn(round, node, factor);
@@ -156,7 +156,7 @@ class Propagator {
     }
   }
 
-  // Arrays that enter or leave the program without an annotation are split evenly and along whole axes only.
+  // Parameters and results without an annotation are split evenly and by full axes only.
   void TrimBoundary() {
     for (const std::vector<int>* boundary : {&graph_.parameters, &graph_.results}) {
       for (const int v : *boundary) {
@@ -184,7 +184,7 @@ class Propagator {
   std::vector<Hidden> hidden_;
 };
 
-// Everything is decided now.
+// Marks the sharding as decided.
 void Close(FlowValue* value) {
   std::erase_if(value->sharding.replicated, [&](const AxisRef& axis) {
     return std::find(value->manual.begin(), value->manual.end(), axis) != value->manual.end();
@@ -207,7 +207,7 @@ bool OrderCanMatter(const ShardedModule& imported) {
     }
   }
   const std::vector<bool> state = StateLeaves(imported);
-  AxisList of_state, of_data;
+  AxisList of_state, of_data;  // Annotated axes.
   for (const auto& [instruction, shardings] : imported.shardings) {
     if (instruction->opcode() != hlo::Opcode::kCopy) continue;  // A constraint.
     for (const DimensionSharding& dim : shardings[0].dims) {

@@ -1,4 +1,4 @@
-// Properties of propagation that hold for every program: legality, independence of instruction order, origins.
+// Properties that propagation has for every program: legality, independence of instruction order, origins.
 #include "sharding/import/import.h"
 #include "sharding/propagate/propagate.h"
 
@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "hlo/text/text.h"
 #include "sharding/import/inline_calls.h"
+#include "sharding/model/axes.h"
 #include "sharding/propagate/flow_graph.h"
 #include "sharding/rules/op_rule.h"
 #include "sharding/rules/rules.h"
@@ -28,7 +29,7 @@ std::string Contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Programs of the examples, or of testdata where there are none.
+// The programs of the examples if XLAD_EXAMPLES is set, otherwise those of testdata.
 std::vector<std::filesystem::path> Programs() {
   const char* examples = std::getenv("XLAD_EXAMPLES");
   std::vector<std::filesystem::path> programs;
@@ -52,7 +53,7 @@ absl::StatusOr<ShardedModule> Propagated(std::unique_ptr<hlo::Module> module) {
   return sharded;
 }
 
-// No part of an axis is used twice; every axis is one of the mesh, cut into divisors; origins stand beside axes.
+// No part of an axis is used twice, the parts of axes are divisors of their sizes, and every axis has an origin.
 void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Shape& shape, const std::string& where) {
   ASSERT_EQ(std::ssize(sharding.dims), shape.ndim()) << where;
   AxisList all = sharding.replicated;
@@ -69,13 +70,11 @@ void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Sh
     all.insert(all.end(), dim.axes.begin(), dim.axes.end());
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    const int64_t size = mesh.axes().at(static_cast<size_t>(all[i].axis)).size;
+    const int64_t size = mesh.axes().at(all[i].axis).size;
     EXPECT_GT(all[i].size, 1) << where;
     EXPECT_EQ(size % (all[i].pre * all[i].size), 0) << where;
     for (size_t j = 0; j < i; ++j) {
-      const bool overlap =
-          all[i].axis == all[j].axis && all[i].pre < all[j].pre * all[j].size && all[j].pre < all[i].pre * all[i].size;
-      EXPECT_FALSE(overlap) << where << " " << ToString(mesh, sharding);
+      EXPECT_FALSE(Overlap(all[i], all[j])) << where << " " << ToString(mesh, sharding);
     }
   }
 }
@@ -101,7 +100,7 @@ TEST(Propagate, IsLegalAndCompleteOnEveryProgram) {
   }
 }
 
-// A random order in which operands still come first.
+// A random order of the instructions in which operands precede their users.
 void Shuffle(hlo::Computation* computation, std::mt19937* random) {
   std::vector<hlo::Instruction*> pending, order;
   for (const auto& instruction : computation->instructions()) pending.push_back(instruction.get());
@@ -125,7 +124,7 @@ void Shuffle(hlo::Computation* computation, std::mt19937* random) {
   computation->SetOrder(order);
 }
 
-// What each kind of instruction ended with, names and order aside.
+// The shardings of all instructions with their opcodes and shapes, sorted, without their names.
 std::vector<std::string> Summary(const ShardedModule& sharded) {
   std::vector<std::string> lines;
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
@@ -156,7 +155,7 @@ TEST(Propagate, DoesNotDependOnInstructionOrder) {
   }
 }
 
-TEST(Propagate, PrintsWhatItFoundSoThatImportReadsItBack) {
+TEST(Propagate, PrintedResultCanBeImported) {
   for (const auto& path : Programs()) {
     SCOPED_TRACE(path);
     const auto first = Propagated(Parsed(path));
@@ -170,7 +169,7 @@ TEST(Propagate, PrintsWhatItFoundSoThatImportReadsItBack) {
   }
 }
 
-TEST(Propagate, FeedsEndWithTheirParametersSharding) {
+TEST(Propagate, FedResultsGetTheShardingOfTheirParameter) {
   const char* text = R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=2, "b"=2]>}}
 ENTRY main {
   w = f32[8,8] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"a\"}, {}]>"}
@@ -188,7 +187,7 @@ ENTRY main {
   EXPECT_EQ(sharded->results[0], sharded->shardings.at(sharded->module->entry()->parameter(0))[0]);
 }
 
-// Program text with `count` nested levels that each call the one below twice.
+// A program of `count` nested computations, each of which calls the next one twice.
 std::string Doubling(int count) {
   std::string text = "HloModule m\n\nf0 {\n  p = f32[] parameter(0)\n  ROOT n = f32[] negate(p)\n}\n\n";
   for (int i = 1; i < count; ++i) {
@@ -199,7 +198,7 @@ std::string Doubling(int count) {
                       "\n}\n");
 }
 
-TEST(Import, RefusesProgramsThatGrowWithoutBound) {
+TEST(Import, RefusesProgramsThatInliningMakesTooLarge) {
   auto small = hlo::ParseText(Doubling(8));
   ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_TRUE(Propagated(*std::move(small)).ok());
@@ -210,8 +209,9 @@ TEST(Import, RefusesProgramsThatGrowWithoutBound) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("once calls are inlined"));
 }
 
-// A manual computation has side effects until its borders are read; what only it used, dies then.
-TEST(Import, ForgetsWhatALoopThatDiesSaid) {
+// The border calls of a manual computation have side effects until Import has read them. A loop that only a dead border
+// used is removed then, with its annotations.
+TEST(Import, DropsAnnotationsOfDeadLoops) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=2, frontend_attributes={
   xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
 condition { c = (f32[4]) parameter(0) ROOT no = pred[] constant(false) }
@@ -238,7 +238,7 @@ ENTRY main {
   EXPECT_EQ(sharded->module->computations().size(), 1u);
 }
 
-TEST(Import, InlinedInstructionsKnowASourceLine) {
+TEST(Import, InlinedInstructionsHaveASourceLine) {
   const char* examples = std::getenv("XLAD_EXAMPLES");
   if (examples == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
   const auto sharded = Propagated(Parsed(std::filesystem::path(examples) / "digits_mlp" / "step.dp4_tp2.hlo"));

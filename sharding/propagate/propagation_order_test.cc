@@ -1,4 +1,4 @@
-// The two orders of propagation, and which of them the pipeline takes.
+// The two orders of propagation, and which of them the pipeline chooses.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace xlad::sharding {
 namespace {
 
-// Weights w, fed by the first result, meet the batch x in an elementwise op over one axis.
+// Weights w, fed by the first result, and the batch x are operands of one elementwise op; both may be split by "dp".
 std::string Program(absl::string_view product, absl::string_view of_weights, absl::string_view of_batch) {
   const auto annotated = [](absl::string_view dims) {
     return absl::StrCat(", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, ", dims, ">\"}\n");
@@ -63,14 +63,14 @@ TEST(PropagationOrder, BatchComesFirst) {
   }
 }
 
-TEST(PropagationOrder, MattersWhereAnAxisIsOnBoth) {
+TEST(PropagationOrder, CanMatterIfAnAxisIsOnBoth) {
   EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kOther, kRows)), Fed())));
   EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
   EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
       << "the user's own order";
 }
 
-TEST(PropagationOrder, TheCheaperOrderIsTaken) {
+TEST(PropagationOrder, PipelineChoosesTheCheaperOrder) {
   for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
     for (const char* of_weights : {kColumns, kRows, kOther}) {
       const std::string text = Program(product, of_weights, kRows);

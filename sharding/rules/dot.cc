@@ -1,100 +1,101 @@
-// Op rules of matrix products.
-#include <algorithm>
-
+// Rules of matrix products.
+#include "base/containers.h"
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
 namespace {
 
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
-
-int64_t At(const Dims& dims, int64_t d) { return dims[d]; }
-
-}  // namespace
-
-// Result dimensions: batch, then lhs free, then rhs free. The scales of scaled-dot (operands 2 and 3) have a
-// contracting dimension of another size and follow in the dimensions that agree.
+// The result's dimensions are the batch, then the free dimensions of lhs, then those of rhs. scaled-dot has two more
+// operands, the scales of lhs and rhs. Their contracting dimensions have a different size; their other dimensions have
+// the factors of the operand that they scale.
 OpRule DotRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::DotDimensions& dims = *instruction.attributes().dot;
-  const auto scale = [&](int64_t side, int64_t d, int factor) {
-    const int64_t leaf = side + 2;
-    if (instruction.opcode() != hlo::Opcode::kScaledDot || leaf >= rule.operand_count()) return;
-    const Dims& of = rule.operand_dims(leaf);
-    if (of.size() == rule.operand_dims(side).size() && At(of, d) == At(rule.operand_dims(side), d)) {
-      rule.Operand(leaf, d, factor);
-    }
+  const auto operand = [&](int64_t side, int64_t d, int factor) {
+    rule.Operand(side, d, factor);
+    const int64_t scale = side + 2;
+    if (instruction.opcode() != hlo::Opcode::kScaledDot || scale >= rule.operand_count()) return;
+    const Dims &scale_dims = rule.operand_dims(scale), &dims_of_side = rule.operand_dims(side);
+    if (scale_dims.size() == dims_of_side.size() && scale_dims[d] == dims_of_side[d]) rule.Operand(scale, d, factor);
   };
   int64_t result = 0;
-  for (size_t b = 0; b < dims.lhs_batch.size(); ++b) {
-    const int factor = rule.Add(At(rule.operand_dims(0), dims.lhs_batch[b]));
-    rule.Operand(0, dims.lhs_batch[b], factor);
-    rule.Operand(1, dims.rhs_batch[b], factor);
-    scale(0, dims.lhs_batch[b], factor);
-    scale(1, dims.rhs_batch[b], factor);
+  for (const int64_t b : tensor::Indices(dims.lhs_batch)) {
+    const int factor = rule.Add(rule.operand_dims(0)[dims.lhs_batch[b]]);
+    operand(0, dims.lhs_batch[b], factor);
+    operand(1, dims.rhs_batch[b], factor);
     rule.Result(0, result++, factor);
   }
   for (int64_t side = 0; side < 2; ++side) {
     const Dims& batch = side == 0 ? dims.lhs_batch : dims.rhs_batch;
     const Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
-    for (int64_t d = 0; d < std::ssize(rule.operand_dims(side)); ++d) {
+    for (const int64_t d : tensor::Indices(rule.operand_dims(side))) {
       if (Contains(batch, d) || Contains(contracting, d)) continue;
-      const int factor = rule.Add(At(rule.operand_dims(side), d));
-      rule.Operand(side, d, factor);
-      scale(side, d, factor);
+      const int factor = rule.Add(rule.operand_dims(side)[d]);
+      operand(side, d, factor);
       rule.Result(0, result++, factor);
     }
   }
-  for (size_t c = 0; c < dims.lhs_contracting.size(); ++c) {
-    const int factor = rule.Add(At(rule.operand_dims(0), dims.lhs_contracting[c]), FactorKind::kReduction);
-    rule.Operand(0, dims.lhs_contracting[c], factor);
-    rule.Operand(1, dims.rhs_contracting[c], factor);
-    scale(0, dims.lhs_contracting[c], factor);
-    scale(1, dims.rhs_contracting[c], factor);
+  for (const int64_t c : tensor::Indices(dims.lhs_contracting)) {
+    const int factor = rule.Add(rule.operand_dims(0)[dims.lhs_contracting[c]], FactorKind::kReduction);
+    operand(0, dims.lhs_contracting[c], factor);
+    operand(1, dims.rhs_contracting[c], factor);
   }
   return rule.Finish();
 }
 
-// lhs, rhs, group sizes. The ragged dimension of lhs is cut into groups of sizes known at run time, so it must be
-// whole unless it is a batch dimension; the same holds for the group dimension of rhs. By where the ragged
-// dimension lies: free in lhs: [b,m,k] x [g,b,k,n] -> [b,m,n]; contracting: [b,m,k] x [b,k,n] -> [g,b,m,n];
-// batch: as a dot.
+// The operands are lhs, rhs and the sizes of the groups. The ragged dimension of lhs is cut into groups whose sizes are
+// known only at run time, so it must be replicated, and so must the group dimension of rhs. There are three forms,
+// which differ in the ragged dimension (b is the batch, g the groups):
+//   free in lhs:  [b,m,k] x [g,b,k,n] -> [b,m,n]
+//   contracting:  [b,m,k] x [b,k,n] -> [g,b,m,n]
+//   batch:        the dimensions are those of a dot
 OpRule RaggedDotRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::Attributes& attributes = instruction.attributes();
   const hlo::DotDimensions& dims = *attributes.dot;
   const Dims &ragged = attributes.ragged_dims, &group = attributes.group_dims;
+  const auto kind_of = [&](int64_t lhs_dim, FactorKind otherwise) {
+    return Contains(ragged, lhs_dim) ? FactorKind::kNeedReplication : otherwise;
+  };
   const bool ragged_contracting =
       std::any_of(ragged.begin(), ragged.end(), [&](int64_t d) { return Contains(dims.lhs_contracting, d); });
   int64_t result = ragged_contracting ? 1 : 0;
-  for (size_t b = 0; b < dims.lhs_batch.size(); ++b) {
-    const bool whole = Contains(ragged, dims.lhs_batch[b]);
-    const int factor = rule.Add(At(rule.operand_dims(0), dims.lhs_batch[b]),
-                                whole ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
-    rule.Operand(0, dims.lhs_batch[b], factor);
+  for (const int64_t b : tensor::Indices(dims.lhs_batch)) {
+    const int64_t d = dims.lhs_batch[b];
+    const int factor = rule.Add(rule.operand_dims(0)[d], kind_of(d, FactorKind::kPassThrough));
+    rule.Operand(0, d, factor);
     rule.Operand(1, dims.rhs_batch[b], factor);
     rule.Result(0, result++, factor);
   }
   for (int64_t side = 0; side < 2; ++side) {
     const Dims& batch = side == 0 ? dims.lhs_batch : dims.rhs_batch;
     const Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
-    for (int64_t d = 0; d < std::ssize(rule.operand_dims(side)); ++d) {
+    for (const int64_t d : tensor::Indices(rule.operand_dims(side))) {
       if (Contains(batch, d) || Contains(contracting, d) || (side == 1 && Contains(group, d))) continue;
-      const bool whole = side == 0 && Contains(ragged, d);
-      const int factor =
-          rule.Add(At(rule.operand_dims(side), d), whole ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
+      const FactorKind kind = side == 0 ? kind_of(d, FactorKind::kPassThrough) : FactorKind::kPassThrough;
+      const int factor = rule.Add(rule.operand_dims(side)[d], kind);
       rule.Operand(side, d, factor);
       rule.Result(0, result++, factor);
     }
   }
-  for (size_t c = 0; c < dims.lhs_contracting.size(); ++c) {
-    const bool whole = Contains(ragged, dims.lhs_contracting[c]);
-    const int factor = rule.Add(At(rule.operand_dims(0), dims.lhs_contracting[c]),
-                                whole ? FactorKind::kNeedReplication : FactorKind::kReduction);
-    rule.Operand(0, dims.lhs_contracting[c], factor);
+  for (const int64_t c : tensor::Indices(dims.lhs_contracting)) {
+    const int64_t d = dims.lhs_contracting[c];
+    const int factor = rule.Add(rule.operand_dims(0)[d], kind_of(d, FactorKind::kReduction));
+    rule.Operand(0, d, factor);
     rule.Operand(1, dims.rhs_contracting[c], factor);
   }
   return rule.Finish();
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kDot, DotRule},
+    {hlo::Opcode::kRaggedDot, RaggedDotRule},
+    {hlo::Opcode::kScaledDot, DotRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> DotRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -1,23 +1,14 @@
-// Op rules of gather and scatter.
-#include <algorithm>
-
+// Rules of gather and scatter.
+#include "base/containers.h"
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
 namespace {
 
-int64_t Position(const Dims& dims, int64_t d) {
-  const auto it = std::find(dims.begin(), dims.end(), d);
-  return it == dims.end() ? -1 : it - dims.begin();
-}
-
-int64_t At(const Dims& dims, int64_t d) { return dims[d]; }
-
-}  // namespace
-
-// Result dimensions are offset dimensions (a slice of the operand) and batch dimensions (those of the indices).
-// An operand split along an indexed dimension gives partial results: each shard finds what it holds, zero
-// elsewhere, and the sum is whole.
+// The result's dimensions are offset dimensions (positions in a slice of the operand) and batch dimensions (those of
+// the indices). If the operand is split along an indexed dimension, the results are partial: a device returns the
+// slices that start in its shard and zeros for the others, and the sum over the devices is the result.
 OpRule GatherRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::GatherDimensions& dims = *instruction.attributes().gather;
@@ -25,39 +16,40 @@ OpRule GatherRule(const hlo::Instruction& instruction) {
   const Dims operand = rule.operand_dims(0), indices = rule.operand_dims(1), result = rule.result_dims(0);
 
   int64_t index_dim = 0;
-  for (int64_t r = 0; r < std::ssize(result); ++r) {
-    if (Position(dims.offset_dims, r) >= 0) continue;
+  for (const int64_t r : tensor::Indices(result)) {
+    if (Contains(dims.offset_dims, r)) continue;
     if (index_dim == dims.index_vector_dim) ++index_dim;
-    const int factor = rule.Add(At(result, r));
+    const int factor = rule.Add(result[r]);
     rule.Result(0, r, factor);
     rule.Operand(1, index_dim, factor);
-    const int64_t batch = Position(dims.start_indices_batching_dims, index_dim);
-    if (batch >= 0) rule.Operand(0, At(dims.operand_batching_dims, batch), factor);
+    const std::optional<int64_t> batch = IndexOf(dims.start_indices_batching_dims, index_dim);
+    if (batch.has_value()) rule.Operand(0, dims.operand_batching_dims[*batch], factor);
     ++index_dim;
   }
   if (dims.index_vector_dim < std::ssize(indices)) {
-    rule.Operand(1, dims.index_vector_dim, rule.Add(At(indices, dims.index_vector_dim), FactorKind::kNeedReplication));
+    rule.Operand(1, dims.index_vector_dim, rule.Add(indices[dims.index_vector_dim], FactorKind::kNeedReplication));
   }
-  size_t offset = 0;
-  for (int64_t d = 0; d < std::ssize(operand); ++d) {
-    if (Position(dims.operand_batching_dims, d) >= 0) continue;
-    const bool collapsed = Position(dims.collapsed_slice_dims, d) >= 0;
+  int64_t offset = 0;
+  for (const int64_t d : tensor::Indices(operand)) {
+    if (Contains(dims.operand_batching_dims, d)) continue;
+    const bool collapsed = Contains(dims.collapsed_slice_dims, d);
     const int64_t result_dim = collapsed ? -1 : dims.offset_dims[offset++];
-    if (!collapsed && At(sizes, d) == At(operand, d)) {
-      const int factor = rule.Add(At(operand, d));
+    if (!collapsed && sizes[d] == operand[d]) {
+      const int factor = rule.Add(operand[d]);
       rule.Operand(0, d, factor);
       rule.Result(0, result_dim, factor);
-    } else if (At(sizes, d) == 1 && At(operand, d) > 1) {
-      rule.Operand(0, d, rule.Add(At(operand, d), FactorKind::kReduction));
+    } else if (sizes[d] == 1 && operand[d] > 1) {
+      rule.Operand(0, d, rule.Add(operand[d], FactorKind::kReduction));
     } else {
-      rule.Operand(0, d, rule.Add(At(operand, d), FactorKind::kNeedReplication, true));
+      rule.Operand(0, d, rule.Add(operand[d], FactorKind::kNeedReplication, /*blocked=*/true));
     }
   }
   return rule.Finish();
 }
 
-// scatter(operands..., indices, updates...). Updates split along a dimension that chooses where to write give
-// partial results; an operand split along an indexed dimension takes the updates that fall into its shard.
+// scatter(operands..., indices, updates...). If the updates are split along a dimension that selects where to write,
+// the results are partial, provided that the update computation is a reduction. If the operand is split along an
+// indexed dimension, a device applies the updates that fall into its shard.
 OpRule ScatterRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::ScatterDimensions& dims = *instruction.attributes().scatter;
@@ -66,6 +58,7 @@ OpRule ScatterRule(const hlo::Instruction& instruction) {
              update = rule.operand_dims(arrays + 1);
   const hlo::Opcode reduction =
       instruction.called().empty() ? hlo::Opcode::kReduce : ReductionOf(*instruction.called()[0]);
+  const bool combines = reduction != hlo::Opcode::kReduce;
   const auto on_operand = [&](int64_t d, int factor) {
     for (int64_t leaf = 0; leaf < arrays; ++leaf) {
       rule.Operand(leaf, d, factor);
@@ -77,35 +70,43 @@ OpRule ScatterRule(const hlo::Instruction& instruction) {
   };
 
   int64_t index_dim = 0;
-  for (int64_t u = 0; u < std::ssize(update); ++u) {
-    if (Position(dims.update_window_dims, u) >= 0) continue;
+  for (const int64_t u : tensor::Indices(update)) {
+    if (Contains(dims.update_window_dims, u)) continue;
     if (index_dim == dims.index_vector_dim) ++index_dim;
-    const int64_t batch = Position(dims.scatter_indices_batching_dims, index_dim);
-    const bool combines = reduction != hlo::Opcode::kReduce;
-    const int factor = rule.Add(At(update, u), batch >= 0 ? FactorKind::kPassThrough
-                                               : combines ? FactorKind::kReduction
-                                                          : FactorKind::kNeedReplication);
+    const std::optional<int64_t> batch = IndexOf(dims.scatter_indices_batching_dims, index_dim);
+    const int factor = rule.Add(update[u], batch.has_value() ? FactorKind::kPassThrough
+                                           : combines        ? FactorKind::kReduction
+                                                             : FactorKind::kNeedReplication);
     rule.factor(factor).reduction = combines ? reduction : hlo::Opcode::kAdd;
     rule.Operand(arrays, index_dim, factor);
     on_update(u, factor);
-    if (batch >= 0) on_operand(At(dims.input_batching_dims, batch), factor);
+    if (batch.has_value()) on_operand(dims.input_batching_dims[*batch], factor);
     ++index_dim;
   }
   if (dims.index_vector_dim < std::ssize(indices)) {
-    rule.Operand(arrays, dims.index_vector_dim,
-                 rule.Add(At(indices, dims.index_vector_dim), FactorKind::kNeedReplication));
+    rule.Operand(arrays, dims.index_vector_dim, rule.Add(indices[dims.index_vector_dim], FactorKind::kNeedReplication));
   }
-  size_t window = 0;
-  for (int64_t d = 0; d < std::ssize(operand); ++d) {
-    if (Position(dims.input_batching_dims, d) >= 0) continue;
-    const int factor = rule.Add(At(operand, d));
+  int64_t window = 0;
+  for (const int64_t d : tensor::Indices(operand)) {
+    if (Contains(dims.input_batching_dims, d)) continue;
+    const int factor = rule.Add(operand[d]);
     on_operand(d, factor);
-    if (Position(dims.inserted_window_dims, d) >= 0) continue;
+    if (Contains(dims.inserted_window_dims, d)) continue;
     const int64_t update_dim = dims.update_window_dims[window++];
-    const bool whole = At(update, update_dim) == At(operand, d);
-    on_update(update_dim, whole ? factor : rule.Add(At(update, update_dim), FactorKind::kNeedReplication, true));
+    const bool covers = update[update_dim] == operand[d];
+    on_update(update_dim,
+              covers ? factor : rule.Add(update[update_dim], FactorKind::kNeedReplication, /*blocked=*/true));
   }
   return rule.Finish();
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kGather, GatherRule},
+    {hlo::Opcode::kScatter, ScatterRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> GatherScatterRules() { return kRules; }
 
 }  // namespace xlad::sharding

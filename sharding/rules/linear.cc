@@ -12,7 +12,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// The scalar constant, of a floating type, that x repeats.
+// Whether x is a broadcast of a constant of a floating type that is neither infinite nor NaN.
 bool IsFiniteConstant(const Instruction& x) {
   const Instruction* scalar = RepeatedScalar(&x);
   if (scalar->opcode() != Opcode::kConstant || !scalar->shape().is_scalar() || scalar->literal()->elided) return false;
@@ -23,12 +23,13 @@ bool IsFiniteConstant(const Instruction& x) {
     case tensor::ElementType::kBF16: {
       uint16_t bits = 0;
       std::memcpy(&bits, array.bytes().data(), sizeof(bits));
-      return (bits & 0x7f80u) != 0x7f80u;  // An exponent of all ones is infinite or no number.
+      return (bits & 0x7f80u) != 0x7f80u;  // An exponent of all ones means infinity or NaN.
     }
     default: return false;
   }
 }
 
+// Whether the conversion keeps every value exactly.
 bool Widens(const Instruction& convert) {
   const tensor::ElementType from = convert.operand(0)->shape().type(), to = convert.shape().type();
   if (from == to) return true;

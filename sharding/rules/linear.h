@@ -1,20 +1,29 @@
-// Which ops pass sums through: applied to the parts of a sum, they give the parts of the result's sum.
+// Which ops are linear: applied to the partial sums on every device, they return partial sums of their result. A
+// reduction over the devices can be deferred until after such ops.
 #pragma once
 
 #include "hlo/module.h"
 
 namespace xlad::sharding {
 
-// Whether `op` is linear in operand `operand`, taken together with all other operands for which this is true (add:
-// both; select: the two values; a product with a finite constant: the other factor). Where one of these is whole and
-// another one is the part of a sum, the whole one counts on one device only. One array each. A conversion to a coarser
-// type is not linear: rounded parts add up to less than the rounded sum is worth.
+// Whether `op` is linear in operand `operand`, taken together with all other operands for which this is true. Both
+// operands of an add are, the two values of a select are, and so is one factor of a product if the other factor is a
+// finite constant:
+//
+//   y = multiply(x, two)       linear in x:  the sum of 2 x over the devices is 2 times the sum of x
+//   y = multiply(x, x)         not linear
+//   y = convert(x) to bf16     not linear: the sum of rounded parts differs from the rounded sum
+//
+// If one of these operands is a partial sum and another one is replicated, only one device may count the replicated
+// one. Every operand and the result must be arrays.
 bool IsLinearIn(const hlo::Instruction& op, int64_t operand);
 
-// The scalar that every element of x repeats, or x.
+// The scalar of which `x` is a broadcast, looking through broadcasts, copies and reshapes; otherwise `x` or the array
+// of which it is a broadcast.
 const hlo::Instruction* RepeatedScalar(const hlo::Instruction* x);
 
-// Whether every element is the constant zero, which is a sum of any number of zeros.
+// Whether every element of `x` is the constant +0 (or 0, or false), so that a sum of such values over any number of
+// devices is the same value.
 bool IsZero(const hlo::Instruction& x);
 
 }  // namespace xlad::sharding

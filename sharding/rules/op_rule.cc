@@ -1,4 +1,3 @@
-// The table of op rules, and their text.
 #include "sharding/rules/op_rule.h"
 
 #include <algorithm>
@@ -8,20 +7,21 @@
 #include "absl/strings/str_join.h"
 #include "hlo/build/builder.h"
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
 
 RuleBuilder::RuleBuilder(const hlo::Instruction& instruction) {
-  const auto enter = [](const hlo::Shape& shape, std::vector<Dims>* shapes, std::vector<TensorFactors>* factors) {
+  const auto add = [](const hlo::Shape& shape, std::vector<Dims>* dims, std::vector<TensorFactors>* factors) {
     for (const hlo::Shape* leaf : ArrayLeaves(shape)) {
-      shapes->push_back(leaf->dims());
+      dims->push_back(leaf->dims());
       factors->emplace_back(leaf->dims().size());
     }
   };
   for (const hlo::Instruction* operand : instruction.operands()) {
-    enter(operand->shape(), &operand_shapes_, &rule_.operands);
+    add(operand->shape(), &operand_dims_, &rule_.operands);
   }
-  enter(instruction.shape(), &result_shapes_, &rule_.results);
+  add(instruction.shape(), &result_dims_, &rule_.results);
 }
 
 int RuleBuilder::Add(int64_t size, FactorKind kind, bool blocked) {
@@ -46,20 +46,17 @@ void RuleBuilder::Everywhere(int64_t dim, FactorKind kind, bool blocked) {
 }
 
 OpRule RuleBuilder::Finish(FactorKind results) {
-  const auto kind_of = [](int64_t size, FactorKind kind) { return size == 1 ? FactorKind::kPassThrough : kind; };
-  for (size_t leaf = 0; leaf < rule_.operands.size(); ++leaf) {
-    for (size_t d = 0; d < rule_.operands[leaf].size(); ++d) {
-      if (!rule_.operands[leaf][d].empty()) continue;
-      rule_.operands[leaf][d].push_back(
-          Add(operand_shapes_[leaf][d], kind_of(operand_shapes_[leaf][d], FactorKind::kNeedReplication)));
+  const auto fill = [&](const std::vector<Dims>& dims, FactorKind kind, std::vector<TensorFactors>* tensors) {
+    for (const int64_t leaf : tensor::Indices(dims)) {
+      for (const int64_t d : tensor::Indices(dims[leaf])) {
+        DimensionFactors& factors = (*tensors)[leaf][d];
+        const int64_t size = dims[leaf][d];
+        if (factors.empty()) factors.push_back(Add(size, size == 1 ? FactorKind::kPassThrough : kind));
+      }
     }
-  }
-  for (size_t leaf = 0; leaf < rule_.results.size(); ++leaf) {
-    for (size_t d = 0; d < rule_.results[leaf].size(); ++d) {
-      if (!rule_.results[leaf][d].empty()) continue;
-      rule_.results[leaf][d].push_back(Add(result_shapes_[leaf][d], kind_of(result_shapes_[leaf][d], results)));
-    }
-  }
+  };
+  fill(operand_dims_, FactorKind::kNeedReplication, &rule_.operands);
+  fill(result_dims_, results, &rule_.results);
   return std::move(rule_);
 }
 
@@ -89,70 +86,19 @@ namespace {
 using hlo::Opcode;
 using RuleFunction = OpRule (*)(const hlo::Instruction&);
 
-struct Row {
+// Opcodes without a rule, and the reason.
+struct NoRule {
   Opcode opcode;
-  RuleFunction rule;
+  const char* reason;
 };
 
-// Besides these, every elementwise opcode has the elementwise rule.
-constexpr Row kRules[] = {
-    {Opcode::kBitcastConvert, BitcastConvertRule},
-    {Opcode::kBroadcast, BroadcastRule},
-    {Opcode::kReshape, ReshapeRule},
-    {Opcode::kTranspose, TransposeRule},
-    {Opcode::kSlice, SliceRule},
-    {Opcode::kReverse, ReverseRule},
-    {Opcode::kCopy, ElementwiseRule},
-    {Opcode::kDynamicSlice, DynamicSliceRule},
-    {Opcode::kDynamicUpdateSlice, DynamicUpdateSliceRule},
-    {Opcode::kConcatenate, ConcatenateRule},
-    {Opcode::kPad, PadRule},
-    {Opcode::kGather, GatherRule},
-    {Opcode::kScatter, ScatterRule},
-    {Opcode::kIota, IotaRule},
-    {Opcode::kConstant, IotaRule},
-    {Opcode::kDot, DotRule},
-    {Opcode::kConvolution, ConvolutionRule},
-    {Opcode::kRaggedDot, RaggedDotRule},
-    {Opcode::kScaledDot, DotRule},
-    {Opcode::kReduce, ReduceRule},
-    {Opcode::kReduceWindow, ReduceWindowRule},
-    {Opcode::kScan, ScanRule},
-    {Opcode::kSort, SortRule},
-    {Opcode::kMap, ElementwiseRule},
-    {Opcode::kSelectAndScatter, SelectAndScatterRule},
-    {Opcode::kTopk, TopkRule},
-    {Opcode::kFft, FftRule},
-    {Opcode::kCholesky, MatrixRule},
-    {Opcode::kTriangularSolve, MatrixRule},
-    {Opcode::kBatchNormTraining, BatchNormRule},
-    {Opcode::kBatchNormInference, BatchNormRule},
-    {Opcode::kBatchNormGrad, BatchNormRule},
-    {Opcode::kRng, RngRule},
-    {Opcode::kRngBitGenerator, RngBitGeneratorRule},
-    {Opcode::kCustomCall, CustomCallRule},
-    {Opcode::kAllReduce, CollectiveRule},
-    {Opcode::kReduceScatter, CollectiveRule},
-    {Opcode::kCollectiveReduce, CollectiveRule},
-    {Opcode::kAllGather, CollectiveRule},
-    {Opcode::kAllToAll, CollectiveRule},
-    {Opcode::kCollectivePermute, CollectiveRule},
-    {Opcode::kCollectiveBroadcast, CollectiveRule},
-};
+constexpr const char* kDataFlow = "data flow: propagation handles it leaf by leaf";
+constexpr const char* kScalarResult = "has no dimension to split";
+constexpr const char* kReplicated = "runs on replicated operands";
+constexpr const char* kAfterPartitioning = "occurs only after partitioning";
+constexpr const char* kDynamicShape = "has dynamic sizes, which are not partitioned";
 
-// Opcodes without a rule, and why.
-struct Reason {
-  Opcode opcode;
-  const char* because;
-};
-
-constexpr const char* kDataFlow = "data flow: propagation passes shardings on leaf by leaf";
-constexpr const char* kScalarResult = "no dimension to split";
-constexpr const char* kWhole = "needs its operands whole, and passes nothing on";
-constexpr const char* kAfterPartitioning = "occurs after partitioning only";
-constexpr const char* kDynamicShape = "dynamic sizes are not partitioned";
-
-constexpr Reason kNoRule[] = {
+constexpr NoRule kNoRule[] = {
     {Opcode::kBitcast, kAfterPartitioning},
     {Opcode::kDynamicReshape, kDynamicShape},
     {Opcode::kParameter, kDataFlow},
@@ -160,8 +106,8 @@ constexpr Reason kNoRule[] = {
     {Opcode::kGetTupleElement, kDataFlow},
     {Opcode::kGetDimensionSize, kScalarResult},
     {Opcode::kSetDimensionSize, kDynamicShape},
-    {Opcode::kShuffle, kWhole},
-    {Opcode::kRngGetAndUpdateState, kWhole},
+    {Opcode::kShuffle, kReplicated},
+    {Opcode::kRngGetAndUpdateState, kReplicated},
     {Opcode::kCall, kDataFlow},
     {Opcode::kFusion, kAfterPartitioning},
     {Opcode::kConditional, kDataFlow},
@@ -170,15 +116,15 @@ constexpr Reason kNoRule[] = {
     {Opcode::kAfterAll, kScalarResult},
     {Opcode::kAddDependency, kDataFlow},
     {Opcode::kDomain, kDataFlow},
-    {Opcode::kInfeed, kWhole},
-    {Opcode::kOutfeed, kWhole},
-    {Opcode::kSend, kWhole},
-    {Opcode::kSendDone, kWhole},
-    {Opcode::kRecv, kWhole},
-    {Opcode::kRecvDone, kWhole},
+    {Opcode::kInfeed, kReplicated},
+    {Opcode::kOutfeed, kReplicated},
+    {Opcode::kSend, kReplicated},
+    {Opcode::kSendDone, kReplicated},
+    {Opcode::kRecv, kReplicated},
+    {Opcode::kRecvDone, kReplicated},
     {Opcode::kPartitionId, kScalarResult},
     {Opcode::kReplicaId, kScalarResult},
-    {Opcode::kRaggedAllToAll, kWhole},
+    {Opcode::kRaggedAllToAll, kReplicated},
     {Opcode::kAllReduceStart, kAfterPartitioning},
     {Opcode::kAllReduceDone, kAfterPartitioning},
     {Opcode::kAllGatherStart, kAfterPartitioning},
@@ -192,11 +138,19 @@ constexpr Reason kNoRule[] = {
     {Opcode::kAsyncDone, kAfterPartitioning},
 };
 
-RuleFunction Find(Opcode opcode) {
-  for (const Row& row : kRules) {
-    if (row.opcode == opcode) return row.rule;
+std::vector<RuleFunction> MakeTable() {
+  std::vector<RuleFunction> table(hlo::OpcodeCount(), nullptr);
+  for (const auto family : kRuleFamilies) {
+    for (const RuleRow& row : family()) table[Index(row.opcode)] = row.rule;
   }
-  return hlo::IsElementwise(opcode) ? ElementwiseRule : nullptr;
+  return table;
+}
+
+// The rule's function, or null if the opcode has none. Elementwise opcodes need no row.
+RuleFunction Find(Opcode opcode) {
+  static const auto* const table = new std::vector<RuleFunction>(MakeTable());
+  const RuleFunction rule = (*table)[Index(opcode)];
+  return rule == nullptr && hlo::IsElementwise(opcode) ? ElementwiseRule : rule;
 }
 
 std::string TensorsText(const std::vector<TensorFactors>& tensors) {
@@ -209,12 +163,14 @@ std::string TensorsText(const std::vector<TensorFactors>& tensors) {
   return absl::StrCat("(", absl::StrJoin(tensors, ", ", tensor), ")");
 }
 
-void AppendKind(const OpRule& rule, FactorKind kind, const char* name, std::string* text) {
+// Appends " label={i, k}", the factors for which `has` is true, if there are any.
+template <typename Predicate>
+void AppendFactors(const OpRule& rule, const char* label, Predicate has, std::string* text) {
   std::vector<std::string> names;
-  for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (rule.factors[f].kind == kind) names.push_back(FactorName(static_cast<int>(f)));
+  for (int f = 0; f < std::ssize(rule.factors); ++f) {
+    if (has(rule.factors[f])) names.push_back(FactorName(f));
   }
-  if (!names.empty()) absl::StrAppend(text, " ", name, "={", absl::StrJoin(names, ", "), "}");
+  if (!names.empty()) absl::StrAppend(text, " ", label, "={", absl::StrJoin(names, ", "), "}");
 }
 
 }  // namespace
@@ -226,10 +182,9 @@ OpRule RuleOf(const hlo::Instruction& instruction) {
 
 bool HasRule(hlo::Opcode opcode) {
   return Find(opcode) != nullptr ||
-         std::any_of(std::begin(kNoRule), std::end(kNoRule), [&](const Reason& row) { return row.opcode == opcode; });
+         std::any_of(std::begin(kNoRule), std::end(kNoRule), [&](const NoRule& row) { return row.opcode == opcode; });
 }
 
-// i, j, ..., z, then z_1, z_2, ...
 std::string FactorName(int factor) {
   constexpr int kLetters = 'z' - 'i' + 1;
   return factor < kLetters ? std::string(1, static_cast<char>('i' + factor))
@@ -238,18 +193,17 @@ std::string FactorName(int factor) {
 
 std::string OpRule::ToString() const {
   std::string text = absl::StrCat(TensorsText(operands), "->", TensorsText(results), " {");
-  for (size_t f = 0; f < factors.size(); ++f) {
-    absl::StrAppend(&text, f > 0 ? ", " : "", FactorName(static_cast<int>(f)), "=", factors[f].size);
+  for (int f = 0; f < std::ssize(factors); ++f) {
+    absl::StrAppend(&text, f > 0 ? ", " : "", FactorName(f), "=", factors[f].size);
   }
   text += "}";
-  AppendKind(*this, FactorKind::kReduction, "reduction", &text);
-  AppendKind(*this, FactorKind::kNeedReplication, "need_replication", &text);
-  AppendKind(*this, FactorKind::kPermutation, "permutation", &text);
-  std::vector<std::string> blocked;
-  for (size_t f = 0; f < factors.size(); ++f) {
-    if (factors[f].blocked) blocked.push_back(FactorName(static_cast<int>(f)));
+  const std::pair<FactorKind, const char*> kinds[] = {{FactorKind::kReduction, "reduction"},
+                                                      {FactorKind::kNeedReplication, "need_replication"},
+                                                      {FactorKind::kPermutation, "permutation"}};
+  for (const auto& [kind, label] : kinds) {
+    AppendFactors(*this, label, [kind = kind](const Factor& factor) { return factor.kind == kind; }, &text);
   }
-  if (!blocked.empty()) absl::StrAppend(&text, " blocked_propagation={", absl::StrJoin(blocked, ", "), "}");
+  AppendFactors(*this, "blocked_propagation", [](const Factor& factor) { return factor.blocked; }, &text);
   return text;
 }
 

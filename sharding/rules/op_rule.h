@@ -1,7 +1,19 @@
-// What an opcode means for sharding, as factors (Shardy's op sharding rules).
+// Sharding rules: what an op means for sharding, as factors (Shardy's op sharding rules).
 //
-// A factor is an index that dimensions of operands and results share: dot f32[i,k] x f32[k,j] -> f32[i,j] has
-// factors i, j (pass-through) and k (reduction). Propagation and partitioning know factors, not opcodes.
+// A factor is an index that dimensions of operands and results share. In
+//
+//   y = f32[8,16] dot(f32[8,4] x, f32[4,16] w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+//
+// y[i,j] is the sum over k of x[i,k] w[k,j], so the factors are i, j and k, and the rule prints as
+//
+//   ([i, k], [k, j])->([i, j]) {i=8, j=16, k=4} reduction={k}
+//
+// If x is split along i, then y can be split along i without communication; if x is split along k, every device has a
+// partial sum of y. A dimension can consist of several factors: a reshape of f32[8,4] to f32[32] has the rule
+// ([i, j])->([ij]) {i=8, j=4}.
+//
+// Propagation and partitioning know factors, not opcodes. To add a rule see CONTRIBUTING.md.
+// Source: Shardy's documentation, "Propagation" (https://openxla.org/shardy/propagation).
 #pragma once
 
 #include <cstdint>
@@ -14,44 +26,44 @@
 namespace xlad::sharding {
 
 enum class FactorKind {
-  kPassThrough,      // Shards compute independently.
-  kReduction,        // Operand-only; split: every shard has a partial result, to be reduced.
-  kNeedReplication,  // Must be whole while the op runs.
-  kPermutation,      // Can be split, but shards need a neighbour's data (slice, pad, reverse, window).
+  kPassThrough,      // Shards are computed independently.
+  kReduction,        // In operands only. If it is split, every device has a partial result, to be reduced.
+  kNeedReplication,  // Must not be split while the op runs.
+  kPermutation,      // Can be split, but a shard needs data of its neighbors (slice, pad, reverse, windows).
 };
 
 struct Factor {
-  // Of the dimension, or of the part of it where a dimension has several factors. Where a kPermutation or
-  // kNeedReplication factor joins dimensions of different sizes (slice, pad, windows): the largest.
+  // The size of the dimension, or of this factor's part of the dimension if it has several factors. If a kPermutation
+  // or kNeedReplication factor joins dimensions of different sizes (slice, pad, windows), the largest of them.
   int64_t size = 1;
   FactorKind kind = FactorKind::kPassThrough;
-  bool blocked = false;  // Propagation does not go through.
-  // How the partial results of a kReduction factor combine; kReduce: only by the instruction's own computation
-  // (argmax). Partial results of gather and dot are added.
+  bool blocked = false;  // Propagation does not pass this factor from one tensor to another.
+  // How the partial results of a kReduction factor combine. kReduce means: only by the instruction's own computation
+  // (argmax). The partial results of gather and dot are added.
   hlo::Opcode reduction = hlo::Opcode::kAdd;
 };
 
-// The factors of one dimension, major to minor; where there are several, their sizes multiply to its size. Every
-// dimension has at least one, except where a rule has no factors at all; those that nothing else shares come last.
+// The factors of one dimension, major to minor. The sizes of several factors multiply to the dimension's size. Every
+// dimension has at least one factor, unless the rule has no factors at all.
 using DimensionFactors = std::vector<int>;
-// One entry a dimension.
+// The factors of every dimension of one tensor.
 using TensorFactors = std::vector<DimensionFactors>;
 
 struct OpRule {
-  std::vector<Factor> factors;
-  std::vector<TensorFactors> operands;  // One a flattened operand leaf.
-  std::vector<TensorFactors> results;   // One a flattened result leaf.
-  std::string ToString() const;         // "([i, k],[k, j])->([i, j]) {i=8, j=16, k=4} reduction={k}"
+  std::vector<Factor> factors;          // A factor that only one dimension has comes after the shared ones.
+  std::vector<TensorFactors> operands;  // One entry per array leaf of the operands, depth first.
+  std::vector<TensorFactors> results;   // One entry per array leaf of the result, depth first.
+  std::string ToString() const;
 };
 
-// The rule of an instruction, or an empty one (no factors) where nothing propagates through it. Control flow,
-// calls, tuples and annotations are no ops: propagation treats them as data flow.
+// The rule of an instruction. It is empty (no factors) if nothing propagates through the op, and for control flow,
+// tuples and calls, which propagation treats as data flow.
 OpRule RuleOf(const hlo::Instruction& instruction);
 
-// "i", "j", ...: how messages name factor `factor` of any rule.
+// The name of factor number `factor` in messages: "i", "j", ..., "z", "z_1", ...
 std::string FactorName(int factor);
 
-// Whether RuleOf has a row for the opcode or says explicitly that it has none; for the completeness test.
+// Whether a rule, or the reason why there is no rule, is listed for the opcode. For the completeness test.
 bool HasRule(hlo::Opcode opcode);
 
 }  // namespace xlad::sharding

@@ -1,66 +1,66 @@
-// Op rules of collectives that stand in the user's own program, and of custom calls.
+// Rules of the collectives that a user's program contains, and of custom calls.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
+namespace {
 
-// A collective moves shards of manual axes; along the other axes its dimensions pass through, except those that it
-// splits or joins.
+// Collectives in a user's program are in manual computations and move shards of manual axes. Other axes pass through,
+// except on the dimensions that the collective splits or joins.
 OpRule CollectiveRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   if (rule.operand_count() == 0 || rule.operand_count() != rule.result_count()) return {};
   for (int64_t leaf = 0; leaf < rule.result_count(); ++leaf) {
     const Dims from = rule.operand_dims(leaf), to = rule.result_dims(leaf);
     if (from.size() != to.size()) return {};
-    for (size_t d = 0; d < to.size(); ++d) {
-      bool moved = from[d] != to[d];
-      for (const int64_t named : instruction.dimensions()) moved |= named == static_cast<int64_t>(d);
+    for (const int64_t d : tensor::Indices(to)) {
+      const bool moved = from[d] != to[d] || Contains(instruction.dimensions(), d);
       const int factor =
           rule.Add(std::max(from[d], to[d]), moved ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
-      rule.Operand(leaf, static_cast<int64_t>(d), factor);
-      rule.Result(leaf, static_cast<int64_t>(d), factor);
+      rule.Operand(leaf, d, factor);
+      rule.Result(leaf, d, factor);
     }
   }
   return rule.Finish();
 }
 
-namespace {
-
-// Between a whole array and one manual shard of it: a dimension that is split manually has the manual part as a factor
-// that only the whole array has.
+// The border between an array and its manual shards. A dimension that is split manually has two factors in the array,
+// the manual shards and the positions in a shard, and only the second one in the shard.
 OpRule ManualBorderRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   if (rule.operand_count() != 1 || rule.result_count() != 1) return {};
   const Dims from = rule.operand_dims(0), to = rule.result_dims(0);
   if (from.size() != to.size()) return {};
-  for (size_t d = 0; d < from.size(); ++d) {
-    const int64_t whole = std::max(from[d], to[d]), local = std::min(from[d], to[d]);
-    const int64_t dim = d;
-    if (whole > local && local > 0 && whole % local == 0) {
-      const int manual = rule.Add(whole / local, FactorKind::kPassThrough, true);
-      if (from[d] > to[d])
-        rule.Operand(0, dim, manual);
-      else
-        rule.Result(0, dim, manual);
+  for (const int64_t d : tensor::Indices(from)) {
+    const int64_t global = std::max(from[d], to[d]), local = std::min(from[d], to[d]);
+    if (global > local && local > 0 && global % local == 0) {
+      const int manual = rule.Add(global / local, FactorKind::kPassThrough, /*blocked=*/true);
+      if (from[d] > to[d]) {
+        rule.Operand(0, d, manual);
+      } else {
+        rule.Result(0, d, manual);
+      }
     }
     const int factor = rule.Add(local);
-    rule.Operand(0, dim, factor);
-    rule.Result(0, dim, factor);
+    rule.Operand(0, d, factor);
+    rule.Result(0, d, factor);
   }
   return rule.Finish();
 }
 
-}  // namespace
+// Custom calls that are elementwise functions or moves between memories.
+constexpr const char* kElementwiseCalls[] = {
+    "MoveToHost", "MoveToDevice", "annotate_device_placement", "X64Combine", "X64SplitLow", "X64SplitHigh",
+    "mhlo.erf",   "mhlo.asin",    "mhlo.acos",                 "mhlo.sinh",  "mhlo.cosh",   "mhlo.asinh",
+    "mhlo.acosh", "mhlo.atanh"};
 
-// Known targets only; anything else must see whole arrays and passes no sharding on.
+// A custom call with an unknown target gets replicated operands, and nothing propagates through it.
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
-  for (const char* through :
-       {"MoveToHost", "MoveToDevice", "annotate_device_placement", "X64Combine", "X64SplitLow", "X64SplitHigh",
-        "mhlo.erf", "mhlo.asin", "mhlo.acos", "mhlo.sinh", "mhlo.cosh", "mhlo.asinh", "mhlo.acosh", "mhlo.atanh"}) {
-    if (target == through && instruction.shape().is_array()) return ElementwiseRule(instruction);
-  }
+  if (instruction.shape().is_array() && Contains(kElementwiseCalls, target)) return ElementwiseRule(instruction);
   if (target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape") {
     return ManualBorderRule(instruction);
   }
@@ -70,5 +70,20 @@ OpRule CustomCallRule(const hlo::Instruction& instruction) {
   }
   return {};
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kCustomCall, CustomCallRule},
+    {hlo::Opcode::kAllReduce, CollectiveRule},
+    {hlo::Opcode::kReduceScatter, CollectiveRule},
+    {hlo::Opcode::kCollectiveReduce, CollectiveRule},
+    {hlo::Opcode::kAllGather, CollectiveRule},
+    {hlo::Opcode::kAllToAll, CollectiveRule},
+    {hlo::Opcode::kCollectivePermute, CollectiveRule},
+    {hlo::Opcode::kCollectiveBroadcast, CollectiveRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> OtherRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -1,92 +1,82 @@
-// The families of op rules (internal to sharding/): one small function each, entered in op_rule.cc's table.
+// How op rules are written and registered; for the files of this folder.
+//
+// A file holds one family of ops: a function for each rule, and the table of the opcodes that have these rules.
 #pragma once
 
+#include "absl/types/span.h"
 #include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {
 
-// Collects a rule. Dimensions that stay without a factor at the end get one of their own.
+// Builds the rule of one instruction. The rule of a transpose, for example:
+//
+//   RuleBuilder rule(instruction);
+//   for (const int64_t d : tensor::Indices(instruction.dimensions())) {
+//     const int factor = rule.Add(rule.result_dims(0)[d]);
+//     rule.Operand(0, instruction.dimensions()[d], factor);
+//     rule.Result(0, d, factor);
+//   }
+//   return rule.Finish();
 class RuleBuilder {
  public:
   explicit RuleBuilder(const hlo::Instruction& instruction);
 
-  const Dims& operand_dims(int64_t leaf) const { return operand_shapes_[leaf]; }
-  const Dims& result_dims(int64_t leaf) const { return result_shapes_[leaf]; }
-  int64_t operand_count() const { return std::ssize(operand_shapes_); }
-  int64_t result_count() const { return std::ssize(result_shapes_); }
+  // The dimensions of array leaf `leaf` of the operands or of the result.
+  const Dims& operand_dims(int64_t leaf) const { return operand_dims_[leaf]; }
+  const Dims& result_dims(int64_t leaf) const { return result_dims_[leaf]; }
+  int64_t operand_count() const { return std::ssize(operand_dims_); }
+  int64_t result_count() const { return std::ssize(result_dims_); }
 
-  // A new factor.
+  // Adds a factor and returns its number.
   int Add(int64_t size, FactorKind kind = FactorKind::kPassThrough, bool blocked = false);
   Factor& factor(int f) { return rule_.factors[f]; }
-  // Appends a factor to a dimension (the next more minor one).
+  // Appends a factor to a dimension, as its most minor one.
   void Operand(int64_t leaf, int64_t dim, int factor);
   void Result(int64_t leaf, int64_t dim, int factor);
-  // The same dimension of every result leaf, and of every operand leaf of the same number of dimensions, gets one
-  // factor of this kind.
+  // Adds one factor that dimension `dim` has in every result leaf, and in every operand leaf with as many dimensions as
+  // the result.
   void Everywhere(int64_t dim, FactorKind kind, bool blocked = false);
 
-  // Dimensions without a factor get one that nothing shares: it must be whole, except that those of results are
-  // `results` (pass-through where any part of a result can be computed alone) and size 1 is always whole.
+  // Returns the rule. Every dimension without a factor gets one of its own: of kind kNeedReplication in operands, of
+  // kind `results` in results (kPassThrough if any part of the result can be computed independently), and kPassThrough
+  // if its size is 1.
   OpRule Finish(FactorKind results = FactorKind::kNeedReplication);
 
  private:
-  std::vector<Dims> operand_shapes_, result_shapes_;
+  std::vector<Dims> operand_dims_, result_dims_;
   OpRule rule_;
 };
 
 // The array leaves of a shape, depth first.
 std::vector<const hlo::Shape*> ArrayLeaves(const hlo::Shape& shape);
 
-// Two-parameter scalar reducers that are one binary opcode; kReduce where it is something else, which means that
-// partial results can only be combined by the instruction's own computation.
+// The binary opcode of a reducer of two scalars. kReduce if the reducer is anything else: partial results can then be
+// combined only by the instruction's own computation.
 hlo::Opcode ReductionOf(const hlo::Computation& reducer);
 
-// rules_elementwise.cc
-OpRule ElementwiseRule(const hlo::Instruction& instruction);
-OpRule BitcastConvertRule(const hlo::Instruction& instruction);
-OpRule BatchNormRule(const hlo::Instruction& instruction);
-OpRule RngRule(const hlo::Instruction& instruction);
-OpRule RngBitGeneratorRule(const hlo::Instruction& instruction);
+// Rules that several files use.
+OpRule ElementwiseRule(const hlo::Instruction& instruction);  // elementwise.cc
+OpRule TopkRule(const hlo::Instruction& instruction);         // sort.cc
 
-// rules_shape.cc
-OpRule BroadcastRule(const hlo::Instruction& instruction);
-OpRule ReshapeRule(const hlo::Instruction& instruction);
-OpRule TransposeRule(const hlo::Instruction& instruction);
-OpRule IotaRule(const hlo::Instruction& instruction);
-OpRule ConcatenateRule(const hlo::Instruction& instruction);
-OpRule ReverseRule(const hlo::Instruction& instruction);
+struct RuleRow {
+  hlo::Opcode opcode;
+  OpRule (*rule)(const hlo::Instruction&);
+};
 
-// rules_slice.cc
-OpRule SliceRule(const hlo::Instruction& instruction);
-OpRule PadRule(const hlo::Instruction& instruction);
-OpRule DynamicSliceRule(const hlo::Instruction& instruction);
-OpRule DynamicUpdateSliceRule(const hlo::Instruction& instruction);
+// The tables of the families, each defined in the file that has the family's name.
+absl::Span<const RuleRow> DotRules();
+absl::Span<const RuleRow> ElementwiseRules();
+absl::Span<const RuleRow> GatherScatterRules();
+absl::Span<const RuleRow> OtherRules();
+absl::Span<const RuleRow> ReduceRules();
+absl::Span<const RuleRow> ShapeRules();
+absl::Span<const RuleRow> SliceRules();
+absl::Span<const RuleRow> SortRules();
+absl::Span<const RuleRow> WindowRules();
 
-// rules_dot.cc
-OpRule DotRule(const hlo::Instruction& instruction);
-OpRule RaggedDotRule(const hlo::Instruction& instruction);
-
-// rules_reduce.cc
-OpRule ReduceRule(const hlo::Instruction& instruction);
-OpRule ScanRule(const hlo::Instruction& instruction);
-
-// rules_gather_scatter.cc
-OpRule GatherRule(const hlo::Instruction& instruction);
-OpRule ScatterRule(const hlo::Instruction& instruction);
-
-// rules_window.cc
-OpRule ReduceWindowRule(const hlo::Instruction& instruction);
-OpRule SelectAndScatterRule(const hlo::Instruction& instruction);
-OpRule ConvolutionRule(const hlo::Instruction& instruction);
-
-// rules_sort.cc
-OpRule SortRule(const hlo::Instruction& instruction);
-OpRule TopkRule(const hlo::Instruction& instruction);
-OpRule FftRule(const hlo::Instruction& instruction);
-OpRule MatrixRule(const hlo::Instruction& instruction);  // cholesky, triangular-solve
-
-// rules_other.cc
-OpRule CollectiveRule(const hlo::Instruction& instruction);
-OpRule CustomCallRule(const hlo::Instruction& instruction);
+inline constexpr absl::Span<const RuleRow> (*kRuleFamilies[])() = {
+    DotRules,   ElementwiseRules, GatherScatterRules, OtherRules,  ReduceRules,
+    ShapeRules, SliceRules,       SortRules,          WindowRules,
+};
 
 }  // namespace xlad::sharding

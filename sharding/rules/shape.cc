@@ -1,99 +1,102 @@
-// Op rules that rearrange dimensions: broadcast, reshape, transpose, iota, concatenate, reverse.
-#include <algorithm>
+// Rules of ops that rearrange dimensions: broadcast, reshape, transpose, concatenate, reverse; and of sources.
 #include <numeric>
 
+#include "base/containers.h"
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
+namespace {
 
-// dimensions[d] is where operand dimension d goes; the others are new and belong to the result alone.
+// dimensions[d] is the result dimension that operand dimension d becomes. The other dimensions of the result are new.
 OpRule BroadcastRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (size_t d = 0; d < instruction.dimensions().size(); ++d) {
+  for (const int64_t d : tensor::Indices(instruction.dimensions())) {
     const int64_t to = instruction.dimensions()[d];
     if (rule.operand_dims(0)[d] != rule.result_dims(0)[to]) continue;
     const int factor = rule.Add(rule.operand_dims(0)[d]);
-    rule.Operand(0, static_cast<int64_t>(d), factor);
+    rule.Operand(0, d, factor);
     rule.Result(0, to, factor);
   }
   return rule.Finish(FactorKind::kPassThrough);
 }
 
-namespace {
-
-// Walks the dimensions of both sides from major to minor, always with the same number of elements left on both.
+// Walks over the dimensions of both sides from major to minor and splits them into common factors: the greatest common
+// divisor of the sizes that remain of the current dimensions.
+//
+//   f32[6,4] -> f32[2,12]:  gcd(6,2) = 2, remaining 3 and 12: gcd 3, remaining 4 and 4: gcd 4.
+//                           ([ij, k])->([i, jk]) {i=2, j=3, k=4}
+//   f32[3,2] -> f32[2,3]:   3 and 2 have no common divisor, so nothing is shared until the products meet at 6:
+//                           ([i, l])->([j, k]) {i=3, j=2, k=3, l=2} need_replication={i, j, k, l}
 class ReshapeFactors {
  public:
   explicit ReshapeFactors(const hlo::Instruction& instruction)
       : rule_(instruction), from_(rule_.operand_dims(0)), to_(rule_.result_dims(0)) {}
 
   OpRule Run() {
-    Load();
-    while (i_ < from_.size() && j_ < to_.size()) {
-      const int64_t shared = std::gcd(from_left_, to_left_);
+    while (!from_.done() && !to_.done()) {
+      const int64_t shared = std::gcd(from_.remaining(), to_.remaining());
       if (shared == 1) {
-        SkipDiverged();
+        SkipUnshared();
         continue;
       }
       const int factor = rule_.Add(shared);
-      rule_.Operand(0, static_cast<int64_t>(i_), factor);
-      rule_.Result(0, static_cast<int64_t>(j_), factor);
-      TakeFrom(shared);
-      TakeTo(shared);
+      rule_.Operand(0, from_.Take(shared), factor);
+      rule_.Result(0, to_.Take(shared), factor);
     }
     return rule_.Finish();
   }
 
  private:
-  // Stands on the next dimensions that are not 1; those of size 1 get a factor of their own from Finish.
-  void Load() {
-    while (i_ < from_.size() && from_[i_] == 1) ++i_;
-    while (j_ < to_.size() && to_[j_] == 1) ++j_;
-    from_left_ = i_ < from_.size() ? from_[i_] : 1;
-    to_left_ = j_ < to_.size() ? to_[j_] : 1;
-  }
-  void TakeFrom(int64_t size) {
-    from_left_ /= size;
-    if (from_left_ > 1) return;
-    while (++i_ < from_.size() && from_[i_] == 1) {
+  // One side's current dimension, and how much of its size has no factor yet. Dimensions of size 1 are skipped.
+  class Cursor {
+   public:
+    explicit Cursor(const Dims& dims) : dims_(dims) { Load(); }
+    bool done() const { return dim_ == std::ssize(dims_); }
+    int64_t remaining() const { return remaining_; }
+    // Takes a factor of `size` from the current dimension. Returns the dimension.
+    int64_t Take(int64_t size) {
+      const int64_t dim = dim_;
+      remaining_ /= size;
+      if (remaining_ == 1) {
+        ++dim_;
+        Load();
+      }
+      return dim;
     }
-    if (i_ < from_.size()) from_left_ = from_[i_];
-  }
-  void TakeTo(int64_t size) {
-    to_left_ /= size;
-    if (to_left_ > 1) return;
-    while (++j_ < to_.size() && to_[j_] == 1) {
+
+   private:
+    void Load() {
+      while (!done() && dims_[dim_] == 1) ++dim_;
+      remaining_ = done() ? 1 : dims_[dim_];
     }
-    if (j_ < to_.size()) to_left_ = to_[j_];
-  }
-  // Coprime sizes (3x2 -> 2x3): what is left of both dimensions, and further ones until the products meet, is not
-  // shared.
-  void SkipDiverged() {
+
+    const Dims dims_;
+    int64_t dim_ = 0, remaining_ = 1;
+  };
+
+  // The remaining sizes of both dimensions are coprime. Adds unshared factors for them, and for further dimensions,
+  // until the products of both sides are equal.
+  void SkipUnshared() {
     int64_t from_product = 1, to_product = 1;
     do {
-      if (from_product <= to_product) {
-        from_product *= from_left_;
-        const size_t dim = i_;
-        const int64_t size = from_left_;
-        TakeFrom(size);
-        rule_.Operand(0, static_cast<int64_t>(dim), rule_.Add(size, FactorKind::kNeedReplication));
+      const bool of_operand = from_product <= to_product;
+      Cursor& side = of_operand ? from_ : to_;
+      const int64_t size = side.remaining();
+      const int factor = rule_.Add(size, FactorKind::kNeedReplication);
+      if (of_operand) {
+        from_product *= size;
+        rule_.Operand(0, side.Take(size), factor);
       } else {
-        to_product *= to_left_;
-        const size_t dim = j_;
-        const int64_t size = to_left_;
-        TakeTo(size);
-        rule_.Result(0, static_cast<int64_t>(dim), rule_.Add(size, FactorKind::kNeedReplication));
+        to_product *= size;
+        rule_.Result(0, side.Take(size), factor);
       }
     } while (from_product != to_product);
   }
 
   RuleBuilder rule_;
-  const Dims from_, to_;
-  size_t i_ = 0, j_ = 0;
-  int64_t from_left_ = 1, to_left_ = 1;
+  Cursor from_, to_;
 };
-
-}  // namespace
 
 OpRule ReshapeRule(const hlo::Instruction& instruction) {
   if (instruction.shape().elements() == 0) return {};
@@ -102,36 +105,45 @@ OpRule ReshapeRule(const hlo::Instruction& instruction) {
 
 OpRule TransposeRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (size_t d = 0; d < instruction.dimensions().size(); ++d) {
+  for (const int64_t d : tensor::Indices(instruction.dimensions())) {
     const int factor = rule.Add(rule.result_dims(0)[d]);
     rule.Operand(0, instruction.dimensions()[d], factor);
-    rule.Result(0, static_cast<int64_t>(d), factor);
+    rule.Result(0, d, factor);
   }
   return rule.Finish();
 }
 
-OpRule IotaRule(const hlo::Instruction& instruction) {
+// iota and constant: any part of the result can be computed independently.
+OpRule SourceRule(const hlo::Instruction& instruction) {
   return RuleBuilder(instruction).Finish(FactorKind::kPassThrough);
 }
 
-// Shards of the concatenated dimension lie elsewhere in the result than in the operands.
+// A shard of an operand along the concatenated dimension is not at the same position in the result.
 OpRule ConcatenateRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  const int64_t along = instruction.dimensions()[0];
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    rule.Everywhere(d, d == along ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    rule.Everywhere(d, d == instruction.dimensions()[0] ? FactorKind::kNeedReplication : FactorKind::kPassThrough);
   }
   return rule.Finish();
 }
 
 OpRule ReverseRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  const Dims& reversed = instruction.dimensions();
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    const bool moves = std::find(reversed.begin(), reversed.end(), d) != reversed.end();
-    rule.Everywhere(d, moves ? FactorKind::kPermutation : FactorKind::kPassThrough);
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    rule.Everywhere(d, Contains(instruction.dimensions(), d) ? FactorKind::kPermutation : FactorKind::kPassThrough);
   }
   return rule.Finish();
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kBroadcast, BroadcastRule},     {hlo::Opcode::kReshape, ReshapeRule},
+    {hlo::Opcode::kTranspose, TransposeRule},     {hlo::Opcode::kIota, SourceRule},
+    {hlo::Opcode::kConstant, SourceRule},         {hlo::Opcode::kConcatenate, ConcatenateRule},
+    {hlo::Opcode::kReverse, ReverseRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> ShapeRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -1,71 +1,78 @@
-// Op rules that cut out, pad and overwrite parts.
+// Rules of ops that cut out, pad and overwrite parts of an array.
 #include <algorithm>
 
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
 namespace {
 
-// One factor for a dimension of operand 0 and of the result that may differ in size: the larger one.
-void Shared(RuleBuilder* rule, int64_t d, FactorKind kind, bool blocked = false) {
-  const int64_t size =
-      std::max(rule->operand_dims(0)[d], rule->result_dims(0)[d]);
-  const int factor = rule->Add(size, kind, blocked);
+// Adds one factor for a dimension of operand 0 and of the result. If their sizes differ, the factor has the larger one.
+void AddShared(RuleBuilder* rule, int64_t d, FactorKind kind) {
+  const int factor = rule->Add(std::max(rule->operand_dims(0)[d], rule->result_dims(0)[d]), kind);
   rule->Operand(0, d, factor);
   rule->Result(0, d, factor);
 }
 
-}  // namespace
-
 OpRule SliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    const bool whole = rule.operand_dims(0)[d] == rule.result_dims(0)[d];
-    Shared(&rule, d, whole ? FactorKind::kPassThrough : FactorKind::kPermutation);
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    const bool unchanged = rule.operand_dims(0)[d] == rule.result_dims(0)[d];
+    AddShared(&rule, d, unchanged ? FactorKind::kPassThrough : FactorKind::kPermutation);
   }
   return rule.Finish();
 }
 
 OpRule PadRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    const bool same = instruction.attributes().padding[d] == hlo::PaddingDimension{};
-    Shared(&rule, d, same ? FactorKind::kPassThrough : FactorKind::kPermutation);
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    const bool unchanged = instruction.attributes().padding[d] == hlo::PaddingDimension{};
+    AddShared(&rule, d, unchanged ? FactorKind::kPassThrough : FactorKind::kPermutation);
   }
   return rule.Finish();
 }
 
-// Where a slice starts is known at run time only: every shard gives what it has of the slice, and zeros.
+// The start of the slice is known only at run time. If the operand is split along the sliced dimension, every device
+// returns the part of the slice that is in its shard, and zeros for the rest; the result is their sum.
 OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    const bool whole = rule.operand_dims(0)[d] == rule.result_dims(0)[d];
-    if (whole) {
-      Shared(&rule, d, FactorKind::kPassThrough);
-    } else {
-      const int factor = rule.Add(rule.operand_dims(0)[d], FactorKind::kReduction, true);
-      const bool truth = instruction.shape().type() == tensor::ElementType::kPred;
-      rule.factor(factor).reduction = truth ? hlo::Opcode::kOr : hlo::Opcode::kAdd;
-      rule.Operand(0, d, factor);
-      rule.Result(0, d, rule.Add(rule.result_dims(0)[d], FactorKind::kNeedReplication, true));
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    if (rule.operand_dims(0)[d] == rule.result_dims(0)[d]) {
+      AddShared(&rule, d, FactorKind::kPassThrough);
+      continue;
     }
+    const int factor = rule.Add(rule.operand_dims(0)[d], FactorKind::kReduction, /*blocked=*/true);
+    const bool boolean = instruction.shape().type() == tensor::ElementType::kPred;
+    rule.factor(factor).reduction = boolean ? hlo::Opcode::kOr : hlo::Opcode::kAdd;
+    rule.Operand(0, d, factor);
+    rule.Result(0, d, rule.Add(rule.result_dims(0)[d], FactorKind::kNeedReplication, /*blocked=*/true));
   }
   return rule.Finish();
 }
 
-// The overwritten array keeps its sharding (each shard writes what falls into it); the update must be whole in
-// every dimension in which it is smaller.
+// The overwritten array keeps its sharding: every device writes the part of the update that falls into its shard. The
+// update must be replicated along every dimension in which it is smaller than the array.
 OpRule DynamicUpdateSliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (int64_t d = 0; d < std::ssize(rule.result_dims(0)); ++d) {
-    const int64_t size = rule.operand_dims(0)[d];
-    const int64_t update = rule.operand_dims(1)[d];
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    const int64_t size = rule.operand_dims(0)[d], update = rule.operand_dims(1)[d];
     const int factor = rule.Add(size);
     rule.Operand(0, d, factor);
     rule.Result(0, d, factor);
-    rule.Operand(1, d, update == size ? factor : rule.Add(update, FactorKind::kNeedReplication, true));
+    rule.Operand(1, d, update == size ? factor : rule.Add(update, FactorKind::kNeedReplication, /*blocked=*/true));
   }
   return rule.Finish();
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kSlice, SliceRule},
+    {hlo::Opcode::kPad, PadRule},
+    {hlo::Opcode::kDynamicSlice, DynamicSliceRule},
+    {hlo::Opcode::kDynamicUpdateSlice, DynamicUpdateSliceRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> SliceRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -1,52 +1,43 @@
-// Op rules that need one dimension (or two) whole: sort, topk, fft, matrix decompositions.
+// Rules of ops that need one or two dimensions unsplit: sort, topk, fft, matrix decompositions.
 #include <algorithm>
 
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
+namespace {
 
 OpRule SortRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t along = instruction.dimensions().empty() ? 0 : instruction.dimensions()[0];
   const Dims dims = rule.result_dims(0);
-  // With nothing else to split, an axis on the sorted dimension would only be gathered again.
+  // If no other dimension can be split instead, an axis on the sorted dimension would only be all-gathered again.
   bool alone = true;
-  for (size_t d = 0; d < dims.size(); ++d) alone &= static_cast<int64_t>(d) == along || dims[d] == 1;
-  for (int64_t d = 0; d < std::ssize(dims); ++d) {
+  for (const int64_t d : tensor::Indices(dims)) alone = alone && (d == along || dims[d] == 1);
+  for (const int64_t d : tensor::Indices(dims)) {
     rule.Everywhere(d, d == along ? FactorKind::kNeedReplication : FactorKind::kPassThrough, d == along && alone);
   }
   return rule.Finish();
 }
 
-// (values, indices) of the k largest along the last dimension.
-OpRule TopkRule(const hlo::Instruction& instruction) {
-  RuleBuilder rule(instruction);
-  const int64_t last = std::ssize(rule.operand_dims(0)) - 1;
-  for (int64_t d = 0; d < last; ++d) rule.Everywhere(d, FactorKind::kPassThrough);
-  rule.Operand(0, last, rule.Add(rule.operand_dims(0).back(), FactorKind::kNeedReplication, true));
-  const int chosen = rule.Add(rule.result_dims(0).back(), FactorKind::kNeedReplication, true);
-  for (int64_t leaf = 0; leaf < rule.result_count(); ++leaf) rule.Result(leaf, last, chosen);
-  return rule.Finish();
-}
-
-// Transforms the last dimensions, as many as fft_length has; RFFT and IRFFT change the size of the last one.
+// Transforms the last dimensions, as many as fft_length has entries. RFFT and IRFFT change the size of the last one.
 OpRule FftRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const Dims from = rule.operand_dims(0), to = rule.result_dims(0);
-  const size_t whole = instruction.attributes().fft_length.size();
-  for (size_t d = 0; d < from.size(); ++d) {
-    const bool transformed = d + whole >= from.size();
+  const int64_t first = std::ssize(from) - std::ssize(instruction.attributes().fft_length);
+  for (const int64_t d : tensor::Indices(from)) {
+    const bool transformed = d >= first;
     const int factor =
         rule.Add(std::max(from[d], to[d]), transformed ? FactorKind::kNeedReplication : FactorKind::kPassThrough,
                  transformed && from[d] != to[d]);
-    rule.Operand(0, static_cast<int64_t>(d), factor);
-    rule.Result(0, static_cast<int64_t>(d), factor);
+    rule.Operand(0, d, factor);
+    rule.Result(0, d, factor);
   }
   return rule.Finish();
 }
 
-// Batches of matrices: the last two dimensions must be whole. In triangular-solve the columns of the right-hand
-// side (its rows where the unknown is on the left of the matrix) are independent.
+// Batches of matrices: the last two dimensions must not be split. In a triangular-solve the columns of the right-hand
+// side are independent (its rows, if the unknown matrix is on the left).
 OpRule MatrixRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t ndim = std::ssize(rule.result_dims(0));
@@ -58,5 +49,32 @@ OpRule MatrixRule(const hlo::Instruction& instruction) {
   rule.Result(0, free, factor);
   return rule.Finish();
 }
+
+}  // namespace
+
+// The result is (values, indices) of the k largest elements along the last dimension.
+OpRule TopkRule(const hlo::Instruction& instruction) {
+  RuleBuilder rule(instruction);
+  const int64_t last = std::ssize(rule.operand_dims(0)) - 1;
+  for (int64_t d = 0; d < last; ++d) rule.Everywhere(d, FactorKind::kPassThrough);
+  rule.Operand(0, last, rule.Add(rule.operand_dims(0).back(), FactorKind::kNeedReplication, /*blocked=*/true));
+  const int chosen = rule.Add(rule.result_dims(0).back(), FactorKind::kNeedReplication, /*blocked=*/true);
+  for (int64_t leaf = 0; leaf < rule.result_count(); ++leaf) rule.Result(leaf, last, chosen);
+  return rule.Finish();
+}
+
+namespace {
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kSort, SortRule},
+    {hlo::Opcode::kTopk, TopkRule},
+    {hlo::Opcode::kFft, FftRule},
+    {hlo::Opcode::kCholesky, MatrixRule},
+    {hlo::Opcode::kTriangularSolve, MatrixRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> SortRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -1,31 +1,27 @@
-// Op rules of sliding windows: reduce-window, select-and-scatter, convolution.
+// Rules of sliding windows: reduce-window, select-and-scatter, convolution.
 #include <algorithm>
 
 #include "sharding/rules/rules.h"
+#include "tensor/indices.h"
 
 namespace xlad::sharding {
 namespace {
 
-int64_t At(const Dims& dims, int64_t d) { return dims[d]; }
-
-bool IsTrivial(const hlo::WindowDimension& w) { return w == hlo::WindowDimension{}; }
-
-// A window over most of the dimension (a cumulative sum) leaves nothing to compute with neighbours alone.
-FactorKind OverlapKind(const hlo::WindowDimension& w, int64_t size) {
-  return (w.size - 1) * w.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication : FactorKind::kPermutation;
+// A window that covers more than half of the dimension (a cumulative sum) needs the data of too many shards, so the
+// dimension must be replicated.
+FactorKind KindOf(const hlo::WindowDimension& window, int64_t size) {
+  if (window == hlo::WindowDimension{}) return FactorKind::kPassThrough;
+  return (window.size - 1) * window.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication
+                                                                       : FactorKind::kPermutation;
 }
-
-}  // namespace
 
 // reduce-window(arrays..., initial values...).
 OpRule ReduceWindowRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t arrays = rule.operand_count() / 2;
-  for (int64_t d = 0; d < std::ssize(rule.operand_dims(0)); ++d) {
-    const hlo::WindowDimension& w = (*instruction.attributes().window)[d];
-    const int64_t size = At(rule.operand_dims(0), d), windows = At(rule.result_dims(0), d);
-    const int factor =
-        rule.Add(std::max(size, windows), IsTrivial(w) ? FactorKind::kPassThrough : OverlapKind(w, size));
+  for (const int64_t d : tensor::Indices(rule.operand_dims(0))) {
+    const int64_t size = rule.operand_dims(0)[d], windows = rule.result_dims(0)[d];
+    const int factor = rule.Add(std::max(size, windows), KindOf((*instruction.attributes().window)[d], size));
     for (int64_t leaf = 0; leaf < arrays; ++leaf) {
       rule.Operand(leaf, d, factor);
       rule.Result(leaf, d, factor);
@@ -34,14 +30,12 @@ OpRule ReduceWindowRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// (operand, source, initial value) -> operand's shape; source has one element a window.
+// The operands are the array, a source with one element per window, and the initial value.
 OpRule SelectAndScatterRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
-  for (int64_t d = 0; d < std::ssize(rule.operand_dims(0)); ++d) {
-    const hlo::WindowDimension& w = (*instruction.attributes().window)[d];
-    const int64_t size = At(rule.operand_dims(0), d);
-    const int factor = rule.Add(std::max(size, At(rule.operand_dims(1), d)),
-                                IsTrivial(w) ? FactorKind::kPassThrough : OverlapKind(w, size));
+  for (const int64_t d : tensor::Indices(rule.operand_dims(0))) {
+    const int64_t size = rule.operand_dims(0)[d], windows = rule.operand_dims(1)[d];
+    const int factor = rule.Add(std::max(size, windows), KindOf((*instruction.attributes().window)[d], size));
     rule.Operand(0, d, factor);
     rule.Operand(1, d, factor);
     rule.Result(0, d, factor);
@@ -49,16 +43,14 @@ OpRule SelectAndScatterRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-namespace {
-
-// In a forward convolution the kernel is small and input and output run along together (neighbours exchange
-// edges); in the gradient of a kernel the "kernel" is as large as the input and the output is small, and the long
-// dimension is summed over.
-void SpatialFactors(const hlo::Instruction& instruction, size_t s, RuleBuilder* rule) {
+// In a forward convolution the kernel is small, and input and output have the same positions: neighbors exchange the
+// edges of their shards. In the gradient with respect to the kernel, the "kernel" is as large as the input and the
+// output is small: the long dimension is summed over.
+void AddSpatialFactors(const hlo::Instruction& instruction, int64_t s, RuleBuilder* rule) {
   const hlo::ConvolutionDimensions& dims = *instruction.attributes().convolution;
-  const int64_t input = At(rule->operand_dims(0), dims.input_spatial[s]);
-  const int64_t kernel = At(rule->operand_dims(1), dims.kernel_spatial[s]);
-  const int64_t output = At(rule->result_dims(0), dims.output_spatial[s]);
+  const int64_t input = rule->operand_dims(0)[dims.input_spatial[s]];
+  const int64_t kernel = rule->operand_dims(1)[dims.kernel_spatial[s]];
+  const int64_t output = rule->result_dims(0)[dims.output_spatial[s]];
   const hlo::WindowDimension w =
       instruction.attributes().window ? (*instruction.attributes().window)[s] : hlo::WindowDimension{};
   if (kernel > output) {
@@ -75,34 +67,40 @@ void SpatialFactors(const hlo::Instruction& instruction, size_t s, RuleBuilder* 
   rule->Result(0, dims.output_spatial[s], factor);
 }
 
-}  // namespace
-
-// Features may come in groups (feature_group_count splits the input's features, batch_group_count its batch);
-// groups are the major part of the output's features.
+// feature_group_count splits the features of the input into groups, batch_group_count its batch. The group is the major
+// factor of the output's features.
 OpRule ConvolutionRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::ConvolutionDimensions& dims = *instruction.attributes().convolution;
   const int64_t feature_groups = instruction.attributes().feature_group_count;
-  const int64_t batch_groups = instruction.attributes().batch_group_count;
-  const int64_t groups = std::max(feature_groups, batch_groups);
-
+  const int64_t groups = std::max(feature_groups, instruction.attributes().batch_group_count);
   if (groups > 1) {
     const int group = rule.Add(groups);
     rule.Operand(0, feature_groups > 1 ? dims.input_feature : dims.input_batch, group);
     rule.Operand(1, dims.kernel_output_feature, group);
     rule.Result(0, dims.output_feature, group);
   }
-  const int batch = rule.Add(At(rule.result_dims(0), dims.output_batch));
+  const int batch = rule.Add(rule.result_dims(0)[dims.output_batch]);
   rule.Operand(0, dims.input_batch, batch);
   rule.Result(0, dims.output_batch, batch);
-  const int output = rule.Add(At(rule.result_dims(0), dims.output_feature) / groups);
+  const int output = rule.Add(rule.result_dims(0)[dims.output_feature] / groups);
   rule.Operand(1, dims.kernel_output_feature, output);
   rule.Result(0, dims.output_feature, output);
-  const int input = rule.Add(At(rule.operand_dims(1), dims.kernel_input_feature), FactorKind::kReduction);
+  const int input = rule.Add(rule.operand_dims(1)[dims.kernel_input_feature], FactorKind::kReduction);
   rule.Operand(0, dims.input_feature, input);
   rule.Operand(1, dims.kernel_input_feature, input);
-  for (size_t s = 0; s < dims.input_spatial.size(); ++s) SpatialFactors(instruction, s, &rule);
+  for (const int64_t s : tensor::Indices(dims.input_spatial)) AddSpatialFactors(instruction, s, &rule);
   return rule.Finish();
 }
+
+constexpr RuleRow kRules[] = {
+    {hlo::Opcode::kReduceWindow, ReduceWindowRule},
+    {hlo::Opcode::kSelectAndScatter, SelectAndScatterRule},
+    {hlo::Opcode::kConvolution, ConvolutionRule},
+};
+
+}  // namespace
+
+absl::Span<const RuleRow> WindowRules() { return kRules; }
 
 }  // namespace xlad::sharding

@@ -34,7 +34,7 @@ TensorSharding RandomSharding(const Mesh& mesh, int64_t ndim, Random& random) {
     const AxisRef part = parts[pick];
     parts.erase(parts.begin() + pick);
     if (random.Below(3) == 0) continue;
-    DimensionSharding& dim = sharding.dims[random.Below(static_cast<uint64_t>(ndim))];
+    DimensionSharding& dim = sharding.dims[random.Below(ndim)];
     dim.axes.push_back(part);
     dim.axes = Merged(dim.axes);
   }

@@ -1,4 +1,4 @@
-// Random shardings for property tests: any legal one, sub-axes and sizes that do not divide included.
+// Random legal shardings for property tests, with sub-axes and with sizes that do not divide evenly.
 #pragma once
 
 #include "base/random.h"
@@ -6,10 +6,11 @@
 
 namespace xlad::sharding {
 
+// A random sharding of a tensor with `ndim` dimensions.
 TensorSharding RandomSharding(const Mesh& mesh, int64_t ndim, Random& random);
 
-// A sharded module whose every instruction has a random sharding of its own (loops: one for what they carry), as no
-// propagation would choose it: partitioning must be right for all.
+// A sharded module in which every instruction has its own random sharding (a loop and its parameters have one).
+// Propagation would not choose such shardings, but partitioning must be correct for them too.
 ShardedModule WithRandomShardings(std::unique_ptr<hlo::Module> module, const Mesh& mesh, uint64_t seed);
 
 }  // namespace xlad::sharding
