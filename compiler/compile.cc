@@ -3,26 +3,27 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
-#include "compiler/analysis/library.h"
+#include "compiler/analysis/library_op.h"
 #include "compiler/codegen/emit_code.h"
 #include "hlo/read/read.h"
 
 namespace xlad::compiler {
 namespace {
 
-// Entry values with shapes and buffers; what the caller gave (name, global shape, boxes) is kept.
+// Adds one entry value per leaf, with its shape and buffer. Keeps what the request says about it: name, global shape
+// and boxes.
 void FillEntry(const google::protobuf::RepeatedPtrField<EntryValue>& given, const std::vector<const Shape*>& leaves,
                const std::vector<BufferSlice>& slices, google::protobuf::RepeatedPtrField<EntryValue>* entry) {
-  for (size_t i = 0; i < leaves.size(); ++i) {
+  for (int i = 0; i < std::ssize(leaves); ++i) {
     EntryValue* value = entry->Add();
-    if (i < static_cast<size_t>(given.size())) *value = given.Get(static_cast<int>(i));
+    if (i < given.size()) *value = given.Get(i);
     *value->mutable_local() = ToProto(*leaves[i]);
     if (!value->has_global()) *value->mutable_global() = value->local();
     *value->mutable_buffer() = slices[i];
   }
 }
 
-std::vector<BufferSlice> SlicesOf(const Assignment& assignment, const std::vector<int>& values) {
+std::vector<BufferSlice> SlicesOf(const BufferAssignment& assignment, const std::vector<int>& values) {
   std::vector<BufferSlice> slices;
   for (int value : values) slices.push_back(assignment.slices[value]);
   return slices;
@@ -42,24 +43,24 @@ void FillProgram(const CompileRequest& request, const Compilation& compilation, 
             executable->mutable_parameters());
   FillEntry(request.results(), Leaves(compilation.module->entry()->root()->shape()),
             SlicesOf(compilation.assignment, compilation.program.results), executable->mutable_results());
-  for (size_t p = 0; p < donation.parameter_is_donated.size(); ++p) {
-    executable->mutable_parameters(static_cast<int>(p))->set_donated(donation.parameter_is_donated[p]);
+  for (int p = 0; p < std::ssize(donation.parameter_is_donated); ++p) {
+    executable->mutable_parameters(p)->set_donated(donation.parameter_is_donated[p]);
   }
   for (const Allocation& allocation : compilation.assignment.allocations) *executable->add_allocations() = allocation;
   for (const LibraryOp& op : compilation.steps.library_ops) *executable->add_library_ops() = op;
   for (const CollectiveSpec& spec : compilation.steps.collectives) *executable->add_collectives() = spec;
 }
 
-// Large constants whose values a dump leaves out have no bytes to compile.
+// A dump may elide the values of large constants ("{...}"); such a module can be verified, but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& i : computation->instructions()) {
       const hlo::Literal* const literal = i->literal().get();
       if (literal == nullptr || literal->is_tuple || !literal->elided || !literal->array.bytes().empty()) continue;
       if (literal->array.shape().bytes() == 0) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("%", i->name(), ": found a constant of ", literal->array.shape().ToString(),
-                       " without values (\"{...}\"), expected them"));
+      return absl::InvalidArgumentError(absl::StrCat("%", i->name(), ": found a constant of ",
+                                                     literal->array.shape().ToString(),
+                                                     " without values (\"{...}\"), expected them"));
     }
   }
   return absl::OkStatus();

@@ -1,4 +1,9 @@
 // Compiles a partitioned module to an Executable.
+//
+//   CompileRequest (HLO) -> passes (pipeline.h) -> LinearProgram -> BufferAssignment -> StepProgram -> object code
+//
+// The coordinator compiles in a child process (CompileInChild), so that a crash, a time limit or a memory limit fails
+// one build only. All functions may be called from several threads at once.
 #pragma once
 
 #include <string>
@@ -6,7 +11,7 @@
 
 #include "base/status.h"
 #include "base/subprocess.h"
-#include "compiler/buffers/assignment.h"
+#include "compiler/buffers/buffer_assignment.h"
 #include "compiler/pipeline.h"
 #include "compiler/steps/step_program.h"
 #include "hlo/module.h"
@@ -15,43 +20,44 @@
 
 namespace xlad::compiler {
 
-// Everything between the request and the object code; for tests and views.
+// Everything between the request and the object code, for tests and listings.
 struct Compilation {
-  std::unique_ptr<hlo::Module> module;  // After the passes; `program` and `steps` refer to it.
-  Program program;
-  Assignment assignment;
-  StepProgram steps;  // Loops as steps.
+  std::unique_ptr<hlo::Module> module;  // After the passes. `program` and `steps` refer to it.
+  LinearProgram program;
+  BufferAssignment assignment;
+  StepProgram steps;  // Loops are lists of steps, not yet native.
   std::vector<PassTime> times;
 };
 
 struct CompileOptions {
-  bool verify = false;  // The verifier after every pass.
+  bool verify = false;  // Run the verifier after every pass.
 };
 
-// Reads, verifies and runs the passes, the buffer assignment (and its checker) and the step builder.
-// request.parameters and results may be empty; else their number must be that of the entry's leaves.
+// Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.
+// `request.parameters` and `request.results` are either empty or have one entry for each leaf of the module's entry
+// computation.
 absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const CompileOptions& options = {});
-// The same for a module that was read and verified; request.partitioned_module is not looked at.
+// The same for a module that was read and verified before. Ignores `request.partitioned_module`.
 absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, const CompileRequest& request,
                                            const CompileOptions& options = {});
 
-// In this process. Errors: InvalidArgument for a bad module, Unimplemented naming the instruction for what has no
-// code, Internal for xlad's own mistakes.
+// Compiles in this process. Errors: InvalidArgument for a bad module, Unimplemented naming the instruction for which
+// there is no code, Internal for a bug in the compiler.
 struct CompileResult {
   Executable executable;
   std::vector<PassTime> times;
-  std::string ir, assembly;  // Where `want_listings` was set.
+  std::string ir, assembly;  // Empty unless `want_listings`.
 };
 absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request, const CompileOptions& options,
                                                   bool want_listings);
 absl::StatusOr<Executable> Compile(const CompileRequest& request);
 
-// The child's main: a CompileRequest from standard input, a CompileResponse to standard output. Returns the exit
-// code: 0 where a response was written, be it an error.
+// The main function of the child process: reads a CompileRequest from standard input and writes a CompileResponse to
+// standard output. Returns the exit code: 0 if a response was written, even if it holds an error.
 int RunCompileChild();
 
-// Runs `program_path __compile` and waits. A crash, a time or memory limit and a nonsensical answer are one error
-// each, which says what happened and quotes the child's last words. Returns the serialised Executable.
+// Runs `program_path __compile` and waits for it. Returns the serialized Executable. A crash, an exceeded limit or an
+// unreadable response is one error, which says what happened and quotes the end of the child's standard error.
 absl::StatusOr<std::string> CompileInChild(const CompileRequest& request, const std::string& program_path,
                                            const ChildLimits& limits);
 

@@ -1,4 +1,4 @@
-// The compile child: a process of its own, so that a crash or a limit there is one error here.
+// CompileInChild and the main function of the child.
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -11,16 +11,16 @@
 namespace xlad::compiler {
 namespace {
 
-// The end of what the child said on standard error, as one line.
-std::string LastWords(absl::string_view errors) {
-  constexpr size_t kMost = 500;
+// The end of the child's standard error, as one line.
+std::string ErrorTail(absl::string_view errors) {
+  constexpr size_t kMaxBytes = 500;
   errors = absl::StripAsciiWhitespace(errors);
-  if (errors.size() > kMost) errors.remove_prefix(errors.size() - kMost);
+  if (errors.size() > kMaxBytes) errors.remove_prefix(errors.size() - kMaxBytes);
   std::string line(errors);
   for (char& c : line) {
     if (c == '\n') c = ' ';
   }
-  return line.empty() ? std::string() : absl::StrCat("; it said: ", line);
+  return line.empty() ? std::string() : absl::StrCat("; its last output: ", line);
 }
 
 std::string Ending(const ChildResult& child, const ChildLimits& limits) {
@@ -43,7 +43,7 @@ int RunCompileChild() {
   auto compile = [&]() -> absl::Status {
     if (!request.ParseFromString(input)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("compile request: found ", input.size(), " bytes that are no CompileRequest"));
+          absl::StrCat("compile request: found ", input.size(), " bytes that cannot be parsed as a CompileRequest"));
     }
     XLAD_ASSIGN_OR_RETURN(CompileResult result, CompileWithListings(request, {}, false));
     if (!result.executable.SerializeToString(response.mutable_executable())) {
@@ -71,12 +71,13 @@ absl::StatusOr<std::string> CompileInChild(const CompileRequest& request, const 
   auto child = RunChild({program_path, "__compile"}, input, limits);
   if (!child.ok()) return Annotate(child.status(), "compiling");
   if (child->exit_code != 0 || child->signal != 0) {
-    return absl::InternalError(absl::StrCat("compiling: ", Ending(*child, limits), LastWords(child->errors)));
+    return absl::InternalError(absl::StrCat("compiling: ", Ending(*child, limits), ErrorTail(child->errors)));
   }
   CompileResponse response;
   if (!response.ParseFromString(child->output)) {
     return absl::InternalError(absl::StrCat("compiling: the compile process answered ", child->output.size(),
-                                            " bytes that are no CompileResponse", LastWords(child->errors)));
+                                            " bytes that cannot be parsed as a CompileResponse",
+                                            ErrorTail(child->errors)));
   }
   if (!response.error().empty() || response.error_code() != 0) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());

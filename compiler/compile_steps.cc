@@ -1,4 +1,4 @@
-// From a module to steps: the passes, buffers and the step builder.
+// CompileToSteps: the passes, buffer assignment and step builder.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Runs `work` and notes its time under `name`.
+// Runs `work` and appends its time under `name`.
 template <typename Work>
 auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   const int64_t start = RealClock().NowNs();
@@ -17,7 +17,8 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   return result;
 }
 
-// Devices with the same box hold the same; no boxes, or one for all: all do. As many labels as devices.
+// A label for each device: devices with equal boxes hold equal shards. All devices do if there is no box, or one for
+// all.
 std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
   std::vector<int> labels(devices, 0);
   if (value.boxes_size() != devices) return labels;
@@ -57,11 +58,10 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   pipeline.verify = options.verify;
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
-  XLAD_RETURN_IF_ERROR(
-      CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
-  XLAD_RETURN_IF_ERROR(
-      CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
-  XLAD_ASSIGN_OR_RETURN(result.program, Timed("lower", &result.times, [&] { return Lower(*result.module, donation); }));
+  XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
+  XLAD_RETURN_IF_ERROR(CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
+  XLAD_ASSIGN_OR_RETURN(result.program,
+                        Timed("lower", &result.times, [&] { return Linearize(*result.module, donation); }));
   result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
   XLAD_RETURN_IF_ERROR(
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));

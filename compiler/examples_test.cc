@@ -19,7 +19,7 @@ namespace {
 
 using tensor::Array;
 
-// Equal but for what rounding may do to the last bits.
+// Expects equal values except for rounding in the last bits.
 void ExpectNear(const Array& found, const Array& wanted, const std::string& what) {
   ASSERT_EQ(wanted.shape(), found.shape()) << what;
   if (wanted.shape().type != ElementType::kF32) {

@@ -1,4 +1,4 @@
-// What the compiler did, for people: `xlad compile --emit ...` prints these.
+// What the compiler produced, as text: `xlad compile --emit ...` prints it.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace xlad::compiler {
 
+// One step per line; the steps of loops and branches are indented.
 std::string StepsText(const Executable& executable);
-// Allocations, the entry's buffers, and how far the arena is from the most that is live at once.
+// The allocations, the buffers of the entry's parameters and results, and sums of bytes.
 std::string BuffersText(const Executable& executable);
-// A pass a line, and the sum.
+// One pass per line, then the sum.
 std::string TimesText(const std::vector<PassTime>& times);
 
 }  // namespace xlad::compiler

@@ -81,11 +81,11 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction
                               instruction.opcode() != Opcode::kCollectiveBroadcast &&
                               !attributes.use_global_device_ids && !attributes.replica_groups.mesh_axes.has_value();
   if (!attributes.channel_id.has_value() && !attributes.use_global_device_ids) {
-    // Among replicas, of which there is one: every device alone.
+    // Groups of replicas. There is one replica, so that every device is in a group by itself.
     for (int64_t d = 0; d < devices; ++d) groups.push_back({d});
     return groups;
   }
-  // With a channel but without global ids, groups are of replicas, each with all of its partitions.
+  // With a channel but without global ids, a group of replicas contains all partitions of each of them.
   groups = names_replicas ? OneGroup(devices) : attributes.replica_groups.Expand(devices);
   std::vector<bool> seen(devices, false);
   for (const std::vector<int64_t>& group : groups) {

@@ -8,12 +8,13 @@
 
 namespace xlad::compiler {
 
-// The groups of partition ids among which a collective runs, for one replica and `devices` partitions. Resolves what
-// channel_id and use_global_device_ids mean. InvalidArgument where a device is in two groups, out of range, or group
-// sizes differ.
+// The groups of partition ids among which a collective runs, for one replica and `devices` partitions. HLO's
+// replica_groups name replicas, partitions or both, depending on channel_id and use_global_device_ids; this resolves
+// them. InvalidArgument if a device is out of range or in two groups, or if the groups have different sizes.
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices);
 
-// Needs the form that CanonicalizeCollectives leaves. collective_id is the channel id, 0 where there is none.
+// Needs the form that CanonicalizeCollectives leaves. The spec's collective_id is the channel id, or 0 if the
+// instruction has none. Unimplemented if the runtime has no such collective or reduction.
 absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction, int64_t devices);
 
 }  // namespace xlad::compiler

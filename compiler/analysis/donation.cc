@@ -4,7 +4,7 @@
 namespace xlad::compiler {
 namespace {
 
-// The leaf number that `index` names in `shape`; -1 where it names no array.
+// The number of the leaf at `index` of a shape, or -1 if there is no array.
 int64_t LeafAt(const Shape& shape, const Dims& index) {
   const Shape* at = &shape;
   int64_t leaf = 0;
@@ -16,6 +16,7 @@ int64_t LeafAt(const Shape& shape, const Dims& index) {
   return at->is_array() ? leaf : -1;
 }
 
+// The leaves of all entry parameters, numbered in order.
 class ParameterLeaves {
  public:
   explicit ParameterLeaves(const Computation& entry) {
@@ -67,7 +68,7 @@ absl::StatusOr<Donation> DonationOf(const Module& module) {
     const Shape& to = *results[output];
     donation.parameter_is_donated[parameter] = true;
     if (!from.SameIgnoringLayout(to)) {
-      if (!alias.must_alias) continue;  // A may-alias that cannot be: only a donation.
+      if (!alias.must_alias) continue;  // Only a donation.
       return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter, ": found ",
                                                      from.ToString(false), " and ", to.ToString(false),
                                                      ", expected equal shapes"));

@@ -8,12 +8,14 @@
 namespace xlad::compiler {
 
 struct Donation {
-  std::vector<bool> parameter_is_donated;    // By parameter leaf.
-  std::vector<int64_t> result_to_parameter;  // By result leaf: the donated parameter leaf whose buffer it takes; -1.
+  std::vector<bool> parameter_is_donated;    // For each parameter leaf: the caller gives up its memory.
+  std::vector<int64_t> result_to_parameter;  // For each result leaf: the donated parameter leaf whose memory it takes,
+                                             // or -1.
 };
 
-// From the module's input_output_alias and buffer_donor. InvalidArgument where an alias names what is not there or
-// pairs different sizes.
+// Reads the module's input_output_alias and buffer_donor. A may-alias of different shapes is a donation only.
+// InvalidArgument if an entry names an array that does not exist, if an array is aliased twice, or if a must-alias
+// pairs different shapes.
 absl::StatusOr<Donation> DonationOf(const Module& module);
 
 }  // namespace xlad::compiler

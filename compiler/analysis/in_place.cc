@@ -21,13 +21,13 @@ Pairs ElementwisePairs(const Instruction& instruction) {
   return pairs;
 }
 
-// The fused parameters that are read at the position of the element being made, and nowhere else.
-std::vector<bool> ReadInStep(const Computation& fused, const std::vector<const Instruction*>& roots) {
+// For each parameter of a fusion: whether element i of every root reads it at index i only.
+std::vector<bool> ReadAtSameIndex(const Computation& fused, const std::vector<const Instruction*>& roots) {
   struct Reached {
-    bool in_step = false, elsewhere = false;
+    bool same_index = false, other_index = false;
   };
   absl::flat_hash_map<const Instruction*, Reached> reached;
-  for (const Instruction* root : roots) reached[root].in_step = true;
+  for (const Instruction* root : roots) reached[root].same_index = true;
   const auto& all = fused.instructions();
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     const Instruction& at = **it;
@@ -37,13 +37,13 @@ std::vector<bool> ReadInStep(const Computation& fused, const std::vector<const I
       const bool keeps = (hlo::IsElementwise(at.opcode()) || at.opcode() == Opcode::kReshape) &&
                          operand->shape().elements() == at.shape().elements();
       Reached& to = reached[operand];
-      to.in_step = to.in_step || (keeps && from.in_step);
-      to.elsewhere = to.elsewhere || from.elsewhere || (!keeps && from.in_step);
+      to.same_index = to.same_index || (keeps && from.same_index);
+      to.other_index = to.other_index || from.other_index || (!keeps && from.same_index);
     }
   }
   std::vector<bool> result;
   for (const Instruction* parameter : fused.parameters()) {
-    result.push_back(reached[parameter].in_step && !reached[parameter].elsewhere);
+    result.push_back(reached[parameter].same_index && !reached[parameter].other_index);
   }
   return result;
 }
@@ -57,14 +57,11 @@ Pairs FusionPairs(const Instruction& fusion) {
   for (const Instruction* root : roots) {
     if (root->shape().elements() != roots[0]->shape().elements()) return {};
   }
-  const std::vector<bool> in_step = ReadInStep(fused, roots);
+  const std::vector<bool> same_index = ReadAtSameIndex(fused, roots);
   Pairs pairs;
   for (int r = 0; r < std::ssize(roots); ++r) {
     for (int k = 0; k < fusion.operand_count(); ++k) {
-      if (in_step[k] &&
-          SameBytes(roots[r]->shape(), fusion.operand(k)->shape())) {
-        pairs.emplace_back(r, k);
-      }
+      if (same_index[k] && SameBytes(roots[r]->shape(), fusion.operand(k)->shape())) pairs.emplace_back(r, k);
     }
   }
   return pairs;

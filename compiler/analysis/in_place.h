@@ -8,8 +8,13 @@
 
 namespace xlad::compiler {
 
-// (result leaf, operand leaf) pairs, each of equal bytes; operand leaves are counted over all operands. What the
-// instruction's code must keep to is in compiler/kernel/emit.h. Empty where nothing may be shared.
+// Returns (result leaf, operand leaf) pairs of equal size in bytes; operand leaves are counted over all operands. Empty
+// if no result may share memory with an operand. compiler/kernel/object_emitter.h says what code for the instruction
+// does to make this right. For example
+//
+//   add(x, y)                              {0, 0}, {0, 1}: over either operand
+//   dynamic-update-slice(x, update, i)     {0, 0}: over x
+//   fusion that computes x + reverse(y)    {0, 0}: x is read only at the index that is written, y is not
 std::vector<std::pair<int, int>> MayShareMemory(const hlo::Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -6,7 +6,7 @@ using hlo::Opcode;
 
 namespace {
 
-// Whether the permutation keeps the last dimension in place: rows move whole.
+// Whether the permutation keeps the last dimension, so that rows stay contiguous.
 bool KeepsRows(const hlo::Instruction& transpose) {
   return transpose.dimensions().empty() || transpose.dimensions().back() == transpose.shape().ndim() - 1;
 }
@@ -25,7 +25,7 @@ OpCost CostOf(const hlo::Instruction& instruction) {
     case Opcode::kBitcastConvert:
     case Opcode::kReverse:
       return OpCost::kFree;
-    case Opcode::kConvert:  // Widening is done where it is read; the narrow value is the one to store.
+    case Opcode::kConvert:  // Free if it widens: storing the narrow value and widening at each read moves fewer bytes.
       return tensor::ByteWidth(instruction.shape().type()) >= tensor::ByteWidth(instruction.operand(0)->shape().type())
                  ? OpCost::kFree
                  : OpCost::kCheap;

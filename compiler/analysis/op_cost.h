@@ -1,4 +1,4 @@
-// How dear it is to compute an element of an instruction again, and whether it may be fused at all.
+// The cost of computing one element of an instruction once more, and whether the instruction may be fused.
 #pragma once
 
 #include "hlo/module.h"
@@ -7,9 +7,9 @@ namespace xlad::compiler {
 
 enum class OpCost {
   kFree,        // Index arithmetic or a register move: broadcast, reshape, slice, convert, iota, scalar constant.
-  kCheap,       // One or a few instructions: add, multiply, compare, select.
-  kExpensive,   // Tens of cycles or a loop: divide, exponential, gather, reduce.
-  kNotFusible,  // A step of its own.
+  kCheap,       // A few machine instructions: add, multiply, compare, select.
+  kExpensive,   // Tens of cycles, or a loop: divide, exponential, gather, reduce.
+  kNotFusible,  // Must be a step by itself.
 };
 
 OpCost CostOf(const hlo::Instruction& instruction);

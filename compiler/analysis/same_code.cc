@@ -9,7 +9,7 @@ namespace {
 using hlo::Computation;
 using hlo::Instruction;
 
-// Everything that an instruction says itself.
+// Whether everything but the operands and called computations is equal.
 bool SameHead(const Instruction& a, const Instruction& b) {
   if (a.opcode() != b.opcode() || a.number() != b.number() || a.dimensions() != b.dimensions()) return false;
   if (!a.shape().SameIgnoringLayout(b.shape()) || a.operand_count() != b.operand_count()) return false;
@@ -37,6 +37,7 @@ bool SameComputation(const Computation& a, const Computation& b) {
   return matched.at(a.root()) == b.root();
 }
 
+// The first position of the same operand.
 int64_t FirstUse(const Instruction& instruction, int64_t operand) {
   int64_t first = 0;
   while (instruction.operand(first) != instruction.operand(operand)) ++first;
@@ -61,9 +62,9 @@ bool SameCode(const Instruction& a, const Instruction& b) {
     const Instruction& x = *a.operand(k);
     const Instruction& y = *b.operand(k);
     if (!x.shape().SameIgnoringLayout(y.shape())) return false;
-    // Code for an array that is given twice reads one of its two arguments.
+    // Code for a repeated operand reads the first of the equal arguments only.
     if (FirstUse(a, k) != FirstUse(b, k)) return false;
-    // Code may have a constant operand's value in it.
+    // Code may contain the value of a constant operand.
     const bool is_constant = x.opcode() == hlo::Opcode::kConstant;
     if (is_constant != (y.opcode() == hlo::Opcode::kConstant)) return false;
     if (is_constant && !(*x.literal() == *y.literal())) return false;

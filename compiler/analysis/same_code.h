@@ -1,4 +1,4 @@
-// Whether two instructions need different code: repeated layers of a network become one kernel.
+// Whether two instructions can share one kernel, so that the repeated layers of a network are compiled once.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,16 @@
 
 namespace xlad::compiler {
 
-// Equal opcode, shapes, attributes, called computations, constant operands, and which operands are one and the same;
-// names, metadata and which other operands are given aside.
+// True if code for `a` is code for `b` too: equal opcodes, result and operand shapes, attributes, called computations
+// (instruction by instruction), values of constant operands, and positions of repeated operands. Names, metadata and
+// the other operands may differ. Structural equality, as in hash consing: instructions are found by CodeHash and
+// compared by SameCode.
+//
+//   add(x, x) and add(y, y)    same code, which reads one pointer twice
+//   add(x, y)                  other code
 bool SameCode(const hlo::Instruction& a, const hlo::Instruction& b);
+
+// Equal for instructions with the same code.
 size_t CodeHash(const hlo::Instruction& instruction);
 
 }  // namespace xlad::compiler

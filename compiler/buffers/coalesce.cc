@@ -5,15 +5,15 @@
 namespace xlad::compiler {
 namespace {
 
-// A pair that could share memory, and how much that would save.
-struct Wish {
+// A pair of values that may share memory, and how much that saves.
+struct Candidate {
   int a, b;
   double weight;
 };
 
 class Merger {
  public:
-  Merger(const Program& program, const Liveness& liveness) : program_(program), liveness_(liveness) {
+  Merger(const LinearProgram& program, const Liveness& liveness) : program_(program), liveness_(liveness) {
     const size_t count = program.values.size();
     classes_.class_of.resize(count);
     classes_.members.resize(count);
@@ -35,21 +35,21 @@ class Merger {
     live(b).clear();
   }
 
-  Classes Finish() { return std::move(classes_); }
+  BufferClasses Finish() { return std::move(classes_); }
 
  private:
   std::vector<int>& members(int c) { return classes_.members[c]; }
   Intervals& live(int c) { return classes_.live[c]; }
-  const Value& value(int v) const { return program_.values[v]; }
+  const BufferValue& value(int v) const { return program_.values[v]; }
 
-  // A class has at most one member whose place is given, and none that may not be written.
+  // All members have the same size and may be written, and at most one is not a temporary.
   bool MayJoin(int a, int b) {
     int pinned = 0;
     const int64_t bytes = value(members(a)[0]).bytes;
     for (int c : {a, b}) {
       for (int v : members(c)) {
         if (!value(v).is_writable || value(v).bytes != bytes) return false;
-        if (value(v).kind != Value::Kind::kTemporary) ++pinned;
+        if (value(v).kind != BufferValue::Kind::kTemporary) ++pinned;
       }
     }
     if (pinned > 1) return false;
@@ -60,11 +60,10 @@ class Merger {
     return true;
   }
 
-  // Whether at this writing point an op reads its operand in class `from` for the last time and writes over it a
-  // result in class `to`, as it may.
+  // Whether the operation that writes at `point` reads class `from` for the last time and may write class `to` over it.
   bool IsInPlace(int64_t point, int from, int to) {
-    const Op* op = liveness_.op_at[point / 2];
-    if (op == nullptr || op->kind == Op::Kind::kWhile || op->kind == Op::Kind::kIf) return false;
+    const LinearOp* op = liveness_.op_at[point / 2];
+    if (op == nullptr || op->kind == LinearOp::Kind::kWhile || op->kind == LinearOp::Kind::kIf) return false;
     if (Contains(live(from), point + 1)) return false;
     int output = -1;
     for (int o = 0; o < std::ssize(op->outputs); ++o) {
@@ -75,47 +74,53 @@ class Merger {
       output = o;
     }
     if (output < 0) return false;
+    int first_input = -1;
     for (int i = 0; i < std::ssize(op->inputs); ++i) {
       const int read = classes_.class_of[op->inputs[i]];
       if (read == to) return false;
       if (read != from) continue;
+      // Code for an instruction assumes that an operand it writes over is not another operand as well.
+      if (first_input < 0) first_input = i;
+      if (!IsSameOperand(*op, first_input, i)) return false;
       const auto pair = std::make_pair(output, i);
       if (std::find(op->may_share.begin(), op->may_share.end(), pair) == op->may_share.end()) return false;
     }
     return true;
   }
 
-  const Program& program_;
+  const LinearProgram& program_;
   const Liveness& liveness_;
-  Classes classes_;
+  BufferClasses classes_;
 };
 
-void CollectWishes(const std::vector<Op>& ops, double executions, const Program& program, std::vector<Wish>* wishes) {
-  for (const Op& op : ops) {
+void CollectCandidates(const std::vector<LinearOp>& ops, double executions, const LinearProgram& program,
+                       std::vector<Candidate>* candidates) {
+  for (const LinearOp& op : ops) {
     for (const auto& [output, input] : op.may_share) {
       const int from = op.inputs[input];
       const int to = op.outputs[output];
       const double bytes = static_cast<double>(program.values[from].bytes);
-      // Avoiding a copy saves time; avoiding a buffer only saves memory, except where the op copies what it keeps.
-      const bool copies = op.kind == Op::Kind::kCopy || op.instruction->opcode() == Opcode::kDynamicUpdateSlice ||
+      // Avoiding a copy saves time, avoiding a buffer saves memory only. Updates copy what they do not change.
+      const bool copies = op.kind == LinearOp::Kind::kCopy || op.instruction->opcode() == Opcode::kDynamicUpdateSlice ||
                           op.instruction->opcode() == Opcode::kScatter;
-      wishes->push_back({from, to, (copies ? 1000 : 1) * (bytes + 1) * executions});
+      candidates->push_back({from, to, (copies ? 1000 : 1) * (bytes + 1) * executions});
     }
-    CollectWishes(op.condition, executions * 10, program, wishes);
-    for (const std::vector<Op>& body : op.bodies) {
-      CollectWishes(body, op.kind == Op::Kind::kWhile ? executions * 10 : executions, program, wishes);
+    CollectCandidates(op.condition, executions * 10, program, candidates);
+    for (const std::vector<LinearOp>& body : op.bodies) {
+      CollectCandidates(body, op.kind == LinearOp::Kind::kWhile ? executions * 10 : executions, program, candidates);
     }
   }
 }
 
 }  // namespace
 
-Classes Coalesce(const Program& program, const Liveness& liveness) {
-  std::vector<Wish> wishes;
-  CollectWishes(program.ops, 1, program, &wishes);
-  std::stable_sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) { return a.weight > b.weight; });
+BufferClasses Coalesce(const LinearProgram& program, const Liveness& liveness) {
+  std::vector<Candidate> candidates;
+  CollectCandidates(program.ops, 1, program, &candidates);
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.weight > b.weight; });
   Merger merger(program, liveness);
-  for (const Wish& wish : wishes) merger.TryMerge(wish.a, wish.b);
+  for (const Candidate& candidate : candidates) merger.TryMerge(candidate.a, candidate.b);
   return merger.Finish();
 }
 

@@ -9,12 +9,13 @@ namespace {
 
 using Set = absl::flat_hash_set<int>;
 
-// --- Live sets alone, backwards.
+// --- Live sets, backwards.
 
-void LiveBefore(const std::vector<Op>& ops, Set* live);
+// Changes `live` from the set after `ops` to the set before them.
+void LiveBefore(const std::vector<LinearOp>& ops, Set* live);
 
-// What is live where a loop's condition begins, given what is live after the loop.
-Set LiveAtHead(const Op& loop, const Set& after) {
+// The set before a loop's condition, given the set after the loop.
+Set LiveAtHead(const LinearOp& loop, const Set& after) {
   Set head;
   for (;;) {
     Set at = head;
@@ -27,15 +28,15 @@ Set LiveAtHead(const Op& loop, const Set& after) {
   }
 }
 
-void LiveBefore(const std::vector<Op>& ops, Set* live) {
+void LiveBefore(const std::vector<LinearOp>& ops, Set* live) {
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     switch (op->kind) {
-      case Op::Kind::kWhile:
+      case LinearOp::Kind::kWhile:
         *live = LiveAtHead(*op, *live);
         break;
-      case Op::Kind::kIf: {
+      case LinearOp::Kind::kIf: {
         Set all;
-        for (const std::vector<Op>& branch : op->bodies) {
+        for (const std::vector<LinearOp>& branch : op->bodies) {
           Set at = *live;
           LiveBefore(branch, &at);
           all.insert(at.begin(), at.end());
@@ -51,29 +52,33 @@ void LiveBefore(const std::vector<Op>& ops, Set* live) {
   }
 }
 
-// --- Numbering: the same walk forwards that Marker makes backwards.
+// --- Numbering.
 
-int64_t CountOps(const std::vector<Op>& ops) {
+// The operations in `ops` and below, with one more for each end of a body or branch. IntervalBuilder numbers them
+// from the last to the first.
+
+int64_t CountOps(const std::vector<LinearOp>& ops) {
   int64_t count = 0;
-  for (const Op& op : ops) {
-    ++count;  // The op; of a loop its test, of a branching its selection.
-    if (op.kind == Op::Kind::kWhile) count += CountOps(op.condition) + 1;
-    for (const std::vector<Op>& body : op.bodies) count += CountOps(body) + (op.kind == Op::Kind::kIf ? 1 : 0);
+  for (const LinearOp& op : ops) {
+    ++count;  // For a loop, the test of its predicate; for a conditional, the selection.
+    if (op.kind == LinearOp::Kind::kWhile) count += CountOps(op.condition) + 1;
+    for (const std::vector<LinearOp>& body : op.bodies)
+      count += CountOps(body) + (op.kind == LinearOp::Kind::kIf ? 1 : 0);
   }
   return count;
 }
 
 // --- Intervals, backwards from the last number.
 
-class Marker {
+class IntervalBuilder {
  public:
-  Marker(const Program& program, int64_t count) : next_(count), open_(program.values.size(), -1) {
+  IntervalBuilder(const LinearProgram& program, int64_t count) : next_(count), open_(program.values.size(), -1) {
     result_.values.resize(program.values.size());
     result_.op_at.resize(count, nullptr);
     result_.points = 2 * count;
   }
 
-  // From here backwards, exactly `live` is live.
+  // Sets the live set at the current point, which moves backwards.
   void SetLive(const Set& live) {
     const int64_t point = 2 * next_ - 1;
     for (auto it = live_.begin(); it != live_.end();) {
@@ -83,11 +88,11 @@ class Marker {
     for (int value : live) Open(value, point);
   }
 
-  void Walk(const std::vector<Op>& ops) {
+  void Walk(const std::vector<LinearOp>& ops) {
     for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
-      if (op->kind == Op::Kind::kWhile) {
+      if (op->kind == LinearOp::Kind::kWhile) {
         WalkLoop(*op);
-      } else if (op->kind == Op::Kind::kIf) {
+      } else if (op->kind == LinearOp::Kind::kIf) {
         WalkBranches(*op);
       } else {
         const int64_t number = Take(&*op);
@@ -115,17 +120,17 @@ class Marker {
   }
 
  private:
-  int64_t Take(const Op* op) {
+  int64_t Take(const LinearOp* op) {
     --next_;
     result_.op_at[next_] = op;
     return next_;
   }
 
-  void WalkLoop(const Op& loop) {
+  void WalkLoop(const LinearOp& loop) {
     const Set after = live_;
     const Set head = LiveAtHead(loop, after);
     SetLive(head);
-    Take(nullptr);  // The end of the body, from where it goes back to the condition.
+    Take(nullptr);  // The end of the body.
     Walk(loop.bodies[0]);
     Set test = live_;
     test.insert(after.begin(), after.end());
@@ -135,7 +140,7 @@ class Marker {
     Walk(loop.condition);
   }
 
-  void WalkBranches(const Op& op) {
+  void WalkBranches(const LinearOp& op) {
     const Set after = live_;
     Set before;
     for (auto branch = op.bodies.rbegin(); branch != op.bodies.rend(); ++branch) {
@@ -159,7 +164,7 @@ class Marker {
     if (first <= last) result_.values[value].push_back({first, last});
   }
   void Define(int value, int64_t number) {
-    Open(value, 2 * number + 1);  // Written even where nobody reads it.
+    Open(value, 2 * number + 1);  // A value without readers is still written.
     Close(value, 2 * number + 1);
   }
 
@@ -171,11 +176,11 @@ class Marker {
 
 }  // namespace
 
-Liveness ComputeLiveness(const Program& program) {
-  Marker marker(program, CountOps(program.ops));
-  marker.SetLive(Set(program.results.begin(), program.results.end()));
-  marker.Walk(program.ops);
-  return marker.Finish();
+Liveness ComputeLiveness(const LinearProgram& program) {
+  IntervalBuilder builder(program, CountOps(program.ops));
+  builder.SetLive(Set(program.results.begin(), program.results.end()));
+  builder.Walk(program.ops);
+  return builder.Finish();
 }
 
 bool Overlap(const Intervals& a, const Intervals& b) {

@@ -1,32 +1,39 @@
-// When each value of a Program must keep its memory.
+// Liveness: the intervals of time in which each value of a LinearProgram must keep its memory.
 //
-// Ops are numbered in program order, bodies inside their loop or branch; op t reads at point 2t and writes at 2t+1. A
-// value occupies its memory from the point where it is written to the point 2t+1 of its last reader t (its memory may
-// not be overwritten while that op runs), and around a loop where the next round reads it. Sound for any nesting:
-// computed as a backward data flow to a fixed point, not from positions alone.
+// Operations are numbered in program order, those of a body inside their loop or branch. Operation t reads at point 2t
+// and writes at point 2t + 1. A value is live from the point at which it is written to the point 2t + 1 of its last
+// reader t, because its memory must not be overwritten while t runs, unless t may write in place. For example
+//
+//   0: v1 = negate(v0)       v1 is live in [1, 5]
+//   1: v2 = cosine(v1)       v2 is live in [3, 5]
+//   2: v3 = add(v1, v2)      v3 is live from 5 on; in place of v1 or v2 if the pair is in may_share
+//
+// A value that the next iteration of a loop reads is live through the whole loop. The method is the usual backward
+// data-flow analysis over live sets, iterated to a fixed point at each loop, so that it is sound for any nesting.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "compiler/buffers/program.h"
+#include "compiler/buffers/linear_program.h"
 
 namespace xlad::compiler {
 
 struct Interval {
-  int64_t first = 0, last = 0;  // Points, both inside.
+  int64_t first = 0, last = 0;  // Points, both inclusive.
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 using Intervals = std::vector<Interval>;  // Sorted, disjoint.
 
 struct Liveness {
-  std::vector<Intervals> values;  // By value.
-  std::vector<const Op*> op_at;   // By number; null for the ends of loops and branches.
-  int64_t points = 0;
+  std::vector<Intervals> values;       // By value.
+  std::vector<const LinearOp*> op_at;  // By number; null at the end of a body or branch. Points into the program.
+  int64_t points = 0;                  // All points are below this.
 };
 
-Liveness ComputeLiveness(const Program& program);
+Liveness ComputeLiveness(const LinearProgram& program);
 
+// Set operations on the points of intervals.
 bool Overlap(const Intervals& a, const Intervals& b);
 Intervals Intersect(const Intervals& a, const Intervals& b);
 Intervals Unite(const Intervals& a, const Intervals& b);

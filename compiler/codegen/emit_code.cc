@@ -9,11 +9,10 @@
 namespace xlad::compiler {
 namespace {
 
-// Instructions that are worth an object, and a thread, of their own; and how many of these there are at most.
-constexpr int64_t kInstructions = 250;
-constexpr size_t kMostParts = 4;
+constexpr int64_t kMinPartWeight = 250;  // Instructions that make another object, and its thread, worthwhile.
+constexpr size_t kMaxParts = 4;
 
-// What is emitted into one object: indices of kernels and native programs.
+// The contents of one object: indices of kernels and native programs.
 struct Part {
   std::vector<size_t> kernels, loops;
   int64_t weight = 0;
@@ -40,7 +39,7 @@ int64_t WeightOf(const KernelRequest& kernel) {
   return weight;
 }
 
-// Kernels with the native programs that call them, joined where a program calls several.
+// The smallest groups that must be in one object: each native program with the kernels that it calls. Union-find.
 std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::vector<NativeLoop>& loops) {
   std::vector<size_t> leader(kernels.size() + loops.size());
   std::iota(leader.begin(), leader.end(), size_t{0});
@@ -68,12 +67,12 @@ std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::v
   return groups;
 }
 
-// The groups dealt to parts, heaviest first, each to the lightest part.
-std::vector<Part> Deal(std::vector<Part> groups) {
+// Distributes groups over parts: heaviest group first, each to the lightest part so far.
+std::vector<Part> Distribute(std::vector<Part> groups) {
   int64_t weight = 0;
   for (const Part& group : groups) weight += group.weight;
   std::stable_sort(groups.begin(), groups.end(), [](const Part& a, const Part& b) { return a.weight > b.weight; });
-  std::vector<Part> parts(std::clamp<size_t>(static_cast<size_t>(weight / kInstructions), 1, kMostParts));
+  std::vector<Part> parts(std::clamp<size_t>(weight / kMinPartWeight, 1, kMaxParts));
   for (const Part& group : groups) {
     Part& part = *std::min_element(parts.begin(), parts.end(),
                                    [](const Part& a, const Part& b) { return a.weight < b.weight; });
@@ -89,7 +88,7 @@ std::vector<Part> Deal(std::vector<Part> groups) {
   return parts;
 }
 
-// Optimises in a thread for each emitter. The objects in order.
+// Finishes every emitter in a thread and returns the objects in order.
 absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique_ptr<ObjectEmitter>>& emitters) {
   std::vector<absl::StatusOr<std::string>> results(emitters.size(), absl::UnknownError(""));
   std::vector<std::thread> threads;
@@ -110,7 +109,7 @@ absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings) {
   EmittedCode code;
   std::vector<Step> draft = program.steps;
-  const std::vector<Part> parts = Deal(Groups(program.kernels, MakeNativeLoops(&draft)));
+  const std::vector<Part> parts = Distribute(Groups(program.kernels, MakeNativeLoops(&draft)));
   std::vector<std::unique_ptr<ObjectEmitter>> emitters;
   absl::flat_hash_map<std::string, int64_t> scratch;
   for (const Part& part : parts) {

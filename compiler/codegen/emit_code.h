@@ -1,4 +1,4 @@
-// Code for the kernels and native programs of a step program, made on several cores.
+// Machine code for the kernels and native programs of a step program, compiled in several threads.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 namespace xlad::compiler {
 
 struct EmittedCode {
-  Target target;            // With all fields filled in.
-  std::string object;       // As BundleObjects of compiler/kernel/emit.h makes it.
-  std::vector<Step> steps;  // The program's, with native programs in place and all scratch sizes.
-  std::string ir, assembly;  // Where listings are wanted.
+  Target target;             // With all fields filled in.
+  std::string object;        // The format of BundleObjects in compiler/kernel/object_emitter.h.
+  std::vector<Step> steps;   // The program's steps, with native programs in place and all scratch sizes set.
+  std::string ir, assembly;  // Empty unless `want_listings`.
 };
 
-// The kernels are dealt to a few objects, those that a native program calls to one and the same, and each object is
-// optimised in a thread of its own. How they are dealt depends on the program alone, so that its code does too.
+// Distributes kernels over a few objects and optimizes each object in a thread. A native program and the kernels that
+// it calls are in one object, so that they can be inlined. The distribution depends on the program alone, not on the
+// number of cores, so that equal programs have equal code. Errors are those of ObjectEmitter.
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings);
 
 }  // namespace xlad::compiler

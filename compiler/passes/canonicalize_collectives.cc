@@ -1,4 +1,4 @@
-// Gives collectives the form that the runtime executes: over flat, contiguous buffers.
+// Rewrites collectives to the form that the runtime executes: over flat, contiguous buffers.
 //
 // Needs: no layouts. Leaves: all-gather, reduce-scatter and all-to-all have one array operand and run along dimension
 // 0, with reshapes and transposes around them if the program had another dimension; collectives in groups of one device

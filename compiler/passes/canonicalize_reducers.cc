@@ -1,4 +1,4 @@
-// Gives equal reducers one computation, so that later passes can compare them by pointer.
+// Makes equal reducers one computation, so that later passes can compare them by pointer.
 //
 // Needs: no layouts. Leaves: every reduce, reduce-window, scatter, all-reduce and reduce-scatter whose reducer is a
 // single scalar operation calls the module's one computation for this operation and element type.

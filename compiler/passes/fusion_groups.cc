@@ -7,12 +7,15 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr size_t kMaxMembers = 600;  // Of a group: limits the time of LLVM's optimization.
+// The limits of a group. The time of LLVM's optimization grows with its members.
+constexpr size_t kMaxMembers = 600;
 constexpr size_t kMaxRoots = 12;
-constexpr size_t kMaxMaps = 4;  // Of a cheap member.
+constexpr size_t kMaxMapsOfMember = 4;
 constexpr int kMaxRecomputed = 6;
-constexpr int kMaxVisits = 4000;  // Of the search for cycles; if it takes more, a cycle is assumed.
-constexpr int kRecomputeBudget = 12;  // Instructions that are cheaper to compute again than to load one element.
+// The search for cycles assumes one if it visits more instructions.
+constexpr int kMaxVisits = 4000;
+// Computing this many cheap instructions again is cheaper than loading one element.
+constexpr int kRecomputeBudget = 12;
 
 // Names the map from the position of `user` under `map` to the element of its operand. Equal keys are equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
@@ -198,14 +201,14 @@ int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map,
 bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<int>& maps,
                               const FusionGroup& group) const {
   const OpCost cost = CostOf(instruction);
-  if (cost == OpCost::kFree) return maps.size() <= kMaxMaps;
+  if (cost == OpCost::kFree) return maps.size() <= kMaxMapsOfMember;
   // A reduction is an inner loop, which may run once for each position only.
   if (instruction.opcode() == Opcode::kReduce) {
     return maps == std::vector<int>{FusionGroup::kIdentity} && group.elements == instruction.shape().elements();
   }
   // Reading columns is slow, so large transposes that move rows have a kernel of their own.
   if (instruction.opcode() == Opcode::kTranspose && instruction.shape().elements() > 4096) return false;
-  if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMaxMaps)) return false;
+  if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMaxMapsOfMember)) return false;
   const int64_t elements = instruction.shape().elements();
   if (elements == 1) return true;  // Code generation hoists it out of the loop.
   int recomputed = group.recomputed;

@@ -35,7 +35,7 @@ struct FusionGroup {
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
   std::vector<int64_t> evaluations;  // For each map: how often a member under it is computed in one run of the loop.
   absl::flat_hash_map<std::string, int> map_ids;  // From what a map does (MapKey) to its number.
-  int64_t elements = 0;  // Of each root: the number of positions of the loop.
+  int64_t elements = 0;  // The positions of the loop: the number of elements of each root.
   int recomputed = 0;    // Members that are computed more often than they have elements.
 };
 

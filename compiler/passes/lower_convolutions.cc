@@ -13,7 +13,7 @@
 #include <algorithm>
 
 #include "compiler/analysis/hlo_util.h"
-#include "compiler/analysis/library.h"
+#include "compiler/analysis/library_op.h"
 
 namespace xlad::compiler {
 namespace {

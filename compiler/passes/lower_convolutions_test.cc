@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "compiler/analysis/hlo_util.h"
-#include "compiler/analysis/library.h"
+#include "compiler/analysis/library_op.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer/infer.h"

@@ -1,4 +1,4 @@
-// While and conditional steps without collectives as native programs.
+// MakeNativeLoops: while and conditional steps without collectives become native programs.
 #include <algorithm>
 #include <map>
 
@@ -8,6 +8,7 @@
 namespace xlad::compiler {
 namespace {
 
+// Visits the lists of steps directly inside a while or conditional step.
 template <typename Visit>
 void ForEachList(Step* step, const Visit& visit) {
   if (step->has_while_()) {
@@ -45,7 +46,7 @@ void ForEachSlice(Step* step, const Visit& visit) {
   });
 }
 
-// One argument an allocation: the part of it that the loop touches.
+// Each allocation that the step touches becomes one argument, which covers all slices of it.
 NativeLoop MakeNative(Step* step, int number) {
   struct Extent {
     int64_t first, last;

@@ -5,7 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/collective_spec.h"
-#include "compiler/analysis/library.h"
+#include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
 #include "compiler/analysis/trip_count.h"
 
@@ -18,10 +18,11 @@ bool SameSlice(const BufferSlice& a, const BufferSlice& b) {
 
 class StepBuilder {
  public:
-  StepBuilder(const Assignment& assignment, int64_t devices) : assignment_(assignment), devices_(devices) {}
+  StepBuilder(const BufferAssignment& assignment, int64_t devices) : assignment_(assignment), devices_(devices) {}
 
-  absl::Status Add(const std::vector<Op>& ops, google::protobuf::RepeatedPtrField<Step>* steps) {
-    for (const Op& op : ops) {
+  // Appends the steps of the operations.
+  absl::Status Add(const std::vector<LinearOp>& ops, google::protobuf::RepeatedPtrField<Step>* steps) {
+    for (const LinearOp& op : ops) {
       Step step;
       step.set_name(op.instruction->name());
       step.set_source(op.instruction->parent()->parent()->SourceOf(*op.instruction));
@@ -35,23 +36,24 @@ class StepBuilder {
  private:
   const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
 
-  absl::StatusOr<bool> Fill(const Op& op, Step* step) {
+  // Fills in the step of an operation. Returns false if it needs none: a copy of a buffer onto itself.
+  absl::StatusOr<bool> Fill(const LinearOp& op, Step* step) {
     switch (op.kind) {
-      case Op::Kind::kKernel:
+      case LinearOp::Kind::kKernel:
         FillKernel(op, step->mutable_kernel());
         return true;
-      case Op::Kind::kLibrary:
+      case LinearOp::Kind::kLibrary:
         FillLibrary(op, step->mutable_library());
         return true;
-      case Op::Kind::kCopy:
+      case LinearOp::Kind::kCopy:
         if (SameSlice(slice(op.inputs[0]), slice(op.outputs[0]))) return false;
         *step->mutable_copy()->mutable_from() = slice(op.inputs[0]);
         *step->mutable_copy()->mutable_to() = slice(op.outputs[0]);
         return slice(op.inputs[0]).bytes() > 0;
-      case Op::Kind::kCollective:
+      case LinearOp::Kind::kCollective:
         XLAD_RETURN_IF_ERROR(FillCollective(op, step->mutable_collective()));
         return true;
-      case Op::Kind::kWhile: {
+      case LinearOp::Kind::kWhile: {
         WhileStep* loop = step->mutable_while_();
         XLAD_RETURN_IF_ERROR(Add(op.condition, loop->mutable_condition()));
         *loop->mutable_predicate() = slice(op.predicate);
@@ -59,11 +61,11 @@ class StepBuilder {
         loop->set_trip_count(TripCount(*op.instruction).value_or(-1));
         return true;
       }
-      case Op::Kind::kIf: {
+      case LinearOp::Kind::kIf: {
         IfStep* branches = step->mutable_if_();
         *branches->mutable_selector() = slice(op.inputs[0]);
         branches->set_selector_is_predicate(op.instruction->operand(0)->shape().type() == ElementType::kPred);
-        for (const std::vector<Op>& body : op.bodies) {
+        for (const std::vector<LinearOp>& body : op.bodies) {
           XLAD_RETURN_IF_ERROR(Add(body, branches->add_branches()->mutable_steps()));
         }
         return true;
@@ -72,7 +74,7 @@ class StepBuilder {
     return false;
   }
 
-  void FillKernel(const Op& op, KernelStep* step) {
+  void FillKernel(const LinearOp& op, KernelStep* step) {
     KernelRequest request;
     request.root = op.instruction;
     for (const auto& [output, input] : op.may_share) {
@@ -83,11 +85,11 @@ class StepBuilder {
     }
     for (int value : op.inputs) *step->add_buffers() = slice(value);
     for (int value : op.outputs) *step->add_buffers() = slice(value);
-    step->set_symbol(Place(std::move(request)));
+    step->set_symbol(FindOrAddKernel(std::move(request)));
   }
 
-  // The symbol of a kernel that does the same, or of this one as a new kernel.
-  const std::string& Place(KernelRequest request) {
+  // The symbol of an earlier kernel with the same code, or of this one as a new kernel.
+  const std::string& FindOrAddKernel(KernelRequest request) {
     std::vector<size_t>& similar = kernels_by_hash_[CodeHash(*request.root)];
     for (size_t k : similar) {
       const KernelRequest& kernel = result_.kernels[k];
@@ -99,7 +101,7 @@ class StepBuilder {
     return result_.kernels.back().symbol;
   }
 
-  void FillLibrary(const Op& op, LibraryStep* step) {
+  void FillLibrary(const LinearOp& op, LibraryStep* step) {
     LibraryOp library = MakeLibraryOp(*op.instruction);
     auto [entry, fresh] =
         library_numbers_.emplace(library.SerializeAsString(), static_cast<int32_t>(result_.library_ops.size()));
@@ -109,9 +111,9 @@ class StepBuilder {
     for (int value : op.outputs) *step->add_buffers() = slice(value);
   }
 
-  absl::Status FillCollective(const Op& op, CollectiveStep* step) {
+  absl::Status FillCollective(const LinearOp& op, CollectiveStep* step) {
     XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, devices_));
-    // Programs with collectives of their own may give all of them one channel; ids must tell them apart.
+    // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
     step->set_spec(static_cast<int32_t>(result_.collectives.size()));
     result_.collectives.push_back(std::move(spec));
@@ -120,7 +122,7 @@ class StepBuilder {
     return absl::OkStatus();
   }
 
-  // A readable name that no other kernel has.
+  // A unique and readable name for the next kernel.
   std::string Symbol(const Instruction& instruction) {
     std::string name = instruction.name();
     for (char& c : name) {
@@ -129,7 +131,7 @@ class StepBuilder {
     return absl::StrCat("xk", result_.kernels.size(), "_", name);
   }
 
-  const Assignment& assignment_;
+  const BufferAssignment& assignment_;
   const int64_t devices_;
   StepProgram result_;
   absl::flat_hash_map<size_t, std::vector<size_t>> kernels_by_hash_;
@@ -139,7 +141,8 @@ class StepBuilder {
 
 }  // namespace
 
-absl::StatusOr<StepProgram> BuildSteps(const Program& program, const Assignment& assignment, int64_t devices) {
+absl::StatusOr<StepProgram> BuildSteps(const LinearProgram& program, const BufferAssignment& assignment,
+                                       int64_t devices) {
   StepBuilder builder(assignment, devices);
   google::protobuf::RepeatedPtrField<Step> steps;
   XLAD_RETURN_IF_ERROR(builder.Add(program.ops, &steps));

@@ -1,35 +1,44 @@
-// The step program of an executable, built from ops with buffers.
+// The step program of an executable, built from a LinearProgram and its buffer assignment.
+//
+// A step is what the runtime executes (proto Step in proto/executable.proto): a kernel, a library op, a collective, a
+// copy, or a while or conditional over lists of steps. Equal instructions share one kernel
+// (compiler/analysis/same_code.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/buffers/assignment.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/buffers/buffer_assignment.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 
 struct StepProgram {
   std::vector<Step> steps;
-  std::vector<KernelRequest> kernels;  // By symbol, each once; refer to the module's instructions.
+  std::vector<KernelRequest> kernels;  // Each kernel once. They refer to instructions of the module.
   std::vector<LibraryOp> library_ops;
   std::vector<CollectiveSpec> collectives;
 };
 
-// `devices` of the mesh; groups and pairs are checked against it. While and conditional steps stay step lists,
-// whatever is in them; see NativeLoops.
-absl::StatusOr<StepProgram> BuildSteps(const Program& program, const Assignment& assignment, int64_t devices);
+// Builds the steps for `devices` devices, against which groups and pairs of collectives are checked. While and
+// conditional operations stay lists of steps here; MakeNativeLoops compiles them. Errors are those of
+// MakeCollectiveSpec.
+absl::StatusOr<StepProgram> BuildSteps(const LinearProgram& program, const BufferAssignment& assignment,
+                                       int64_t devices);
 
-// Makes every while and conditional step without collectives a native program: one kernel step and one request.
-// KernelStep.scratch_bytes of `steps` must be filled in.
+// A while or conditional step that became one kernel step.
 struct NativeLoop {
   NativeProgramRequest request;
-  KernelStep* step = nullptr;  // In `steps`; its scratch_bytes are to be filled in from EmitProgram.
+  KernelStep* step = nullptr;  // Points into the steps; the caller sets its scratch_bytes to the result of EmitProgram.
 };
+
+// Replaces every outermost while and conditional step without collectives by one kernel step, whose code is to be
+// emitted from the returned request, so that the runtime is not entered in each iteration. The scratch_bytes of the
+// kernel steps inside must be set. The pointers are valid until `steps` changes.
 std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 
-// Fills in scratch_bytes of every kernel step, nested ones too, by symbol.
+// Sets scratch_bytes of every kernel step, nested ones included, from its symbol.
 void SetScratch(std::vector<Step>* steps, const absl::flat_hash_map<std::string, int64_t>& bytes_of);
 
 }  // namespace xlad::compiler

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 #include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"
 

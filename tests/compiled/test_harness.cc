@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/kernel_abi.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"

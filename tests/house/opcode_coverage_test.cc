@@ -1,7 +1,7 @@
 // Every opcode of hlo/opcode.def has a row in every table that is to know all opcodes, or a reason why not.
 #include <fstream>
 
-#include "compiler/kernel/lowering.h"
+#include "compiler/kernel/cpu_lowering.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer/infer.h"
@@ -20,7 +20,7 @@ constexpr Table kTables[] = {
     {"hlo/infer/infer.cc", hlo::HasInference},
     {"hlo/eval/", [](hlo::Opcode opcode) { return hlo::HasEvaluator(opcode) || !hlo::WhyNoEvaluator(opcode).empty(); }},
     {"sharding/rules/op_rule.cc", sharding::HasRule},
-    {"compiler/kernel/lowering.cc",
+    {"compiler/kernel/cpu_lowering.cc",
      [](hlo::Opcode opcode) { return compiler::HasCpuLowering(opcode) == compiler::WhyNoCpuLowering(opcode).empty(); }},
 };
 

@@ -2,7 +2,7 @@
 #include <llvm/Object/ArchiveWriter.h>
 #include <llvm/Support/MemoryBuffer.h>
 
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 

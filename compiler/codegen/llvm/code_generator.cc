@@ -23,7 +23,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 namespace {

@@ -11,7 +11,7 @@
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/program.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/codegen/llvm/elements.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 

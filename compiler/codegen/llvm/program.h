@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/codegen/llvm/kernel.h"
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 

@@ -1,4 +1,4 @@
-#include "compiler/analysis/library.h"
+#include "compiler/analysis/library_op.h"
 
 namespace xlad::compiler {
 namespace {
@@ -11,8 +11,8 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
   return false;
 }
 
-// The three convolutions that the library has: forward, by input and by kernel. What it does not take (dilated bases
-// with strides or groups, batch groups, negative padding, mixed reversals, empty arrays) is a kernel.
+// Whether the convolution is one of the library's three: forward, gradient by input, gradient by kernel. Not supported:
+// dilated bases with strides or groups, batch groups, negative padding, reversal of some dimensions only, empty arrays.
 bool IsLibraryConvolution(const Instruction& conv) {
   const hlo::Attributes& attributes = conv.attributes();
   const hlo::Window& window = *attributes.window;
@@ -32,7 +32,7 @@ bool IsLibraryConvolution(const Instruction& conv) {
   const bool by_kernel =
       !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
   for (const hlo::WindowDimension& w : window) {
-    // Padding of the forward convolution, and how much of it is left over on the high side.
+    // The padding of the forward convolution must not be negative, except on the high side by less than a stride.
     const int64_t reach = (w.size - 1) * w.window_dilation;
     fits &= (dilated ? reach - w.padding_low : w.padding_low) >= 0;
     fits &= dilated ? reach - w.padding_high + w.base_dilation > 0 : by_kernel || w.padding_high + w.stride >= 0;

@@ -6,10 +6,13 @@
 
 namespace xlad::compiler {
 
-// A dot or convolution of types and forms that the library takes. Others are kernels.
+// Whether the library supports this dot or convolution: its element types, window and groups. All other instructions
+// are kernels.
 bool IsLibraryOp(const Instruction& instruction);
+
+// The descriptor of a library op: shapes, dimension numbers and window. Needs IsLibraryOp.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
-ArrayShape ToProto(const Shape& shape);
+ArrayShape ToProto(const Shape& shape);  // An array's element type and dimensions.
 
 }  // namespace xlad::compiler

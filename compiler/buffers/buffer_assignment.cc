@@ -1,4 +1,4 @@
-#include "compiler/buffers/assignment.h"
+#include "compiler/buffers/buffer_assignment.h"
 
 #include <algorithm>
 #include <numeric>
@@ -17,12 +17,13 @@ struct Block {
   int64_t first, last;
 };
 
-// Offsets for the classes in the arena: largest first, each at the tightest gap among those that live at the same
-// time (best fit).
+// Offsets in the arena, by best fit.
 class Arena {
  public:
-  explicit Arena(const Classes& classes) : classes_(classes) {}
+  explicit Arena(const BufferClasses& classes) : classes_(classes) {}
 
+  // Returns the offset of class `number`: the smallest gap between the classes that are live at the same time and were
+  // placed before, or the end of the last of them.
   int64_t Place(int number, int64_t bytes) {
     const Intervals& live = classes_.live[number];
     std::vector<Block> taken;
@@ -51,49 +52,50 @@ class Arena {
     int number;
     Block block;
   };
-  const Classes& classes_;
+  const BufferClasses& classes_;
   std::vector<Placed> placed_;
   int64_t size_ = 0;
 };
 
 class Assigner {
  public:
-  Assigner(const Program& program, const Classes& classes) : program_(program), classes_(classes) {
+  Assigner(const LinearProgram& program, const BufferClasses& classes) : program_(program), classes_(classes) {
     result_.slices.resize(program.values.size());
     result_.allocations.resize(1);
     result_.allocations[0].set_kind(Allocation::TEMPORARY);
   }
 
-  Assignment Run(int64_t points) {
-    GiveOwnAllocations();
+  BufferAssignment Run(int64_t points) {
+    AddAllocations();
     FillArena();
     result_.peak_bytes = Peak(points);
     return std::move(result_);
   }
 
  private:
-  // Parameters (also unused ones), results and constants, in this order.
-  void GiveOwnAllocations() {
-    for (Value::Kind kind : {Value::Kind::kParameter, Value::Kind::kResult, Value::Kind::kConstant}) {
+  // Parameters (unused ones too), results and constants, in this order.
+  void AddAllocations() {
+    for (BufferValue::Kind kind :
+         {BufferValue::Kind::kParameter, BufferValue::Kind::kResult, BufferValue::Kind::kConstant}) {
       for (int v = 0; v < std::ssize(program_.values); ++v) {
-        const Value& value = program_.values[v];
-        if (value.kind == kind) GiveOwnAllocation(v, value);
+        const BufferValue& value = program_.values[v];
+        if (value.kind == kind) AddAllocation(v, value);
       }
     }
   }
 
-  void GiveOwnAllocation(int v, const Value& value) {
+  void AddAllocation(int v, const BufferValue& value) {
     Allocation allocation;
     allocation.set_bytes(value.bytes);
-    if (value.kind == Value::Kind::kParameter) {
+    if (value.kind == BufferValue::Kind::kParameter) {
       allocation.set_kind(Allocation::PARAMETER);
-    } else if (value.kind == Value::Kind::kResult) {
+    } else if (value.kind == BufferValue::Kind::kResult) {
       allocation.set_kind(Allocation::RESULT);
     } else {
       allocation.set_kind(Allocation::CONSTANT);
       auto bytes = program_.constants[value.index]->array.bytes();
       allocation.set_blob(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      allocation.mutable_blob()->resize(static_cast<size_t>(value.bytes));  // Elided values are zeros.
+      allocation.mutable_blob()->resize(value.bytes);  // Elided constants are zeros.
     }
     const int32_t number = static_cast<int32_t>(result_.allocations.size());
     result_.allocations.push_back(std::move(allocation));
@@ -120,12 +122,10 @@ class Assigner {
   bool IsTemporary(int c) const {
     const std::vector<int>& members = classes_.members[c];
     return !members.empty() && std::all_of(members.begin(), members.end(), [&](int v) {
-      return program_.values[v].kind == Value::Kind::kTemporary;
+      return program_.values[v].kind == BufferValue::Kind::kTemporary;
     });
   }
-  int64_t Bytes(int c) const {
-    return program_.values[classes_.members[c][0]].bytes;
-  }
+  int64_t Bytes(int c) const { return program_.values[classes_.members[c][0]].bytes; }
   void SetSlice(int v, int32_t allocation, int64_t offset) {
     BufferSlice& slice = result_.slices[v];
     slice.set_allocation(allocation);
@@ -134,7 +134,7 @@ class Assigner {
   }
 
   int64_t Peak(int64_t points) const {
-    std::vector<int64_t> change(static_cast<size_t>(points) + 1, 0);
+    std::vector<int64_t> change(points + 1, 0);
     for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (!IsTemporary(c)) continue;
       for (const Interval& interval : classes_.live[c]) {
@@ -150,16 +150,16 @@ class Assigner {
     return most;
   }
 
-  const Program& program_;
-  const Classes& classes_;
-  Assignment result_;
+  const LinearProgram& program_;
+  const BufferClasses& classes_;
+  BufferAssignment result_;
 };
 
 }  // namespace
 
-Assignment AssignBuffers(const Program& program) {
+BufferAssignment AssignBuffers(const LinearProgram& program) {
   const Liveness liveness = ComputeLiveness(program);
-  const Classes classes = Coalesce(program, liveness);
+  const BufferClasses classes = Coalesce(program, liveness);
   return Assigner(program, classes).Run(liveness.points);
 }
 

@@ -1,16 +1,16 @@
-#include "compiler/kernel/lowering.h"
+#include "compiler/kernel/cpu_lowering.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "compiler/kernel/emit.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 namespace {
 
 using hlo::Opcode;
 
-// No code of their own: passes take them out, buffers stand for them, or they are steps.
+// Opcodes without kernels: passes remove them, they only name buffers, or they are steps of another kind.
 constexpr Opcode kWithoutCode[] = {
     Opcode::kAddDependency,     Opcode::kAfterAll,
     Opcode::kAllGather,         Opcode::kAllGatherDone,
@@ -40,7 +40,7 @@ constexpr absl::string_view kState =
     "its results depend on a generator's hidden state, so no two runs would agree; use rng-bit-generator";
 constexpr absl::string_view kDynamic = "its result has dimensions of a size known only at run time; pad to the bound";
 constexpr absl::string_view kScheduled =
-    "it is written by another compiler's scheduler; give the program as it was before optimisation";
+    "it is written by another compiler's scheduler; use the program from before optimization";
 
 constexpr Reason kReasons[] = {
     {Opcode::kAsyncDone, kScheduled},

@@ -1,4 +1,4 @@
-#include "compiler/buffers/assignment.h"
+#include "compiler/buffers/buffer_assignment.h"
 
 #include <gtest/gtest.h>
 
@@ -22,21 +22,21 @@ Compilation Compiled(const std::string& text) {
   return std::move(*compiled);
 }
 
-int64_t CountCopies(const std::vector<Op>& ops, const Assignment& assignment) {
+int64_t CountCopies(const std::vector<LinearOp>& ops, const BufferAssignment& assignment) {
   int64_t count = 0;
-  for (const Op& op : ops) {
-    if (op.kind == Op::Kind::kCopy) {
+  for (const LinearOp& op : ops) {
+    if (op.kind == LinearOp::Kind::kCopy) {
       const BufferSlice& from = assignment.slices[op.inputs[0]];
       const BufferSlice& to = assignment.slices[op.outputs[0]];
       count += from.allocation() != to.allocation() || from.offset() != to.offset();
     }
     count += CountCopies(op.condition, assignment);
-    for (const std::vector<Op>& body : op.bodies) count += CountCopies(body, assignment);
+    for (const std::vector<LinearOp>& body : op.bodies) count += CountCopies(body, assignment);
   }
   return count;
 }
 
-TEST(Assignment, UpdatesDonatedParametersInPlace) {
+TEST(BufferAssignment, UpdatesDonatedParametersInPlace) {
   Compilation c = Compiled(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
 ENTRY e {
   p = f32[64,64] parameter(0)
@@ -54,17 +54,68 @@ ENTRY e {
   EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // The gradient alone: y is written into its result.
 }
 
-TEST(Assignment, SwappedDonatedParametersKeepTheirValues) {
+TEST(BufferAssignment, SwappedDonatedParametersKeepTheirValues) {
   Compilation c = Compiled(R"(HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
 ENTRY e {
   p = f32[64] parameter(0)
   q = f32[64] parameter(1)
   ROOT t = (f32[64], f32[64]) tuple(q, p)
 })");
-  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);  // One steps aside.
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);  // One of them saves a value to a temporary.
 }
 
-TEST(Assignment, PassedThroughParameterAndTwoResultsOfOneValueAreCopied) {
+TEST(BufferAssignment, SwappedLeavesOfANestedDonatedTupleKeepTheirValues) {
+  Compilation c = Compiled(R"(HloModule m, input_output_alias={ {0}: (0, {1,1}, must-alias), {1}: (0, {0}, must-alias) }
+ENTRY e {
+  p = (f32[8], (f32[4], f32[8])) parameter(0)
+  a = f32[8] get-tuple-element(p), index=0
+  q = (f32[4], f32[8]) get-tuple-element(p), index=1
+  b = f32[8] get-tuple-element(q), index=1
+  ROOT r = (f32[8], f32[8]) tuple(a, b)
+})");
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);
+  EXPECT_EQ(c.program.results, (std::vector<int>{c.program.parameters[2], c.program.parameters[0]}));
+}
+
+// The two operands of the branch's kernel are one buffer, so the kernel must not write one of them in place.
+TEST(BufferAssignment, BranchesOnOneValueTwiceDoNotWriteOverIt) {
+  Compilation c = Compiled(R"(HloModule m
+yes { p = (f32[99], f32[99]) parameter(0)
+  a = f32[99] get-tuple-element(p), index=0  c = f32[99] get-tuple-element(p), index=1
+  z = f32[99] add(c, c)  s = f32[99] add(z, a)  b = bf16[99] convert(s)
+  ROOT t = (f32[99], bf16[99]) tuple(z, b) }
+no { p = (f32[99], f32[99]) parameter(0)
+  a = f32[99] get-tuple-element(p), index=0  c = f32[99] get-tuple-element(p), index=1
+  z = f32[99] multiply(c, c)  s = f32[99] multiply(z, a)  b = bf16[99] convert(s)
+  ROOT t = (f32[99], bf16[99]) tuple(z, b) }
+ENTRY e {
+  x = f32[99] parameter(0)
+  q = pred[] parameter(1)
+  y = f32[99] cosine(x)
+  t = (f32[99], f32[99]) tuple(y, y)
+  ROOT r = (f32[99], bf16[99]) conditional(q, t, t), true_computation=yes, false_computation=no
+})");
+  int kernels = 0;
+  for (const LinearOp& op : c.program.ops) {
+    for (const std::vector<LinearOp>& branch : op.bodies) {
+      for (const LinearOp& inner : branch) {
+        if (inner.kind != LinearOp::Kind::kKernel) continue;
+        ++kernels;
+        ASSERT_EQ(inner.inputs.size(), 2u) << ToString(c.program);
+        EXPECT_EQ(inner.inputs[0], inner.inputs[1]);
+        EXPECT_FALSE(IsSameOperand(inner, 0, 1));
+        const BufferSlice& read = c.assignment.slices[inner.inputs[0]];
+        for (int output : inner.outputs) {
+          const BufferSlice& written = c.assignment.slices[output];
+          EXPECT_FALSE(written.allocation() == read.allocation() && written.offset() == read.offset());
+        }
+      }
+    }
+  }
+  EXPECT_EQ(kernels, 2);
+}
+
+TEST(BufferAssignment, PassedThroughParameterAndTwoResultsOfOneValueAreCopied) {
   Compilation c = Compiled(R"(HloModule m
 ENTRY e {
   p = f32[64] parameter(0)
@@ -75,8 +126,8 @@ ENTRY e {
   EXPECT_EQ(c.assignment.arena_bytes, 0);
 }
 
-// A long loop that fills rows: the carried array must not be copied in each round.
-TEST(Assignment, LoopUpdatesItsStateInPlace) {
+// A long loop that fills rows: the carried array must not be copied in each iteration.
+TEST(BufferAssignment, LoopUpdatesItsStateInPlace) {
   Compilation c = Compiled(R"(HloModule m
 %cond {
   p = (s32[], f32[100,8], f32[8], f32[8,8]) parameter(0)
@@ -109,9 +160,9 @@ ENTRY e {
   l = (s32[], f32[100,8], f32[8], f32[8,8]) while(t), condition=%cond, body=%body
   ROOT r = f32[100,8] get-tuple-element(l), index=1
 })");
-  const Op* loop = nullptr;
-  for (const Op& op : c.program.ops) {
-    if (op.kind == Op::Kind::kWhile) loop = &op;
+  const LinearOp* loop = nullptr;
+  for (const LinearOp& op : c.program.ops) {
+    if (op.kind == LinearOp::Kind::kWhile) loop = &op;
   }
   ASSERT_NE(loop, nullptr);
   EXPECT_EQ(CountCopies(loop->bodies[0], c.assignment), 0) << ToString(c.program);
@@ -119,14 +170,14 @@ ENTRY e {
 }
 
 // Values that are copies of each other, directly or not, by number: those may lie in one place while both are needed.
-void JoinCopies(const std::vector<Op>& ops, std::vector<int>* group) {
-  for (const Op& op : ops) {
-    if (op.kind == Op::Kind::kCopy) {
+void JoinCopies(const std::vector<LinearOp>& ops, std::vector<int>* group) {
+  for (const LinearOp& op : ops) {
+    if (op.kind == LinearOp::Kind::kCopy) {
       const int from = (*group)[op.inputs[0]], to = (*group)[op.outputs[0]];
       std::replace(group->begin(), group->end(), from, to);
     }
     JoinCopies(op.condition, group);
-    for (const std::vector<Op>& body : op.bodies) JoinCopies(body, group);
+    for (const std::vector<LinearOp>& body : op.bodies) JoinCopies(body, group);
   }
 }
 
@@ -136,7 +187,7 @@ TEST(CheckAssignment, FindsOverwrittenValues) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     auto compiled = CompileToSteps(RandomProgram(seed, 30, 1), {}, {});
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const Program& program = compiled->program;
+    const LinearProgram& program = compiled->program;
     const Liveness liveness = ComputeLiveness(program);
     std::vector<int> group(program.values.size());
     std::iota(group.begin(), group.end(), 0);
@@ -150,7 +201,7 @@ TEST(CheckAssignment, FindsOverwrittenValues) {
         const BufferSlice& y = compiled->assignment.slices[b];
         if (x.bytes() != y.bytes() || x.bytes() == 0 || x.allocation() != 0 || y.allocation() != 0) continue;
         if (x.offset() == y.offset() || group[a] == group[b]) continue;
-        Assignment bad = compiled->assignment;
+        BufferAssignment bad = compiled->assignment;
         bad.slices[a] = y;
         ++wrong;
         found += CheckAssignment(program, bad).ok() ? 0 : 1;

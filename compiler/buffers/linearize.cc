@@ -1,120 +1,122 @@
-// From step computations to a Program.
+// Linearize: from step computations to a LinearProgram.
 #include <algorithm>
 
 #include "compiler/analysis/in_place.h"
-#include "compiler/analysis/library.h"
-#include "compiler/buffers/program.h"
-#include "compiler/kernel/emit.h"
-#include "compiler/kernel/lowering.h"
+#include "compiler/analysis/library_op.h"
+#include "compiler/buffers/linear_program.h"
+#include "compiler/kernel/cpu_lowering.h"
+#include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 namespace {
 
-using Values = std::vector<int>;
+using ValueIds = std::vector<int>;  // The values of an instruction's leaves.
 
-class Lowering {
+class Linearizer {
  public:
-  explicit Lowering(Program* program) : program_(program) {}
+  explicit Linearizer(LinearProgram* program) : program_(program) {}
 
-  int NewValue(Value value) {
+  int NewValue(BufferValue value) {
     program_->values.push_back(std::move(value));
     return static_cast<int>(program_->values.size()) - 1;
   }
   int Temporary(const Instruction& instruction, int64_t bytes) {
-    Value value;
+    BufferValue value;
     value.bytes = bytes;
     value.name = instruction.name();
     return NewValue(std::move(value));
   }
 
-  // Appends the computation's ops; the values of its root's leaves.
-  absl::StatusOr<Values> LowerComputation(const Computation& computation, const std::vector<Values>& arguments,
-                                          std::vector<Op>* ops);
-  // All at once: no destination is written while another move still has to read it.
-  void Moves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<Op>* ops);
+  // Appends the operations of a computation whose parameters have the values `arguments`. Returns the root's values.
+  absl::StatusOr<ValueIds> LinearizeComputation(const Computation& computation, const std::vector<ValueIds>& arguments,
+                                                std::vector<LinearOp>* ops);
+  // Appends copies that together move all (from, to) pairs at once: no destination is written before every move from it
+  // has been made. Cycles are broken by one temporary each (parallel move resolution).
+  void AddMoves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<LinearOp>* ops);
 
  private:
-  using Environment = absl::flat_hash_map<const Instruction*, Values>;
-  absl::StatusOr<Values> LowerInstruction(const Instruction& instruction, const Environment& known,
-                                          std::vector<Op>* ops);
-  absl::StatusOr<Values> LowerWhile(const Instruction& loop, const Values& init, std::vector<Op>* ops);
-  absl::StatusOr<Values> LowerConditional(const Instruction& conditional, const Environment& known,
-                                          std::vector<Op>* ops);
-  absl::StatusOr<Values> LowerOp(const Instruction& instruction, const Environment& known, std::vector<Op>* ops);
+  using Environment = absl::flat_hash_map<const Instruction*, ValueIds>;
+  absl::StatusOr<ValueIds> LinearizeInstruction(const Instruction& instruction, const Environment& known,
+                                                std::vector<LinearOp>* ops);
+  absl::StatusOr<ValueIds> LinearizeWhile(const Instruction& loop, const ValueIds& init, std::vector<LinearOp>* ops);
+  absl::StatusOr<ValueIds> LinearizeConditional(const Instruction& conditional, const Environment& known,
+                                                std::vector<LinearOp>* ops);
+  absl::StatusOr<ValueIds> AddOp(const Instruction& instruction, const Environment& known, std::vector<LinearOp>* ops);
   int Constant(const Instruction& instruction);
 
-  Program* program_;
+  LinearProgram* program_;
   absl::flat_hash_map<const hlo::Literal*, int> constants_;
 };
 
 int64_t LeafBytes(const Shape& leaf) { return leaf.is_array() ? leaf.array().bytes() : 0; }
 
-absl::StatusOr<Values> Lowering::LowerComputation(const Computation& computation, const std::vector<Values>& arguments,
-                                                  std::vector<Op>* ops) {
+absl::StatusOr<ValueIds> Linearizer::LinearizeComputation(const Computation& computation,
+                                                          const std::vector<ValueIds>& arguments,
+                                                          std::vector<LinearOp>* ops) {
   Environment known;
   for (const auto& instruction : computation.instructions()) {
     if (instruction->opcode() == Opcode::kParameter) {
       known[instruction.get()] = arguments[instruction->number()];
       continue;
     }
-    XLAD_ASSIGN_OR_RETURN(Values values, LowerInstruction(*instruction, known, ops));
+    XLAD_ASSIGN_OR_RETURN(ValueIds values, LinearizeInstruction(*instruction, known, ops));
     known[instruction.get()] = std::move(values);
   }
   return known.at(computation.root());
 }
 
-// Sums of sizes must not overflow; nothing that fits a machine comes near.
+// Keeps sums of sizes from overflowing. The limit is far above the memory of any machine.
 absl::Status CheckSize(const Instruction& instruction) {
-  constexpr int64_t kMostBytes = int64_t{1} << 46;
+  constexpr int64_t kMaxBytes = int64_t{1} << 46;
   for (const Shape* leaf : Leaves(instruction.shape())) {
-    if (LeafBytes(*leaf) <= kMostBytes) continue;
+    if (LeafBytes(*leaf) <= kMaxBytes) continue;
     return absl::ResourceExhaustedError(absl::StrCat(Describe(instruction), ": found ", leaf->ToString(false),
-                                                     ", expected at most ", kMostBytes, " bytes in an array"));
+                                                     ", expected at most ", kMaxBytes, " bytes in an array"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Values> Lowering::LowerInstruction(const Instruction& instruction, const Environment& known,
-                                                  std::vector<Op>* ops) {
+absl::StatusOr<ValueIds> Linearizer::LinearizeInstruction(const Instruction& instruction, const Environment& known,
+                                                          std::vector<LinearOp>* ops) {
   XLAD_RETURN_IF_ERROR(CheckSize(instruction));
   switch (instruction.opcode()) {
     case Opcode::kConstant:
       if (!instruction.shape().is_array()) break;
-      return Values{Constant(instruction)};
+      return ValueIds{Constant(instruction)};
     case Opcode::kTuple: {
-      Values all;
+      ValueIds all;
       for (const Instruction* operand : instruction.operands()) {
-        const Values& leaves = known.at(operand);
+        const ValueIds& leaves = known.at(operand);
         all.insert(all.end(), leaves.begin(), leaves.end());
       }
       return all;
     }
     case Opcode::kGetTupleElement: {
       const Instruction* tuple = instruction.operand(0);
-      const Values& all = known.at(tuple);
+      const ValueIds& all = known.at(tuple);
       auto first = all.begin() + FirstLeaf(tuple->shape(), instruction.number());
-      return Values(first, first + CountLeaves(instruction.shape()));
+      return ValueIds(first, first + CountLeaves(instruction.shape()));
     }
     case Opcode::kReshape:
     case Opcode::kOptBarrier:
       return known.at(instruction.operand(0));
     case Opcode::kAfterAll:
-      return Values{Temporary(instruction, 0)};
+      return ValueIds{Temporary(instruction, 0)};
     case Opcode::kWhile:
-      return LowerWhile(instruction, known.at(instruction.operand(0)), ops);
+      return LinearizeWhile(instruction, known.at(instruction.operand(0)), ops);
     case Opcode::kConditional:
-      return LowerConditional(instruction, known, ops);
+      return LinearizeConditional(instruction, known, ops);
     default:
       break;
   }
-  return LowerOp(instruction, known, ops);
+  return AddOp(instruction, known, ops);
 }
 
-int Lowering::Constant(const Instruction& instruction) {
+int Linearizer::Constant(const Instruction& instruction) {
   auto [entry, fresh] = constants_.emplace(instruction.literal().get(), 0);
   if (fresh) {
-    Value value;
-    value.kind = Value::Kind::kConstant;
+    BufferValue value;
+    value.kind = BufferValue::Kind::kConstant;
     value.bytes = LeafBytes(instruction.shape());
     value.index = std::ssize(program_->constants);
     value.is_writable = false;
@@ -125,14 +127,14 @@ int Lowering::Constant(const Instruction& instruction) {
   return entry->second;
 }
 
-absl::StatusOr<Values> Lowering::LowerOp(const Instruction& instruction, const Environment& known,
-                                         std::vector<Op>* ops) {
-  Op op;
+absl::StatusOr<ValueIds> Linearizer::AddOp(const Instruction& instruction, const Environment& known,
+                                           std::vector<LinearOp>* ops) {
+  LinearOp op;
   op.instruction = &instruction;
   if (hlo::IsCollective(instruction.opcode())) {
-    op.kind = Op::Kind::kCollective;
+    op.kind = LinearOp::Kind::kCollective;
   } else if (IsLibraryOp(instruction)) {
-    op.kind = Op::Kind::kLibrary;
+    op.kind = LinearOp::Kind::kLibrary;
   } else {
     std::string why;
     if (!CanEmit(instruction, &why)) {
@@ -142,28 +144,28 @@ absl::StatusOr<Values> Lowering::LowerOp(const Instruction& instruction, const E
     }
   }
   for (const Instruction* operand : instruction.operands()) {
-    const Values& leaves = known.at(operand);
+    const ValueIds& leaves = known.at(operand);
     op.inputs.insert(op.inputs.end(), leaves.begin(), leaves.end());
   }
   for (const Shape* leaf : Leaves(instruction.shape())) op.outputs.push_back(Temporary(instruction, LeafBytes(*leaf)));
   op.may_share = MayShareMemory(instruction);
-  Values outputs = op.outputs;
+  ValueIds outputs = op.outputs;
   ops->push_back(std::move(op));
   return outputs;
 }
 
-void Lowering::Moves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<Op>* ops) {
+void Linearizer::AddMoves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<LinearOp>* ops) {
   std::erase_if(moves, [](const auto& move) { return move.first == move.second; });
   auto copy = [&](int from, int to) {
-    Op op;
-    op.kind = Op::Kind::kCopy;
+    LinearOp op;
+    op.kind = LinearOp::Kind::kCopy;
     op.instruction = &why;
     op.inputs = {from};
     op.outputs = {to};
     op.may_share = {{0, 0}};
     ops->push_back(std::move(op));
   };
-  absl::flat_hash_map<int, int> readers;  // How many pending moves still read a value.
+  absl::flat_hash_map<int, int> readers;  // The number of pending moves that read a value.
   for (const auto& [from, to] : moves) ++readers[from];
   while (!moves.empty()) {
     bool moved = false;
@@ -179,19 +181,19 @@ void Lowering::Moves(std::vector<std::pair<int, int>> moves, const Instruction& 
       moved = true;
     }
     if (moved || moves.empty()) continue;
-    // What is left are cycles: one value of one steps aside.
+    // Only cycles remain. Saving one value to a temporary breaks the cycle that it is in.
     const int from = moves[0].first;
-    const int aside = Temporary(why, program_->values[from].bytes);
-    copy(from, aside);
+    const int saved = Temporary(why, program_->values[from].bytes);
+    copy(from, saved);
     for (auto& move : moves) {
-      if (move.first == from) move.first = aside;
+      if (move.first == from) move.first = saved;
     }
-    readers[aside] = readers[from];
+    readers[saved] = readers[from];
     readers[from] = 0;
   }
 }
 
-// The parameter leaf that a leaf of `instruction` is, looking through tuples; -1 where it is none.
+// The leaf of a parameter that leaf `leaf` of `instruction` is, looking through tuples, or -1 if it is computed.
 int64_t ParameterLeaf(const Instruction* instruction, int64_t leaf) {
   for (;;) {
     switch (instruction->opcode()) {
@@ -215,68 +217,85 @@ int64_t ParameterLeaf(const Instruction* instruction, int64_t leaf) {
   }
 }
 
-absl::StatusOr<Values> Lowering::LowerWhile(const Instruction& loop, const Values& init, std::vector<Op>* ops) {
+absl::StatusOr<ValueIds> Linearizer::LinearizeWhile(const Instruction& loop, const ValueIds& init,
+                                                    std::vector<LinearOp>* ops) {
   const Computation& condition = *loop.called()[0];
   const Computation& body = *loop.called()[1];
-  Values carried;
+  ValueIds carried;
   std::vector<std::pair<int, int>> moves;
   for (int64_t i = 0; i < std::ssize(init); ++i) {
     const int from = init[i];
-    if (ParameterLeaf(body.root(), i) == i) {  // The loop does not change it: no memory of its own.
+    if (ParameterLeaf(body.root(), i) == i) {  // Loop-invariant: needs no memory of its own.
       carried.push_back(from);
       continue;
     }
     carried.push_back(Temporary(loop, program_->values[from].bytes));
     moves.emplace_back(from, carried.back());
   }
-  Moves(moves, loop, ops);
-  Op op;
-  op.kind = Op::Kind::kWhile;
+  AddMoves(moves, loop, ops);
+  LinearOp op;
+  op.kind = LinearOp::Kind::kWhile;
   op.instruction = &loop;
-  XLAD_ASSIGN_OR_RETURN(Values predicate, LowerComputation(condition, {carried}, &op.condition));
+  XLAD_ASSIGN_OR_RETURN(ValueIds predicate, LinearizeComputation(condition, {carried}, &op.condition));
   op.predicate = predicate[0];
   op.bodies.emplace_back();
-  XLAD_ASSIGN_OR_RETURN(Values next, LowerComputation(body, {carried}, &op.bodies[0]));
+  XLAD_ASSIGN_OR_RETURN(ValueIds next, LinearizeComputation(body, {carried}, &op.bodies[0]));
   moves.clear();
   for (size_t i = 0; i < next.size(); ++i) moves.emplace_back(next[i], carried[i]);
-  Moves(moves, loop, &op.bodies[0]);
+  AddMoves(moves, loop, &op.bodies[0]);
   ops->push_back(std::move(op));
   return carried;
 }
 
-absl::StatusOr<Values> Lowering::LowerConditional(const Instruction& conditional, const Environment& known,
-                                                  std::vector<Op>* ops) {
-  Op op;
-  op.kind = Op::Kind::kIf;
+absl::StatusOr<ValueIds> Linearizer::LinearizeConditional(const Instruction& conditional, const Environment& known,
+                                                          std::vector<LinearOp>* ops) {
+  LinearOp op;
+  op.kind = LinearOp::Kind::kIf;
   op.instruction = &conditional;
   op.inputs = known.at(conditional.operand(0));
-  Values results;
+  ValueIds results;
   for (const Shape* leaf : Leaves(conditional.shape())) results.push_back(Temporary(conditional, LeafBytes(*leaf)));
   for (size_t b = 0; b < conditional.called().size(); ++b) {
-    const Values& argument = known.at(conditional.operand(b + 1));
+    const ValueIds& argument = known.at(conditional.operand(b + 1));
     op.bodies.emplace_back();
-    XLAD_ASSIGN_OR_RETURN(Values branch, LowerComputation(*conditional.called()[b], {argument}, &op.bodies.back()));
+    XLAD_ASSIGN_OR_RETURN(ValueIds branch,
+                          LinearizeComputation(*conditional.called()[b], {argument}, &op.bodies.back()));
     std::vector<std::pair<int, int>> moves;
     for (size_t i = 0; i < results.size(); ++i) moves.emplace_back(branch[i], results[i]);
-    Moves(moves, conditional, &op.bodies.back());
+    AddMoves(moves, conditional, &op.bodies.back());
   }
   ops->push_back(std::move(op));
   return results;
 }
 
+// The operand, and the leaf of it, that an input of an operation is.
+std::pair<const Instruction*, int64_t> OperandLeaf(const LinearOp& op, int input) {
+  int64_t leaf = input;
+  for (const Instruction* operand : op.instruction->operands()) {
+    const int64_t count = CountLeaves(operand->shape());
+    if (leaf < count) return {operand, leaf};
+    leaf -= count;
+  }
+  return {nullptr, input};
+}
+
 }  // namespace
 
-absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
-  Program program;
-  Lowering lowering(&program);
-  std::vector<Values> arguments;
+bool IsSameOperand(const LinearOp& op, int input, int other_input) {
+  return OperandLeaf(op, input) == OperandLeaf(op, other_input);
+}
+
+absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation) {
+  LinearProgram program;
+  Linearizer lowering(&program);
+  std::vector<ValueIds> arguments;
   int64_t leaf_number = 0;
   for (const Instruction* parameter : module.entry()->parameters()) {
     arguments.emplace_back();
     XLAD_RETURN_IF_ERROR(CheckSize(*parameter));
     for (const Shape* leaf : Leaves(parameter->shape())) {
-      Value value;
-      value.kind = Value::Kind::kParameter;
+      BufferValue value;
+      value.kind = BufferValue::Kind::kParameter;
       value.bytes = LeafBytes(*leaf);
       value.index = leaf_number;
       value.is_writable = donation.parameter_is_donated[leaf_number++];
@@ -285,7 +304,7 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
       program.parameters.push_back(arguments.back().back());
     }
   }
-  XLAD_ASSIGN_OR_RETURN(Values roots, lowering.LowerComputation(*module.entry(), arguments, &program.ops));
+  XLAD_ASSIGN_OR_RETURN(ValueIds roots, lowering.LinearizeComputation(*module.entry(), arguments, &program.ops));
   const Instruction& root = *module.entry()->root();
   std::vector<std::pair<int, int>> moves;
   for (size_t r = 0; r < roots.size(); ++r) {
@@ -294,8 +313,8 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
     if (parameter >= 0) {
       target = program.parameters[parameter];
     } else {
-      Value value;
-      value.kind = Value::Kind::kResult;
+      BufferValue value;
+      value.kind = BufferValue::Kind::kResult;
       value.bytes = program.values[roots[r]].bytes;
       value.index = r;
       value.name = absl::StrCat("result ", r);
@@ -304,9 +323,9 @@ absl::StatusOr<Program> Lower(const Module& module, const Donation& donation) {
     program.results.push_back(target);
     moves.emplace_back(roots[r], target);
   }
-  lowering.Moves(moves, root, &program.ops);
-  double total = 0;  // Offsets are sums of some of these.
-  for (const Value& value : program.values) total += static_cast<double>(value.bytes);
+  lowering.AddMoves(moves, root, &program.ops);
+  double total = 0;  // Offsets in the arena are sums of sizes.
+  for (const BufferValue& value : program.values) total += static_cast<double>(value.bytes);
   if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));
   return program;
 }

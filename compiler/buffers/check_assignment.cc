@@ -1,14 +1,14 @@
-// CheckAssignment: which value every byte range holds, followed through the program.
+// CheckAssignment: abstract interpretation over the value that each byte range of memory holds.
 #include <algorithm>
 #include <map>
 
-#include "compiler/buffers/assignment.h"
+#include "compiler/buffers/buffer_assignment.h"
 
 namespace xlad::compiler {
 namespace {
 
-// What memory holds: by (allocation, offset), the end of the range and the values that it is (several after a copy
-// onto itself). Ranges are disjoint.
+// The contents of memory: for each (allocation, offset), the end of a range and the values that it holds, which are
+// several after a copy onto itself. Ranges are disjoint.
 struct Range {
   int64_t end;
   std::vector<int> values;
@@ -18,18 +18,19 @@ using Memory = std::map<std::pair<int32_t, int64_t>, Range>;
 
 class Checker {
  public:
-  Checker(const Program& program, const Assignment& assignment) : program_(program), assignment_(assignment) {}
+  Checker(const LinearProgram& program, const BufferAssignment& assignment)
+      : program_(program), assignment_(assignment) {}
 
   absl::Status Run() {
     Memory memory;
     for (int v = 0; v < std::ssize(program_.values); ++v) {
-      const Value::Kind kind = program_.values[v].kind;
+      const BufferValue::Kind kind = program_.values[v].kind;
       const BufferSlice& place = slice(v);
       if (place.bytes() != program_.values[v].bytes ||
           place.offset() + place.bytes() > assignment_.allocations[place.allocation()].bytes()) {
         return absl::InternalError(absl::StrCat("buffer of ", Name(v), " does not fit its allocation"));
       }
-      if (kind == Value::Kind::kParameter || kind == Value::Kind::kConstant) Write(v, &memory);
+      if (kind == BufferValue::Kind::kParameter || kind == BufferValue::Kind::kConstant) Write(v, &memory);
     }
     XLAD_RETURN_IF_ERROR(RunOps(program_.ops, &memory));
     for (int v : program_.results) XLAD_RETURN_IF_ERROR(Read(v, memory, "the end of the program"));
@@ -38,20 +39,18 @@ class Checker {
 
  private:
   const BufferSlice& slice(int v) const { return assignment_.slices[v]; }
-  std::string Name(int v) const {
-    return absl::StrCat("value ", v, " (%", program_.values[v].name, ")");
-  }
+  std::string Name(int v) const { return absl::StrCat("value ", v, " (%", program_.values[v].name, ")"); }
 
-  absl::Status RunOps(const std::vector<Op>& ops, Memory* memory) {
-    for (const Op& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
+  absl::Status RunOps(const std::vector<LinearOp>& ops, Memory* memory) {
+    for (const LinearOp& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
     return absl::OkStatus();
   }
 
-  absl::Status RunOp(const Op& op, Memory* memory) {
+  absl::Status RunOp(const LinearOp& op, Memory* memory) {
     for (int v : op.inputs) XLAD_RETURN_IF_ERROR(Read(v, *memory, op.instruction->name()));
-    if (op.kind == Op::Kind::kWhile) return RunLoop(op, memory);
-    if (op.kind == Op::Kind::kIf) return RunBranches(op, memory);
-    if (op.kind == Op::Kind::kCopy && Overlaps(op.inputs[0], op.outputs[0])) {
+    if (op.kind == LinearOp::Kind::kWhile) return RunLoop(op, memory);
+    if (op.kind == LinearOp::Kind::kIf) return RunBranches(op, memory);
+    if (op.kind == LinearOp::Kind::kCopy && Overlaps(op.inputs[0], op.outputs[0])) {
       if (!SamePlace(op.inputs[0], op.outputs[0])) return Shares(op, op.inputs[0], op.outputs[0]);
       auto held = memory->find({slice(op.inputs[0]).allocation(), slice(op.inputs[0]).offset()});
       if (held != memory->end()) held->second.values.push_back(op.outputs[0]);
@@ -67,8 +66,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status RunLoop(const Op& loop, Memory* memory) {
-    // The greatest fixed point: what every round finds at the condition.
+  absl::Status RunLoop(const LinearOp& loop, Memory* memory) {
+    // The greatest fixed point: the contents at the condition in every iteration.
     Memory head = *memory;
     for (;;) {
       Memory exit = head;
@@ -86,7 +85,7 @@ class Checker {
     return RunOps(loop.bodies[0], &body);
   }
 
-  absl::Status RunBranches(const Op& op, Memory* memory) {
+  absl::Status RunBranches(const LinearOp& op, Memory* memory) {
     Memory end;
     for (size_t b = 0; b < op.bodies.size(); ++b) {
       Memory branch = *memory;
@@ -97,8 +96,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Only for effects: until the fixed point is reached, reads may be of what is not always there.
-  absl::Status RunQuietly(const std::vector<Op>& ops, Memory* memory) {
+  // Runs for the effects on memory alone: reads are not checked before the fixed point is reached.
+  absl::Status RunQuietly(const std::vector<LinearOp>& ops, Memory* memory) {
     quiet_ = true;
     absl::Status status = RunOps(ops, memory);
     quiet_ = false;
@@ -130,7 +129,7 @@ class Checker {
     (*memory)[{place.allocation(), place.offset()}] = {end, {v}};
   }
 
-  absl::Status CheckSharing(const Op& op) const {
+  absl::Status CheckSharing(const LinearOp& op) const {
     for (int o = 0; o < std::ssize(op.outputs); ++o) {
       const int to = op.outputs[o];
       for (int i = 0; i < std::ssize(op.inputs); ++i) {
@@ -139,6 +138,10 @@ class Checker {
         const bool allowed =
             std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
         if (!allowed || !SamePlace(from, to)) return Shares(op, from, to);
+        for (int other = 0; other < i; ++other) {
+          // The code reads them by two pointers of which it writes one.
+          if (op.inputs[other] == from && !IsSameOperand(op, other, i)) return Shares(op, from, to);
+        }
       }
       for (int other = 0; other < o; ++other) {
         const int before = op.outputs[other];
@@ -148,7 +151,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status Shares(const Op& op, int a, int b) const {
+  absl::Status Shares(const LinearOp& op, int a, int b) const {
     return absl::InternalError(
         absl::StrCat("%", op.instruction->name(), " must not have ", Name(a), " and ", Name(b), " in one place"));
   }
@@ -162,6 +165,7 @@ class Checker {
     return slice(a).offset() == slice(b).offset() && slice(a).bytes() == slice(b).bytes();
   }
 
+  // The values that a range holds in both.
   static Memory Meet(const Memory& a, const Memory& b) {
     Memory meet;
     for (const auto& [place, range] : a) {
@@ -177,14 +181,14 @@ class Checker {
     return meet;
   }
 
-  const Program& program_;
-  const Assignment& assignment_;
+  const LinearProgram& program_;
+  const BufferAssignment& assignment_;
   bool quiet_ = false;
 };
 
 }  // namespace
 
-absl::Status CheckAssignment(const Program& program, const Assignment& assignment) {
+absl::Status CheckAssignment(const LinearProgram& program, const BufferAssignment& assignment) {
   return Annotate(Checker(program, assignment).Run(), "buffer assignment");
 }
 

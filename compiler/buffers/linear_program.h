@@ -1,0 +1,69 @@
+// The step computations flattened into one list of operations over values, before the values have memory.
+//
+// Linearize takes the module apart: tuples, get-tuple-elements and reshapes disappear, calls to bodies and branches
+// become nested lists, and every array leaf of an instruction's result becomes a value. For example
+//
+//   t = (f32[4], f32[]) fusion(x, y)       // fusion %t(v0, v1) -> v2, v3
+//   a = f32[4] get-tuple-element(t), index=0
+//   r = f32[2,2] reshape(a)                // also v2
+//   w = f32[2,2] while(r), ...             // copy v2 -> v4, then while over v4: its carried value
+//
+// Most values are written once. The exceptions: a loop-carried value is written before the loop and again at the end
+// of the body, a conditional's result is written once in every branch, and a donated parameter is written again when
+// the result that is aliased with it is stored.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/analysis/donation.h"
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+
+// The contents of one buffer. Values are numbered by their position in LinearProgram::values.
+struct BufferValue {
+  enum class Kind { kTemporary, kParameter, kResult, kConstant };
+  Kind kind = Kind::kTemporary;
+  int64_t bytes = 0;
+  int64_t index = 0;        // The parameter leaf, result leaf or constant number. Unused for temporaries.
+  bool is_writable = true;  // False for constants and for parameters that are not donated.
+  std::string name;         // The instruction that makes the value, for display.
+};
+
+// One operation of the program.
+struct LinearOp {
+  enum class Kind { kKernel, kLibrary, kCollective, kCopy, kWhile, kIf };
+  Kind kind = Kind::kKernel;
+  const Instruction* instruction = nullptr;    // For a copy: the instruction that needs it.
+  std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
+  std::vector<int> outputs;                    // Values that are written.
+  std::vector<std::pair<int, int>> may_share;  // (position in outputs, position in inputs) that may have one buffer.
+  std::vector<LinearOp> condition;             // For kWhile; computes `predicate`.
+  int predicate = -1;
+  std::vector<std::vector<LinearOp>> bodies;  // For kWhile: the body. For kIf: the branches.
+};
+
+// Whether two inputs of an operation are the same operand of its instruction, so that code for the instruction reads
+// them by one pointer. Equal values need not be: a branch may be called with tuple(y, y).
+bool IsSameOperand(const LinearOp& op, int input, int other_input);
+
+struct LinearProgram {
+  std::vector<BufferValue> values;
+  std::vector<LinearOp> ops;
+  std::vector<int> parameters;                 // The value of each entry parameter leaf.
+  std::vector<int> results;                    // The value of each result leaf.
+  std::vector<const hlo::Literal*> constants;  // By constant number; owned by the module.
+};
+
+// Needs: every instruction is a parameter, constant, tuple, get-tuple-element, reshape, or becomes an operation; the
+// order of the instructions is the execution order. Unimplemented, naming the instruction, if there is no operation
+// for one; ResourceExhausted if an array or the whole program is larger than any memory. The result refers to
+// instructions and literals of `module`, which must outlive it.
+absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
+
+// For display: one operation per line.
+std::string ToString(const LinearProgram& program);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,36 @@
+// The text form of a LinearProgram.
+#include "absl/strings/str_join.h"
+#include "compiler/buffers/linear_program.h"
+
+namespace xlad::compiler {
+namespace {
+
+std::string Values(const LinearProgram& program, const std::vector<int>& values) {
+  return absl::StrJoin(
+      values, ", ", [&](std::string* out, int v) { absl::StrAppend(out, "v", v, "[", program.values[v].bytes, "]"); });
+}
+
+void Append(const LinearProgram& program, const std::vector<LinearOp>& ops, const std::string& indent,
+            std::string* text) {
+  for (const LinearOp& op : ops) {
+    absl::StrAppend(text, indent, op.kind == LinearOp::Kind::kCopy ? "copy" : hlo::ToString(op.instruction->opcode()),
+                    " %", op.instruction->name(), "(", Values(program, op.inputs), ") -> ", Values(program, op.outputs),
+                    "\n");
+    if (op.kind == LinearOp::Kind::kWhile) {
+      Append(program, op.condition, indent + "  ? ", text);
+      absl::StrAppend(text, indent, "  while v", op.predicate, "\n");
+    }
+    for (const std::vector<LinearOp>& body : op.bodies) Append(program, body, indent + "  | ", text);
+  }
+}
+
+}  // namespace
+
+std::string ToString(const LinearProgram& program) {
+  std::string text = absl::StrCat("parameters ", Values(program, program.parameters), "\n");
+  Append(program, program.ops, "", &text);
+  absl::StrAppend(&text, "results ", Values(program, program.results), "\n");
+  return text;
+}
+
+}  // namespace xlad::compiler
