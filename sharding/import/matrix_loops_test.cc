@@ -100,7 +100,8 @@ void ExpectNear(const tensor::Array& found, const tensor::Array& expected, doubl
 
 void ExpectAsLapack(absl::string_view routine, const tensor::Array& x, const std::string& what) {
   const std::string text = Program(routine, "f32");
-  const std::vector<tensor::Array> expected = ResultsOf(*Parsed(text, false), x), found = ResultsOf(*Parsed(text, true), x);
+  const std::vector<tensor::Array> expected = ResultsOf(*Parsed(text, false), x);
+  const std::vector<tensor::Array> found = ResultsOf(*Parsed(text, true), x);
   ASSERT_EQ(found.size(), expected.size());
   for (size_t leaf = 0; leaf < found.size(); ++leaf) {
     ExpectNear(found[leaf], expected[leaf], 2e-4, absl::StrCat(routine, " ", what, " result ", leaf));

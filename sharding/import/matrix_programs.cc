@@ -32,7 +32,7 @@ constexpr absl::string_view kColumn = R"(
   j_m = s32[$B,$M] broadcast(j), dimensions={}
   j_n = s32[$B,$N] broadcast(j), dimensions={}
   j_k = s32[$B,$K] broadcast(j), dimensions={}
-  // Rows j, rows below it, columns j, columns right of it.
+  // Row j, the rows below it, the columns right of column j, and column j.
   at_row = pred[$B,$M] compare(row_number, j_m), direction=EQ
   below_row = pred[$B,$M] compare(row_number, j_m), direction=GT
   right = pred[$B,$N] compare(column_number, j_n), direction=GT
@@ -309,6 +309,20 @@ ENTRY reflectors {
 }
 )";
 
+// Columns p and q of the matrices $X, rotated by (c, s), in $X2.
+constexpr absl::string_view kRotateColumns = R"(
+  $Xp = $T[$B,$N,1] dynamic-slice($X, i0, i0, p), dynamic_slice_sizes={$B,$N,1}
+  $Xq = $T[$B,$N,1] dynamic-slice($X, i0, i0, q), dynamic_slice_sizes={$B,$N,1}
+  $Xp_c = $T[$B,$N,1] multiply($Xp, c_column)
+  $Xq_s = $T[$B,$N,1] multiply($Xq, s_column)
+  $Xp_s = $T[$B,$N,1] multiply($Xp, s_column)
+  $Xq_c = $T[$B,$N,1] multiply($Xq, c_column)
+  $Xp2 = $T[$B,$N,1] subtract($Xp_c, $Xq_s)
+  $Xq2 = $T[$B,$N,1] add($Xp_s, $Xq_c)
+  $X1 = $T[$B,$N,$N] dynamic-update-slice($X, $Xp2, i0, i0, p)
+  $X2 = $T[$B,$N,$N] dynamic-update-slice($X1, $Xq2, i0, i0, q)
+)";
+
 // Eigenvalues and eigenvectors of a symmetric matrix by the cyclic Jacobi method: Golub and Van Loan, algorithms 8.5.1
 // and 8.5.3. A step rotates columns and rows p and q of a, and columns p and q of v, so that a[p,q] becomes 0.
 //
@@ -358,32 +372,9 @@ body {
   c_b = $T[$B] reshape(c)
   s_b = $T[$B] reshape(s)
 
-  // Columns p and q of a.
+  // Columns p and q of a and of v.
   c_column = $T[$B,$N,1] broadcast(c_b), dimensions={0}
-  s_column = $T[$B,$N,1] broadcast(s_b), dimensions={0}
-  ap = $T[$B,$N,1] dynamic-slice(a, i0, i0, p), dynamic_slice_sizes={$B,$N,1}
-  aq = $T[$B,$N,1] dynamic-slice(a, i0, i0, q), dynamic_slice_sizes={$B,$N,1}
-  ap_c = $T[$B,$N,1] multiply(ap, c_column)
-  aq_s = $T[$B,$N,1] multiply(aq, s_column)
-  ap_s = $T[$B,$N,1] multiply(ap, s_column)
-  aq_c = $T[$B,$N,1] multiply(aq, c_column)
-  ap2 = $T[$B,$N,1] subtract(ap_c, aq_s)
-  aq2 = $T[$B,$N,1] add(ap_s, aq_c)
-  a1 = $T[$B,$N,$N] dynamic-update-slice(a, ap2, i0, i0, p)
-  a2 = $T[$B,$N,$N] dynamic-update-slice(a1, aq2, i0, i0, q)
-
-  // Columns p and q of v.
-  vp = $T[$B,$N,1] dynamic-slice(v, i0, i0, p), dynamic_slice_sizes={$B,$N,1}
-  vq = $T[$B,$N,1] dynamic-slice(v, i0, i0, q), dynamic_slice_sizes={$B,$N,1}
-  vp_c = $T[$B,$N,1] multiply(vp, c_column)
-  vq_s = $T[$B,$N,1] multiply(vq, s_column)
-  vp_s = $T[$B,$N,1] multiply(vp, s_column)
-  vq_c = $T[$B,$N,1] multiply(vq, c_column)
-  vp2 = $T[$B,$N,1] subtract(vp_c, vq_s)
-  vq2 = $T[$B,$N,1] add(vp_s, vq_c)
-  v1 = $T[$B,$N,$N] dynamic-update-slice(v, vp2, i0, i0, p)
-  v2 = $T[$B,$N,$N] dynamic-update-slice(v1, vq2, i0, i0, q)
-
+  s_column = $T[$B,$N,1] broadcast(s_b), dimensions={0}$ROTATE_A$ROTATE_V
   // Rows p and q of a.
   c_row = $T[$B,1,$N] broadcast(c_b), dimensions={0}
   s_row = $T[$B,1,$N] broadcast(s_b), dimensions={0}
@@ -479,7 +470,11 @@ std::string MatrixProgram(absl::string_view routine, tensor::ElementType type, c
   const int64_t m = sizes.rows, n = sizes.columns;
   const int64_t used = std::min({sizes.reflectors, m, n});
   const bool wide = type == tensor::ElementType::kF64;
-  const std::string body = absl::StrReplaceAll(found->text, {{"$COLUMN", kColumn}, {"$SCALE", kScale}});
+  const std::string rotate_a = absl::StrReplaceAll(kRotateColumns, {{"$X", "a"}});
+  const std::string rotate_v = absl::StrReplaceAll(kRotateColumns, {{"$X", "v"}});
+  const std::string body = absl::StrReplaceAll(
+      found->text,
+      {{"$COLUMN", kColumn}, {"$SCALE", kScale}, {"$ROTATE_A", rotate_a}, {"$ROTATE_V", rotate_v}});
   return absl::StrReplaceAll(absl::StrCat(kReducers, body),
                              {{"$B", absl::StrCat(sizes.batch)},
                               {"$M", absl::StrCat(m)},

@@ -34,7 +34,7 @@ absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t n
                                                  "}, expected a mesh of devices in order"));
   }
   for (const hlo::NamedSharding::Dimension& dim : named.dims) result.dims.push_back({AxesOf(dim.axes), dim.open, 0});
-  result.dims.resize(std::max(result.dims.size(), static_cast<size_t>(ndim)));  // "replicated" has no dimensions.
+  result.dims.resize(std::max(std::ssize(result.dims), ndim));  // "replicated" has no dimensions.
   result.replicated = AxesOf(named.replicated);
   result.unreduced = AxesOf(named.unreduced);
   if (named.unreduced_op == "max") result.unreduced_reduction = hlo::Opcode::kMaximum;

@@ -29,18 +29,18 @@ absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
   }
   while (devices.size() > 1) {
     const int64_t stride = devices[1] - devices[0];
-    size_t run = 2;
-    while (run < devices.size() && devices[run] - devices[run - 1] == stride) ++run;
-    while (devices.size() % run != 0) --run;
+    int64_t run = 2;
+    while (run < std::ssize(devices) && devices[run] - devices[run - 1] == stride) ++run;
+    while (std::ssize(devices) % run != 0) --run;
     if (run < 2) return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
     Dims heads;
-    for (size_t i = 0; i < devices.size(); ++i) {
+    for (int64_t i = 0; i < std::ssize(devices); ++i) {
       if (i % run == 0) heads.push_back(devices[i]);
-      if (stride <= 0 || devices[i] != heads.back() + static_cast<int64_t>(i % run) * stride) {
+      if (stride <= 0 || devices[i] != heads.back() + i % run * stride) {
         return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
       }
     }
-    digits.push_back({static_cast<int64_t>(run), stride});
+    digits.push_back({run, stride});
     devices = std::move(heads);
   }
   std::reverse(digits.begin(), digits.end());

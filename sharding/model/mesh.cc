@@ -24,8 +24,8 @@ int64_t Mesh::devices() const {
 }
 
 std::optional<int> Mesh::Find(absl::string_view axis) const {
-  for (size_t a = 0; a < axes_.size(); ++a) {
-    if (axes_[a].name == axis) return static_cast<int>(a);
+  for (int a = 0; a < std::ssize(axes_); ++a) {
+    if (axes_[a].name == axis) return a;
   }
   return std::nullopt;
 }

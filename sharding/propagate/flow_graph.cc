@@ -50,9 +50,9 @@ FlowNode::Kind KindOf(const hlo::Instruction& instruction) {
 OpRule IdentityRule(const Dims& dims, size_t operands) {
   OpRule rule;
   TensorFactors factors;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  for (int d = 0; d < std::ssize(dims); ++d) {
     rule.factors.push_back({dims[d], FactorKind::kPassThrough, false, hlo::Opcode::kAdd});
-    factors.push_back({static_cast<int>(d)});
+    factors.push_back({d});
   }
   rule.operands.assign(operands, factors);
   rule.results = {factors};
@@ -91,30 +91,31 @@ class FlowGraphBuilder {
     }
     NumberValues();
     XLAD_RETURN_IF_ERROR(Annotate());
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) EnterNode(static_cast<int>(n));
+    for (int n = 0; n < std::ssize(graph_.nodes); ++n) EnterNode(n);
     return std::move(graph_);
   }
 
  private:
-  size_t Slot(const hlo::Instruction* instruction, size_t leaf) const {
+  int Slot(const hlo::Instruction* instruction, int64_t leaf) const {
     return graph_.first_slot_.at(instruction) + leaf;
   }
-  size_t NewSlot(const Dims& dims) {
+  int NewSlot(const Dims& dims) {
     slot_dims_.push_back(&dims);
-    joined_.push_back(joined_.size());
-    return joined_.size() - 1;
+    const int slot = std::ssize(joined_);
+    joined_.push_back(slot);
+    return slot;
   }
   // Union-find with path halving (Tarjan and van Leeuwen, 1984). The representative is the smallest slot of the set.
-  size_t Find(size_t slot) {
+  int Find(int slot) {
     while (joined_[slot] != slot) slot = joined_[slot] = joined_[joined_[slot]];
     return slot;
   }
-  void Join(size_t a, size_t b) {
+  void Join(int a, int b) {
     a = Find(a);
     b = Find(b);
     joined_[std::max(a, b)] = std::min(a, b);
   }
-  void JoinAll(const hlo::Instruction* a, size_t a_leaf, const hlo::Instruction* b, size_t count) {
+  void JoinAll(const hlo::Instruction* a, int64_t a_leaf, const hlo::Instruction* b, size_t count) {
     for (size_t i = 0; i < count; ++i) Join(Slot(a, a_leaf + i), Slot(b, i));
   }
 
@@ -135,11 +136,11 @@ class FlowGraphBuilder {
   void Add(const hlo::Instruction* instruction, AxisList manual) {
     AddManual(*instruction, kManualAxes, &manual);
     const bool enters = IsCustomCall(*instruction, "xla.sdy.GlobalToLocalShape");
-    graph_.first_slot_[instruction] = joined_.size();
+    graph_.first_slot_[instruction] = std::ssize(joined_);
     AxisList around = manual;
     if (enters) AddManual(*instruction, "xla.sdy.manual_axes", &around);
     for (const hlo::Shape* leaf : ArrayLeaves(instruction->shape())) {
-      const size_t slot = NewSlot(leaf->dims());
+      const int slot = NewSlot(leaf->dims());
       if (!around.empty()) manual_slots_.emplace_back(slot, around);
     }
     switch (instruction->opcode()) {
@@ -168,9 +169,9 @@ class FlowGraphBuilder {
   void AddManual(const hlo::Instruction& instruction, const char* key, AxisList* axes) const {
     const auto text = instruction.frontend_attributes().find(key);
     if (text == instruction.frontend_attributes().end()) return;
-    for (size_t a = 0; a < module_.mesh.axes().size(); ++a) {
+    for (int a = 0; a < std::ssize(module_.mesh.axes()); ++a) {
       const Axis& axis = module_.mesh.axes()[a];
-      const AxisRef whole = module_.mesh.Whole(static_cast<int>(a));
+      const AxisRef whole = module_.mesh.Whole(a);
       const std::vector<std::string> names = absl::StrSplit(text->second, absl::ByAnyChar("{}\",<> "));
       const bool named = std::find(names.begin(), names.end(), axis.name) != names.end();
       const bool known = std::find(axes->begin(), axes->end(), whole) != axes->end();
@@ -189,11 +190,11 @@ class FlowGraphBuilder {
     if (barrier != module_.barriers.end()) node.allowed = barrier->second;
     for (const hlo::Instruction* operand : instruction->operands()) {
       for (size_t i = 0; i < LeafCount(operand->shape()); ++i) {
-        node.operands.push_back(static_cast<int>(Slot(operand, i)));
+        node.operands.push_back(Slot(operand, i));
       }
     }
     for (size_t i = 0; i < LeafCount(instruction->shape()); ++i) {
-      node.results.push_back(static_cast<int>(Slot(instruction, i)));
+      node.results.push_back(Slot(instruction, i));
     }
     graph_.nodes.push_back(std::move(node));
   }
@@ -238,20 +239,20 @@ class FlowGraphBuilder {
       }
     }
     for (size_t i = 0; i < LeafCount(conditional->shape()); ++i) {
-      std::vector<size_t> sources;
+      std::vector<int> sources;
       for (const hlo::Computation* branch : conditional->called()) sources.push_back(Slot(branch->root(), i));
       AddFlow(conditional, std::move(sources), Slot(conditional, i));
     }
   }
 
-  void AddFlow(const hlo::Instruction* instruction, std::vector<size_t> sources, size_t target) {
+  void AddFlow(const hlo::Instruction* instruction, std::vector<int> sources, int target) {
     FlowNode node;
     node.kind = FlowNode::Kind::kThrough;
     node.instruction = instruction;
     node.what = std::string(hlo::ToString(instruction->opcode()));
     node.rule = IdentityRule(*slot_dims_[target], sources.size());
-    for (const size_t source : sources) node.operands.push_back(static_cast<int>(source));
-    node.results = {static_cast<int>(target)};
+    node.operands = std::move(sources);
+    node.results = {target};
     flow_targets_.push_back(target);
     graph_.nodes.push_back(std::move(node));
   }
@@ -276,13 +277,13 @@ class FlowGraphBuilder {
 
   void NumberValues() {
     graph_.value_of_slot_.assign(joined_.size(), -1);
-    for (size_t slot = 0; slot < joined_.size(); ++slot) {
-      const size_t first = Find(slot);
+    for (int slot = 0; slot < std::ssize(joined_); ++slot) {
+      const int first = Find(slot);
       if (first == slot) {
-        graph_.value_of_slot_[slot] = static_cast<int>(graph_.values.size());
+        graph_.value_of_slot_[slot] = std::ssize(graph_.values);
         FlowValue& value = graph_.values.emplace_back();
         value.dims = slot_dims_[slot];
-        value.sharding = TensorSharding::Open(static_cast<int64_t>(value.dims->size()));
+        value.sharding = TensorSharding::Open(std::ssize(*value.dims));
       } else {
         graph_.value_of_slot_[slot] = graph_.value_of_slot_[first];
       }
@@ -294,9 +295,9 @@ class FlowGraphBuilder {
       number(&node.operands);
       number(&node.results);
     }
-    for (const size_t slot : result_slots_) graph_.results.push_back(graph_.value_of_slot_[slot]);
-    for (const size_t slot : parameter_slots_) graph_.parameters.push_back(graph_.value_of_slot_[slot]);
-    for (const size_t slot : flow_targets_) {
+    for (const int slot : result_slots_) graph_.results.push_back(graph_.value_of_slot_[slot]);
+    for (const int slot : parameter_slots_) graph_.parameters.push_back(graph_.value_of_slot_[slot]);
+    for (const int slot : flow_targets_) {
       graph_.values[graph_.value_of_slot_[slot]].flow_target = true;
     }
   }
@@ -311,7 +312,7 @@ class FlowGraphBuilder {
                                             [](const auto& dim) { return dim.axes.empty() && !dim.closed; });
       if (!is_open || !sharding.replicated.empty()) SetAnnotation(graph_.results[i], sharding);
     }
-    std::vector<std::pair<size_t, const hlo::Instruction*>> annotated;
+    std::vector<std::pair<int, const hlo::Instruction*>> annotated;
     for (const auto& [instruction, shardings] : module_.shardings) {
       annotated.emplace_back(Slot(instruction, 0), instruction);
     }
@@ -375,9 +376,9 @@ class FlowGraphBuilder {
   const ShardedModule& module_;
   FlowGraph graph_;
   std::vector<const Dims*> slot_dims_;
-  std::vector<size_t> joined_;  // The union-find forest: the parent of each slot.
-  std::vector<size_t> result_slots_, parameter_slots_, flow_targets_;
-  std::vector<std::pair<size_t, AxisList>> manual_slots_;  // Slots in manual computations, with the manual axes.
+  std::vector<int> joined_;  // The union-find forest: the parent of each slot.
+  std::vector<int> result_slots_, parameter_slots_, flow_targets_;
+  std::vector<std::pair<int, AxisList>> manual_slots_;  // Slots in manual computations, with the manual axes.
 };
 
 absl::StatusOr<FlowGraph> FlowGraph::Build(const ShardedModule& module) { return FlowGraphBuilder(module).Run(); }

@@ -75,7 +75,7 @@ class FlowGraph {
 
  private:
   friend class FlowGraphBuilder;
-  absl::flat_hash_map<const hlo::Instruction*, size_t> first_slot_;
+  absl::flat_hash_map<const hlo::Instruction*, int> first_slot_;
   std::vector<int> value_of_slot_;
 };
 

@@ -212,30 +212,44 @@ TEST(Import, RefusesProgramsThatInliningMakesTooLarge) {
 // The border calls of a manual computation have side effects until Import has read them. A loop that only a dead border
 // used is removed then, with its annotations.
 TEST(Import, DropsAnnotationsOfDeadLoops) {
-  auto module = hlo::ParseText(R"(HloModule m, num_partitions=2, frontend_attributes={
-  xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
-condition { c = (f32[4]) parameter(0) ROOT no = pred[] constant(false) }
-body {
-  b = (f32[4]) parameter(0)
-  v = f32[4] get-tuple-element(b), index=0
-  s = f32[4] custom-call(v), custom_call_target="Sharding",
-    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
-  ROOT t = (f32[4]) tuple(s)
+  std::unique_ptr<hlo::Module> module = Parsed("sharding/testdata/import/dead_loop.hlo");
+  const auto sharded = Propagated(std::move(module));
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  EXPECT_EQ(sharded->module->computations().size(), 1u);
 }
-ENTRY main {
-  p = f32[4] parameter(0)
-  i = (f32[4]) tuple(p)
-  w = (f32[4]) while(i), condition=condition, body=body
-  l = f32[4] get-tuple-element(w), index=0
-  dead = f32[2] custom-call(l), custom_call_target="xla.sdy.GlobalToLocalShape", custom_call_has_side_effect=true,
-    frontend_attributes={xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
-    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
-  ROOT n = f32[4] negate(p)
-})");
+
+// A program of `depth` loops, each in the body of the next one. An entry parameter is split.
+std::string NestedLoops(int depth) {
+  const std::string state = "(s32[], f32[8])";
+  std::string text =
+      "HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"x\"=2]>}}\n"
+      "condition { s = " + state + " parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(3)\n"
+      "  ROOT c = pred[] compare(i, n), direction=LT }\n";
+  for (int level = 0; level < depth; ++level) {
+    absl::StrAppend(&text, "body", level, " { s = ", state, " parameter(0) i = s32[] get-tuple-element(s), index=0\n",
+                    "  x = f32[8] get-tuple-element(s), index=1 one = s32[] constant(1) j = s32[] add(i, one)\n");
+    if (level == 0) {
+      absl::StrAppend(&text, "  y = f32[8] cosine(x)\n");
+    } else {
+      absl::StrAppend(&text, "  zero = s32[] constant(0) t = ", state, " tuple(zero, x)\n  w = ", state,
+                      " while(t), condition=condition, body=body", level - 1,
+                      "\n  y = f32[8] get-tuple-element(w), index=1\n");
+    }
+    absl::StrAppend(&text, "  ROOT r = ", state, " tuple(j, y) }\n");
+  }
+  absl::StrAppend(&text, "ENTRY e { x = f32[8] parameter(0), frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<",
+                  "@mesh, [{\\\"x\\\"}]>\"}\n  zero = s32[] constant(0) t = ", state, " tuple(zero, x)\n  ROOT w = ",
+                  state, " while(t), condition=condition, body=body", depth - 1, " }\n");
+  return text;
+}
+
+// Propagation visits the body of a loop once per visit of the program, at any depth.
+TEST(Propagate, DeeplyNestedLoops) {
+  auto module = hlo::ParseText(NestedLoops(40));
   ASSERT_TRUE(module.ok()) << module.status();
   const auto sharded = Propagated(*std::move(module));
   ASSERT_TRUE(sharded.ok()) << sharded.status();
-  EXPECT_EQ(sharded->module->computations().size(), 1u);
+  EXPECT_FALSE(sharded->results[1].IsReplicated());
 }
 
 TEST(Import, InlinedInstructionsHaveASourceLine) {
