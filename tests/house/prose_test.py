@@ -116,8 +116,8 @@ class ProseTest(unittest.TestCase):
         problems = [problem for path in prose.chosen_files([]) for problem in prose.check(path)]
         self.assertEqual(problems, [], "\n" + "\n".join(problems))
 
-    def test_exempt_folders_exist(self):
-        self.assertEqual([folder for folder in prose.EXEMPT if not (prose.ROOT / folder).is_dir()], [])
+    def test_exempt_entries_exist(self):
+        self.assertEqual([entry for entry in prose.EXEMPT if not (prose.ROOT / entry).exists()], [])
 
 
 class ReferencesTest(unittest.TestCase):
