@@ -1,12 +1,13 @@
-"""Reading HLO into a module, xlad beside jaxlib: text and protos, in turns, on one core.
+"""Compares the time of reading HLO into a module, as text and as a proto, between xlad and jaxlib.
 
     build/venv/bin/python bench/parse_vs_jaxlib/parse_vs_jaxlib.py FILE_OR_FOLDER ... [--rounds 9] [--json out.json]
 
-Takes *.hlo, and *.hlo.zst by the zstd program. The proto is jaxlib's own serialisation of the text. Both sides have the
-bytes in memory and release the module; what counts is the thread's CPU time. A row is one file: megabytes per second
-of both sides (median), and the ratio xlad / jaxlib as the median over rounds with its lowest and highest.
+Reads *.hlo files, and *.hlo.zst files through the zstd program. The proto is jaxlib's serialization of the text. Both
+sides have the bytes in memory; the time is the CPU time of the thread that reads and releases the module. The sides run
+alternately on one core. Each row is one file: megabytes per second of both sides (median over rounds), and the ratio
+xlad / jaxlib (median, lowest and highest).
 
-Exit code 1 where a file does not read.
+The exit code is 1 if a file cannot be read.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def measure(name, size, rounds, xlad, jaxlib):
     ours, theirs = [], []
     for turn in range(rounds + 1):
         pair = (xlad(), jaxlib()) if turn % 2 else (jaxlib(), xlad())[::-1]
-        if turn:  # The first is for the caches.
+        if turn:  # The first round fills the caches.
             ours.append(pair[0])
             theirs.append(pair[1])
     ratios = [theirs[i] / ours[i] for i in range(rounds)]
@@ -95,7 +96,7 @@ def main():
                     print(f"{source.name[-44:]:44} {form:5} {row['bytes'] / 1e6:6.1f} {row['xlad_mb_s']:10.1f} "
                           f"{row['jaxlib_mb_s']:12.1f} {row['ratio']:6.2f}  {row['ratio_low']:.2f} to "
                           f"{row['ratio_high']:.2f}", flush=True)
-            except Exception as error:  # One bad file is a row, not the end.
+            except Exception as error:  # Reported in the file's row; the other files are still measured.
                 failed = True
                 print(f"{source.name[-44:]:44} {error}", flush=True)
     if args.json:

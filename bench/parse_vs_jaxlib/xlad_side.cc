@@ -1,6 +1,6 @@
-// Reads "text PATH" and "proto PATH" lines from standard input; answers each with the seconds of this thread that
-// reading the file's bytes into a module takes, or with "error: ...". The bytes are in memory; the module's release
-// counts, as it does where Python drops one.
+// Reads "text PATH" and "proto PATH" lines from standard input. For each line, prints the CPU seconds that this thread
+// takes to read the file's bytes into a module and to release the module, or "error: ...". The bytes are in memory
+// before the clock starts.
 #include <time.h>
 
 #include <fstream>
@@ -20,6 +20,7 @@ double ThreadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+// The contents of a file, which is read once.
 const std::string& BytesOf(const std::string& path) {
   static auto* const files = new std::map<std::string, std::string>();
   std::string& bytes = (*files)[path];

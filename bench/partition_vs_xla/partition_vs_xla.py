@@ -1,21 +1,23 @@
-"""Propagation and partitioning of a corpus of programs beside XLA's.
+"""Compares propagation and partitioning of a corpus of programs with XLA's.
 
-    python3 bench/partition_vs_xla/partition_vs_xla.py                     every train step over more than one device
+    python3 bench/partition_vs_xla/partition_vs_xla.py                     all train steps on more than one device
     python3 bench/partition_vs_xla/partition_vs_xla.py --all --json partitioned.json
     python3 bench/partition_vs_xla/partition_vs_xla.py --only llama3
 
-The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with what XLA's partitioner did to each program; see
-its README. A row is one program in a process of its own:
+The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with the results of XLA's partitioner for each program; see
+its README. Each row is one program, which runs in its own process:
 
 instr     instructions after inlining
-prop, part, check   seconds of xlad's propagation, partitioning, checks; `XLA`: of its propagation and partitioning.
-          XLA's were measured once, elsewhere: compare bytes and flops, not seconds.
-MB sent   least bytes a device must send in a step (loops multiplied by their trip counts), in millions; beside XLA's,
-          whose all-reduces that are followed by a slice count as reduce-scatters; and the ratio, below 1: xlad less
-flops     dot and convolution flops of all devices together over the program's: 1 is nothing computed twice
+prop s, part s, chk s   seconds of xlad's propagation, partitioning and checks. XLA s: seconds of XLA's propagation and
+          partitioning, measured once on another machine: compare bytes and flops, not seconds.
+MB sent   the fewest bytes that one device must send in a step, in millions; the bytes of a loop are multiplied by its
+          trip count. MB XLA: the same for XLA, with all-reduces that are followed by a slice counted as
+          reduce-scatters. ratio: xlad's over XLA's; below 1, xlad sends less
+flops     dot and convolution flops of all devices together over those of the program; 1 means no duplicated
+          computation. XLA: the same for XLA
 RSS       peak resident megabytes of the process
 
-Exit code 1 where a program fails to propagate, partition or pass the checks.
+The exit code is 1 if a program fails to propagate, to partition or to pass the checks.
 """
 
 import argparse
@@ -62,12 +64,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default=os.environ.get("XLAD_CORPUS"))
     parser.add_argument("--binary", default=str(REPO / "build/release/bin/partition_vs_xla_xlad"))
-    parser.add_argument("--only", help="programs whose name contains this")
-    parser.add_argument("--all", action="store_true", help="not only train steps")
-    parser.add_argument("--json", help="also write all rows there")
+    parser.add_argument("--only", help="only programs whose name contains this")
+    parser.add_argument("--all", action="store_true", help="all steps, not only train steps")
+    parser.add_argument("--json", help="also write all rows to this file")
     flags = parser.parse_args()
     if not flags.corpus:
-        parser.error("no corpus: set XLAD_CORPUS or give --corpus")
+        parser.error("found no corpus; set XLAD_CORPUS or use --corpus")
     corpus = pathlib.Path(flags.corpus)
     print(ROW.format("program", "instr", "prop s", "part s", "chk s", "XLA s", "MB sent", "MB XLA", "ratio", "flops",
                      "XLA", "RSS"))

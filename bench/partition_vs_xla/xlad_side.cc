@@ -1,4 +1,4 @@
-// Propagates, partitions and checks the program of a file; prints what that took and what came of it as a line of JSON.
+// Propagates, partitions and checks the program in a file. Prints times, bytes, flops and memory as one line of JSON.
 #include <sys/resource.h>
 
 #include <cstdio>

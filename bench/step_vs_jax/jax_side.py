@@ -1,9 +1,9 @@
-"""One job directory on one mesh in jaxlib, driven by lines on standard input, as xlad_side.cc is.
+"""Runs a job directory on one mesh in jaxlib. Reads the same commands from standard input as xlad_side.cc.
 
-    python jax_side.py JOBDIR MESH DEVICES      MESH is its name in the manifest, or single
+    python jax_side.py JOBDIR MESH DEVICES      MESH is a name in the manifest, or single
 
-The program is compiled and called as jax.jit does: StableHLO (or HLO) to MeshExecutable, then the C++ fast path with
-donated arguments. Batches lie on the devices before the clock starts; the state is fed back from step to step.
+The program is compiled and called as by jax.jit: StableHLO (or HLO) to MeshExecutable, then the C++ fast path with
+donated arguments. Batches are on the devices before the clock starts. Results that feed the next step stay there.
 """
 
 import json
@@ -27,7 +27,7 @@ from safetensors.numpy import load_file  # noqa: E402
 
 
 def read_program():
-    """The job's program as a StableHLO module: the portable artifact where there is one, else HLO."""
+    """The job's program as a StableHLO module: from the portable artifact if there is one, otherwise from HLO."""
     path = JOB / f"step.{MESH}"
     context = mlir.make_ir_context()
     portable = path.with_name(path.name + ".mlirbc")
@@ -62,7 +62,7 @@ class Side:
         self.devices = jax.devices()[:DEVICES]
         self.step = 0
         self.call = None
-        jax.jit(lambda x: x + 1)(np.float32(1)).block_until_ready()  # The client and LLVM are up.
+        jax.jit(lambda x: x + 1)(np.float32(1)).block_until_ready()  # Starts the client and LLVM before any measurement.
 
     def compile(self):
         hlo = read_program()

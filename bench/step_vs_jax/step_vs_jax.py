@@ -1,23 +1,24 @@
-"""Steps of job directories, xlad beside jax.jit of jaxlib, measured in turns in one run.
+"""Compares training steps of job directories between xlad and jax.jit: step time, compile time, memory.
 
-    python bench/step_vs_jax/step_vs_jax.py                       every job directory, every mesh of its manifest
+    python bench/step_vs_jax/step_vs_jax.py                       all job directories, all meshes of their manifests
     python bench/step_vs_jax/step_vs_jax.py --only cnn,lstm --mesh single --json ratios.json
 
-Job directories are those in --examples (default: $XLAD_EXAMPLES and the project's examples/). Both sides stay alive
-and idle while the other one works; a pair is one block of steps of each, one right after the other.
+Job directories are read from --examples (default: $XLAD_EXAMPLES and the project's examples/). Both sides run
+alternately: a pair is one block of steps of each, and one side is idle while the other runs.
 
-mesh `single`: both processes are bound to one and the same CPU, so one thread works at a time.
-other meshes:  all CPUs; xlad's devices are threads of one process, JAX's are its virtual CPU devices.
+mesh `single`: both processes are bound to the same CPU, so that one thread runs at a time.
+other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices.
 
-step    time of a block over its steps: median of xlad's blocks, of JAX's blocks, and of the pairs' ratios (lowest and
-        highest behind it). Ratios are JAX's time over xlad's: above 1, xlad is faster. `best` is the ratio of the
-        fastest blocks, `cpu` that of processor time: both say more where other programs want the CPUs too.
-compile cold: xlad's child process from program text to executable (start of the process, partitioning and its checks
-        included) against the time of JAX's compile from StableHLO in a process that has compiled before. Medians;
+step    time per step in milliseconds: the median of xlad's blocks, the median of JAX's blocks, and the median ratio of
+        the pairs (with the lowest and the highest). A ratio is JAX's time over xlad's; above 1, xlad is faster. `best`
+        is the ratio of the fastest blocks, `cpu` the ratio of CPU times; both are more reliable than the median if
+        other programs use the CPUs.
+compile xlad: the time of the child process from program text to executable, which includes process start, partitioning
+        and checks. JAX: the time of compiling StableHLO in a process that has compiled before. Medians; the ratio is
         JAX's over xlad's.
-memory  what one device's step needs by the buffer plans: arguments + results - what they share + temporaries.
-        xlad's over JAX's. Peak resident sizes of the whole processes are in the JSON (JAX's has Python and the
-        compiler in it, xlad's compiles in a child).
+memory  the memory of one device's step according to the buffer plan: arguments + results - shared + temporaries. The
+        ratio is xlad's over JAX's. The JSON also has the peak resident sizes of the processes (JAX's includes Python
+        and the compiler; xlad compiles in a child).
 """
 
 import argparse
@@ -34,7 +35,7 @@ REPO = HERE.parent.parent
 
 
 class Side:
-    """A process that answers a line with a line."""
+    """A process that answers each line with one line of JSON."""
 
     def __init__(self, name, command, cpus):
         bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
@@ -55,11 +56,11 @@ class Side:
         return json.loads(answer)
 
     def step_ms(self, steps):
-        """Wall milliseconds of a step."""
+        """The wall-clock milliseconds per step."""
         return self.ask(f"steps {steps}")["ms"] / steps
 
     def block(self, steps):
-        """Wall and processor milliseconds of a step."""
+        """The wall-clock and CPU milliseconds per step."""
         before = self.cpu_ms()
         wall = self.step_ms(steps)
         return wall, (self.cpu_ms() - before) / steps
@@ -84,7 +85,7 @@ def middle(values):
 
 
 def block_size(side, milliseconds):
-    """Steps in a block of about that long, after warming up."""
+    """The number of steps that take about this long, measured after warming up."""
     side.step_ms(3)
     return max(2, min(2000, round(milliseconds / side.step_ms(5))))
 
@@ -162,11 +163,11 @@ def arguments():
     parser.add_argument("--examples", type=pathlib.Path, action="append", help="a folder of job directories, or one")
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
-    parser.add_argument("--rounds", type=int, default=9, help="pairs of blocks")
-    parser.add_argument("--builds", type=int, default=3, help="compilations of each")
-    parser.add_argument("--block-ms", type=float, default=300, help="about how long a block is")
+    parser.add_argument("--rounds", type=int, default=9, help="number of pairs of blocks")
+    parser.add_argument("--builds", type=int, default=3, help="number of compilations on each side")
+    parser.add_argument("--block-ms", type=float, default=300, help="approximate length of a block in milliseconds")
     parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder of the binaries")
-    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     args = parser.parse_args()
     folders = args.examples or [*given, REPO / "examples"]
     jobs = [p for f in folders for p in ([f] if (f / "manifest.json").exists() else sorted(f.glob("*/manifest.json")))]

@@ -1,12 +1,12 @@
-// One job directory on one mesh, all devices in this process, driven by lines on standard input.
+// Runs a job directory on one mesh, with all devices in this process, by commands from standard input.
 //
-//   step_vs_jax_xlad XLAD JOBDIR MESH        MESH is as in --mesh; "" is one device
+//   step_vs_jax_xlad XLAD JOBDIR MESH        MESH is as in --mesh; "" means one device
 //
-// Each line gives one line of JSON on standard output:
-//   build      builds from the start in a child process, as the coordinator does      {"build_ms": 812.0}
-//   steps 20   trains 20 more steps (on the first build)                              {"ms": 410.2, "steps": 20}
-//   memory     of one device's step, by the buffer plan; of this process      {"plan_bytes": 17179620, "peak_rss": 9e7}
-// An error is one line on standard error and exit code 1.
+// Each command prints one line of JSON to standard output:
+//   build      builds the program in a child process, as the coordinator does          {"build_ms": 812.0}
+//   steps 20   trains 20 more steps with the first build                               {"ms": 410.2, "steps": 20}
+//   memory     one device's step by the buffer plan; this process      {"plan_bytes": 17179620, "peak_rss": 9e7}
+// After an error, prints one line to standard error and exits with code 1.
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -30,7 +30,7 @@
 namespace xlad {
 namespace {
 
-// A job's blobs in memory.
+// The blobs of a job, in memory.
 class JobStore final : public runtime::TaskStore {
  public:
   static absl::StatusOr<std::unique_ptr<JobStore>> Make(const client::Job& job, const std::string& executable) {
@@ -145,7 +145,7 @@ class Side {
   static double Milliseconds(int64_t since_ns) {
     return static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs;
   }
-  // A safetensors file's head: eight bytes of length, then as many of JSON.
+  // A safetensors file begins with eight bytes of length, then that many bytes of JSON.
   static std::string Header(const std::string& bytes) {
     uint64_t length = 0;
     if (bytes.size() < sizeof(length)) return bytes;
