@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/text/text.h"
@@ -75,6 +76,31 @@ ENTRY e {
 })");
   EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);
   EXPECT_EQ(c.program.results, (std::vector<int>{c.program.parameters[2], c.program.parameters[0]}));
+}
+
+// Compile time must not be exponential in the depth of nested loops.
+TEST(BufferAssignment, CompilesDeeplyNestedLoops) {
+  const std::string state = "(s32[], f32[], s32[])";
+  std::string text = "HloModule m\n";
+  constexpr int kDepth = 24;
+  for (int depth = 0; depth < kDepth; ++depth) {
+    const std::string inner = depth == 0
+                                  ? "y = f32[] cosine(x)"
+                                  : absl::StrCat("z = s32[] constant(0) t = ", state, " tuple(z, x, n) w = ", state,
+                                                 " while(t), condition=cond", depth - 1, ", body=body", depth - 1,
+                                                 " y = f32[] get-tuple-element(w), index=1");
+    absl::StrAppend(&text, "cond", depth, " { s = ", state,
+                    " parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] get-tuple-element(s), index=2 "
+                    "ROOT c = pred[] compare(i, n), direction=LT }\n");
+    absl::StrAppend(&text, "body", depth, " { s = ", state,
+                    " parameter(0) i = s32[] get-tuple-element(s), index=0 x = f32[] get-tuple-element(s), index=1 "
+                    "n = s32[] get-tuple-element(s), index=2 ",
+                    inner, " one = s32[] constant(1) j = s32[] add(i, one) ROOT r = ", state, " tuple(j, y, n) }\n");
+  }
+  absl::StrAppend(&text, "ENTRY e { x = f32[] parameter(0) n = s32[] parameter(1) z = s32[] constant(0) t = ", state,
+                  " tuple(z, x, n) w = ", state, " while(t), condition=cond", kDepth - 1, ", body=body", kDepth - 1,
+                  " ROOT r = f32[] get-tuple-element(w), index=1 }");
+  EXPECT_FALSE(Compiled(text).steps.steps.empty());
 }
 
 // The two operands of the branch's kernel are one buffer, so the kernel must not write one of them in place.

@@ -1,7 +1,9 @@
 // CheckAssignment: abstract interpretation over the value that each byte range of memory holds.
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/buffers/buffer_assignment.h"
 
 namespace xlad::compiler {
@@ -67,8 +69,11 @@ class Checker {
   }
 
   absl::Status RunLoop(const LinearOp& loop, Memory* memory) {
-    // The greatest fixed point: the contents at the condition in every iteration.
-    Memory head = *memory;
+    // The greatest fixed point: the contents at the condition in every iteration. The search starts at the fixed point
+    // of the last visit, because the contents before a loop only shrink while an outer loop is iterated. A new search
+    // at each visit would take time exponential in the depth of nested loops.
+    const auto [known, is_first] = heads_.try_emplace(&loop, *memory);
+    Memory head = is_first ? *memory : Meet(*memory, known->second);
     for (;;) {
       Memory exit = head;
       XLAD_RETURN_IF_ERROR(RunQuietly(loop.condition, &exit));
@@ -78,8 +83,10 @@ class Checker {
       if (meet == head) break;
       head = std::move(meet);
     }
+    heads_[&loop] = head;
     *memory = std::move(head);
     XLAD_RETURN_IF_ERROR(RunOps(loop.condition, memory));
+    if (quiet_) return absl::OkStatus();
     XLAD_RETURN_IF_ERROR(Read(loop.predicate, *memory, loop.instruction->name()));
     Memory body = *memory;
     return RunOps(loop.bodies[0], &body);
@@ -98,9 +105,9 @@ class Checker {
 
   // Runs for the effects on memory alone: reads are not checked before the fixed point is reached.
   absl::Status RunQuietly(const std::vector<LinearOp>& ops, Memory* memory) {
-    quiet_ = true;
+    const bool was_quiet = std::exchange(quiet_, true);
     absl::Status status = RunOps(ops, memory);
-    quiet_ = false;
+    quiet_ = was_quiet;
     return status;
   }
 
@@ -183,7 +190,8 @@ class Checker {
 
   const LinearProgram& program_;
   const BufferAssignment& assignment_;
-  bool quiet_ = false;
+  bool quiet_ = false;                                  // Reads are not checked.
+  absl::flat_hash_map<const LinearOp*, Memory> heads_;  // The contents at the condition of each loop, as known so far.
 };
 
 }  // namespace

@@ -15,17 +15,18 @@ using Set = absl::flat_hash_set<int>;
 void LiveBefore(const std::vector<LinearOp>& ops, Set* live);
 
 // The set before a loop's condition, given the set after the loop.
+//
+// The set is the least fixed point of head = C(after + predicate + B(head)), where C and B are the effects of condition
+// and body. Every effect has the form X -> G + (X - K), so that B(head) = B({}) + (head - K), and what the second term
+// adds is in `head` already: B({}) gives the fixed point without iteration. Iteration would take time exponential in
+// the depth of nested loops.
 Set LiveAtHead(const LinearOp& loop, const Set& after) {
   Set head;
-  for (;;) {
-    Set at = head;
-    LiveBefore(loop.bodies[0], &at);
-    at.insert(after.begin(), after.end());
-    at.insert(loop.predicate);
-    LiveBefore(loop.condition, &at);
-    if (at == head) return head;
-    head = std::move(at);
-  }
+  LiveBefore(loop.bodies[0], &head);
+  head.insert(after.begin(), after.end());
+  head.insert(loop.predicate);
+  LiveBefore(loop.condition, &head);
+  return head;
 }
 
 void LiveBefore(const std::vector<LinearOp>& ops, Set* live) {

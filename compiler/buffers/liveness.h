@@ -9,7 +9,7 @@
 //   2: v3 = add(v1, v2)      v3 is live from 5 on; in place of v1 or v2 if the pair is in may_share
 //
 // A value that the next iteration of a loop reads is live through the whole loop. The method is the usual backward
-// data-flow analysis over live sets, iterated to a fixed point at each loop, so that it is sound for any nesting.
+// data-flow analysis over live sets, with the fixed point of each loop in closed form.
 #pragma once
 
 #include <cstdint>

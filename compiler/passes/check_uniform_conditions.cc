@@ -184,6 +184,11 @@ class DivergenceAnalysis {
   }
 
   absl::StatusOr<LeafLabels> Loop(const Instruction& loop, LeafLabels carried) {
+    // The search starts at the fixed point of the last visit, because labels are only refined while an outer loop is
+    // iterated. A new search at each visit would take time exponential in the depth of nested loops.
+    LeafLabels& known = carried_.try_emplace(&loop, carried).first->second;
+    for (size_t i = 0; i < carried.size(); ++i) carried[i] = Refine(carried[i], known[i]);
+    const std::vector<bool> invariant = InvariantLeaves(*loop.called()[1]);
     Labels predicate;
     // A fixed point: each round can only refine the partitions, so the number of rounds is bounded by devices and
     // leaves.
@@ -194,23 +199,30 @@ class DivergenceAnalysis {
       LeafLabels refined;
       // If devices may run different numbers of iterations, everything that the body changes may differ as well.
       for (size_t i = 0; i < carried.size(); ++i) {
-        const bool changes = next[i] != carried[i] || !IsInvariant(*loop.called()[1], static_cast<int64_t>(i));
+        const bool changes = next[i] != carried[i] || !invariant[i];
         refined.push_back(changes ? Refine(Refine(carried[i], next[i]), predicate) : carried[i]);
       }
       if (refined == carried) break;
       carried = std::move(refined);
     }
+    carried_[&loop] = carried;
     XLAD_RETURN_IF_ERROR(Require(loop, *loop.called()[1], predicate));
     XLAD_RETURN_IF_ERROR(Require(loop, *loop.called()[0], predicate));
     return carried;
   }
 
-  static bool IsInvariant(const Computation& body, int64_t index) {
+  // For each leaf of the carried value: whether the body returns the tuple element that contains it as it is.
+  static std::vector<bool> InvariantLeaves(const Computation& body) {
     const Instruction* root = body.root();
-    if (root->opcode() != Opcode::kTuple || index >= root->operand_count()) return false;
-    const Instruction* next = root->operand(index);
-    return next->opcode() == Opcode::kGetTupleElement && next->number() == index &&
-           next->operand(0) == body.parameter(0);
+    std::vector<bool> invariant;
+    if (root->opcode() != Opcode::kTuple) return std::vector<bool>(CountLeaves(root->shape()), false);
+    for (int64_t i = 0; i < root->operand_count(); ++i) {
+      const Instruction* next = root->operand(i);
+      const bool is_same = next->opcode() == Opcode::kGetTupleElement && next->number() == i &&
+                           next->operand(0) == body.parameter(0);
+      invariant.insert(invariant.end(), CountLeaves(next->shape()), is_same);
+    }
+    return invariant;
   }
 
   absl::StatusOr<LeafLabels> Branches(const Instruction& conditional, const Known& known) {
@@ -292,6 +304,7 @@ class DivergenceAnalysis {
   const PassContext& context_;
   const size_t devices_;
   absl::flat_hash_map<const Instruction*, std::unique_ptr<Literals>> literals_;
+  absl::flat_hash_map<const Instruction*, LeafLabels> carried_;  // The fixed point of each loop, as known so far.
 };
 
 }  // namespace
