@@ -21,6 +21,19 @@ absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tile sharding: ", what));
 }
 
+absl::Status Unsupported(absl::string_view what) {
+  return absl::UnimplementedError(absl::StrCat("tile sharding: ", what));
+}
+
+absl::Status NotAPermutation() {
+  return Unsupported("found a device list that is not evenly spaced, expected a permutation of mesh axes");
+}
+
+absl::Status UnsupportedKind(absl::string_view found) {
+  return Unsupported(
+      absl::StrCat("found ", found, ", expected manual computations as Shardy writes them (xla.sdy.*)"));
+}
+
 // The digits, major to minor, of a list of devices that consists of evenly spaced runs at every level.
 absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
   std::vector<Digit> digits;  // Minor to major.
@@ -32,12 +45,12 @@ absl::StatusOr<std::vector<Digit>> DigitsOfList(Dims devices) {
     int64_t run = 2;
     while (run < std::ssize(devices) && devices[run] - devices[run - 1] == stride) ++run;
     while (std::ssize(devices) % run != 0) --run;
-    if (run < 2) return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
+    if (run < 2) return NotAPermutation();
     Dims heads;
     for (int64_t i = 0; i < std::ssize(devices); ++i) {
       if (i % run == 0) heads.push_back(devices[i]);
       if (stride <= 0 || devices[i] != heads.back() + i % run * stride) {
-        return absl::UnimplementedError("tile sharding: the device list is not a permutation of mesh axes");
+        return NotAPermutation();
       }
     }
     digits.push_back({run, stride});
@@ -95,7 +108,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
       }
       const int64_t size = std::min(left, rest.size);
       if (left % size != 0 || rest.size % size != 0) {
-        return absl::UnimplementedError("tile sharding: tiles do not divide along mesh axes");
+        return Unsupported("found tiles that end inside a digit of the device number, expected sizes that divide it");
       }
       // The major part of the remaining digit.
       own.push_back({size, rest.stride * (rest.size / size)});
@@ -118,7 +131,8 @@ absl::Status CollectCuts(const hlo::OpSharding& sharding, int64_t* devices, std:
   XLAD_ASSIGN_OR_RETURN(const auto tiles, TileDigits(sharding));
   const int64_t count = DeviceCount(digits);
   if (*devices != 0 && *devices != count) {
-    return Malformed(absl::StrCat("found shardings over ", count, " and over ", *devices, " devices"));
+    return Malformed(
+        absl::StrCat("found shardings over ", count, " and over ", *devices, " devices, expected equal numbers"));
   }
   *devices = count;
   const auto cut = [&](const Digit& digit) {
@@ -134,7 +148,8 @@ absl::Status CollectCuts(const hlo::OpSharding& sharding, int64_t* devices, std:
 absl::StatusOr<AxisList> AxesOf(const Mesh& mesh, const Digit& digit) {
   std::optional<AxisList> axes = AxesOfStride(mesh, digit.stride, digit.size);
   if (axes.has_value()) return *std::move(axes);
-  return absl::InvalidArgumentError(absl::StrCat("tile sharding: does not fit the mesh ", mesh.ToString()));
+  return Malformed(absl::StrCat("found tiles over devices 0, ", digit.stride, ", ... of ", digit.stride * digit.size,
+                                ", expected axes of the mesh ", mesh.ToString()));
 }
 
 absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, TensorSharding* result) {
@@ -153,7 +168,7 @@ absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, Ten
                       : sharding.replicate_on_last_tile_dim ? Kind::kReplicated
                                                             : sharding.last_tile_dims[d - result->dims.size()];
     if (kind == Kind::kReplicated) continue;
-    if (kind == Kind::kManual) return absl::UnimplementedError("tile sharding: manual subgroups are not supported");
+    if (kind == Kind::kManual) return UnsupportedKind("a manual subgroup");
     for (const Digit& digit : tiles[d]) {
       XLAD_ASSIGN_OR_RETURN(const AxisList axes, AxesOf(mesh, digit));
       AxisList& into = of_tensor ? result->dims[d].axes : result->unreduced;
@@ -179,7 +194,9 @@ absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shar
   int64_t low = 1;
   for (const int64_t cut : cuts) {
     if (cut == low) continue;
-    if (cut % low != 0) return Malformed(absl::StrCat("device numbers are cut at ", low, " and at ", cut));
+    if (cut % low != 0) {
+      return Malformed(absl::StrCat("found device numbers cut at ", low, " and at ", cut, ", expected cuts that nest"));
+    }
     axes.push_back({"", cut / low});
     low = cut;
   }
@@ -201,7 +218,7 @@ absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpShard
     case Kind::kTuple:
       return Malformed("found a tuple for an array");
     default:
-      return absl::UnimplementedError("tile sharding: manual and unreduced shardings are not supported");
+      return UnsupportedKind("a manual or unreduced sharding");
   }
   XLAD_RETURN_IF_ERROR(ResolveTiled(mesh, sharding, &result));
   return result;

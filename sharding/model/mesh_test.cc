@@ -109,8 +109,8 @@ TEST(Axes, StridesNameAxes) {
   EXPECT_EQ(AxesOfStride(mesh, 1, 16), std::nullopt);
 }
 
-// Boxes of one row of devices tile the tensor, whatever the sizes.
-TEST(TensorSharding, BoxesTileTheTensorForAnySize) {
+// The boxes of all devices cover every element once, for even and uneven sizes.
+TEST(TensorSharding, BoxesCoverEveryElementOnce) {
   const Mesh mesh("mesh", {{"a", 3}, {"b", 2}});
   for (int64_t size = 0; size <= 20; ++size) {
     TensorSharding sharding = TensorSharding::Open(2);
