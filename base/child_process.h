@@ -16,10 +16,10 @@ namespace xlad {
 // thread-safe.
 class ChildProcess {
  public:
-  // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended to
-  // the file `log_path`, or inherited if it is empty. The child has its own process group, so that Ctrl-C on the terminal
-  // reaches only this process. Errors: Internal if the log cannot be opened, ResourceExhausted if fork fails. If the
-  // program cannot be executed, the child exits with code 127.
+  // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
+  // to the file `log_path`, or inherited if it is empty. The child has its own process group, so that Ctrl-C on the
+  // terminal reaches only this process. Errors: Internal if the log cannot be opened, ResourceExhausted if fork fails.
+  // If the program cannot be executed, the child exits with code 127.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();

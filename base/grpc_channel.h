@@ -13,17 +13,17 @@ class ClientContext;
 
 namespace xlad {
 
-// Where a coordinator is and how to authenticate. Addresses other than loopback require both files: the connection is
-// TLS, and each call carries the token.
+// The address of a coordinator and the files for authentication. Addresses other than loopback require both files: the
+// connection is TLS, and each call carries the token.
 struct Endpoint {
   std::string address;     // HOST:PORT
   std::string ca_file;     // PEM certificate of the authority that signed the coordinator's, or empty for plaintext.
   std::string token_file;  // The first line is the bearer token. Empty if no token is sent.
 };
 
-// A channel that connects when it is first used, detects dead connections within seconds (keepalive) and carries messages
-// of up to 64 MiB. Errors: InvalidArgument if the address is malformed, or is not loopback and ca_file is empty; and the
-// error of reading ca_file.
+// A channel that connects when it is first used, detects dead connections within seconds (keepalive) and carries
+// messages of up to 64 MiB. Errors: InvalidArgument if the address is malformed, or is not loopback and ca_file is
+// empty; and the error of reading ca_file.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint);
 
 // The token in a file, or "" if `token_file` is empty. InvalidArgument if the first line is empty.

@@ -1,8 +1,8 @@
 // Macros and helpers for absl::Status.
 //
 // Every function that can fail because of its input, a file, a peer or the system returns absl::Status or
-// absl::StatusOr<T>. XLAD_CHECK is for invariants of the code itself: if one is violated, it prints file, line, condition
-// and message to stderr and aborts.
+// absl::StatusOr<T>. XLAD_CHECK is for invariants of the code itself: if one is violated, it prints file, line,
+// condition and message to stderr and aborts.
 #pragma once
 
 #include <sstream>

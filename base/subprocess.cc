@@ -43,7 +43,7 @@ struct ChildPipes {
   Pipe in, out, err;
 };
 
-// Runs in the child between fork and exec, where only async-signal-safe calls are allowed.
+// Runs in the child between fork and exec: only async-signal-safe calls are allowed there.
 [[noreturn]] void BecomeChild(char* const* argv, const ChildPipes& pipes, const ChildLimits& limits) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);  // Ctrl-C on the terminal signals only the parent.

@@ -1,5 +1,6 @@
-// A child process as a function from bytes to bytes: it reads all of standard input, writes its result to standard output
-// and exits. The compiler runs this way, so that a crash, a hang or a lack of memory in it is an error of one job here.
+// A child process as a function from bytes to bytes: it reads all of standard input, writes its result to standard
+// output and exits. The compiler runs this way, so that a crash, a hang or a lack of memory in it is an error of one
+// job here.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +24,9 @@ struct ChildResult {
   std::string errors;  // The last 64 KiB of standard error.
 };
 
-// Runs `argv` (argv[0] is a path) on `input` and waits for its end. A child that fails is a result, not an error. Errors:
-// DeadlineExceeded if the child was killed after timeout_ms, Internal or ResourceExhausted if the system has no pipe or
-// process left. Thread-safe.
+// Runs `argv` (argv[0] is a path) on `input` and waits for its end. A child that fails is a result, not an error.
+// Errors: DeadlineExceeded if the child was killed after timeout_ms, Internal or ResourceExhausted if the system has no
+// pipe or process left. Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 

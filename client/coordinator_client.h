@@ -1,7 +1,7 @@
-// The C++ client: submits jobs to a coordinator and follows them.
+// The C++ client, which submits jobs to a coordinator and watches them.
 //
-// Thread-safe. Every call has a deadline; errors are the coordinator's own, with "coordinator HOST:PORT: " in front
-// where it could not be reached.
+// Thread-safe. Each call except Watch has a deadline: 30 s, or 10 min for blobs. Errors are those of the coordinator,
+// or Unavailable ("coordinator HOST:PORT cannot be reached: ...").
 #pragma once
 
 #include <functional>
@@ -18,13 +18,16 @@ namespace xlad::client {
 
 class CoordinatorClient {
  public:
+  // Makes a client; the connection is established by the first call. Errors as in MakeChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Connect(const Endpoint& endpoint);
   virtual ~CoordinatorClient() = default;
 
-  // Uploads what the coordinator lacks and submits; returns the job's id. The same client_key and job submit once.
+  // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. Submitting the
+  // same job with the same `client_key` again returns the id of the first submission.
   virtual absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) = 0;
-  // Calls `on_update` until it returns false or the job has ended, reconnecting while the coordinator is away for at
-  // most `patience_ms`. Metrics come in order, each step once.
+  // Calls `on_update`, in this thread, with each update of the job until it returns false or the job has ended. Metrics
+  // arrive in order of their steps, each step once. Reconnects if the connection is lost; Unavailable if the
+  // coordinator cannot be reached for `patience_ms`.
   virtual absl::Status Watch(const std::string& job_id, int64_t patience_ms,
                              const std::function<bool(const WatchJobResponse&)>& on_update) = 0;
   virtual absl::StatusOr<std::vector<JobStatus>> ListJobs() = 0;
@@ -32,6 +35,7 @@ class CoordinatorClient {
   virtual absl::Status Cancel(const std::string& job_id) = 0;
   virtual absl::StatusOr<JobLogResponse> Log(const std::string& job_id) = 0;
   virtual absl::StatusOr<ListWorkersResponse> ListWorkers() = 0;
+  // The bytes of the blob with this SHA-256. DataLoss if the received bytes have another hash.
   virtual absl::StatusOr<std::string> GetBlob(const std::string& digest) = 0;
 };
 

@@ -12,8 +12,8 @@
 namespace xlad::client {
 namespace {
 
-constexpr int64_t kCallMs = 30'000;
-constexpr int64_t kTransferMs = 600'000;
+constexpr int64_t kCallTimeoutMs = 30'000;
+constexpr int64_t kTransferTimeoutMs = 600'000;
 constexpr size_t kChunkBytes = 1 << 20;
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
@@ -26,8 +26,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     for (const std::string& digest : {job.spec.program_blob(), job.spec.state_blob(), job.spec.data_blob()}) {
       if (!digest.empty()) has.add_digests(digest);
     }
-    XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse answer, Call(&Coordinator::Stub::HasBlobs, has));
-    for (const std::string& missing : answer.missing()) {
+    XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse blobs, Call(&Coordinator::Stub::HasBlobs, has));
+    for (const std::string& missing : blobs.missing()) {
       const std::string& bytes = missing == job.spec.program_blob() ? job.program
                                  : missing == job.spec.state_blob() ? job.state
                                                                     : job.data;
@@ -43,10 +43,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   absl::Status Watch(const std::string& job_id, int64_t patience_ms,
                      const std::function<bool(const WatchJobResponse&)>& on_update) override {
     int64_t next_step = 0;
-    int64_t lost_ns = 0;  // Since when the coordinator is away; 0: it is there.
+    int64_t lost_ns = 0;  // When the connection was lost, or 0 while it works.
     while (true) {
       bool done = false;
-      const absl::Status status = WatchOnce(job_id, &next_step, on_update, &done, &lost_ns);
+      const absl::Status status = WatchUntilDisconnected(job_id, &next_step, on_update, &done, &lost_ns);
       if (done) return absl::OkStatus();
       if (!status.ok() && !absl::IsUnavailable(status)) return status;
       const int64_t now_ns = RealClock().NowNs();
@@ -85,7 +85,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<std::string> GetBlob(const std::string& digest) override {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferMs);
+    PrepareCall(&context, token_, kTransferTimeoutMs);
     GetBlobRequest request;
     request.set_digest(digest);
     const auto reader = stub_->GetBlob(&context, request);
@@ -94,7 +94,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (reader->Read(&chunk)) bytes += chunk.data();
     XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
     if (Sha256Hex(bytes) != digest) {
-      return absl::DataLossError(absl::StrCat("blob ", digest, " arrived with other contents"));
+      return absl::DataLossError(absl::StrCat("found other contents than those of blob ", digest, " in the coordinator's reply"));
     }
     return bytes;
   }
@@ -115,7 +115,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                                                                           Response*),
                                 const Request& request) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kCallMs);
+    PrepareCall(&context, token_, kCallTimeoutMs);
     Response response;
     XLAD_RETURN_IF_ERROR(ToStatus((stub_.get()->*method)(&context, request, &response)));
     return response;
@@ -123,7 +123,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::Status PutBlob(const std::string& digest, const std::string& bytes) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kTransferMs);
+    PrepareCall(&context, token_, kTransferTimeoutMs);
     PutBlobResponse response;
     const auto writer = stub_->PutBlob(&context, &response);
     PutBlobRequest request;
@@ -137,9 +137,11 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return ToStatus(writer->Finish());
   }
 
-  absl::Status WatchOnce(const std::string& job_id, int64_t* next_step,
-                         const std::function<bool(const WatchJobResponse&)>& on_update, bool* done,
-                         int64_t* lost_ns) {
+  // Watches from *next_step on over one connection. Sets *done if the job has ended or `on_update` returned false, and
+  // *lost_ns to 0 when an update arrives.
+  absl::Status WatchUntilDisconnected(const std::string& job_id, int64_t* next_step,
+                                      const std::function<bool(const WatchJobResponse&)>& on_update, bool* done,
+                                      int64_t* lost_ns) {
     grpc::ClientContext context;
     PrepareCall(&context, token_, 0);
     WatchJobRequest request;
@@ -155,7 +157,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     if (*done) context.TryCancel();
     const grpc::Status status = reader->Finish();
     if (*done) return absl::OkStatus();
-    // A stream that ends without the job's end: the coordinator went away in order.
+    // The job has not ended, so the coordinator is shutting down.
     return status.ok() ? absl::UnavailableError("the coordinator ended the stream") : ToStatus(status);
   }
 

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-absl::Status Bad(const std::string& path, const std::string& what) {
+absl::Status ManifestError(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
 }
 
@@ -51,19 +51,19 @@ bool SameAxes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
   });
 }
 
-// The manifest's mesh for the wanted axes: the same axes, else the same names.
+// The manifest's mesh with the requested axes and sizes, or else the first one with the same axis names.
 absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& meshes,
-                                       const std::vector<MeshAxis>& wanted) {
+                                       const std::vector<MeshAxis>& requested) {
   const Json* by_name = nullptr;
   std::vector<std::string> known;
   for (const Json& mesh : meshes) {
     const std::vector<MeshAxis> axes = AxesOf(mesh);
-    if (SameAxes(axes, wanted)) return &mesh;
-    if (by_name == nullptr && !wanted.empty() && Names(axes) == Names(wanted)) by_name = &mesh;
+    if (SameAxes(axes, requested)) return &mesh;
+    if (by_name == nullptr && !requested.empty() && Names(axes) == Names(requested)) by_name = &mesh;
     known.push_back(MeshText(axes));
   }
   if (by_name != nullptr) return by_name;
-  return Bad(path, absl::StrCat("found no program for mesh ", MeshText(wanted), ", expected one of ",
+  return ManifestError(path, absl::StrCat("found no program for mesh ", MeshText(requested), ", expected one of ",
                                 absl::StrJoin(known, "; "), " (or other sizes of the same axes)"));
 }
 
@@ -77,7 +77,7 @@ absl::Status CheckIndex(const Json& json, int64_t index) {
   const int64_t found = json.at("index").get<int64_t>();
   if (found == index) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("found index ", found, ", expected ", index, ": entries are listed in order"));
+      absl::StrCat("found index ", found, ", expected ", index, " because entries are in order"));
 }
 
 absl::Status ReadParameter(const Json& json, int64_t index, JobSpec::Parameter* out) {
@@ -119,7 +119,7 @@ absl::Status ReadResult(const Json& json, int64_t index, int64_t parameters, Job
   return SetShape(json.at("shape").get<std::string>(), out->mutable_shape());
 }
 
-// Everything but meshes and blobs.
+// Reads everything except for meshes and blobs.
 absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* spec) {
   spec->set_name(json.value("name", "job"));
   for (const Json& entry : json.at("parameters")) {
@@ -137,13 +137,13 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
     spec->set_batch_size(json.at("batches").at("batch").get<int64_t>());
     spec->set_batch_count(json.at("batches").at("count").get<int64_t>());
     if (spec->batch_size() < 1 || spec->batch_count() < 1) {
-      return Bad(path, "found batches with a batch or count below 1");
+      return ManifestError(path, "found batches with a batch or count below 1");
     }
   }
   return absl::OkStatus();
 }
 
-// The program as text, for its line numbers, unless the text leaves out values and a proto has them.
+// Reads the program as text, because text has line numbers; or as a proto, if values are elided in the text.
 absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
   std::string text, proto;
   for (const Json& file : mesh.at("files")) {
@@ -214,15 +214,15 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
     const absl::Status status = ReadProgram(files, directory, *selected, &job);
     if (!status.ok()) return Annotate(status, path);
   } catch (const Json::exception& error) {
-    return Bad(path, error.what());
+    return ManifestError(path, error.what());
   }
   for (const MeshAxis& axis : axes) *job.spec.add_mesh() = axis;
   if (steps >= 0) job.spec.set_steps(steps);
-  if (job.spec.steps() < 0) return Bad(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
+  if (job.spec.steps() < 0) return ManifestError(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
   XLAD_ASSIGN_OR_RETURN(job.state, files.Read(JoinPath(directory, "state.safetensors")));
   job.spec.set_state_blob(Sha256Hex(job.state));
   if (HasData(job.spec)) {
-    if (job.spec.batch_size() == 0) return Bad(path, "has data parameters but no \"batches\"");
+    if (job.spec.batch_size() == 0) return ManifestError(path, "has data parameters but no \"batches\"");
     XLAD_ASSIGN_OR_RETURN(job.data, files.Read(JoinPath(directory, "data.safetensors")));
     job.spec.set_data_blob(Sha256Hex(job.data));
   }

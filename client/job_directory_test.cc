@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Files in memory; reading only.
+// Files in memory, which can only be read.
 class MemoryFiles final : public FileSystem {
  public:
   std::map<std::string, std::string> files;
@@ -24,7 +24,7 @@ class MemoryFiles final : public FileSystem {
   }
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, Read(path));
-    return bytes.substr(offset, static_cast<size_t>(size));
+    return bytes.substr(offset, size);
   }
   absl::StatusOr<int64_t> Size(const std::string& path) override {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, Read(path));
@@ -64,7 +64,7 @@ TEST(JobDirectory, SelectsTheProgramOfTheMesh) {
   EXPECT_EQ(single->program, "single");
   EXPECT_EQ(single->spec.steps(), 10);
   EXPECT_EQ(single->spec.results(1).feeds(), -1);
-  for (const char* mesh : {"dp=2,tp=2", "dp=2, tp=2", "dp=3,tp=1"}) {  // The last has the names only: it is rebound.
+  for (const char* mesh : {"dp=2,tp=2", "dp=2, tp=2", "dp=3,tp=1"}) {  // The last has the same names but other sizes.
     const auto job = ReadJobDirectory(files, "job", mesh, 5);
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->program, "mesh");
@@ -73,13 +73,13 @@ TEST(JobDirectory, SelectsTheProgramOfTheMesh) {
   }
 }
 
-TEST(JobDirectory, TakesTheProtoWhereTheTextLeavesOutValues) {
+TEST(JobDirectory, ReadsTheProtoIfTheTextElidesValues) {
   MemoryFiles files = Files();
   files.files["job/s.hlo"] = "c = f32[99] constant({...})";
-  files.files["job/s.hlo.pb"] = "whole";
+  files.files["job/s.hlo.pb"] = "complete";
   const auto job = ReadJobDirectory(files, "job", "", -1);
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->program, "whole");
+  EXPECT_EQ(job->program, "complete");
   EXPECT_EQ(job->program_path, "job/s.hlo.pb");
 }
 
@@ -91,7 +91,7 @@ TEST(JobDirectory, MeshFlagsAreChecked) {
   }
 }
 
-TEST(JobDirectory, ErrorsNameFileFieldFoundAndExpected) {
+TEST(JobDirectory, ErrorsHaveFileFieldFoundAndExpected) {
   const struct {
     const char* from;
     const char* to;

@@ -16,7 +16,7 @@ enum class ElementType : int {
   kS2 = 26, kU2 = 27, kF8E4M3 = 28, kF8E3M4 = 29, kS1 = 30, kU1 = 31, kF4E2M1FN = 32, kF8E8M0FNU = 33,
 };
 
-// HLO's name of a type: "f32", "pred", "f8e4m3fn"; "invalid" for kInvalid and numbers that are no type.
+// HLO's name of a type: "f32", "pred", "f8e4m3fn"; "invalid" for kInvalid and all other numbers.
 absl::string_view ToString(ElementType type);
 // The type with that name, or nullopt if there is none. "invalid" is not a name.
 std::optional<ElementType> ParseElementType(absl::string_view name);

@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/sub_byte.h"
+
 namespace xlad::tensor {
 namespace {
 
-constexpr int64_t kMaxHeaderBytes = 100'000'000;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 constexpr std::pair<absl::string_view, ElementType> kNames[] = {
     {"BOOL", ElementType::kPred},      {"I8", ElementType::kS8},     {"I16", ElementType::kS16},
@@ -19,7 +21,7 @@ constexpr std::pair<absl::string_view, ElementType> kNames[] = {
     {"F8_E5M2", ElementType::kF8E5M2},
 };
 
-absl::Status Bad(absl::string_view what) {
+absl::Status MalformedError(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("not a valid safetensors file: ", what));
 }
 
@@ -35,23 +37,23 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const nlohmann::json& 
     const std::string dtype = json.at("dtype").get<std::string>();
     const auto* row = std::find_if(std::begin(kNames), std::end(kNames),
                                    [&](const auto& candidate) { return candidate.first == dtype; });
-    if (row == std::end(kNames)) return Bad(absl::StrCat("tensor \"", name, "\" has unknown dtype ", dtype));
+    if (row == std::end(kNames)) return MalformedError(absl::StrCat("tensor \"", name, "\" has unknown dtype ", dtype));
     entry.shape.type = row->second;
     entry.shape.dims = json.at("shape").get<Dims>();
     entry.begin = json.at("data_offsets").at(0).get<int64_t>();
     entry.end = json.at("data_offsets").at(1).get<int64_t>();
   } catch (const nlohmann::json::exception& error) {
-    return Bad(absl::StrCat("tensor \"", name, "\": ", error.what()));
+    return MalformedError(absl::StrCat("tensor \"", name, "\": ", error.what()));
   }
   XLAD_ASSIGN_OR_RETURN(const int64_t elements, CheckedElements(entry.shape.type, entry.shape.dims));
   if (entry.begin < 0 || entry.end < entry.begin || entry.end > data_bytes) {
-    return Bad(
-        absl::StrCat("tensor \"", name, "\" lies at bytes [", entry.begin, ", ", entry.end, ") of ", data_bytes));
+    return MalformedError(absl::StrCat("tensor \"", name, "\" has the bytes [", entry.begin, ", ", entry.end,
+                                       ") of the ", data_bytes, " bytes of data"));
   }
   const int64_t expected = elements * ByteWidth(entry.shape.type);
   if (entry.end - entry.begin != expected) {
-    return Bad(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ", entry.end - entry.begin,
-                            " bytes, expected ", expected));
+    return MalformedError(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ",
+                                       entry.end - entry.begin, " bytes, expected ", expected));
   }
   return entry;
 }
@@ -69,24 +71,21 @@ absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape) {
   }
   Array array(shape, std::vector<std::byte>(stored.bytes().begin(), stored.bytes().end()));
   if (IsSigned(shape.type) && BitWidth(shape.type) < 8) {
-    const int unused = 8 - BitWidth(shape.type);
-    for (int8_t& value : array.values<int8_t>()) {
-      value = static_cast<int8_t>(static_cast<int8_t>(static_cast<uint8_t>(value) << unused) >> unused);
-    }
+    for (int8_t& value : array.values<int8_t>()) value = WrapSubByte(shape.type, value);
   }
   return array;
 }
 
 absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, int64_t file_bytes) {
-  if (bytes.size() < 8) return Bad(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
+  if (bytes.size() < 8) return MalformedError(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  if (header_bytes > static_cast<uint64_t>(kMaxHeaderBytes) || header_bytes > bytes.size() - 8) {
-    return Bad(absl::StrCat("header length ", header_bytes, " is past the end of ", bytes.size(), " bytes"));
+  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
+    return MalformedError(absl::StrCat("header length ", header_bytes, " is past the end of ", bytes.size(), " bytes"));
   }
   const auto header = nlohmann::json::parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, nullptr, false);
-  if (!header.is_object()) return Bad("the header is not a JSON object");
-  const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+  if (!header.is_object()) return MalformedError("the header is not a JSON object");
+  const int64_t data_begin = 8 + header_bytes;
   SafetensorsIndex index;
   for (const auto& [name, json] : header.items()) {
     if (name == "__metadata__") continue;
@@ -129,13 +128,13 @@ std::string SerializeSafetensors(const NamedArrays& arrays) {
   std::string out(8, '\0');
   std::memcpy(out.data(), &header_bytes, 8);
   out += text;
-  out.reserve(out.size() + static_cast<size_t>(offset));
+  out.reserve(out.size() + offset);
   for (const auto& [name, array] : arrays) {
     const size_t begin = out.size();
     out.append(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
     const int width = BitWidth(array.shape().type);
     if (width >= 8) continue;
-    for (size_t i = begin; i < out.size(); ++i) out[i] = static_cast<char>(out[i] & ((1 << width) - 1));
+    for (size_t i = begin; i < out.size(); ++i) out[i] &= (1 << width) - 1;
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include "tensor/box.h"
 #include "tensor/indices.h"
 #include "tensor/safetensors.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::tensor {
 namespace {
@@ -27,7 +28,8 @@ TEST(Shape, ToStringRoundTrips) {
 
 TEST(Shape, HugeSizesAreErrors) {
   EXPECT_EQ(*CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, 3}), 0);
-  EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 40, 0, int64_t{1} << 40}).ok());  // Strides would overflow.
+  // The strides would overflow.
+  EXPECT_FALSE(CheckedElements(ElementType::kF32, {1LL << 40, 0, 1LL << 40}).ok());
   EXPECT_FALSE(CheckedElements(ElementType::kF32, {int64_t{1} << 33, int64_t{1} << 33}).ok());
   EXPECT_FALSE(CheckedElements(ElementType::kC128, {int64_t{1} << 60}).ok());
 }
@@ -54,6 +56,19 @@ TEST(Indices, AScalarHasOneMultiIndexAndAnEmptyArrayNone) {
   for (const Dims& index : MultiIndices({})) count += 1 + std::ssize(index);
   EXPECT_EQ(count, 1);
   for (const Dims& index : MultiIndices({2, 0, 3})) ADD_FAILURE() << index.size();
+}
+
+TEST(SubByte, WrapsToTheWidth) {
+  EXPECT_EQ(WrapSubByte(ElementType::kS4, 8), -8);
+  EXPECT_EQ(WrapSubByte(ElementType::kS4, -9), 7);
+  EXPECT_EQ(WrapSubByte(ElementType::kU4, 17), 1);
+  EXPECT_EQ(WrapSubByte(ElementType::kU4, -1), 15);
+  EXPECT_EQ(WrapSubByte(ElementType::kS2, 2), -2);
+  EXPECT_EQ(WrapSubByte(ElementType::kS1, 1), -1);
+  EXPECT_EQ(WrapSubByte(ElementType::kU1, 3), 1);
+  EXPECT_EQ(WrapSubByte(ElementType::kF4E2M1FN, 0x1F), 0x0F);
+  EXPECT_EQ(SignExtend(0x80, 8), -128);
+  EXPECT_EQ(LowBits(-1, 64), ~uint64_t{0});
 }
 
 // Extracting all boxes of a grid and inserting them into a new array copies the array.

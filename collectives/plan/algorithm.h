@@ -1,4 +1,5 @@
-// The table of algorithms. To add one: a file in algorithms/ with its functions, and a row in algorithms/algorithms.cc.
+// The table of collective algorithms. To add one, write its functions in a file in algorithms/, declare its row in
+// algorithms/rows.h and list it in algorithms/algorithms.cc.
 #pragma once
 
 #include <vector>
@@ -9,26 +10,27 @@
 
 namespace xlad::collectives {
 
-// What the cost model and the checker know of an algorithm without building its schedules.
+// The costs of an algorithm by formulas, without building its schedules. The checker compares them with the schedules.
 struct AlgorithmCost {
-  int64_t rounds = 0;            // Messages on the longest chain.
-  int64_t messages = 0;          // That the busiest rank sends.
-  int64_t sent_elements = 0;     // By the rank that sends most; exact.
-  int64_t reduced_elements = 0;  // Operands combined by the busiest rank.
+  int64_t rounds = 0;            // The number of messages on the longest chain of dependent messages.
+  int64_t messages = 0;          // Sent by the rank that sends the most messages.
+  int64_t sent_elements = 0;     // Sent by the rank that sends the most elements. Exact.
+  int64_t reduced_elements = 0;  // Operand elements combined by the rank that combines the most.
 };
 
 struct Algorithm {
   absl::string_view name;
-  absl::string_view summary;
-  // Whether it does this spec with this many channels.
+  absl::string_view summary;  // One line for display.
+  // Whether the algorithm can run a collective of this spec.
   bool (*applies)(const CollectiveSpec& spec);
+  // The schedules of all ranks, in order of rank.
   std::vector<Schedule> (*build)(const CollectivePlan& plan, const CollectiveSpec& spec);
   AlgorithmCost (*cost)(const CollectivePlan& plan, const CollectiveSpec& spec);
 };
 
 absl::Span<const Algorithm> Algorithms();
 
-// The row, or InvalidArgument with the names that there are.
+// The algorithm with that name, or InvalidArgument with the names of all algorithms.
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name);
 
 }  // namespace xlad::collectives

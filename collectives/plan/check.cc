@@ -13,7 +13,7 @@
 namespace xlad::collectives {
 namespace {
 
-// A message that was sent and not yet taken.
+// A message that was sent and has not been received.
 struct Message {
   Segments values;
   Region sent_from;
@@ -35,7 +35,7 @@ class Execution {
     while (progress) {
       progress = false;
       for (int rank = 0; rank < spec_.ranks; ++rank) {
-        while (next_[rank] < schedules_[rank].ops.size()) {
+        while (next_[rank] < std::ssize(schedules_[rank].ops)) {
           XLAD_ASSIGN_OR_RETURN(const bool done, TryOp(rank));
           if (!done) break;
           ++next_[rank];
@@ -55,7 +55,7 @@ class Execution {
   const ScheduleOp& Op(int rank) const { return schedules_[rank].ops[next_[rank]]; }
 
   absl::Status Error(int rank, absl::string_view what) const {
-    const std::string place = next_[rank] < schedules_[rank].ops.size()
+    const std::string place = next_[rank] < std::ssize(schedules_[rank].ops)
                                   ? absl::StrCat(", operation ", next_[rank], " \"", Print(Op(rank)), "\"")
                                   : std::string();
     return absl::InternalError(absl::StrCat("schedule of ", spec_.ToString(), in_place_ ? " in place" : "", ", rank ",
@@ -70,7 +70,7 @@ class Execution {
       const Schedule& schedule = schedules_[rank];
       if (schedule.rank != rank || schedule.ranks != spec_.ranks || schedule.input != spec_.input_elements() ||
           schedule.output != spec_.output_elements() || schedule.scratch < 0) {
-        return Error(rank, "its head does not fit the spec");
+        return Error(rank, "the buffer sizes or the rank do not agree with the spec");
       }
       const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
       for (int i = 0; i < 3; ++i) {
@@ -101,12 +101,13 @@ class Execution {
     const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
     const int buffer = static_cast<int>(region.buffer);
     if (buffer > 2 || region.begin < 0 || region.count <= 0 || region.count > sizes[buffer] - region.begin) {
-      return Error(rank, "a region is empty or leaves its buffer");
+      return Error(rank, "a region is empty or exceeds its buffer");
     }
     return absl::OkStatus();
   }
 
-  // Where the operation writes: regions in their buffers, not over the input, and not partly over what it reads.
+  // Checks that `dst` is inside a buffer other than the input and, if `src` is not null, either equals `src` or does
+  // not overlap it.
   absl::Status CheckWrite(int rank, const Region& dst, const Region* src) const {
     XLAD_RETURN_IF_ERROR(CheckRegion(rank, dst));
     if (dst.buffer == ScheduleBuffer::kInput) return Error(rank, "writes the input");
@@ -122,13 +123,13 @@ class Execution {
     Segments values = ReadSegments(BufferOf(rank, region.buffer), region.begin, region.count);
     for (const Segment& segment : values) {
       if (segment.tree != ReductionTrees::kUndefined) continue;
-      return Error(rank, absl::StrCat("reads elements from ", region.begin + segment.begin, " that nothing wrote"));
+      return Error(rank, absl::StrCat("reads elements from ", region.begin + segment.begin, ", which are undefined"));
     }
     return values;
   }
 
-  // Whether a message of this rank that is not taken yet has elements of `dst`: its taker would see the new ones.
-  bool StillOnItsWay(int rank, const Region& dst) const {
+  // Whether a message of this rank that has not been received has elements of `dst`, which must not change until then.
+  bool IsInFlight(int rank, const Region& dst) const {
     for (auto at = links_.lower_bound(LinkKey(rank, 0, 0)); at != links_.end(); ++at) {
       if (std::get<0>(at->first) != rank) break;
       for (const Message& message : at->second.messages) {
@@ -143,7 +144,7 @@ class Execution {
     return Op(rank).channel >= 0 ? absl::OkStatus() : Error(rank, "negative channel");
   }
 
-  // Each runs the rank's next operation if it can go on.
+  // Runs the next operation of the rank if it is not blocked. Returns whether it ran.
   absl::StatusOr<bool> TryOp(int rank) {
     const ScheduleOp& op = Op(rank);
     switch (op.kind) {
@@ -159,7 +160,7 @@ class Execution {
         return TryReduce(rank, op, op.sources);
       case OpKind::kZero: {
         XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, nullptr));
-        if (StillOnItsWay(rank, op.dst)) return false;
+        if (IsInFlight(rank, op.dst)) return false;
         WriteSegments(&BufferOf(rank, op.dst.buffer), op.dst.begin, {{0, op.dst.count, ReductionTrees::kZero, 0, 0}});
         return true;
       }
@@ -171,7 +172,7 @@ class Execution {
     XLAD_RETURN_IF_ERROR(CheckPeer(rank, op.peer));
     XLAD_ASSIGN_OR_RETURN(Segments values, Read(rank, op.src));
     Link& link = links_[LinkKey(rank, op.peer, op.channel)];
-    if (static_cast<int>(link.messages.size()) >= options_.slots) return false;
+    if (std::ssize(link.messages) >= options_.slots) return false;
     for (Segment& segment : values) {
       ++segment.depth;
       costs_.rounds = std::max(costs_.rounds, segment.depth);
@@ -181,12 +182,12 @@ class Execution {
     return true;
   }
 
-  // dst = sources combined; a receive has one source that is a message, a copy one that is a region.
+  // dst = the combined sources. A receive has one source, which is a message; a copy has one, which is a region.
   absl::StatusOr<bool> TryReduce(int rank, const ScheduleOp& op, const std::vector<ReduceSource>& sources) {
     if (sources.empty()) return Error(rank, "no operands");
     XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, nullptr));
     std::vector<Segments> operands;
-    std::map<int, size_t> taken;  // By peer.
+    std::map<int, int64_t> received;  // The number of messages received, by peer.
     for (const ReduceSource& source : sources) {
       if (source.peer < 0) {
         XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, &source.region));
@@ -195,8 +196,8 @@ class Execution {
       }
       XLAD_RETURN_IF_ERROR(CheckPeer(rank, source.peer));
       const Link& link = links_[LinkKey(source.peer, rank, op.channel)];
-      const size_t index = taken[source.peer]++;
-      if (link.messages.size() <= index) return false;
+      const int64_t index = received[source.peer]++;
+      if (std::ssize(link.messages) <= index) return false;
       const Segments& values = link.messages[index].values;
       if (values.back().end != op.dst.count) {
         return Error(rank, absl::StrCat("found a message of ", values.back().end, " elements from rank ", source.peer));
@@ -204,14 +205,14 @@ class Execution {
       operands.push_back(values);
     }
     const bool is_noop = op.kind == OpKind::kCopy && SameMemory(op.src, op.dst);
-    if (!is_noop && StillOnItsWay(rank, op.dst)) return false;
+    if (!is_noop && IsInFlight(rank, op.dst)) return false;
     absl::StatusOr<Segments> result =
         operands.size() == 1 ? std::move(operands[0]) : CombineSegments(operands, &trees_);
     if (!result.ok()) return Error(rank, result.status().message());
     WriteSegments(&BufferOf(rank, op.dst.buffer), op.dst.begin, *result);
-    for (const auto& [peer, count] : taken) {
+    for (const auto& [peer, count] : received) {
       std::deque<Message>& messages = links_[LinkKey(peer, rank, op.channel)].messages;
-      messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count));
+      messages.erase(messages.begin(), messages.begin() + count);
     }
     return true;
   }
@@ -220,14 +221,14 @@ class Execution {
     std::string waits;
     int waiting = 0;
     for (int rank = 0; rank < spec_.ranks; ++rank) {
-      if (next_[rank] == schedules_[rank].ops.size()) continue;
+      if (next_[rank] == std::ssize(schedules_[rank].ops)) continue;
       if (++waiting > 4) continue;
       absl::StrAppend(&waits, waits.empty() ? "" : "; ", "rank ", rank, " at operation ", next_[rank], " \"",
                       Print(Op(rank)), "\"");
     }
     if (waiting > 0) {
       return absl::InternalError(absl::StrCat("schedules of ", spec_.ToString(), in_place_ ? " in place" : "",
-                                              " lock up with ", options_.slots, " slots: ", waiting, " ranks wait, ",
+                                              " deadlock with ", options_.slots, " slots: ", waiting, " ranks wait, ",
                                               waits));
     }
     for (const auto& [key, link] : links_) {
@@ -238,21 +239,21 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // What the spec says of the output elements of `rank` around position p: a contributor (-1: all ranks), the shift
-  // to its input, and where this stops being so.
+  // The value that the spec requires for the output elements of `rank` from position p to position `end`: the
+  // contribution of rank `tree` (-1: the sum of all ranks) at the input position p + shift.
   struct Expected {
     int tree = -1;
     int64_t shift = 0;
     int64_t end = 0;
   };
   Expected ExpectedAt(int rank, int64_t p) const {
-    const int64_t whole = spec_.output_elements();
+    const int64_t size = spec_.output_elements();
     const int64_t in = spec_.input_elements();
     switch (spec_.kind) {
       case CollectiveKind::kAllReduce:
-        return {-1, 0, whole};
+        return {-1, 0, size};
       case CollectiveKind::kReduceScatter:
-        return {-1, rank * whole, whole};
+        return {-1, rank * size, size};
       case CollectiveKind::kAllGather: {
         const int64_t sender = p / in;
         return {static_cast<int>(sender), -sender * in, (sender + 1) * in};
@@ -263,11 +264,11 @@ class Execution {
       }
       case CollectiveKind::kCollectivePermute:
         for (const RankPair& pair : spec_.pairs) {
-          if (pair.target == rank) return {pair.source, 0, whole};
+          if (pair.target == rank) return {pair.source, 0, size};
         }
-        return {ReductionTrees::kZero, 0, whole};
+        return {ReductionTrees::kZero, 0, size};
       case CollectiveKind::kBroadcast:
-        return {0, 0, whole};
+        return {0, 0, size};
     }
     return {};
   }
@@ -292,9 +293,9 @@ class Execution {
 
   absl::Status CheckSameAsFirst(int rank, const Segments& output) {
     const Segments& first = BufferOf(0, ScheduleBuffer::kOutput);
-    size_t at = 0;
+    int64_t at = 0;
     for (const Segment& segment : output) {
-      while (at < first.size() && first[at].begin < segment.end) {
+      while (at < std::ssize(first) && first[at].begin < segment.end) {
         if (first[at].end > segment.begin && first[at].tree != segment.tree) {
           return Error(rank,
                        absl::StrCat("output element ", std::max(segment.begin, first[at].begin), " is reduced as ",
@@ -312,8 +313,8 @@ class Execution {
   const CheckOptions options_;
   const bool in_place_;
   ReductionTrees trees_;
-  std::vector<size_t> next_;   // By rank: its next operation.
-  std::vector<int64_t> sent_;  // By rank: elements.
+  std::vector<int64_t> next_;  // The index of the next operation of each rank.
+  std::vector<int64_t> sent_;  // The number of elements sent by each rank.
   std::vector<std::array<Segments, 3>> buffers_;
   std::map<LinkKey, Link> links_;
   ScheduleCosts costs_;
@@ -324,14 +325,14 @@ class Execution {
 absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
                                              const CheckOptions& options) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
-  if (static_cast<int>(schedules.size()) != spec.ranks) {
+  if (std::ssize(schedules) != spec.ranks) {
     return absl::InternalError(absl::StrCat("found ", schedules.size(), " schedules, expected ", spec.ranks));
   }
   bool in_place = true;
   for (const Schedule& schedule : schedules) in_place = in_place && schedule.in_place;
   if (in_place) {
     if (spec.input_elements() != spec.output_elements()) {
-      return absl::InternalError("schedules say in place, but input and output differ in size");
+      return absl::InternalError("schedules are marked in place, but input and output differ in size");
     }
     XLAD_RETURN_IF_ERROR(Execution(spec, schedules, options, /*in_place=*/true).Run().status());
   }

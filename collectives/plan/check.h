@@ -1,7 +1,8 @@
 // Proof that schedules compute what their spec says, by symbolic execution of all ranks together.
 //
-// Ranks run their operations in order, messages are first in, first out, and whatever can go on stays able to go on:
-// so one execution decides for all interleavings whether they lock up and what they compute.
+// A single execution decides for all interleavings whether the ranks deadlock and what they compute: each rank runs its
+// operations in order, channels are first in, first out, and an operation that can run remains able to run whatever the
+// other ranks do (as in Kahn process networks).
 #pragma once
 
 #include "absl/types/span.h"
@@ -11,26 +12,26 @@
 namespace xlad::collectives {
 
 struct CheckOptions {
-  int slots = 1;  // Messages that fit between two ranks on one channel before the sender waits.
+  int slots = 1;  // The number of messages between two ranks on one channel that can be in flight before a send blocks.
 };
 
-// What an execution costs.
+// The costs of an execution, as counted by the checker.
 struct ScheduleCosts {
-  int64_t max_sent_elements = 0;  // Of the rank that sends most.
-  int64_t rounds = 0;             // Messages on the longest chain.
+  int64_t max_sent_elements = 0;  // Sent by the rank that sends the most elements.
+  int64_t rounds = 0;             // The number of messages on the longest chain of dependent messages.
 };
 
-// Internal (with rank, operation and element range) where for some rank
-//  - an operation is malformed, leaves a buffer, reads elements that nothing wrote, or overlaps itself;
-//  - a message has another size than its receive, or is never received;
-//  - the ranks lock up with `slots` slots, senders handing out their own memory (the message names who waits for whom);
-//  - an output element does not have every contribution exactly once, or two ranks' copies of one element were
-//    reduced in different orders, so that their bits may differ.
-// Where the schedules say `in_place`, all of it is checked once more with the output in the input's memory.
+// Returns Internal, with the rank, operation and elements in the message, if
+//  - an operation is malformed, exceeds a buffer, reads undefined elements, or reads and writes overlapping regions;
+//  - a message and its receive differ in size, or a message is never received;
+//  - the ranks deadlock with `slots` slots, if senders hand out their own memory (the message lists the waiting ranks);
+//  - an output element does not have each contribution exactly once, or two ranks reduce an element in different orders,
+//    so that their bits may differ.
+// Schedules that are all marked `in_place` are also checked with the output in the input's memory.
 absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
                                              const CheckOptions& options = {});
 
-// Builds and checks the plan's schedules, also against the algorithm's formulas of bytes and rounds.
+// Builds the schedules of a plan, and checks them and the algorithm's formulas for elements and rounds.
 absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, const CheckOptions& options = {});
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// The checker accepts every algorithm's schedules and refuses broken ones.
+// The checker accepts the schedules of all algorithms and refuses mutated ones.
 #include "collectives/plan/check.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(CheckPlan, SeveralOperands) {
   }
 }
 
-TEST(CheckPlan, FormulasOfTheTextbook) {
+TEST(CheckPlan, FormulasAgreeWithTheLiterature) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 8, 8000);
   EXPECT_EQ(*WireBytes({"ring", 1, 1}, spec), 2 * 7 * 1000 * 4);
   EXPECT_EQ(*WireBytes({"direct", 1, 1}, spec), 2 * 7 * 1000 * 4);
@@ -78,7 +78,7 @@ TEST(CheckPlan, FormulasOfTheTextbook) {
   EXPECT_EQ(*Rounds({"double_binary_tree", 1, 1}, spec), 6);
 }
 
-// Changes one thing of one operation; returns false where nothing changed.
+// Makes one change to one operation. Returns false if the schedule is the same as before.
 bool Mutate(Random* random, const CollectiveSpec& spec, std::vector<Schedule>* schedules) {
   Schedule& schedule = (*schedules)[random->Below(schedules->size())];
   if (schedule.ops.empty()) return false;
@@ -87,13 +87,13 @@ bool Mutate(Random* random, const CollectiveSpec& spec, std::vector<Schedule>* s
   const Schedule before = schedule;
   switch (random->Below(7)) {
     case 0:
-      schedule.ops.erase(schedule.ops.begin() + static_cast<std::ptrdiff_t>(index));
+      schedule.ops.erase(schedule.ops.begin() + index);
       break;
     case 1:
       std::swap(op, schedule.ops[random->Below(schedule.ops.size())]);
       break;
     case 2:
-      op.peer = static_cast<int>(random->Below(spec.ranks));
+      op.peer = random->Below(spec.ranks);
       break;
     case 3:
       op.dst.begin = random->Below(spec.output_elements() + 1);
@@ -106,7 +106,7 @@ bool Mutate(Random* random, const CollectiveSpec& spec, std::vector<Schedule>* s
       break;
     default:
       if (op.sources.empty()) return false;
-      op.sources.erase(op.sources.begin() + static_cast<std::ptrdiff_t>(random->Below(op.sources.size())));
+      op.sources.erase(op.sources.begin() + random->Below(op.sources.size()));
   }
   return !(schedule == before);
 }
@@ -115,7 +115,7 @@ TEST(CheckSchedules, RefusesMutants) {
   const std::unique_ptr<Random> random = SeededRandom(7);
   int refused = 0, survived = 0;
   for (int round = 0; round < 4000; ++round) {
-    const CollectiveSpec spec = MakeSpec(kKinds[random->Below(3)], 2 + static_cast<int>(random->Below(5)), 12);
+    const CollectiveSpec spec = MakeSpec(kKinds[random->Below(3)], 2 + random->Below(5), 12);
     std::vector<const Algorithm*> candidates;
     for (const Algorithm& algorithm : Algorithms()) {
       if (algorithm.applies(spec)) candidates.push_back(&algorithm);
@@ -127,24 +127,24 @@ TEST(CheckSchedules, RefusesMutants) {
     EXPECT_NE(HashSchedules(schedules), hash);
     ++(CheckSchedules(spec, schedules).ok() ? survived : refused);
   }
-  // Changes of fields that the operation does not use and swaps of independent operations are no mistakes.
+  // Changes of unused fields and swaps of independent operations are not errors.
   EXPECT_GT(refused, 2 * survived) << refused << " refused, " << survived << " survived";
 }
 
-TEST(CheckSchedules, NamesTheLockUp) {
+TEST(CheckSchedules, DeadlocksListTheWaitingRanks) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 9);
   std::vector<Schedule> schedules = *BuildSchedules({"ring", 1, 1}, spec);
   for (Schedule& schedule : schedules) std::swap(schedule.ops[0], schedule.ops[1]);
   const absl::Status status = CheckSchedules(spec, schedules).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lock up with 1 slots: 3 ranks wait, rank 0 at operation 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("deadlock with 1 slots: 3 ranks wait, rank 0 at operation 0"));
 }
 
-TEST(CheckSchedules, OneShotInPlaceLocksUp) {
+TEST(CheckSchedules, OneShotInPlaceDeadlocks) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 9);
   std::vector<Schedule> schedules = *BuildSchedules({"direct_one_shot", 1, 1}, spec);
   EXPECT_TRUE(CheckSchedules(spec, schedules).ok());
   for (Schedule& schedule : schedules) schedule.in_place = true;
-  EXPECT_THAT(std::string(CheckSchedules(spec, schedules).status().message()), HasSubstr("in place lock up"));
+  EXPECT_THAT(std::string(CheckSchedules(spec, schedules).status().message()), HasSubstr("in place deadlock"));
 }
 
 TEST(CheckSchedules, RefusesDifferentOrdersOnDifferentRanks) {
@@ -156,7 +156,7 @@ TEST(CheckSchedules, RefusesDifferentOrdersOnDifferentRanks) {
 }
 
 TEST(CheckSchedules, LargeCountsAreCheap) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 64, int64_t{1} << 40);
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 64, 1LL << 40);
   EXPECT_TRUE(CheckPlan({"ring", 1, 1}, spec).ok());
 }
 

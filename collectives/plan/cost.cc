@@ -11,7 +11,7 @@ namespace {
 double Predict(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec,
                const Topology& topology) {
   const AlgorithmCost cost = algorithm.cost(plan, spec);
-  const double element_bytes = static_cast<double>(tensor::ByteWidth(spec.type));
+  const double element_bytes = tensor::ByteWidth(spec.type);
   return cost.rounds * topology.round_us + cost.messages * topology.message_us +
          cost.sent_elements * element_bytes / (topology.gigabytes_per_s * 1e3) +
          cost.reduced_elements * element_bytes / (topology.reduce_gigabytes_per_s * 1e3);

@@ -1,7 +1,8 @@
-// How long a plan is expected to take, and the choice among plans.
+// Predicted times of plans, and the choice among plans.
 //
-// time = rounds * round_us + messages * message_us + sent bytes / bandwidth + reduced bytes / bandwidth. Rounds count
-// most where ranks are more than cores, because each costs every rank a wake-up.
+// time = rounds * round_us + messages * message_us + sent bytes / bandwidth + reduced bytes / bandwidth, an alpha-beta
+// model (Hockney) with the terms of AlgorithmCost. Rounds dominate if there are more ranks than cores, because each
+// round wakes up every rank.
 #pragma once
 
 #include <vector>
@@ -15,9 +16,10 @@ struct PlanCost {
   double predicted_us = 0;
 };
 
+// The predicted time of a plan in microseconds. Errors as in BuildSchedules.
 absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const Topology& topology);
 
-// Every plan that applies, cheapest first; ties in the order of Algorithms().
+// One plan for each algorithm that applies, fastest first. Equally fast ones are in the order of Algorithms().
 absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const Topology& topology);
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// Plans to schedules and costs.
+// Schedules and costs of plans.
 #include "collectives/plan/plan.h"
 
 #include "absl/strings/str_cat.h"
@@ -8,23 +8,23 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr int kMaxLanes = 4096;
+constexpr int kMaxChannels = 4096;
 
 // The algorithm of a plan that can be built for the spec.
 absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
-  if (plan.chunks < 1 || plan.chunks > kMaxLanes || plan.channels < 1 || plan.channels > kMaxLanes) {
+  if (plan.chunks < 1 || plan.chunks > kMaxChannels || plan.channels < 1 || plan.channels > kMaxChannels) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found plan ", plan.ToString(), ", expected chunks and channels of 1 to ", kMaxLanes));
+        absl::StrCat("found plan ", plan.ToString(), ", expected chunks and channels of 1 to ", kMaxChannels));
   }
   if (algorithm->applies(spec)) return algorithm;
-  std::string that_do;
+  std::string applicable;
   for (const Algorithm& other : Algorithms()) {
-    if (other.applies(spec)) absl::StrAppend(&that_do, that_do.empty() ? "" : ", ", other.name);
+    if (other.applies(spec)) absl::StrAppend(&applicable, applicable.empty() ? "" : ", ", other.name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(), ", expected one of ", that_do));
+      absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(), ", expected one of ", applicable));
 }
 
 }  // namespace

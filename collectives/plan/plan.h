@@ -1,6 +1,6 @@
-// How a collective runs: an algorithm and its parameters, and the schedules that follow from them.
+// Plans of collectives: an algorithm with its parameters, from which the schedules of all ranks are built.
 //
-// Pure functions of their arguments, thread-safe. The same plan and spec give the same schedules on every machine.
+// All functions are pure and thread-safe. A plan and a spec determine the schedules on all machines.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 namespace xlad::collectives {
 
 struct CollectivePlan {
-  std::string algorithm;         // A name of Algorithms() (algorithm.h): "ring", "direct", ...
-  int chunks = 1;                // Messages that the algorithm's unit is cut into.
-  int channels = 1;              // Lanes that carry equal shares of the data.
+  std::string algorithm;         // The name of an algorithm of algorithm.h: "ring", "direct", ...
+  int chunks = 1;                // The number of messages into which each message of the algorithm is split.
+  int channels = 1;              // The number of channels that carry equal parts of the data.
   std::string ToString() const;  // "ring chunks=1 channels=1"
   friend bool operator==(const CollectivePlan&, const CollectivePlan&) = default;
 };
 
-// The plan that the cost model (cost.h) finds fastest. InvalidArgument for a spec that ValidateSpec refuses.
+// The fastest plan by the cost model (cost.h). InvalidArgument if the spec is invalid (ValidateSpec).
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const Topology& topology = {});
 
-// One schedule for each rank. InvalidArgument where the algorithm is unknown or does not do that kind; the message
-// says which do.
+// One schedule for each rank. InvalidArgument if the algorithm is unknown or cannot run a collective of this spec; the
+// message lists the algorithms that can.
 absl::StatusOr<std::vector<Schedule>> BuildSchedules(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// HashSchedules(BuildSchedules(plan, spec)): proto CollectivePlanProto.schedule_hash.
+// HashSchedules(BuildSchedules(plan, spec)), the field schedule_hash of proto CollectivePlanProto.
 absl::StatusOr<uint64_t> ScheduleHash(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// Bytes that the rank which sends most sends, once; by the algorithm's formula, without building schedules.
+// The bytes that the rank that sends the most sends in one execution, by the algorithm's formula.
 absl::StatusOr<int64_t> WireBytes(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// Messages on the longest chain in which each waits for the one before; by the algorithm's formula.
+// The number of messages on the longest chain of dependent messages, by the algorithm's formula.
 absl::StatusOr<int64_t> Rounds(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 }  // namespace xlad::collectives

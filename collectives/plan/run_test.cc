@@ -1,5 +1,5 @@
-// The checker against running: what it accepts gives the right answer in any order of events, what it proves about
-// waiting holds, and what it refuses is not refused for nothing.
+// The checker against execution: schedules that it accepts compute the right results in any order of events and do not
+// deadlock, and most of those that it refuses do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,9 +17,9 @@ namespace {
 
 using Numbers = std::vector<uint64_t>;
 
-// Runs schedules with real numbers, one operation of a rank picked by chance at a time. Senders hand out their own
-// memory (the receiver reads it when it takes the message) or a copy, by chance. Wrapping sums: the order of additions
-// does not show, a missing or doubled one does.
+// Runs schedules on numbers. Each step runs one operation of a random rank. Senders hand out their own memory, which is
+// read when the message is received, or a copy, at random. Sums wrap, so that they do not depend on the order of
+// additions but do on a missing or repeated one.
 class Interpreter {
  public:
   Interpreter(const CollectiveSpec& spec, const std::vector<Schedule>& schedules, int slots, bool in_place,
@@ -39,7 +39,7 @@ class Interpreter {
            (static_cast<uint64_t>(element + 1) * 0xff51afd7ed558ccdull);
   }
 
-  // "" where every output is right; otherwise what went wrong.
+  // "" if all outputs are right, otherwise the error.
   std::string Run() {
     while (true) {
       std::vector<int> able;
@@ -95,7 +95,7 @@ class Interpreter {
     }
     if (in_place_ && op.kind == OpKind::kCopy && op.src.begin == op.dst.begin &&
         op.src.buffer != ScheduleBuffer::kScratch && op.dst.buffer != ScheduleBuffer::kScratch) {
-      return true;  // The same memory: nothing is written.
+      return true;  // The same memory.
     }
     std::map<int, size_t> wanted;
     for (const ReduceSource& source : Sources(op)) {
@@ -204,7 +204,7 @@ std::vector<Schedule> RandomSchedules(const CollectiveSpec& spec, Random* random
   return *BuildSchedules(plan, spec);
 }
 
-// Changes a field that the operation uses, or leaves the operation out.
+// Changes a field that the operation uses, or removes the operation.
 void Mutate(const CollectiveSpec& spec, Random* random, std::vector<Schedule>* schedules) {
   Schedule& schedule = (*schedules)[random->Below(schedules->size())];
   if (schedule.ops.empty()) return;
@@ -237,7 +237,7 @@ void Mutate(const CollectiveSpec& spec, Random* random, std::vector<Schedule>* s
   }
 }
 
-TEST(RunSchedules, EveryOrderOfEventsGivesTheRightAnswer) {
+TEST(RunSchedules, AnyOrderOfEventsComputesTheRightResult) {
   const std::unique_ptr<Random> random = SeededRandom(1);
   for (int round = 0; round < 1500; ++round) {
     const CollectiveSpec spec = RandomSpec(random.get());
@@ -249,7 +249,7 @@ TEST(RunSchedules, EveryOrderOfEventsGivesTheRightAnswer) {
   }
 }
 
-TEST(RunSchedules, MutantsThatTheCheckerAcceptsAreRight) {
+TEST(RunSchedules, AcceptedMutantsComputeTheRightResult) {
   const std::unique_ptr<Random> random = SeededRandom(2);
   int accepted = 0, refused = 0, refused_but_right = 0;
   for (int round = 0; round < 20000; ++round) {
@@ -270,8 +270,8 @@ TEST(RunSchedules, MutantsThatTheCheckerAcceptsAreRight) {
       ASSERT_EQ(Interpreter(spec, schedules, 1, true, random.get()).Run(), "") << spec.ToString();
     }
   }
-  // Accepted ones are swaps of independent operations. Some are refused though numbers cannot show it: another order of
-  // additions on one rank, or trouble only in place.
+  // The accepted mutants are swaps of independent operations. Some refused ones compute the right numbers: they differ
+  // in the order of additions on one rank, or are wrong only in place.
   EXPECT_GT(refused, 4 * accepted) << refused << " refused, " << accepted << " accepted";
   EXPECT_LT(refused_but_right, refused / 5);
 }

@@ -12,9 +12,9 @@ std::string Text(const Region& region) {
   return absl::StrCat(kNames[static_cast<int>(region.buffer)], "[", region.begin, ":", region.end(), "]");
 }
 
-// Numbers as fixed-width little-endian bytes.
+// Appends a number as 8 bytes, little-endian.
 void Append(std::string* out, int64_t value) {
-  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<char>(value >> shift));
+  for (int shift = 0; shift < 64; shift += 8) out->push_back(value >> shift);
 }
 
 void Append(std::string* out, const Region& region) {

@@ -1,10 +1,13 @@
-// What one rank does in a collective, in order, as data.
+// Schedules: the operations of one rank of a collective, in order, as data.
 //
-// A rank runs its operations one after the other. Messages between two ranks on one channel arrive in the order in
-// which they were sent. A send waits while the channel's slots are full, a receive waits for its message. A sender
-// may hand out its own memory instead of a copy: then it waits before it overwrites elements of a message that has
-// not been taken yet, and at the end until all are taken (CheckSchedules proves that this never locks up).
-// The same object is executed, checked, simulated and drawn. Elements, not bytes; see CollectiveSpec for their order.
+// A rank runs its operations in sequence. Messages between two ranks on one channel arrive in the order in which they
+// were sent. A send blocks while the channel's slots are full, and a receive until its message has arrived. A sender
+// may hand out its own memory instead of a copy: then it blocks before it overwrites elements of a message that has not
+// been received, and at the end until all messages have been received. CheckSchedules proves that this does not
+// deadlock.
+//
+// Executor, checker, simulator and charts use the same object. Sizes and positions are in elements; CollectiveSpec has
+// the order of the elements.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@ namespace xlad::collectives {
 
 enum class ScheduleBuffer : uint8_t { kInput, kOutput, kScratch };
 
-// Elements [begin, begin + count) of a buffer of this rank.
+// The elements [begin, begin + count) of a buffer of the rank.
 struct Region {
   ScheduleBuffer buffer = ScheduleBuffer::kInput;
   int64_t begin = 0;
@@ -28,25 +31,25 @@ struct Region {
 };
 
 enum class OpKind : uint8_t {
-  kSend,        // To `peer`: the elements of `src`.
-  kRecv,        // From `peer` into `dst`.
-  kRecvReduce,  // dst = message from `peer` (+) src. Rounded once.
-  kCopy,        // dst = src. Does nothing where they are the same memory (in place).
-  kReduceMany,  // dst = sources[0] (+) sources[1] (+) ..., from left to right. Rounded once, at the end.
+  kSend,        // Sends the elements of `src` to `peer`.
+  kRecv,        // dst = the next message from `peer`.
+  kRecvReduce,  // dst = the next message from `peer` (+) src, rounded once.
+  kCopy,        // dst = src. No operation if they are the same memory (in place).
+  kReduceMany,  // dst = sources[0] (+) sources[1] (+) ..., from left to right, rounded once at the end.
   kZero,        // dst = 0.
 };
 
-// An operand of kReduceMany: the next message from `peer`, or where peer is -1 the elements of `region`.
+// An operand of kReduceMany: the next message from `peer`, or the elements of `region` if peer is -1.
 struct ReduceSource {
   int peer = -1;
-  Region region;  // peer == -1 only.
+  Region region;  // Used if peer is -1.
   friend bool operator==(const ReduceSource&, const ReduceSource&) = default;
 };
 
 struct ScheduleOp {
   OpKind kind = OpKind::kCopy;
   int channel = 0;
-  int peer = -1;  // A rank; kSend, kRecv and kRecvReduce only.
+  int peer = -1;  // A rank; used by kSend, kRecv and kRecvReduce.
   Region src;
   Region dst;
   std::vector<ReduceSource> sources;
@@ -56,15 +59,15 @@ struct ScheduleOp {
 struct Schedule {
   int rank = 0;
   int ranks = 1;
-  int64_t input = 0;  // Elements of each buffer.
+  int64_t input = 0;  // The sizes of the buffers, in elements.
   int64_t output = 0;
   int64_t scratch = 0;
-  bool in_place = false;  // Also right where the output is the same memory as the input.
+  bool in_place = false;  // Also correct if the output is the same memory as the input.
   std::vector<ScheduleOp> ops;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// Text, one operation a line, stable to the byte:
+// The text of a schedule, one line per operation. The text is a stable format:
 //   schedule rank 0 of 4, input 10, output 10, scratch 0, in place
 //     send ->1 ch0 input[0:3]
 //     recv_reduce <-3 ch0 output[7:10] = input[7:10]
@@ -74,10 +77,10 @@ struct Schedule {
 //     zero output[0:3]
 std::string Print(const Schedule& schedule);
 std::string Print(const ScheduleOp& op);
-// The schedule of a text; InvalidArgument names the line.
+// Parses the text of a schedule. InvalidArgument with the line if it is malformed.
 absl::StatusOr<Schedule> ParseSchedule(absl::string_view text);
 
-// The same for the same schedules of all ranks, in order of rank, on every machine.
+// A hash of the schedules of all ranks, in order of rank. It is the same on all machines.
 uint64_t HashSchedules(absl::Span<const Schedule> schedules);
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// Reads the text of a schedule.
+// The parser of the text of schedules.
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -11,14 +11,14 @@
 namespace xlad::collectives {
 namespace {
 
-// Words of one line, taken from the front.
+// The words of one line, read in order.
 class Words {
  public:
   Words(absl::string_view line, int number) : number_(number) {
     words_ = absl::StrSplit(line, absl::ByAnyChar(" ,"), absl::SkipEmpty());
   }
 
-  bool empty() const { return next_ == words_.size(); }
+  bool empty() const { return next_ == std::ssize(words_); }
   absl::string_view Next() { return empty() ? absl::string_view() : words_[next_++]; }
 
   absl::Status Error(absl::string_view found, absl::string_view expected) const {
@@ -61,7 +61,7 @@ class Words {
 
  private:
   std::vector<absl::string_view> words_;
-  size_t next_ = 0;
+  int64_t next_ = 0;
   int number_;
 };
 

@@ -1,4 +1,4 @@
-// Text and hashes of schedules; specs; plans.
+// The text and hashes of schedules, specs and plans.
 #include "collectives/plan/schedule.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(Schedule, TextRoundTrips) {
   }
 }
 
-TEST(Schedule, BadTextNamesTheLine) {
+TEST(Schedule, ErrorsHaveTheLine) {
   const auto message = [](absl::string_view text) { return std::string(ParseSchedule(text).status().message()); };
   EXPECT_THAT(message(""), HasSubstr("found no line"));
   EXPECT_THAT(message("schedule rank x of 2"), HasSubstr("line 1: found \"x\", expected \"NUMBER\""));
@@ -73,18 +73,18 @@ TEST(Schedule, BadTextNamesTheLine) {
   EXPECT_THAT(message(head + "recv <-1"), HasSubstr("found the end of the line"));
 }
 
-TEST(Schedule, MutatedTextNeverCrashes) {
+TEST(Schedule, MutatedTextDoesNotCrash) {
   const std::unique_ptr<Random> random = SeededRandom(3);
   const std::string text = Print((*BuildSchedules({"direct", 1, 1}, AllReduce(3, 7)))[0]);
   for (int i = 0; i < 5000; ++i) {
     std::string mutant = text;
     for (uint64_t k = 0; k <= random->Below(4); ++k)
-      mutant[random->Below(mutant.size())] = static_cast<char>(random->Next());
+      mutant[random->Below(mutant.size())] = random->Next();
     ParseSchedule(mutant).status().IgnoreError();
   }
 }
 
-TEST(Schedule, HashesTellPlansApart) {
+TEST(Schedule, DifferentPlansHaveDifferentHashes) {
   std::set<uint64_t> hashes;
   int plans = 0;
   for (int ranks : {2, 3, 4, 8}) {
@@ -129,7 +129,7 @@ TEST(MakePlan, RefusesBadSpecs) {
   spec.kind = CollectiveKind::kCollectivePermute;
   spec.reduction = Reduction::kNone;
   spec.pairs = {{0, 1}, {2, 1}};
-  EXPECT_THAT(message(spec), HasSubstr("pair 2 -> 1 beside one with the same source or target"));
+  EXPECT_THAT(message(spec), HasSubstr("pair 2 -> 1 and another pair with the same source or target"));
   EXPECT_THAT(std::string(BuildSchedules({"rign", 1, 1}, AllReduce(2, 4)).status().message()),
               HasSubstr("found collective algorithm \"rign\", expected one of direct"));
   EXPECT_THAT(std::string(BuildSchedules({"ring", 0, 1}, AllReduce(2, 4)).status().message()), HasSubstr("chunks=0"));

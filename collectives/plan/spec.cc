@@ -1,8 +1,6 @@
 // Sizes, names and validation of collective specs.
 #include "collectives/plan/spec.h"
 
-#include <numeric>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -11,7 +9,13 @@ namespace {
 
 using tensor::ElementType;
 
-constexpr int64_t kMaxBytes = int64_t{1} << 62;
+constexpr int64_t kMaxBytes = 1LL << 62;
+
+int64_t Sum(const std::vector<int64_t>& counts) {
+  int64_t sum = 0;
+  for (const int64_t count : counts) sum += count;
+  return sum;
+}
 
 bool IsKind(CollectiveKind kind) { return kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBroadcast; }
 
@@ -29,7 +33,7 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
     left -= count;
     if (InputHasParts(spec.kind) && count % spec.ranks != 0) {
       return Error(spec, absl::StrCat("an operand of ", count, " elements on ", spec.ranks, " ranks"),
-                   "a multiple of the ranks");
+                   "a multiple of the number of ranks");
     }
   }
   if (spec.counts.empty()) return Error(spec, "no operands", "at least one");
@@ -39,7 +43,7 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
 absl::Status ValidateReduction(const CollectiveSpec& spec) {
   if (!Reduces(spec.kind)) {
     if (spec.reduction == Reduction::kNone) return absl::OkStatus();
-    return Error(spec, absl::StrCat("reduction ", ToString(spec.reduction)), "none: the kind does not reduce");
+    return Error(spec, absl::StrCat("reduction ", ToString(spec.reduction)), "none because the kind does not reduce");
   }
   if (spec.reduction < Reduction::kSum || spec.reduction > Reduction::kOr) {
     return Error(spec, absl::StrCat("reduction number ", static_cast<int>(spec.reduction)), "1 to 6");
@@ -51,14 +55,14 @@ absl::Status ValidateReduction(const CollectiveSpec& spec) {
   }
   if (ordered && tensor::IsComplex(spec.type)) {
     return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)),
-                 "a type whose values are ordered");
+                 "an ordered type");
   }
   return absl::OkStatus();
 }
 
 absl::Status ValidatePairs(const CollectiveSpec& spec) {
   if (spec.kind != CollectiveKind::kCollectivePermute) {
-    return spec.pairs.empty() ? absl::OkStatus() : Error(spec, "pairs", "none: only a collective permute has pairs");
+    return spec.pairs.empty() ? absl::OkStatus() : Error(spec, "pairs", "none because only a collective permute has pairs");
   }
   std::vector<bool> sends(spec.ranks), receives(spec.ranks);
   for (const RankPair& pair : spec.pairs) {
@@ -67,7 +71,7 @@ absl::Status ValidatePairs(const CollectiveSpec& spec) {
       return Error(spec, text, absl::StrCat("ranks of 0 to ", spec.ranks - 1));
     }
     if (sends[pair.source] || receives[pair.target]) {
-      return Error(spec, absl::StrCat(text, " beside one with the same source or target"), "each once at most");
+      return Error(spec, absl::StrCat(text, " and another pair with the same source or target"), "each at most once");
     }
     sends[pair.source] = receives[pair.target] = true;
   }
@@ -98,11 +102,10 @@ absl::string_view ToString(Reduction reduction) {
   return index >= 0 && index <= 6 ? kNames[index] : "unknown";
 }
 
-int64_t CollectiveSpec::input_elements() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+int64_t CollectiveSpec::input_elements() const { return Sum(counts); }
 
 int64_t CollectiveSpec::output_elements() const {
-  const std::vector<int64_t> outputs = output_counts();
-  return std::accumulate(outputs.begin(), outputs.end(), int64_t{0});
+  return Sum(output_counts());
 }
 
 int64_t CollectiveSpec::input_bytes() const { return input_elements() * tensor::ByteWidth(type); }

@@ -1,6 +1,5 @@
-// CollectiveSpec from the message of proto/executable.proto.
-//
-// Templates over the message type, so that this pure folder needs no protobuf: include executable.pb.h yourself.
+// Conversion of the message CollectiveSpec of proto/executable.proto. It is a template over the message type because
+// this folder does not depend on proto/.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +10,12 @@
 
 namespace xlad::collectives {
 
-// Which devices (mesh positions) each group has: rank r of group g is groups[g][r]. A collective permute is one group
-// of all `num_devices` devices, because its pairs name devices.
+// The devices (positions in the mesh) of each group: rank r of group g is groups[g][r]. A collective permute has one
+// group with all `num_devices` devices, because its pairs are pairs of devices.
 template <typename SpecProto>
 std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_devices) {
   std::vector<std::vector<int>> groups;
-  if (static_cast<int>(proto.kind()) == static_cast<int>(CollectiveKind::kCollectivePermute)) {
+  if (static_cast<CollectiveKind>(proto.kind()) == CollectiveKind::kCollectivePermute) {
     groups.emplace_back(num_devices);
     std::iota(groups[0].begin(), groups[0].end(), 0);
     return groups;
@@ -25,8 +24,8 @@ std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_de
   return groups;
 }
 
-// The spec that every group of `proto` has. InvalidArgument names the collective where the message is no valid
-// collective over `num_devices` devices.
+// The spec of all groups of `proto`. InvalidArgument, with the id and op of the collective, if the message is not a
+// valid collective over `num_devices` devices.
 template <typename SpecProto>
 absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_devices) {
   const auto error = [&](auto&&... what) {
@@ -34,13 +33,13 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
         absl::StrCat("collective ", proto.collective_id(), " (", proto.op(), "): ", what...));
   };
   CollectiveSpec spec;
-  spec.kind = static_cast<CollectiveKind>(static_cast<int>(proto.kind()));
-  spec.reduction = Reduces(spec.kind) ? static_cast<Reduction>(static_cast<int>(proto.reduction())) : Reduction::kNone;
+  spec.kind = static_cast<CollectiveKind>(proto.kind());
+  spec.reduction = Reduces(spec.kind) ? static_cast<Reduction>(proto.reduction()) : Reduction::kNone;
   spec.type = static_cast<tensor::ElementType>(proto.element_type());
   spec.counts.assign(proto.counts().begin(), proto.counts().end());
   const std::vector<std::vector<int>> groups = GroupsFromProto(proto, num_devices);
   if (groups.empty()) return error("found no groups, expected at least one");
-  spec.ranks = static_cast<int>(groups[0].size());
+  spec.ranks = std::ssize(groups[0]);
   std::vector<bool> seen(num_devices, false);
   for (const std::vector<int>& group : groups) {
     if (group.size() != groups[0].size()) {
@@ -50,7 +49,7 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
       if (device < 0 || device >= num_devices) {
         return error("found device ", device, " in a group, expected 0 to ", num_devices - 1);
       }
-      if (seen[device]) return error("found device ", device, " in two places of the groups, expected one at most");
+      if (seen[device]) return error("found device ", device, " twice in the groups, expected at most once");
       seen[device] = true;
     }
   }

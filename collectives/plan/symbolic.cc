@@ -1,4 +1,4 @@
-// Values of buffers as expressions over the ranks' inputs.
+// Symbolic values of buffers.
 #include "collectives/plan/symbolic.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Appends, joining with the last segment where the value goes on.
+// Appends a segment, or extends the last one if it has the same value.
 void AppendSegment(Segments* out, const Segment& segment) {
   if (segment.begin == segment.end) return;
   if (!out->empty()) {
@@ -22,11 +22,11 @@ void AppendSegment(Segments* out, const Segment& segment) {
   out->push_back(segment);
 }
 
-// The first segment that ends behind `position`.
-size_t IndexOf(const Segments& all, int64_t position) {
+// The index of the first segment that ends after `position`.
+int64_t SegmentAt(const Segments& all, int64_t position) {
   const auto at = std::upper_bound(all.begin(), all.end(), position,
                                    [](int64_t p, const Segment& segment) { return p < segment.end; });
-  return static_cast<size_t>(at - all.begin());
+  return at - all.begin();
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ ReductionTrees::ReductionTrees(int ranks) : ranks_(ranks), trees_(ranks) {
 absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
   for (int operand : operands) {
     if (operand < 0)
-      return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces elements that nothing wrote");
+      return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces undefined elements");
   }
   if (operands.size() == 1) return operands[0];
   std::vector<int> key(operands.begin(), operands.end());
@@ -54,13 +54,13 @@ absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
     for (size_t word = 0; word < tree.contributors.size(); ++word) {
       const uint64_t more = trees_[operand].contributors[word];
       if ((tree.contributors[word] & more) != 0) {
-        return absl::InternalError(absl::StrCat("a rank's contribution is taken twice, in ", ToString(operands[0]),
-                                                " and what it is combined with"));
+        return absl::InternalError(absl::StrCat("combines a rank's contribution twice: it is in ", ToString(operands[0]),
+                                                " and in another operand"));
       }
       tree.contributors[word] |= more;
     }
   }
-  const int id = static_cast<int>(trees_.size());
+  const int id = std::ssize(trees_);
   trees_.push_back(std::move(tree));
   by_operands_.emplace(std::move(key), id);
   return id;
@@ -86,7 +86,7 @@ std::string ReductionTrees::ToString(int tree) const {
 
 Segments ReadSegments(const Segments& all, int64_t begin, int64_t count) {
   Segments out;
-  for (size_t i = IndexOf(all, begin); i < all.size() && all[i].begin < begin + count; ++i) {
+  for (int64_t i = SegmentAt(all, begin); i < std::ssize(all) && all[i].begin < begin + count; ++i) {
     Segment segment = all[i];
     segment.begin = std::max(segment.begin, begin) - begin;
     segment.end = std::min(segment.end, begin + count) - begin;
@@ -112,7 +112,7 @@ void WriteSegments(Segments* all, int64_t begin, const Segments& values) {
     segment.shift -= begin;
     AppendSegment(&out, segment);
   }
-  for (size_t i = IndexOf(*all, end); i < all->size(); ++i) {
+  for (int64_t i = SegmentAt(*all, end); i < std::ssize(*all); ++i) {
     Segment after = (*all)[i];
     after.begin = std::max(after.begin, end);
     AppendSegment(&out, after);

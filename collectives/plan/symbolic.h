@@ -1,4 +1,4 @@
-// Values of buffers as expressions over the ranks' inputs, for the schedule checker.
+// Symbolic values of buffers, as expressions over the inputs of the ranks, for the schedule checker.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace xlad::collectives {
 
-// Reduction trees, each different one once. Trees 0..ranks-1 are the ranks' own contributions.
+// Reduction trees, hash-consed: equal trees have equal numbers. Tree r < ranks is the contribution of rank r alone.
 class ReductionTrees {
  public:
   static constexpr int kUndefined = -1;
@@ -19,8 +19,8 @@ class ReductionTrees {
 
   explicit ReductionTrees(int ranks);
 
-  // The tree that combines `operands` from left to right with one rounding; one operand is itself. Fails where a
-  // rank contributes twice or an operand is undefined or zero.
+  // The tree that combines `operands` from left to right with one rounding; the operand itself if there is only one.
+  // Internal if a rank contributes twice, or if an operand is undefined or zero.
   absl::StatusOr<int> Combine(absl::Span<const int> operands);
   // Whether every rank contributes.
   bool IsComplete(int tree) const;
@@ -29,8 +29,8 @@ class ReductionTrees {
 
  private:
   struct Tree {
-    std::vector<int> operands;           // Empty: a rank's contribution.
-    std::vector<uint64_t> contributors;  // A bit each.
+    std::vector<int> operands;           // Empty for the contribution of a rank.
+    std::vector<uint64_t> contributors;  // One bit per rank.
   };
   int ranks_;
   std::vector<Tree> trees_;
@@ -43,17 +43,18 @@ struct Segment {
   int64_t end = 0;
   int tree = ReductionTrees::kUndefined;
   int64_t shift = 0;
-  int64_t depth = 0;  // Messages behind it, one after the other.
+  int64_t depth = 0;  // The number of messages on the longest chain that this value depends on.
 };
 
 // Consecutive segments that cover [0, size).
 using Segments = std::vector<Segment>;
 
-// The part [begin, begin + count), with positions counted from its start.
+// The part [begin, begin + count) of `all`, with positions relative to `begin`.
 Segments ReadSegments(const Segments& all, int64_t begin, int64_t count);
-// Overwrites `all` from position `begin` on with `values` (counted from 0).
+// Replaces the elements of `all` from position `begin` on by `values`, whose positions are relative to `begin`.
 void WriteSegments(Segments* all, int64_t begin, const Segments& values);
-// Element-wise combination of operands of equal size.
+// The element-wise combination of operands of equal size. Errors as in ReductionTrees::Combine, and Internal if
+// elements of different positions are combined.
 absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, ReductionTrees* trees);
 
 }  // namespace xlad::collectives

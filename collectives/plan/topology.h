@@ -1,15 +1,16 @@
-// What connects the ranks of a collective, for the choice of an algorithm.
+// The connections between the ranks of a collective, for the cost model.
 #pragma once
 
 namespace xlad::collectives {
 
-// The default is threads and processes of one host. A plan decides the bits of a result, so whoever wants the same
-// bits for any placement of the same devices plans with the default (the coordinator does).
+// The default is measured on threads and processes of one host. A plan determines the order of reduction, and thereby
+// the bits of results: the coordinator always plans with the default, so that bits do not depend on the placement of
+// devices.
 struct Topology {
-  double message_us = 3;       // To hand over one message, small as it may be.
-  double round_us = 8;         // To wait for messages of others once.
-  double gigabytes_per_s = 4;  // What a rank sends while it receives as much.
-  double reduce_gigabytes_per_s = 8;
+  double message_us = 3;              // The time to send one message, regardless of its size.
+  double round_us = 8;                // The time to wait once for messages of other ranks.
+  double gigabytes_per_s = 4;         // The rate at which a rank sends while it receives at the same rate.
+  double reduce_gigabytes_per_s = 8;  // The rate of operand bytes at which a rank reduces.
 };
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// batch-norm-training, -inference and -grad, over all dimensions but the feature's; in double.
+// batch-norm-training, -inference and -grad over all dimensions except for the feature dimension, computed in double.
 #include <cmath>
 
 #include "hlo/eval/reducer.h"
@@ -21,76 +21,79 @@ Value Write(const Doubles& values, const tensor::Shape& shape) {
   return ConvertTo(Value(std::move(out)), shape.type);
 }
 
-// Which feature an element belongs to, and how many elements each has.
+// The feature dimension, and the number of elements per feature.
 struct Features {
   int64_t stride, count;
   double elements;
-  size_t Of(size_t i) const { return static_cast<size_t>(static_cast<int64_t>(i) / stride % count); }
+  // The feature of element i.
+  int64_t Of(int64_t i) const { return i / stride % count; }
 };
 
 Features FeaturesOf(const Operation& operation) {
   const Dims& dims = operation.operand(0).dims();
-  const size_t d = operation.attributes().feature_index;
-  const int64_t count = dims[d];
-  return {tensor::Strides(dims)[d], count, static_cast<double>(tensor::Product(dims)) / static_cast<double>(count)};
+  const int64_t d = operation.attributes().feature_index, count = dims[d];
+  return {tensor::Strides(dims)[d], count, 1.0 * tensor::Product(dims) / count};
 }
 
-// The mean over each feature's elements of f(i).
+// For each feature, the mean of f(i) over its elements.
 template <typename F>
-Doubles MeanOf(const Features& features, size_t elements, const F& f) {
-  Doubles mean(static_cast<size_t>(features.count), 0.0);
-  for (size_t i = 0; i < elements; ++i) mean[features.Of(i)] += f(i);
+Doubles MeanOf(const Features& features, int64_t elements, const F& f) {
+  Doubles mean(features.count, 0.0);
+  for (int64_t i = 0; i < elements; ++i) mean[features.Of(i)] += f(i);
   for (double& value : mean) value /= features.elements;
   return mean;
 }
 
+// (x - mean) / sqrt(variance + epsilon) * scale + offset, with scale and offset the operands 1 and 2.
+Doubles NormalizeAll(const Operation& operation, const Doubles& x, const Doubles& mean, const Doubles& variance) {
+  const Features features = FeaturesOf(operation);
+  const Doubles scale = Read(operation.operand(1)), offset = Read(operation.operand(2));
+  const double epsilon = operation.attributes().epsilon;
+  Doubles y(x.size());
+  for (const int64_t i : tensor::Indices(x)) {
+    const int64_t f = features.Of(i);
+    y[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + epsilon) * scale[f] + offset[f];
+  }
+  return y;
+}
+
 absl::StatusOr<Value> EvalTraining(const Operation& operation) {
   const Features features = FeaturesOf(operation);
-  const Doubles x = Read(operation.operand(0)), scale = Read(operation.operand(1)), offset = Read(operation.operand(2));
-  const Doubles mean = MeanOf(features, x.size(), [&](size_t i) { return x[i]; });
-  const Doubles variance = MeanOf(features, x.size(), [&](size_t i) {
+  const Doubles x = Read(operation.operand(0));
+  const Doubles mean = MeanOf(features, x.size(), [&](int64_t i) { return x[i]; });
+  const Doubles variance = MeanOf(features, x.size(), [&](int64_t i) {
     const double distance = x[i] - mean[features.Of(i)];
     return distance * distance;
   });
-  Doubles y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t f = features.Of(i);
-    y[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + double{operation.attributes().epsilon}) * scale[f] + offset[f];
-  }
+  const Doubles y = NormalizeAll(operation, x, mean, variance);
   return Value::Tuple(
       {Write(y, operation.result(0)), Write(mean, operation.result(1)), Write(variance, operation.result(2))});
 }
 
 absl::StatusOr<Value> EvalInference(const Operation& operation) {
-  const Features features = FeaturesOf(operation);
-  const Doubles x = Read(operation.operand(0)), scale = Read(operation.operand(1)), offset = Read(operation.operand(2));
-  const Doubles mean = Read(operation.operand(3)), variance = Read(operation.operand(4));
-  Doubles y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t f = features.Of(i);
-    y[i] = (x[i] - mean[f]) / std::sqrt(variance[f] + double{operation.attributes().epsilon}) * scale[f] + offset[f];
-  }
-  return Write(y, operation.result());
+  const Doubles x = Read(operation.operand(0)), mean = Read(operation.operand(3)),
+                variance = Read(operation.operand(4));
+  return Write(NormalizeAll(operation, x, mean, variance), operation.result());
 }
 
-// The derivatives of EvalTraining's first result by operand, scale and offset, applied to the output's gradient.
+// The gradients of operand, scale and offset for the gradient of the first result of EvalTraining.
 absl::StatusOr<Value> EvalGrad(const Operation& operation) {
   const Features features = FeaturesOf(operation);
   const Doubles x = Read(operation.operand(0)), scale = Read(operation.operand(1)), mean = Read(operation.operand(2));
   const Doubles variance = Read(operation.operand(3)), grad = Read(operation.operand(4));
-  const auto normal = [&](size_t i) {
-    const size_t f = features.Of(i);
-    return (x[i] - mean[f]) / std::sqrt(variance[f] + double{operation.attributes().epsilon});
+  const double epsilon = operation.attributes().epsilon;
+  const auto normal = [&](int64_t i) {
+    const int64_t f = features.Of(i);
+    return (x[i] - mean[f]) / std::sqrt(variance[f] + epsilon);
   };
-  const Doubles mean_grad = MeanOf(features, x.size(), [&](size_t i) { return grad[i]; });
-  const Doubles mean_product = MeanOf(features, x.size(), [&](size_t i) { return grad[i] * normal(i); });
+  const Doubles mean_grad = MeanOf(features, x.size(), [&](int64_t i) { return grad[i]; });
+  const Doubles mean_product = MeanOf(features, x.size(), [&](int64_t i) { return grad[i] * normal(i); });
   Doubles grad_x(x.size()), grad_scale, grad_offset;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t f = features.Of(i);
-    grad_x[i] = scale[f] / std::sqrt(variance[f] + double{operation.attributes().epsilon}) *
-                (grad[i] - mean_grad[f] - normal(i) * mean_product[f]);
+  for (const int64_t i : tensor::Indices(x)) {
+    const int64_t f = features.Of(i);
+    grad_x[i] = scale[f] / std::sqrt(variance[f] + epsilon) * (grad[i] - mean_grad[f] - normal(i) * mean_product[f]);
   }
-  for (size_t f = 0; f < mean_grad.size(); ++f) {
+  for (const int64_t f : tensor::Indices(mean_grad)) {
     grad_scale.push_back(mean_product[f] * features.elements);
     grad_offset.push_back(mean_grad[f] * features.elements);
   }

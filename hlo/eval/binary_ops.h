@@ -1,13 +1,14 @@
-// The two-operand functions on carrier types: for the instructions of these names and for reducers that apply them.
+// The two-operand functions on carrier types, for the instructions of these names and for reducers that apply them.
 //
-// Each is a struct with Apply(x, y), defined for the carriers it has a meaning for. Integers wrap; division by zero
-// and the rest of the corner cases follow XLA's documented semantics.
+// Each is a struct with Apply(x, y) for the carriers that HLO defines it for. Integers wrap. hlo/eval/evaluate.h lists
+// the results for division by zero, signed zeros and NaN.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "hlo/attributes.h"
 #include "hlo/eval/numeric.h"
 
 namespace xlad::hlo::eval {
@@ -15,7 +16,8 @@ namespace xlad::hlo::eval {
 template <IntCarrier T>
 using UnsignedOf = std::make_unsigned_t<T>;
 
-// Unsigned arithmetic in at least 32 bits, so that promotion cannot make it signed and overflow.
+// The unsigned type of at least 32 bits for the arithmetic on T. A smaller one would be promoted to int, which
+// overflows.
 template <IntCarrier T>
 using WideUnsigned = std::conditional_t<sizeof(T) < 4, uint32_t, UnsignedOf<T>>;
 
@@ -63,7 +65,7 @@ struct Multiply {
 struct Divide {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    if (y == 0) return static_cast<T>(-1);  // All ones.
+    if (y == 0) return static_cast<T>(-1);  // All bits set.
     if constexpr (SignedCarrier<T>) {
       if (y == T{-1}) return Subtract::Apply(T{0}, x);
     }
@@ -95,12 +97,36 @@ struct Remainder {
   }
 };
 
+// Whether `x comparison y` holds. Complex numbers have only kEq and kNe.
+template <typename T>
+bool ComparisonHolds(Comparison comparison, const T& x, const T& y) {
+  if constexpr (ComplexCarrier<T>) {
+    return comparison == Comparison::kNe ? x != y : x == y;
+  } else {
+    switch (comparison) {
+      case Comparison::kEq:
+        return x == y;
+      case Comparison::kNe:
+        return x != y;
+      case Comparison::kGe:
+        return x >= y;
+      case Comparison::kGt:
+        return x > y;
+      case Comparison::kLe:
+        return x <= y;
+      case Comparison::kLt:
+        return x < y;
+    }
+    return false;
+  }
+}
+
 template <ComplexCarrier T>
 bool ComplexLess(T x, T y) {
   return x.real() < y.real() || (x.real() == y.real() && x.imag() < y.imag());
 }
 
-// NaN wins; +0 is above -0. Complex numbers compare by real, then imaginary part.
+// NaN if an operand is NaN; +0 is larger than -0. Complex numbers are compared by real part, then imaginary part.
 struct Maximum {
   template <IntCarrier T>
   static T Apply(T x, T y) {
@@ -168,7 +194,7 @@ struct Power {
       }
     }
     T result = 1;
-    for (auto left = static_cast<UnsignedOf<T>>(exponent); left != 0; left = static_cast<UnsignedOf<T>>(left >> 1)) {
+    for (UnsignedOf<T> left = exponent; left != 0; left >>= 1) {
       if ((left & 1) != 0) result = Multiply::Apply(result, base);
       base = Multiply::Apply(base, base);
     }
@@ -192,7 +218,7 @@ struct Power {
   }
 };
 
-// Both signs of a complex atan2 follow -i * log((x + iy) / sqrt(x^2 + y^2)).
+// The complex atan2(y, x) is -i * log((x + iy) / sqrt(x^2 + y^2)), which determines its branch.
 struct Atan2 {
   static float Apply(float y, float x) { return static_cast<float>(std::atan2(double{y}, double{x})); }
   static double Apply(double y, double x) { return static_cast<double>(std::atan2(static_cast<long double>(y), x)); }

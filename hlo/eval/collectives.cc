@@ -9,18 +9,18 @@
 namespace xlad::hlo::eval {
 namespace {
 
-using Group = std::vector<Arrival>;
+using Group = std::vector<Participant>;
 
-const Value& OperandOf(const Group& group, size_t rank, size_t k) { return (*group[rank].operands)[k]; }
+const Value& OperandOf(const Group& group, int64_t rank, int64_t k) { return (*group[rank].operands)[k]; }
 
-// Elementwise reduction of operand k over the group, in the group's order, in the operand's own type.
-absl::StatusOr<Value> ReduceOver(const Group& group, size_t k) {
+// Elementwise reduction of operand k over the group, in the group's order and in the operand's type.
+absl::StatusOr<Value> ReduceOver(const Group& group, int64_t k) {
   const Computation& reducer = *group[0].instruction->called()[0];
   const ElementType type = OperandOf(group, 0, k).type();
-  const auto fast = RecogniseReducer(reducer, type, /*wide_sums=*/false);
+  const auto fast = MatchReducer(reducer, type, /*wide_sums=*/false);
   if (fast.has_value()) {
     Array acc = ConvertTo(OperandOf(group, 0, k), fast->type).Take();
-    for (size_t rank = 1; rank < group.size(); ++rank) {
+    for (int64_t rank = 1; rank < std::ssize(group); ++rank) {
       const Value next = ConvertTo(OperandOf(group, rank, k), fast->type);
       fast->combine(acc.bytes().data(), 1, next.bytes().data(), 1, next.elements());
     }
@@ -30,7 +30,7 @@ absl::StatusOr<Value> ReduceOver(const Group& group, size_t k) {
   Array acc = first.Take();
   for (int64_t i = 0; i < acc.elements(); ++i) {
     Value sum = ScalarAt(OperandOf(group, 0, k), i);
-    for (size_t rank = 1; rank < group.size(); ++rank) {
+    for (int64_t rank = 1; rank < std::ssize(group); ++rank) {
       XLAD_ASSIGN_OR_RETURN(sum, group[0].caller->Call(reducer, {sum, ScalarAt(OperandOf(group, rank, k), i)}));
     }
     SetElement(&acc, i, sum);
@@ -38,47 +38,47 @@ absl::StatusOr<Value> ReduceOver(const Group& group, size_t k) {
   return Value(std::move(acc));
 }
 
-// Part `i` of `parts` equal ones along `dimension`.
+// Part `i` if `dimension` is split into `parts` equal parts.
 Value PartOf(const Value& value, int64_t dimension, int64_t parts, int64_t i) {
   tensor::Shape shape = value.shape();
   int64_t& size = shape.dims[dimension];
   size /= parts;
-  Walk walk = Dense(value.dims());
-  walk.offset = i * size * walk.strides[dimension];
-  return Value(ReadStrided(value, walk, shape));
+  StridedView view = RowMajor(value.dims());
+  view.offset = i * size * view.strides[dimension];
+  return Value(ReadStrided(value, view, shape));
 }
 
-Value Join(const std::vector<Value>& parts, int64_t dimension) {
+// The concatenation of the parts along `dimension`.
+Value Concatenate(const std::vector<Value>& parts, int64_t dimension) {
   tensor::Shape shape = parts[0].shape();
-  const size_t d = dimension;
-  shape.dims[d] *= std::ssize(parts);
+  shape.dims[dimension] *= std::ssize(parts);
   Array out(shape);
-  Walk to = Dense(shape.dims);
+  StridedView to = RowMajor(shape.dims);
   for (const Value& part : parts) {
-    CopyStrided({part.bytes(), Dense(part.dims())}, {out.bytes(), to}, part.dims(), tensor::ByteWidth(shape.type));
-    to.offset += part.dims()[d] * to.strides[d];
+    CopyStrided({part.bytes(), RowMajor(part.dims())}, {out.bytes(), to}, part.dims(), tensor::ByteWidth(shape.type));
+    to.offset += part.dims()[dimension] * to.strides[dimension];
   }
   return Value(std::move(out));
 }
 
-// Per rank, one result for each operand.
+// For each rank, one result per operand.
 using Results = std::vector<std::vector<Value>>;
 
 absl::StatusOr<Results> AllReduce(const Group& group, const DeviceGrid&) {
   Results results(group.size());
-  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+  for (const int64_t k : tensor::Indices(*group[0].operands)) {
     XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
     for (auto& result : results) result.push_back(sum);
   }
   return results;
 }
 
-// All ranks of the group hold the sum's root only on the first; the others keep their operand.
+// The first rank gets the reduction, the others keep their operand.
 absl::StatusOr<Results> CollectiveReduce(const Group& group, const DeviceGrid&) {
   Results results(group.size());
-  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+  for (const int64_t k : tensor::Indices(*group[0].operands)) {
     XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
-    for (size_t rank = 0; rank < group.size(); ++rank) {
+    for (const int64_t rank : tensor::Indices(group)) {
       results[rank].push_back(rank == 0 ? sum : OperandOf(group, rank, k));
     }
   }
@@ -88,11 +88,12 @@ absl::StatusOr<Results> CollectiveReduce(const Group& group, const DeviceGrid&) 
 absl::StatusOr<Results> ReduceScatter(const Group& group, const DeviceGrid&) {
   const int64_t dimension = group[0].instruction->dimensions()[0], ranks = std::ssize(group);
   Results results(group.size());
-  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+  for (const int64_t k : tensor::Indices(*group[0].operands)) {
     XLAD_ASSIGN_OR_RETURN(const Value sum, ReduceOver(group, k));
     if (sum.dims()[dimension] % ranks != 0) {
       return absl::InvalidArgumentError(absl::StrCat("found ", sum.shape().ToString(), " to scatter over ", ranks,
-                                                     " devices, expected dimension ", dimension, " to divide"));
+                                                     " devices, expected a size of dimension ", dimension,
+                                                     " that they divide"));
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
       results[rank].push_back(PartOf(sum, dimension, ranks, rank));
@@ -104,57 +105,58 @@ absl::StatusOr<Results> ReduceScatter(const Group& group, const DeviceGrid&) {
 absl::StatusOr<Results> AllGather(const Group& group, const DeviceGrid&) {
   const int64_t dimension = group[0].instruction->dimensions()[0];
   Results results(group.size());
-  for (size_t k = 0; k < group[0].operands->size(); ++k) {
+  for (const int64_t k : tensor::Indices(*group[0].operands)) {
     std::vector<Value> parts;
-    for (size_t rank = 0; rank < group.size(); ++rank) parts.push_back(OperandOf(group, rank, k));
-    const Value joined = Join(parts, dimension);
-    for (auto& result : results) result.push_back(joined);
+    for (const int64_t rank : tensor::Indices(group)) parts.push_back(OperandOf(group, rank, k));
+    const Value gathered = Concatenate(parts, dimension);
+    for (auto& result : results) result.push_back(gathered);
   }
   return results;
 }
 
-// With a dimension: every rank cuts its operand in equal parts, sends part r to rank r and joins what it gets.
-// Without: operand r goes to rank r, and results come as a tuple.
+// With a dimension: each rank splits its operand into equal parts, sends part r to rank r and concatenates what it
+// receives. Without: each rank sends operand r to rank r, and the result is a tuple.
 absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   const Dims& dimensions = group[0].instruction->dimensions();
   const auto ranks = std::ssize(group);
   Results results(group.size());
   if (dimensions.empty() || group[0].operands->size() > 1) {
-    if (static_cast<int64_t>(group[0].operands->size()) != ranks) {
-      return absl::InvalidArgumentError(absl::StrCat("found ", group[0].operands->size(), " operands, expected one for",
-                                                     " each of the group's ", ranks, " devices"));
+    if (std::ssize(*group[0].operands) != ranks) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", group[0].operands->size(), " operands, expected one per",
+                                                     " device of the group of ", ranks));
     }
-    for (size_t to = 0; to < group.size(); ++to) {
-      for (size_t from = 0; from < group.size(); ++from) results[to].push_back(OperandOf(group, from, to));
+    for (int64_t to = 0; to < ranks; ++to) {
+      for (int64_t from = 0; from < ranks; ++from) results[to].push_back(OperandOf(group, from, to));
     }
     return results;
   }
   const int64_t dimension = dimensions[0];
   if (OperandOf(group, 0, 0).dims()[dimension] % ranks != 0) {
     return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(),
-                                                   " to split over ", ranks, " devices, expected dimension ", dimension,
-                                                   " to divide"));
+                                                   " to split over ", ranks, " devices, expected a size of dimension ",
+                                                   dimension, " that they divide"));
   }
   for (int64_t to = 0; to < ranks; ++to) {
     std::vector<Value> parts;
-    for (size_t from = 0; from < group.size(); ++from) {
+    for (int64_t from = 0; from < ranks; ++from) {
       parts.push_back(PartOf(OperandOf(group, from, 0), dimension, ranks, to));
     }
-    results[to].push_back(Join(parts, dimension));
+    results[to].push_back(Concatenate(parts, dimension));
   }
   return results;
 }
 
-// A device that nobody sends to gets zeros.
+// A device that no pair has as target gets zeros.
 absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& grid) {
   if (group[0].operands->size() > 1 && !group[0].instruction->shape().is_tuple()) {
     return absl::UnimplementedError("in-place collective-permute (with slice sizes) is not evaluated");
   }
   Results results(group.size());
-  for (size_t rank = 0; rank < group.size(); ++rank) {
+  for (const int64_t rank : tensor::Indices(group)) {
     XLAD_ASSIGN_OR_RETURN(const int64_t source, PermuteSource(*group[rank].instruction, grid, group[rank].device));
-    const auto from = std::find_if(group.begin(), group.end(), [&](const Arrival& a) { return a.device == source; });
-    for (size_t k = 0; k < group[rank].operands->size(); ++k) {
+    const auto from =
+        std::find_if(group.begin(), group.end(), [&](const Participant& a) { return a.device == source; });
+    for (const int64_t k : tensor::Indices(*group[rank].operands)) {
       results[rank].push_back(from != group.end() ? (*from->operands)[k]
                                                   : Value(Array(OperandOf(group, rank, k).shape())));
     }
@@ -162,47 +164,49 @@ absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& 
   return results;
 }
 
-// The data are the group's first device's; with a dynamic root the last operand says, for each of the others, which
-// device of the group (counted from 0) has the data.
+// All devices get the operands of the first device of the group. With has_dynamic_root=true the last operand has, for
+// each other operand, the position in the group of the device whose operand they get.
 absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid&) {
   const bool dynamic = absl::StrContains(group[0].instruction->attributes().other, "has_dynamic_root=true");
-  const size_t count = group[0].operands->size() - (dynamic ? 1 : 0);
+  const int64_t count = std::ssize(*group[0].operands) - (dynamic ? 1 : 0);
   Results results(group.size());
-  for (size_t k = 0; k < count; ++k) {
+  for (int64_t k = 0; k < count; ++k) {
     int64_t root = 0;
     if (dynamic) {
       const Value& roots = OperandOf(group, 0, count);
-      root = static_cast<int64_t>(k) < roots.elements() ? IntAt(roots, static_cast<int64_t>(k)) : -1;
+      root = k < roots.elements() ? IntAt(roots, k) : -1;
     }
     if (root < 0 || root >= std::ssize(group)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found root ", root, ", expected a position in the group of ", group.size()));
+          absl::StrCat("found root ", root, ", expected a position in the group of ", group.size(), " devices"));
     }
-    for (auto& result : results) result.push_back(OperandOf(group, static_cast<size_t>(root), k));
+    for (auto& result : results) result.push_back(OperandOf(group, root, k));
   }
   return results;
 }
 
-// Operands: input, output, input_offsets, send_sizes, output_offsets, recv_sizes; rows of the first dimension.
-// Rank r sends rows [input_offsets[t], + send_sizes[t]) to rank t, which puts them at r's output_offsets[t].
+// The operands are input, output, input_offsets, send_sizes, output_offsets, recv_sizes, in rows of the first
+// dimension. Rank r sends send_sizes[t] rows from input_offsets[t] to rank t, which stores them at row
+// output_offsets[t] of r.
 absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
   const auto ranks = std::ssize(group);
   Results results(group.size());
-  for (size_t to = 0; to < group.size(); ++to) {
+  for (int64_t to = 0; to < ranks; ++to) {
     Value output = OperandOf(group, to, 1);
     Array out = output.Take();
     const Dims out_strides = tensor::Strides(out.shape().dims);
-    for (size_t from = 0; from < group.size(); ++from) {
+    for (int64_t from = 0; from < ranks; ++from) {
       const Value& input = OperandOf(group, from, 0);
       const int64_t per_rank = OperandOf(group, from, 2).elements() / std::max<int64_t>(1, ranks);
       for (int64_t i = 0; i < per_rank; ++i) {
-        const int64_t at = static_cast<int64_t>(to) * per_rank + i;
+        const int64_t at = to * per_rank + i;
         const int64_t start = IntAt(OperandOf(group, from, 2), at), rows = IntAt(OperandOf(group, from, 3), at);
         const int64_t target = IntAt(OperandOf(group, from, 4), at);
         const int64_t in_rows = input.dims()[0], out_rows = out.shape().dims[0];
         if (start < 0 || rows < 0 || start > in_rows - rows || target < 0 || target > out_rows - rows) {
           return absl::InvalidArgumentError(absl::StrCat("found ", rows, " rows from ", start, " of ", in_rows, " to ",
-                                                         target, " of ", out_rows, ", expected them inside"));
+                                                         target, " of ", out_rows,
+                                                         ", expected rows inside both arrays"));
         }
         Dims box = input.dims();
         box[0] = rows;
@@ -235,15 +239,9 @@ constexpr CollectiveRow kRows[] = {
     {Opcode::kCollectiveBroadcast, CollectiveBroadcast},
 };
 
-Value ZerosOf(const Shape& shape) {
-  if (shape.is_array()) return Value(Array(shape.array()));
-  std::vector<Value> elements;
-  for (const Shape& element : shape.tuple()) elements.push_back(ZerosOf(element));
-  return Value::Tuple(std::move(elements));
-}
-
-// A -start gives (operands, results, contexts...); its -done picks the results.
-Value Shaped(const Arrival& arrival, std::vector<Value> results) {
+// The results of one device as a value of the instruction's shape. A -start instruction returns (operands, results,
+// contexts...), from which its -done selects the results.
+Value PackCollectiveResults(const Participant& arrival, std::vector<Value> results) {
   const Shape& shape = arrival.instruction->shape();
   const Opcode opcode = arrival.instruction->opcode();
   if (opcode != Opcode::kAllGatherStart && opcode != Opcode::kCollectivePermuteStart) {
@@ -251,26 +249,26 @@ Value Shaped(const Arrival& arrival, std::vector<Value> results) {
   }
   const bool tuples = shape.tuple()[0].is_tuple();
   std::vector<Value> elements = {PackResults(*arrival.operands, tuples), PackResults(std::move(results), tuples)};
-  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(ZerosOf(shape.tuple()[i]));
+  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(Value::Zeros(shape.tuple()[i]));
   return Value::Tuple(std::move(elements));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<Value>> Exchange(const std::vector<Arrival>& group, const DeviceGrid& grid) {
+absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid) {
   for (const CollectiveRow& row : kRows) {
     if (row.opcode != group[0].instruction->opcode()) continue;
     XLAD_ASSIGN_OR_RETURN(Results results, row.function(group, grid));
     std::vector<Value> values;
-    for (size_t rank = 0; rank < group.size(); ++rank) {
-      values.push_back(Shaped(group[rank], std::move(results[rank])));
+    for (const int64_t rank : tensor::Indices(group)) {
+      values.push_back(PackCollectiveResults(group[rank], std::move(results[rank])));
     }
     return values;
   }
   return absl::UnimplementedError(absl::StrCat(ToString(group[0].instruction->opcode()), " is not evaluated"));
 }
 
-Value LeftOut(const Instruction& instruction) { return ZerosOf(instruction.shape()); }
+Value NonMemberResult(const Instruction& instruction) { return Value::Zeros(instruction.shape()); }
 
 bool SameCollective(const Instruction& a, const Instruction& b) {
   if (&a == &b) return true;

@@ -1,4 +1,4 @@
-// What a collective computes, once all devices of a group have come to it.
+// The results of a collective, computed when all devices of its group have reached it.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace xlad::hlo::eval {
 
-// A device at a collective.
-struct Arrival {
+// A device that waits at a collective, with the operands there.
+struct Participant {
   int64_t device = 0;
   const Instruction* instruction = nullptr;
   std::vector<Value>* operands = nullptr;
   Caller* caller = nullptr;
 };
 
-// The results for `group` (in the group's order), one each. Reductions go in that order.
-absl::StatusOr<std::vector<Value>> Exchange(const std::vector<Arrival>& group, const DeviceGrid& grid);
+// The result of each device of `group`, in the group's order. Reductions combine in that order.
+absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid);
 
-// The result on a device that a collective-broadcast's groups leave out: zeros.
-Value LeftOut(const Instruction& instruction);
+// The result of a collective-broadcast on a device that is in none of its groups: zeros.
+Value NonMemberResult(const Instruction& instruction);
 
-// Whether two devices' instructions are the same collective: the same instruction, or, in different modules, the
-// same kind on the same channel with the same operand shapes.
+// Whether the instructions of two devices are the same collective: the same instruction, or, if the devices run
+// different modules, instructions with equal opcodes, channels, source-target pairs and operand shapes.
 bool SameCollective(const Instruction& a, const Instruction& b);
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// Several devices: group modes, every collective, lockstep, and what is said when devices cannot meet.
+// Programs on several devices: group modes, each collective, lockstep, and deadlocks.
 #include "hlo/eval/groups.h"
 #include "hlo/eval/test_programs.h"
 
@@ -15,7 +15,7 @@ add { a = f32[] parameter(0)
   ROOT s = f32[] add(a, b) }
 )";
 
-// Runs one program on `devices` devices; device d's parameter 0 is {d * width, d * width + 1, ...}.
+// Runs one program on `devices` devices. Parameter 0 of device d is {d * width, d * width + 1, ...}.
 absl::StatusOr<std::vector<Literal>> RunSpmd(const std::string& body, int64_t devices, int64_t width,
                                              const std::string& header = "") {
   const auto module = Program("HloModule m" + header + "\n" + (absl::StrContains(header, "add {") ? "" : kAdd) +
@@ -41,7 +41,7 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 class CollectivesTest : public ::testing::TestWithParam<Row> {};
 
-TEST_P(CollectivesTest, GivesEveryDeviceItsPart) {
+TEST_P(CollectivesTest, HasTheExpectedResults) {
   const Row& row = GetParam();
   const auto results = RunSpmd(row.body, row.devices, row.width, row.header);
   ASSERT_TRUE(results.ok()) << results.status();
@@ -51,7 +51,7 @@ TEST_P(CollectivesTest, GivesEveryDeviceItsPart) {
   }
 }
 
-// Four devices with one element each: 0, 1, 2, 3. As 2 replicas of 2 partitions: r0p0, r0p1, r1p0, r1p1.
+// Four devices with one element each: 0, 1, 2, 3. With 2 replicas of 2 partitions they are r0p0, r0p1, r1p0, r1p1.
 const std::string kGrid = ", replica_count=2, num_partitions=2";
 const Row kRows[] = {
     {"AllReplicas",
@@ -179,7 +179,7 @@ TEST(Collectives, TupleAllToAll) {
   EXPECT_EQ(Show((*results)[1].tuple[0]), Show(Constant("f32[1] {-0}")));
 }
 
-// Rank r has rows 2r, 2r+1; it sends one row to each rank, crosswise.
+// Rank r has rows 2r and 2r + 1, and sends one row to each rank.
 TEST(Collectives, RaggedAllToAll) {
   const auto results = RunSpmd(R"(  o = f32[3] constant({-1, -1, -1})
   in = s32[2] constant({1, 0})
@@ -194,7 +194,7 @@ TEST(Collectives, RaggedAllToAll) {
   EXPECT_EQ(Show((*results)[1]), Show(Constant("f32[3] {0, 2, -1}")));
 }
 
-// 0.1 summed in rank order is not 0.1 * n; the order must be the group's.
+// Rounding depends on the order of summation, which must be the group's.
 TEST(Collectives, ReduceInRankOrder) {
   const auto module = Program(std::string("HloModule m, replica_count=3\n") + kAdd + R"(
 ENTRY e { p = f32[1] parameter(0)
@@ -234,8 +234,8 @@ ENTRY e { p = f32[1] parameter(0)
   EXPECT_EQ((*results)[0].array.values<float>()[0], 48.0f);  // (1 + 2) * 2^4.
 }
 
-// Device 3 skips the collective that the others wait at.
-TEST(Collectives, SayWhoWaitsWhere) {
+// Device 3 skips the collective at which the others wait.
+TEST(Collectives, DeadlocksNameDevicesAndCollectives) {
   const auto results = RunSpmd(R"(  id = u32[] partition-id()
   three = u32[] constant(3)
   c = pred[] compare(id, three), direction=EQ
@@ -264,8 +264,8 @@ TEST(Collectives, BadIdsAreErrors) {
   EXPECT_EQ(too_many.status().code(), absl::StatusCode::kInvalidArgument) << too_many.status();
 }
 
-// Different programs for different devices meet by channel.
-TEST(Collectives, VariantsMeetByChannel) {
+// Collectives of different programs are matched by channel.
+TEST(Collectives, OfDifferentProgramsMatchByChannel) {
   const auto variant = [](const std::string& op) {
     return Program(std::string("HloModule m, num_partitions=2\n") + kAdd +
                    "ENTRY e { p = f32[1] parameter(0)\n x = f32[1] " + op + "(p)\n ROOT r" + op.substr(0, 1) +
@@ -281,7 +281,7 @@ TEST(Collectives, VariantsMeetByChannel) {
   EXPECT_EQ((*results)[1].array.values<float>()[0], 12.0f);
 }
 
-// A reducer of several instructions goes element by element.
+// A reducer of several instructions is called for each element.
 TEST(Collectives, AnyReducer) {
   const auto module = Program(R"(HloModule m, replica_count=2
 f { a = f32[] parameter(0)

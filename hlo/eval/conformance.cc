@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using tensor::Array;
 
-// What XLA's own result is off by, where it is outside the tolerance.
+// The difference of XLA's own result if it is outside the tolerance.
 struct XlaDifference {
   int64_t non_finite = 0;
   double max_absolute = 0;
@@ -30,7 +30,7 @@ struct Case {
   std::vector<std::string> params, results;  // Shapes.
   std::vector<Tolerance> tolerances;
   int64_t replicas = 1, partitions = 1;
-  std::vector<XlaDifference> xla;  // One a result, or none where XLA agrees.
+  std::vector<XlaDifference> xla;  // One per result; empty if XLA agrees.
 };
 
 absl::StatusOr<Tolerance> ReadTolerance(const json& object) {
@@ -45,7 +45,7 @@ absl::StatusOr<Tolerance> ReadTolerance(const json& object) {
         absl::StrCat("found compare kind \"", kind, "\", expected eq, ulp, abs or close"));
   }
   tolerance.kind = kinds.at(kind);
-  tolerance.max_ulp = object.value("max_ulp", int64_t{0});
+  tolerance.max_ulp = object.value<uint64_t>("max_ulp", 0);
   tolerance.absolute = object.value("atol", 0.0);
   tolerance.relative = object.value("rtol", 0.0);
   tolerance.signed_zero = object.value("signed_zero", false);
@@ -63,17 +63,17 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
     for (const json& compare : object.at("compare")) {
       XLAD_ASSIGN_OR_RETURN(c.tolerances.emplace_back(), ReadTolerance(compare));
     }
-    c.replicas = object.value("replicas", int64_t{1});
-    c.partitions = object.value("partitions", int64_t{1});
+    c.replicas = object.value<int64_t>("replicas", 1);
+    c.partitions = object.value<int64_t>("partitions", 1);
     const bool differs = object.contains("xla_agrees") && object["xla_agrees"] == false && object.contains("xla_diff");
     for (const json& diff : differs ? object.at("xla_diff") : json::array()) {
-      c.xla.push_back({diff.value("nonfinite_mismatches", int64_t{0}), diff.value("max_abs", 0.0)});
+      c.xla.push_back({diff.value<int64_t>("nonfinite_mismatches", 0), diff.value("max_abs", 0.0)});
     }
-    constexpr int64_t kMostProcesses = 4096;
-    const bool some = c.replicas >= 1 && c.partitions >= 1 && c.replicas <= kMostProcesses;
-    if (!some || c.partitions > kMostProcesses / c.replicas) {
+    constexpr int64_t kMaxProcesses = 4096;
+    const bool in_range = c.replicas >= 1 && c.partitions >= 1 && c.replicas <= kMaxProcesses;
+    if (!in_range || c.partitions > kMaxProcesses / c.replicas) {
       return absl::InvalidArgumentError(absl::StrCat(c.name, ": found ", c.replicas, " replicas and ", c.partitions,
-                                                     " partitions, expected 1 to ", kMostProcesses, " processes"));
+                                                     " partitions, expected 1 to ", kMaxProcesses, " processes"));
     }
     if (c.tolerances.size() != c.results.size()) {
       return absl::InvalidArgumentError(
@@ -85,7 +85,7 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
   }
 }
 
-// Tensor `name` as an array of the true `shape`.
+// Tensor `name` as an array of shape `shape`, which the file may not be able to represent.
 absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::string& name, const std::string& shape) {
   const auto found = arrays.find(name);
   if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name));
@@ -112,15 +112,15 @@ absl::StatusOr<std::unique_ptr<Module>> ReadProgram(FileSystem& files, const std
   return ParseProto(bytes);
 }
 
-absl::Status CheckResult(const Literal& actual, const Array& expected, const Case& c, size_t i) {
+absl::Status CheckResult(const Literal& actual, const Array& expected, const Case& c, int64_t i) {
   if (!(actual.array.shape() == expected.shape())) {
     return absl::FailedPreconditionError(absl::StrCat("result ", i, ": found ", actual.array.shape().ToString(),
                                                       ", expected ", expected.shape().ToString()));
   }
   const Difference difference = Compare(actual.array, expected, c.tolerances[i]);
   if (difference.mismatches == 0) return absl::OkStatus();
-  // Where XLA is off too: at least as near as XLA.
-  if (i < c.xla.size() && difference.max_absolute <= c.xla[i].max_absolute &&
+  // If XLA is outside the tolerance too, the result may be as far away as XLA's.
+  if (i < std::ssize(c.xla) && difference.max_absolute <= c.xla[i].max_absolute &&
       difference.non_finite <= c.xla[i].non_finite) {
     return absl::OkStatus();
   }
@@ -129,19 +129,19 @@ absl::Status CheckResult(const Literal& actual, const Array& expected, const Cas
                                                     ": found ", difference.actual, ", expected ", difference.expected));
 }
 
-absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c, bool through_proto) {
-  const std::string base = JoinPath(folder, c.name);
+absl::Status RunCase(FileSystem& files, const std::string& directory, const Case& c, bool through_proto) {
+  const std::string base = JoinPath(directory, c.name);
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Module> module, ReadProgram(files, base + ".hlo", through_proto));
   XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays arrays, tensor::ReadSafetensors(files, base + ".safetensors"));
   const int64_t processes = c.replicas * c.partitions;
   module->replica_count = c.replicas;
   module->num_partitions = c.partitions;
-  const auto name = [&](int64_t process, absl::string_view kind, size_t i) {
+  const auto name = [&](int64_t process, absl::string_view kind, int64_t i) {
     return absl::StrCat(processes > 1 ? absl::StrCat("p", process, ".") : "", kind, ".", i);
   };
   std::vector<std::vector<Literal>> inputs(processes);
   for (int64_t p = 0; p < processes; ++p) {
-    for (size_t i = 0; i < c.params.size(); ++i) {
+    for (const int64_t i : tensor::Indices(c.params)) {
       XLAD_ASSIGN_OR_RETURN(Array array, TensorOf(arrays, name(p, "in", i), c.params[i]));
       inputs[p].emplace_back(std::move(array));
     }
@@ -154,7 +154,7 @@ absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c
       return absl::FailedPreconditionError(
           absl::StrCat("found ", leaves.size(), " results, expected ", c.results.size()));
     }
-    for (size_t i = 0; i < leaves.size(); ++i) {
+    for (const int64_t i : tensor::Indices(leaves)) {
       XLAD_ASSIGN_OR_RETURN(const Array expected, TensorOf(arrays, name(p, "out", i), c.results[i]));
       XLAD_RETURN_IF_ERROR(CheckResult(*leaves[i], expected, c, i));
     }
@@ -162,7 +162,7 @@ absl::Status RunCase(FileSystem& files, const std::string& folder, const Case& c
   return absl::OkStatus();
 }
 
-// Name and reason of each listed case.
+// The name and reason of each case in a list of expected failures.
 std::map<std::string, std::string> ReadExpectedFailures(absl::string_view text) {
   std::map<std::string, std::string> expected;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -175,9 +175,9 @@ std::map<std::string, std::string> ReadExpectedFailures(absl::string_view text) 
 
 }  // namespace
 
-absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& folder,
+absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options) {
-  XLAD_ASSIGN_OR_RETURN(const std::string manifest, files.Read(JoinPath(folder, "manifest.jsonl")));
+  XLAD_ASSIGN_OR_RETURN(const std::string manifest, files.Read(JoinPath(directory, "manifest.jsonl")));
   std::map<std::string, std::string> expected;
   if (!options.expected_failures.empty()) {
     XLAD_ASSIGN_OR_RETURN(const std::string list, files.Read(options.expected_failures));
@@ -194,12 +194,12 @@ absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files,
     const Case& c = *read;
     if (!absl::StartsWith(c.name, options.name_prefix)) continue;
     if (matching++ % options.stride != 0) continue;
-    const absl::Status status = RunCase(files, folder, c, options.through_proto);
+    const absl::Status status = RunCase(files, directory, c, options.through_proto);
     ConformanceResult result{c.name, status.ok(), std::string(status.message())};
     const auto listed = expected.find(c.name);
     if (listed != expected.end()) {
       result.passed = !status.ok();
-      result.message = status.ok() ? "passes but is listed as an expected failure; take it from the list"
+      result.message = status.ok() ? "passes but is listed as an expected failure; remove it from the list"
                                    : absl::StrCat("expected: ", listed->second);
     }
     results.push_back(std::move(result));

@@ -1,9 +1,13 @@
-// Runs a folder of conformance cases (programs with inputs and expected outputs) through the evaluator.
+// Conformance cases: programs with inputs and expected outputs, run by the evaluator.
 //
-// The folder has a manifest.jsonl, one JSON object a line with the fields name, params, results, compare, and
-// optionally replicas, partitions, xla_agrees, xla_diff (an entry of compare may have the fields signed_zero and
-// flush_denormals of Tolerance); and for each case <name>.hlo and <name>.safetensors with
-// tensors in.N and out.N (p<k>.in.N and p<k>.out.N for process k of several).
+// A directory of cases has a manifest.jsonl with one JSON object per line and case. Its fields are
+//   name                      The program is NAME.hlo; inputs and expected outputs are in NAME.safetensors.
+//   params, results           The shapes, such as ["f32[2,3]"].
+//   compare                   One object per result: kind ("eq", "ulp", "abs", "close"), max_ulp, atol, rtol,
+//                             signed_zero, flush_denormals (see Tolerance).
+//   replicas, partitions      Optional; both 1 by default.
+//   xla_agrees, xla_diff      Optional: how far XLA's own result is outside of the tolerance.
+// The tensors are called in.N and out.N, or pK.in.N and pK.out.N for process K if there are several.
 #pragma once
 
 #include <string>
@@ -15,46 +19,50 @@
 
 namespace xlad::hlo {
 
-// How one result is compared with what is expected.
+// How a result is compared with the expected one. Two NaN are always equal.
 struct Tolerance {
-  enum class Kind { kEqual, kUlp, kAbsolute, kClose };
+  enum class Kind {
+    kEqual,     // Equal values.
+    kUlp,       // Encodings at most max_ulp apart. Infinities equal only themselves.
+    kAbsolute,  // |actual - expected| <= absolute, both finite; or equal.
+    kClose,     // |actual - expected| <= absolute + relative * |expected|, both finite; or equal.
+  };
   Kind kind = Kind::kEqual;
-  int64_t max_ulp = 0;
+  uint64_t max_ulp = 0;
   double absolute = 0, relative = 0;
   bool signed_zero = false;      // Zeros must have the same sign.
-  bool flush_denormals = false;  // A denormal counts as the zero of its sign, for what was made under such a rule.
+  bool flush_denormals = false;  // A denormal counts as the zero of its sign.
 };
 
-// Elements outside the tolerance. Complex numbers are compared by their parts, each on its own.
+// The elements outside the tolerance. The real and imaginary parts of complex numbers are compared separately.
 struct Difference {
   int64_t mismatches = 0;
-  int64_t first = -1;            // The first mismatch's element.
-  std::string actual, expected;  // Its values.
-  double max_absolute = 0;       // Over the mismatches that are finite on both sides.
-  int64_t non_finite = 0;        // Mismatches where one side or both are not finite.
+  int64_t first = -1;  // The linear index of the first mismatch, and its values.
+  std::string actual, expected;
+  double max_absolute = 0;  // The largest difference of mismatches that are finite on both sides.
+  int64_t non_finite = 0;   // The number of other mismatches.
 };
 
-// Kinds: kEqual: equal, or both NaN. kUlp: bit patterns at most max_ulp apart; two NaNs pass, other non-finite values
-// only against the same bits. kAbsolute: both finite and |a - e| <= absolute (or equal, or both NaN).
-// kClose: likewise with absolute + relative * |e|. Shapes must be equal (XLAD_CHECK).
+// The shapes must be equal (checked).
 Difference Compare(const tensor::Array& actual, const tensor::Array& expected, const Tolerance& tolerance);
 
 struct ConformanceOptions {
-  std::string name_prefix;     // Only cases whose name begins so.
-  int64_t stride = 1;          // Every stride-th of those, from the first.
-  bool through_proto = false;  // Serialise the program as a proto and read it back before it runs.
-  // Lines "NAME  # reason" of cases that are expected to fail; one of them passing is a failure.
+  std::string name_prefix;     // Run only the cases whose name has this prefix.
+  int64_t stride = 1;          // Run only every stride-th of these, from the first.
+  bool through_proto = false;  // Serialize each program as a proto and parse that before running it.
+  // A file with lines "NAME  # reason" of cases that are expected to fail, or "". It is a failure if one of them
+  // passes.
   std::string expected_failures;
 };
 
 struct ConformanceResult {
   std::string name;
   bool passed = false;
-  std::string message;  // Why it failed, or "expected: ..." where a listed case failed as it should.
+  std::string message;  // Why it failed, or "expected: REASON" if it was expected to fail and did.
 };
 
-// Errors only where the folder or the list cannot be read; a case that fails is a result.
-absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& folder,
+// Runs the cases of a directory. A case that fails is a result; the only errors are files that cannot be read.
+absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options = {});
 
 }  // namespace xlad::hlo

@@ -1,17 +1,19 @@
-// Tolerances of conformance cases.
+// Comparison of arrays with a tolerance.
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "hlo/eval/conformance.h"
-#include "hlo/eval/numeric.h"
+#include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::hlo {
 namespace {
 
 using tensor::ElementType;
 
-// One real number: what it is worth, and its bits for ULP distances (sign and magnitude).
+// A real number, with its encoding as sign and magnitude for distances in ULP.
 struct Number {
   double value = 0;
   uint64_t magnitude = 0;
@@ -21,7 +23,7 @@ struct Number {
 template <typename T>
 T ReadAt(const tensor::Array& array, int64_t i) {
   T value;
-  std::memcpy(&value, array.bytes().data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  std::memcpy(&value, array.bytes().data() + i * sizeof(T), sizeof(T));
   return value;
 }
 
@@ -30,7 +32,12 @@ Number FloatNumber(double value, uint64_t bits, int width) {
   return {value, bits & (sign - 1), (bits & sign) != 0};
 }
 
-// Part `i` of the array's numbers; complex numbers have two parts each.
+Number IntNumber(int64_t value) {
+  const uint64_t bits = value;
+  return {1.0 * value, value < 0 ? 0 - bits : bits, value < 0};
+}
+
+// Number `i` of the array. A complex element has two numbers.
 Number NumberAt(const tensor::Array& array, int64_t i) {
   switch (const ElementType type = array.shape().type) {
     case ElementType::kF32:
@@ -39,42 +46,20 @@ Number NumberAt(const tensor::Array& array, int64_t i) {
     case ElementType::kF64:
     case ElementType::kC128:
       return FloatNumber(ReadAt<double>(array, i), ReadAt<uint64_t>(array, i), 64);
-    case ElementType::kS64: {
-      const auto value = ReadAt<int64_t>(array, i);
-      return {static_cast<double>(value), static_cast<uint64_t>(value < 0 ? -static_cast<uint64_t>(value) : value),
-              value < 0};
-    }
-    case ElementType::kU64: {
-      const auto value = ReadAt<uint64_t>(array, i);
-      return {static_cast<double>(value), value, false};
-    }
     default: {
       const int width = tensor::BitWidth(type);
-      if (tensor::IsFloating(type)) {
-        const uint16_t bits = width == 16 ? ReadAt<uint16_t>(array, i) : ReadAt<uint8_t>(array, i);
-        const float value = eval::DecodeSmallFloat(type, bits);
-        if (type == ElementType::kF8E8M0FNU) return {value, bits, false};
-        return FloatNumber(value, bits, width);
-      }
-      const bool is_signed = tensor::IsSigned(type);
-      int64_t value = 0;
-      switch (tensor::ByteWidth(type)) {
-        case 1:
-          value = is_signed ? int64_t{ReadAt<int8_t>(array, i)} : int64_t{ReadAt<uint8_t>(array, i)};
-          break;
-        case 2:
-          value = is_signed ? int64_t{ReadAt<int16_t>(array, i)} : int64_t{ReadAt<uint16_t>(array, i)};
-          break;
-        default:
-          value = is_signed ? int64_t{ReadAt<int32_t>(array, i)} : int64_t{ReadAt<uint32_t>(array, i)};
-          break;
-      }
-      return {static_cast<double>(value), static_cast<uint64_t>(std::abs(value)), value < 0};
+      uint64_t bits = 0;  // The element, little-endian.
+      std::memcpy(&bits, array.bytes().data() + i * tensor::ByteWidth(type), tensor::ByteWidth(type));
+      if (tensor::IsSigned(type)) return IntNumber(tensor::SignExtend(bits, 8 * tensor::ByteWidth(type)));
+      if (!tensor::IsFloating(type)) return {1.0 * bits, bits, false};
+      const float value = tensor::DecodeSmallFloat(type, bits);
+      if (type == ElementType::kF8E8M0FNU) return {value, bits, false};
+      return FloatNumber(value, bits, width);
     }
   }
 }
 
-// Zero instead of a denormal.
+// Replaces a denormal by zero.
 void Flush(ElementType type, Number* number) {
   const bool wide = type == ElementType::kF64 || type == ElementType::kC128;
   double smallest = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
@@ -100,7 +85,7 @@ bool Passes(const Number& a, const Number& e, const Tolerance& tolerance) {
       const uint64_t distance = a.negative == e.negative
                                     ? std::max(a.magnitude, e.magnitude) - std::min(a.magnitude, e.magnitude)
                                     : a.magnitude + e.magnitude;
-      return distance <= static_cast<uint64_t>(tolerance.max_ulp);
+      return distance <= tolerance.max_ulp;
     }
     case Tolerance::Kind::kAbsolute:
       return std::fabs(a.value - e.value) <= tolerance.absolute;

@@ -1,4 +1,4 @@
-// The whole conformance corpus, from text and through our proto; and the comparison rules themselves.
+// The conformance corpus, from text and through protos, and the rules of comparison.
 #include "hlo/eval/conformance.h"
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST(Compare, SignsOfZerosAndDenormals) {
   EXPECT_EQ(Floats({kNan, kInf, 1.0000001f}, {kNan, kInf, 1}, strict).mismatches, 0);
 }
 
-TEST(Compare, BigIntegersExactly) {
+TEST(Compare, LargeIntegersAreComparedExactly) {
   const auto compare = [](int64_t a, int64_t b) {
     return Compare(Array::FromValues<int64_t>(ElementType::kS64, {}, {a}),
                    Array::FromValues<int64_t>(ElementType::kS64, {}, {b}), {})
@@ -65,8 +65,8 @@ TEST(Compare, BigIntegersExactly) {
   EXPECT_EQ(compare(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::min() + 1), 1);
 }
 
-// A case that is expected to fail and passes is a failure; one that fails as expected passes.
-TEST(ExpectedFailures, AreHeldToBothWays) {
+// A listed case that passes is a failure; a listed case that fails is not.
+TEST(ExpectedFailures, FailIfTheyPass) {
   FileSystem& files = RealFileSystem();
   const std::string folder = testing::TempDir() + "xlad_conformance_test";
   ASSERT_TRUE(files.MakeDirectories(folder).ok());
@@ -101,7 +101,7 @@ TEST(ExpectedFailures, AreHeldToBothWays) {
   EXPECT_FALSE(RunConformance(files, JoinPath(folder, "nothing")).ok());
 }
 
-// The project's own cases, which tests/conformance/make_cases.py makes.
+// The cases in this repository, which tests/conformance/make_cases.py generates.
 constexpr char kSlice[] = "tests/conformance/slice";
 
 class SliceTest : public testing::TestWithParam<bool> {};
@@ -118,7 +118,7 @@ TEST_P(SliceTest, Passes) {
 INSTANTIATE_TEST_SUITE_P(Form, SliceTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "proto" : "text"; });
 
-// Every opcode is in a case of the slice, or the evaluator says why it has no meaning.
+// Every opcode is in a case of the slice, or the evaluator says why it is not evaluated.
 TEST(Slice, CoversEveryOpcode) {
   const auto manifest = RealFileSystem().Read(JoinPath(kSlice, "manifest.jsonl"));
   ASSERT_TRUE(manifest.ok()) << manifest.status();

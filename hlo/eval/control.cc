@@ -7,40 +7,32 @@ namespace xlad::hlo::eval {
 namespace {
 
 Value ScalarU32(int64_t value) {
-  return Value(Array::FromValues<uint32_t>(ElementType::kU32, {}, {static_cast<uint32_t>(value)}));
+  return Value(Array::FromValues(ElementType::kU32, {}, std::vector<uint32_t>(1, value)));
 }
 
-// Zeros of any shape: what an async op's context looks like from outside.
-Value ZerosOf(const Shape& shape) {
-  if (shape.is_array()) return Value(Array(shape.array()));
-  std::vector<Value> elements;
-  for (const Shape& element : shape.tuple()) elements.push_back(ZerosOf(element));
-  return Value::Tuple(std::move(elements));
-}
-
-// async-start's result: its operands, the callee's result, and contexts that mean nothing here.
+// The result of async-start: its operands, the result of the callee, and contexts, which are zeros.
 Value AsyncResult(const Shape& shape, std::vector<Value> operands, Value result) {
   std::vector<Value> elements = {Value::Tuple(std::move(operands)), std::move(result)};
-  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(ZerosOf(shape.tuple()[i]));
+  for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(Value::Zeros(shape.tuple()[i]));
   return Value::Tuple(std::move(elements));
 }
 
-bool IsOpen(const Shape& shape) { return shape.is_tuple() && shape.tuple().empty(); }
+bool IsEmptyTuple(const Shape& shape) { return shape.is_tuple() && shape.tuple().empty(); }
 
-// Whether the parts of a value are those of a shape: a state that goes through a loop may have more or less.
-bool Fits(const Value& value, const Shape& shape) {
+// Whether a value has a shape. The state of an async op may differ from it if it was passed through a loop.
+bool HasExactShape(const Value& value, const Shape& shape) {
   if (!shape.is_tuple()) return !value.is_tuple() && (!shape.is_array() || value.shape() == shape.array());
   if (!value.is_tuple() || value.tuple().size() != shape.tuple().size()) return false;
-  for (size_t e = 0; e < shape.tuple().size(); ++e) {
-    if (!Fits(value.tuple()[e], shape.tuple()[e])) return false;
+  for (const int64_t e : tensor::Indices(shape.tuple())) {
+    if (!HasExactShape(value.tuple()[e], shape.tuple()[e])) return false;
   }
   return true;
 }
 
 }  // namespace
 
-absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::vector<Value> operands) {
-  const Instruction& instruction = *step.instruction;
+absl::Status Interpreter::RunControl(Frame& frame, const ComputationPlan::Entry& planned, std::vector<Value> operands) {
+  const Instruction& instruction = *planned.instruction;
   switch (instruction.opcode()) {
     case Opcode::kCall:
     case Opcode::kFusion:
@@ -49,13 +41,15 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
       frame.saved = std::move(operands);
       return Push(*instruction.called()[0], Role::kCondition, frame.saved);
     case Opcode::kConditional:
-      return Branch(instruction, std::move(operands));
+      return RunConditional(instruction, std::move(operands));
     case Opcode::kAsyncStart:
     case Opcode::kAsyncUpdate:
-      return Begin(frame, instruction, std::move(operands));
+      return RunAsync(frame, instruction, std::move(operands));
     case Opcode::kAsyncDone:
-      if (!Fits(operands[0].tuple()[1], instruction.shape())) {
-        return absl::UnimplementedError("async-done of a state without result, which comes from another computation");
+      if (!HasExactShape(operands[0].tuple()[1], instruction.shape())) {
+        return absl::UnimplementedError(
+            "async-done is not evaluated if the async op was started in another computation and its state has no "
+            "result");
       }
       [[fallthrough]];
     case Opcode::kAllGatherDone:
@@ -68,15 +62,15 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
       Store(frame, std::move(operands[0]));
       return absl::OkStatus();
     case Opcode::kSend: {
-      const int64_t device = replica_ * program_->grid.partitions + partition_;
-      XLAD_RETURN_IF_ERROR(program_->mailbox.Send(instruction, program_->grid, device, operands[0]));
+      const int64_t device = replica_ * state_->grid.partitions + partition_;
+      XLAD_RETURN_IF_ERROR(state_->mailbox.Send(instruction, state_->grid, device, operands[0]));
       Store(frame, Value::Tuple({std::move(operands[0]), ScalarU32(0), Value()}));
       return absl::OkStatus();
     }
-    case Opcode::kRecv: {  // The data come when they are asked for.
-      XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
-      Value empty = ZerosOf(instruction.shape());
-      empty.Charge(&program_->meter);
+    case Opcode::kRecv: {  // recv-done fetches the data.
+      XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(instruction.shape().bytes()));
+      Value empty = Value::Zeros(instruction.shape());
+      empty.Charge(&state_->meter);
       Store(frame, std::move(empty));
       return absl::OkStatus();
     }
@@ -97,26 +91,29 @@ absl::Status Interpreter::RunControl(Frame& frame, const Plan::Step& step, std::
         absl::StrCat(ToString(instruction.opcode()), " is not evaluated: ", WhyNoEvaluator(instruction.opcode())));
   }
   if (calls_ > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "found ", ToString(instruction.opcode()), " in a computation applied to elements, expected no collectives"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("found ", ToString(instruction.opcode()),
+                     " in a computation that is applied to elements, expected no collectives there"));
   }
-  XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
+  XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(instruction.shape().bytes()));
   waiting_at_ = &instruction;
   waiting_operands_ = std::move(operands);
   return absl::OkStatus();
 }
 
-// The computation of an async chain runs as soon as it has all its arguments; until then its result is zeros.
-absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands) {
-  XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
+// async-start and async-update. The wrapped computation runs as soon as it has all its arguments; until then the result
+// in the state is zeros.
+absl::Status Interpreter::RunAsync(Frame& frame, const Instruction& instruction, std::vector<Value> operands) {
+  XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(instruction.shape().bytes()));
   std::vector<Value> arguments;
   if (instruction.opcode() == Opcode::kAsyncUpdate) {
     const Shape& result = instruction.shape().tuple()[1];
     std::vector<Value>& state = operands[0].tuple();
     if (operands.size() == 1) {
-      Value value = Fits(state[1], result) || IsOpen(result) ? std::move(state[1]) : ZerosOf(result);
+      Value value =
+          HasExactShape(state[1], result) || IsEmptyTuple(result) ? std::move(state[1]) : Value::Zeros(result);
       Value after = AsyncResult(instruction.shape(), std::move(state[0].tuple()), std::move(value));
-      after.Charge(&program_->meter);
+      after.Charge(&state_->meter);
       Store(frame, std::move(after));
       return absl::OkStatus();
     }
@@ -126,29 +123,31 @@ absl::Status Interpreter::Begin(Frame& frame, const Instruction& instruction, st
   for (Value& operand : operands) arguments.push_back(std::move(operand));
   const Instruction* const start = AsyncStartOf(instruction);
   if (start == nullptr) {
-    return absl::UnimplementedError("async-update with arguments, of a state that comes from another computation");
+    return absl::UnimplementedError(
+        "async-update with arguments is not evaluated if the async op was started in another computation");
   }
   const Computation& wrapped = *start->called()[0];
   if (arguments.size() == wrapped.parameters().size()) {
     frame.saved = arguments;
     return Push(wrapped, Role::kAsync, std::move(arguments));
   }
-  Value state = AsyncResult(instruction.shape(), std::move(arguments), ZerosOf(instruction.shape().tuple()[1]));
-  state.Charge(&program_->meter);
+  Value state = AsyncResult(instruction.shape(), std::move(arguments), Value::Zeros(instruction.shape().tuple()[1]));
+  state.Charge(&state_->meter);
   Store(frame, std::move(state));
   return absl::OkStatus();
 }
 
-// A pred picks the first branch when true; an index out of range picks the last branch.
-absl::Status Interpreter::Branch(const Instruction& conditional, std::vector<Value> operands) {
+// A predicate selects the first branch if it is true, otherwise the second. An index out of range selects the last
+// branch.
+absl::Status Interpreter::RunConditional(const Instruction& conditional, std::vector<Value> operands) {
   const auto& branches = conditional.called();
-  size_t branch = 0;
+  int64_t branch = 0;
   const int64_t index = IntAt(operands[0], 0);
   if (operands[0].type() == ElementType::kPred) {
     branch = index != 0 ? 0 : 1;
   } else {
     const auto count = std::ssize(branches);
-    branch = static_cast<size_t>(index < 0 || index >= count ? count - 1 : index);
+    branch = index < 0 || index >= count ? count - 1 : index;
   }
   std::vector<Value> arguments;
   arguments.push_back(std::move(operands[branch + 1]));
@@ -156,7 +155,7 @@ absl::Status Interpreter::Branch(const Instruction& conditional, std::vector<Val
 }
 
 absl::Status Interpreter::Deliver(Frame& frame, Role role, Value result) {
-  const Instruction& instruction = *frame.plan->steps[frame.next].instruction;
+  const Instruction& instruction = *frame.plan->entries[frame.next].instruction;
   switch (role) {
     case Role::kCall:
       Store(frame, std::move(result));

@@ -1,4 +1,4 @@
-// Calls, loops, branches, fusions, async pairs; limits; inputs; the completeness of the table.
+// Calls, loops, branches, fusions and async pairs; limits; checks of inputs; the table of opcodes.
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
@@ -40,7 +40,7 @@ ENTRY e { p = f32[4] parameter(0)
   ROOT w = f32[4] while(p), condition=cond, body=body })");
 }
 
-TEST(Control, EndlessLoopsEnd) {
+TEST(Control, EndlessLoopsReachALimit) {
   EvaluateLimits limits;
   limits.instructions = 10'000;
   const auto result = Evaluate(*Forever(), {Constant("f32[4] {1, 2, 3, 4}")}, limits);
@@ -70,7 +70,7 @@ ENTRY e { c = f32[] constant(1)
   EXPECT_TRUE(absl::StrContains(result.status().message(), "%d")) << result.status();
 }
 
-// What is dead is freed: a chain of a thousand arrays fits where three do.
+// Dead values are freed: a chain of a thousand arrays needs the memory of three.
 TEST(Control, DeadValuesAreFreed) {
   std::string text = "HloModule m\nENTRY e { v0 = f32[1000] parameter(0)\n";
   for (int i = 0; i < 1000; ++i) {
@@ -87,7 +87,7 @@ TEST(Control, DeadValuesAreFreed) {
   EXPECT_EQ(Evaluate(*module, {input}, limits).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(Control, ConditionalPicksTheLastBranchOutOfRange) {
+TEST(Control, ConditionalOutOfRangeSelectsTheLastBranch) {
   const auto module = Program(R"(HloModule m
 a { x = s32[] parameter(0)
   c = s32[] constant(10)
@@ -128,7 +128,7 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(*result, Constant("s32[2] {1, 2}"), "negated twice");
 }
 
-TEST(Control, AsyncArgumentsMayComeLate) {
+TEST(Control, AsyncUpdateAddsArguments) {
   const auto module = Program(R"(HloModule m
 minus { a = s32[2] parameter(0)
   b = s32[2] parameter(1)
@@ -160,7 +160,7 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "a state goes through a loop");
 }
 
-TEST(Control, ValuesLeftOutAreCounted) {
+TEST(Control, ElidedConstantsAreCounted) {
   const auto module = Program("ENTRY e { ROOT c = (f32[1000000,1000], f32[2]) constant({...}) }");
   EvaluateLimits limits;
   limits.live_bytes = 1 << 20;
@@ -168,7 +168,7 @@ TEST(Control, ValuesLeftOutAreCounted) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
 }
 
-TEST(Control, AsyncStatesWithoutResultSayWhereTheyComeFrom) {
+TEST(Control, AsyncStatesOfOtherComputationsAreErrors) {
   const auto module = Program(R"(HloModule m
 minus { a = s32[2] parameter(0)
   b = s32[2] parameter(1)
@@ -183,7 +183,7 @@ ENTRY e { p = s32[2] parameter(0)
   d = s32[2] call(s), to_apply=ends
   ROOT t = (s32[2], s32[3], s32[2]) tuple(r, c, d) })");
   const auto result = Evaluate(*module, {Constant("s32[2] {3, 5}")});
-  EXPECT_TRUE(absl::StrContains(result.status().message(), "%d: async-done of a state without result"))
+  EXPECT_TRUE(absl::StrContains(result.status().message(), "%d: async-done is not evaluated if the async op was started"))
       << result.status();
 }
 
@@ -198,7 +198,7 @@ ENTRY e { p = s32[2] parameter(0)
   ExpectSame(*result, Constant("s32[2] {1, 2}"), "annotations");
 }
 
-TEST(Control, UnknownCustomCallsSayWhatIsKnown) {
+TEST(Control, UnknownCustomCallsListTheKnownOnes) {
   const auto module = Program(R"(HloModule m
 ENTRY e { p = s32[2] parameter(0)
   ROOT b = s32[2] custom-call(p), custom_call_target="my_kernel" })");
@@ -217,7 +217,7 @@ TEST(Inputs, AreChecked) {
   EXPECT_EQ(Evaluate(std::vector<const Module*>(), {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Inputs, BytesThatNoValueHasAreNormalised) {
+TEST(Inputs, InvalidEncodingsAreNormalized) {
   const auto module = Program(R"(HloModule m
 ENTRY e { p = pred[2] parameter(0)
   q = s4[2] parameter(1)
@@ -232,7 +232,7 @@ ENTRY e { p = pred[2] parameter(0)
   ExpectSame(result->tuple[1], Constant("s32[2] {-1, 3}"), "s4");
 }
 
-TEST(Table, EveryOpcodeHasAMeaningOrAReason) {
+TEST(Table, EveryOpcodeIsEvaluatedOrHasAReason) {
   int without = 0;
   for (int i = 0; i < OpcodeCount(); ++i) {
     const auto opcode = static_cast<Opcode>(i);
@@ -243,7 +243,7 @@ TEST(Table, EveryOpcodeHasAMeaningOrAReason) {
   EXPECT_EQ(without, 5);  // infeed, outfeed, rng, rng-get-and-update-state, shuffle.
 }
 
-TEST(Table, OpcodesWithoutMeaningSayWhy) {
+TEST(Table, OtherOpcodesReturnTheReason) {
   const auto module = Program(R"(HloModule m
 ENTRY e { t = token[] after-all()
   i = (f32[2], token[]) infeed(t)

@@ -14,10 +14,10 @@ namespace {
 template <IntCarrier To>
 To FloatToInt(double x, ElementType type) {
   if (std::isnan(x)) return 0;
-  const int bits = tensor::BitWidth(type);
   const bool is_signed = SignedCarrier<To>;
-  const double above = std::ldexp(1.0, is_signed ? bits - 1 : bits);
-  const uint64_t top = (bits == 64 && !is_signed) ? ~uint64_t{0} : (uint64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+  const int bits = tensor::BitWidth(type) - (is_signed ? 1 : 0);
+  const double above = std::ldexp(1.0, bits);
+  const uint64_t top = bits == 0 ? 0 : tensor::LowBits(~uint64_t{0}, bits);
   if (x >= above) return static_cast<To>(top);
   if (x <= (is_signed ? -above : 0.0)) return is_signed ? static_cast<To>(~top) : To{0};
   return static_cast<To>(x);
@@ -31,7 +31,7 @@ double ToDouble(From x) {
     return IsTrue(x) ? 1 : 0;
   } else if constexpr (IntCarrier<From>) {
     using Wide = std::conditional_t<SignedCarrier<From>, int64_t, uint64_t>;
-    return ToDoubleForRounding(static_cast<Wide>(x));
+    return RoundToOdd(static_cast<Wide>(x));
   } else {
     return x;
   }
@@ -43,7 +43,7 @@ bool IsNonZero(From x) {
   return x != From(0);
 }
 
-// One element between carriers; `type` is the real target, of which To is the carrier.
+// Converts an element between carriers. `type` is the target type, of which To is the carrier.
 template <typename To, typename From>
 To ConvertElement(From x, ElementType type) {
   if constexpr (std::is_same_v<To, Bool>) {
@@ -56,10 +56,10 @@ To ConvertElement(From x, ElementType type) {
     if constexpr (FloatCarrier<From> || ComplexCarrier<From>) {
       return FloatToInt<To>(ToDouble(x), type);
     } else {
-      return static_cast<To>(x);  // Wraps; Narrow wraps sub-byte types further.
+      return static_cast<To>(x);  // Wraps to To; Narrow wraps to types below 8 bits.
     }
   } else if constexpr (IntCarrier<From>) {
-    return static_cast<To>(x);  // One rounding; ToDouble would be a second.
+    return static_cast<To>(x);  // Rounds once; ToDouble would round too.
   } else {
     return static_cast<To>(ToDouble(x));
   }
@@ -71,7 +71,7 @@ Array ConvertAll(const Value& wide, const tensor::Shape& result) {
   VisitCarrier(wide.type(), [&]<typename From>() {
     const auto x = wide.values<From>();
     const auto y = out.values<To>();
-    for (size_t i = 0; i < x.size(); ++i) y[i] = ConvertElement<To>(x[i], result.type);
+    for (const int64_t i : tensor::Indices(x)) y[i] = ConvertElement<To>(x[i], result.type);
   });
   return out;
 }
@@ -80,28 +80,27 @@ absl::StatusOr<Value> EvalConvert(const Operation& operation) {
   return ConvertTo(operation.operand(0), operation.result().type);
 }
 
-// All elements' bits one after the other, the first element lowest, as whole bytes.
+// The bits of all elements without gaps, from the lowest bit of the first byte.
 std::vector<std::byte> PackBits(const Value& value) {
   const int width = tensor::BitWidth(value.type());
   const auto in = value.values<uint8_t>();
-  std::vector<std::byte> packed((in.size() * static_cast<size_t>(width) + 7) / 8);
-  for (size_t i = 0; i < in.size(); ++i) {
-    const size_t bit = i * static_cast<size_t>(width);
-    const unsigned kept = in[i] & ((1u << width) - 1);
+  std::vector<std::byte> packed((in.size() * width + 7) / 8);
+  for (const int64_t i : tensor::Indices(in)) {
+    const int64_t bit = i * width;
+    const uint32_t kept = in[i] & ((1u << width) - 1);
     packed[bit / 8] |= static_cast<std::byte>(kept << (bit % 8));
   }
   return packed;
 }
 
+// The inverse of PackBits.
 Array UnpackBits(absl::Span<const std::byte> packed, const tensor::Shape& shape) {
   const int width = tensor::BitWidth(shape.type);
   Array out(shape);
   const auto values = out.values<int8_t>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t bit = i * static_cast<size_t>(width);
-    const auto raw = static_cast<int8_t>(static_cast<unsigned>(packed[bit / 8]) >> (bit % 8));
-    values[i] =
-        tensor::IsFloating(shape.type) ? static_cast<int8_t>(raw & ((1 << width) - 1)) : WrapSubByte(shape.type, raw);
+  for (const int64_t i : tensor::Indices(values)) {
+    const int64_t bit = i * width;
+    values[i] = WrapSubByte(shape.type, std::to_integer<int8_t>(packed[bit / 8] >> (bit % 8)));
   }
   return out;
 }
@@ -117,7 +116,7 @@ absl::StatusOr<Value> EvalBitcastConvert(const Operation& operation) {
   return Value(Array(result, bytes));
 }
 
-// Bits of one floating format.
+// The numbers of bits of a floating-point format.
 struct FloatBits {
   int exponent, mantissa;
 };
@@ -143,8 +142,8 @@ FloatBits BitsOf(ElementType type) {
   }
 }
 
-// Rounds the mantissa to nearest even, then flushes what lies outside the smaller exponent's range to infinity and
-// zero. NaN stays as it is.
+// Rounds the mantissa to nearest even, then replaces values outside the range of the smaller exponent by infinity and
+// zero. NaN is unchanged.
 uint64_t ReducePrecision(uint64_t bits, FloatBits from, FloatBits to) {
   const uint64_t sign = bits & (uint64_t{1} << (from.exponent + from.mantissa));
   const uint64_t exponent_mask = ((uint64_t{1} << from.exponent) - 1) << from.mantissa;
@@ -191,12 +190,12 @@ absl::StatusOr<Value> EvalReducePrecision(const Operation& operation) {
   return Value(std::move(out));
 }
 
-// Toward zero, or one further with the probability that the fraction gives: when the random bits, as a fraction of
-// their range, are below it.
+// Rounds to one of the two nearest integers: away from zero if the random number, as a fraction of its range, is
+// smaller than the fractional part of x.
 template <IntCarrier To>
 To StochasticElement(double x, uint64_t random, int random_bits, ElementType type) {
   const double magnitude = std::fabs(x), whole = std::floor(magnitude), fraction = magnitude - whole;
-  const bool up = std::isfinite(x) && static_cast<double>(random) < std::ldexp(fraction, random_bits);
+  const bool up = std::isfinite(x) && random < std::ldexp(fraction, random_bits);
   return FloatToInt<To>(std::copysign(up ? whole + 1 : magnitude, x), type);
 }
 
@@ -210,7 +209,7 @@ absl::StatusOr<Value> EvalStochasticConvert(const Operation& operation) {
     if constexpr (IntCarrier<To>) {
       Array out({CarrierOf(result.type), result.dims});
       const auto y = out.values<To>();
-      for (size_t i = 0; i < y.size(); ++i) {
+      for (const int64_t i : tensor::Indices(y)) {
         y[i] = StochasticElement<To>(doubles.values<double>()[i], words.values<uint64_t>()[i],
                                      tensor::BitWidth(random.type()), result.type);
       }
@@ -235,16 +234,16 @@ Value ConvertTo(const Value& value, ElementType type) {
   if (wide.type() == type) return wide;
   const tensor::Shape result{type, value.dims()};
   if (IsSmallFloat(type) && wide.type() == ElementType::kF32) return Value(NarrowFloats(wide.values<float>(), result));
-  if (IsSmallFloat(type)) {  // One rounding, from the exact value.
+  if (IsSmallFloat(type)) {  // Rounds once, from the exact value.
     Array out(result);
     VisitCarrier(wide.type(), [&]<typename From>() {
       const auto x = wide.values<From>();
-      for (size_t i = 0; i < x.size(); ++i) {
+      for (const int64_t i : tensor::Indices(x)) {
         const uint16_t bits = EncodeSmallFloat(type, ToDouble(x[i]));
         if (tensor::ByteWidth(type) == 2) {
           out.values<uint16_t>()[i] = bits;
         } else {
-          out.values<uint8_t>()[i] = static_cast<uint8_t>(bits);
+          out.values<uint8_t>()[i] = bits;
         }
       }
     });

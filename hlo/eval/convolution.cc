@@ -1,4 +1,4 @@
-// convolution, on operands brought to one order of dimensions.
+// convolution. The operands are transposed to one order of dimensions first.
 #include "hlo/eval/dot.h"
 #include "hlo/eval/reducer.h"
 #include "hlo/eval/strided.h"
@@ -7,6 +7,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
+// first, middle, last, end; first and end only if they are not negative.
 Dims Order(int64_t first, const Dims& middle, int64_t last, int64_t end = -1) {
   Dims order;
   if (first >= 0) order.push_back(first);
@@ -16,8 +17,8 @@ Dims Order(int64_t first, const Dims& middle, int64_t last, int64_t end = -1) {
   return order;
 }
 
-// Sizes and groups. Input is [batch, spatial..., feature], kernel [spatial..., input feature, output feature],
-// output [batch, spatial..., feature].
+// Sizes and groups of a convolution. The input is [batch, spatial..., feature], the kernel [spatial..., input feature,
+// output feature], the output [batch, spatial..., feature].
 struct Geometry {
   const Window& window;
   Dims input_spatial, output_spatial;
@@ -25,17 +26,17 @@ struct Geometry {
   int64_t feature_groups, batch_groups;
 };
 
-// One row of output features: the sum over window and input features. Output feature o belongs to feature group
-// o / (output_features / feature_groups), and likewise for batch groups, whose batches are a block of the input's.
+// Computes all output features at one position: sums over the window and the input features. Output feature o is in
+// group o / (output_features / groups). A feature group reads its block of the input's features, a batch group its
+// block of the input's batches.
 template <typename T>
 void ConvolvePoint(const Geometry& g, const T* input, const T* kernel, const Dims& position, T* row) {
   const Dims sizes = WindowSizes(g.window);
   const int64_t input_points = tensor::Product(g.input_spatial);
   const int64_t groups = std::max(g.feature_groups, g.batch_groups), outputs = g.output_features / groups;
-  Dims element(sizes.size(), 0);
   const Dims at(position.begin() + 1, position.end());
   int64_t tap = 0;
-  do {
+  for (const Dims& element : tensor::MultiIndices(sizes)) {
     const int64_t point = OperandOffset(g.window, g.input_spatial, at, element);
     const T* taps = kernel + tap++ * g.kernel_inputs * g.output_features;
     if (point < 0) continue;
@@ -47,7 +48,7 @@ void ConvolvePoint(const Geometry& g, const T* input, const T* kernel, const Dim
         AddScaledRow(row + group * outputs, taps + i * g.output_features + group * outputs, features[i], outputs);
       }
     }
-  } while (tensor::NextIndex(sizes, absl::MakeSpan(element)));
+  }
 }
 
 absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
@@ -68,9 +69,9 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
                 sum);
   const Dims output_order = Order(c.output_batch, c.output_spatial, c.output_feature);
   Dims output_dims, inverse(output_order.size());
-  for (size_t d = 0; d < output_order.size(); ++d) {
+  for (const int64_t d : tensor::Indices(output_order)) {
     output_dims.push_back(operation.result().dims[output_order[d]]);
-    inverse[output_order[d]] = static_cast<int64_t>(d);
+    inverse[output_order[d]] = d;
   }
   const Geometry g{*attributes.window,
                    Dims(input.dims().begin() + 1, input.dims().end() - 1),
@@ -85,12 +86,11 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
   if (out.elements() > 0 && kernel.elements() > 0) {
     const Dims points(output_dims.begin(), output_dims.end() - 1);
     VisitCarrier(sum, [&]<typename T>() {
-      Dims position(points.size(), 0);
       T* row = out.values<T>().data();
-      do {
+      for (const Dims& position : tensor::MultiIndices(points)) {
         ConvolvePoint(g, input.values<T>().data(), kernel.values<T>().data(), position, row);
         row += g.output_features;
-      } while (tensor::NextIndex(points, absl::MakeSpan(position)));
+      }
     });
   }
   return ConvertTo(TransposeValue(Value(std::move(out)), inverse), operation.result().type);

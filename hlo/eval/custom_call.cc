@@ -1,5 +1,4 @@
-// custom-call targets that have a meaning without their library: annotations, which are identities, and the LAPACK
-// routines that have one right answer.
+// custom-call targets that are evaluated without their library: annotations, which are identities, and LAPACK routines.
 #include "absl/strings/str_join.h"
 #include "hlo/eval/lapack.h"
 #include "hlo/eval/operation.h"
@@ -7,7 +6,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// On the whole value these do nothing.
+// Annotations, which do not change the global value.
 constexpr absl::string_view kIdentities[] = {
     "Sharding",
     "xla.sdy.FuncResultSharding",
@@ -20,7 +19,7 @@ constexpr absl::string_view kIdentities[] = {
     "MoveToHost",
     "MoveToDevice",
 };
-constexpr absl::string_view kShardingGroup = "xla.sdy.ShardingGroup";  // No result.
+constexpr absl::string_view kShardingGroup = "xla.sdy.ShardingGroup";  // Has no result.
 
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
@@ -38,7 +37,7 @@ absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
     }
     return absl::UnimplementedError(
         absl::StrCat("custom-call ", target, " changes the shape to ", operation.shape().ToString(false),
-                     ": manual regions are evaluated after partitioning, on one program per device"));
+                     "; manual regions are evaluated after partitioning, with one program per device"));
   }
   return absl::UnimplementedError(absl::StrCat("found custom-call target \"", target, "\", expected one of ",
                                                absl::StrJoin(kIdentities, ", "), ", ", kShardingGroup, ", ",

@@ -1,9 +1,9 @@
-// dot and its relatives: products summed over contracting dimensions.
+// dot, ragged-dot and scaled-dot: products summed over contracting dimensions.
 #include "hlo/eval/dot.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "base/containers.h"
 #include "hlo/eval/binary_ops.h"
 #include "hlo/eval/reducer.h"
 #include "hlo/eval/strided.h"
@@ -11,9 +11,9 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// The three parts of an operand's dimensions, and the sizes of each multiplied out.
+// The batch, free and contracting dimensions of an operand, and the product of the sizes of each.
 struct Parts {
-  Dims order;  // batch, then free and contracting in the order asked for
+  Dims order;  // The batch dimensions, then the free and contracting ones, or the contracting and free ones.
   Dims free_dims;
   int64_t batch = 1, free = 1, contracting = 1;
 };
@@ -22,16 +22,16 @@ Parts SplitOperand(const Dims& dims, const Dims& batch, const Dims& contracting,
   Parts parts;
   parts.order = batch;
   Dims free;
-  for (int64_t d = 0; d < std::ssize(dims); ++d) {
-    const auto in = [d](const Dims& list) { return std::find(list.begin(), list.end(), d) != list.end(); };
-    if (!in(batch) && !in(contracting)) free.push_back(d);
+  for (const int64_t d : tensor::Indices(dims)) {
+    if (!Contains(batch, d) && !Contains(contracting, d)) free.push_back(d);
   }
   for (const Dims* list : {contracting_last ? &free : &contracting, contracting_last ? &contracting : &free}) {
     parts.order.insert(parts.order.end(), list->begin(), list->end());
   }
   const auto size = [&](const Dims& list) {
-    return std::accumulate(list.begin(), list.end(), int64_t{1},
-                           [&](int64_t product, int64_t d) { return product * dims[d]; });
+    int64_t product = 1;
+    for (const int64_t d : list) product *= dims[d];
+    return product;
   };
   for (const int64_t d : free) parts.free_dims.push_back(dims[d]);
   parts.batch = size(batch);
@@ -51,7 +51,7 @@ void MultiplyMatrices(const T* lhs, const T* rhs, T* out, const Parts& left, con
   }
 }
 
-// The type that products are summed in: the widest carrier of operands and result.
+// The type of the products and sums: the widest carrier of the operands and the result.
 ElementType SumCarrier(const Operation& operation) {
   ElementType widest = CarrierOf(operation.result().type);
   for (int64_t i = 0; i < 2; ++i) {
@@ -62,7 +62,7 @@ ElementType SumCarrier(const Operation& operation) {
   return widest;
 }
 
-// batch, lhs free, rhs free: the result's dimensions in order.
+// The dot in type `sum`. The dimensions of the result are batch, lhs free, rhs free.
 Value DotValues(const Value& lhs, const Value& rhs, const DotDimensions& dimensions, ElementType sum) {
   const Parts left = SplitOperand(lhs.dims(), dimensions.lhs_batch, dimensions.lhs_contracting, true);
   const Parts right = SplitOperand(rhs.dims(), dimensions.rhs_batch, dimensions.rhs_contracting, false);
@@ -92,45 +92,34 @@ absl::StatusOr<Value> EvalDot(const Operation& operation) {
                    operation.result().type);
 }
 
-// `value` with everything outside [start, start + size) of `dimension` zero.
+// `value` with zeros outside of [start, start + size) of `dimension`.
 Value KeepRange(const Value& value, int64_t dimension, int64_t start, int64_t size) {
   Array out(value.shape());
-  Walk walk = Dense(value.dims());
-  const size_t d = dimension;
+  StridedView view = RowMajor(value.dims());
   Dims box = value.dims();
-  start = std::clamp<int64_t>(start, 0, box[d]);
-  box[d] = std::clamp<int64_t>(size, 0, box[d] - start);
-  walk.offset = start * walk.strides[d];
-  CopyStrided({value.bytes(), walk}, {out.bytes(), walk}, box, tensor::ByteWidth(value.type()));
+  start = std::clamp<int64_t>(start, 0, box[dimension]);
+  box[dimension] = std::clamp<int64_t>(size, 0, box[dimension] - start);
+  view.offset = start * view.strides[dimension];
+  CopyStrided({value.bytes(), view}, {out.bytes(), view}, box, tensor::ByteWidth(value.type()));
   return Value(std::move(out));
 }
 
-// Slice `g` of `dimension`, without it.
-Value TakeGroup(const Value& value, int64_t dimension, int64_t g) {
-  const size_t d = dimension;
-  Walk walk = Dense(value.dims());
-  walk.offset = g * walk.strides[d];
-  walk.strides.erase(walk.strides.begin() + dimension);
-  tensor::Shape shape = value.shape();
-  shape.dims.erase(shape.dims.begin() + static_cast<ptrdiff_t>(d));
-  return Value(ReadStrided(value, walk, shape));
-}
-
+// Renumbers dimensions after dimension `dropped` was removed.
 void DropDimension(Dims* dims, int64_t dropped) {
   for (int64_t& d : *dims) d -= d > dropped ? 1 : 0;
 }
 
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
-
-// Group g owns group_sizes[g] consecutive indices of lhs's ragged dimension. A free ragged dimension: those rows are
-// multiplied by rhs[g]; a contracting one: result[g] sums over those indices only; a batch one: an ordinary dot.
+// Group g has group_sizes[g] consecutive indices of the ragged dimension of lhs. If that dimension is free, these rows
+// are multiplied by rhs[g]. If it is contracting, result[g] is the sum over these indices. If it is a batch dimension,
+// the result is that of dot.
 absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   const Attributes& attributes = operation.attributes();
   const Value &lhs = operation.operand(0), &rhs = operation.operand(1), &sizes = operation.operand(2);
   DotDimensions dimensions = *attributes.dot;
   const ElementType sum = SumCarrier(operation), type = operation.result().type;
   if (attributes.ragged_dims.size() != 1 || sizes.dims().size() != 1) {
-    return absl::UnimplementedError("ragged-dot is evaluated for one ragged dimension and one list of group sizes");
+    return absl::UnimplementedError(
+        "ragged-dot is evaluated only with one ragged dimension and a one-dimensional list of group sizes");
   }
   const int64_t ragged = attributes.ragged_dims[0];
   if (Contains(dimensions.lhs_batch, ragged)) return ConvertTo(DotValues(lhs, rhs, dimensions, sum), type);
@@ -140,13 +129,13 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
     DropDimension(&dimensions.rhs_contracting, attributes.group_dims[0]);
   }
   Array out({sum, operation.result().dims});
-  const CombineRun add = FindCombine(Opcode::kAdd, sum);
+  const CombineLoop add = FindCombineLoop(Opcode::kAdd, sum);
   const int64_t groups = sizes.elements();
   const int64_t part = contracting && groups > 0 ? out.elements() / groups : 0;
   int64_t start = 0;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t size = std::clamp<int64_t>(IntAt(sizes, g), 0, lhs.dims()[ragged]);
-    const Value own = contracting ? rhs : TakeGroup(rhs, attributes.group_dims[0], g);
+    const Value own = contracting ? rhs : SliceAt(rhs, attributes.group_dims[0], g);
     const Value product = DotValues(KeepRange(lhs, ragged, start, size), own, dimensions, sum);
     add(out.bytes().data() + g * part * tensor::ByteWidth(sum), 1, product.bytes().data(), 1, product.elements());
     start += size;
@@ -154,7 +143,7 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   return ConvertTo(Value(std::move(out)), type);
 }
 
-// Block scales, repeated over the elements of their block, then a dot of the scaled operands.
+// The operands are multiplied by their scales, each of which applies to a block of elements; then a dot.
 absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
   Value scaled[2];
   for (int64_t i = 0; i < 2; ++i) {
@@ -163,15 +152,14 @@ absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
     Array out(operand.shape());
     const Dims& dims = operand.dims();
     const Dims scale_strides = tensor::Strides(scale.dims());
-    Dims index(dims.size(), 0);
-    for (int64_t at = 0; at < operand.elements(); ++at) {
+    int64_t n = 0;
+    for (const Dims& index : tensor::MultiIndices(dims)) {
       int64_t from = 0;
-      for (size_t d = 0; d < scale.dims().size(); ++d) {
+      for (const int64_t d : tensor::Indices(scale.dims())) {
         from += index[d] * scale.dims()[d] / dims[d] * scale_strides[d];
       }
-      const size_t n = at;
       out.values<float>()[n] = operand.values<float>()[n] * scale.values<float>()[from];
-      tensor::NextIndex(dims, absl::MakeSpan(index));
+      ++n;
     }
     scaled[i] = Value(std::move(out));
   }

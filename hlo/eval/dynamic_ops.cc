@@ -1,4 +1,4 @@
-// Slices at positions known only when the program runs, and tuples.
+// Slices at start indices that are operands, and tuples.
 #include <algorithm>
 
 #include "hlo/eval/strided.h"
@@ -6,38 +6,39 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// Start indices from operand `first` on (one scalar a dimension, or one vector), clamped so that `sizes` fit.
+// The start indices, which are operand `first` if it is a vector, otherwise that operand and the following ones. They
+// are clamped so that a slice of the given sizes is inside operand 0.
 Dims ClampedStarts(const Operation& operation, int64_t first, absl::Span<const int64_t> sizes) {
   const Dims& dims = operation.operand(0).dims();
   const bool vector = operation.instruction.operand_count() > first && operation.operand(first).dims().size() == 1;
   Dims starts;
-  for (int64_t d = 0; d < std::ssize(dims); ++d) {
+  for (const int64_t d : tensor::Indices(dims)) {
     const int64_t start = vector ? IntAt(operation.operand(first), d) : IntAt(operation.operand(first + d), 0);
-    const size_t at = d;
-    starts.push_back(std::clamp<int64_t>(start, 0, dims[at] - sizes[at]));
+    starts.push_back(std::clamp<int64_t>(start, 0, dims[d] - sizes[d]));
   }
   return starts;
 }
 
-Walk BoxWalk(absl::Span<const int64_t> dims, absl::Span<const int64_t> starts) {
-  Walk walk = Dense(dims);
-  for (size_t d = 0; d < dims.size(); ++d) walk.offset += starts[d] * walk.strides[d];
-  return walk;
+// The view of the slice at `starts` of a row-major array.
+StridedView BoxView(absl::Span<const int64_t> dims, absl::Span<const int64_t> starts) {
+  StridedView view = RowMajor(dims);
+  view.offset = Offset(starts, view.strides);
+  return view;
 }
 
 absl::StatusOr<Value> EvalDynamicSlice(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const tensor::Shape& shape = operation.result();
   const Dims starts = ClampedStarts(operation, 1, shape.dims);
-  return Value(ReadStrided(operand, BoxWalk(operand.dims(), starts), shape));
+  return Value(ReadStrided(operand, BoxView(operand.dims(), starts), shape));
 }
 
 absl::StatusOr<Value> EvalDynamicUpdateSlice(const Operation& operation) {
   const Value& update = operation.operand(1);
   const Dims starts = ClampedStarts(operation, 2, update.dims());
   Array out = operation.operands[0].Take();
-  CopyStrided({update.bytes(), Dense(update.dims())}, {out.bytes(), BoxWalk(out.shape().dims, starts)}, update.dims(),
-              tensor::ByteWidth(update.type()));
+  CopyStrided({update.bytes(), RowMajor(update.dims())}, {out.bytes(), BoxView(out.shape().dims, starts)},
+              update.dims(), tensor::ByteWidth(update.type()));
   return Value(std::move(out));
 }
 

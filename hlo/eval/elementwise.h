@@ -6,8 +6,8 @@
 
 namespace xlad::hlo::eval {
 
-// Applies Op::Apply to every element, in the carrier type; NotDefined where Op has no Apply for it. The result's
-// carrier may differ from the operand's (abs of complex numbers, is-finite).
+// Applies Op::Apply to each element in the operand's carrier type; NotDefined if Op has no Apply for it. The carrier of
+// the result may differ (abs of complex numbers, is-finite).
 template <typename Op>
 absl::StatusOr<Value> EvalUnary(const Operation& operation) {
   const Value& operand = operation.operand(0);
@@ -19,7 +19,7 @@ absl::StatusOr<Value> EvalUnary(const Operation& operation) {
       Array out({CarrierOf(result.type), result.dims});
       const auto x = wide.values<T>();
       const auto y = out.values<R>();
-      for (size_t i = 0; i < x.size(); ++i) y[i] = Op::Apply(x[i]);
+      for (const int64_t i : tensor::Indices(x)) y[i] = Op::Apply(x[i]);
       return Value(Narrow(std::move(out), result.type));
     }
     return NotDefined(operation, operand.type());
@@ -38,7 +38,7 @@ absl::StatusOr<Value> EvalBinary(const Operation& operation) {
       const auto x = wide_left.values<T>();
       const auto y = wide_right.values<T>();
       const auto z = out.values<R>();
-      for (size_t i = 0; i < x.size(); ++i) z[i] = Op::Apply(x[i], y[i]);
+      for (const int64_t i : tensor::Indices(x)) z[i] = Op::Apply(x[i], y[i]);
       return Value(Narrow(std::move(out), result.type));
     }
     return NotDefined(operation, left.type());

@@ -14,7 +14,7 @@ struct MakeComplex {
   }
 };
 
-// Shifts and mulhi depend on the declared width, not on the carrier's.
+// Shifts and mulhi depend on the width of the element type, not of its carrier.
 template <typename F>
 absl::StatusOr<Value> EvalBits(const Operation& operation, const F& apply) {
   const ElementType type = operation.operand(0).type();
@@ -26,39 +26,36 @@ absl::StatusOr<Value> EvalBits(const Operation& operation, const F& apply) {
       const auto x = left.values<T>();
       const auto y = right.values<T>();
       const auto z = out.values<T>();
-      for (size_t i = 0; i < x.size(); ++i) z[i] = apply(x[i], y[i], width);
+      for (const int64_t i : tensor::Indices(x)) z[i] = apply(x[i], y[i], width);
       return Value(Narrow(std::move(out), type));
     }
     return NotDefined(operation, type);
   });
 }
 
-// A shift amount as unsigned: negative ones are as good as too large.
+// Whether the amount of a shift is at least the width. Negative amounts count as large unsigned numbers.
 template <IntCarrier T>
-uint64_t Amount(T amount) {
-  return amount < 0 ? ~uint64_t{0} : static_cast<uint64_t>(amount);
+bool ShiftsAll(T amount, int width) {
+  return std::make_unsigned_t<T>(amount) >= std::make_unsigned_t<T>(width);
 }
 
 absl::StatusOr<Value> EvalShiftLeft(const Operation& operation) {
   return EvalBits(operation, []<typename T>(T x, T amount, int width) {
-    return Amount(amount) >= static_cast<uint64_t>(width) ? T{0} : static_cast<T>(static_cast<uint64_t>(x) << amount);
+    return ShiftsAll(amount, width) ? T{0} : static_cast<T>(tensor::LowBits(x, width) << amount);
   });
 }
 
 absl::StatusOr<Value> EvalShiftRightLogical(const Operation& operation) {
   return EvalBits(operation, []<typename T>(T x, T amount, int width) {
-    if (Amount(amount) >= static_cast<uint64_t>(width)) return T{0};
-    const uint64_t mask = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
-    return static_cast<T>((static_cast<uint64_t>(x) & mask) >> amount);
+    return ShiftsAll(amount, width) ? T{0} : static_cast<T>(tensor::LowBits(x, width) >> amount);
   });
 }
 
 absl::StatusOr<Value> EvalShiftRightArithmetic(const Operation& operation) {
   return EvalBits(operation, []<typename T>(T x, T amount, int width) {
-    // An unsigned operand is taken as the two's complement number of its width.
-    const int unused = 64 - width;
-    const int64_t value = static_cast<int64_t>(static_cast<uint64_t>(x) << unused) >> unused;
-    return static_cast<T>(value >> std::min<uint64_t>(Amount(amount), 63));
+    // An unsigned operand is read as a two's complement number of its width.
+    const int64_t value = tensor::SignExtend(x, width);
+    return static_cast<T>(ShiftsAll(amount, width) ? value >> 63 : value >> amount);
   });
 }
 

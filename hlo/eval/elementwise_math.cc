@@ -1,7 +1,7 @@
 // Transcendental one-operand instructions.
 //
-// f32 (and what is computed in it) goes through double, f64 through long double, and complex numbers likewise: where
-// long double is wider than double, results are correctly rounded but for rare double rounding.
+// f32 and smaller floats are computed in double, f64 in long double, and complex numbers likewise. On machines whose
+// long double is wider than double, results are correctly rounded except for rare cases of double rounding.
 #include <cmath>
 
 #include "hlo/eval/elementwise.h"
@@ -11,7 +11,7 @@ namespace {
 
 using LongComplex = std::complex<long double>;
 
-// Op::On is generic over (long) double and, where complex numbers are allowed, their complex numbers.
+// Op::On is generic over double and long double, and their complex numbers if the instruction allows them.
 template <typename Op>
 struct RealOnly {
   static float Apply(float x) { return static_cast<float>(Op::On(double{x})); }
@@ -69,7 +69,7 @@ struct Log1p {
   static R On(R x) {
     return std::log1p(x);
   }
-  // log|1 + z| = log1p(a (2 + a) + b^2) / 2, which keeps small z exact; large z by log itself.
+  // log|1 + z| = log1p(a (2 + a) + b^2) / 2, which is accurate for small z; log(1 + z) for large z.
   template <typename R>
   static std::complex<R> On(std::complex<R> z) {
     const R a = z.real(), b = z.imag();

@@ -1,36 +1,18 @@
-// Elementwise instructions on hand-computed values: corner cases of every family.
+// Elementwise instructions on edge cases of each family, with results computed by hand.
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
 namespace {
 
 using testing::Constant;
-using testing::ExpectSame;
+using testing::InstructionCase;
 using testing::OneInstruction;
 
-struct Row {
-  const char* opcode;
-  std::vector<std::string> operands;
-  std::string expected;
-  std::string attributes = "";
-};
+class ElementwiseTest : public ::testing::TestWithParam<InstructionCase> {};
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
+TEST_P(ElementwiseTest, HasTheExpectedBits) { testing::CheckInstruction(GetParam()); }
 
-class ElementwiseTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(ElementwiseTest, GivesTheExpectedBits) {
-  const Row& row = GetParam();
-  const Literal expected = Constant(row.expected);
-  const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
-                                     row.attributes.empty() ? "" : ", " + row.attributes);
-  ASSERT_NE(module, nullptr);
-  const auto actual = testing::Run(*module);
-  ASSERT_TRUE(actual.ok()) << actual.status();
-  ExpectSame(*actual, expected, row.opcode);
-}
-
-const Row kIntegers[] = {
+const InstructionCase kIntegers[] = {
     {"add", {"s32[3] {2147483647, -2147483648, 5}", "s32[3] {1, -1, -7}"}, "s32[3] {-2147483648, 2147483647, -2}"},
     {"add", {"s4[3] {7, -8, 3}", "s4[3] {1, -1, 2}"}, "s4[3] {-8, 7, 5}"},
     {"add", {"u2[3] {3, 1, 2}", "u2[3] {1, 1, 3}"}, "u2[3] {0, 2, 1}"},
@@ -77,7 +59,7 @@ const Row kIntegers[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Integers, ElementwiseTest, ::testing::ValuesIn(kIntegers));
 
-const Row kFloats[] = {
+const InstructionCase kFloats[] = {
     {"maximum", {"f32[4] {nan, 1, -0, 0}", "f32[4] {1, nan, 0, -0}"}, "f32[4] {nan, nan, 0, 0}"},
     {"minimum", {"f32[4] {nan, 1, -0, 0}", "f32[4] {1, nan, 0, -0}"}, "f32[4] {nan, nan, -0, -0}"},
     {"clamp", {"f32[] -1", "f32[4] {nan, -5, 0.5, inf}", "f32[] 1"}, "f32[4] {nan, -1, 0.5, 1}"},
@@ -133,7 +115,7 @@ const Row kFloats[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Floats, ElementwiseTest, ::testing::ValuesIn(kFloats));
 
-const Row kConversions[] = {
+const InstructionCase kConversions[] = {
     {"convert", {"f32[6] {nan, inf, -inf, 3e9, -1.9, 1.9}"}, "s32[6] {0, 2147483647, -2147483648, 2147483647, -1, 1}"},
     {"convert", {"f32[4] {nan, -5, 300, 255.9}"}, "u8[4] {0, 0, 255, 255}"},
     {"convert",
@@ -151,7 +133,7 @@ const Row kConversions[] = {
     {"convert", {"pred[2] {true, false}"}, "s4[2] {1, 0}"},
     {"convert", {"s32[2] {16777217, 16777219}"}, "f32[2] {16777216, 16777220}"},
     {"convert", {"s32[1] {33023}"}, "bf16[1] {33024}"},
-    // Beyond 53 bits, to nearest even.
+    // More than 53 bits are rounded to nearest even.
     {"convert",
      {"s64[4] {9007199254740993, -9007199254740995, 9223372036854775807, -18014398509481987}"},
      "f64[4] {9007199254740992, -9007199254740996, 9223372036854775808, -18014398509481988}"},
@@ -187,11 +169,11 @@ const Row kConversions[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Conversions, ElementwiseTest, ::testing::ValuesIn(kConversions));
 
-TEST(Elementwise, SaysWhatIsNotDefined) {
+TEST(Elementwise, UndefinedTypesAreErrors) {
   const auto module = OneInstruction("pred[1]", "not", {"pred[1] {true}"});
   ASSERT_NE(module, nullptr);
   EXPECT_TRUE(testing::Run(*module).ok());
-  // Past the verifier: an instruction that no front end should make.
+  // Without the verifier, which refuses this instruction.
   const Literal value = Constant("f32[1] {1}");
   const auto floats = OneInstruction("f32[1]", "negate", {"f32[1] {1}"});
   Instruction bad(Opcode::kPopcnt, floats->entry()->root()->shape());

@@ -1,4 +1,4 @@
-// One-operand instructions that are exact: signs, rounding, bits, parts of complex numbers.
+// One-operand instructions with exact results: signs, rounding, bits, parts of complex numbers.
 #include <bit>
 #include <cmath>
 
@@ -48,7 +48,7 @@ struct Sign {
   }
   template <FloatCarrier T>
   static T Apply(T x) {
-    return std::isnan(x) || x == 0 ? x : std::copysign(T{1}, x);  // Keeps NaN and the sign of zero.
+    return std::isnan(x) || x == 0 ? x : std::copysign(T{1}, x);  // The sign of zero is kept.
   }
   static Complex64 Apply(Complex64 x) { return Complex64(Apply(Complex128(x))); }
   static Complex128 Apply(Complex128 x) {
@@ -110,7 +110,7 @@ struct Imag {
   }
 };
 
-// Counts depend on the declared width: a sub-byte value is sign-extended in its byte.
+// Counts bits of the element type, not of its carrier, which has more bits below 8.
 template <typename F>
 absl::StatusOr<Value> EvalCount(const Operation& operation, const F& count) {
   const ElementType type = operation.operand(0).type();
@@ -121,8 +121,7 @@ absl::StatusOr<Value> EvalCount(const Operation& operation, const F& count) {
       Array out({CarrierOf(type), operation.result().dims});
       const auto x = wide.values<T>();
       const auto y = out.values<T>();
-      const uint64_t mask = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
-      for (size_t i = 0; i < x.size(); ++i) y[i] = static_cast<T>(count(static_cast<uint64_t>(x[i]) & mask, width));
+      for (const int64_t i : tensor::Indices(x)) y[i] = count(tensor::LowBits(x[i], width), width);
       return Value(Narrow(std::move(out), type));
     }
     return NotDefined(operation, type);

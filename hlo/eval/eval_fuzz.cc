@@ -1,4 +1,4 @@
-// libFuzzer: any bytes as HLO text; what passes the verifier is evaluated on inputs made from the bytes, within limits.
+// libFuzzer target: parses bytes as HLO text, and evaluates what passes the verifier on random inputs, within limits.
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -12,10 +12,10 @@
 namespace xlad::hlo {
 namespace {
 
-constexpr int64_t kMostInputBytes = 1 << 20;
-constexpr int64_t kMostDevices = 4;
+constexpr int64_t kMaxInputBytes = 1 << 20;
+constexpr int64_t kMaxDevices = 4;
 
-// Values that are small most of the time, as indices and sizes are; the others are whatever the bits say.
+// Small integers three times out of four, as indices and sizes are; otherwise random bits.
 Literal MakeInput(const Shape& shape, std::mt19937_64* random) {
   tensor::Array array(shape.array());
   if ((*random)() % 4 == 0 && tensor::BitWidth(shape.type()) >= 8 && shape.type() != tensor::ElementType::kPred) {
@@ -23,7 +23,7 @@ Literal MakeInput(const Shape& shape, std::mt19937_64* random) {
     return Literal(std::move(array));
   }
   tensor::Array small(tensor::Shape{tensor::ElementType::kS8, shape.dims()});
-  for (int8_t& value : small.values<int8_t>()) value = static_cast<int8_t>((*random)() % 9) - 4;
+  for (int8_t& value : small.values<int8_t>()) value = static_cast<int>((*random)() % 9) - 4;
   eval::Value value = eval::ConvertTo(eval::Value(std::move(small)), shape.type());
   return Literal(value.Take());
 }
@@ -35,18 +35,18 @@ void EvaluateOne(const Module& module, uint64_t seed) {
   for (const Instruction* parameter : module.entry()->parameters()) {
     if (!parameter->shape().is_array()) return;
     bytes += parameter->shape().bytes();
-    if (bytes > kMostInputBytes) return;
+    if (bytes > kMaxInputBytes) return;
     inputs.push_back(MakeInput(parameter->shape(), &random));
   }
   EvaluateLimits limits;
   limits.instructions = 10'000;
-  limits.live_bytes = int64_t{1} << 24;
+  limits.live_bytes = 1 << 24;
   limits.element_steps = 1e6;
-  const int64_t devices = module.replica_count > kMostDevices || module.num_partitions > kMostDevices
+  const int64_t devices = module.replica_count > kMaxDevices || module.num_partitions > kMaxDevices
                               ? 1
-                              : std::min(kMostDevices, module.replica_count * module.num_partitions);
-  (void)Evaluate(std::vector<const Module*>(static_cast<size_t>(devices), &module),
-                 std::vector<std::vector<Literal>>(static_cast<size_t>(devices), inputs), limits);
+                              : std::min(kMaxDevices, module.replica_count * module.num_partitions);
+  (void)Evaluate(std::vector<const Module*>(devices, &module), std::vector<std::vector<Literal>>(devices, inputs),
+                 limits);
 }
 
 }  // namespace

@@ -14,10 +14,11 @@ namespace xlad::hlo {
 namespace eval {
 namespace {
 
-// Bytes that no value of the type has: a pred other than 0 and 1, unused high bits of sub-byte types.
-Value Normalised(Value value) {
+// Corrects bytes that do not encode a value: a pred other than 0 becomes 1, and the unused bits of types below
+// 8 bits are cleared or sign-extended.
+Value Normalized(Value value) {
   if (value.is_tuple()) {
-    for (Value& element : value.tuple()) element = Normalised(std::move(element));
+    for (Value& element : value.tuple()) element = Normalized(std::move(element));
     return value;
   }
   const ElementType type = value.type();
@@ -26,8 +27,6 @@ Value Normalised(Value value) {
   for (int8_t& byte : array.values<int8_t>()) {
     if (type == ElementType::kPred) {
       byte = byte != 0 ? 1 : 0;
-    } else if (tensor::IsFloating(type)) {
-      byte = static_cast<int8_t>(byte & ((1 << tensor::BitWidth(type)) - 1));
     } else {
       byte = WrapSubByte(type, byte);
     }
@@ -38,23 +37,23 @@ Value Normalised(Value value) {
 absl::StatusOr<std::vector<Value>> Arguments(const Module& module, const std::vector<Literal>& inputs) {
   const auto& parameters = module.entry()->parameters();
   if (inputs.size() != parameters.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", inputs.size(), " inputs, expected ", parameters.size(), " as the entry's parameters"));
+    return absl::InvalidArgumentError(absl::StrCat("found ", inputs.size(), " inputs, expected ", parameters.size(),
+                                                   ", one per parameter of the entry"));
   }
   std::vector<Value> arguments;
-  for (size_t p = 0; p < inputs.size(); ++p) {
+  for (const int64_t p : tensor::Indices(inputs)) {
     Value value = Value::Borrow(inputs[p]);
     if (!value.HasShape(parameters[p]->shape())) {
       return absl::InvalidArgumentError(absl::StrCat("input ", p, " (", parameters[p]->name(), "): found ",
                                                      inputs[p].shape().ToString(false), ", expected ",
                                                      parameters[p]->shape().ToString(false)));
     }
-    arguments.push_back(Normalised(std::move(value)));
+    arguments.push_back(Normalized(std::move(value)));
   }
   return arguments;
 }
 
-// "0-2, 5" for {0, 1, 2, 5}.
+// "0-2,5" for {0, 1, 2, 5}.
 std::string Ranges(const std::vector<int64_t>& devices) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < devices.size();) {
@@ -66,34 +65,33 @@ std::string Ranges(const std::vector<int64_t>& devices) {
   return absl::StrJoin(parts, ",");
 }
 
-// All devices of one evaluation.
+// All devices of one evaluation, run in turn: each until it is done or waits at a collective.
 class Cluster {
  public:
-  Cluster(const std::vector<const Module*>& modules, const EvaluateLimits& limits)
-      : modules_(modules), program_(limits) {
+  Cluster(const std::vector<const Module*>& modules, const EvaluateLimits& limits) : modules_(modules), state_(limits) {
     const auto devices = std::ssize(modules);
     const int64_t partitions = modules[0]->num_partitions;
     grid_.partitions = partitions > 0 && devices % partitions == 0 ? partitions : devices;
     grid_.replicas = devices / grid_.partitions;
-    program_.grid = grid_;
+    state_.grid = grid_;
     for (int64_t d = 0; d < devices; ++d) {
-      devices_.emplace_back(&program_, d / grid_.partitions, d % grid_.partitions);
+      devices_.emplace_back(&state_, d / grid_.partitions, d % grid_.partitions);
     }
   }
 
   absl::StatusOr<std::vector<Literal>> Run(const std::vector<std::vector<Literal>>& inputs) {
-    for (size_t d = 0; d < devices_.size(); ++d) {
+    for (const int64_t d : tensor::Indices(devices_)) {
       XLAD_ASSIGN_OR_RETURN(std::vector<Value> arguments, Arguments(*modules_[d], inputs[d]));
       XLAD_RETURN_IF_ERROR(devices_[d].Start(*modules_[d]->entry(), std::move(arguments)));
     }
     while (true) {
-      for (size_t d = 0; d < devices_.size(); ++d) {
+      for (const int64_t d : tensor::Indices(devices_)) {
         const absl::Status status = devices_[d].Run();
         if (!status.ok()) return devices_.size() == 1 ? status : Annotate(status, absl::StrCat("device ", d));
       }
       if (AllDone()) break;
-      XLAD_ASSIGN_OR_RETURN(const bool met, MeetOnce());
-      if (!met) return Stuck();
+      XLAD_ASSIGN_OR_RETURN(const bool progress, RunReadyCollectives());
+      if (!progress) return DeadlockError();
     }
     std::vector<Literal> results;
     for (Interpreter& device : devices_) results.push_back(device.TakeResult().ToLiteral());
@@ -105,25 +103,25 @@ class Cluster {
     return std::all_of(devices_.begin(), devices_.end(), [](const Interpreter& device) { return device.done(); });
   }
 
-  // Every group whose devices all wait at the same collective exchanges. False where there is none.
-  absl::StatusOr<bool> MeetOnce() {
-    bool met = false;
-    for (size_t d = 0; d < devices_.size(); ++d) {
+  // Runs every collective at which all devices of its group wait. Returns false if there is none.
+  absl::StatusOr<bool> RunReadyCollectives() {
+    bool progress = false;
+    for (const int64_t d : tensor::Indices(devices_)) {
       const Instruction* instruction = devices_[d].waiting_at();
       if (instruction == nullptr) continue;
       if (instruction->opcode() == Opcode::kRecvDone) {
-        auto received = program_.mailbox.Receive(*instruction, grid_, static_cast<int64_t>(d));
+        auto received = state_.mailbox.Receive(*instruction, grid_, d);
         if (!received.ok()) return Annotate(received.status(), PlaceOf(*instruction));
         if (!received->has_value()) continue;
         devices_[d].Resume(**std::move(received));
-        met = true;
+        progress = true;
         continue;
       }
-      const auto members = MeetingDevices(*instruction, grid_, static_cast<int64_t>(d));
+      const auto members = CollectiveGroup(*instruction, grid_, d);
       if (!members.ok()) return Annotate(members.status(), PlaceOf(*instruction));
       if (members->empty()) {
-        devices_[d].Resume(LeftOut(*instruction));
-        met = true;
+        devices_[d].Resume(NonMemberResult(*instruction));
+        progress = true;
         continue;
       }
       const bool all = std::all_of(members->begin(), members->end(), [&](int64_t member) {
@@ -131,30 +129,30 @@ class Cluster {
         return other != nullptr && SameCollective(*instruction, *other);
       });
       if (!all) continue;
-      met = true;
-      const absl::Status status = Meet(*members);
+      progress = true;
+      const absl::Status status = RunCollectiveOn(*members);
       if (!status.ok()) return Annotate(status, PlaceOf(*instruction));
     }
-    return met;
+    return progress;
   }
 
-  absl::Status Meet(const std::vector<int64_t>& members) {
-    std::vector<Arrival> group;
+  absl::Status RunCollectiveOn(const std::vector<int64_t>& members) {
+    std::vector<Participant> group;
     for (const int64_t member : members) {
       Interpreter& device = devices_[member];
       group.push_back({member, device.waiting_at(), &device.waiting_operands(), &device});
     }
-    XLAD_ASSIGN_OR_RETURN(std::vector<Value> results, Exchange(group, grid_));
-    for (size_t rank = 0; rank < members.size(); ++rank) {
+    XLAD_ASSIGN_OR_RETURN(std::vector<Value> results, RunCollective(group, grid_));
+    for (const int64_t rank : tensor::Indices(members)) {
       devices_[members[rank]].Resume(std::move(results[rank]));
     }
     return absl::OkStatus();
   }
 
   // "devices 0-2 wait at all-reduce.7, 3 has returned"
-  absl::Status Stuck() const {
+  absl::Status DeadlockError() const {
     std::vector<std::pair<std::string, std::vector<int64_t>>> places;
-    for (size_t d = 0; d < devices_.size(); ++d) {
+    for (const int64_t d : tensor::Indices(devices_)) {
       const Instruction* at = devices_[d].waiting_at();
       const std::string place = at == nullptr ? "" : at->name();
       auto found = std::find_if(places.begin(), places.end(), [&](const auto& p) { return p.first == place; });
@@ -174,7 +172,7 @@ class Cluster {
   }
 
   const std::vector<const Module*>& modules_;
-  Program program_;  // Before the devices, whose values it counts.
+  EvaluationState state_;  // Before devices_, because it must outlive the values of the devices.
   DeviceGrid grid_;
   std::deque<Interpreter> devices_;
 };
@@ -184,22 +182,23 @@ absl::Status CheckSizesAreKnown(const Module& module) {
     for (const auto& instruction : computation->instructions()) {
       if (!instruction->shape().has_unbounded()) continue;
       return AtInstruction(absl::InvalidArgumentError(absl::StrCat("found shape ", instruction->shape().ToString(),
-                                                                   ", expected known sizes to evaluate with")),
+                                                                   ", expected static sizes")),
                            *instruction);
     }
   }
   return absl::OkStatus();
 }
 
-class NoCalls final : public Caller {
+// Runs called computations for EvaluateInstruction, outside a program.
+class StandaloneCaller final : public Caller {
  public:
-  NoCalls() : program_(EvaluateLimits()), interpreter_(&program_, 0, 0) {}
+  StandaloneCaller() : state_(EvaluateLimits()), interpreter_(&state_, 0, 0) {}
   absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) override {
     return interpreter_.Call(computation, std::move(arguments));
   }
 
  private:
-  Program program_;
+  EvaluationState state_;
   Interpreter interpreter_;
 };
 
@@ -211,7 +210,7 @@ absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& 
                                               const EvaluateLimits& limits) {
   if (modules.empty() || modules.size() != inputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", modules.size(), " modules and ", inputs.size(),
-                                                   " lists of inputs, expected one of each for every device"));
+                                                   " lists of inputs, expected one of each per device"));
   }
   for (const Module* module : std::set<const Module*>(modules.begin(), modules.end())) {
     if (module->entry() == nullptr) return absl::InvalidArgumentError("found a module without entry computation");
@@ -240,7 +239,7 @@ absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
                                                    " values, expected ", instruction.operand_count()));
   }
   std::vector<eval::Value> values;
-  for (size_t i = 0; i < operands.size(); ++i) {
+  for (const int64_t i : tensor::Indices(operands)) {
     values.push_back(eval::Value::Borrow(*operands[i]));
     if (!values.back().HasShape(instruction.operand(i)->shape())) {
       return absl::InvalidArgumentError(
@@ -248,7 +247,7 @@ absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
                        ", expected ", instruction.operand(i)->shape().ToString(false)));
     }
   }
-  eval::NoCalls caller;
+  eval::StandaloneCaller caller;
   XLAD_ASSIGN_OR_RETURN(const eval::Value result, function({instruction, absl::MakeSpan(values), caller}));
   return result.ToLiteral();
 }

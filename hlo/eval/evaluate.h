@@ -1,4 +1,22 @@
-// The meaning of a program: slow, readable, obviously correct. Everything else is tested against it.
+// The reference evaluator: the meaning of a program, slow and simple. Compiled and partitioned programs are tested
+// against it, and it is tested against XLA.
+//
+// What it defines beyond the text of HLO's operation semantics, and what the tests compare:
+// - Data movement is exact. Copies, slices, gathers, select, bitcast-convert, sorts and collectives without a reduction
+//   keep all bits, also the sign and payload of a NaN. After arithmetic any NaN equals any other.
+// - Zeros have signs: maximum(-0, +0) is +0, minimum is -0, in either order; round, ceil, sqrt and remainder keep the
+//   sign of the operand. A sum starts with its initial value, so that a sum of -0 with the initial value +0 is +0.
+// - maximum, minimum and clamp return NaN if an operand is NaN.
+// - Integers wrap. x / 0 is -1 (all bits set), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.
+// - A shift by the width or more, or by a negative amount, is 0; shift-right-arithmetic then fills with the sign.
+// - Float to integer rounds toward zero and saturates; NaN becomes 0. Integers convert by wrapping.
+// - Start indices of dynamic-slice, dynamic-update-slice and gather are clamped so that the slice is inside. They are
+//   read as their type says: a u64 of 2^63 and more is clamped to the largest start, a negative one to 0. Scatter skips
+//   windows that are not completely inside.
+// - reduce and reduce-window combine in row-major order of the reduced indices, the accumulator first. reduce computes
+//   sums and products of floats up to 32 bits in f64 and rounds once; reductions across devices follow the order of the
+//   group and round after each step.
+// - Small floats are computed in f32, and rounded after each instruction.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +29,36 @@
 
 namespace xlad::hlo {
 
-// What one evaluation may use, over all devices: a program from outside can neither hang nor exhaust the process.
+// Limits of one evaluation, over all devices together, so that a hostile program can neither hang nor exhaust the
+// process.
 struct EvaluateLimits {
-  int64_t instructions = 100'000'000;  // Instructions run, loop bodies and called computations each time.
-  int64_t live_bytes = int64_t{16} << 30;
-  double element_steps = 1e12;  // Multiplications of dots, window elements, elements moved ...: an estimate by shapes.
+  int64_t instructions = 100'000'000;  // Executed instructions, each time that a body or a computation runs.
+  int64_t live_bytes = 16LL << 30;     // Bytes of live arrays.
+  double element_steps = 1e12;         // Element operations and copies, estimated from shapes.
 };
 
 // Runs the entry of modules[d] on device d, all devices in lockstep in one thread, exchanging data at collectives.
 // modules.size() == inputs.size() == devices; modules may repeat one pointer (SPMD). Device d is
 // replica d / num_partitions, partition d % num_partitions of modules[d].
 //
-// inputs[d][p] is parameter p; the results are the roots. Errors: InvalidArgument where inputs do not fit or a module
-// fails verification, Unimplemented for an opcode without meaning here, ResourceExhausted over a limit,
-// FailedPrecondition where collectives cannot meet, in words: "devices 0-2 wait at all-reduce.7, 3 has returned".
+// inputs[d][p] is parameter p of device d; the results are the roots of the entry computations, one per device. Errors:
+// InvalidArgument if the inputs do not have the parameters' shapes or a module fails verification, Unimplemented for
+// opcodes that the evaluator does not define, ResourceExhausted over a limit, FailedPrecondition if collectives
+// deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned". Thread-safe.
 absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& modules,
                                               const std::vector<std::vector<Literal>>& inputs,
                                               const EvaluateLimits& limits = {});
 
-// One device.
+// The same for one device.
 absl::StatusOr<Literal> Evaluate(const Module& module, const std::vector<Literal>& inputs,
                                  const EvaluateLimits& limits = {});
 
-// One instruction on given operand values, no control flow or collectives; for constant folding and op tests. The
-// instruction must be well formed (as after Verify).
+// The result of one instruction on given operands, for constant folding and tests of single ops. The instruction has
+// been verified. Unimplemented for control flow and collectives.
 absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
                                             const std::vector<const Literal*>& operands);
 
-// Whether programs with this opcode can be evaluated; where not, WhyNoEvaluator says why, else it is empty.
+// Whether programs with this opcode can be evaluated. If not, WhyNoEvaluator returns the reason; otherwise "".
 bool HasEvaluator(Opcode opcode);
 absl::string_view WhyNoEvaluator(Opcode opcode);
 

@@ -1,4 +1,4 @@
-// Training steps of the example job directories against the loss curves that they come with.
+// Training steps of the example job directories against their loss curves.
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ using nlohmann::json;
 using tensor::Array;
 using tensor::NamedArrays;
 
-// Rows [first, first + count) of an array's first dimension.
+// The rows [first, first + count) of an array.
 Array Rows(const Array& array, int64_t first, int64_t count) {
   tensor::Shape shape = array.shape();
   const int64_t row = shape.dims[0] == 0 ? 0 : shape.bytes() / shape.dims[0];
@@ -85,7 +85,7 @@ struct Run {
 
 class ExamplesTest : public testing::TestWithParam<Run> {};
 
-TEST_P(ExamplesTest, FollowsTheCurve) {
+TEST_P(ExamplesTest, ReproducesTheLossCurve) {
   const char* examples = std::getenv("XLAD_EXAMPLES");
   if (examples == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
   const char* all = std::getenv("XLAD_EVAL_STEPS");

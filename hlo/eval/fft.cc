@@ -1,4 +1,5 @@
-// fft: the discrete Fourier transform over the last dimensions, forward, inverse, and of real numbers.
+// fft: the discrete Fourier transform over the last dimensions: forward, inverse, and of real numbers. Computed in long
+// double.
 #include <cmath>
 #include <numbers>
 
@@ -10,8 +11,8 @@ namespace {
 
 using Number = std::complex<long double>;
 
-// Sum over n of x[n] e^(sign 2 pi i n k / N): by halves while N is even (Cooley and Tukey 1965), directly otherwise.
-// `roots[j]` is e^(sign 2 pi i j / total) with total = N * step.
+// out[k] is the sum over n of x[n] e^(sign 2 pi i n k / N): by the radix-2 algorithm of Cooley and Tukey (1965) while N
+// is even, otherwise directly. `roots[j]` is e^(sign 2 pi i j / (N * step)).
 std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Number>& roots, size_t step) {
   const size_t n = x.size();
   std::vector<Number> out(n);
@@ -36,52 +37,50 @@ std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Nu
   return out;
 }
 
+// The n-th roots of unity, counterclockwise for the inverse transform, otherwise clockwise.
 std::vector<Number> Roots(size_t n, bool inverse) {
   std::vector<Number> roots;
   for (size_t i = 0; i < n; ++i) {
-    const long double angle =
-        2 * std::numbers::pi_v<long double> * static_cast<long double>(i) / static_cast<long double>(n);
+    const long double angle = 2 * std::numbers::pi_v<long double> * i / n;
     roots.emplace_back(std::cos(angle), inverse ? std::sin(angle) : -std::sin(angle));
   }
   return roots;
 }
 
-// Transforms every line of dimension `d` of a dense array. The inverse divides by the length.
-void TransformDimension(std::vector<Number>* data, const Dims& dims, size_t d, bool inverse) {
+// Transforms each line of dimension `d` of a row-major array in place. The inverse transform divides by the length.
+void TransformDimension(std::vector<Number>* data, const Dims& dims, int64_t d, bool inverse) {
   const int64_t size = dims[d], stride = tensor::Strides(dims)[d];
-  const std::vector<Number> roots = Roots(static_cast<size_t>(size), inverse);
+  const std::vector<Number> roots = Roots(size, inverse);
   std::vector<Number> line(size);
-  for (size_t first = 0; first < data->size(); ++first) {
-    if (static_cast<int64_t>(first) / stride % size != 0) continue;
-    for (size_t i = 0; i < line.size(); ++i) line[i] = (*data)[first + i * static_cast<size_t>(stride)];
+  for (const int64_t first : tensor::Indices(*data)) {
+    if (first / stride % size != 0) continue;
+    for (int64_t i = 0; i < size; ++i) line[i] = (*data)[first + i * stride];
     const std::vector<Number> out = Transform(line, roots, 1);
-    for (size_t i = 0; i < out.size(); ++i) {
-      (*data)[first + i * static_cast<size_t>(stride)] = inverse ? out[i] / static_cast<long double>(size) : out[i];
-    }
+    for (int64_t i = 0; i < size; ++i) (*data)[first + i * stride] = inverse ? out[i] / (1.0L * size) : out[i];
   }
 }
 
-// The first `kept` of dimension d; or, where there are fewer, the rest from the symmetry x[N - k] = conj(x[k]) of a
-// real signal's spectrum.
+// The first `kept` elements of each line of `size` elements.
 std::vector<Number> CutLast(const std::vector<Number>& data, int64_t size, int64_t kept) {
   std::vector<Number> out;
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (static_cast<int64_t>(i) % size < kept) out.push_back(data[i]);
+  for (const int64_t i : tensor::Indices(data)) {
+    if (i % size < kept) out.push_back(data[i]);
   }
   return out;
 }
 
+// Extends each line of `size` elements to the spectrum of a real signal of length `full`, by x[N - k] = conj(x[k]).
 std::vector<Number> MirrorLast(const std::vector<Number>& data, int64_t size, int64_t full) {
   std::vector<Number> out;
-  for (size_t first = 0; first < data.size(); first += static_cast<size_t>(size)) {
+  for (int64_t first = 0; first < std::ssize(data); first += size) {
     for (int64_t k = 0; k < full; ++k) {
       const bool mirrored = k >= size;
-      const Number value = data[first + static_cast<size_t>(mirrored ? full - k : k)];
+      const Number value = data[first + (mirrored ? full - k : k)];
       out.push_back(mirrored ? std::conj(value) : value);
     }
-    // The imaginary parts that a real signal cannot have are ignored.
-    out[out.size() - static_cast<size_t>(full)].imag(0);
-    if (full % 2 == 0) out[out.size() - static_cast<size_t>(full / 2)].imag(0);
+    // The spectrum of a real signal is real here; imaginary parts are ignored.
+    out[out.size() - full].imag(0);
+    if (full % 2 == 0) out[out.size() - full / 2].imag(0);
   }
   return out;
 }
@@ -95,7 +94,7 @@ std::vector<Number> ReadNumbers(const Value& value) {
 
 Value WriteNumbers(const std::vector<Number>& numbers, const tensor::Shape& shape) {
   Array out({ElementType::kC128, shape.dims});
-  for (size_t i = 0; i < numbers.size(); ++i) {
+  for (const int64_t i : tensor::Indices(numbers)) {
     out.values<Complex128>()[i] = {static_cast<double>(numbers[i].real()), static_cast<double>(numbers[i].imag())};
   }
   return ConvertTo(Value(std::move(out)), shape.type);
@@ -110,14 +109,14 @@ absl::StatusOr<Value> EvalFft(const Operation& operation) {
   if (result.elements() == 0 || operand.elements() == 0) return Value(Array(result));
   std::vector<Number> data = ReadNumbers(operand);
   Dims dims = operand.dims();
-  const size_t first = dims.size() - attributes.fft_length.size(), last = dims.size() - 1;
-  // All but the last dimension are ordinary. The real side's transform comes first forwards, last backwards.
+  const int64_t last = std::ssize(dims) - 1, first = std::ssize(dims) - std::ssize(attributes.fft_length);
+  // The last dimension is real on one side: it is transformed first by RFFT, last by IRFFT.
   if (!to_real) TransformDimension(&data, dims, last, inverse);
   if (type == "RFFT") {
     data = CutLast(data, dims[last], result.dims[last]);
     dims[last] = result.dims[last];
   }
-  for (size_t d = first; d < last; ++d) TransformDimension(&data, dims, d, inverse);
+  for (int64_t d = first; d < last; ++d) TransformDimension(&data, dims, d, inverse);
   if (to_real) {
     data =
         MirrorLast(CutLast(data, dims[last], result.dims[last] / 2 + 1), result.dims[last] / 2 + 1, result.dims[last]);

@@ -1,6 +1,6 @@
 #include "hlo/eval/groups.h"
 
-#include <algorithm>
+#include "base/containers.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -41,7 +41,7 @@ int64_t IdOf(Ids ids, const DeviceGrid& grid, int64_t device) {
   return ids == Ids::kPartitions ? device % grid.partitions : device / grid.partitions;
 }
 
-// The devices that `id` stands for, seen from `device`.
+// The devices that `id` denotes in the group of `device`.
 std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int64_t device) {
   switch (ids) {
     case Ids::kReplicas:
@@ -61,24 +61,24 @@ std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int6
 absl::Status CheckId(int64_t id, int64_t count, absl::string_view what) {
   if (id >= 0 && id < count) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("found id ", id, " in ", what, ", expected ids below ", count, ", for as many devices run"));
+      absl::StrCat("found id ", id, " in ", what, ", expected ids below ", count, " because that many devices run"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> MeetingDevices(const Instruction& instruction, const DeviceGrid& grid,
-                                                    int64_t device) {
+absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruction, const DeviceGrid& grid,
+                                                     int64_t device) {
   const Ids ids = IdsOf(instruction);
   const int64_t count = IdCount(ids, grid), own = IdOf(ids, grid, device);
   std::vector<std::vector<int64_t>> groups;
-  if (IsPermute(instruction.opcode())) {  // Everybody comes, whether it sends or not.
+  if (IsPermute(instruction.opcode())) {  // All devices take part, also those that send nothing.
     groups.resize(1);
     for (int64_t id = 0; id < count; ++id) groups[0].push_back(id);
   } else {
     groups = instruction.attributes().replica_groups.Expand(count);
   }
   for (const auto& group : groups) {
-    if (std::find(group.begin(), group.end(), own) == group.end()) continue;
+    if (!Contains(group, own)) continue;
     std::vector<int64_t> devices;
     for (const int64_t id : group) {
       XLAD_RETURN_IF_ERROR(CheckId(id, count, "replica_groups"));
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<int64_t>> MeetingDevices(const Instruction& instructi
   }
   if (instruction.opcode() == Opcode::kCollectiveBroadcast) return std::vector<int64_t>();
   return absl::InvalidArgumentError(absl::StrCat("found replica_groups without id ", own, " (device ", device,
-                                                 "), expected every participant in one group"));
+                                                 "), expected every device in one group"));
 }
 
 absl::StatusOr<int64_t> PermuteSource(const Instruction& instruction, const DeviceGrid& grid, int64_t device) {

@@ -1,4 +1,4 @@
-// Which devices a collective runs among.
+// Which devices take part in a collective together.
 #pragma once
 
 #include <vector>
@@ -8,25 +8,28 @@
 
 namespace xlad::hlo::eval {
 
-// Device d is replica d / partitions, partition d % partitions.
+// Numbers the devices: device d is partition d % partitions of replica d / partitions.
 struct DeviceGrid {
   int64_t replicas = 1, partitions = 1;
   int64_t devices() const { return replicas * partitions; }
 };
 
-// The devices that meet `device` at this collective, itself included, in the group's order. InvalidArgument where
-// the groups name devices that do not exist or leave this one out. A collective-broadcast may leave devices out: then
-// the list is empty.
+// The devices of the group of `device` at this collective, in the group's order. InvalidArgument if replica_groups has
+// a device that does not exist, or lacks this one; but a device that a collective-broadcast lacks has an empty group.
 //
-// Whether ids mean replicas, partitions or devices depends on channel_id and use_global_device_ids, as XLA has it:
-//   neither                        replicas of one partition
-//   channel, reductions/gathers    replicas, with all their partitions
-//   channel, other collectives     partitions of one replica
-//   channel and global ids         devices
-absl::StatusOr<std::vector<int64_t>> MeetingDevices(const Instruction& instruction, const DeviceGrid& grid,
-                                                    int64_t device);
+// Whether the ids in replica_groups are replicas, partitions or devices depends on channel_id and use_global_device_ids
+// (as in XLA's CollectiveOpGroupMode):
+//   neither                              replicas, of the same partition
+//   channel_id, reductions and gathers   replicas, with all their partitions
+//   channel_id, other collectives        partitions, of the same replica
+//   channel_id and global ids            devices
+//
+// Example: on 2 replicas of 2 partitions, all-reduce with replica_groups={{0,1}} reduces over devices {0,2} and {1,3}
+// without channel_id, and over all four devices with one.
+absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruction, const DeviceGrid& grid,
+                                                     int64_t device);
 
-// For collective-permute: the device that sends to `device`, or -1 where none does.
+// The device that sends to `device` in a collective-permute, or -1 if there is none.
 absl::StatusOr<int64_t> PermuteSource(const Instruction& instruction, const DeviceGrid& grid, int64_t device);
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// Programs with numbers replaced by extreme ones: each is refused or evaluated within its limits, none crashes.
+// Programs in which numbers are replaced by extreme ones: each is refused, or evaluated within the limits.
 #include <cctype>
 #include <random>
 
@@ -110,7 +110,7 @@ constexpr const char* kExtremes[] = {"0",
                                      "-9223372036854775808",
                                      "4611686018427387904"};
 
-// Another number in the place of one of the text's.
+// The text with one number replaced.
 std::string Mutate(const std::string& text, std::mt19937* random) {
   std::vector<std::pair<size_t, size_t>> numbers;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -128,7 +128,7 @@ std::string Mutate(const std::string& text, std::mt19937* random) {
   return mutant.replace(at, length, kExtremes[(*random)() % std::size(kExtremes)]);
 }
 
-TEST(Hostile, MutantsEnd) {
+TEST(Hostile, MutantsTerminate) {
   std::mt19937 random(11);
   EvaluateLimits limits;
   limits.instructions = 20'000;

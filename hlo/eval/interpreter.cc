@@ -8,29 +8,32 @@
 namespace xlad::hlo::eval {
 namespace {
 
-constexpr size_t kMaxDepth = 1000;  // Of called computations.
+constexpr int64_t kMaxDepth = 1000;  // Nested calls of computations.
 
-std::unique_ptr<Plan> MakePlan(const Computation& computation) {
-  auto plan = std::make_unique<Plan>();
-  absl::flat_hash_map<const Instruction*, int> slots;
+std::unique_ptr<ComputationPlan> MakePlan(const Computation& computation) {
+  auto plan = std::make_unique<ComputationPlan>();
+  absl::flat_hash_map<const Instruction*, int64_t> slots;
   for (const auto& instruction : computation.instructions()) {
-    Plan::Step step{instruction.get(), FindEvalFunction(instruction->opcode()), {}, {}, false, WorkOf(*instruction)};
-    for (const Instruction* operand : instruction->operands()) step.operands.push_back(slots.at(operand));
-    step.last_uses.resize(step.operands.size(), false);
-    if (instruction.get() == computation.root()) plan->root = plan->steps.size();
-    slots[instruction.get()] = static_cast<int>(plan->steps.size());
-    plan->steps.push_back(std::move(step));
+    ComputationPlan::Entry planned;
+    planned.instruction = instruction.get();
+    planned.function = FindEvalFunction(instruction->opcode());
+    planned.work = WorkOf(*instruction);
+    for (const Instruction* operand : instruction->operands()) planned.operands.push_back(slots.at(operand));
+    planned.last_uses.resize(planned.operands.size(), false);
+    slots[instruction.get()] = std::ssize(plan->entries);
+    plan->entries.push_back(std::move(planned));
   }
-  plan->steps[plan->root].kept = true;
-  std::vector<bool> read_later(plan->steps.size(), false);
+  plan->root = slots.at(computation.root());
+  plan->entries[plan->root].is_used = true;
+  std::vector<bool> read_later(plan->entries.size(), false);
   read_later[plan->root] = true;
-  for (size_t s = plan->steps.size(); s-- > 0;) {
-    Plan::Step& step = plan->steps[s];
-    for (size_t i = step.operands.size(); i-- > 0;) {
-      const size_t slot = step.operands[i];
-      step.last_uses[i] = !read_later[slot];
+  for (size_t s = plan->entries.size(); s-- > 0;) {
+    ComputationPlan::Entry& planned = plan->entries[s];
+    for (size_t i = planned.operands.size(); i-- > 0;) {
+      const int64_t slot = planned.operands[i];
+      planned.last_uses[i] = !read_later[slot];
       read_later[slot] = true;
-      plan->steps[slot].kept = true;
+      plan->entries[slot].is_used = true;
     }
   }
   return plan;
@@ -46,8 +49,8 @@ std::string PlaceOf(const Instruction& instruction) {
                       "%", instruction.name(), source.empty() ? "" : absl::StrCat(" (", source, ")"));
 }
 
-const Plan& Program::PlanOf(const Computation& computation) {
-  std::unique_ptr<Plan>& plan = plans_[&computation];
+const ComputationPlan& EvaluationState::PlanOf(const Computation& computation) {
+  std::unique_ptr<ComputationPlan>& plan = plans_[&computation];
   if (plan == nullptr) plan = MakePlan(computation);
   return *plan;
 }
@@ -57,27 +60,27 @@ absl::Status Interpreter::Start(const Computation& entry, std::vector<Value> arg
 }
 
 absl::Status Interpreter::Push(const Computation& computation, Role role, std::vector<Value> arguments) {
-  if (frames_.size() >= kMaxDepth) {
+  if (std::ssize(frames_) >= kMaxDepth) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("computation ", computation.name(), " is called at depth ", kMaxDepth, ", expected less"));
+        absl::StrCat("found a call of computation ", computation.name(), " at depth ", kMaxDepth, ", expected less"));
   }
   Frame frame;
-  frame.plan = &program_->PlanOf(computation);
+  frame.plan = &state_->PlanOf(computation);
   frame.role = role;
-  frame.slots.resize(frame.plan->steps.size());
+  frame.slots.resize(frame.plan->entries.size());
   frame.arguments = std::move(arguments);
   frames_.push_back(std::move(frame));
   return absl::OkStatus();
 }
 
 absl::Status Interpreter::Run() {
-  while (!done() && waiting_at_ == nullptr) XLAD_RETURN_IF_ERROR(StepOnce());
+  while (!done() && waiting_at_ == nullptr) XLAD_RETURN_IF_ERROR(RunNext());
   return absl::OkStatus();
 }
 
 absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vector<Value> arguments) {
   const size_t depth = frames_.size();
-  // A reducer may compute in a wider type than the values it is given.
+  // A reducer may compute in a wider type than its arguments have.
   for (size_t p = 0; p < arguments.size() && p < computation.parameters().size(); ++p) {
     const Shape& parameter = computation.parameters()[p]->shape();
     if (arguments[p].is_tuple() || !parameter.is_array() || arguments[p].type() == parameter.type()) continue;
@@ -85,9 +88,9 @@ absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vec
   }
   XLAD_RETURN_IF_ERROR(Push(computation, Role::kCall, std::move(arguments)));
   ++calls_;
-  // The callee's own last step leaves its result in the frame, not in the caller's slots.
-  while (frames_.size() > depth + 1 || frames_.back().next < frames_.back().plan->steps.size()) {
-    XLAD_RETURN_IF_ERROR(StepOnce());
+  // Stops before the frame of the callee returns, because its result is for the caller of this function.
+  while (frames_.size() > depth + 1 || frames_.back().next < std::ssize(frames_.back().plan->entries)) {
+    XLAD_RETURN_IF_ERROR(RunNext());
   }
   --calls_;
   Value result = std::move(frames_.back().slots[frames_.back().plan->root]);
@@ -95,56 +98,56 @@ absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vec
   return result;
 }
 
-absl::Status Interpreter::StepOnce() {
+absl::Status Interpreter::RunNext() {
   Frame& frame = frames_.back();
-  if (frame.next == frame.plan->steps.size()) return Return();
-  if (--program_->instructions_left < 0) {
+  if (frame.next == std::ssize(frame.plan->entries)) return Return();
+  if (--state_->instructions_left < 0) {
     return absl::ResourceExhaustedError(
-        "the program runs more instructions than the evaluation's limit (EvaluateLimits.instructions)");
+        "the program runs more instructions than the limit EvaluateLimits.instructions");
   }
-  const Plan::Step& step = frame.plan->steps[frame.next];
-  program_->work_left -= step.work;
-  if (program_->work_left < 0) {
+  const ComputationPlan::Entry& planned = frame.plan->entries[frame.next];
+  state_->work_left -= planned.work;
+  if (state_->work_left < 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(PlaceOf(*step.instruction), ": the program's work, about ", step.work,
-                     " element steps here, is beyond the evaluation's limit (EvaluateLimits.element_steps)"));
+        absl::StrCat(PlaceOf(*planned.instruction), ": with about ", planned.work,
+                     " element operations here the program exceeds the limit EvaluateLimits.element_steps"));
   }
-  const absl::Status status = RunStep(frame, step);
-  // Where an instruction inside a called computation failed, the innermost place is the one that helps.
+  const absl::Status status = RunInstruction(frame, planned);
+  // If the message has the place of an instruction inside a called computation, that one is the most precise.
   if (status.ok() || absl::StrContains(status.message(), "%")) return status;
-  return Annotate(status, PlaceOf(*step.instruction));
+  return Annotate(status, PlaceOf(*planned.instruction));
 }
 
 void Interpreter::Store(Frame& frame, Value value) {
-  const Plan::Step& step = frame.plan->steps[frame.next];
-  if (step.kept) frame.slots[frame.next] = std::move(value);
+  const ComputationPlan::Entry& planned = frame.plan->entries[frame.next];
+  if (planned.is_used) frame.slots[frame.next] = std::move(value);
   ++frame.next;
 }
 
-absl::Status Interpreter::RunStep(Frame& frame, const Plan::Step& step) {
-  const Instruction& instruction = *step.instruction;
+absl::Status Interpreter::RunInstruction(Frame& frame, const ComputationPlan::Entry& planned) {
+  const Instruction& instruction = *planned.instruction;
   if (instruction.opcode() == Opcode::kParameter) {
     Store(frame, std::move(frame.arguments[instruction.number()]));
     return absl::OkStatus();
   }
   if (instruction.opcode() == Opcode::kConstant) {
     const int64_t missing = Value::MissingBytes(*instruction.literal());
-    XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(missing));
+    XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(missing));
     Value constant = Value::FromShared(instruction.literal());
-    if (missing > 0) constant.Charge(&program_->meter);
+    if (missing > 0) constant.Charge(&state_->meter);
     Store(frame, std::move(constant));
     return absl::OkStatus();
   }
   std::vector<Value> operands;
-  operands.reserve(step.operands.size());
-  for (size_t i = 0; i < step.operands.size(); ++i) {
-    Value& slot = frame.slots[step.operands[i]];
-    operands.push_back(step.last_uses[i] ? std::move(slot) : slot);
+  operands.reserve(planned.operands.size());
+  for (size_t i = 0; i < planned.operands.size(); ++i) {
+    Value& slot = frame.slots[planned.operands[i]];
+    operands.push_back(planned.last_uses[i] ? std::move(slot) : slot);
   }
-  if (step.function == nullptr) return RunControl(frame, step, std::move(operands));
-  XLAD_RETURN_IF_ERROR(program_->meter.CheckRoom(instruction.shape().bytes()));
-  XLAD_ASSIGN_OR_RETURN(Value result, step.function({instruction, absl::MakeSpan(operands), *this}));
-  result.Charge(&program_->meter);
+  if (planned.function == nullptr) return RunControl(frame, planned, std::move(operands));
+  XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(instruction.shape().bytes()));
+  XLAD_ASSIGN_OR_RETURN(Value result, planned.function({instruction, absl::MakeSpan(operands), *this}));
+  result.Charge(&state_->meter);
   Store(frame, std::move(result));
   return absl::OkStatus();
 }
@@ -163,7 +166,7 @@ absl::Status Interpreter::Return() {
 void Interpreter::Resume(Value result) {
   waiting_at_ = nullptr;
   waiting_operands_.clear();
-  result.Charge(&program_->meter);
+  result.Charge(&state_->meter);
   Store(frames_.back(), std::move(result));
 }
 

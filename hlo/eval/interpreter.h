@@ -1,4 +1,4 @@
-// One device's interpreter: explicit frames, so that it can stop at a collective and go on later.
+// The interpreter of one device. Its call stack is data, so that it can stop at a collective and continue later.
 #pragma once
 
 #include <deque>
@@ -13,95 +13,96 @@
 
 namespace xlad::hlo::eval {
 
-// A computation made ready to run: operands as slot numbers, and which operand is used for the last time where.
-struct Plan {
-  struct Step {
+// A computation prepared for execution: operands as slot numbers, and the last use of each slot.
+struct ComputationPlan {
+  struct Entry {
     const Instruction* instruction = nullptr;
-    EvalFunction function = nullptr;
-    std::vector<int> operands;    // Slots.
-    std::vector<bool> last_uses;  // Operand i's slot is not read again.
-    bool kept = false;            // Somebody reads the result.
-    double work = 0;              // WorkOf the instruction.
+    EvalFunction function = nullptr;  // Null if the interpreter itself runs the instruction.
+    std::vector<int64_t> operands;    // The slots of the operands.
+    std::vector<bool> last_uses;      // Whether the slot of operand i is not read afterwards.
+    bool is_used = false;             // Whether the result is read at all.
+    double work = 0;                  // WorkOf the instruction.
   };
-  std::vector<Step> steps;  // Step i fills slot i.
-  size_t root = 0;
+  std::vector<Entry> entries;  // In execution order. Entry i writes slot i.
+  int64_t root = 0;            // The slot of the computation's result.
 };
 
-// What the devices of one evaluation share.
-class Program {
+// The state that all devices of one evaluation share.
+class EvaluationState {
  public:
-  explicit Program(const EvaluateLimits& limits)
+  explicit EvaluationState(const EvaluateLimits& limits)
       : meter(limits.live_bytes), instructions_left(limits.instructions), work_left(limits.element_steps) {}
-  const Plan& PlanOf(const Computation& computation);
+  // The plan of a computation, made at the first call.
+  const ComputationPlan& PlanOf(const Computation& computation);
 
-  Meter meter;
+  MemoryMeter meter;
   DeviceGrid grid;
   Mailbox mailbox;
   int64_t instructions_left;
   double work_left;
 
  private:
-  absl::flat_hash_map<const Computation*, std::unique_ptr<Plan>> plans_;
+  absl::flat_hash_map<const Computation*, std::unique_ptr<ComputationPlan>> plans_;
 };
 
 class Interpreter final : public Caller {
  public:
-  Interpreter(Program* program, int64_t replica, int64_t partition)
-      : program_(program), replica_(replica), partition_(partition) {}
+  Interpreter(EvaluationState* program, int64_t replica, int64_t partition)
+      : state_(program), replica_(replica), partition_(partition) {}
 
-  // Begins `entry`; then Run until it is done.
+  // Starts the computation `entry`; Run executes it.
   absl::Status Start(const Computation& entry, std::vector<Value> arguments);
-  // Goes on until the device is done or waits at a collective.
+  // Runs until the device is done or waits at a collective.
   absl::Status Run();
   bool done() const { return frames_.empty(); }
   Value TakeResult() { return std::move(result_); }
 
-  // The collective or recv-done that the device waits at, or nullptr; its operands; and its outcome.
+  // The collective or recv-done that the device waits at, or null, and its operands. Resume sets its result.
   const Instruction* waiting_at() const { return waiting_at_; }
   std::vector<Value>& waiting_operands() { return waiting_operands_; }
   void Resume(Value result);
 
-  // A called computation without collectives, to its end.
+  // Runs a called computation that has no collectives to its end.
   absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) override;
 
  private:
-  // What becomes of a frame's result.
+  // Why a frame was pushed, which says how the frame below it uses its result.
   enum class Role { kCall, kCondition, kBody, kAsync };
   struct Frame {
-    const Plan* plan = nullptr;
+    const ComputationPlan* plan = nullptr;
     Role role = Role::kCall;
-    size_t next = 0;
+    int64_t next = 0;  // The entry that runs next.
     std::vector<Value> slots;
     std::vector<Value> arguments;
-    std::vector<Value> saved;  // Of the step that waits for a callee: loop state, an async op's operands.
+    std::vector<Value> saved;  // During a call by a while: the loop state. By an async op: its operands.
   };
 
   absl::Status Push(const Computation& computation, Role role, std::vector<Value> arguments);
-  absl::Status StepOnce();
-  absl::Status RunStep(Frame& frame, const Plan::Step& step);
-  // Instructions that the interpreter runs itself.
-  absl::Status RunControl(Frame& frame, const Plan::Step& step, std::vector<Value> operands);
-  absl::Status Begin(Frame& frame, const Instruction& instruction, std::vector<Value> operands);
-  absl::Status Branch(const Instruction& conditional, std::vector<Value> operands);
-  // The top frame is complete: hands its result to the frame below.
+  absl::Status RunNext();
+  absl::Status RunInstruction(Frame& frame, const ComputationPlan::Entry& planned);
+  // Runs an instruction that has no evaluation function.
+  absl::Status RunControl(Frame& frame, const ComputationPlan::Entry& planned, std::vector<Value> operands);
+  absl::Status RunAsync(Frame& frame, const Instruction& instruction, std::vector<Value> operands);
+  absl::Status RunConditional(const Instruction& conditional, std::vector<Value> operands);
+  // Pops the top frame, which is complete, and delivers its result to the frame below.
   absl::Status Return();
   absl::Status Deliver(Frame& frame, Role role, Value result);
-  // Fills the slot of the frame's current step and goes on to the next.
+  // Writes the slot of the frame's current entry and advances to the next entry.
   void Store(Frame& frame, Value value);
 
-  Program* program_;
+  EvaluationState* state_;
   int64_t replica_, partition_;
-  std::deque<Frame> frames_;  // References stay good when one is pushed.
-  int64_t calls_ = 0;         // Depth of Call: no collectives inside.
+  std::deque<Frame> frames_;  // A deque: pushing keeps references valid.
+  int64_t calls_ = 0;         // The number of active Calls, in which collectives are errors.
   const Instruction* waiting_at_ = nullptr;
   std::vector<Value> waiting_operands_;
   Value result_;
 };
 
-// About how many element steps an instruction takes, by its shapes; without its called computations.
+// An estimate of the element operations of an instruction from its shapes, without those of called computations.
 double WorkOf(const Instruction& instruction);
 
-// "12:3: %add.4 (model.py:57): " for messages.
+// The place of an instruction for messages: "12:3: %add.4 (model.py:57)".
 std::string PlaceOf(const Instruction& instruction);
 
 }  // namespace xlad::hlo::eval

@@ -12,7 +12,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// s, d, c, z: LAPACK's letters.
+// The element type of LAPACK's prefixes s, d, c and z.
 std::optional<ElementType> TypeOfLetter(char letter) {
   switch (letter) {
     case 's':
@@ -36,13 +36,14 @@ std::pair<char, absl::string_view> SplitTarget(absl::string_view target) {
   return {target[0], target.substr(1)};
 }
 
+// The type of the real parts.
 ElementType PartType(ElementType type) {
   return type == ElementType::kC64 ? ElementType::kF32 : type == ElementType::kC128 ? ElementType::kF64 : type;
 }
 
-ElementType WideType(ElementType type) {
-  if (tensor::IsInteger(type)) return ElementType::kS32;
-  return tensor::IsComplex(type) ? ElementType::kC128 : ElementType::kF64;
+// The type in which arrays of type `type` are passed to a routine.
+ElementType ComputeType(ElementType type) {
+  return tensor::IsInteger(type) ? ElementType::kS32 : DoublePrecisionOf(type);
 }
 
 // Checks operands and results against a routine's signature.
@@ -58,7 +59,7 @@ class SignatureCheck {
     const absl::string_view letters = parts.first == "-" ? "" : parts.first;
     bool fits = shape.type == expected && shape.dims.size() == batch_.size() + letters.size() &&
                 std::equal(batch_.begin(), batch_.end(), shape.dims.begin());
-    for (size_t i = 0; fits && i < letters.size(); ++i) fits = Bind(letters[i], shape.dims[batch_.size() + i]);
+    for (int64_t i = 0; fits && i < std::ssize(letters); ++i) fits = Bind(letters[i], shape.dims[batch_.size() + i]);
     if (fits) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(place, ": found ", shape.ToString(), ", expected ",
                                                    tensor::ToString(expected), "[", absl::StrJoin(batch_, ","),
@@ -66,6 +67,7 @@ class SignatureCheck {
   }
 
  private:
+  // Sets the size of a dimension at its first use. Returns whether it is `size`.
   bool Bind(char letter, int64_t size) {
     if (letter == 'k' && sizes_.count('m') > 0 && sizes_.count('n') > 0) {
       return size == std::min(sizes_['m'], sizes_['n']);
@@ -85,7 +87,7 @@ std::vector<tensor::Shape> ResultShapes(const Shape& shape) {
   return shapes;
 }
 
-// The batch's dimensions, once all shapes fit.
+// Checks all shapes against the signature, and returns the dimensions of the batch.
 absl::StatusOr<Dims> CheckShapes(const Operation& operation, const LapackRoutine& routine, ElementType type) {
   const std::vector<absl::string_view> halves = absl::StrSplit(routine.signature, " > ");
   const std::vector<absl::string_view> ins = absl::StrSplit(halves[0], ' '), outs = absl::StrSplit(halves[1], ' ');
@@ -99,21 +101,19 @@ absl::StatusOr<Dims> CheckShapes(const Operation& operation, const LapackRoutine
     if (operand.is_tuple()) return absl::InvalidArgumentError("found a tuple as operand, expected arrays");
   }
   const Dims& dims = operation.operand(0).dims();
-  const size_t own = std::min(ins[0].size(), dims.size());
-  const Dims batch(dims.begin(), dims.end() - static_cast<ptrdiff_t>(own));
+  const int64_t matrix_dims = std::min(ins[0].size(), dims.size());
+  const Dims batch(dims.begin(), dims.end() - matrix_dims);
   SignatureCheck check(type, batch);
-  for (size_t i = 0; i < ins.size(); ++i) {
+  for (const int64_t i : tensor::Indices(ins)) {
     XLAD_RETURN_IF_ERROR(check.Check(ins[i], operation.operands[i].shape(), absl::StrCat("operand ", i)));
   }
-  for (size_t i = 0; i < outs.size(); ++i) {
+  for (const int64_t i : tensor::Indices(outs)) {
     XLAD_RETURN_IF_ERROR(check.Check(outs[i], results[i], absl::StrCat("result ", i)));
   }
   return batch;
 }
 
-Dims WithoutBatch(const Dims& dims, const Dims& batch) {
-  return Dims(dims.begin() + static_cast<ptrdiff_t>(batch.size()), dims.end());
-}
+Dims WithoutBatch(const Dims& dims, const Dims& batch) { return Dims(dims.begin() + batch.size(), dims.end()); }
 
 }  // namespace
 
@@ -121,7 +121,7 @@ char LapackProblem::Flag(absl::string_view name, char otherwise) const {
   for (absl::string_view entry : absl::StrSplit(*config, absl::ByAnyChar(",{}"))) {
     const std::vector<absl::string_view> words = absl::StrSplit(entry, absl::ByAnyChar(" =:"), absl::SkipEmpty());
     int code = 0;
-    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &code)) return static_cast<char>(code);
+    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &code)) return code;
   }
   return otherwise;
 }
@@ -154,9 +154,9 @@ absl::StatusOr<Value> EvalLapack(const Operation& operation, const LapackRoutine
   problem.config = &operation.attributes().backend_config;
   std::vector<Value> ins;
   std::vector<Array> outs;
-  for (const Value& operand : operation.operands) ins.push_back(ConvertTo(operand, WideType(operand.type())));
+  for (const Value& operand : operation.operands) ins.push_back(ConvertTo(operand, ComputeType(operand.type())));
   for (const tensor::Shape& shape : ResultShapes(operation.shape())) {
-    outs.emplace_back(tensor::Shape{WideType(shape.type), shape.dims});
+    outs.emplace_back(tensor::Shape{ComputeType(shape.type), shape.dims});
   }
   for (const Value& in : ins) problem.in_dims.push_back(WithoutBatch(in.dims(), *batch));
   for (const Array& out : outs) problem.out_dims.push_back(WithoutBatch(out.shape().dims, *batch));
@@ -171,7 +171,7 @@ absl::StatusOr<Value> EvalLapack(const Operation& operation, const LapackRoutine
   }
   std::vector<Value> values;
   const std::vector<tensor::Shape> results = ResultShapes(operation.shape());
-  for (size_t i = 0; i < outs.size(); ++i) values.push_back(ConvertTo(Value(std::move(outs[i])), results[i].type));
+  for (const int64_t i : tensor::Indices(outs)) values.push_back(ConvertTo(Value(std::move(outs[i])), results[i].type));
   return PackResults(std::move(values), operation.shape().is_tuple());
 }
 

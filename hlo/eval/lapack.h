@@ -1,6 +1,11 @@
-// custom-calls to LAPACK routines, as JAX emits them on CPUs ("lapack_sgetrf_ffi"), computed in double or
-// complex<double> whatever their type.
+// custom-calls to LAPACK routines, as JAX emits them for CPUs ("lapack_sgetrf_ffi"). All types are computed in double
+// or complex<double>.
 #pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
 
 #include "hlo/eval/numeric.h"
 #include "hlo/eval/operation.h"
@@ -15,38 +20,60 @@ struct MatrixRef {
   T& operator()(int64_t i, int64_t j) const { return data[i * columns + j]; }
 };
 
-inline double Conj(double x) { return x; }
-inline Complex128 Conj(Complex128 x) { return std::conj(x); }
-
-// One matrix of the batch: pointers to operands and to results, widened: T for the call's own type, double for real
-// results beside complex ones, int32_t for integers.
+// The operands and results for one matrix of the batch. Their elements are of type T (double or complex<double>) if
+// they have the type of the call, double if they are real in a complex call, and int32_t if they are integers.
 struct LapackProblem {
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;
-  std::vector<Dims> in_dims, out_dims;  // Of one matrix or vector, without the batch.
-  const std::string* config;            // "uplo = 76 : ui8, ..."
+  std::vector<Dims> in_dims, out_dims;  // Dimensions of one matrix or vector, without those of the batch.
+  const std::string* config;            // The backend config: "uplo = 76 : ui8, ...".
 
   template <typename T>
-  const T* operand(size_t i) const {
+  const T* operand(int64_t i) const {
     return reinterpret_cast<const T*>(in[i]);
   }
   template <typename T>
-  T* result(size_t i) const {
+  T* result(int64_t i) const {
     return reinterpret_cast<T*>(out[i]);
   }
   template <typename T>
-  MatrixRef<T> matrix(size_t i) const {
+  MatrixRef<T> matrix(int64_t i) const {
     return {result<T>(i), out_dims[i][0], out_dims[i][1]};
   }
-  // A character attribute; `otherwise` where the call does not say.
+  // The attribute `name`, a character, or `otherwise` if the config does not have it.
   char Flag(absl::string_view name, char otherwise) const;
 };
 
-// A routine for double and for complex<double>. `signature`: what operands and results look like behind the batch's
-// dimensions, one word each: letters are dimensions ("mn"; k is min(m, n) where m and n come first), "-" is none;
-// ":r" is real where the call is complex, ":i" is s32.
+// The size by which LAPACK chooses pivots.
+inline double PivotSize(double x) { return std::fabs(x); }
+inline double PivotSize(Complex128 x) { return std::fabs(x.real()) + std::fabs(x.imag()); }
+
+// x * 2^exponent.
+inline double ScaleByPowerOfTwo(double x, int exponent) { return std::scalbn(x, exponent); }
+inline Complex128 ScaleByPowerOfTwo(Complex128 x, int exponent) {
+  return {std::scalbn(x.real(), exponent), std::scalbn(x.imag(), exponent)};
+}
+
+// Scales a matrix by a power of two, which is exact, so that its largest element is about 1 and squares do not
+// overflow. Returns the exponent of the power that restores the elements.
+template <typename T>
+int ScaleToUnit(const MatrixRef<T>& a) {
+  double largest = 0;
+  for (int64_t i = 0; i < a.rows * a.columns; ++i) largest = std::max(largest, PivotSize(a.data[i]));
+  if (largest == 0 || !std::isfinite(largest)) return 0;
+  const int exponent = std::ilogb(largest);
+  for (int64_t i = 0; i < a.rows * a.columns; ++i) a.data[i] = ScaleByPowerOfTwo(a.data[i], -exponent);
+  return exponent;
+}
+
+// A routine for double and for complex<double>.
+//
+// `signature` has one word per operand, ">", and one word per result. A word has a letter for each dimension after
+// those of the batch; equal letters are equal sizes, "k" is min(m, n) if m and n are known, and "-" means a scalar. The
+// suffix ":r" is the real type of a complex call, ":i" is s32. Example: "mn > mn k:i -:i" is f32[B,3,4] to (f32[B,3,4],
+// s32[B,3], s32[B]).
 struct LapackRoutine {
-  absl::string_view name;  // Without the type's letter.
+  absl::string_view name;  // "getrf": without the letter of the type.
   absl::string_view signature;
   absl::Status (*real)(const LapackProblem&);
   absl::Status (*complex)(const LapackProblem&);
@@ -54,10 +81,10 @@ struct LapackRoutine {
 absl::Span<const LapackRoutine> LapackFactorRoutines();
 absl::Span<const LapackRoutine> LapackSpectralRoutines();
 
-// nullptr where `target` is no routine that is known here.
+// The routine of a custom-call target, or null if it is not a known LAPACK routine.
 const LapackRoutine* FindLapackRoutine(absl::string_view target);
 absl::StatusOr<Value> EvalLapack(const Operation& operation, const LapackRoutine& routine);
-// "lapack_*potrf_ffi, lapack_*getrf_ffi, ...".
+// All targets, for messages: "lapack_*potrf_ffi, lapack_*getrf_ffi, ...".
 std::string LapackTargets();
 
 }  // namespace xlad::hlo::eval

@@ -1,6 +1,6 @@
-// Eigenvalues of Hermitian matrices and singular values, by Jacobi's rotations (Golub and Van Loan, "Matrix
-// computations", sections 8.5 and 8.6). Vectors are unique up to their phase (and, where values coincide, up to a
-// rotation): LAPACK may rightly give others.
+// Eigenvalues of Hermitian matrices and singular values by Jacobi's method (Golub and Van Loan, "Matrix computations",
+// sections 8.5 and 8.6). Eigenvectors and singular vectors are unique only up to their phase, and up to a rotation if
+// values are equal: those of LAPACK may differ.
 #include <algorithm>
 #include <numeric>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kMaxSweeps = 60;
 
-// The rotation that makes the inner product `coupling` of two vectors with "sizes" a and b zero:
-// x' = c x - s f y, y' = s x + c f y, where f is the phase that makes the coupling real.
+// The rotation of two vectors x and y that makes their inner product `coupling` zero; a and b are their squared
+// lengths: x' = c x - s f y, y' = s x + c f y, where the phase f makes the coupling real.
 template <typename T>
 struct Rotation {
   double c = 1, s = 0;
@@ -20,13 +20,14 @@ struct Rotation {
 
   Rotation(double a, double b, T coupling) {
     const double size = std::abs(coupling);
-    phase = Conj(coupling) / size;
+    phase = Conjugate(coupling) / size;
     const double zeta = (b - a) / (2 * size);
     const double t = std::copysign(1.0, zeta) / (std::fabs(zeta) + std::sqrt(1 + zeta * zeta));
     c = 1 / std::sqrt(1 + t * t);
     s = c * t;
   }
 
+  // Rotates columns, or rows, p and q.
   void Columns(const MatrixRef<T>& m, int64_t p, int64_t q) const {
     for (int64_t i = 0; i < m.rows; ++i) {
       const T x = m(i, p), y = m(i, q) * phase;
@@ -36,7 +37,7 @@ struct Rotation {
   }
   void Rows(const MatrixRef<T>& m, int64_t p, int64_t q) const {
     for (int64_t j = 0; j < m.columns; ++j) {
-      const T x = m(p, j), y = m(q, j) * Conj(phase);
+      const T x = m(p, j), y = m(q, j) * Conjugate(phase);
       m(p, j) = c * x - s * y;
       m(q, j) = s * x + c * y;
     }
@@ -47,8 +48,7 @@ template <typename T>
 struct OwnedMatrix {
   std::vector<T> values;
   MatrixRef<T> ref;
-  OwnedMatrix(int64_t rows, int64_t columns)
-      : values(static_cast<size_t>(rows * columns), T(0)), ref{values.data(), rows, columns} {}
+  OwnedMatrix(int64_t rows, int64_t columns) : values(rows * columns, T(0)), ref{values.data(), rows, columns} {}
   static OwnedMatrix Identity(int64_t n) {
     OwnedMatrix result(n, n);
     for (int64_t i = 0; i < n; ++i) result.ref(i, i) = T(1);
@@ -56,7 +56,7 @@ struct OwnedMatrix {
   }
 };
 
-// Indices by value.
+// The indices of the values in ascending or descending order of value.
 std::vector<int64_t> Sorted(const std::vector<double>& values, bool ascending) {
   std::vector<int64_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
@@ -71,7 +71,7 @@ bool AllFinite(const T* values, int64_t count) {
                      [](T x) { return std::isfinite(std::real(x)) && std::isfinite(std::imag(x)); });
 }
 
-// Eigenvalues in ascending order, and as columns the vectors (mode 'V').
+// Eigenvalues in ascending order, and the eigenvectors as columns (mode 'V').
 template <typename T>
 absl::Status Syevd(const LapackProblem& p) {
   const int64_t n = p.in_dims[0][0];
@@ -80,21 +80,22 @@ absl::Status Syevd(const LapackProblem& p) {
   OwnedMatrix<T> a(n, n), v = OwnedMatrix<T>::Identity(n);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < n; ++j) {
-      const bool own = lower ? i >= j : i <= j;
-      a.ref(i, j) = own ? given[i * n + j] : Conj(given[j * n + i]);
+      const bool is_stored = lower ? i >= j : i <= j;
+      a.ref(i, j) = is_stored ? given[i * n + j] : Conjugate(given[j * n + i]);
     }
     a.ref(i, i) = std::real(a.ref(i, i));
   }
+  const int exponent = ScaleToUnit(a.ref);
   double size = 0;
   for (const T& x : a.values) size += std::norm(x);
   const double negligible = 1e-17 * std::sqrt(size);
-  bool settled = false;
-  for (int sweep = 0; sweep < kMaxSweeps && !settled; ++sweep) {
-    settled = true;
+  bool converged = false;
+  for (int sweep = 0; sweep < kMaxSweeps && !converged; ++sweep) {
+    converged = true;
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = i + 1; j < n; ++j) {
         if (!(std::abs(a.ref(i, j)) > negligible)) continue;
-        settled = false;
+        converged = false;
         const Rotation<T> rotation(std::real(a.ref(i, i)), std::real(a.ref(j, j)), a.ref(i, j));
         rotation.Columns(a.ref, i, j);
         rotation.Rows(a.ref, i, j);
@@ -103,7 +104,7 @@ absl::Status Syevd(const LapackProblem& p) {
     }
   }
   std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(std::real(a.ref(i, i)));
+  for (int64_t i = 0; i < n; ++i) values.push_back(ScaleByPowerOfTwo(std::real(a.ref(i, i)), exponent));
   const std::vector<int64_t> order = Sorted(values, /*ascending=*/true);
   const bool finite = AllFinite(a.values.data(), n * n);
   for (int64_t j = 0; j < n; ++j) {
@@ -114,35 +115,36 @@ absl::Status Syevd(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-// Columns of `u` from `known` on become orthonormal to all before them.
+// Sets the columns of `u` from column `known` on to unit vectors that are orthogonal to all columns before them, by
+// Gram-Schmidt orthogonalization of unit vectors of the axes.
 template <typename T>
 void CompleteBasis(const MatrixRef<T>& u, int64_t known) {
   int64_t axis = 0;
   for (int64_t j = known; j < u.columns;) {
     for (int64_t i = 0; i < u.rows; ++i) u(i, j) = T(i == axis ? 1 : 0);
-    for (int pass = 0; pass < 2; ++pass) {  // Twice is enough.
+    for (int pass = 0; pass < 2; ++pass) {  // A second pass removes the rounding errors of the first.
       for (int64_t k = 0; k < j; ++k) {
         T inner = T(0);
-        for (int64_t i = 0; i < u.rows; ++i) inner += Conj(u(i, k)) * u(i, j);
+        for (int64_t i = 0; i < u.rows; ++i) inner += Conjugate(u(i, k)) * u(i, j);
         for (int64_t i = 0; i < u.rows; ++i) u(i, j) -= inner * u(i, k);
       }
     }
     double size = 0;
     for (int64_t i = 0; i < u.rows; ++i) size += std::norm(u(i, j));
     ++axis;
-    // Among the axes at least one is this far from every smaller space.
-    if (size * static_cast<double>(2 * u.rows) < 1 && axis < u.rows) continue;
+    // At least one axis has this distance from a subspace of smaller dimension.
+    if (size * 2 * u.rows < 1 && axis < u.rows) continue;
     for (int64_t i = 0; i < u.rows; ++i) u(i, j) /= std::sqrt(size);
     ++j;
   }
 }
 
-// A = U S V^H of a matrix with at least as many rows as columns: `a` becomes U S, `v` becomes V.
+// A = U S V^H for a matrix with at least as many rows as columns. Replaces `a` by U S and `v`, the identity, by V.
 template <typename T>
 void OneSidedJacobi(const MatrixRef<T>& a, const MatrixRef<T>& v) {
-  bool settled = false;
-  for (int sweep = 0; sweep < kMaxSweeps && !settled; ++sweep) {
-    settled = true;
+  bool converged = false;
+  for (int sweep = 0; sweep < kMaxSweeps && !converged; ++sweep) {
+    converged = true;
     for (int64_t i = 0; i < a.columns; ++i) {
       for (int64_t j = i + 1; j < a.columns; ++j) {
         double x = 0, y = 0;
@@ -150,10 +152,10 @@ void OneSidedJacobi(const MatrixRef<T>& a, const MatrixRef<T>& v) {
         for (int64_t k = 0; k < a.rows; ++k) {
           x += std::norm(a(k, i));
           y += std::norm(a(k, j));
-          inner += Conj(a(k, i)) * a(k, j);
+          inner += Conjugate(a(k, i)) * a(k, j);
         }
         if (!(std::abs(inner) > 1e-16 * std::sqrt(x * y))) continue;
-        settled = false;
+        converged = false;
         const Rotation<T> rotation(x, y, inner);
         rotation.Columns(a, i, j);
         rotation.Columns(v, i, j);
@@ -162,7 +164,7 @@ void OneSidedJacobi(const MatrixRef<T>& a, const MatrixRef<T>& v) {
   }
 }
 
-// Singular values in descending order; U and V^H, whole or as many as there are values (mode 'A', 'S').
+// Singular values in descending order; U and V^H, with all columns (mode 'A') or one per singular value (mode 'S').
 template <typename T>
 absl::Status Gesdd(const LapackProblem& p) {
   const int64_t m = p.in_dims[0][0], n = p.in_dims[0][1], k = std::min(m, n);
@@ -171,9 +173,10 @@ absl::Status Gesdd(const LapackProblem& p) {
   OwnedMatrix<T> a(std::max(m, n), k), v = OwnedMatrix<T>::Identity(k);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j)
-      (tall ? a.ref(i, j) : a.ref(j, i)) = tall ? given[i * n + j] : Conj(given[i * n + j]);
+      (tall ? a.ref(i, j) : a.ref(j, i)) = tall ? given[i * n + j] : Conjugate(given[i * n + j]);
   }
   const bool finite = AllFinite(given, m * n);
+  const int exponent = ScaleToUnit(a.ref);
   if (finite) OneSidedJacobi(a.ref, v.ref);
   std::vector<double> sizes;
   for (int64_t j = 0; j < k; ++j) {
@@ -182,14 +185,14 @@ absl::Status Gesdd(const LapackProblem& p) {
     sizes.push_back(std::sqrt(size));
   }
   const std::vector<int64_t> order = Sorted(sizes, /*ascending=*/false);
-  for (int64_t j = 0; j < k; ++j) p.result<double>(1)[j] = finite ? sizes[order[j]] : NAN;
+  for (int64_t j = 0; j < k; ++j) p.result<double>(1)[j] = finite ? ScaleByPowerOfTwo(sizes[order[j]], exponent) : NAN;
   *p.result<int32_t>(4) = finite ? 0 : 1;
   if (p.Flag("mode", 'A') == 'N') return absl::OkStatus();
   const MatrixRef<T> u = p.matrix<T>(2), vt = p.matrix<T>(3);
-  // The long vectors are the scaled columns, the short ones V's.
+  // The vectors of length max(m, n) are the normalized columns of U S, those of length k are the columns of V.
   OwnedMatrix<T> scaled(a.ref.rows, tall ? u.columns : vt.rows), shorter(k, tall ? vt.rows : u.columns);
-  // Below this, a column's direction is made of rounding errors.
-  const double negligible = k == 0 ? 0 : 1e-15 * static_cast<double>(m + n) * sizes[order[0]];
+  // The direction of a column that is shorter than this is determined by rounding errors.
+  const double negligible = k == 0 ? 0 : 1e-15 * (m + n) * sizes[order[0]];
   int64_t known = 0;
   for (int64_t j = 0; j < k && j < scaled.ref.columns && j < shorter.ref.columns; ++j) {
     const int64_t from = order[j];
@@ -205,7 +208,7 @@ absl::Status Gesdd(const LapackProblem& p) {
     for (int64_t j = 0; j < u.columns; ++j) u(i, j) = finite ? left(i, j) : T(NAN);
   }
   for (int64_t i = 0; i < vt.rows; ++i) {
-    for (int64_t j = 0; j < vt.columns; ++j) vt(i, j) = finite ? Conj(right(j, i)) : T(NAN);
+    for (int64_t j = 0; j < vt.columns; ++j) vt(i, j) = finite ? Conjugate(right(j, i)) : T(NAN);
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// LAPACK's custom-calls: what the factors must multiply to, in all four types and many shapes.
+// LAPACK custom-calls: the products of the factors, in all four types and many shapes.
 #include <complex>
 #include <random>
 
@@ -15,7 +15,7 @@ using Complex = std::complex<double>;
 struct Matrix {
   int64_t rows = 0, columns = 0;
   std::vector<Complex> values;
-  Matrix(int64_t r, int64_t c) : rows(r), columns(c), values(static_cast<size_t>(r * c)) {}
+  Matrix(int64_t r, int64_t c) : rows(r), columns(c), values(r * c) {}
   Complex& operator()(int64_t i, int64_t j) { return values[i * columns + j]; }
   Complex operator()(int64_t i, int64_t j) const { return values[i * columns + j]; }
 };
@@ -38,7 +38,7 @@ Matrix Adjoint(const Matrix& a) {
   return c;
 }
 
-// The part on and above (or below) the diagonal.
+// The elements on and above (or below) the diagonal.
 Matrix Triangle(const Matrix& a, bool lower, bool unit = false) {
   Matrix c(a.rows, a.columns);
   for (int64_t i = 0; i < a.rows; ++i) {
@@ -95,10 +95,10 @@ Matrix FromLiteral(const Literal& literal) {
   Matrix a(shape.dims.size() == 2 ? shape.dims[0] : 1, shape.dims.empty() ? 1 : shape.dims.back());
   const bool is_complex = tensor::IsComplex(shape.type);
   const bool wide = shape.type == ElementType::kF64 || shape.type == ElementType::kC128;
-  const auto number = [&](size_t i) {
+  const auto number = [&](int64_t i) {
     return wide ? literal.array.values<double>()[i] : double{literal.array.values<float>()[i]};
   };
-  for (size_t i = 0; i < a.values.size(); ++i) {
+  for (const int64_t i : tensor::Indices(a.values)) {
     a.values[i] = is_complex ? Complex(number(2 * i), number(2 * i + 1)) : Complex(number(i));
   }
   return a;
@@ -108,13 +108,13 @@ Matrix Random(const Kind& kind, int64_t rows, int64_t columns, std::mt19937* ran
   std::uniform_real_distribution<double> unit(-1, 1);
   Matrix a(rows, columns);
   for (Complex& x : a.values) x = {unit(*random), IsComplexKind(kind) ? unit(*random) : 0};
-  return FromLiteral(ToLiteral(kind, a));  // As the type holds it.
+  return FromLiteral(ToLiteral(kind, a));  // Rounded to the type.
 }
 
 void ExpectNear(const Matrix& a, const Matrix& b, double tolerance, const std::string& what) {
   ASSERT_EQ(a.rows, b.rows) << what;
   ASSERT_EQ(a.columns, b.columns) << what;
-  for (size_t i = 0; i < a.values.size(); ++i) EXPECT_LE(std::abs(a.values[i] - b.values[i]), tolerance) << what;
+  for (const int64_t i : tensor::Indices(a.values)) EXPECT_LE(std::abs(a.values[i] - b.values[i]), tolerance) << what;
 }
 
 absl::StatusOr<Literal> CallTarget(const std::string& target, const std::vector<Literal>& inputs,
@@ -131,7 +131,7 @@ absl::StatusOr<Literal> CallTarget(const std::string& target, const std::vector<
   return Evaluate(*module, inputs);
 }
 
-// Shapes as text for results: Dims("f32", 2, 3) is "f32[2,3]".
+// The text of a result shape, such as "f32[2,3]".
 std::string ShapeOf(ElementType type, const tensor::Dims& dims) { return tensor::Shape{type, dims}.ToString(); }
 
 class LapackTest : public ::testing::TestWithParam<Kind> {
@@ -141,7 +141,7 @@ class LapackTest : public ::testing::TestWithParam<Kind> {
     const std::string shape = results.size() == 1 ? results[0] : absl::StrCat("(", absl::StrJoin(results, ", "), ")");
     return CallTarget(absl::StrCat("lapack_", std::string(1, kind_.letter), routine, "_ffi"), inputs, shape, config);
   }
-  std::string Own(const tensor::Dims& dims) const { return ShapeOf(kind_.type, dims); }
+  std::string OfKind(const tensor::Dims& dims) const { return ShapeOf(kind_.type, dims); }
 
   const Kind kind_ = GetParam();
   std::mt19937 random_{7};
@@ -156,7 +156,7 @@ TEST_P(LapackTest, Cholesky) {
       Matrix a = g * Adjoint(g);
       for (int64_t i = 0; i < n; ++i) a(i, i) += 1;
       const auto result =
-          Run("potrf", {ToLiteral(kind_, a)}, {Own({n, n}), "s32[]"}, lower ? "uplo = 76 : ui8" : "uplo = 85 : ui8");
+          Run("potrf", {ToLiteral(kind_, a)}, {OfKind({n, n}), "s32[]"}, lower ? "uplo = 76 : ui8" : "uplo = 85 : ui8");
       ASSERT_TRUE(result.ok()) << result.status();
       const Matrix t = Triangle(FromLiteral(result->tuple[0]), lower);
       ExpectNear(lower ? t * Adjoint(t) : Adjoint(t) * t, a, kind_.tolerance * 10, "potrf");
@@ -165,7 +165,7 @@ TEST_P(LapackTest, Cholesky) {
   }
   Matrix bad = Identity(3);
   bad(1, 1) = -1;
-  const auto result = Run("potrf", {ToLiteral(kind_, bad)}, {Own({3, 3}), "s32[]"}, "uplo = 76 : ui8");
+  const auto result = Run("potrf", {ToLiteral(kind_, bad)}, {OfKind({3, 3}), "s32[]"}, "uplo = 76 : ui8");
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->tuple[1].array.values<int32_t>()[0], 2);
 }
@@ -174,7 +174,7 @@ TEST_P(LapackTest, Lu) {
   for (const auto& [m, n] : kShapes) {
     const Matrix a = Random(kind_, m, n, &random_);
     const int64_t k = std::min(m, n);
-    const auto result = Run("getrf", {ToLiteral(kind_, a)}, {Own({m, n}), ShapeOf(ElementType::kS32, {k}), "s32[]"});
+    const auto result = Run("getrf", {ToLiteral(kind_, a)}, {OfKind({m, n}), ShapeOf(ElementType::kS32, {k}), "s32[]"});
     ASSERT_TRUE(result.ok()) << result.status();
     const Matrix lu = FromLiteral(result->tuple[0]);
     Matrix permuted = a;
@@ -192,21 +192,39 @@ TEST_P(LapackTest, Qr) {
   for (const auto& [m, n] : kShapes) {
     const Matrix a = Random(kind_, m, n, &random_);
     const int64_t k = std::min(m, n);
-    auto result = Run("geqrf", {ToLiteral(kind_, a)}, {Own({m, n}), Own({k})});
+    auto result = Run("geqrf", {ToLiteral(kind_, a)}, {OfKind({m, n}), OfKind({k})});
     ASSERT_TRUE(result.ok()) << result.status();
     const Matrix qr = FromLiteral(result->tuple[0]), r = Head(Triangle(qr, false), k, n);
     for (int64_t i = 0; i < k; ++i) EXPECT_EQ(r(i, i).imag(), 0);
     const auto q_result = Run(IsComplexKind(kind_) ? "ungqr" : "orgqr",
-                              {ToLiteral(kind_, Head(qr, m, k)), result->tuple[1]}, {Own({m, k})});
+                              {ToLiteral(kind_, Head(qr, m, k)), result->tuple[1]}, {OfKind({m, k})});
     ASSERT_TRUE(q_result.ok()) << q_result.status();
     const Matrix q = FromLiteral(*q_result);
     ExpectNear(q * r, a, kind_.tolerance, "geqrf");
     ExpectNear(Adjoint(q) * q, Identity(k), kind_.tolerance, "orgqr");
     result = Run("geqp3", {ToLiteral(kind_, a), Literal(Array({ElementType::kS32, {n}}))},
-                 {Own({m, n}), ShapeOf(ElementType::kS32, {n}), Own({k})});
+                 {OfKind({m, n}), ShapeOf(ElementType::kS32, {n}), OfKind({k})});
     ASSERT_TRUE(result.ok()) << result.status();
     const Matrix pivoted = FromLiteral(result->tuple[0]);
     for (int64_t i = 1; i < k; ++i) EXPECT_LE(std::abs(pivoted(i, i)), std::abs(pivoted(i - 1, i - 1)) + 1e-6);
+  }
+}
+
+// Scaling the operand by a power of two scales R exactly, also if squares of its elements overflow or underflow.
+TEST_P(LapackTest, QrOfLargeAndSmallValues) {
+  const int exponent = kind_.part == ElementType::kF64 ? 900 : 100;
+  Matrix a = Random(kind_, 5, 4, &random_);
+  const auto expected = Run("geqrf", {ToLiteral(kind_, a)}, {OfKind({5, 4}), OfKind({4})});
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const double scale : {std::ldexp(1.0, exponent), std::ldexp(1.0, -exponent)}) {
+    Matrix scaled = a;
+    for (Complex& x : scaled.values) x *= scale;
+    const auto result = Run("geqrf", {ToLiteral(kind_, scaled)}, {OfKind({5, 4}), OfKind({4})});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->tuple[1], expected->tuple[1]);
+    Matrix r = Triangle(FromLiteral(expected->tuple[0]), false);
+    for (Complex& x : r.values) x *= scale;
+    EXPECT_EQ(Triangle(FromLiteral(result->tuple[0]), false).values, r.values);
   }
 }
 
@@ -218,7 +236,7 @@ TEST_P(LapackTest, TriangularSolve) {
     for (int64_t i = 0; i < 4; ++i) a(i, i) += 3;
     const Matrix b = Random(kind_, left ? 4 : 2, left ? 2 : 4, &random_);
     const auto result = Run(
-        "trsm", {ToLiteral(kind_, a), ToLiteral(kind_, b)}, {Own({b.rows, b.columns})},
+        "trsm", {ToLiteral(kind_, a), ToLiteral(kind_, b)}, {OfKind({b.rows, b.columns})},
         absl::StrCat("diag = ", unit ? 85 : 78, " : ui8, side = ", left ? 76 : 82,
                      " : ui8, trans_x = ", static_cast<int>(transpose), " : ui8, uplo = ", lower ? 76 : 85, " : ui8"));
     ASSERT_TRUE(result.ok()) << result.status();
@@ -246,7 +264,7 @@ TEST_P(LapackTest, TridiagonalSolve) {
     std::vector<Literal> inputs;
     for (const Matrix& diagonal : diagonals) inputs.push_back(ToLiteral(kind_, diagonal, /*vector=*/true));
     inputs.push_back(ToLiteral(kind_, b));
-    const auto result = Run("gtsv", inputs, {Own({n}), Own({n}), Own({n}), Own({n, 2}), "s32[]"});
+    const auto result = Run("gtsv", inputs, {OfKind({n}), OfKind({n}), OfKind({n}), OfKind({n, 2}), "s32[]"});
     ASSERT_TRUE(result.ok()) << result.status();
     ExpectNear(a * FromLiteral(result->tuple[3]), b, kind_.tolerance * 200, "gtsv");
   }
@@ -260,7 +278,7 @@ TEST_P(LapackTest, Eigenvectors) {
       for (int64_t j = 0; j < n; ++j) a(i, j) = g(i, j) + std::conj(g(j, i));
     }
     const auto result = Run(IsComplexKind(kind_) ? "heevd" : "syevd", {ToLiteral(kind_, a)},
-                            {Own({n, n}), ShapeOf(kind_.part, {n}), "s32[]"}, "mode = 86 : ui8, uplo = 76 : ui8");
+                            {OfKind({n, n}), ShapeOf(kind_.part, {n}), "s32[]"}, "mode = 86 : ui8, uplo = 76 : ui8");
     ASSERT_TRUE(result.ok()) << result.status();
     const Matrix v = FromLiteral(result->tuple[0]), w = FromLiteral(result->tuple[1]);
     Matrix scaled = v;
@@ -281,9 +299,10 @@ TEST_P(LapackTest, SingularValues) {
       Matrix a = Random(kind_, m, n, &random_);
       for (int64_t j = 0; m > 1 && j < n; ++j) a(1, j) = 2.0 * a(0, j);  // Not of full rank.
       const int64_t k = std::min(m, n), u_size = whole ? m : k, v_size = whole ? n : k;
-      const auto result = Run("gesdd", {ToLiteral(kind_, a)},
-                              {Own({m, n}), ShapeOf(kind_.part, {k}), Own({m, u_size}), Own({v_size, n}), "s32[]"},
-                              whole ? "mode = 65 : ui8" : "mode = 83 : ui8");
+      const auto result =
+          Run("gesdd", {ToLiteral(kind_, a)},
+              {OfKind({m, n}), ShapeOf(kind_.part, {k}), OfKind({m, u_size}), OfKind({v_size, n}), "s32[]"},
+              whole ? "mode = 65 : ui8" : "mode = 83 : ui8");
       ASSERT_TRUE(result.ok()) << result.status();
       const Matrix s = FromLiteral(result->tuple[1]), u = FromLiteral(result->tuple[2]);
       const Matrix vt = FromLiteral(result->tuple[3]);
@@ -309,7 +328,7 @@ TEST(Lapack, RunsOnEveryMatrixOfABatch) {
   testing::ExpectSame(result->tuple[1], testing::Constant("s32[3] {0, 0, 1}"), "info");
 }
 
-TEST(Lapack, SaysWhatDoesNotFit) {
+TEST(Lapack, WrongShapesAreErrors) {
   const Literal square(Array({ElementType::kF32, {2, 2}})), wide(Array({ElementType::kF32, {2, 3}}));
   const auto message = [](const absl::StatusOr<Literal>& result) { return std::string(result.status().message()); };
   EXPECT_EQ(message(CallTarget("lapack_spotrf_ffi", {wide}, "(f32[2,3], s32[])")),

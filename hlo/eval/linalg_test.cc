@@ -1,4 +1,4 @@
-// dot, convolution, random bits, transforms, factorisations, normalisation.
+// dot, convolution, random bits, transforms, factorizations, batch normalization.
 #include <cmath>
 #include <random>
 
@@ -36,7 +36,7 @@ ENTRY e { x = s32[3,2] constant({{1, 2}, {3, 4}, {5, 6}})
   ExpectSame(*result, Constant("s32[2,3,2] {{{1, 10}, {3, 30}, {5, 50}}, {{4, 40}, {8, 80}, {12, 120}}}"), "dot");
 }
 
-// bf16 operands, f32 result: exact products, no rounding to bf16 in between.
+// With bf16 operands and an f32 result, products are exact and not rounded to bf16.
 TEST(Dot, MixedTypes) {
   const auto module = Program(R"(HloModule m
 ENTRY e { a = bf16[1,3] constant({{256, 1, 1}})
@@ -107,7 +107,7 @@ const BitsRow kBits[] = {
     {"rng_default", "u8[7]", "u64[2] {8589934593, 18446744065119617029}", "u8[7] {83, 147, 177, 73, 187, 68, 210}"},
 };
 
-TEST(RandomBits, AreXlas) {
+TEST(RandomBits, EqualXlas) {
   for (const BitsRow& row : kBits) {
     const auto module =
         OneInstruction(std::string("(u64[2], ") + row.shape + ")", "rng-bit-generator",
@@ -119,8 +119,8 @@ TEST(RandomBits, AreXlas) {
   }
 }
 
-// The 128-bit counter carries from its low into its high word.
-TEST(RandomBits, CountersCarry) {
+// The 128-bit counter carries from its low word to its high word.
+TEST(RandomBits, CounterCarries) {
   const auto bits = [](const std::string& state) {
     const auto module =
         OneInstruction("(u64[3], u32[4])", "rng-bit-generator", {"u64[3] " + state}, ", algorithm=rng_philox");
@@ -146,8 +146,8 @@ Array RandomDoubles(tensor::Dims dims, unsigned seed) {
   return array;
 }
 
-// Back and forth is the identity, for odd, prime, even and mixed lengths.
-TEST(Fft, InverseUndoes) {
+// The inverse transform after the transform is the identity, for odd, prime, even and mixed lengths.
+TEST(Fft, InverseRestores) {
   for (const int64_t n : {1, 2, 3, 4, 6, 7, 8, 12, 17, 32, 60}) {
     const std::string text = std::to_string(n), half = std::to_string(n / 2 + 1);
     const auto module = Program("HloModule m\nENTRY e { x = f64[3," + text + "] parameter(0)\n  f = c128[3," + half +
@@ -162,7 +162,7 @@ TEST(Fft, InverseUndoes) {
   }
 }
 
-// L L^T = A, and a solve with L and then with L^T gives back x of A x.
+// L L^T = A, and solving with L and L^T recovers x from A x.
 TEST(Linalg, CholeskyAndSolves) {
   const auto module = Program(R"(HloModule m
 ENTRY e { g = f64[5,5] parameter(0)
@@ -191,7 +191,7 @@ ENTRY e { g = f64[5,5] parameter(0)
   }
 }
 
-// Of a normalised batch: mean 0 and variance 1; and the gradient is the derivative by finite differences.
+// A normalized batch has mean 0 and variance 1, and the gradient agrees with finite differences.
 TEST(BatchNorm, GradientIsTheDerivative) {
   const auto training = Program(R"(HloModule m
 ENTRY e { x = f64[4,3] parameter(0)
@@ -225,7 +225,7 @@ ENTRY e { x = f64[4,3] parameter(0)
   }
 }
 
-// Groups of rows against plain dots of their parts; sizes that reach beyond the rows are cut.
+// Each group of rows equals a dot of its rows. Group sizes beyond the number of rows are reduced.
 TEST(RaggedDot, GroupsRows) {
   const auto module = Program(R"(HloModule m
 ENTRY e { a = s32[3,1] constant({{1}, {2}, {3}})

@@ -10,7 +10,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
-// nullopt where the instruction says nothing of pairs.
+// The source-target pairs of a send or recv, or nullopt if it does not have the attribute.
 absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
   const auto found = instruction.frontend_attributes().find("_xla_send_recv_source_target_pairs");
   if (found == instruction.frontend_attributes().end()) return std::optional<Pairs>();
@@ -26,27 +26,21 @@ absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
                                                    "\", expected pairs such as {{0,1},{1,2}}"));
   }
   Pairs pairs;
-  for (size_t i = 0; i < ids.size(); i += 2) pairs.emplace_back(ids[i], ids[i + 1]);
+  for (int64_t i = 0; i < std::ssize(ids); i += 2) pairs.emplace_back(ids[i], ids[i + 1]);
   return std::optional<Pairs>(std::move(pairs));
 }
 
+// The id of a device in the pairs, and the device with an id among the peers of a device.
 int64_t IdOf(const DeviceGrid& grid, int64_t device) { return grid.partitions > 1 ? device % grid.partitions : device; }
 
 int64_t DeviceOf(const DeviceGrid& grid, int64_t id, int64_t peer) {
   return grid.partitions > 1 ? peer / grid.partitions * grid.partitions + id : id;
 }
 
-Value Zeros(const Shape& shape) {
-  if (shape.is_array()) return Value(Array(shape.array()));
-  std::vector<Value> elements;
-  for (const Shape& element : shape.tuple()) elements.push_back(Zeros(element));
-  return Value::Tuple(std::move(elements));
-}
-
 absl::Status CheckPeer(const Instruction& instruction) {
   if (!instruction.attributes().is_host_transfer) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(ToString(instruction.opcode()),
-                                               " with is_host_transfer=true is not evaluated: its peer is the host"));
+  return absl::UnimplementedError(absl::StrCat(
+      ToString(instruction.opcode()), " with is_host_transfer=true is not evaluated because its peer is the host"));
 }
 
 }  // namespace
@@ -72,7 +66,7 @@ absl::StatusOr<std::optional<Value>> Mailbox::Receive(const Instruction& done, c
   const Shape& shape = done.shape().tuple()[0];
   const auto is_target = [&](const auto& pair) { return pair.second == IdOf(grid, device); };
   if (pairs.has_value() && std::none_of(pairs->begin(), pairs->end(), is_target)) {
-    return std::optional<Value>(Value::Tuple({Zeros(shape), Value()}));
+    return std::optional<Value>(Value::Tuple({Value::Zeros(shape), Value()}));
   }
   std::deque<Message>& channel = channels_[recv.attributes().channel_id.value_or(0)];
   const auto message = std::find_if(channel.begin(), channel.end(),
@@ -80,7 +74,7 @@ absl::StatusOr<std::optional<Value>> Mailbox::Receive(const Instruction& done, c
   if (message == channel.end()) return std::optional<Value>();
   if (!message->data.HasShape(shape)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the data sent on the channel have another shape, expected ", shape.ToString(false)));
+        absl::StrCat("found data of another shape sent on the channel, expected ", shape.ToString(false)));
   }
   Value result = Value::Tuple({std::move(message->data), Value()});
   channel.erase(message);

@@ -10,20 +10,22 @@
 
 namespace xlad::hlo::eval {
 
-// What has been sent and not yet received, in order, channel by channel. A send never waits.
+// The messages that have been sent and not yet received, per channel, in order. A send never blocks.
 //
-// Where the pair's frontend attribute _xla_send_recv_source_target_pairs says "{{0,1},{1,2}}", device 0 sends to 1 and
-// 1 to 2, the others' sends do nothing and their recvs give zeros; ids are partitions of one replica, or replicas
-// where there is one partition. Without it, a channel has one sender and one receiver.
+// The frontend attribute _xla_send_recv_source_target_pairs="{{0,1},{1,2}}" of a send and its recv says that device 0
+// sends to 1 and 1 to 2; sends of other devices have no effect, and recvs of other devices return zeros. The ids are
+// partitions of the same replica, or replicas if there is only one partition. Without the attribute a channel has one
+// sender and one receiver.
 class Mailbox {
  public:
+  // Runs a send of `data` by `device`.
   absl::Status Send(const Instruction& send, const DeviceGrid& grid, int64_t device, const Value& data);
-  // What `device` receives at `done`, a recv-done; nothing yet where it has to wait.
+  // The result of the recv-done `done` on `device`, or nullopt if the message has not been sent yet.
   absl::StatusOr<std::optional<Value>> Receive(const Instruction& done, const DeviceGrid& grid, int64_t device);
 
  private:
   struct Message {
-    int64_t target;  // A device, or -1 for whoever receives on the channel.
+    int64_t target;  // A device, or -1 for the only receiver of the channel.
     Value data;
   };
   std::map<int64_t, std::deque<Message>> channels_;

@@ -25,8 +25,8 @@ ENTRY e { p = f32[1] parameter(0)
   ROOT x = f32[1] get-tuple-element(rd), index=0 })";
 }
 
-// A ring with a gap: nobody sends to device 0.
-TEST(Mailbox, PairsSayWhoSendsToWhom) {
+// A ring with a gap: device 0 has no source.
+TEST(Mailbox, DevicesSendToTheirTargets) {
   const std::string pairs = ", frontend_attributes={_xla_send_recv_source_target_pairs=\"{{0,1},{1,2}}\"}";
   for (const std::string& header : {"", ", replica_count=3", ", num_partitions=3"}) {
     const auto module = Program(SendProgram(pairs, header));
@@ -38,8 +38,8 @@ TEST(Mailbox, PairsSayWhoSendsToWhom) {
   }
 }
 
-// Partition ids stay in their replica.
-TEST(Mailbox, ReplicasAreApart) {
+// Partition ids denote partitions of the same replica.
+TEST(Mailbox, ReplicasAreSeparate) {
   const std::string pairs = ", frontend_attributes={_xla_send_recv_source_target_pairs=\"{{0,1},{1,0}}\"}";
   const auto module = Program(SendProgram(pairs, ", replica_count=2, num_partitions=2"));
   const auto results =
@@ -49,8 +49,8 @@ TEST(Mailbox, ReplicasAreApart) {
   for (size_t d = 0; d < 4; ++d) EXPECT_EQ((*results)[d].array.values<float>()[0], expected[d]);
 }
 
-// Two programs: what one sends, the other receives, in order, though it comes to its recv first.
-TEST(Mailbox, ProgramsMeetOnAChannel) {
+// Two programs: one receives, in order, what the other sends, although it reaches its recv first.
+TEST(Mailbox, ConnectsProgramsByChannel) {
   const auto receiver = Program(R"(HloModule receiver
 ENTRY e { t = token[] after-all()
   a = (f32[1], u32[], token[]) recv(t), channel_id=3
@@ -74,7 +74,7 @@ ENTRY e { p = f32[1] parameter(0)
   ExpectSame((*results)[0], Constant("f32[1] {8}"), "receiver");
 }
 
-TEST(Mailbox, SaysWhatIsMissing) {
+TEST(Mailbox, MissingSendsAreErrors) {
   const auto lonely = Program(R"(HloModule m
 ENTRY e { t = token[] after-all()
   r = (f32[1], u32[], token[]) recv(t), channel_id=3

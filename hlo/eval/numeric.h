@@ -1,8 +1,8 @@
-// Numbers in the evaluator: small floats and sub-byte integers, and the C++ types that arithmetic is done in.
+// The C++ types in which the evaluator computes ("carriers"), and conversions from and to the element types.
 //
-// Arithmetic knows 13 carrier types: bool (as uint8_t 0/1), (u)int8..64, float, double and their complex numbers.
-// f16, bf16, f8* and f4 are computed in float and rounded back to nearest even; s1, s2, s4 in int8_t and u1, u2, u4
-// in uint8_t and wrapped back.
+// There are 13 carriers: Bool, (u)int8_t to (u)int64_t, float, double, and complex numbers of these two. Elements of
+// f16, bf16, f8* and f4 are computed in float and rounded to nearest even; s1, s2 and s4 in int8_t, and u1, u2 and u4
+// in uint8_t, and wrapped.
 #pragma once
 
 #include <bit>
@@ -15,6 +15,7 @@
 
 #include "hlo/eval/value.h"
 #include "tensor/small_float.h"
+#include "tensor/sub_byte.h"
 
 namespace xlad::hlo::eval {
 
@@ -23,11 +24,12 @@ using tensor::DecodeSmallFloat;
 using tensor::EncodeBf16;
 using tensor::EncodeSmallFloat;
 using tensor::IsSmallFloat;
+using tensor::WrapSubByte;
 
 using Complex64 = std::complex<float>;
 using Complex128 = std::complex<double>;
 
-// pred's carrier: a type of its own, so that it is told apart from u8.
+// The carrier of pred: not uint8_t, which is the carrier of u8.
 enum class Bool : uint8_t { kFalse = 0, kTrue = 1 };
 inline Bool ToBool(bool value) { return value ? Bool::kTrue : Bool::kFalse; }
 inline bool IsTrue(Bool value) { return value != Bool::kFalse; }
@@ -45,10 +47,10 @@ concept IntCarrier = std::is_integral_v<T>;
 template <typename T>
 concept SignedCarrier = IntCarrier<T> && std::is_signed_v<T>;
 
-// The element type whose C++ type elements of `type` are computed in.
+// The element type whose C++ type is the carrier of `type`: f32 for bf16, s8 for s4.
 ElementType CarrierOf(ElementType type);
 
-// A float's place in the total order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN.
+// The position of a float in the total order -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN.
 template <FloatCarrier T>
 auto TotalOrder(T x) {
   using Int = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
@@ -56,19 +58,24 @@ auto TotalOrder(T x) {
   return bits < 0 ? std::numeric_limits<Int>::max() ^ bits : bits;
 }
 
-// Keeps the low bits of a sub-byte integer, sign-extended for signed types.
-int8_t WrapSubByte(ElementType type, int8_t value);
-
-// The elements in their carrier type; shares the bytes where `value` has it already.
+// The elements in their carrier type. Shares the bytes if that is the value's type, or has the same encoding.
 Value Widen(const Value& value);
-// Carrier elements back to `type`.
+// The inverse: rounds or wraps elements of the carrier of `type` to `type`.
 Array Narrow(Array carrier, ElementType type);
 // Floats rounded to the small float type of `shape`.
 Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape);
 
-// A double that rounds to every narrower float as `value` does (rounded to odd).
-double ToDoubleForRounding(int64_t value);
-double ToDoubleForRounding(uint64_t value);
+// `value` rounded to odd, that is, with the last bit set if the rounding is inexact: rounding the result to a narrower
+// float gives the same as rounding `value` once (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums",
+// 2008).
+double RoundToOdd(int64_t value);
+double RoundToOdd(uint64_t value);
+
+// f64, or c128 for complex types: the type in which linear algebra is computed.
+ElementType DoublePrecisionOf(ElementType type);
+
+inline double Conjugate(double x) { return x; }
+inline Complex128 Conjugate(Complex128 x) { return std::conj(x); }
 
 // Calls `f.template operator()<T>()` with the C++ type of a carrier.
 template <typename F>
@@ -101,7 +108,7 @@ auto VisitCarrier(ElementType carrier, F&& f) {
     default:
       break;
   }
-  XLAD_CHECK(carrier == ElementType::kF32) << tensor::ToString(carrier) << " is no carrier type";
+  XLAD_CHECK(carrier == ElementType::kF32) << tensor::ToString(carrier) << " is not a carrier type";
   return f.template operator()<float>();
 }
 

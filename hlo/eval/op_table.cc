@@ -1,6 +1,5 @@
-// The table from opcode to evaluation function, and what the interpreter runs itself or cannot run.
-#include <array>
-
+// The table from opcode to evaluation function, and the opcodes without one.
+#include "base/containers.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/operation.h"
 
@@ -8,10 +7,8 @@ namespace xlad::hlo {
 namespace eval {
 namespace {
 
-constexpr int kOpcodes = static_cast<int>(Opcode::kAsyncDone) + 1;
-
-std::array<EvalFunction, kOpcodes> MakeTable() {
-  std::array<EvalFunction, kOpcodes> table{};
+std::vector<EvalFunction> MakeTable() {
+  std::vector<EvalFunction> table(OpcodeCount());
   const absl::Span<const EvalRow> families[] = {
       UnaryRows(), UnaryMathRows(),   BinaryRows(), SelectRows(),  ConvertRows(), ShapeRows(),     DynamicRows(),
       TupleRows(), DotRows(),         GatherRows(), ScatterRows(), ReduceRows(),  WindowRows(),    SortRows(),
@@ -28,7 +25,7 @@ struct Reason {
   absl::string_view text;
 };
 
-constexpr absl::string_view kHost = "its data comes from or goes to the host while the program runs";
+constexpr absl::string_view kHost = "it exchanges data with the host while the program runs";
 
 constexpr Reason kReasons[] = {
     {Opcode::kInfeed, kHost},
@@ -38,7 +35,7 @@ constexpr Reason kReasons[] = {
     {Opcode::kShuffle, "it is an instruction of one backend without a documented meaning"},
 };
 
-// Run by the interpreter and by the exchange between devices.
+// The opcodes, other than collectives, that the interpreter runs itself.
 constexpr Opcode kByInterpreter[] = {
     Opcode::kParameter,     Opcode::kConstant,      Opcode::kCall,        Opcode::kFusion,
     Opcode::kWhile,         Opcode::kConditional,   Opcode::kAsyncStart,  Opcode::kAsyncUpdate,
@@ -50,7 +47,7 @@ constexpr Opcode kByInterpreter[] = {
 }  // namespace
 
 EvalFunction FindEvalFunction(Opcode opcode) {
-  static const std::array<EvalFunction, kOpcodes> table = MakeTable();
+  static const std::vector<EvalFunction> table = MakeTable();
   return table[Index(opcode)];
 }
 
@@ -69,11 +66,7 @@ absl::string_view WhyNoEvaluator(Opcode opcode) {
 }
 
 bool HasEvaluator(Opcode opcode) {
-  if (eval::FindEvalFunction(opcode) != nullptr || IsCollective(opcode)) return true;
-  for (const Opcode own : eval::kByInterpreter) {
-    if (own == opcode) return true;
-  }
-  return false;
+  return eval::FindEvalFunction(opcode) != nullptr || IsCollective(opcode) || Contains(eval::kByInterpreter, opcode);
 }
 
 }  // namespace xlad::hlo

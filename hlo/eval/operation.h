@@ -1,4 +1,4 @@
-// What an evaluation function gets, and the table from opcode to evaluation function.
+// The arguments of an evaluation function, and the table from opcode to evaluation function.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace xlad::hlo::eval {
 
-// Runs called computations (reducers, comparators). They hold no collectives.
+// Runs called computations (reducers, comparators), which have no collectives.
 class Caller {
  public:
   virtual ~Caller() = default;
   virtual absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) = 0;
 };
 
-// One instruction with its operands' values. Shapes fit (the module was verified); operands may be consumed.
+// An instruction with the values of its operands, which have the shapes that the instruction says: the module was
+// verified. An evaluation function may move operands away.
 struct Operation {
   const Instruction& instruction;
   absl::Span<Value> operands;
@@ -25,7 +26,7 @@ struct Operation {
   const Value& operand(int64_t i) const { return operands[i]; }
   const Shape& shape() const { return instruction.shape(); }
   const Attributes& attributes() const { return instruction.attributes(); }
-  // The i-th result's shape: of a tuple its element, else the whole.
+  // The shape of result i: element i if the instruction's shape is a tuple, otherwise the shape itself.
   const tensor::Shape& result(int64_t i = 0) const {
     return shape().is_tuple() ? shape().tuple()[i].array() : shape().array();
   }
@@ -33,14 +34,14 @@ struct Operation {
 
 using EvalFunction = absl::StatusOr<Value> (*)(const Operation&);
 
-// nullptr where the opcode has no function: then the interpreter itself runs it (control flow, collectives), or
-// WhyNoEvaluator says why it has no meaning here.
+// The evaluation function of an opcode, or null if the interpreter itself runs it (control flow, collectives) or it is
+// not evaluated (WhyNoEvaluator has the reason).
 EvalFunction FindEvalFunction(Opcode opcode);
 
-// "unimplemented: add of opaque" in one wording.
+// Unimplemented: "atan2 is not defined for s32".
 absl::Status NotDefined(const Operation& operation, ElementType type);
 
-// Families, one file each. Each adds its rows.
+// The rows of the families of opcodes, one file each. To add an opcode, add a row to its family.
 struct EvalRow {
   Opcode opcode;
   EvalFunction function;

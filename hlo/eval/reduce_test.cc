@@ -1,4 +1,4 @@
-// Reductions, windows, sorts, scatters and scans: by hand, and fast paths against element-by-element calls.
+// Reductions, windows, sorts, scatters and scans: results computed by hand, and typed loops against calls per element.
 #include <random>
 
 #include "hlo/eval/test_programs.h"
@@ -8,7 +8,7 @@ namespace {
 
 using testing::Constant;
 using testing::ExpectSame;
-using testing::OneInstruction;
+using testing::InstructionCase;
 using testing::Program;
 
 constexpr char kComputations[] = R"(
@@ -51,28 +51,12 @@ running { x = s32[] parameter(0)
   ROOT t = (s32[], s32[]) tuple(d, s) }
 )";
 
-struct Row {
-  const char* opcode;
-  std::vector<std::string> operands;
-  std::string expected, attributes;
-};
+class ReduceTest : public ::testing::TestWithParam<InstructionCase> {};
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
-
-class ReduceTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(ReduceTest, GivesTheExpectedElements) {
-  const Row& row = GetParam();
-  const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
-                                     ", " + row.attributes, kComputations);
-  ASSERT_NE(module, nullptr);
-  const auto actual = testing::Run(*module);
-  ASSERT_TRUE(actual.ok()) << actual.status();
-  ExpectSame(*actual, Constant(row.expected), row.opcode);
-}
+TEST_P(ReduceTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam(), kComputations); }
 
 const std::string kMatrix = "s32[2,3] {{1, 2, 3}, {4, 5, 6}}";
-const Row kRows[] = {
+const InstructionCase kRows[] = {
     {"reduce", {kMatrix, "s32[] 100"}, "s32[2] {106, 115}", "dimensions={1}, to_apply=add"},
     {"reduce", {kMatrix, "s32[] 0"}, "s32[3] {5, 7, 9}", "dimensions={0}, to_apply=add"},
     {"reduce", {kMatrix, "s32[] 0"}, "s32[] 21", "dimensions={0,1}, to_apply=add"},
@@ -126,7 +110,7 @@ const Row kRows[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Rows, ReduceTest, ::testing::ValuesIn(kRows));
 
-// Found by fuzzing: what is reduced may be narrower than what it is reduced into.
+// The elements may have a narrower type than the accumulator.
 TEST(Mixed, ReducersMayBeWiderThanTheirInputs) {
   const auto module = ParseText(R"(
 add { a = f32[] parameter(0)
@@ -187,7 +171,7 @@ ENTRY e { x = s32[3] constant({1, 2, 3})
   }
 }
 
-TEST(Topk, BestFirstByTotalOrder) {
+TEST(Topk, UsesTheTotalOrder) {
   const auto module = Program(R"(HloModule m
 ENTRY e { x = f32[2,4] constant({{1, nan, 3, 3}, {-0, 0, -1, -inf}})
   ROOT t = (f32[2,3], s32[2,3]) topk(x), k=3, largest=true })");
@@ -197,8 +181,8 @@ ENTRY e { x = f32[2,4] constant({{1, nan, 3, 3}, {-0, 0, -1, -inf}})
   ExpectSame(result->tuple[1], Constant("s32[2,3] {{1, 2, 3}, {1, 0, 2}}"), "indices");
 }
 
-// A sum of a million small numbers is right to the last bit or two; one of bf16 is rounded once.
-TEST(Reduce, SumsWide) {
+// A sum of a million small numbers is accurate to a bit or two; a sum of bf16 is rounded once.
+TEST(Reduce, SumsInDouble) {
   const auto module = Program(R"(HloModule m
 add { a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -221,8 +205,8 @@ ENTRY e { c = f32[] constant(0.1)
   ExpectSame(result->tuple[1], Constant("bf16[] 1000"), "bf16");
 }
 
-// Every window of random shapes, by the fast path and by calls of an equal but unrecognised reducer.
-TEST(ReduceWindow, FastAndSlowAgree) {
+// Random windows, by a typed loop and by calls of an equivalent reducer that has no typed loop.
+TEST(ReduceWindow, LoopsAndCallsAgree) {
   std::mt19937 random(5);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   for (int round = 0; round < 60; ++round) {
@@ -255,8 +239,8 @@ TEST(ReduceWindow, FastAndSlowAgree) {
   }
 }
 
-// A comparator that is no order must not hang or read out of bounds.
-TEST(Sort, SurvivesNonsense) {
+// An inconsistent comparator must neither hang nor read out of bounds.
+TEST(Sort, InconsistentComparatorsTerminate) {
   const auto module = Program(R"(HloModule m
 always { a = s32[] parameter(0)
   b = s32[] parameter(1)

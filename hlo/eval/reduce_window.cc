@@ -9,8 +9,9 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// Positions of the last dimension at which `element` falls on the operand, without holes: [first, end) and the
-// operand index of the first.
+// The window positions [first, end) of the last dimension at which element `element` of the window is on the operand,
+// and the operand's index at the first. Only without base dilation and reversal, so that these positions are
+// contiguous.
 struct Run {
   int64_t first = 0, end = 0, operand_first = 0;
 };
@@ -24,8 +25,8 @@ Run RunOf(const WindowDimension& window, int64_t size, int64_t positions, int64_
   return run;
 }
 
-// One known operation: for each element of the window, all positions, lines of the last dimension at a time. Every
-// result so combines its window in row-major order.
+// For a reducer with a typed loop. The outer loop is over the elements of the window, the inner one over positions, a
+// line of the last dimension at a time; so each result combines its window in row-major order.
 Value WindowFast(const Operation& operation, const FastReducer& reducer) {
   const Value operand = ConvertTo(operation.operand(0), reducer.type);
   const Value init = ConvertTo(operation.operand(1), reducer.type);
@@ -34,99 +35,77 @@ Value WindowFast(const Operation& operation, const FastReducer& reducer) {
   const int64_t width = tensor::ByteWidth(reducer.type);
   Array acc = Filled({reducer.type, result}, init.bytes());
   if (acc.elements() == 0 || operand.elements() == 0) return ConvertTo(Value(std::move(acc)), operation.result().type);
-  const size_t last = dims.size() - 1;
+  const int64_t last = std::ssize(dims) - 1;
   const bool lines = window[last].base_dilation == 1 && !window[last].window_reversal;
   Dims outer = result;
   if (lines) outer[last] = 1;
   const Dims sizes = WindowSizes(window), strides = tensor::Strides(result);
-  Dims element(dims.size(), 0);
-  do {
+  for (const Dims& element : tensor::MultiIndices(sizes)) {
     const Run run = lines ? RunOf(window[last], dims[last], result[last], element[last]) : Run{0, 1, 0};
     if (run.first >= run.end) continue;
-    Dims position(dims.size(), 0);
-    do {
+    for (const Dims& position : tensor::MultiIndices(outer)) {
       Dims at = position;
       if (lines) at[last] = run.first;
       const int64_t from = OperandOffset(window, dims, at, element);
       if (from < 0) continue;
-      int64_t to = 0;
-      for (size_t d = 0; d < at.size(); ++d) to += at[d] * strides[d];
-      reducer.combine(acc.bytes().data() + to * width, 1, operand.bytes().data() + from * width, window[last].stride,
-                      run.end - run.first);
-    } while (tensor::NextIndex(outer, absl::MakeSpan(position)));
-  } while (tensor::NextIndex(sizes, absl::MakeSpan(element)));
+      reducer.combine(acc.bytes().data() + Offset(at, strides) * width, 1, operand.bytes().data() + from * width,
+                      window[last].stride, run.end - run.first);
+    }
+  }
   return ConvertTo(Value(std::move(acc)), operation.result().type);
 }
 
 absl::StatusOr<Value> WindowByCalls(const Operation& operation) {
-  const size_t count = operation.operands.size() / 2;
+  const int64_t count = std::ssize(operation.operands) / 2;
   const Window& window = *operation.attributes().window;
-  const Dims dims = operation.operand(0).dims(), sizes = WindowSizes(window), &result = operation.result().dims;
-  std::vector<Array> outs;
-  for (size_t k = 0; k < count; ++k) outs.emplace_back(operation.result(static_cast<int64_t>(k)));
-  Dims position(result.size(), 0);
-  const int64_t results = tensor::Product(result), steps = tensor::Product(sizes);
-  for (int64_t i = 0; i < results; ++i) {
-    std::vector<Value> acc(operation.operands.begin() + static_cast<ptrdiff_t>(count), operation.operands.end());
-    Dims element(sizes.size(), 0);
-    for (int64_t step = 0; step < steps; ++step, tensor::NextIndex(sizes, absl::MakeSpan(element))) {
+  const Dims dims = operation.operand(0).dims(), sizes = WindowSizes(window);
+  std::vector<Array> outs = ResultArrays(operation, count);
+  int64_t i = 0;
+  for (const Dims& position : tensor::MultiIndices(operation.result().dims)) {
+    std::vector<Value> acc(operation.operands.begin() + count, operation.operands.end());
+    for (const Dims& element : tensor::MultiIndices(sizes)) {
       const int64_t from = OperandOffset(window, dims, position, element);
       if (from < 0) continue;
-      for (size_t k = 0; k < count; ++k) acc.push_back(ScalarAt(operation.operands[k], from));
+      for (int64_t k = 0; k < count; ++k) acc.push_back(ScalarAt(operation.operands[k], from));
       XLAD_ASSIGN_OR_RETURN(Value next, operation.caller.Call(*operation.instruction.called()[0], std::move(acc)));
       acc = ResultList(std::move(next));
     }
-    for (size_t k = 0; k < count; ++k) SetElement(&outs[k], i, acc[k]);
-    tensor::NextIndex(result, absl::MakeSpan(position));
+    for (int64_t k = 0; k < count; ++k) SetElement(&outs[k], i, acc[k]);
+    ++i;
   }
-  std::vector<Value> values;
-  for (Array& out : outs) values.emplace_back(std::move(out));
-  return PackResults(std::move(values), operation.shape().is_tuple());
+  return PackResults(std::move(outs), operation.shape().is_tuple());
 }
 
 absl::StatusOr<Value> EvalReduceWindow(const Operation& operation) {
   const bool one_type = operation.operand(0).type() == operation.operand(1).type();
   if (operation.operands.size() == 2 && one_type && !operation.operand(0).dims().empty()) {
     const auto fast =
-        RecogniseReducer(*operation.instruction.called()[0], operation.operand(0).type(), /*wide_sums=*/false);
+        MatchReducer(*operation.instruction.called()[0], operation.operand(0).type(), /*wide_sums=*/false);
     if (fast.has_value()) {
-      std::vector<Value> results = {WindowFast(operation, *fast)};
-      return PackResults(std::move(results), operation.shape().is_tuple());
+      return PackResults(std::vector<Value>{WindowFast(operation, *fast)}, operation.shape().is_tuple());
     }
   }
   return WindowByCalls(operation);
 }
 
-// Whether the selected element stays, against the next one of the window: by a typed comparison, or a call.
+// The `select` computation of select-and-scatter, as a typed comparison if possible, otherwise by calls.
 class Selection {
  public:
   explicit Selection(const Operation& operation)
       : operation_(operation), operand_(operation.operand(0)), wide_(Widen(operand_)) {
-    simple_ = RecogniseComparator(*operation.instruction.called()[0]);
+    simple_ = MatchComparator(*operation.instruction.called()[0]);
     if (simple_.has_value() && (simple_->total_order || !tensor::IsFloating(CarrierOf(operand_.type()))))
       simple_.reset();
   }
 
+  // Whether the selected element remains selected when the next candidate of the window is considered.
   absl::StatusOr<bool> Keeps(int64_t selected, int64_t candidate) const {
     if (simple_.has_value()) {
       return VisitCarrier(wide_.type(), [&]<typename T>() -> bool {
         if constexpr (FloatCarrier<T>) {
           const T x = wide_.values<T>()[selected];
           const T y = wide_.values<T>()[candidate];
-          switch (simple_->comparison) {
-            case Comparison::kGe:
-              return x >= y;
-            case Comparison::kGt:
-              return x > y;
-            case Comparison::kLe:
-              return x <= y;
-            case Comparison::kLt:
-              return x < y;
-            case Comparison::kEq:
-              return x == y;
-            case Comparison::kNe:
-              return x != y;
-          }
+          return ComparisonHolds(simple_->comparison, x, y);
         }
         return false;
       });
@@ -144,24 +123,24 @@ class Selection {
   std::optional<SimpleComparator> simple_;
 };
 
-// Each window of the operand sends its source element to the element that `select` leaves standing; what arrives at
-// an element is combined by `scatter`, from the initial value on.
+// `select` chooses one element of each window of the operand. The element of `source` at the window's position is
+// combined by `scatter` into the result at the chosen element; all elements of the result begin with the initial value.
 absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
   const Value &operand = operation.operand(0), &source = operation.operand(1);
   const Window& window = *operation.attributes().window;
   const Computation& scatter = *operation.instruction.called()[1];
-  const auto fast = RecogniseReducer(scatter, operand.type(), /*wide_sums=*/false);
+  const auto fast = MatchReducer(scatter, operand.type(), /*wide_sums=*/false);
   const ElementType type = fast.has_value() ? fast->type : operand.type();
   const Value updates = ConvertTo(source, type);
   Array out = Filled({type, operand.dims()}, ConvertTo(operation.operand(2), type).bytes());
   const Selection selection(operation);
   const Dims sizes = WindowSizes(window), &positions = source.dims();
-  const int64_t width = tensor::ByteWidth(type), steps = tensor::Product(sizes), count = source.elements();
-  Dims position(positions.size(), 0);
-  for (int64_t i = 0; i < count; ++i, tensor::NextIndex(positions, absl::MakeSpan(position))) {
+  const int64_t width = tensor::ByteWidth(type);
+  int64_t next = 0;
+  for (const Dims& position : tensor::MultiIndices(positions)) {
+    const int64_t i = next++;
     int64_t selected = -1;
-    Dims element(sizes.size(), 0);
-    for (int64_t step = 0; step < steps; ++step, tensor::NextIndex(sizes, absl::MakeSpan(element))) {
+    for (const Dims& element : tensor::MultiIndices(sizes)) {
       const int64_t candidate = OperandOffset(window, operand.dims(), position, element);
       if (candidate < 0) continue;
       bool keeps = selected >= 0;
@@ -170,7 +149,7 @@ absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
       }
       if (!keeps) selected = candidate;
     }
-    if (selected < 0) continue;  // A window of padding alone.
+    if (selected < 0) continue;  // The window is in the padding.
     if (fast.has_value()) {
       fast->combine(out.bytes().data() + selected * width, 1, updates.bytes().data() + i * width, 1, 1);
     } else {

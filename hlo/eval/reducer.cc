@@ -23,21 +23,20 @@ void Combine(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_s
   }
 }
 
-// An operation on the bits of a small float: computed in float, rounded back.
+// An operation on the bits of a small float, computed in f32 and rounded.
 template <typename Op, ElementType kType, typename Bits>
 struct OnBits {
   static Bits Apply(Bits x, Bits y) {
     if constexpr (kType == ElementType::kBF16) return EncodeBf16(Op::Apply(DecodeBf16(x), DecodeBf16(y)));
-    return static_cast<Bits>(
-        EncodeSmallFloat(kType, Op::Apply(DecodeSmallFloat(kType, x), DecodeSmallFloat(kType, y))));
+    return EncodeSmallFloat(kType, Op::Apply(DecodeSmallFloat(kType, x), DecodeSmallFloat(kType, y)));
   }
 };
 
 template <typename Op, ElementType kType, typename Bits = uint8_t>
-constexpr CombineRun kOnBits = Combine<OnBits<Op, kType, Bits>, Bits>;
+constexpr CombineLoop kOnBits = Combine<OnBits<Op, kType, Bits>, Bits>;
 
 template <typename Op>
-CombineRun CombineSmallFloat(ElementType type) {
+CombineLoop CombineSmallFloat(ElementType type) {
   switch (type) {
     case ElementType::kBF16:
       return kOnBits<Op, ElementType::kBF16, uint16_t>;
@@ -67,18 +66,18 @@ CombineRun CombineSmallFloat(ElementType type) {
 }
 
 template <typename Op>
-CombineRun CombineFor(ElementType type) {
+CombineLoop CombineFor(ElementType type) {
   if (IsSmallFloat(type)) {
     if constexpr (requires { Op::Apply(1.0f, 1.0f); }) return CombineSmallFloat<Op>(type);
     return nullptr;
   }
-  return VisitCarrier(type, []<typename T>() -> CombineRun {
+  return VisitCarrier(type, []<typename T>() -> CombineLoop {
     if constexpr (requires { Op::Apply(T{}, T{}); }) return Combine<Op, T>;
     return nullptr;
   });
 }
 
-// What elements are converted to before they are summed.
+// The type that sums of elements of `type` are computed in if they are rounded once.
 ElementType SumType(ElementType type) {
   if (type == ElementType::kF32 || IsSmallFloat(type)) return ElementType::kF64;
   return type == ElementType::kC64 ? ElementType::kC128 : type;
@@ -86,7 +85,7 @@ ElementType SumType(ElementType type) {
 
 }  // namespace
 
-CombineRun FindCombine(Opcode opcode, ElementType type) {
+CombineLoop FindCombineLoop(Opcode opcode, ElementType type) {
   switch (opcode) {
     case Opcode::kAdd:
       return CombineFor<Add>(type);
@@ -107,18 +106,18 @@ CombineRun FindCombine(Opcode opcode, ElementType type) {
   }
 }
 
-std::optional<FastReducer> RecogniseReducer(const Computation& reducer, ElementType type, bool wide_sums) {
+std::optional<FastReducer> MatchReducer(const Computation& reducer, ElementType type, bool wide_sums) {
   const std::optional<Opcode> opcode = ReducerOpcode(reducer);
   if (!opcode.has_value() || reducer.root()->shape().type() != type) return std::nullopt;
   const bool sums = *opcode == Opcode::kAdd || *opcode == Opcode::kMultiply;
   const ElementType in = IsSmallFloat(type) ? type : CarrierOf(type);
   const ElementType step = sums && wide_sums ? SumType(in) : in;
-  const CombineRun combine = FindCombine(*opcode, step);
+  const CombineLoop combine = FindCombineLoop(*opcode, step);
   if (combine == nullptr) return std::nullopt;
   return FastReducer{combine, step};
 }
 
-std::optional<SimpleComparator> RecogniseComparator(const Computation& comparator) {
+std::optional<SimpleComparator> MatchComparator(const Computation& comparator) {
   const Instruction& root = *comparator.root();
   if (root.opcode() != Opcode::kCompare) return std::nullopt;
   const Instruction &x = *root.operand(0), &y = *root.operand(1);
@@ -132,15 +131,15 @@ std::optional<SimpleComparator> RecogniseComparator(const Computation& comparato
 
 Value ScalarAt(const Value& value, int64_t i) {
   Array scalar({value.type(), {}});
-  const size_t width = scalar.bytes().size();
-  std::memcpy(scalar.bytes().data(), value.bytes().data() + static_cast<size_t>(i) * width, width);
+  const int64_t width = tensor::ByteWidth(value.type());
+  std::memcpy(scalar.bytes().data(), value.bytes().data() + i * width, width);
   return Value(std::move(scalar));
 }
 
 void SetElement(Array* array, int64_t i, const Value& value) {
   const Value scalar = value.type() == array->shape().type ? value : ConvertTo(value, array->shape().type);
-  const size_t width = scalar.bytes().size();
-  std::memcpy(array->bytes().data() + static_cast<size_t>(i) * width, scalar.bytes().data(), width);
+  const int64_t width = tensor::ByteWidth(scalar.type());
+  std::memcpy(array->bytes().data() + i * width, scalar.bytes().data(), width);
 }
 
 std::vector<Value> ResultList(Value result) {
@@ -152,6 +151,18 @@ std::vector<Value> ResultList(Value result) {
 
 Value PackResults(std::vector<Value> values, bool tuple) {
   return tuple ? Value::Tuple(std::move(values)) : std::move(values[0]);
+}
+
+Value PackResults(std::vector<Array> arrays, bool tuple) {
+  std::vector<Value> values;
+  for (Array& array : arrays) values.emplace_back(std::move(array));
+  return PackResults(std::move(values), tuple);
+}
+
+std::vector<Array> ResultArrays(const Operation& operation, int64_t count) {
+  std::vector<Array> arrays;
+  for (int64_t i = 0; i < count; ++i) arrays.emplace_back(operation.result(i));
+  return arrays;
 }
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// Combining elements as a reducer computation says: a typed loop where it is one known operation, a call otherwise.
+// Reducer computations: a typed loop if the reducer is a single known operation, otherwise a call per element.
 #pragma once
 
 #include <optional>
@@ -8,38 +8,45 @@
 
 namespace xlad::hlo::eval {
 
-// acc[i * acc_stride] = op(acc[i * acc_stride], x[i * x_stride]) for i in [0, n), in this order; strides in elements.
-using CombineRun = void (*)(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_stride, int64_t n);
+// acc[i * acc_stride] = op(acc[i * acc_stride], x[i * x_stride]) for i = 0, ..., n - 1 in this order; strides in
+// elements.
+using CombineLoop = void (*)(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_stride, int64_t n);
 
-// The loop for a commutative opcode on elements of `type`, rounding after every step; nullptr where there is none.
-// Sub-byte integers must come in their carrier.
-CombineRun FindCombine(Opcode opcode, ElementType type);
+// The loop for a commutative opcode on elements of `type`, which rounds after each step, or null if there is none.
+// `type` is a carrier type or a small float.
+CombineLoop FindCombineLoop(Opcode opcode, ElementType type);
 
-// The loop and its type where `reducer` just applies one commutative opcode. `wide_sums`: sums and products of
-// floats at most 32 bits wide run in double, those of c64 in c128, and are rounded once.
+// The loop for a reducer that applies one commutative opcode to its two parameters.
 struct FastReducer {
-  CombineRun combine;
-  ElementType type;  // What accumulators and elements must be converted to.
+  CombineLoop combine;
+  ElementType type;  // The type that accumulators and elements have in the loop; the caller converts.
 };
-std::optional<FastReducer> RecogniseReducer(const Computation& reducer, ElementType type, bool wide_sums);
+// The loop for `reducer` on elements of `type`, or nullopt if it is any other computation. If `wide_sums` is true, sums
+// and products of floats of at most 32 bits are computed in f64, and those of c64 in c128.
+std::optional<FastReducer> MatchReducer(const Computation& reducer, ElementType type, bool wide_sums);
 
-// compare(x, y) of the parameters 0 and 1 and nothing else: a sort's or selection's comparator.
+// A comparator of a sort or selection that only compares its first two parameters, in this order.
 struct SimpleComparator {
   Comparison comparison;
   bool total_order;
 };
-std::optional<SimpleComparator> RecogniseComparator(const Computation& comparator);
+// The comparison, or nullopt if the comparator is any other computation, or is not of real scalars.
+std::optional<SimpleComparator> MatchComparator(const Computation& comparator);
 
 // Element `i` as a scalar.
 Value ScalarAt(const Value& value, int64_t i);
-// Writes a scalar to element `i`.
+// Writes a scalar to element `i`, converted to the array's type.
 void SetElement(Array* array, int64_t i, const Value& scalar);
-// A call's results: the elements of a tuple, or the one array.
+// The results of a call as a list: the elements of a tuple, or the one array.
 std::vector<Value> ResultList(Value result);
-// One result where `values` has one element and `tuple` is false, a tuple otherwise.
+// The inverse: the tuple of the values, or the one value if `tuple` is false.
 Value PackResults(std::vector<Value> values, bool tuple);
+Value PackResults(std::vector<Array> arrays, bool tuple);
 
-// Elements converted with the rules of `convert`.
+// Zeros for the first `count` results of an instruction.
+std::vector<Array> ResultArrays(const Operation& operation, int64_t count);
+
+// The elements converted as by the instruction `convert`. Shares the bytes if `value` has the type.
 Value ConvertTo(const Value& value, ElementType type);
 
 }  // namespace xlad::hlo::eval

@@ -1,8 +1,8 @@
-// rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011), with counters and results laid out as XLA does, so that bits agree.
+// rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011). The assignment of counters to elements is that of XLA, so that the bits are equal.
 //
-// The state is a key (64 bits) and a counter (64 or 128 bits). Every element is a function of the key and of its
-// index in the whole array.
+// The state is a key (64 bits) and a counter (64 or 128 bits). Each element is a function of the key and of its index
+// in the array.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -17,7 +17,7 @@ using Words2 = std::array<uint32_t, 2>;
 using Words4 = std::array<uint32_t, 4>;
 
 Words2 Split(uint64_t x) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)}; }
-uint64_t Join(uint32_t low, uint32_t high) { return low | (uint64_t{high} << 32); }
+uint64_t Join(uint32_t low, uint64_t high) { return low | (high << 32); }
 
 Words2 Threefry(Words2 x, Words2 key) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
@@ -48,41 +48,39 @@ Words4 Philox(Words4 x, Words2 key) {
   return x;
 }
 
-// The result's elements, as the low bits of words.
+// The elements of the result, each in the low bits of a word, and the next state.
 struct Bits {
   std::vector<uint64_t> words;
   std::vector<uint64_t> state;
 };
 
-// Two 32-bit numbers come from one counter. They lie beside each other along the first even dimension, or the
-// longest where none is even (padded then by one).
+// Each counter gives two 32-bit numbers, for neighboring elements along the first dimension of even size, or along the
+// longest dimension, padded by one, if all sizes are odd.
 Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
-  bits.words.resize(tensor::Product(dims));
-  size_t split = 0;
+  int64_t split = 0;
   const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
   if (even != dims.end()) {
-    split = static_cast<size_t>(even - dims.begin());
+    split = even - dims.begin();
   } else if (!dims.empty()) {
-    split = static_cast<size_t>(std::max_element(dims.begin(), dims.end()) - dims.begin());
+    split = std::max_element(dims.begin(), dims.end()) - dims.begin();
   }
   Dims half = dims;
   if (!half.empty()) half[split] = (half[split] + 1) / 2;
-  Dims index(dims.size(), 0);
-  for (uint64_t& word : bits.words) {
+  for (const Dims& index : tensor::MultiIndices(dims)) {
     Dims at = index;
     if (!at.empty()) at[split] /= 2;
-    const auto counter = state[1] + static_cast<uint64_t>(tensor::LinearIndex(half, at));
-    word = Threefry(Split(counter), Split(state[0]))[dims.empty() ? 0 : static_cast<size_t>(index[split] % 2)];
-    tensor::NextIndex(dims, absl::MakeSpan(index));
+    const Words2 pair = Threefry(Split(state[1] + tensor::LinearIndex(half, at)), Split(state[0]));
+    bits.words.push_back(pair[dims.empty() ? 0 : index[split] % 2]);
   }
-  bits.state[1] += static_cast<uint64_t>(tensor::Product(half));
+  bits.state[1] += tensor::Product(half);
   return bits;
 }
 
 Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
-  for (uint64_t i = 0; i < static_cast<uint64_t>(tensor::Product(dims)); ++i) {
+  const int64_t elements = tensor::Product(dims);
+  for (int64_t i = 0; i < elements; ++i) {
     const Words2 pair = Threefry(Split(state[1] + i), Split(state[0]));
     bits.words.push_back(Join(pair[0], pair[1]));
   }
@@ -90,9 +88,9 @@ Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
   return bits;
 }
 
-// Four 32-bit (two 64-bit) numbers from one counter, one after the other. A state without the counter's high word has
-// the key there.
-Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int width) {
+// Each counter gives four 32-bit or two 64-bit numbers, for consecutive elements. If the state has no high word of the
+// counter, the key is used as the high word.
+Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int64_t width) {
   Bits bits{{}, state};
   const size_t elements = tensor::Product(dims);
   const size_t per_counter = width == 64 ? 2 : 4, counters = (elements + per_counter - 1) / per_counter;
@@ -114,8 +112,8 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   const Value& operand = operation.operand(0);
   std::vector<uint64_t> state(operand.bytes().size() / sizeof(uint64_t));
   std::memcpy(state.data(), operand.bytes().data(), state.size() * sizeof(uint64_t));
-  const bool bits_alone = operation.shape().is_array();
-  const tensor::Shape& shape = bits_alone ? operation.result() : operation.result(1);
+  const bool only_bits = operation.shape().is_array();
+  const tensor::Shape& shape = only_bits ? operation.result() : operation.result(1);
   const int64_t width = tensor::ByteWidth(shape.type) * 8;
   const std::string& algorithm = operation.attributes().rng_algorithm;
   if (state.size() < 2 || state.size() > 3 || tensor::BitWidth(shape.type) < 8 || tensor::IsComplex(shape.type)) {
@@ -127,7 +125,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   if (algorithm == "rng_three_fry") {
     bits = width == 64 ? Threefry64(state, shape.dims) : Threefry32(state, shape.dims);
   } else if (algorithm == "rng_philox" || algorithm == "rng_default") {
-    bits = Philox32Or64(state, shape.dims, static_cast<int>(width));
+    bits = Philox32Or64(state, shape.dims, width);
   } else {
     return absl::UnimplementedError(
         absl::StrCat("found algorithm \"", algorithm, "\", expected rng_three_fry, rng_philox or rng_default"));
@@ -137,7 +135,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   for (size_t i = 0; i < bits.words.size(); ++i) {
     std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Little-endian: the low bits.
   }
-  if (bits_alone) return Value(std::move(out));
+  if (only_bits) return Value(std::move(out));
   Array next(operand.shape());
   std::memcpy(next.bytes().data(), bits.state.data(), bits.state.size() * sizeof(uint64_t));
   return Value::Tuple({Value(std::move(next)), Value(std::move(out))});

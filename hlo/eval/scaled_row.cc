@@ -1,7 +1,7 @@
-// AddScaledRow for f32 and f64. On its own because of the functions' per-machine versions.
+// AddScaledRow for f32 and f64, compiled once per instruction set and chosen when the program starts.
 #include "hlo/eval/dot.h"
 
-// Sanitizers do not run before the functions that choose a version.
+// Not under sanitizers, whose runtime is not initialized yet when the version is chosen.
 #if defined(__x86_64__) && !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 #define XLAD_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

@@ -9,38 +9,16 @@ namespace xlad::hlo::eval {
 namespace {
 
 template <typename T>
-bool Holds(Comparison comparison, const T& x, const T& y) {
-  if constexpr (ComplexCarrier<T>) {
-    return comparison == Comparison::kNe ? x != y : x == y;
-  } else {
-    switch (comparison) {
-      case Comparison::kEq:
-        return x == y;
-      case Comparison::kNe:
-        return x != y;
-      case Comparison::kGe:
-        return x >= y;
-      case Comparison::kGt:
-        return x > y;
-      case Comparison::kLe:
-        return x <= y;
-      case Comparison::kLt:
-        return x < y;
-    }
-    return false;
-  }
-}
-
-template <typename T>
 void CompareAll(const Attributes& attributes, absl::Span<const T> x, absl::Span<const T> y, absl::Span<Bool> out) {
   const Comparison comparison = attributes.comparison;
   if constexpr (FloatCarrier<T>) {
     if (attributes.comparison_type == ComparisonType::kFloatTotalOrder) {
-      for (size_t i = 0; i < x.size(); ++i) out[i] = ToBool(Holds(comparison, TotalOrder(x[i]), TotalOrder(y[i])));
+      for (const int64_t i : tensor::Indices(x))
+        out[i] = ToBool(ComparisonHolds(comparison, TotalOrder(x[i]), TotalOrder(y[i])));
       return;
     }
   }
-  for (size_t i = 0; i < x.size(); ++i) out[i] = ToBool(Holds(comparison, x[i], y[i]));
+  for (const int64_t i : tensor::Indices(x)) out[i] = ToBool(ComparisonHolds(comparison, x[i], y[i]));
 }
 
 absl::StatusOr<Value> EvalCompare(const Operation& operation) {
@@ -57,19 +35,18 @@ absl::StatusOr<Value> EvalCompare(const Operation& operation) {
   });
 }
 
-// The predicate is a scalar or has the operands' dimensions; either way elements are only moved.
+// The predicate is a scalar or has the operands' dimensions. Elements are moved as bits.
 absl::StatusOr<Value> EvalSelect(const Operation& operation) {
   const auto condition = operation.operand(0).values<Bool>();
   const Value &yes = operation.operand(1), &no = operation.operand(2);
   if (operation.operand(0).dims().empty()) return IsTrue(condition[0]) ? yes : no;
   Array out(operation.result());
-  const size_t width = tensor::ByteWidth(yes.type());
   const auto choose = [&]<typename T>() {
     const auto x = yes.values<T>(), y = no.values<T>();
     const auto z = out.values<T>();
-    for (size_t i = 0; i < condition.size(); ++i) z[i] = IsTrue(condition[i]) ? x[i] : y[i];
+    for (const int64_t i : tensor::Indices(condition)) z[i] = IsTrue(condition[i]) ? x[i] : y[i];
   };
-  switch (width) {
+  switch (tensor::ByteWidth(yes.type())) {
     case 1:
       choose.operator()<uint8_t>();
       break;
@@ -98,8 +75,8 @@ absl::StatusOr<Value> EvalClamp(const Operation& operation) {
     Array out({CarrierOf(type), operand.dims()});
     const auto lows = low.values<T>(), values = x.values<T>(), highs = high.values<T>();
     const auto results = out.values<T>();
-    const size_t low_step = low.dims().empty() ? 0 : 1, high_step = high.dims().empty() ? 0 : 1;
-    for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t low_step = low.dims().empty() ? 0 : 1, high_step = high.dims().empty() ? 0 : 1;
+    for (const int64_t i : tensor::Indices(values)) {
       results[i] = Minimum::Apply(Maximum::Apply(values[i], lows[i * low_step]), highs[i * high_step]);
     }
     return Value(Narrow(std::move(out), type));

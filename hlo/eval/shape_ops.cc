@@ -1,4 +1,4 @@
-// Instructions that move elements and compute nothing: broadcast, reshape, transpose, slice, pad, ...
+// Instructions that move elements without computing: broadcast, reshape, transpose, slice, pad and similar; and iota.
 #include <algorithm>
 
 #include "hlo/eval/numeric.h"
@@ -15,14 +15,7 @@ absl::StatusOr<Value> EvalIota(const Operation& operation) {
   return VisitCarrier(CarrierOf(shape.type), [&]<typename T>() -> absl::StatusOr<Value> {
     Array out({CarrierOf(shape.type), shape.dims});
     const auto values = out.values<T>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      const int64_t position = static_cast<int64_t>(i) / stride % size;
-      if constexpr (ComplexCarrier<T>) {
-        values[i] = T(static_cast<typename T::value_type>(position));
-      } else {
-        values[i] = static_cast<T>(position);
-      }
-    }
+    for (const int64_t i : tensor::Indices(values)) values[i] = T(i / stride % size);
     return Value(Narrow(std::move(out), shape.type));
   });
 }
@@ -30,11 +23,11 @@ absl::StatusOr<Value> EvalIota(const Operation& operation) {
 absl::StatusOr<Value> EvalBroadcast(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const tensor::Shape& shape = operation.result();
-  Walk walk{0, Dims(shape.dims.size(), 0)};
+  StridedView view{0, Dims(shape.dims.size(), 0)};
   const Dims strides = tensor::Strides(operand.dims());
   const Dims& dimensions = operation.instruction.dimensions();
-  for (size_t d = 0; d < dimensions.size(); ++d) walk.strides[dimensions[d]] = strides[d];
-  return Value(ReadStrided(operand, walk, shape));
+  for (const int64_t d : tensor::Indices(dimensions)) view.strides[dimensions[d]] = strides[d];
+  return Value(ReadStrided(operand, view, shape));
 }
 
 absl::StatusOr<Value> EvalReshape(const Operation& operation) {
@@ -49,76 +42,80 @@ absl::StatusOr<Value> EvalTranspose(const Operation& operation) {
 
 absl::StatusOr<Value> EvalSlice(const Operation& operation) {
   const Value& operand = operation.operand(0);
-  Walk walk = Dense(operand.dims());
-  for (size_t d = 0; d < walk.strides.size(); ++d) {
+  StridedView view = RowMajor(operand.dims());
+  for (const int64_t d : tensor::Indices(view.strides)) {
     const SliceDimension& slice = operation.attributes().slice[d];
-    walk.offset += slice.start * walk.strides[d];
-    // A huge stride is legal where it is never taken.
-    walk.strides[d] = operation.result().dims[d] > 1 ? walk.strides[d] * slice.stride : 0;
+    view.offset += slice.start * view.strides[d];
+    // The stride may be huge if the result has one element.
+    view.strides[d] = operation.result().dims[d] > 1 ? view.strides[d] * slice.stride : 0;
   }
-  return Value(ReadStrided(operand, walk, operation.result()));
+  return Value(ReadStrided(operand, view, operation.result()));
 }
 
 absl::StatusOr<Value> EvalReverse(const Operation& operation) {
   const Value& operand = operation.operand(0);
-  Walk walk = Dense(operand.dims());
-  for (const int64_t dimension : operation.instruction.dimensions()) {
-    const size_t d = dimension;
-    walk.offset += (operand.dims()[d] - 1) * walk.strides[d];
-    walk.strides[d] = -walk.strides[d];
+  StridedView view = RowMajor(operand.dims());
+  for (const int64_t d : operation.instruction.dimensions()) {
+    view.offset += (operand.dims()[d] - 1) * view.strides[d];
+    view.strides[d] = -view.strides[d];
   }
-  return Value(ReadStrided(operand, walk, operation.result()));
+  return Value(ReadStrided(operand, view, operation.result()));
 }
 
 absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
   const tensor::Shape& shape = operation.result();
-  const size_t dimension = operation.instruction.dimensions()[0];
+  const int64_t dimension = operation.instruction.dimensions()[0];
   Array out(shape);
-  Walk to = Dense(shape.dims);
+  StridedView to = RowMajor(shape.dims);
   for (const Value& operand : operation.operands) {
-    CopyStrided({operand.bytes(), Dense(operand.dims())}, {out.bytes(), to}, operand.dims(),
+    CopyStrided({operand.bytes(), RowMajor(operand.dims())}, {out.bytes(), to}, operand.dims(),
                 tensor::ByteWidth(shape.type));
     to.offset += operand.dims()[dimension] * to.strides[dimension];
   }
   return Value(std::move(out));
 }
 
-// The operand's elements [first, first + count) of a dimension that land inside the result, and where the first does.
-struct Landing {
+// The operand's elements [first, first + count) of a dimension that are inside the padded result, and the position of
+// the first of them there.
+struct PaddedRange {
   int64_t first = 0, count = 0, position = 0;
 };
 
-// Element i lands at low + i * (interior + 1); a negative low or high cuts off. In 128 bits, because a padding may be
-// anything where there is nothing to pad.
-Landing LandingOf(const PaddingDimension& padding, int64_t size, int64_t result) {
+// Element i of the operand is element low + i * (interior + 1) of the result. A negative low or high removes elements.
+// Computed in 128 bits, because the padding of a dimension of size 0 can be any 64-bit number.
+PaddedRange PaddedRangeOf(const PaddingDimension& padding, int64_t size, int64_t result) {
   using Wide = __int128;
   const Wide low = padding.low, step = Wide{padding.interior} + 1, room = result - low;
   const Wide first = low >= 0 ? 0 : (-low + step - 1) / step;
   const Wide end = std::min<Wide>(size, room <= 0 ? 0 : (room + step - 1) / step);
   if (first >= end) return {};
-  return {static_cast<int64_t>(first), static_cast<int64_t>(end - first), static_cast<int64_t>(low + first * step)};
+  PaddedRange range;
+  range.first = first;
+  range.count = end - first;
+  range.position = low + first * step;
+  return range;
 }
 
 absl::StatusOr<Value> EvalPad(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const tensor::Shape& shape = operation.result();
   Array out = Filled(shape, operation.operand(1).bytes());
-  Walk from = Dense(operand.dims()), to = Dense(shape.dims);
+  StridedView from = RowMajor(operand.dims()), to = RowMajor(shape.dims);
   Dims counts;
-  for (size_t d = 0; d < shape.dims.size(); ++d) {
+  for (const int64_t d : tensor::Indices(shape.dims)) {
     const PaddingDimension& padding = operation.attributes().padding[d];
-    const Landing landing = LandingOf(padding, operand.dims()[d], shape.dims[d]);
-    if (landing.count == 0) return Value(std::move(out));
-    counts.push_back(landing.count);
-    from.offset += landing.first * from.strides[d];
-    to.offset += landing.position * to.strides[d];
-    to.strides[d] = landing.count > 1 ? to.strides[d] * (padding.interior + 1) : 0;
+    const PaddedRange range = PaddedRangeOf(padding, operand.dims()[d], shape.dims[d]);
+    if (range.count == 0) return Value(std::move(out));
+    counts.push_back(range.count);
+    from.offset += range.first * from.strides[d];
+    to.offset += range.position * to.strides[d];
+    to.strides[d] = range.count > 1 ? to.strides[d] * (padding.interior + 1) : 0;
   }
   CopyStrided({operand.bytes(), from}, {out.bytes(), to}, counts, tensor::ByteWidth(shape.type));
   return Value(std::move(out));
 }
 
-// Elements from most major to most minor as the layout has them in memory; row-major where there is none.
+// The dimensions from the most major to the most minor in memory, as the layout says; row-major without a layout.
 Dims MajorToMinor(const Shape& shape) {
   Dims order;
   for (int64_t d = 0; d < shape.ndim(); ++d) order.push_back(d);
@@ -128,36 +125,37 @@ Dims MajorToMinor(const Shape& shape) {
   return order;
 }
 
-// The operand's memory under the result's shape and layout.
+// Reinterprets the operand's memory, in its layout, as the result's shape and layout.
 absl::StatusOr<Value> EvalBitcast(const Operation& operation) {
   const Value& operand = operation.operand(0);
   if (operand.is_tuple() || !operation.shape().is_array()) return operand;
   if (operation.result().bytes() != operand.shape().bytes()) {
-    return absl::UnimplementedError("bitcast between types of different widths has no meaning on unpacked elements");
+    return absl::UnimplementedError("bitcast between types of different widths is not evaluated; use bitcast-convert");
   }
   const Value memory = TransposeValue(operand, MajorToMinor(operation.instruction.operand(0)->shape()));
   const Dims order = MajorToMinor(operation.shape());
   tensor::Shape physical{operation.result().type, {}};
   Dims inverse(order.size());
-  for (size_t d = 0; d < order.size(); ++d) {
+  for (const int64_t d : tensor::Indices(order)) {
     physical.dims.push_back(operation.shape().dim(order[d]));
-    inverse[order[d]] = static_cast<int64_t>(d);
+    inverse[order[d]] = d;
   }
   return TransposeValue(memory.WithShape(std::move(physical)), inverse);
 }
 
 absl::StatusOr<Value> EvalGetDimensionSize(const Operation& operation) {
-  const size_t dimension = operation.instruction.dimensions()[0];
-  const auto size = static_cast<int32_t>(operation.operand(0).dims()[dimension]);
-  return Value(Array::FromValues<int32_t>(ElementType::kS32, {}, {size}));
+  const int64_t dimension = operation.instruction.dimensions()[0];
+  const std::vector<int32_t> size(1, operation.operand(0).dims()[dimension]);
+  return Value(Array::FromValues(ElementType::kS32, {}, size));
 }
 
 absl::StatusOr<Value> EvalSetDimensionSize(const Operation& operation) {
-  const size_t dimension = operation.instruction.dimensions()[0];
+  const int64_t dimension = operation.instruction.dimensions()[0];
   const int64_t full = operation.operand(0).dims()[dimension], size = IntAt(operation.operand(1), 0);
   if (size == full) return operation.operand(0);
-  return absl::UnimplementedError(absl::StrCat("found size ", size, " for dimension ", dimension, " of ", full,
-                                               " elements; dynamic sizes are not evaluated, make the program static"));
+  return absl::UnimplementedError(
+      absl::StrCat("found size ", size, " for dimension ", dimension, " of ", full,
+                   " elements, expected the full size because dynamic sizes are not evaluated"));
 }
 
 constexpr EvalRow kRows[] = {

@@ -1,4 +1,4 @@
-// Instructions that move elements, on small cases by hand and on every case of a family by their definition.
+// Instructions that move elements, on small cases with results computed by hand, and against their definition.
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
@@ -6,30 +6,14 @@ namespace {
 
 using testing::Constant;
 using testing::ExpectSame;
+using testing::InstructionCase;
 using testing::OneInstruction;
 
-struct Row {
-  const char* opcode;
-  std::vector<std::string> operands;
-  std::string expected;
-  std::string attributes = "";
-};
+class ShapeOpsTest : public ::testing::TestWithParam<InstructionCase> {};
 
-void PrintTo(const Row& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
+TEST_P(ShapeOpsTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam()); }
 
-class ShapeOpsTest : public ::testing::TestWithParam<Row> {};
-
-TEST_P(ShapeOpsTest, GivesTheExpectedElements) {
-  const Row& row = GetParam();
-  const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
-                                     row.attributes.empty() ? "" : ", " + row.attributes);
-  ASSERT_NE(module, nullptr);
-  const auto actual = testing::Run(*module);
-  ASSERT_TRUE(actual.ok()) << actual.status();
-  ExpectSame(*actual, Constant(row.expected), row.opcode);
-}
-
-const Row kRows[] = {
+const InstructionCase kRows[] = {
     {"broadcast", {"s32[2] {1, 2}"}, "s32[2,3] {{1, 1, 1}, {2, 2, 2}}", "dimensions={0}"},
     {"broadcast", {"s32[2] {1, 2}"}, "s32[3,2] {{1, 2}, {1, 2}, {1, 2}}", "dimensions={1}"},
     {"broadcast", {"f32[] 5"}, "f32[2] {5, 5}", "dimensions={}"},
@@ -78,7 +62,7 @@ const Row kRows[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Rows, ShapeOpsTest, ::testing::ValuesIn(kRows));
 
-// A bitcast keeps memory: transposed layouts make it a transpose.
+// A bitcast keeps the memory: with different layouts it is a transpose.
 TEST(Bitcast, FollowsLayouts) {
   const auto module = testing::Program(R"(HloModule m
 ENTRY e {
@@ -102,8 +86,8 @@ TEST(Elided, ConstantsAreZeros) {
   ExpectSame(*result, Constant("f32[3] {-0, -0, -0}"), "negate");
 }
 
-// Operands that live on must not be written to.
-TEST(DynamicUpdateSlice, LeavesItsOperandAlone) {
+// An operand that is used again must not be written.
+TEST(DynamicUpdateSlice, DoesNotChangeItsOperand) {
   const auto module = testing::Program(R"(HloModule m
 ENTRY e {
   p = s32[3] parameter(0)
@@ -121,8 +105,8 @@ ENTRY e {
   ExpectSame(result->tuple[2], Constant("s32[3] {1, 2, 3}"), "input");
 }
 
-// All four strides of a transposed, reversed slice at once, against index arithmetic.
-TEST(Moves, ComposeAsTheirIndicesDo) {
+// A reversed slice of a transposed array, against index arithmetic.
+TEST(Moves, ComposeLikeTheirIndices) {
   const auto module = testing::Program(R"(HloModule m
 ENTRY e {
   i = s32[3,4,5] iota(), iota_dimension=2

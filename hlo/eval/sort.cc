@@ -11,17 +11,17 @@ namespace {
 
 using Less = absl::StatusOr<bool>;
 
-// A stable merge sort of `order`. `less` comes from the program: it may fail, or be no order at all, and the sort
-// must still end and stay inside its arrays.
+// A stable merge sort of `order`. `less` is the program's: it may fail or be inconsistent, and the sort must still end
+// without reading outside of its arrays.
 template <typename F>
 absl::Status MergeSort(std::vector<int64_t>* order, const F& less) {
   std::vector<int64_t> other(order->size());
-  const size_t n = order->size();
-  for (size_t width = 1; width < n; width *= 2) {
-    for (size_t begin = 0; begin < n; begin += 2 * width) {
-      const size_t middle = std::min(begin + width, n), end = std::min(begin + 2 * width, n);
-      size_t left = begin, right = middle;
-      for (size_t to = begin; to < end; ++to) {
+  const int64_t n = std::ssize(*order);
+  for (int64_t width = 1; width < n; width *= 2) {
+    for (int64_t begin = 0; begin < n; begin += 2 * width) {
+      const int64_t middle = std::min(begin + width, n), end = std::min(begin + 2 * width, n);
+      int64_t left = begin, right = middle;
+      for (int64_t to = begin; to < end; ++to) {
         bool take_right = left == middle;
         if (!take_right && right < end) {
           XLAD_ASSIGN_OR_RETURN(take_right, less((*order)[right], (*order)[left]));
@@ -34,11 +34,11 @@ absl::Status MergeSort(std::vector<int64_t>* order, const F& less) {
   return absl::OkStatus();
 }
 
-// The comparator on elements of one line of the operands (offsets in elements).
+// The comparator of a sort. Elements are given by their linear index in the operands.
 class Comparator {
  public:
   explicit Comparator(const Operation& operation) : operation_(operation), key_(Widen(operation.operand(0))) {
-    simple_ = RecogniseComparator(*operation.instruction.called()[0]);
+    simple_ = MatchComparator(*operation.instruction.called()[0]);
     if (simple_.has_value()) {
       const bool orders = simple_->comparison == Comparison::kLt || simple_->comparison == Comparison::kGt;
       if (!orders || simple_->total_order || tensor::IsComplex(key_.type())) simple_.reset();
@@ -71,10 +71,10 @@ class Comparator {
   std::optional<SimpleComparator> simple_;
 };
 
-// Always stable, which is a legal outcome of an unstable sort.
+// Sorts are stable, which is_stable=false allows as well.
 absl::StatusOr<Value> EvalSort(const Operation& operation) {
   const Dims& dims = operation.operand(0).dims();
-  const size_t dimension = operation.instruction.dimensions()[0];
+  const int64_t dimension = operation.instruction.dimensions()[0];
   const int64_t size = dims[dimension], stride = tensor::Strides(dims)[dimension];
   std::vector<Array> outs;
   for (const Value& operand : operation.operands) outs.emplace_back(operand.shape());
@@ -82,10 +82,10 @@ absl::StatusOr<Value> EvalSort(const Operation& operation) {
   const int64_t elements = tensor::Product(dims);
   std::vector<int64_t> order(size);
   for (int64_t first = 0; first < elements; ++first) {
-    if (first / stride % size != 0) continue;  // Not the beginning of a line.
+    if (first / stride % size != 0) continue;  // Not the first element of a line.
     for (int64_t i = 0; i < size; ++i) order[i] = first + i * stride;
     XLAD_RETURN_IF_ERROR(MergeSort(&order, less));
-    for (size_t k = 0; k < outs.size(); ++k) {
+    for (const int64_t k : tensor::Indices(outs)) {
       const int64_t width = tensor::ByteWidth(outs[k].shape().type);
       for (int64_t i = 0; i < size; ++i) {
         const std::byte* from = operation.operands[k].bytes().data() + order[i] * width;
@@ -93,19 +93,17 @@ absl::StatusOr<Value> EvalSort(const Operation& operation) {
       }
     }
   }
-  std::vector<Value> values;
-  for (Array& out : outs) values.emplace_back(std::move(out));
-  return PackResults(std::move(values), operation.shape().is_tuple());
+  return PackResults(std::move(outs), operation.shape().is_tuple());
 }
 
-// Floats by their total order: NaN above everything, -NaN below.
+// Floats are compared by their total order: NaN is the largest and -NaN the smallest.
 template <typename T>
 bool TopkGreater(T x, T y) {
   if constexpr (FloatCarrier<T>) return TotalOrder(x) > TotalOrder(y);
   return x > y;
 }
 
-// The k largest (or smallest) of each line of the last dimension, best first, equal ones by index.
+// The k largest (or smallest) elements of each line of the last dimension in order; equal ones in order of their index.
 absl::StatusOr<Value> EvalTopk(const Operation& operation) {
   const Value& operand = operation.operand(0);
   const bool largest = operation.attributes().largest;
@@ -128,7 +126,7 @@ absl::StatusOr<Value> EvalTopk(const Operation& operation) {
     for (int64_t i = 0; i < k; ++i) {
       const int64_t from = order[i], to = line * k + i;
       std::copy_n(operand.bytes().data() + from * width, width, values.bytes().data() + to * width);
-      indices.values<int32_t>()[to] = static_cast<int32_t>(from - line * size);
+      indices.values<int32_t>()[to] = from - line * size;
     }
   }
   return Value::Tuple({Value(std::move(values)), Value(std::move(indices))});

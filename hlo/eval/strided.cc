@@ -1,5 +1,6 @@
 #include "hlo/eval/strided.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -15,7 +16,7 @@ struct Line {
 template <typename T>
 void CopyLine(const std::byte* src, std::byte* dst, const Line& line) {
   if (line.src_stride == 1 && line.dst_stride == 1) {
-    std::memcpy(dst, src, static_cast<size_t>(line.count) * sizeof(T));
+    std::memcpy(dst, src, line.count * sizeof(T));
     return;
   }
   const T* from = reinterpret_cast<const T*>(src);
@@ -42,62 +43,80 @@ CopyLineFunction LineFunction(int64_t width) {
 
 }  // namespace
 
-void CopyStrided(const ReadWalk& from, const WriteWalk& to, absl::Span<const int64_t> dims, int64_t width) {
+void CopyStrided(const StridedSource& from, const StridedTarget& to, absl::Span<const int64_t> dims, int64_t width) {
   if (tensor::Product(dims) == 0) return;
   const CopyLineFunction copy = LineFunction(width);
   const std::byte* src = from.bytes.data();
   std::byte* dst = to.bytes.data();
-  int64_t in = from.walk.offset, out = to.walk.offset;
+  int64_t in = from.view.offset, out = to.view.offset;
   if (dims.empty()) {
     copy(src + in * width, dst + out * width, {1, 1, 1});
     return;
   }
-  const size_t last = dims.size() - 1;
-  const Line line{dims[last], from.walk.strides[last], to.walk.strides[last]};
+  const int64_t last = std::ssize(dims) - 1;
+  const Line line{dims[last], from.view.strides[last], to.view.strides[last]};
   Dims index(last, 0);
   while (true) {
     copy(src + in * width, dst + out * width, line);
-    size_t d = last;
-    for (; d-- > 0;) {
-      in += from.walk.strides[d];
-      out += to.walk.strides[d];
+    int64_t d = last - 1;
+    for (; d >= 0; --d) {
+      in += from.view.strides[d];
+      out += to.view.strides[d];
       if (++index[d] < dims[d]) break;
-      in -= from.walk.strides[d] * dims[d];
-      out -= to.walk.strides[d] * dims[d];
+      in -= from.view.strides[d] * dims[d];
+      out -= to.view.strides[d] * dims[d];
       index[d] = 0;
     }
-    if (d == std::numeric_limits<size_t>::max()) return;
+    if (d < 0) return;
   }
 }
 
-Array ReadStrided(const Value& value, const Walk& from, const tensor::Shape& shape) {
+Array ReadStrided(const Value& value, const StridedView& from, const tensor::Shape& shape) {
   Array out(shape);
-  CopyStrided({value.bytes(), from}, {out.bytes(), Dense(shape.dims)}, shape.dims, tensor::ByteWidth(shape.type));
+  CopyStrided({value.bytes(), from}, {out.bytes(), RowMajor(shape.dims)}, shape.dims, tensor::ByteWidth(shape.type));
   return out;
 }
 
 Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation) {
   const Dims strides = tensor::Strides(value.dims());
   tensor::Shape shape{value.type(), {}};
-  Walk walk;
+  StridedView view;
   bool identity = true;
-  for (size_t d = 0; d < permutation.size(); ++d) {
-    const size_t from = permutation[d];
+  for (const int64_t d : tensor::Indices(permutation)) {
+    const int64_t from = permutation[d];
     identity = identity && from == d;
     shape.dims.push_back(value.dims()[from]);
-    walk.strides.push_back(strides[from]);
+    view.strides.push_back(strides[from]);
   }
-  return identity ? value : Value(ReadStrided(value, walk, shape));
+  return identity ? value : Value(ReadStrided(value, view, shape));
+}
+
+Value SliceAt(const Value& value, int64_t dimension, int64_t i) {
+  StridedView view = RowMajor(value.dims());
+  view.offset = i * view.strides[dimension];
+  view.strides.erase(view.strides.begin() + dimension);
+  tensor::Shape shape = value.shape();
+  shape.dims.erase(shape.dims.begin() + dimension);
+  return Value(ReadStrided(value, view, shape));
+}
+
+int64_t Offset(absl::Span<const int64_t> index, absl::Span<const int64_t> strides) {
+  int64_t offset = 0;
+  for (const int64_t d : tensor::Indices(index)) offset += index[d] * strides[d];
+  return offset;
 }
 
 int64_t IntAt(const Value& value, int64_t i) {
   return VisitCarrier(CarrierOf(value.type()), [&]<typename T>() -> int64_t {
     if constexpr (IntCarrier<T> || std::is_same_v<T, Bool>) {
       const auto element = value.values<T>()[i];
-      if constexpr (std::is_same_v<T, uint64_t>) {
-        return static_cast<int64_t>(std::min<uint64_t>(element, std::numeric_limits<int64_t>::max()));
+      if constexpr (std::is_same_v<T, Bool>) {
+        return IsTrue(element) ? 1 : 0;
+      } else if constexpr (std::is_same_v<T, uint64_t>) {
+        return std::min<uint64_t>(element, std::numeric_limits<int64_t>::max());
+      } else {
+        return element;
       }
-      return static_cast<int64_t>(element);
     }
     return 0;
   });

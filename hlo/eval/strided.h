@@ -1,43 +1,50 @@
-// Moving elements between arrays by strides: what broadcast, slice, transpose, pad and their like have in common.
+// Copies between strided views of arrays, with which broadcast, slice, transpose, pad and similar ops are implemented.
 #pragma once
 
 #include "hlo/eval/operation.h"
 
 namespace xlad::hlo::eval {
 
-// A walk over elements: element (i0, i1, ...) is at offset + i0 * strides[0] + i1 * strides[1] + ..., in elements.
-// A stride of 0 repeats, a negative one goes backwards.
-struct Walk {
+// A view of an array: element (i0, i1, ...) of the view is at offset + i0 * strides[0] + i1 * strides[1] + ... of the
+// array, in elements. A stride of 0 repeats elements, a negative one reverses them. Example: the transpose of f32[2,3]
+// has offset 0 and strides {1, 3}.
+struct StridedView {
   int64_t offset = 0;
   Dims strides;
 };
 
-// Bytes and the walk through them; for one call, so both are only referred to.
-struct ReadWalk {
+// An array's bytes with a view of them. Both are borrowed for the duration of a call.
+struct StridedSource {
   absl::Span<const std::byte> bytes;
-  const Walk& walk;
+  const StridedView& view;
 };
-struct WriteWalk {
+struct StridedTarget {
   absl::Span<std::byte> bytes;
-  const Walk& walk;
+  const StridedView& view;
 };
 
-// `to` becomes `from`, for every index in `dims`. Elements are `width` bytes.
-void CopyStrided(const ReadWalk& from, const WriteWalk& to, absl::Span<const int64_t> dims, int64_t width);
+// Copies the elements of `from` to `to` for all indices below `dims`. Elements have `width` bytes.
+void CopyStrided(const StridedSource& from, const StridedTarget& to, absl::Span<const int64_t> dims, int64_t width);
 
-// A new array of `shape` with the elements of `value` at `from`.
-Array ReadStrided(const Value& value, const Walk& from, const tensor::Shape& shape);
+// A new array of shape `shape` with the elements of the view `from` of `value`.
+Array ReadStrided(const Value& value, const StridedView& from, const tensor::Shape& shape);
 
-// The row-major walk over an array of `dims`.
-inline Walk Dense(absl::Span<const int64_t> dims) { return {0, tensor::Strides(dims)}; }
+// The view of all elements of a row-major array of dimensions `dims`.
+inline StridedView RowMajor(absl::Span<const int64_t> dims) { return {0, tensor::Strides(dims)}; }
 
-// Dimensions permuted: result dimension d is dimension permutation[d] of `value`.
+// Dimension d of the result is dimension permutation[d] of `value`.
 Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation);
 
-// Element i of an integer array; above the range of int64_t: its maximum.
+// Slice `i` of dimension `dimension`, without that dimension.
+Value SliceAt(const Value& value, int64_t dimension, int64_t i);
+
+// The sum of index[d] * strides[d].
+int64_t Offset(absl::Span<const int64_t> index, absl::Span<const int64_t> strides);
+
+// Element i of an integer or pred array. A u64 above the range of int64_t becomes the largest int64_t.
 int64_t IntAt(const Value& value, int64_t i);
 
-// An array of `shape` filled with the scalar's bytes.
+// An array of shape `shape` whose elements all have the bytes of `scalar`.
 Array Filled(const tensor::Shape& shape, absl::Span<const std::byte> scalar);
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// For tests of the evaluator: programs and constants from text.
+// Programs and constants from text, for tests of the evaluator.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ inline std::unique_ptr<Module> Program(const std::string& text) {
   return module.ok() ? *std::move(module) : nullptr;
 }
 
-// "s32[3] {1, 2, 3}" or "f32[] 1.5" as a value.
+// The value of "s32[3] {1, 2, 3}" or "f32[] 1.5".
 inline Literal Constant(const std::string& shape_and_values) {
   const size_t space = shape_and_values.find(' ');
   const auto module = Program("HloModule m\nENTRY e { ROOT c = " + shape_and_values.substr(0, space) + " constant(" +
@@ -27,7 +27,8 @@ inline Literal Constant(const std::string& shape_and_values) {
   return module == nullptr ? Literal() : *module->entry()->root()->literal();
 }
 
-// An instruction on constants: Operation("s32[2]", "add", {"s32[2] {1, 2}", "s32[2] {3, 4}"}, ", attribute=..").
+// A program of one instruction on constants:
+// OneInstruction("s32[2]", "add", {"s32[2] {1, 2}", "s32[2] {3, 4}"}, ", attribute=...").
 inline std::unique_ptr<Module> OneInstruction(const std::string& result, const std::string& opcode,
                                               const std::vector<std::string>& operands,
                                               const std::string& attributes = "",
@@ -44,7 +45,7 @@ inline std::unique_ptr<Module> OneInstruction(const std::string& result, const s
 
 inline absl::StatusOr<Literal> Run(const Module& module) { return Evaluate(module, {}); }
 
-// The array as text, for messages that show what came out.
+// The array as text, for messages.
 inline std::string Show(const Literal& literal) {
   if (literal.is_tuple) {
     std::string text = "(";
@@ -56,10 +57,29 @@ inline std::string Show(const Literal& literal) {
   return constant.ToString();
 }
 
-// The same text: bit-equal apart from NaN, whose sign differs between machines.
+// Expects equal text: equal bits, except for the signs of NaN, which differ between machines.
 inline void ExpectSame(const Literal& actual, const Literal& expected, const std::string& what) {
   const auto text = [](const Literal& literal) { return absl::StrReplaceAll(Show(literal), {{"-nan", "nan"}}); };
   EXPECT_EQ(text(actual), text(expected)) << what;
+}
+
+// An instruction on constants, and its result.
+struct InstructionCase {
+  const char* opcode;
+  std::vector<std::string> operands;
+  std::string expected;
+  std::string attributes = "";
+};
+inline void PrintTo(const InstructionCase& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
+
+// `computations` are those that the attributes name.
+inline void CheckInstruction(const InstructionCase& row, const std::string& computations = "") {
+  const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
+                                     row.attributes.empty() ? "" : ", " + row.attributes, computations);
+  ASSERT_NE(module, nullptr);
+  const auto actual = Run(*module);
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  ExpectSame(*actual, Constant(row.expected), row.opcode);
 }
 
 }  // namespace xlad::hlo::testing

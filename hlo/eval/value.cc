@@ -5,22 +5,23 @@
 namespace xlad::hlo::eval {
 namespace {
 
+// The value with the structure of `literal` and the leaves that `make_leaf` returns.
 template <typename MakeLeaf>
-Value Wrap(const Literal& literal, const MakeLeaf& make_leaf) {
+Value MapLeaves(const Literal& literal, const MakeLeaf& make_leaf) {
   if (!literal.is_tuple) return make_leaf(literal);
   std::vector<Value> elements;
-  for (const Literal& element : literal.tuple) elements.push_back(Wrap(element, make_leaf));
+  for (const Literal& element : literal.tuple) elements.push_back(MapLeaves(element, make_leaf));
   return Value::Tuple(std::move(elements));
 }
 
-// An elided constant may lack its bytes.
+// False for constants whose values were elided when the program was printed.
 bool HasBytes(const Literal& literal) {
   return std::ssize(literal.array.bytes()) == literal.array.shape().bytes();
 }
 
 }  // namespace
 
-absl::Status Meter::CheckRoom(int64_t bytes) const {
+absl::Status MemoryMeter::CheckLimit(int64_t bytes) const {
   if (bytes <= limit_bytes_ - live_bytes_) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("found ", live_bytes_, " live bytes and a result of ", bytes,
                                                    ", expected at most ", limit_bytes_,
@@ -34,7 +35,7 @@ Value Value::Tuple(std::vector<Value> elements) {
 }
 
 Value Value::FromShared(const std::shared_ptr<const Literal>& literal) {
-  return Wrap(*literal, [&](const Literal& leaf) {
+  return MapLeaves(*literal, [&](const Literal& leaf) {
     if (!HasBytes(leaf)) return Value(Array(leaf.array.shape()));
     return Value(std::shared_ptr<const Array>(literal, &leaf.array));
   });
@@ -47,10 +48,17 @@ int64_t Value::MissingBytes(const Literal& literal) {
 }
 
 Value Value::Borrow(const Literal& literal) {
-  return Wrap(literal, [](const Literal& leaf) {
+  return MapLeaves(literal, [](const Literal& leaf) {
     if (!HasBytes(leaf)) return Value(Array(leaf.array.shape()));
     return Value(std::shared_ptr<const Array>(std::shared_ptr<void>(), &leaf.array));
   });
+}
+
+Value Value::Zeros(const Shape& shape) {
+  if (shape.is_array()) return Value(Array(shape.array()));
+  std::vector<Value> elements;
+  for (const Shape& element : shape.tuple()) elements.push_back(Zeros(element));
+  return Tuple(std::move(elements));
 }
 
 Literal Value::ToLiteral() const {
@@ -70,14 +78,14 @@ Value Value::WithShape(tensor::Shape shape) const {
 }
 
 Array Value::Take() {
-  const bool sole = array_.use_count() == 1 && array_->shape() == shape_;
-  Array array = sole ? std::move(const_cast<Array&>(*array_))  // Made non-const by the constructor from Array.
-                     : Array(shape_, std::vector<std::byte>(array_->bytes().begin(), array_->bytes().end()));
+  const bool unshared = array_.use_count() == 1 && array_->shape() == shape_;
+  Array array = unshared ? std::move(const_cast<Array&>(*array_))  // The constructor made it from a non-const Array.
+                         : Array(shape_, std::vector<std::byte>(array_->bytes().begin(), array_->bytes().end()));
   *this = Value();
   return array;
 }
 
-void Value::Charge(Meter* meter) {
+void Value::Charge(MemoryMeter* meter) {
   for (Value& element : tuple_) element.Charge(meter);
   if (is_tuple_ || charge_ != nullptr || array_.use_count() != 1) return;
   const int64_t bytes = shape_.bytes();
@@ -91,7 +99,7 @@ bool Value::HasShape(const Shape& shape) const {
   }
   if (!shape.is_tuple()) return is_tuple_ && tuple_.empty();
   return is_tuple_ && std::equal(tuple_.begin(), tuple_.end(), shape.tuple().begin(), shape.tuple().end(),
-                                 [](const Value& value, const Shape& want) { return value.HasShape(want); });
+                                 [](const Value& value, const Shape& expected) { return value.HasShape(expected); });
 }
 
 }  // namespace xlad::hlo::eval

@@ -1,7 +1,7 @@
-// Values inside the evaluator: arrays shared without copies, and tuples of values.
+// Values inside the evaluator: arrays that are shared without copies, and tuples of values.
 //
-// A copy of a Value shares its bytes; get-tuple-element, tuple and reshape cost nothing. Bytes are immutable while
-// more than one Value holds them.
+// Copying a Value shares its bytes, so that get-tuple-element, tuple and reshape take constant time. Bytes that several
+// Values share are never written. Not thread-safe: one evaluation runs in one thread.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ using tensor::Array;
 using tensor::Dims;
 using tensor::ElementType;
 
-// Bytes of all live arrays of one evaluation. Must outlive the values that it counts.
-class Meter {
+// Counts the bytes of all live arrays of one evaluation. Must outlive the values that it counts.
+class MemoryMeter {
  public:
-  explicit Meter(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
-  // ResourceExhausted where `bytes` more would go over the limit.
-  absl::Status CheckRoom(int64_t bytes) const;
+  explicit MemoryMeter(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  // ResourceExhausted if `bytes` more would exceed the limit.
+  absl::Status CheckLimit(int64_t bytes) const;
   void Add(int64_t bytes) { live_bytes_ += bytes; }
 
  private:
@@ -38,17 +38,20 @@ class Value {
       : is_tuple_(false), shape_(array->shape()), array_(std::move(array)) {}
   static Value Tuple(std::vector<Value> elements);
 
-  // Deep copies, apart from constants: `literal` is shared for as long as the value lives.
+  // The value shares ownership of `literal`. Arrays of constants whose bytes were elided become zeros.
   static Value FromShared(const std::shared_ptr<const Literal>& literal);
-  // The value refers to `literal`, which must outlive it.
+  // The value refers to `literal`, which must outlive it. Elided bytes as above.
   static Value Borrow(const Literal& literal);
+  // Zeros of any array or tuple shape; tokens are empty tuples.
+  static Value Zeros(const Shape& shape);
+  // A deep copy.
   Literal ToLiteral() const;
 
   bool is_tuple() const { return is_tuple_; }
   const std::vector<Value>& tuple() const { return tuple_; }
   std::vector<Value>& tuple() { return tuple_; }
 
-  // Of an array.
+  // The following require that the value is an array.
   const tensor::Shape& shape() const { return shape_; }
   ElementType type() const { return shape_.type; }
   const Dims& dims() const { return shape_.dims; }
@@ -58,16 +61,16 @@ class Value {
   absl::Span<const T> values() const {
     return array_->values<T>();
   }
-  // The same bytes under another shape of as many bytes.
+  // The same bytes, shared, under another shape of the same number of bytes.
   Value WithShape(tensor::Shape shape) const;
 
-  // The array, to write to: moved out where nobody else holds it, copied otherwise.
+  // Returns the array for writing, and leaves the empty tuple here. The array is copied only if it is shared.
   Array Take();
-  // Counts the arrays that `meter` does not know yet until they are freed.
-  void Charge(Meter* meter);
-  // What FromShared makes: the bytes that the literal's elided constants lack.
+  // Adds the arrays that are not counted yet to `meter` until they are freed.
+  void Charge(MemoryMeter* meter);
+  // The number of bytes that FromShared and Borrow allocate in place of elided ones.
   static int64_t MissingBytes(const Literal& literal);
-  // Shapes (element types and sizes) fit; layouts and markers aside.
+  // Whether the value has these element types and dimensions. Ignores layouts and dynamic dimensions.
   bool HasShape(const Shape& shape) const;
 
  private:
@@ -75,7 +78,7 @@ class Value {
   std::vector<Value> tuple_;
   tensor::Shape shape_;
   std::shared_ptr<const Array> array_;
-  std::shared_ptr<void> charge_;
+  std::shared_ptr<void> charge_;  // Subtracts the bytes from the meter when the last copy is destroyed.
 };
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// Windows over an array: which element of the array a window position falls on.
+// Windows over an array: the element of the array at a position of the window.
 #pragma once
 
 #include "hlo/attributes.h"
@@ -6,8 +6,8 @@
 
 namespace xlad::hlo::eval {
 
-// The operand's index for window element `element` at window position `position`, or -1 where that is padding or a
-// hole made by base dilation.
+// In one dimension of size `size`: the operand's index of element `element` of the window at position `position`, or -1
+// if it is in the padding or between the elements that base dilation spreads.
 inline int64_t OperandIndex(const WindowDimension& window, int64_t size, int64_t position, int64_t element) {
   const int64_t in_window = window.window_reversal ? window.size - 1 - element : element;
   const int64_t dilated = position * window.stride - window.padding_low + in_window * window.window_dilation;
@@ -16,10 +16,10 @@ inline int64_t OperandIndex(const WindowDimension& window, int64_t size, int64_t
   return index < size ? index : -1;
 }
 
-// The linear index for a position and an element of a whole window, or -1.
+// The same in all dimensions: the linear index in the operand, or -1.
 inline int64_t OperandOffset(const Window& window, const Dims& dims, const Dims& position, const Dims& element) {
   int64_t offset = 0;
-  for (size_t d = 0; d < dims.size(); ++d) {
+  for (const int64_t d : tensor::Indices(dims)) {
     const int64_t index = OperandIndex(window[d], dims[d], position[d], element[d]);
     if (index < 0) return -1;
     offset = offset * dims[d] + index;

@@ -1,4 +1,4 @@
-// Estimates of how much an instruction does, so that a hostile program ends.
+// Estimates of the element operations of an instruction, which limit the time that a hostile program can take.
 #include <algorithm>
 
 #include "hlo/eval/interpreter.h"
@@ -7,7 +7,7 @@ namespace xlad::hlo::eval {
 namespace {
 
 double Elements(const Shape& shape) {
-  if (shape.is_array()) return static_cast<double>(shape.elements());
+  if (shape.is_array()) return shape.elements();
   double sum = 0;
   for (const Shape& element : shape.tuple()) sum += Elements(element);
   return sum;
@@ -17,16 +17,16 @@ double WindowElements(const Instruction& instruction) {
   double product = 1;
   if (!instruction.attributes().window.has_value()) return product;
   for (const WindowDimension& dimension : *instruction.attributes().window) {
-    product *= static_cast<double>(dimension.size);
+    product *= dimension.size;
   }
   return product;
 }
 
-double Contracted(const Instruction& instruction) {
+double ContractedElements(const Instruction& instruction) {
   double product = 1;
   if (!instruction.attributes().dot.has_value()) return product;
   for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
-    product *= static_cast<double>(instruction.operand(0)->shape().dim(d));
+    product *= instruction.operand(0)->shape().dim(d);
   }
   return product;
 }
@@ -38,7 +38,7 @@ double WorkOf(const Instruction& instruction) {
   double operands = 0;
   for (const Instruction* operand : instruction.operands()) operands += Elements(operand->shape());
   switch (instruction.opcode()) {
-    // These share their operands' bytes.
+    // Their results share the bytes of the operands.
     case Opcode::kTuple:
     case Opcode::kGetTupleElement:
     case Opcode::kParameter:
@@ -54,13 +54,13 @@ double WorkOf(const Instruction& instruction) {
       return result;
     case Opcode::kDot:
     case Opcode::kScaledDot:
-      return result * Contracted(instruction) + operands;
+      return result * ContractedElements(instruction) + operands;
     case Opcode::kRaggedDot:
-      return Elements(instruction.operand(2)->shape()) * (result * Contracted(instruction) + operands);
+      return Elements(instruction.operand(2)->shape()) * (result * ContractedElements(instruction) + operands);
     case Opcode::kConvolution: {
       const auto& dims = instruction.attributes().convolution;
       const int64_t features = instruction.operand(1)->shape().dim(dims->kernel_input_feature);
-      return result * WindowElements(instruction) * static_cast<double>(features) + operands;
+      return result * WindowElements(instruction) * features + operands;
     }
     case Opcode::kReduceWindow:
       return result * WindowElements(instruction) + operands;
@@ -68,17 +68,17 @@ double WorkOf(const Instruction& instruction) {
       return Elements(instruction.operand(1)->shape()) * WindowElements(instruction) + operands;
     case Opcode::kFft: {
       double length = 1;
-      for (const int64_t size : instruction.attributes().fft_length) length += static_cast<double>(size);
+      for (const int64_t size : instruction.attributes().fft_length) length += size;
       return (result + operands) * length;
     }
     case Opcode::kCholesky:
     case Opcode::kTriangularSolve:
-      return (result + operands) * static_cast<double>(instruction.operand(0)->shape().dims().back());
+      return (result + operands) * instruction.operand(0)->shape().dims().back();
     case Opcode::kCustomCall: {
       const bool matrices = !instruction.operands().empty() && instruction.operand(0)->shape().is_array() &&
                             !instruction.operand(0)->shape().is_scalar();
       if (!matrices) return result + operands;
-      return (result + operands) * 10 * static_cast<double>(instruction.operand(0)->shape().dims().back());
+      return (result + operands) * 10 * instruction.operand(0)->shape().dims().back();
     }
     case Opcode::kSort:
     case Opcode::kTopk:

@@ -1,12 +1,12 @@
-// Helpers that algorithms build schedules with.
+// Helpers for building schedules.
 #include "collectives/plan/algorithms/build.h"
 
 namespace xlad::collectives {
 
-std::vector<Interval> Parts(Interval whole, int64_t n) {
+std::vector<Interval> Parts(Interval all, int64_t n) {
   std::vector<Interval> parts;
   parts.reserve(n);
-  for (int64_t i = 0; i < n; ++i) parts.push_back(Part(whole, n, i));
+  for (int64_t i = 0; i < n; ++i) parts.push_back(Part(all, n, i));
   return parts;
 }
 
@@ -47,12 +47,12 @@ Schedule ScheduleBuilder::Finish(bool in_place, int64_t scratch) {
   return std::move(schedule_);
 }
 
-std::vector<Unit> Units(const CollectivePlan& plan, Interval whole) {
+std::vector<Unit> Units(const CollectivePlan& plan, Interval all) {
   std::vector<Unit> units;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
     for (int channel = 0; channel < plan.channels; ++channel) {
-      const Interval lane = Part(whole, plan.channels, channel);
-      units.push_back({channel, Part(lane, plan.chunks, chunk)});
+      const Interval part = Part(all, plan.channels, channel);
+      units.push_back({channel, Part(part, plan.chunks, chunk)});
     }
   }
   return units;

@@ -1,4 +1,4 @@
-// Helpers that algorithms build schedules with.
+// Helpers for building schedules.
 #pragma once
 
 #include <algorithm>
@@ -8,31 +8,33 @@
 
 namespace xlad::collectives {
 
-// Elements [begin, end).
+// The elements [begin, end).
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
 };
 
-// Part i of n of `whole`: sizes differ by one at most, the larger ones first; empty where there are too few elements.
-inline Interval Part(Interval whole, int64_t n, int64_t i) {
-  const int64_t base = whole.size() / n, rest = whole.size() % n;
-  const int64_t begin = whole.begin + i * base + std::min(i, rest);
+// Part i of `all` split into n parts. Sizes differ by at most one, the larger parts first; some parts are empty if
+// there are fewer than n elements. The parts of [0, 8) for n = 3 are [0, 3), [3, 6), [6, 8).
+inline Interval Part(Interval all, int64_t n, int64_t i) {
+  const int64_t base = all.size() / n, rest = all.size() % n;
+  const int64_t begin = all.begin + i * base + std::min(i, rest);
   return {begin, begin + base + (i < rest ? 1 : 0)};
 }
 
 // All n parts.
-std::vector<Interval> Parts(Interval whole, int64_t n);
+std::vector<Interval> Parts(Interval all, int64_t n);
 
 // i modulo n in [0, n).
-inline int Mod(int64_t i, int n) { return static_cast<int>(((i % n) + n) % n); }
+inline int Mod(int64_t i, int n) { return ((i % n) + n) % n; }
 
 inline Region InputRegion(Interval at) { return {ScheduleBuffer::kInput, at.begin, at.size()}; }
 inline Region OutputRegion(Interval at) { return {ScheduleBuffer::kOutput, at.begin, at.size()}; }
 inline Region ScratchRegion(Interval at) { return {ScheduleBuffer::kScratch, at.begin, at.size()}; }
 
-// Appends operations to one rank's schedule. Operations on no elements are left out: every rank leaves out the same.
+// Appends operations to the schedule of one rank. Operations on empty regions are omitted; this is consistent because
+// both ends of a message have the same size.
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const CollectiveSpec& spec, int rank);
@@ -46,7 +48,7 @@ class ScheduleBuilder {
   void RecvReduce(int peer, Region dst, Region src);
   void Copy(Region dst, Region src);
   void Zero(Region dst);
-  // Operands by rank; the own one is `own`, all others come as messages.
+  // Combines the sources in order.
   void ReduceMany(Region dst, std::vector<ReduceSource> sources);
 
   Schedule Finish(bool in_place, int64_t scratch = 0);
@@ -56,14 +58,15 @@ class ScheduleBuilder {
   int channel_ = 0;
 };
 
-// The units that a plan cuts `whole` into: channels, then chunks of each.
+// One message's share of the data: a chunk of the part of a channel.
 struct Unit {
   int channel = 0;
   Interval at;
 };
-std::vector<Unit> Units(const CollectivePlan& plan, Interval whole);
+// The units of `all`: it is split into the parts of the channels, and each of these into chunks. Ordered by chunk.
+std::vector<Unit> Units(const CollectivePlan& plan, Interval all);
 
-// Schedules of all ranks by one function for one of them.
+// The schedules of all ranks, where `build_rank` builds the schedule of one.
 template <typename BuildRank>
 std::vector<Schedule> ForAllRanks(const CollectiveSpec& spec, const BuildRank& build_rank) {
   std::vector<Schedule> schedules;
@@ -75,9 +78,9 @@ std::vector<Schedule> ForAllRanks(const CollectiveSpec& spec, const BuildRank& b
 // The largest value of a function of the rank.
 template <typename F>
 int64_t MaxOverRanks(int ranks, const F& f) {
-  int64_t most = 0;
-  for (int rank = 0; rank < ranks; ++rank) most = std::max<int64_t>(most, f(rank));
-  return most;
+  int64_t max = 0;
+  for (int rank = 0; rank < ranks; ++rank) max = std::max<int64_t>(max, f(rank));
+  return max;
 }
 
 }  // namespace xlad::collectives

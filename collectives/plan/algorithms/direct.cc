@@ -1,16 +1,16 @@
-// Everyone with everyone: the fewest rounds, and each result reduced at one place in order of the ranks with one
-// rounding at the end.
+// Direct algorithms: every rank exchanges messages with every other. They have the fewest rounds, and each element is
+// reduced on one rank, in order of the ranks, with one rounding at the end.
 //
-// "direct" does an AllReduce in two rounds (rank j reduces part j of all, then hands it to all) with as few bytes as
-// a ring; ReduceScatter, AllGather, AllToAll, CollectivePermute and Broadcast in one. "direct_one_shot" does an
-// AllReduce in one round: everyone sends everything to everyone, for small sizes.
+// "direct" runs AllReduce in two rounds (rank j reduces part j of all ranks, then sends it to all) with as few bytes as
+// a ring, and all other kinds in one. "direct_one_shot" runs AllReduce in one round for small sizes: each rank sends
+// its input to all others.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {
 namespace {
 
-// All ranks in order: the own one from `own`, the others as messages.
+// One source per rank, in order: `own` for `rank`, messages for all others.
 std::vector<ReduceSource> SourcesInOrder(int ranks, int rank, Region own) {
   std::vector<ReduceSource> sources(ranks);
   for (int peer = 0; peer < ranks; ++peer) {
@@ -20,7 +20,7 @@ std::vector<ReduceSource> SourcesInOrder(int ranks, int rank, Region own) {
   return sources;
 }
 
-// Calls f(to, from) for the n - 1 exchanges of a rank, to different peers at a time.
+// Calls f(to, from) for the n - 1 exchanges of a rank. In each exchange, different ranks send to different peers.
 template <typename F>
 void ForEachPeer(int ranks, int rank, const F& f) {
   for (int distance = 1; distance < ranks; ++distance) f(Mod(rank + distance, ranks), Mod(rank - distance, ranks));
@@ -129,7 +129,7 @@ AlgorithmCost AllReduceCost(const CollectivePlan& plan, const CollectiveSpec& sp
   const int64_t n = spec.ranks;
   AlgorithmCost cost{2, 2 * (n - 1) * plan.chunks * plan.channels, 0, 0};
   for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
-    // Rank 0 has the largest part of every unit: it sends the others' parts, then its own to everyone.
+    // Rank 0 has the largest part of each unit. It sends the parts of the others, and then its own part to all others.
     const int64_t own = Part(unit.at, n, 0).size();
     cost.sent_elements += unit.at.size() - own + (n - 1) * own;
     cost.reduced_elements += n * own;
@@ -165,7 +165,7 @@ Schedule OneShot(const CollectivePlan& plan, const CollectiveSpec& spec, int ran
     ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, InputRegion(unit.at)); });
     builder.ReduceMany(OutputRegion(unit.at), SourcesInOrder(spec.ranks, rank, InputRegion(unit.at)));
   }
-  // Not in place: everyone would wait to overwrite what everyone else still has to read.
+  // Not in place: the ranks would deadlock, each waiting for the others to receive its input before it overwrites that.
   return builder.Finish(/*in_place=*/false);
 }
 
@@ -178,12 +178,12 @@ AlgorithmCost OneShotCost(const CollectivePlan& plan, const CollectiveSpec& spec
 }  // namespace
 
 Algorithm DirectAlgorithm() {
-  return {"direct", "everyone with everyone; least bytes, two rounds for an AllReduce, one for all else",
+  return {"direct", "all ranks with all others; fewest bytes, two rounds for an AllReduce, one for other kinds",
           [](const CollectiveSpec&) { return true; }, Build, Cost};
 }
 
 Algorithm OneShotAlgorithm() {
-  return {"direct_one_shot", "everything to everyone; one round",
+  return {"direct_one_shot", "the input of each rank to all others; one round",
           [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; },
           [](const CollectivePlan& plan, const CollectiveSpec& spec) {
             return ForAllRanks(spec, [&](int rank) { return OneShot(plan, spec, rank); });

@@ -1,8 +1,9 @@
-// Two binary trees, each for half of the data, arranged so that a rank that is inner in one is a leaf in the other
-// (one rank is inner in both where n is odd). Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
-// broadcast, reduction and scan", 2009.
+// Two binary trees, each for half of the data, such that an inner node of one tree is a leaf of the other (except for
+// one rank if n is odd). Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+// scan", Parallel Computing, 2009.
 //
-// Chunks travel up and, a tree's height behind them, down again. A lane of the plan takes two channels, one a tree.
+// Chunks are reduced up a tree and broadcast down again, pipelined by the height of the tree. Each channel of the plan
+// takes two channels of the schedule, one per tree.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -14,7 +15,8 @@ struct Node {
   std::vector<int> children;  // In order of reduction.
 };
 
-// In-order tree with rank 0 on top: a rank's height is that of its lowest set bit.
+// A binary tree in in-order numbering with rank 0 as the root of ranks 1 to n - 1. The height of a rank is the position
+// of its lowest set bit.
 Node FirstTree(int ranks, int rank) {
   Node node;
   if (rank == 0) {
@@ -35,7 +37,7 @@ Node FirstTree(int ranks, int rank) {
   return node;
 }
 
-// The mirror image where n is even, the tree shifted by one rank where it is odd.
+// Tree 0 is FirstTree. Tree 1 is its mirror image if n is even, and the tree shifted by one rank if n is odd.
 Node TreeNode(int tree, int ranks, int rank) {
   if (tree == 0) return FirstTree(ranks, rank);
   const bool mirror = ranks % 2 == 0;
@@ -48,7 +50,7 @@ Node TreeNode(int tree, int ranks, int rank) {
 
 int64_t Height(int ranks) {
   int64_t height = 0;
-  while ((int64_t{1} << height) < ranks) ++height;
+  while ((1LL << height) < ranks) ++height;
   return height;
 }
 
@@ -67,7 +69,7 @@ void Down(const Node& node, Interval at, ScheduleBuilder* builder) {
   for (int child : node.children) builder->Send(child, OutputRegion(at));
 }
 
-// Lanes are halves of the plan's channels; tree 0 has even channels.
+// The part of the data of a chunk of a channel of the schedule ("lane"). Even lanes are of tree 0, odd ones of tree 1.
 Interval LanePart(const CollectivePlan& plan, int64_t count, int lane, int chunk) {
   return Part(Part({0, count}, 2 * plan.channels, lane), plan.chunks, chunk);
 }
@@ -76,7 +78,7 @@ Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   ScheduleBuilder builder(spec, rank);
   const int64_t count = spec.input_elements();
   const Node nodes[2] = {TreeNode(0, spec.ranks, rank), TreeNode(1, spec.ranks, rank)};
-  const int lag = static_cast<int>(std::min<int64_t>(Height(spec.ranks), plan.chunks));
+  const int lag = std::min<int64_t>(Height(spec.ranks), plan.chunks);
   for (int time = 0; time < plan.chunks + lag; ++time) {
     for (int lane = 0; lane < 2 * plan.channels; ++lane) {
       builder.set_channel(lane);
@@ -90,7 +92,7 @@ Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// Depth of the node that is farthest from the root.
+// The depth of the deepest node of a tree.
 int64_t Depth(int tree, int ranks) {
   return MaxOverRanks(ranks, [&](int rank) {
     int64_t depth = 0;

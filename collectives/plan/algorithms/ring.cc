@@ -1,7 +1,7 @@
-// Rings: every rank talks to its two neighbours only. Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms
-// for clusters of workstations", 2009.
+// Rings: each rank exchanges messages only with its two neighbors. Patarasuk and Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", JPDC 2009.
 //
-// Odd channels run the other way round, so that both directions of a link carry data. Chunks cut each message.
+// Odd channels use the ring in reverse, so that both directions of each link carry data. Chunks split each message.
 #include "collectives/plan/algorithms/ring.h"
 
 #include <numeric>
@@ -11,6 +11,7 @@
 namespace xlad::collectives {
 namespace {
 
+// The ring of all ranks for a channel.
 Ring RingOfAll(int ranks, int rank, int channel) {
   Ring ring;
   ring.members.resize(ranks);
@@ -35,8 +36,8 @@ Schedule AllReduce(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// Partial sums live in turn in the output and in a scratch buffer of the same size, so that one can be sent while
-// the next is received; the last one ends in the output.
+// Partial sums alternate between the output and a scratch buffer of the same size, so that one can be sent while the
+// next is received. The last one is in the output.
 Schedule ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   ScheduleBuilder builder(spec, rank);
   const int n = spec.ranks;
@@ -74,12 +75,12 @@ Schedule AllGather(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/false);
 }
 
-// A chain from rank 0; chunks travel behind each other.
+// A chain from rank 0, in which chunks are pipelined.
 Schedule Broadcast(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   ScheduleBuilder builder(spec, rank);
-  const Interval whole{0, spec.input_elements()};
-  if (rank == 0) builder.Copy(OutputRegion(whole), InputRegion(whole));
-  for (const Unit& unit : Units(plan, whole)) {
+  const Interval all{0, spec.input_elements()};
+  if (rank == 0) builder.Copy(OutputRegion(all), InputRegion(all));
+  for (const Unit& unit : Units(plan, all)) {
     builder.set_channel(unit.channel);
     if (rank > 0) builder.Recv(rank - 1, OutputRegion(unit.at));
     if (rank + 1 < spec.ranks) builder.Send(rank + 1, OutputRegion(unit.at));
@@ -108,7 +109,8 @@ std::vector<Schedule> Build(const CollectivePlan& plan, const CollectiveSpec& sp
   return ForAllRanks(spec, [&](int rank) { return build(plan, spec, rank); });
 }
 
-// An AllReduce sends every part but its own on the way up, and every part but its successor's on the way down.
+// In an AllReduce, a rank sends all parts except for its own in the reduce-scatter phase, and all parts except for its
+// successor's in the all-gather phase.
 int64_t AllReduceSent(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int n = spec.ranks;
   const std::vector<Unit> units = Units(plan, {0, spec.input_elements()});
@@ -124,7 +126,7 @@ int64_t AllReduceSent(const CollectivePlan& plan, const CollectiveSpec& spec) {
 
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
-  const int64_t units = int64_t{plan.chunks} * plan.channels;
+  const int64_t units = 1LL * plan.chunks * plan.channels;
   if (spec.output_elements() == 0) return {};
   switch (spec.kind) {
     case CollectiveKind::kAllReduce:
@@ -142,7 +144,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 
 void RingReduceScatterPhase(const Ring& ring, const std::vector<Interval>& parts, bool from_input,
                             ScheduleBuilder* builder) {
-  const int n = static_cast<int>(ring.members.size());
+  const int n = std::ssize(ring.members);
   const auto own = [&](const Interval& part) { return from_input ? InputRegion(part) : OutputRegion(part); };
   for (int step = 0; step < n - 1; ++step) {
     const Interval out = parts[Mod(ring.self - step - 1, n)], in = parts[Mod(ring.self - step - 2, n)];
@@ -152,7 +154,7 @@ void RingReduceScatterPhase(const Ring& ring, const std::vector<Interval>& parts
 }
 
 void RingAllGatherPhase(const Ring& ring, const std::vector<Interval>& parts, ScheduleBuilder* builder) {
-  const int n = static_cast<int>(ring.members.size());
+  const int n = std::ssize(ring.members);
   for (int step = 0; step < n - 1; ++step) {
     builder->Send(Next(ring), OutputRegion(parts[Mod(ring.self - step, n)]));
     builder->Recv(Previous(ring), OutputRegion(parts[Mod(ring.self - step - 1, n)]));
@@ -160,7 +162,7 @@ void RingAllGatherPhase(const Ring& ring, const std::vector<Interval>& parts, Sc
 }
 
 Algorithm RingAlgorithm() {
-  return {"ring", "neighbours only; least bytes, 2(n-1) rounds for an AllReduce", Applies, Build, Cost};
+  return {"ring", "between neighbors; fewest bytes, 2(n-1) rounds for an AllReduce", Applies, Build, Cost};
 }
 
 }  // namespace xlad::collectives

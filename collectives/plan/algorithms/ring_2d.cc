@@ -1,8 +1,9 @@
-// Rings along the rows and columns of a grid: as few bytes as one ring, in about 2(X + Y) rounds instead of 2XY.
-// Ying et al., "Image Classification at Supercomputer Scale", 2018.
+// Rings along the rows and columns of a grid: as few bytes as one ring, in about 2(X + Y) rounds instead of 2XY. Ying
+// et al., "Image classification at supercomputer scale", 2018.
 //
-// The ranks fill a grid of X columns and Y rows, row-major, X the largest divisor of n that is not above its square
-// root. Even channels reduce along rows first, odd ones along columns, so that both directions carry data at once.
+// The ranks form a grid of X columns and Y rows in row-major order, where X is the largest divisor of n with X * X <=
+// n. Even channels reduce along rows first, odd ones along columns, so that rows and columns carry data at the same
+// time.
 #include "collectives/plan/algorithms/ring.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -17,7 +18,7 @@ int Columns(int ranks) {
   return columns;
 }
 
-// A rank's two rings, the one to be reduced along first in front.
+// The two rings of a rank. It reduces along `first`, then along `second`.
 struct Rings {
   Ring first;
   Ring second;
@@ -48,10 +49,10 @@ Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// Of one phase pair along a ring over `whole`: see ring.cc.
-int64_t Sent(const Ring& ring, Interval whole) {
-  const int n = static_cast<int>(ring.members.size());
-  return 2 * whole.size() - Part(whole, n, ring.self).size() - Part(whole, n, Mod(ring.self + 1, n)).size();
+// The elements that a rank sends in both phases along a ring over `all` (see ring.cc).
+int64_t Sent(const Ring& ring, Interval all) {
+  const int n = std::ssize(ring.members);
+  return 2 * all.size() - Part(all, n, ring.self).size() - Part(all, n, Mod(ring.self + 1, n)).size();
 }
 
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
@@ -76,7 +77,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 }  // namespace
 
 Algorithm Ring2dAlgorithm() {
-  return {"ring_2d", "rings along rows and columns; least bytes, 2(X+Y-2) rounds for an AllReduce",
+  return {"ring_2d", "rings along rows and columns; fewest bytes, 2(X+Y-2) rounds for an AllReduce",
           [](const CollectiveSpec& spec) { return spec.kind == CollectiveKind::kAllReduce && Columns(spec.ranks) > 1; },
           [](const CollectivePlan& plan, const CollectiveSpec& spec) {
             return ForAllRanks(spec, [&](int rank) { return BuildRank(plan, spec, rank); });

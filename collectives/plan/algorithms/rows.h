@@ -1,4 +1,4 @@
-// The rows of the table of algorithms, one from each file of this folder.
+// The rows of the table of algorithms.
 #pragma once
 
 #include "collectives/plan/algorithm.h"
