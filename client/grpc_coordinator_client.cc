@@ -94,7 +94,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (reader->Read(&chunk)) bytes += chunk.data();
     XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
     if (Sha256Hex(bytes) != digest) {
-      return absl::DataLossError(absl::StrCat("found other contents than those of blob ", digest, " in the coordinator's reply"));
+      return absl::DataLossError(
+          absl::StrCat("found other contents than those of blob ", digest, " in the coordinator's reply"));
     }
     return bytes;
   }

@@ -64,7 +64,7 @@ absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& mesh
   }
   if (by_name != nullptr) return by_name;
   return ManifestError(path, absl::StrCat("found no program for mesh ", MeshText(requested), ", expected one of ",
-                                absl::StrJoin(known, "; "), " (or other sizes of the same axes)"));
+                                          absl::StrJoin(known, "; "), " (or other sizes of the same axes)"));
 }
 
 absl::Status SetShape(const std::string& text, ArrayShape* out) {
@@ -218,7 +218,8 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
   }
   for (const MeshAxis& axis : axes) *job.spec.add_mesh() = axis;
   if (steps >= 0) job.spec.set_steps(steps);
-  if (job.spec.steps() < 0) return ManifestError(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
+  if (job.spec.steps() < 0)
+    return ManifestError(path, absl::StrCat("found ", job.spec.steps(), " steps, expected 0 or more"));
   XLAD_ASSIGN_OR_RETURN(job.state, files.Read(JoinPath(directory, "state.safetensors")));
   job.spec.set_state_blob(Sha256Hex(job.state));
   if (HasData(job.spec)) {

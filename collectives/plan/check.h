@@ -25,8 +25,8 @@ struct ScheduleCosts {
 //  - an operation is malformed, exceeds a buffer, reads undefined elements, or reads and writes overlapping regions;
 //  - a message and its receive differ in size, or a message is never received;
 //  - the ranks deadlock with `slots` slots, if senders hand out their own memory (the message lists the waiting ranks);
-//  - an output element does not have each contribution exactly once, or two ranks reduce an element in different orders,
-//    so that their bits may differ.
+//  - an output element does not have each contribution exactly once, or two ranks reduce an element in different
+//    orders, so that their bits may differ.
 // Schedules that are all marked `in_place` are also checked with the output in the input's memory.
 absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
                                              const CheckOptions& options = {});

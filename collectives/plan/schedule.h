@@ -1,4 +1,4 @@
-// Schedules: the operations of one rank of a collective, in order, as data.
+// Schedules: the operations that one rank of a collective runs, in order, as data.
 //
 // A rank runs its operations in sequence. Messages between two ranks on one channel arrive in the order in which they
 // were sent. A send blocks while the channel's slots are full, and a receive until its message has arrived. A sender

@@ -78,8 +78,7 @@ TEST(Schedule, MutatedTextDoesNotCrash) {
   const std::string text = Print((*BuildSchedules({"direct", 1, 1}, AllReduce(3, 7)))[0]);
   for (int i = 0; i < 5000; ++i) {
     std::string mutant = text;
-    for (uint64_t k = 0; k <= random->Below(4); ++k)
-      mutant[random->Below(mutant.size())] = random->Next();
+    for (uint64_t k = 0; k <= random->Below(4); ++k) mutant[random->Below(mutant.size())] = random->Next();
     ParseSchedule(mutant).status().IgnoreError();
   }
 }

@@ -54,15 +54,15 @@ absl::Status ValidateReduction(const CollectiveSpec& spec) {
     return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)), "integers or pred");
   }
   if (ordered && tensor::IsComplex(spec.type)) {
-    return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)),
-                 "an ordered type");
+    return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)), "an ordered type");
   }
   return absl::OkStatus();
 }
 
 absl::Status ValidatePairs(const CollectiveSpec& spec) {
   if (spec.kind != CollectiveKind::kCollectivePermute) {
-    return spec.pairs.empty() ? absl::OkStatus() : Error(spec, "pairs", "none because only a collective permute has pairs");
+    return spec.pairs.empty() ? absl::OkStatus()
+                              : Error(spec, "pairs", "none because only a collective permute has pairs");
   }
   std::vector<bool> sends(spec.ranks), receives(spec.ranks);
   for (const RankPair& pair : spec.pairs) {
@@ -104,9 +104,7 @@ absl::string_view ToString(Reduction reduction) {
 
 int64_t CollectiveSpec::input_elements() const { return Sum(counts); }
 
-int64_t CollectiveSpec::output_elements() const {
-  return Sum(output_counts());
-}
+int64_t CollectiveSpec::output_elements() const { return Sum(output_counts()); }
 
 int64_t CollectiveSpec::input_bytes() const { return input_elements() * tensor::ByteWidth(type); }
 

@@ -40,8 +40,7 @@ ReductionTrees::ReductionTrees(int ranks) : ranks_(ranks), trees_(ranks) {
 
 absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
   for (int operand : operands) {
-    if (operand < 0)
-      return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces undefined elements");
+    if (operand < 0) return absl::InternalError(operand == kZero ? "reduces zeros" : "reduces undefined elements");
   }
   if (operands.size() == 1) return operands[0];
   std::vector<int> key(operands.begin(), operands.end());
@@ -54,8 +53,8 @@ absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
     for (size_t word = 0; word < tree.contributors.size(); ++word) {
       const uint64_t more = trees_[operand].contributors[word];
       if ((tree.contributors[word] & more) != 0) {
-        return absl::InternalError(absl::StrCat("combines a rank's contribution twice: it is in ", ToString(operands[0]),
-                                                " and in another operand"));
+        return absl::InternalError(absl::StrCat("combines a rank's contribution twice: it is in ",
+                                                ToString(operands[0]), " and in another operand"));
       }
       tree.contributors[word] |= more;
     }
