@@ -7,6 +7,8 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/values.h"
+#include "hlo/analysis/constants.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/conformance.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/read/read.h"
@@ -79,23 +81,13 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& opti
   return inputs;
 }
 
-// Arrays of a result, in order; tokens have none.
-void AppendLeaves(const Literal& result, std::vector<Array>* leaves) {
-  if (!result.is_tuple) {
-    leaves->push_back(result.array);
-    return;
-  }
-  for (const Literal& element : result.tuple) AppendLeaves(element, leaves);
-}
-
 // "out.0", "out.1", ...; with several devices "p0.out.0", ...
 tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
   tensor::NamedArrays named;
   for (size_t d = 0; d < results.size(); ++d) {
-    std::vector<Array> leaves;
-    AppendLeaves(results[d], &leaves);
+    const std::vector<const Array*> leaves = hlo::ArrayLeaves(results[d]);
     const std::string prefix = results.size() > 1 ? absl::StrCat("p", d, ".out.") : "out.";
-    for (size_t r = 0; r < leaves.size(); ++r) named[absl::StrCat(prefix, r)] = std::move(leaves[r]);
+    for (size_t r = 0; r < leaves.size(); ++r) named[absl::StrCat(prefix, r)] = *leaves[r];
   }
   return named;
 }
@@ -159,7 +151,7 @@ void WarnOfElided(const hlo::Module& module) {
   int64_t count = 0;
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
-      count += instruction->literal() != nullptr && instruction->literal()->elided ? 1 : 0;
+      count += hlo::IsElided(*instruction) ? 1 : 0;
     }
   }
   if (count > 0) {

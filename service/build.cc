@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "compiler/compile.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
@@ -49,7 +50,7 @@ void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sha
 absl::Status CheckComplete(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
-      if (instruction->literal() == nullptr || !instruction->literal()->elided) continue;
+      if (!hlo::IsElided(*instruction)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "%", instruction->name(), ": found a constant whose values the text leaves out (\"{...}\"), expected them "
           "all; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));

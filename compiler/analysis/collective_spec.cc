@@ -1,6 +1,8 @@
 #include "compiler/analysis/collective_spec.h"
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 namespace {
@@ -50,19 +52,12 @@ absl::StatusOr<CollectiveSpec::Reduction> ReductionOf(const Instruction& instruc
 }
 
 void AddOrigin(const Instruction& instruction, CollectiveSpec* spec) {
-  const hlo::StringMap& attributes = instruction.frontend_attributes();
-  auto text = [&](const char* key) {
-    auto found = attributes.find(key);
-    return found == attributes.end() ? std::string() : found->second;
-  };
-  for (absl::string_view axis : absl::StrSplit(text("xlad.axes"), ',', absl::SkipEmpty())) {
+  const hlo::CollectiveOrigin origin = hlo::ReadOrigin(instruction);
+  for (absl::string_view axis : absl::StrSplit(origin.axes, ',', absl::SkipEmpty())) {
     spec->add_axes(std::string(axis));
   }
-  for (absl::string_view line : absl::StrSplit(text("xlad.because"), '\n', absl::SkipEmpty())) {
-    spec->add_because(std::string(line));
-  }
-  const std::string op = text("xlad.op");
-  spec->set_op(op.empty() ? instruction.name() : op);
+  for (const std::string& line : origin.because) spec->add_because(line);
+  spec->set_op(origin.ops.empty() ? instruction.name() : absl::StrJoin(origin.ops, ","));
   spec->set_source(instruction.parent()->parent()->SourceOf(instruction));
 }
 

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/hlo_util.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 namespace {
@@ -113,7 +113,7 @@ class Combiner {
     }
     Instruction* joined = CloneOn(*bundle.members[0], operands, computation_);
     joined->mutable_shape() = Shape::Tuple(shapes);
-    joined->mutable_frontend_attributes() = Origins(bundle);
+    CombineOrigins(bundle, joined);
     hlo::Builder builder(computation_);
     for (size_t i = 0; i < bundle.members.size(); ++i) {
       builder.set_template(bundle.members[i]);
@@ -121,22 +121,22 @@ class Combiner {
     }
   }
 
-  static hlo::StringMap Origins(const Bundle& bundle) {
-    hlo::StringMap attributes = bundle.members[0]->frontend_attributes();
-    for (const char* key : {"xlad.op", "xlad.because"}) {
-      const char separator = key[5] == 'o' ? ',' : '\n';
-      std::vector<std::string> lines;
-      for (const Instruction* member : bundle.members) {
-        auto found = member->frontend_attributes().find(key);
-        if (found == member->frontend_attributes().end()) continue;
-        for (absl::string_view line : absl::StrSplit(found->second, separator, absl::SkipEmpty())) {
-          if (std::ssize(lines) >= kMaxOrigins) break;
-          if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.emplace_back(line);
-        }
+  // The attributes of the first member, and the ops and causes of all members.
+  static void CombineOrigins(const Bundle& bundle, Instruction* joined) {
+    joined->mutable_frontend_attributes() = bundle.members[0]->frontend_attributes();
+    hlo::CollectiveOrigin all = hlo::ReadOrigin(*bundle.members[0]);
+    const auto add_new = [](std::vector<std::string> from, std::vector<std::string>* to) {
+      for (std::string& line : from) {
+        if (std::ssize(*to) >= kMaxOrigins) return;
+        if (!absl::c_linear_search(*to, line)) to->push_back(std::move(line));
       }
-      if (!lines.empty()) attributes[key] = absl::StrJoin(lines, absl::string_view(&separator, 1));
+    };
+    for (const Instruction* member : bundle.members) {
+      hlo::CollectiveOrigin origin = hlo::ReadOrigin(*member);
+      add_new(std::move(origin.ops), &all.ops);
+      add_new(std::move(origin.because), &all.because);
     }
-    return attributes;
+    hlo::WriteOrigin(all, joined);
   }
 
   Computation* computation_;

@@ -25,12 +25,11 @@ struct Cumulative {
 
 // Whether combining `initial` once more changes no result. The padding of a window holds the initial value.
 bool MayRepeat(Opcode opcode, const Instruction& initial) {
-  double value = 0;
   switch (opcode) {
     case Opcode::kAdd:
-      return SplatValue(initial, &value) && value == 0;
+      return hlo::SplatValue(initial) == 0;
     case Opcode::kMultiply:
-      return SplatValue(initial, &value) && value == 1;
+      return hlo::SplatValue(initial) == 1;
     case Opcode::kMaximum:
     case Opcode::kMinimum:
     case Opcode::kAnd:

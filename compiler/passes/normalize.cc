@@ -8,14 +8,14 @@
 #include <numeric>
 
 #include "compiler/analysis/hlo_util.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 namespace {
 
 bool IsAnnotation(const Instruction& instruction) {
-  if (instruction.opcode() != Opcode::kCustomCall || instruction.operand_count() != 1) return false;
-  const std::string& target = instruction.attributes().custom_call_target;
-  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
+  return instruction.operand_count() == 1 && (IsCustomCall(instruction, hlo::kShardingCall) ||
+                                              IsCustomCall(instruction, hlo::kResultShardingCall));
 }
 
 // The replacement of an instruction that does not affect values, or null.

@@ -1,10 +1,11 @@
 // Records the trip count of every counted loop as a frontend attribute, for the runtime and for later passes.
 //
-// Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: kTripCountAttribute on
-// every while whose trip count is known, and on no other.
+// Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: kTripCountKey on every
+// while whose trip count is known, and on no other.
 #include "compiler/analysis/hlo_util.h"
-#include "compiler/analysis/trip_count.h"
 #include "compiler/passes/passes.h"
+#include "hlo/analysis/trip_count.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 
@@ -12,10 +13,7 @@ absl::Status NoteTripCounts(hlo::Module& module, PassContext&) {
   for (Computation* computation : StepComputations(module)) {
     for (const auto& instruction : computation->instructions()) {
       if (instruction->opcode() != Opcode::kWhile) continue;
-      hlo::StringMap& attributes = instruction->mutable_frontend_attributes();
-      attributes.erase(kTripCountAttribute);
-      if (std::optional<int64_t> count = TripCount(*instruction))
-        attributes[kTripCountAttribute] = absl::StrCat(*count);
+      hlo::NoteTripCount(instruction.get(), hlo::TripCount(*instruction));
     }
   }
   return absl::OkStatus();

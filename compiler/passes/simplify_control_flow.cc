@@ -27,11 +27,11 @@ Instruction* SimplifyTuple(Instruction* tuple) {
 
 // Inlines the branch of a conditional whose selector is a constant.
 Instruction* SimplifyConditional(Instruction* conditional, hlo::Builder& builder) {
-  int64_t selector = 0;
-  if (!ConstantInteger(*conditional->operand(0), &selector)) return nullptr;
+  const std::optional<int64_t> selector = hlo::ConstantInteger(*conditional->operand(0));
+  if (!selector) return nullptr;
   const int64_t branches = std::ssize(conditional->called());
   const bool is_predicate = conditional->operand(0)->shape().type() == ElementType::kPred;
-  int64_t branch = is_predicate ? (selector != 0 ? 0 : 1) : selector;
+  int64_t branch = is_predicate ? (*selector != 0 ? 0 : 1) : *selector;
   if (branch < 0 || branch >= branches) branch = branches - 1;  // An index out of range selects the last branch.
   Instruction* argument = conditional->operand(branch + 1);
   return InlineInto(*conditional->called()[branch], {argument}, builder.computation());

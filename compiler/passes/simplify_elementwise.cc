@@ -7,13 +7,12 @@ namespace xlad::compiler {
 namespace {
 
 bool IsSplat(const Instruction* instruction, double wanted) {
-  double value = 0;
-  return SplatValue(*instruction, &value) && value == wanted;
+  return hlo::SplatValue(*instruction) == wanted;
 }
 
 bool IsNegativeZero(const Instruction* instruction) {
-  double value = 1;
-  return SplatValue(*instruction, &value) && value == 0 && std::signbit(value);
+  const std::optional<double> value = hlo::SplatValue(*instruction);
+  return value == 0 && std::signbit(*value);
 }
 
 bool IsFloat(const Instruction* instruction) { return tensor::IsFloating(instruction->shape().type()); }
@@ -46,15 +45,15 @@ Instruction* SimplifyMultiply(Instruction* multiply) {
 }
 
 Instruction* SimplifyDivide(Instruction* divide, hlo::Builder& builder) {
-  double value = 0;
-  if (!SplatValue(*divide->operand(1), &value)) return nullptr;
+  const std::optional<double> value = hlo::SplatValue(*divide->operand(1));
+  if (!value) return nullptr;
   if (value == 1) return divide->operand(0);
   const ElementType type = divide->shape().type();
   if (type != ElementType::kF32 && type != ElementType::kF64) return nullptr;
   int exponent = 0;
-  const bool is_power_of_two = std::abs(std::frexp(value, &exponent)) == 0.5;
+  const bool is_power_of_two = std::abs(std::frexp(*value, &exponent)) == 0.5;
   if (!is_power_of_two || exponent > 100 || exponent < -100) return nullptr;
-  Instruction* reciprocal = builder.Scalar(type, 1 / value);
+  Instruction* reciprocal = builder.Scalar(type, 1 / *value);
   return builder.Binary(Opcode::kMultiply, divide->operand(0), builder.Full(divide->shape(), reciprocal));
 }
 
@@ -101,9 +100,9 @@ Instruction* SimplifyPower(Instruction* power, hlo::Builder& builder) {
 
 Instruction* SimplifySelect(Instruction* select) {
   if (select->operand(1) == select->operand(2)) return select->operand(1);
-  double value = 0;
-  if (!SplatValue(*select->operand(0), &value)) return nullptr;
-  return select->operand(value != 0 ? 1 : 2);
+  const std::optional<double> value = hlo::SplatValue(*select->operand(0));
+  if (!value) return nullptr;
+  return select->operand(*value != 0 ? 1 : 2);
 }
 
 Instruction* SimplifyCompare(Instruction* compare, hlo::Builder& builder) {

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "compiler/analysis/hlo_util.h"
-#include "compiler/analysis/trip_count.h"
+#include "hlo/analysis/trip_count.h"
 
 namespace xlad::compiler {
 namespace {
@@ -188,7 +188,6 @@ absl::Status SimplifyLoops(hlo::Module& module, PassContext&) {
     bool changed = false;
     for (Instruction* loop : Snapshot(*computation)) {
       if (loop->opcode() != Opcode::kWhile || !HasTupleForm(*loop)) continue;
-      loop->mutable_frontend_attributes().erase(kTripCountAttribute);
       changed = true;
       if (Unroll(loop)) continue;
       SinkConstants(loop);

@@ -172,9 +172,9 @@ Instruction* SimplifyDynamicSlice(Instruction* slice, hlo::Builder& builder) {
   for (int64_t d = 0; d < x->shape().ndim(); ++d) {
     const int64_t size = slice->shape().dim(d);
     const int64_t room = x->shape().dim(d) - size;
-    int64_t at = 0;
-    if (room > 0 && !ConstantInteger(*slice->operand(d + 1), &at)) return nullptr;
-    start.push_back(std::clamp<int64_t>(at, 0, room));  // dynamic-slice clamps its starts so that the slice fits.
+    const std::optional<int64_t> at = room > 0 ? hlo::ConstantInteger(*slice->operand(d + 1)) : 0;
+    if (!at) return nullptr;
+    start.push_back(std::clamp<int64_t>(*at, 0, room));  // dynamic-slice clamps its starts.
     limit.push_back(start.back() + size);
   }
   return builder.Slice(x, start, limit);

@@ -7,7 +7,7 @@
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
-#include "compiler/analysis/trip_count.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 namespace {
@@ -58,7 +58,7 @@ class StepBuilder {
         XLAD_RETURN_IF_ERROR(Add(op.condition, loop->mutable_condition()));
         *loop->mutable_predicate() = slice(op.predicate);
         XLAD_RETURN_IF_ERROR(Add(op.bodies[0], loop->mutable_body()));
-        loop->set_trip_count(TripCount(*op.instruction).value_or(-1));
+        loop->set_trip_count(hlo::NotedTripCount(*op.instruction).value_or(-1));
         return true;
       }
       case LinearOp::Kind::kIf: {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/hlo_util.h"
 #include "compiler/testing/random_collectives.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
 namespace {
@@ -61,7 +62,7 @@ class ManualRegion {
     if (!result) return {};
     body->set_root(result.array);
     Instruction* local = builder->Call(body, Local(builder, arguments, borders));
-    Instruction* global = Cross(builder, {local}, "xla.sdy.LocalToGlobalShape", "xla.sdy.out_shardings", {out});
+    Instruction* global = Cross(builder, {local}, hlo::kLeaveManualCall, hlo::kOutShardingsKey, {out});
     return RandomValues::Like(result, global);
   }
 
@@ -131,7 +132,7 @@ class ManualRegion {
     std::vector<Instruction*> operands, local;
     for (const Sample& argument : arguments) operands.push_back(argument.array);
     Instruction* entered =
-        Cross(builder, operands, "xla.sdy.GlobalToLocalShape", "xla.sdy.in_shardings", borders);
+        Cross(builder, operands, hlo::kEnterManualCall, hlo::kInShardingsKey, borders);
     if (borders.size() == 1) return {entered};
     for (size_t p = 0; p < borders.size(); ++p) {
       local.push_back(builder->GetTupleElement(entered, p));
@@ -154,7 +155,7 @@ class ManualRegion {
     std::vector<std::string> manual;
     for (const sharding::AxisRef& axis : manual_) manual.push_back(Quoted(axis));
     auto& attributes = call->mutable_frontend_attributes();
-    attributes["xla.sdy.manual_axes"] = absl::StrCat("#sdy<manual_axes{", absl::StrJoin(manual, ", "), "}>");
+    attributes[hlo::kSdyManualAxesKey] = absl::StrCat("#sdy<manual_axes{", absl::StrJoin(manual, ", "), "}>");
     attributes[attribute] = absl::StrCat("#sdy.sharding_per_value<[", absl::StrJoin(shardings, ", "), "]>");
     return builder->computation()->Add(std::move(call), operands);
   }

@@ -7,8 +7,9 @@
 #include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
 #include "compiler/testing/random_manual.h"
-#include "tensor/small_float.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/testing/random_sharding.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -99,7 +100,7 @@ class Annotator {
 
   void Parameter(Instruction* parameter) {
     if (random_.Below(3) == 0) return;
-    parameter->mutable_frontend_attributes()["xla.sdy.sharding"] =
+    parameter->mutable_frontend_attributes()[hlo::kShardingKey] =
         absl::StrCat("#sdy.sharding", RandomAnnotation(mesh_, parameter->shape().ndim(), &random_));
   }
 
@@ -107,15 +108,15 @@ class Annotator {
     auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
     call->mutable_attributes().custom_call_target = target;
     call->mutable_attributes().has_side_effect = target != std::string("Sharding");
-    call->mutable_frontend_attributes()["xla.sdy.sharding"] = absl::StrCat(
+    call->mutable_frontend_attributes()[hlo::kShardingKey] = absl::StrCat(
         "#sdy.sharding_per_value<[", RandomAnnotation(mesh_, x->shape().ndim(), &random_), "]>");
     return builder->computation()->Add(std::move(call), {x});
   }
 
   Instruction* Barrier(Builder* builder, Instruction* x) {
     auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
-    call->mutable_attributes().custom_call_target = "xla.sdy.PropagationBarrier";
-    call->mutable_frontend_attributes()["xla.sdy.allowed_direction"] = absl::StrCat(random_.Below(4), " : i32");
+    call->mutable_attributes().custom_call_target = hlo::kPropagationBarrierCall;
+    call->mutable_frontend_attributes()[hlo::kAllowedDirectionKey] = absl::StrCat(random_.Below(4), " : i32");
     return builder->computation()->Add(std::move(call), {x});
   }
 
@@ -124,7 +125,7 @@ class Annotator {
     Instruction* root = builder->computation()->root();
     for (int64_t r = 0; r < root->operand_count(); ++r) {
       if (random_.Below(2) == 0) continue;
-      root->ReplaceOperand(r, Constraint(builder, root->operand(r), "xla.sdy.FuncResultSharding"));
+      root->ReplaceOperand(r, Constraint(builder, root->operand(r), hlo::kResultShardingCall));
     }
     builder->computation()->SortTopologically();
   }
@@ -164,7 +165,7 @@ RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool m
   for (const sharding::Axis& axis : result.mesh.axes()) axes.push_back(absl::StrCat("\"", axis.name, "\"=", axis.size));
   std::string list;
   for (const std::string& axis : axes) absl::StrAppend(&list, list.empty() ? "" : ", ", axis);
-  module->frontend_attributes["xla.sdy.meshes"] = absl::StrCat("{mesh = #sdy.mesh<[", list, "]>}");
+  module->frontend_attributes[hlo::kMeshesKey] = absl::StrCat("{mesh = #sdy.mesh<[", list, "]>}");
   Annotator annotator(&result.mesh, random.get());
   RandomControl* self = nullptr;
   int64_t channels = 0;

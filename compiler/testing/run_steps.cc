@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {
@@ -30,14 +31,6 @@ hlo::Literal Assemble(const Shape& shape, std::vector<Array>* leaves, size_t* ne
   std::vector<hlo::Literal> elements;
   for (const Shape& element : shape.tuple()) elements.push_back(Assemble(element, leaves, next));
   return hlo::Literal::Tuple(std::move(elements));
-}
-
-void Flatten(const hlo::Literal& literal, std::vector<const Array*>* leaves) {
-  if (!literal.is_tuple) {
-    leaves->push_back(&literal.array);
-    return;
-  }
-  for (const hlo::Literal& element : literal.tuple) Flatten(element, leaves);
 }
 
 // A module that is just this instruction on parameters.
@@ -184,8 +177,7 @@ class Machine {
     }
     XLAD_ASSIGN_OR_RETURN(std::vector<hlo::Literal> results, hlo::Evaluate(modules, inputs));
     for (int d : devices) {
-      std::vector<const Array*> leaves;
-      Flatten(results[d], &leaves);
+      const std::vector<const Array*> leaves = hlo::ArrayLeaves(results[d]);
       for (size_t i = 0; i < leaves.size(); ++i) {
         Store(*leaves[i], slices.Get(operand_slices + static_cast<int>(i)), &memory(d));
       }

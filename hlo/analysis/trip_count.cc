@@ -2,15 +2,18 @@
 
 #include <cstring>
 
+#include "hlo/analysis/constants.h"
+
 namespace xlad::hlo {
 namespace {
 
-using hlo::Comparison;
-using hlo::Instruction;
-using hlo::Opcode;
-using tensor::ElementType;
+// Residues modulo 2^bits for up to 64 bits, and products of two of them.
+using Wide = unsigned __int128;
 
-// Looks through copies and elements taken out of tuples that are built in the same computation.
+// What a loop carries: the whole value, or one element of the tuple.
+constexpr int64_t kWhole = -1, kNotCarried = -2;
+
+// Looks through copies and through elements of tuples that are built in the same computation.
 const Instruction* Resolve(const Instruction* x) {
   for (;;) {
     if (x->opcode() == Opcode::kCopy) {
@@ -23,23 +26,73 @@ const Instruction* Resolve(const Instruction* x) {
   }
 }
 
-std::optional<int64_t> IntegerConstant(const Instruction* x) {
+// The element of the computation's parameter that x is, or kNotCarried.
+int64_t CarriedElement(const Instruction* x, const Computation& computation) {
   x = Resolve(x);
-  if (x->opcode() != Opcode::kConstant || !x->shape().is_scalar() || x->literal()->elided) return std::nullopt;
-  if (!tensor::IsInteger(x->shape().type())) return std::nullopt;
-  const auto bytes = x->literal()->array.bytes();
-  uint64_t raw = 0;
-  std::memcpy(&raw, bytes.data(), bytes.size());
-  const int unused = 64 - 8 * static_cast<int>(bytes.size());
-  if (tensor::IsSigned(x->shape().type())) return static_cast<int64_t>(raw << unused) >> unused;
-  return raw > static_cast<uint64_t>(INT64_MAX) ? std::nullopt : std::optional(static_cast<int64_t>(raw));
+  if (x == computation.parameter(0)) return kWhole;
+  const bool carried = x->opcode() == Opcode::kGetTupleElement && Resolve(x->operand(0)) == computation.parameter(0);
+  return carried ? x->number() : kNotCarried;
 }
 
-// The element of the computation's tuple parameter that x is, or -1.
-int64_t CarriedIndex(const Instruction* x, const hlo::Computation& computation) {
-  x = Resolve(x);
-  const bool carried = x->opcode() == Opcode::kGetTupleElement && x->operand(0) == computation.parameter(0);
-  return carried ? x->number() : -1;
+// The instruction that computes one element of a loop's state, or null if it is not visible.
+const Instruction* ElementOf(const Instruction* state, int64_t element) {
+  state = Resolve(state);
+  if (element == kWhole) return state;
+  return state->opcode() == Opcode::kTuple ? Resolve(state->operand(element)) : nullptr;
+}
+
+// One loop, and the arithmetic of its induction variable: integers modulo `modulus` = 2^bits, as residues.
+class Counter {
+ public:
+  explicit Counter(const Instruction& loop)
+      : init_(loop.operand(0)), condition_(*loop.called()[0]), body_(*loop.called()[1]) {}
+
+  std::optional<int64_t> Count();
+
+ private:
+  // The constant residue that x has in every iteration. `computation` is the condition or the body, which contains x.
+  std::optional<Wide> Constant(const Instruction* x, const Computation& computation) const;
+  std::optional<Wide> ConstantBits(const Instruction* x) const;
+  // The residue that the body adds to the induction variable.
+  std::optional<Wide> Step() const;
+  std::optional<int64_t> CountFrom(Wide init, Wide step, Comparison comparison, Wide bound) const;
+
+  const Instruction* init_;
+  const Computation& condition_;
+  const Computation& body_;
+  int64_t element_ = kNotCarried;  // The induction variable.
+  tensor::ElementType type_ = tensor::ElementType::kInvalid;
+  Wide modulus_ = 0;
+};
+
+std::optional<Wide> Counter::ConstantBits(const Instruction* x) const {
+  const Literal* literal = x->shape().is_scalar() && x->shape().type() == type_ ? SplatLiteral(*x) : nullptr;
+  if (literal == nullptr) return std::nullopt;
+  uint64_t bits = 0;
+  std::memcpy(&bits, literal->array.bytes().data(), tensor::ByteWidth(type_));
+  return Wide{bits} % modulus_;
+}
+
+std::optional<Wide> Counter::Constant(const Instruction* x, const Computation& computation) const {
+  const int64_t element = CarriedElement(x, computation);
+  if (element == kNotCarried) return ConstantBits(Resolve(x));
+  const Instruction* next = ElementOf(body_.root(), element);
+  if (next == nullptr || CarriedElement(next, body_) != element) return std::nullopt;
+  const Instruction* init = ElementOf(init_, element);
+  return init == nullptr ? std::nullopt : ConstantBits(init);
+}
+
+std::optional<Wide> Counter::Step() const {
+  const Instruction* next = ElementOf(body_.root(), element_);
+  if (next == nullptr) return std::nullopt;
+  const bool subtracts = next->opcode() == Opcode::kSubtract;
+  if (next->opcode() != Opcode::kAdd && !subtracts) return std::nullopt;
+  for (int64_t side = 0; side < (subtracts ? 1 : 2); ++side) {
+    if (CarriedElement(next->operand(side), body_) != element_) continue;
+    const std::optional<Wide> step = Constant(next->operand(1 - side), body_);
+    if (step) return subtracts ? (modulus_ - *step) % modulus_ : *step;
+  }
+  return std::nullopt;
 }
 
 Comparison Mirrored(Comparison comparison) {
@@ -52,56 +105,81 @@ Comparison Mirrored(Comparison comparison) {
   }
 }
 
-// The step that the body adds to element `index`, if it is a constant.
-std::optional<int64_t> StepOf(const hlo::Computation& body, int64_t index) {
-  const Instruction* root = Resolve(body.root());
-  if (root->opcode() != Opcode::kTuple) return std::nullopt;
-  const Instruction* next = Resolve(root->operand(index));
-  const bool subtracts = next->opcode() == Opcode::kSubtract;
-  if (next->opcode() != Opcode::kAdd && !subtracts) return std::nullopt;
-  for (int64_t side = 0; side < (subtracts ? 1 : 2); ++side) {
-    if (CarriedIndex(next->operand(side), body) != index) continue;
-    const std::optional<int64_t> step = IntegerConstant(next->operand(1 - side));
-    if (step) return subtracts ? -*step : *step;
-  }
-  return std::nullopt;
+Wide CeilDivide(Wide a, Wide b) { return (a + b - 1) / b; }
+
+// The smallest k with first <= k * step mod modulus <= last, for 0 <= first <= last < modulus and 0 <= step < modulus,
+// or nullopt if there is none. This is Euclid's algorithm on (step, modulus): the multiples of `step` that are below
+// `modulus` either hit the range, or all of them skip it; then the smallest number y of wrap-arounds for which some
+// multiple hits [first + y * modulus, last + y * modulus] solves the same problem modulo `step`.
+std::optional<Wide> FirstMultipleIn(Wide step, Wide modulus, Wide first, Wide last) {
+  if (first == 0) return 0;
+  if (step == 0) return std::nullopt;
+  if (2 * step > modulus) return FirstMultipleIn(modulus - step, modulus, modulus - last, modulus - first);
+  const Wide k = CeilDivide(first, step);
+  if (k * step <= last) return k;
+  const std::optional<Wide> wraps =
+      FirstMultipleIn((step - modulus % step) % step, step, first % step, last % step);
+  if (!wraps) return std::nullopt;
+  return CeilDivide(first + *wraps * modulus, step);
 }
 
-std::optional<int64_t> Count(int64_t from, int64_t to, int64_t step, Comparison comparison) {
-  if (comparison == Comparison::kLe) ++to;
-  if (comparison == Comparison::kGe) --to;
-  const bool up = comparison == Comparison::kLt || comparison == Comparison::kLe;
-  const bool down = comparison == Comparison::kGt || comparison == Comparison::kGe;
-  if (up) return from >= to ? std::optional<int64_t>(0) : step > 0 ? std::optional((to - from + step - 1) / step)
-                                                                   : std::nullopt;
-  if (down) return from <= to ? std::optional<int64_t>(0) : step < 0 ? std::optional((from - to - step - 1) / -step)
-                                                                     : std::nullopt;
-  if (comparison != Comparison::kNe || step == 0 || (to - from) % step != 0 || (to - from) / step < 0) {
-    return std::nullopt;
+// The loop stops at the first value in a range of consecutive residues, which may wrap around from the largest value
+// to the smallest.
+std::optional<int64_t> Counter::CountFrom(Wide init, Wide step, Comparison comparison, Wide bound) const {
+  const Wide smallest = tensor::IsSigned(type_) ? modulus_ / 2 : 0;
+  Wide first = 0, size = 0;  // The range.
+  const auto from_to = [&](Wide from, Wide end) {  // Without `end`; the whole ring if both are equal.
+    first = from % modulus_;
+    size = (end + modulus_ - first) % modulus_;
+    if (size == 0) size = modulus_;
+  };
+  switch (comparison) {
+    case Comparison::kEq: from_to(bound + 1, bound); break;
+    case Comparison::kNe: from_to(bound, bound + 1); break;
+    case Comparison::kLt: from_to(bound, smallest); break;
+    case Comparison::kGe:
+      if (bound == smallest) return std::nullopt;
+      from_to(smallest, bound);
+      break;
+    case Comparison::kGt: from_to(smallest, bound + 1); break;
+    case Comparison::kLe:
+      if ((bound + 1) % modulus_ == smallest) return std::nullopt;
+      from_to(bound + 1, smallest);
+      break;
   }
-  return (to - from) / step;
+  const Wide distance = (first + modulus_ - init) % modulus_;  // From `init` up to the range.
+  if (distance + size > modulus_ || distance == 0) return 0;   // `init` is in it.
+  const std::optional<Wide> count = FirstMultipleIn(step, modulus_, distance, distance + size - 1);
+  if (!count || *count > Wide{INT64_MAX}) return std::nullopt;
+  return static_cast<int64_t>(*count);
+}
+
+std::optional<int64_t> Counter::Count() {
+  const Instruction* compare = Resolve(condition_.root());
+  if (compare->opcode() != Opcode::kCompare) return std::nullopt;
+  type_ = compare->operand(0)->shape().type();
+  if (!compare->operand(0)->shape().is_scalar() || !tensor::IsInteger(type_)) return std::nullopt;
+  modulus_ = Wide{1} << tensor::BitWidth(type_);
+  for (int64_t side = 0; side < 2; ++side) {
+    element_ = CarriedElement(compare->operand(side), condition_);
+    const std::optional<Wide> bound = Constant(compare->operand(1 - side), condition_);
+    if (element_ == kNotCarried || !bound) continue;
+    const Instruction* start = ElementOf(init_, element_);
+    const std::optional<Wide> init = start == nullptr ? std::nullopt : ConstantBits(start), step = Step();
+    if (!init || !step) continue;
+    const Comparison comparison = compare->attributes().comparison;
+    return CountFrom(*init, *step, side == 0 ? comparison : Mirrored(comparison), *bound);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<int64_t> TripCount(const Instruction& loop) {
   if (loop.opcode() != Opcode::kWhile || loop.called().size() != 2) return std::nullopt;
-  const hlo::Computation& condition = *loop.called()[0];
-  const Instruction* compare = Resolve(condition.root());
-  if (compare->opcode() != Opcode::kCompare) return std::nullopt;
-  for (int64_t side = 0; side < 2; ++side) {
-    const int64_t index = CarriedIndex(compare->operand(side), condition);
-    const std::optional<int64_t> bound = IntegerConstant(compare->operand(1 - side));
-    if (index < 0 || !bound) continue;
-    const Instruction* init = Resolve(loop.operand(0));
-    if (init->opcode() != Opcode::kTuple) return std::nullopt;
-    const std::optional<int64_t> from = IntegerConstant(init->operand(index));
-    const std::optional<int64_t> step = StepOf(*loop.called()[1], index);
-    if (!from || !step) return std::nullopt;
-    const Comparison comparison = compare->attributes().comparison;
-    return Count(*from, *bound, *step, side == 0 ? comparison : Mirrored(comparison));
-  }
-  return std::nullopt;
+  return Counter(loop).Count();
 }
+
+int64_t TripCountOrAssumed(const Instruction& loop) { return TripCount(loop).value_or(kAssumedTripCount); }
 
 }  // namespace xlad::hlo

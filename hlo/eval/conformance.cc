@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/numeric.h"
 #include "hlo/text/text.h"
@@ -95,15 +96,6 @@ absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::str
   return array;
 }
 
-std::vector<const Literal*> Leaves(const Literal& root) {
-  if (!root.is_tuple) return {&root};
-  std::vector<const Literal*> leaves;
-  for (const Literal& element : root.tuple) {
-    for (const Literal* leaf : Leaves(element)) leaves.push_back(leaf);
-  }
-  return leaves;
-}
-
 absl::StatusOr<std::unique_ptr<Module>> ReadProgram(FileSystem& files, const std::string& path, bool through_proto) {
   XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, ParseText(text));
@@ -112,12 +104,12 @@ absl::StatusOr<std::unique_ptr<Module>> ReadProgram(FileSystem& files, const std
   return ParseProto(bytes);
 }
 
-absl::Status CheckResult(const Literal& actual, const Array& expected, const Case& c, int64_t i) {
-  if (!(actual.array.shape() == expected.shape())) {
-    return absl::FailedPreconditionError(absl::StrCat("result ", i, ": found ", actual.array.shape().ToString(),
+absl::Status CheckResult(const Array& actual, const Array& expected, const Case& c, int64_t i) {
+  if (!(actual.shape() == expected.shape())) {
+    return absl::FailedPreconditionError(absl::StrCat("result ", i, ": found ", actual.shape().ToString(),
                                                       ", expected ", expected.shape().ToString()));
   }
-  const Difference difference = Compare(actual.array, expected, c.tolerances[i]);
+  const Difference difference = Compare(actual, expected, c.tolerances[i]);
   if (difference.mismatches == 0) return absl::OkStatus();
   // If XLA is outside the tolerance too, the result may be as far away as XLA's.
   if (i < std::ssize(c.xla) && difference.max_absolute <= c.xla[i].max_absolute &&
@@ -149,7 +141,7 @@ absl::Status RunCase(FileSystem& files, const std::string& directory, const Case
   const std::vector<const Module*> modules(processes, module.get());
   XLAD_ASSIGN_OR_RETURN(const std::vector<Literal> roots, Evaluate(modules, inputs));
   for (int64_t p = 0; p < processes; ++p) {
-    const std::vector<const Literal*> leaves = Leaves(roots[p]);
+    const std::vector<const Array*> leaves = ArrayLeaves(roots[p]);
     if (leaves.size() != c.results.size()) {
       return absl::FailedPreconditionError(
           absl::StrCat("found ", leaves.size(), " results, expected ", c.results.size()));

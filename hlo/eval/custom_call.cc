@@ -1,5 +1,6 @@
 // custom-call targets that are evaluated without their library: annotations, which are identities, and LAPACK routines.
 #include "absl/strings/str_join.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/eval/lapack.h"
 #include "hlo/eval/operation.h"
 
@@ -8,22 +9,21 @@ namespace {
 
 // Annotations, which do not change the global value.
 constexpr absl::string_view kIdentities[] = {
-    "Sharding",
-    "xla.sdy.FuncResultSharding",
-    "xla.sdy.PropagationBarrier",
-    "xla.sdy.GlobalToLocalShape",
-    "xla.sdy.LocalToGlobalShape",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
+    kShardingCall,
+    kResultShardingCall,
+    kPropagationBarrierCall,
+    kEnterManualCall,
+    kLeaveManualCall,
+    kEnterManualTilesCall,
+    kLeaveManualTilesCall,
     "annotate_device_placement",
     "MoveToHost",
     "MoveToDevice",
 };
-constexpr absl::string_view kShardingGroup = "xla.sdy.ShardingGroup";  // Has no result.
 
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
-  if (target == kShardingGroup) return Value();
+  if (target == kShardingGroupCall) return Value();  // It has no result.
   if (const LapackRoutine* routine = FindLapackRoutine(target); routine != nullptr) {
     return EvalLapack(operation, *routine);
   }
@@ -40,7 +40,7 @@ absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
                      "; manual regions are evaluated after partitioning, with one program per device"));
   }
   return absl::UnimplementedError(absl::StrCat("found custom-call target \"", target, "\", expected one of ",
-                                               absl::StrJoin(kIdentities, ", "), ", ", kShardingGroup, ", ",
+                                               absl::StrJoin(kIdentities, ", "), ", ", kShardingGroupCall, ", ",
                                                LapackTargets()));
 }
 

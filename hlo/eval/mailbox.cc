@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::hlo::eval {
 namespace {
@@ -12,17 +13,17 @@ using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
 // The source-target pairs of a send or recv, or nullopt if it does not have the attribute.
 absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
-  const auto found = instruction.frontend_attributes().find("_xla_send_recv_source_target_pairs");
-  if (found == instruction.frontend_attributes().end()) return std::optional<Pairs>();
+  const std::string* text = FindAttribute(instruction, kSendRecvPairsKey);
+  if (text == nullptr) return std::optional<Pairs>();
   std::vector<int64_t> ids;
-  for (const absl::string_view word : absl::StrSplit(found->second, absl::ByAnyChar("{}, "), absl::SkipEmpty())) {
+  for (const absl::string_view word : absl::StrSplit(*text, absl::ByAnyChar("{}, "), absl::SkipEmpty())) {
     int64_t id = 0;
     if (!absl::SimpleAtoi(word, &id)) ids.push_back(-1);
     ids.push_back(id);
   }
   const bool bad = ids.size() % 2 != 0 || std::any_of(ids.begin(), ids.end(), [](int64_t id) { return id < 0; });
   if (bad) {
-    return absl::InvalidArgumentError(absl::StrCat("found _xla_send_recv_source_target_pairs=\"", found->second,
+    return absl::InvalidArgumentError(absl::StrCat("found ", kSendRecvPairsKey, "=\"", *text,
                                                    "\", expected pairs such as {{0,1},{1,2}}"));
   }
   Pairs pairs;

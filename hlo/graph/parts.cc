@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/text/print.h"
 
 namespace xlad::hlo {
@@ -47,8 +48,7 @@ std::string Shortened(absl::string_view text, size_t most) {
 }
 
 std::string ShardingText(const Instruction& instruction) {
-  const auto found = instruction.frontend_attributes().find("xla.sdy.sharding");
-  if (found != instruction.frontend_attributes().end()) return found->second;
+  if (const std::string* text = FindAttribute(instruction, kShardingKey)) return *text;
   std::string text;
   if (instruction.sharding() != nullptr) AppendSharding(*instruction.sharding(), &text);
   return text;

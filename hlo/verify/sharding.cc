@@ -1,5 +1,6 @@
 // Verifier rules on sharding={...}: tiles that fit the shape and name each device once.
 #include "absl/strings/str_cat.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/infer/rules.h"
 #include "hlo/verify/rules.h"
 
@@ -56,11 +57,6 @@ absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
     return Violation("sharding-transpose", Brief(sharding.iota_transpose), absl::StrCat("a permutation of ", ndim));
   }
   return ExpectDimensions("sharding-transpose", sharding.iota_transpose, ndim);
-}
-
-void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves) {
-  if (!shape.is_tuple()) return leaves->push_back(&shape);
-  for (const Shape& element : shape.tuple()) AppendLeaves(element, leaves);
 }
 
 absl::Status CheckLeaf(const OpSharding& sharding, const Shape& shape) {

@@ -46,7 +46,7 @@ double Flops(const hlo::Computation& computation) {
     flops += FlopsOf(*instruction);
     const bool loop = instruction->opcode() == Opcode::kWhile;
     if (!loop && instruction->opcode() != Opcode::kConditional && instruction->opcode() != Opcode::kCall) continue;
-    const double times = loop ? static_cast<double>(TripCount(*instruction).value_or(1)) : 1;
+    const double times = loop ? static_cast<double>(TripCountOrAssumed(*instruction)) : 1;
     for (const hlo::Computation* called : instruction->called()) flops += times * Flops(*called);
   }
   return flops;

@@ -1,9 +1,8 @@
-// Bytes and trip counts of partitioned programs, by hand.
+// Bytes of collectives in partitioned programs, by hand.
 #include "sharding/explain/explain.h"
 
 #include <gtest/gtest.h>
 
-#include "hlo/analysis/trip_count.h"
 #include "hlo/text/text.h"
 
 namespace xlad::sharding {
@@ -59,58 +58,6 @@ ENTRY main {
   absl::StatusOr<Explanation> explanation = Explain(Program(text + "}", "dp=3"));
   ASSERT_TRUE(explanation.ok()) << explanation.status();
   EXPECT_EQ(explanation->bytes_per_device, 4);  // 3 x 4/3.
-}
-
-struct Loop {
-  const char* init;
-  const char* step;
-  const char* compare;
-  std::optional<int64_t> trips;
-};
-
-std::string LoopText(const Loop& loop) {
-  return absl::StrCat(R"(HloModule m
-cond { t = (s32[], f32[]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] constant(10)
-  ROOT c = pred[] compare()", loop.compare, R"( }
-body { t = (s32[], f32[]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = f32[] get-tuple-element(t), index=1
-  k = s32[] constant(3)
-  j = s32[] )", loop.step, R"(
-  ROOT r = (s32[], f32[]) tuple(j, x) }
-ENTRY main {
-  p = s32[] parameter(0)
-  x = f32[] parameter(1)
-  i = s32[] )", loop.init, R"(
-  t = (s32[], f32[]) tuple(i, x)
-  ROOT w = (s32[], f32[]) while(t), condition=cond, body=body
-})");
-}
-
-TEST(TripCount, CountedLoops) {
-  const Loop loops[] = {
-      {"constant(0)", "add(i, k)", "i, n), direction=LT", 4},
-      {"constant(1)", "add(k, i)", "i, n), direction=LT", 3},
-      {"constant(0)", "add(i, k)", "i, n), direction=LE", 4},
-      {"constant(1)", "add(i, k)", "i, n), direction=LE", 4},
-      {"constant(0)", "add(i, k)", "n, i), direction=GT", 4},
-      {"constant(40)", "subtract(i, k)", "i, n), direction=GT", 10},
-      {"constant(40)", "subtract(i, k)", "i, n), direction=GE", 11},
-      {"constant(20)", "add(i, k)", "i, n), direction=LT", 0},
-      {"constant(1)", "add(i, k)", "i, n), direction=NE", 3},
-      {"constant(0)", "add(i, k)", "i, n), direction=NE", std::nullopt},
-      {"constant(0)", "subtract(i, k)", "i, n), direction=LT", std::nullopt},
-      {"constant(0)", "multiply(i, k)", "i, n), direction=LT", std::nullopt},
-      {"add(p, p)", "add(i, k)", "i, n), direction=LT", std::nullopt},
-  };
-  for (const Loop& loop : loops) {
-    absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(LoopText(loop));
-    ASSERT_TRUE(module.ok()) << module.status();
-    EXPECT_EQ(TripCount(*(*module)->entry()->root()), loop.trips) << loop.init << " " << loop.step << " "
-                                                                  << loop.compare;
-  }
 }
 
 }  // namespace

@@ -13,13 +13,6 @@
 namespace xlad::sharding {
 namespace {
 
-constexpr const char* kMeshes = "xla.sdy.meshes";
-constexpr const char* kSharding = "xla.sdy.sharding";
-
-const std::string* Find(const hlo::StringMap& map, const char* key) {
-  const auto it = map.find(key);
-  return it == map.end() ? nullptr : &it->second;
-}
 
 int64_t Devices(const std::vector<Axis>& axes) { return Mesh("", axes).devices(); }
 
@@ -74,17 +67,13 @@ bool InOrder(const SdyMesh& mesh) {
 
 }  // namespace
 
-bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target) {
-  return instruction.opcode() == hlo::Opcode::kCustomCall && instruction.attributes().custom_call_target == target;
-}
-
 absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
-  if (const std::string* text = Find(module.frontend_attributes, kMeshes)) {
+  if (const std::string* text = hlo::FindAttribute(module.frontend_attributes, hlo::kMeshesKey)) {
     XLAD_ASSIGN_OR_RETURN(meshes_, ParseSdyMeshes(*text));
   }
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
-    const std::string* text = Find(instruction.frontend_attributes(), kSharding);
+    const std::string* text = hlo::FindAttribute(instruction, hlo::kShardingKey);
     if (!status.ok() || text == nullptr || !absl::StrContains(*text, "<mesh<")) return;
     auto shardings = ParseSdyShardings(*text);
     status = At(instruction, shardings.status());
@@ -123,7 +112,7 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
   if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
-    if (status.ok() && IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape")) {
+    if (status.ok() && IsCustomCall(instruction, hlo::kEnterManualCall)) {
       status = At(instruction, absl::UnimplementedError(absl::StrCat(
                                    "found a manual computation on a mesh with device_ids=[",
                                    absl::StrJoin(mesh.device_ids, ", "), "], expected devices in order")));
@@ -152,7 +141,7 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
 absl::StatusOr<Annotations> Annotations::Create(const hlo::Module& module) {
   Annotations annotations;
   annotations.module_ = &module;
-  XLAD_RETURN_IF_ERROR(Annotate(annotations.FindSdyMesh(module), kMeshes));
+  XLAD_RETURN_IF_ERROR(Annotate(annotations.FindSdyMesh(module), hlo::kMeshesKey));
   if (annotations.mesh_.axes().empty()) {
     std::vector<const hlo::OpSharding*> tiles;
     ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
@@ -191,7 +180,7 @@ absl::Status Annotations::Rebind(const Mesh& sizes) {
   absl::Status status;
   ForEachInstruction(*module_, [&](const hlo::Instruction& instruction) {
     if (!status.ok()) return;
-    if (IsCustomCall(instruction, "xla.sdy.GlobalToLocalShape") || IsCustomCall(instruction, "SPMDFullToShardShape")) {
+    if (IsCustomCall(instruction, hlo::kEnterManualCall) || IsCustomCall(instruction, hlo::kEnterManualTilesCall)) {
       status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
                                    "the manual computation (shard_map) is written for the mesh ", mesh_.ToString(),
                                    ", found ", sizes.ToString(), "; export the program for that mesh")));
@@ -213,7 +202,7 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
     if (mesh == nullptr && name == sharding.mesh_name) mesh = &candidate;
   }
   if (mesh == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", kMeshes));
+    return absl::InvalidArgumentError(absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", hlo::kMeshesKey));
   }
   // A mesh without axes. With device_ids the array is on one device, and every device may compute it instead; without
   // device_ids the annotation says nothing.
@@ -282,7 +271,7 @@ absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& ins
 }
 
 absl::StatusOr<ValueSharding> Annotations::OfAttribute(const hlo::Instruction& instruction, const char* key) const {
-  const std::string* text = Find(instruction.frontend_attributes(), key);
+  const std::string* text = hlo::FindAttribute(instruction, key);
   if (text == nullptr) return absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected shardings"));
   XLAD_ASSIGN_OR_RETURN(ValueSharding shardings, FromSdy(instruction, *text));
   const std::string source = module_->SourceOf(instruction);
@@ -291,11 +280,11 @@ absl::StatusOr<ValueSharding> Annotations::OfAttribute(const hlo::Instruction& i
 }
 
 absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruction& instruction) const {
-  const std::string* text = Find(instruction.frontend_attributes(), kSharding);
+  const std::string* text = hlo::FindAttribute(instruction, hlo::kShardingKey);
   absl::StatusOr<ValueSharding> shardings;
   if (text != nullptr) {
     shardings = FromSdy(instruction, *text);
-  } else if (instruction.sharding() != nullptr && (tiles_only_ || named_ || IsCustomCall(instruction, "Sharding")) &&
+  } else if (instruction.sharding() != nullptr && (tiles_only_ || named_ || IsCustomCall(instruction, hlo::kShardingCall)) &&
              mesh_.devices() > 1) {
     shardings = FromTiles(instruction);
   } else {

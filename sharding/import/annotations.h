@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "hlo/attribute_keys.h"
 #include "sharding/import/sdy_text.h"
 #include "sharding/model/sharded_module.h"
 
@@ -13,8 +14,6 @@ namespace xlad::sharding {
 
 // Adds the place of an instruction, "12:3: %dot.4", to the message of an error.
 absl::Status At(const hlo::Instruction& instruction, const absl::Status& status);
-
-bool IsCustomCall(const hlo::Instruction& instruction, absl::string_view target);
 
 class Annotations {
  public:

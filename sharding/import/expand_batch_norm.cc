@@ -1,5 +1,6 @@
 #include "sharding/import/expand_batch_norm.h"
 
+#include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
 #include "tensor/indices.h"
 
@@ -90,7 +91,7 @@ class Expander {
 
 bool IsExpanded(const Instruction& op) {
   const bool reduces = op.opcode() == Opcode::kBatchNormTraining || op.opcode() == Opcode::kBatchNormGrad;
-  return reduces && op.sharding() == nullptr && !op.frontend_attributes().contains("xla.sdy.sharding") &&
+  return reduces && op.sharding() == nullptr && hlo::FindAttribute(op, hlo::kShardingKey) == nullptr &&
          op.operand(0)->shape().elements() > 0;
 }
 

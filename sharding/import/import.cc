@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/import/annotations.h"
 #include "sharding/import/expand_batch_norm.h"
 #include "sharding/import/import.h"
@@ -17,10 +18,6 @@
 namespace xlad::sharding {
 namespace {
 
-constexpr const char* kResultSharding = "xla.sdy.FuncResultSharding";
-constexpr const char* kGroup = "xla.sdy.ShardingGroup";
-constexpr const char* kBarrier = "xla.sdy.PropagationBarrier";
-
 bool IsOpen(const TensorSharding& sharding) {
   return sharding.replicated.empty() && sharding.unreduced.empty() &&
          std::all_of(sharding.dims.begin(), sharding.dims.end(),
@@ -29,10 +26,9 @@ bool IsOpen(const TensorSharding& sharding) {
 
 // The value of an attribute "12 : i64" or "12".
 absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, const char* key) {
-  const auto it = instruction.frontend_attributes().find(key);
+  const std::string* text = hlo::FindAttribute(instruction, key);
   int64_t value = 0;
-  if (it == instruction.frontend_attributes().end() ||
-      !absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(it->second, ':'))[0], &value)) {
+  if (text == nullptr || !absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(*text, ':'))[0], &value)) {
     return At(instruction, absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected an integer")));
   }
   return value;
@@ -87,7 +83,7 @@ class Importer {
     XLAD_ASSIGN_OR_RETURN(const auto of_root, annotations_.Of(*entry->root()));
     if (of_root.has_value()) out_.results = *of_root;
     size_t leaf = 0;
-    while (IsCustomCall(*entry->root(), kResultSharding)) {
+    while (IsCustomCall(*entry->root(), hlo::kResultShardingCall)) {
       XLAD_RETURN_IF_ERROR(ExpectUnary(*entry->root()));
       entry->set_root(entry->root()->operand(0));
     }
@@ -102,7 +98,7 @@ class Importer {
     for (int64_t i = 0; i < root->operand_count(); ++i) {
       const size_t first = *leaf;
       std::optional<ValueSharding> found;
-      while (IsCustomCall(*root->operand(i), kResultSharding)) {
+      while (IsCustomCall(*root->operand(i), hlo::kResultShardingCall)) {
         XLAD_RETURN_IF_ERROR(ExpectUnary(*root->operand(i)));
         if (!found.has_value()) {
           XLAD_ASSIGN_OR_RETURN(found, annotations_.Of(*root->operand(i)));
@@ -117,18 +113,18 @@ class Importer {
   }
 
   absl::Status Read(hlo::Instruction* instruction) {
-    if (IsCustomCall(*instruction, "Sharding")) return ReadConstraint(instruction);
-    if (IsCustomCall(*instruction, kResultSharding)) return ReadInnerResult(instruction);
-    if (IsCustomCall(*instruction, kGroup)) return ReadGroup(instruction);
-    if (IsCustomCall(*instruction, kBarrier)) return ReadBarrier(instruction);
-    if (instruction->mutable_frontend_attributes().erase(kWholeMatrices) > 0) {
+    if (IsCustomCall(*instruction, hlo::kShardingCall)) return ReadConstraint(instruction);
+    if (IsCustomCall(*instruction, hlo::kResultShardingCall)) return ReadInnerResult(instruction);
+    if (IsCustomCall(*instruction, hlo::kShardingGroupCall)) return ReadGroup(instruction);
+    if (IsCustomCall(*instruction, hlo::kPropagationBarrierCall)) return ReadBarrier(instruction);
+    if (instruction->mutable_frontend_attributes().erase(hlo::kUnsplitMatricesKey) > 0) {
       TensorSharding batch_only = TensorSharding::Open(instruction->shape().ndim());
       for (size_t d = 1; d < batch_only.dims.size(); ++d) batch_only.dims[d].closed = true;
       out_.shardings[instruction] = {std::move(batch_only)};
       return absl::OkStatus();
     }
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
-    for (const char* manual : {"SPMDFullToShardShape", "SPMDShardToFullShape"}) {
+    for (const char* manual : {hlo::kEnterManualTilesCall, hlo::kLeaveManualTilesCall}) {
       if (!IsCustomCall(*instruction, manual)) continue;
       return At(*instruction,
                 absl::UnimplementedError(absl::StrCat(
@@ -211,14 +207,14 @@ class Importer {
     if (call->operand_count() != 1) {
       return At(*call, absl::InvalidArgumentError("found no operand, expected the member of a sharding group"));
     }
-    XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, "xla.sdy.sharding_group_id"));
+    XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, hlo::kShardingGroupIdKey));
     group_calls_.emplace_back(id, call);
     return absl::OkStatus();
   }
 
   absl::Status ReadBarrier(hlo::Instruction* call) {
     XLAD_RETURN_IF_ERROR(ExpectUnary(*call));
-    XLAD_ASSIGN_OR_RETURN(const int64_t direction, IntegerAttribute(*call, "xla.sdy.allowed_direction"));
+    XLAD_ASSIGN_OR_RETURN(const int64_t direction, IntegerAttribute(*call, hlo::kAllowedDirectionKey));
     if (direction < 0 || direction > 3) {
       return At(*call, absl::InvalidArgumentError(absl::StrCat("found direction ", direction, ", expected 0 to 3")));
     }

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/import/annotations.h"
 
 namespace xlad::sharding {
@@ -62,12 +63,12 @@ void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
 const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
   for (const hlo::Instruction* operand : call.operands()) {
     if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
-    if (IsCustomCall(*operand, "xla.sdy.GlobalToLocalShape")) return operand;
+    if (IsCustomCall(*operand, hlo::kEnterManualCall)) return operand;
   }
   for (const hlo::Instruction* user : call.users()) {
     const bool element = user->opcode() == hlo::Opcode::kGetTupleElement && !user->users().empty();
     if (element) user = user->users()[0];
-    if (IsCustomCall(*user, "xla.sdy.LocalToGlobalShape")) return user;
+    if (IsCustomCall(*user, hlo::kLeaveManualCall)) return user;
   }
   return nullptr;
 }
@@ -76,17 +77,18 @@ const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
 absl::StatusOr<std::string> ManualAxes(const hlo::Instruction& call) {
   const hlo::Instruction* border = ManualBorder(call);
   if (border == nullptr) return std::string();
-  const auto text = border->frontend_attributes().find("xla.sdy.manual_axes");
-  if (text == border->frontend_attributes().end()) {
-    return At(*border, absl::InvalidArgumentError("found no xla.sdy.manual_axes, expected the manual axes"));
+  const std::string* text = hlo::FindAttribute(*border, hlo::kSdyManualAxesKey);
+  if (text == nullptr) {
+    return At(*border, absl::InvalidArgumentError(
+                           absl::StrCat("found no ", hlo::kSdyManualAxesKey, ", expected the manual axes")));
   }
-  auto axes = ParseSdyAxes(text->second);
+  auto axes = ParseSdyAxes(*text);
   XLAD_RETURN_IF_ERROR(At(*border, axes.status()));
   return absl::StrJoin(*axes, ",", [](std::string* out, const SdyAxis& axis) { out->append(axis.name); });
 }
 
 void AddManualAxes(const std::string& axes, hlo::Instruction* instruction) {
-  std::string& all = instruction->mutable_frontend_attributes()[kManualAxes];
+  std::string& all = instruction->mutable_frontend_attributes()[hlo::kManualAxesKey];
   all = all.empty() ? axes : absl::StrCat(axes, ",", all);
 }
 

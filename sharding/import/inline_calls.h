@@ -12,10 +12,6 @@ namespace xlad::sharding {
 // if the result would have more than 4 million instructions or if calls nest more than 1,000 deep.
 absl::Status InlineCalls(hlo::Module* module);
 
-// A frontend attribute: the axes ("dp,sp") of the manual computations (jax.shard_map) that contain an instruction. Set
-// when the body of a manual computation is inlined. It applies to the bodies and branches of control flow as well.
-inline constexpr const char* kManualAxes = "xlad.manual_axes";
-
 // Replaces the users' operands: get-tuple-element(tuple(...)) by the element, and a reshape to the same shape by its
 // operand.
 void ForwardTupleElements(hlo::Computation* computation);

@@ -3,22 +3,20 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
 
-constexpr const char* kGlobalToLocal = "xla.sdy.GlobalToLocalShape";
-constexpr const char* kLocalToGlobal = "xla.sdy.LocalToGlobalShape";
-constexpr const char* kManual = "xla.sdy.manual_axes";
-
 absl::StatusOr<AxisList> ManualAxesOf(const hlo::Instruction& border, const Mesh& mesh) {
-  const auto text = border.frontend_attributes().find(kManual);
-  if (text == border.frontend_attributes().end()) {
-    return absl::InvalidArgumentError("found no xla.sdy.manual_axes, expected the manual axes");
+  const std::string* text = hlo::FindAttribute(border, hlo::kSdyManualAxesKey);
+  if (text == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found no ", hlo::kSdyManualAxesKey, ", expected the manual axes"));
   }
-  XLAD_ASSIGN_OR_RETURN(const std::vector<SdyAxis> axes, ParseSdyAxes(text->second));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<SdyAxis> axes, ParseSdyAxes(*text));
   return ResolveAxes(mesh, axes);
 }
 
@@ -47,12 +45,12 @@ absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, cons
 class BorderSplitter {
  public:
   BorderSplitter(hlo::Instruction* border, ShardedModule* module)
-      : border_(border), module_(*module), enters_(IsCustomCall(*border, kGlobalToLocal)) {}
+      : border_(border), module_(*module), enters_(IsCustomCall(*border, hlo::kEnterManualCall)) {}
 
   absl::Status Run(const Annotations& annotations) {
     XLAD_ASSIGN_OR_RETURN(manual_, ManualAxesOf(*border_, module_.mesh));
     XLAD_ASSIGN_OR_RETURN(
-        auto shardings, annotations.OfAttribute(*border_, enters_ ? "xla.sdy.in_shardings" : "xla.sdy.out_shardings"));
+        auto shardings, annotations.OfAttribute(*border_, enters_ ? hlo::kInShardingsKey : hlo::kOutShardingsKey));
     if (std::ssize(shardings) != border_->operand_count()) {
       return absl::InvalidArgumentError(absl::StrCat("found ", shardings.size(), " shardings, expected ",
                                                      border_->operand_count(), ", one for each operand"));
@@ -99,7 +97,7 @@ class BorderSplitter {
     auto call = std::make_unique<hlo::Instruction>(hlo::Opcode::kCustomCall, shape);
     call->mutable_attributes().custom_call_target = border_->attributes().custom_call_target;
     call->mutable_frontend_attributes() = border_->frontend_attributes();
-    call->mutable_frontend_attributes()[enters_ ? "xla.sdy.in_shardings" : "xla.sdy.out_shardings"] = text;
+    call->mutable_frontend_attributes()[enters_ ? hlo::kInShardingsKey : hlo::kOutShardingsKey] = text;
     hlo::Instruction* added = Add(std::move(call), {operand});
     if (!enters_) module_.shardings[added] = {std::move(sharding)};
     return added;
@@ -107,9 +105,8 @@ class BorderSplitter {
 
   // The border may be inside another manual computation.
   void InheritRegion(hlo::Instruction* instruction) const {
-    const auto region = border_->frontend_attributes().find(kManualAxes);
-    if (region != border_->frontend_attributes().end()) {
-      instruction->mutable_frontend_attributes()[kManualAxes] = region->second;
+    if (const std::string* axes = hlo::FindAttribute(*border_, hlo::kManualAxesKey)) {
+      instruction->mutable_frontend_attributes()[hlo::kManualAxesKey] = *axes;
     }
   }
 
@@ -120,10 +117,6 @@ class BorderSplitter {
 };
 
 }  // namespace
-
-bool IsManualBorder(const hlo::Instruction& instruction) {
-  return IsCustomCall(instruction, kGlobalToLocal) || IsCustomCall(instruction, kLocalToGlobal);
-}
 
 absl::Status SplitManualBorder(hlo::Instruction* border, const Annotations& annotations, ShardedModule* module) {
   return At(*border, BorderSplitter(border, module).Run(annotations));

@@ -6,9 +6,6 @@
 
 namespace xlad::sharding {
 
-// Whether the instruction is a GlobalToLocalShape or LocalToGlobalShape custom call.
-bool IsManualBorder(const hlo::Instruction& instruction);
-
 // Replaces a border call of several arrays by one call for each, and enters the shardings of the border in `module`:
 //   GlobalToLocalShape: the in-sharding, for a copy of the operand that becomes the call's operand;
 //   LocalToGlobalShape: the out-sharding, for the call's result.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
 #include "hlo/text/text.h"
 #include "sharding/import/matrix_programs.h"
@@ -78,7 +79,7 @@ Instruction* JoinBatch(Builder& builder, Instruction* x, int64_t inner) {
 Instruction* KeepMatricesWhole(Instruction* x) {
   Instruction* copy = Builder(x->parent()).Unary(hlo::Opcode::kCopy, x);
   copy->mutable_metadata() = x->metadata();
-  copy->mutable_frontend_attributes()[kWholeMatrices] = "";
+  copy->mutable_frontend_attributes()[hlo::kUnsplitMatricesKey] = "";
   return copy;
 }
 

@@ -5,10 +5,6 @@
 
 namespace xlad::sharding {
 
-// The frontend attribute of copies at the borders of these loops: Import closes all dimensions except the first one,
-// the batch, because every step of a loop needs complete matrices.
-inline constexpr char kWholeMatrices[] = "xlad.whole_matrices";
-
 // Adds a call of a loop that computes what `call` computes, and returns the value that replaces `call`. `call` is a
 // call to LAPACK's getrf, geqrf, orgqr or syevd for f32 or f64, as JAX writes them; for any other call the result is
 // null and nothing is added. The results are LAPACK's up to rounding, eigenvectors also up to their sign. The

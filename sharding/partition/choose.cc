@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/cost/cost.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/partitioner.h"
@@ -295,7 +296,7 @@ absl::Status Partitioner::VisitOp(const Instruction& instruction) {
     // What the check follows to the collective that makes it whole.
     const bool whole = result.sharding.unreduced.empty();  // The family has combined the parts itself.
     if (own.empty() || whole) continue;
-    result.local->mutable_frontend_attributes()["xlad.partial"] = ToString(program_.mesh(), own);
+    result.local->mutable_frontend_attributes()[hlo::kPartialAxesKey] = ToString(program_.mesh(), own);
   }
   Enter(instruction, std::move(op.results));
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 // While and conditional: their computations are partitioned with the shardings that the carried values have.
 #include "absl/strings/str_cat.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/partition/loop_values.h"
 #include "sharding/partition/partitioner.h"
 
@@ -41,8 +42,7 @@ Instruction* AddCalling(Emitter& emitter, const Instruction& source, hlo::Shape 
   clone->mutable_shape() = std::move(shape);
   clone->mutable_called() = std::move(called);
   clone->set_sharding(nullptr);
-  clone->mutable_frontend_attributes().erase("xla.sdy.sharding");
-  clone->mutable_frontend_attributes().erase("xlad.manual_axes");
+  hlo::EraseShardingAttributes(clone.get());
   clone->set_name(source.name());
   return emitter.builder().computation()->Add(std::move(clone), operands);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/partition/loop_values.h"
 #include "sharding/rules/linear.h"
 
@@ -117,8 +118,7 @@ Instruction* Emitter::CloneLocal(const Instruction& source, hlo::Shape shape,
   clone->mutable_shape() = std::move(shape);
   for (hlo::Computation*& called : clone->mutable_called()) called = program_->Cloned(*called);
   clone->set_sharding(nullptr);
-  clone->mutable_frontend_attributes().erase("xla.sdy.sharding");
-  clone->mutable_frontend_attributes().erase("xlad.manual_axes");
+  hlo::EraseShardingAttributes(clone.get());
   clone->set_name(source.name());
   return builder_.computation()->Add(std::move(clone), operands);
 }
@@ -145,19 +145,19 @@ std::string Emitter::KeyOf(const ReshardStep& step, const LocalArray& array) {
 
 bool Emitter::Repeats(const LocalArray& array) const {
   if (array.local == nullptr || !array.sharding.unreduced.empty()) return false;
-  const Instruction* scalar = RepeatedScalar(array.local);
+  const Instruction* scalar = RepeatedValue(array.local);
   return scalar->shape().is_scalar() && !own_scalars_.contains(scalar);
 }
 
 void Emitter::TakeAsData(const Instruction* x) {
-  const Instruction* scalar = RepeatedScalar(x);
+  const Instruction* scalar = RepeatedValue(x);
   if (scalar->opcode() != hlo::Opcode::kConstant) own_scalars_.insert(scalar);
 }
 
 Instruction* Emitter::Repeated(const LocalArray& array, const TensorSharding& to) {
   Dims dims = LocalDims(array.global.dims, to);
   if (dims == array.local->shape().dims()) return array.local;
-  auto* scalar = const_cast<Instruction*>(RepeatedScalar(array.local));  // One of this computation's, as `local` is.
+  auto* scalar = const_cast<Instruction*>(RepeatedValue(array.local));  // One of this computation's, as `local` is.
   return builder_.Broadcast(scalar, std::move(dims), {});
 }
 
@@ -215,7 +215,7 @@ Instruction* Emitter::AsPartial(Instruction* x, const AxisList& axes) {
       builder_.Compare(hlo::Comparison::kEq, Position(axes), builder_.Scalar(ElementType::kS32, 0));
   Instruction* everywhere = builder_.Full(hlo::Shape(ElementType::kPred, x->shape().dims()), first);
   part = builder_.Select(everywhere, x, builder_.Full(x->shape(), Zero(x->shape().type())));
-  part->mutable_frontend_attributes()["xlad.partial"] = ToString(mesh(), axes);
+  part->mutable_frontend_attributes()[hlo::kPartialAxesKey] = ToString(mesh(), axes);
   return part;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "hlo/analysis/constants.h"
 
 namespace xlad::sharding {
 namespace {
@@ -13,12 +14,6 @@ using tensor::ElementType;
 
 bool AllEqual(const Dims& values) {
   return std::all_of(values.begin(), values.end(), [&](int64_t value) { return value == values[0]; });
-}
-
-bool IsZero(const Instruction* scalar) {
-  if (scalar == nullptr || scalar->opcode() != Opcode::kConstant || scalar->literal()->elided) return false;
-  const auto bytes = scalar->literal()->array.bytes();
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 // Cuts and pads one dimension: what is to be added at the ends may be negative.
@@ -123,7 +118,7 @@ Instruction* Fetcher::SlotValue(const HaloSlot& slot) {
 // Whether something that is nobody's holds what is not `fill_`: only pieces that did not come are zeros by themselves.
 // `left` is the length of the pieces left of the own shard.
 void Fetcher::FindMask(int64_t left) {
-  const bool zero = IsZero(fill_);
+  const bool zero = fill_ != nullptr && IsZero(*fill_);
   for (int64_t k = 0; k < need_.shards() && !needs_mask_; ++k) {
     int64_t index = k * need_.shard - left;
     for (const HaloSlot& slot : plan_.slots) {

@@ -72,7 +72,7 @@ std::optional<LocalArray> LoopValues::Reshard(Emitter& body, const LocalArray& a
   outside.local = Outside(array.local);
   if (outside.local == nullptr) return std::nullopt;
   // A scalar that each device made by hand in the body is one of its own before the loop too.
-  if (RepeatedScalar(array.local)->shape().is_scalar()) before_.TakeAsData(outside.local);
+  if (RepeatedValue(array.local)->shape().is_scalar()) before_.TakeAsData(outside.local);
   room_ -= bytes;
   outside = before_.Reshard(outside, to, why);
   Instruction* parameter = body.builder().computation()->parameter(0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/partition/partitioner.h"
 
 namespace xlad::sharding {
@@ -11,8 +12,6 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-constexpr const char* kGlobalToLocal = "xla.sdy.GlobalToLocalShape";
-constexpr const char* kLocalToGlobal = "xla.sdy.LocalToGlobalShape";
 
 // How the outside of a border is split: for each dimension the manual axes of `outside`, then the free ones of
 // `inside`.
@@ -68,18 +67,13 @@ TensorSharding Even(const hlo::Shape& global, const hlo::Shape& local, TensorSha
 
 }  // namespace
 
-bool IsManualBorderCall(const Instruction& instruction) {
-  const std::string& target = instruction.attributes().custom_call_target;
-  return instruction.opcode() == Opcode::kCustomCall && (target == kGlobalToLocal || target == kLocalToGlobal);
-}
-
 bool IsInManualComputation(const Instruction& instruction) {
-  return instruction.frontend_attributes().contains("xlad.manual_axes");
+  return hlo::FindAttribute(instruction, hlo::kManualAxesKey) != nullptr;
 }
 
 // Every device keeps what it has and reads it differently.
 absl::Status Partitioner::VisitManualBorder(const Instruction& instruction) {
-  const bool enters = instruction.attributes().custom_call_target == kGlobalToLocal;
+  const bool enters = IsCustomCall(instruction, hlo::kEnterManualCall);
   const Instruction& operand = *instruction.operand(0);
   if (!instruction.shape().is_array() || !operand.shape().is_array()) {
     return absl::InternalError(
@@ -148,10 +142,7 @@ static void TakeOverCollective(ProgramInProgress& program, const Instruction& so
     if (crosses) info.axes.push_back(one[0]);
   }
   attributes.channel_id = info.collective_id;
-  hlo::StringMap& tags = local->mutable_frontend_attributes();
-  tags["xlad.axes"] = ToString(mesh, info.axes);
-  tags["xlad.op"] = info.op;
-  tags["xlad.because"] = info.because[0];
+  hlo::WriteOrigin({ToString(mesh, info.axes), {info.op}, info.because}, local);
   program.collectives.push_back(std::move(info));
 }
 

@@ -3,19 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "hlo/attribute_keys.h"
 
 namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
 using hlo::Opcode;
-
-void CollectLeaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
-  if (shape.is_array()) leaves->push_back(shape.array());
-  if (shape.is_tuple()) {
-    for (const hlo::Shape& element : shape.tuple()) CollectLeaves(element, leaves);
-  }
-}
 
 hlo::Shape Localize(const hlo::Shape& global, const ValueSharding& shardings, size_t* next) {
   if (global.is_array()) {
@@ -34,12 +28,6 @@ bool IsDynamic(const hlo::Shape& shape) {
 }
 
 }  // namespace
-
-std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape) {
-  std::vector<tensor::Shape> leaves;
-  CollectLeaves(shape, &leaves);
-  return leaves;
-}
 
 hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardings) {
   size_t next = 0;
@@ -107,7 +95,7 @@ absl::Status Partitioner::Visit(const Instruction& instruction) {
           program_.mesh().ToString(), "; expected array operations, while and conditional"));
     default: break;
   }
-  if (IsManualBorderCall(instruction)) return VisitManualBorder(instruction);
+  if (hlo::IsManualBorder(instruction)) return VisitManualBorder(instruction);
   if (hlo::IsCollective(instruction.opcode()) && !in_manual_ && !IsInManualComputation(instruction)) {
     return absl::UnimplementedError(absl::StrCat(instruction.name(), ": a collective of the user's own outside of a "
                                                                      "manual computation cannot be partitioned"));

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "hlo/analysis/leaves.h"
 #include "sharding/partition/emitter.h"
 #include "sharding/partition/op_family.h"
 
@@ -76,11 +77,8 @@ class Partitioner {
   absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control_;  // While and conditional, local.
 };
 
-// The border of a manual computation (shard_map), and whether an instruction stands inside of one.
-bool IsManualBorderCall(const hlo::Instruction& instruction);
+// Returns true if the instruction belongs to the body of a manual computation (shard_map).
 bool IsInManualComputation(const hlo::Instruction& instruction);
-// The array leaves of a shape, in order.
-std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape);
 // `global` with every leaf's sizes replaced by local ones, in order of leaves.
 hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardings);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/container/flat_hash_set.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/analysis/trip_count.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/min_cut.h"
@@ -19,8 +20,6 @@ using hlo::Opcode;
 
 // What a collective costs besides its bytes, in bytes: one of two equal ways that needs fewer of them is better.
 constexpr double kBytesOfLatency = 1024;
-// Of a loop that is no plain counter.
-constexpr int64_t kUnknownTrips = 8;
 
 // One array of the program.
 struct Value {
@@ -60,11 +59,10 @@ class Graph {
 
   Value& value(int v) { return values_[v]; }
   const Value& value(int v) const { return values_[v]; }
-  size_t LeafCount(const hlo::Shape& shape) const { return ArrayLeaves(shape).size(); }
   int First(const Instruction* instruction) const { return first_.at(instruction); }
   std::vector<int> Root(const hlo::Computation& computation) const {
     std::vector<int> leaves;
-    for (size_t i = 0; i < LeafCount(computation.root()->shape()); ++i) {
+    for (size_t i = 0; i < CountArrayLeaves(computation.root()->shape()); ++i) {
       leaves.push_back(First(computation.root()) + static_cast<int>(i));
     }
     return leaves;
@@ -108,7 +106,7 @@ void Graph::Visit(const hlo::Computation& computation, double runs) {
     if (!first_.contains(instruction)) Enter(*instruction, runs);
     if (instruction->opcode() == Opcode::kWhile) {
       // Carried values are the same thing before, in and after the loop.
-      const double inner = runs * static_cast<double>(TripCount(*instruction).value_or(kUnknownTrips));
+      const double inner = runs * static_cast<double>(TripCountOrAssumed(*instruction));
       for (int v = First(instruction); v < std::ssize(values_); ++v) value(v).runs = inner;
       for (const hlo::Computation* called : instruction->called()) {
         first_[called->parameter(0)] = First(instruction);
@@ -123,18 +121,18 @@ void Graph::Visit(const hlo::Computation& computation, double runs) {
 // How `user` uses the leaves of an operand.
 void Graph::AddUse(const Instruction& user, int64_t operand) {
   const Instruction* used = user.operand(operand);
-  const int from = First(used), count = static_cast<int>(LeafCount(used->shape()));
+  const int from = First(used), count = static_cast<int>(CountArrayLeaves(used->shape()));
   int to = -1, begin = 0, end = count;
   switch (user.opcode()) {
     case Opcode::kTuple:
       to = First(&user);
-      for (int64_t i = 0; i < operand; ++i) to += static_cast<int>(LeafCount(user.operand(i)->shape()));
+      for (int64_t i = 0; i < operand; ++i) to += static_cast<int>(CountArrayLeaves(user.operand(i)->shape()));
       break;
     case Opcode::kGetTupleElement:
       for (int64_t i = 0; i < user.number(); ++i) {
-        begin += static_cast<int>(LeafCount(used->shape().tuple()[i]));
+        begin += static_cast<int>(CountArrayLeaves(used->shape().tuple()[i]));
       }
-      end = begin + static_cast<int>(LeafCount(user.shape()));
+      end = begin + static_cast<int>(CountArrayLeaves(user.shape()));
       to = First(&user);
       break;
     case Opcode::kWhile:
@@ -300,7 +298,7 @@ void Graph::Place(const AxisRef& axis, PendingSums* result) const {
     if (!cut.Out(v)) continue;
     const auto enter = [&](const Instruction* at) {
       std::vector<AxisList>& leaves = result->results[at];
-      leaves.resize(LeafCount(at->shape()));
+      leaves.resize(CountArrayLeaves(at->shape()));
       leaves[v - static_cast<size_t>(First(at))].push_back(axis);
     };
     enter(instruction);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/partition/emitter.h"
 
 namespace xlad::sharding {
@@ -56,10 +57,7 @@ void Emitter::Record(hlo::Instruction* collective, const LocalArray& from, const
   info.axes = step.kind == Kind::kPermute ? Merged(info.axes) : step.axes;
   info.op = why.op == nullptr ? "" : why.op->name();
   info.because = Because(from, step, to, why);
-  hlo::StringMap& attributes = collective->mutable_frontend_attributes();
-  attributes["xlad.axes"] = ToString(mesh(), info.axes);
-  attributes["xlad.op"] = info.op;
-  attributes["xlad.because"] = absl::StrJoin(info.because, "\n");
+  hlo::WriteOrigin({ToString(mesh(), info.axes), {info.op}, info.because}, collective);
   program_->collectives.push_back(std::move(info));
 }
 

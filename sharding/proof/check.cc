@@ -1,5 +1,6 @@
 #include "sharding/proof/check.h"
 
+#include "hlo/attribute_keys.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/proof/check_instances.h"
 #include "sharding/proof/check_structure.h"
@@ -11,7 +12,7 @@ namespace {
 bool HasManual(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
-      if (instruction->frontend_attributes().contains("xlad.manual_axes")) return true;
+      if (hlo::FindAttribute(*instruction, hlo::kManualAxesKey) != nullptr) return true;
     }
   }
   return false;

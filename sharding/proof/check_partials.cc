@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/partitioner.h"
 #include "sharding/proof/check_structure.h"
@@ -140,9 +141,8 @@ class PartialFlow {
       return result;
     }
     XLAD_ASSIGN_OR_RETURN(AxisList axes, FromOperands(instruction));
-    const auto mark = instruction.frontend_attributes().find("xlad.partial");
-    if (mark != instruction.frontend_attributes().end()) {
-      XLAD_ASSIGN_OR_RETURN(const AxisList own, ParseAxes(instruction, mark->second));
+    if (const std::string* partial = hlo::FindAttribute(instruction, hlo::kPartialAxesKey)) {
+      XLAD_ASSIGN_OR_RETURN(const AxisList own, ParseAxes(instruction, *partial));
       for (const AxisRef& axis : own) {
         if (OverlapsAny(axis, axes)) return Fault(instruction, axes, "is made partial along the same axis again");
       }

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::sharding {
 namespace {
@@ -103,18 +104,10 @@ class Numbering {
   absl::StatusOr<Value> VisitWhile(const Instruction& instruction, const Values& values);
   absl::StatusOr<Value> VisitConditional(const Instruction& instruction, const Values& values);
   void Know(const Instruction& instruction, const Values& values, Value* value) const;
-  static size_t LeafCount(const hlo::Shape& shape);
 
   const PartitionedProgram& program_;
   const int64_t devices_;
 };
-
-size_t Numbering::LeafCount(const hlo::Shape& shape) {
-  if (!shape.is_tuple()) return shape.is_array() ? 1 : 0;
-  size_t count = 0;
-  for (const hlo::Shape& element : shape.tuple()) count += LeafCount(element);
-  return count;
-}
 
 uint64_t Numbering::PartOf(const TensorSharding& sharding, int64_t device) const {
   uint64_t part = 1;
@@ -132,7 +125,7 @@ std::vector<Value> Numbering::EntryParameters(const hlo::Computation& entry) con
   size_t leaf = 0;
   for (const Instruction* parameter : entry.parameters()) {
     Value value;
-    for (size_t i = 0; i < LeafCount(parameter->shape()); ++i, ++leaf) {
+    for (size_t i = 0; i < CountArrayLeaves(parameter->shape()); ++i, ++leaf) {
       Numbers numbers;
       for (int64_t d = 0; d < devices_; ++d) numbers.push_back(Mix(leaf + 1, PartOf(program_.parameters[leaf], d)));
       value.leaves.push_back(std::move(numbers));
@@ -145,7 +138,7 @@ std::vector<Value> Numbering::EntryParameters(const hlo::Computation& entry) con
 // The same on all devices.
 Value Numbering::Fresh(const Instruction& instruction) const {
   Value value;
-  for (size_t i = 0; i < LeafCount(instruction.shape()); ++i) {
+  for (size_t i = 0; i < CountArrayLeaves(instruction.shape()); ++i) {
     value.leaves.emplace_back(devices_, Mix(reinterpret_cast<uintptr_t>(&instruction), i));
   }
   return value;
@@ -218,9 +211,9 @@ Value Numbering::Visit(const Instruction& instruction, const Values& values) con
   if (instruction.opcode() == Opcode::kGetTupleElement) {
     const hlo::Shape& tuple = instruction.operand(0)->shape();
     size_t first = 0;
-    for (int64_t i = 0; i < instruction.number(); ++i) first += LeafCount(tuple.tuple()[i]);
+    for (int64_t i = 0; i < instruction.number(); ++i) first += CountArrayLeaves(tuple.tuple()[i]);
     const auto begin = values.at(instruction.operand(0)).leaves.begin() + static_cast<int64_t>(first);
-    return {{begin, begin + static_cast<int64_t>(LeafCount(instruction.shape()))}, {}};
+    return {{begin, begin + static_cast<int64_t>(CountArrayLeaves(instruction.shape()))}, {}};
   }
   if (instruction.opcode() == Opcode::kOptBarrier) return values.at(instruction.operand(0));
   Value result = Fresh(instruction);

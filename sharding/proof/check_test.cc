@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hlo/attribute_keys.h"
 #include "hlo/text/text.h"
 #include "sharding/proof/check_instances.h"
 #include "sharding/proof/check_structure.h"
@@ -80,7 +81,7 @@ TEST(Check, RefusesReducingTwice) {
   absl::StatusOr<PartitionedProgram> program = Partition(sharded);
   ASSERT_TRUE(program.ok()) << program.status();
   Instruction* reduce = Find(*program, Opcode::kAllReduce);
-  reduce->operand(0)->mutable_frontend_attributes().erase("xlad.partial");
+  reduce->operand(0)->mutable_frontend_attributes().erase(hlo::kPartialAxesKey);
   const absl::Status status = Check(sharded, *program);
   EXPECT_NE(std::string(status.message()).find("[partial-reduced-once]"), std::string::npos) << status;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/random.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::sharding {
@@ -21,11 +22,6 @@ Literal MapLeaves(const Literal& literal, const std::function<tensor::Array(cons
   std::vector<Literal> elements;
   for (const Literal& element : literal.tuple) elements.push_back(MapLeaves(element, leaf));
   return Literal::Tuple(std::move(elements));
-}
-
-void CollectLeaves(const Literal& literal, std::vector<const tensor::Array*>* leaves) {
-  if (!literal.is_tuple) leaves->push_back(&literal.array);
-  for (const Literal& element : literal.tuple) CollectLeaves(element, leaves);
 }
 
 }  // namespace
@@ -51,7 +47,7 @@ absl::StatusOr<Literal> JoinResults(const PartitionedProgram& program, const std
   absl::Status status;
   size_t leaf = 0;
   std::vector<std::vector<const tensor::Array*>> leaves(results.size());
-  for (size_t device = 0; device < results.size(); ++device) CollectLeaves(results[device], &leaves[device]);
+  for (size_t device = 0; device < results.size(); ++device) leaves[device] = ArrayLeaves(results[device]);
   Literal joined = MapLeaves(results[0], [&](const tensor::Array&) {
     const size_t at = leaf++;
     const tensor::Shape& shape = program.result_shapes[at];
@@ -163,9 +159,7 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
 }  // namespace
 
 absl::Status CompareValues(const Literal& partitioned, const Literal& whole, double tolerance) {
-  std::vector<const tensor::Array*> a, b;
-  CollectLeaves(partitioned, &a);
-  CollectLeaves(whole, &b);
+  const std::vector<const tensor::Array*> a = ArrayLeaves(partitioned), b = ArrayLeaves(whole);
   if (a.size() != b.size()) {
     return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, whole ", b.size()));
   }

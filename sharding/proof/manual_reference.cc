@@ -1,5 +1,6 @@
 #include "sharding/proof/manual_reference.h"
 
+#include "hlo/attribute_keys.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/partition/partitioner.h"
 
@@ -9,25 +10,19 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Its result is inside.
-bool Enters(const Instruction& instruction) {
-  return instruction.opcode() == Opcode::kCustomCall &&
-         instruction.attributes().custom_call_target == "xla.sdy.GlobalToLocalShape";
-}
-
 // Whether its sharding is that of a border, which stays, or of what it passes on, which propagation finds.
 bool IsFree(const Instruction& instruction, bool in_entry) {
   switch (instruction.opcode()) {
     case Opcode::kGetTupleElement: case Opcode::kWhile: case Opcode::kConditional: return true;
     case Opcode::kParameter: return !in_entry;
-    default: return !instruction.shape().is_array() || IsManualBorderCall(instruction);
+    default: return !instruction.shape().is_array() || IsManualBorder(instruction);
   }
 }
 
 bool IsInSharding(const Instruction& instruction) {
   if (instruction.opcode() != Opcode::kCopy) return false;
   for (const Instruction* user : instruction.users()) {
-    if (Enters(*user)) return true;
+    if (IsCustomCall(*user, hlo::kEnterManualCall)) return true;
   }
   return false;
 }
@@ -37,8 +32,7 @@ bool IsInSharding(const Instruction& instruction) {
 bool HasManualComputations(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
-      const std::string& target = instruction->attributes().custom_call_target;
-      if (IsManualBorderCall(*instruction) || target == "SPMDFullToShardShape") return true;
+      if (IsManualBorder(*instruction) || IsCustomCall(*instruction, hlo::kEnterManualTilesCall)) return true;
     }
   }
   return false;
@@ -51,7 +45,7 @@ absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> m
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
     const bool in_entry = computation == sharded.module->entry();
     for (const auto& instruction : computation->instructions()) {
-      if (IsInSharding(*instruction) || (IsManualBorderCall(*instruction) && !Enters(*instruction))) continue;
+      if (IsInSharding(*instruction) || (IsManualBorder(*instruction) && !IsCustomCall(*instruction, hlo::kEnterManualCall))) continue;
       sharded.shardings.erase(instruction.get());
       if (IsFree(*instruction, in_entry)) continue;
       sharded.shardings[instruction.get()] = {TensorSharding::Replicated(instruction->shape().ndim())};

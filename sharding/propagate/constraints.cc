@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hlo/attribute_keys.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/import/manual_borders.h"
 

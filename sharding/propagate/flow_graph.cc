@@ -6,6 +6,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "hlo/analysis/leaves.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/import/annotations.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/rules/rules.h"
@@ -59,7 +61,6 @@ OpRule IdentityRule(const Dims& dims, size_t operands) {
   return rule;
 }
 
-size_t LeafCount(const hlo::Shape& shape) { return ArrayLeaves(shape).size(); }
 
 }  // namespace
 
@@ -134,11 +135,11 @@ class FlowGraphBuilder {
   }
 
   void Add(const hlo::Instruction* instruction, AxisList manual) {
-    AddManual(*instruction, kManualAxes, &manual);
-    const bool enters = IsCustomCall(*instruction, "xla.sdy.GlobalToLocalShape");
+    AddManual(*instruction, hlo::kManualAxesKey, &manual);
+    const bool enters = IsCustomCall(*instruction, hlo::kEnterManualCall);
     graph_.first_slot_[instruction] = std::ssize(joined_);
     AxisList around = manual;
-    if (enters) AddManual(*instruction, "xla.sdy.manual_axes", &around);
+    if (enters) AddManual(*instruction, hlo::kSdyManualAxesKey, &around);
     for (const hlo::Shape* leaf : ArrayLeaves(instruction->shape())) {
       const int slot = NewSlot(leaf->dims());
       if (!around.empty()) manual_slots_.emplace_back(slot, around);
@@ -154,9 +155,9 @@ class FlowGraphBuilder {
         return AddConditional(instruction, manual);
       case hlo::Opcode::kDomain:
       case hlo::Opcode::kAddDependency:
-        return JoinAll(instruction->operand(0), 0, instruction, LeafCount(instruction->shape()));
+        return JoinAll(instruction->operand(0), 0, instruction, CountArrayLeaves(instruction->shape()));
       case hlo::Opcode::kOptBarrier:
-        for (size_t i = 0; i < LeafCount(instruction->shape()); ++i) {
+        for (size_t i = 0; i < CountArrayLeaves(instruction->shape()); ++i) {
           AddFlow(instruction, {Slot(instruction->operand(0), i)}, Slot(instruction, i));
         }
         return;
@@ -189,11 +190,11 @@ class FlowGraphBuilder {
     const auto barrier = module_.barriers.find(instruction);
     if (barrier != module_.barriers.end()) node.allowed = barrier->second;
     for (const hlo::Instruction* operand : instruction->operands()) {
-      for (size_t i = 0; i < LeafCount(operand->shape()); ++i) {
+      for (size_t i = 0; i < CountArrayLeaves(operand->shape()); ++i) {
         node.operands.push_back(Slot(operand, i));
       }
     }
-    for (size_t i = 0; i < LeafCount(instruction->shape()); ++i) {
+    for (size_t i = 0; i < CountArrayLeaves(instruction->shape()); ++i) {
       node.results.push_back(Slot(instruction, i));
     }
     graph_.nodes.push_back(std::move(node));
@@ -202,7 +203,7 @@ class FlowGraphBuilder {
   void AddTuple(const hlo::Instruction* tuple) {
     size_t leaf = 0;
     for (const hlo::Instruction* operand : tuple->operands()) {
-      const size_t count = LeafCount(operand->shape());
+      const size_t count = CountArrayLeaves(operand->shape());
       JoinAll(tuple, leaf, operand, count);
       leaf += count;
     }
@@ -211,14 +212,14 @@ class FlowGraphBuilder {
   void AddElement(const hlo::Instruction* element) {
     size_t leaf = 0;
     const std::vector<hlo::Shape>& elements = element->operand(0)->shape().tuple();
-    for (int64_t i = 0; i < element->number(); ++i) leaf += LeafCount(elements[i]);
-    JoinAll(element->operand(0), leaf, element, LeafCount(element->shape()));
+    for (int64_t i = 0; i < element->number(); ++i) leaf += CountArrayLeaves(elements[i]);
+    JoinAll(element->operand(0), leaf, element, CountArrayLeaves(element->shape()));
   }
 
   // The result of the loop and the parameters of its condition and body are one value. The initial value and the root
   // of the body flow into it.
   void AddWhile(const hlo::Instruction* loop, const AxisList& manual) {
-    const size_t count = LeafCount(loop->shape());
+    const size_t count = CountArrayLeaves(loop->shape());
     for (const hlo::Computation* called : loop->called()) {
       Walk(*called, manual);
       JoinAll(loop, 0, called->parameter(0), count);
@@ -235,10 +236,10 @@ class FlowGraphBuilder {
       Walk(*branch, manual);
       const hlo::Instruction* argument = conditional->operand(b + 1);
       if (!branch->parameters().empty()) {
-        JoinAll(argument, 0, branch->parameter(0), LeafCount(argument->shape()));
+        JoinAll(argument, 0, branch->parameter(0), CountArrayLeaves(argument->shape()));
       }
     }
-    for (size_t i = 0; i < LeafCount(conditional->shape()); ++i) {
+    for (size_t i = 0; i < CountArrayLeaves(conditional->shape()); ++i) {
       std::vector<int> sources;
       for (const hlo::Computation* branch : conditional->called()) sources.push_back(Slot(branch->root(), i));
       AddFlow(conditional, std::move(sources), Slot(conditional, i));
@@ -268,7 +269,7 @@ class FlowGraphBuilder {
       graph_.nodes.back().what = "return";
     }
     for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) {
-      for (size_t i = 0; i < LeafCount(parameter->shape()); ++i) parameter_slots_.push_back(Slot(parameter, i));
+      for (size_t i = 0; i < CountArrayLeaves(parameter->shape()); ++i) parameter_slots_.push_back(Slot(parameter, i));
     }
     for (const Feed& feed : module_.feeds) {
       Join(parameter_slots_[feed.parameter], result_slots_[feed.result]);

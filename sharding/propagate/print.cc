@@ -1,4 +1,5 @@
 #include "absl/strings/str_join.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/text/text.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/propagate/propagate.h"
@@ -35,7 +36,7 @@ std::string Attribute(const Mesh& mesh, bool is_array, const ValueSharding& shar
 std::string PrintPropagated(const ShardedModule& module) {
   // The attributes are added to a clone. Its computations and instructions are in the original's order.
   const std::unique_ptr<hlo::Module> clone = module.module->Clone();
-  if (!module.mesh.axes().empty()) clone->frontend_attributes["xla.sdy.meshes"] = MeshText(module.mesh);
+  if (!module.mesh.axes().empty()) clone->frontend_attributes[hlo::kMeshesKey] = MeshText(module.mesh);
   const std::vector<hlo::Computation*> from = FlowComputations(*module.module), to = FlowComputations(*clone);
   for (size_t c = 0; c < from.size(); ++c) {
     for (size_t i = 0; i < from[c]->instructions().size(); ++i) {
@@ -45,7 +46,7 @@ std::string PrintPropagated(const ShardedModule& module) {
       const auto shardings = module.shardings.find(&original);
       if (shardings == module.shardings.end() || shardings->second.empty() || module.mesh.axes().empty()) continue;
       const bool is_root = &original == module.module->entry()->root();
-      copy.mutable_frontend_attributes()["xla.sdy.sharding"] =
+      copy.mutable_frontend_attributes()[hlo::kShardingKey] =
           Attribute(module.mesh, original.shape().is_array(), is_root ? module.results : shardings->second);
     }
   }

@@ -1,8 +1,6 @@
 #include "sharding/rules/linear.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "sharding/rules/rules.h"
 
@@ -12,21 +10,13 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Whether x is a broadcast of a constant of a floating type that is neither infinite nor NaN.
+// Returns true if every element of x is the same finite constant of one of the usual types of partial sums.
 bool IsFiniteConstant(const Instruction& x) {
-  const Instruction* scalar = RepeatedScalar(&x);
-  if (scalar->opcode() != Opcode::kConstant || !scalar->shape().is_scalar() || scalar->literal()->elided) return false;
-  const tensor::Array& array = scalar->literal()->array;
-  switch (array.shape().type) {
-    case tensor::ElementType::kF32: return std::isfinite(array.values<float>()[0]);
-    case tensor::ElementType::kF64: return std::isfinite(array.values<double>()[0]);
-    case tensor::ElementType::kBF16: {
-      uint16_t bits = 0;
-      std::memcpy(&bits, array.bytes().data(), sizeof(bits));
-      return (bits & 0x7f80u) != 0x7f80u;  // An exponent of all ones means infinity or NaN.
-    }
-    default: return false;
-  }
+  const tensor::ElementType type = x.shape().type();
+  const bool summed = type == tensor::ElementType::kF32 || type == tensor::ElementType::kF64 ||
+                      type == tensor::ElementType::kBF16;
+  const std::optional<double> value = summed ? hlo::SplatValue(x) : std::nullopt;
+  return value && std::isfinite(*value);
 }
 
 // Whether the conversion keeps every value exactly.
@@ -38,13 +28,6 @@ bool Widens(const Instruction& convert) {
 }
 
 }  // namespace
-
-const Instruction* RepeatedScalar(const Instruction* x) {
-  while (x->opcode() == Opcode::kBroadcast || x->opcode() == Opcode::kCopy || x->opcode() == Opcode::kReshape) {
-    x = x->operand(0);
-  }
-  return x;
-}
 
 bool IsLinearIn(const Instruction& op, int64_t operand) {
   if (!op.shape().is_array()) return false;
@@ -69,13 +52,6 @@ bool IsLinearIn(const Instruction& op, int64_t operand) {
     case Opcode::kReduce: return op.operand_count() == 2 && ReductionOf(*op.called()[0]) == Opcode::kAdd;
     default: return false;
   }
-}
-
-bool IsZero(const Instruction& x) {
-  const Instruction* scalar = RepeatedScalar(&x);
-  if (scalar->opcode() != Opcode::kConstant || !scalar->shape().is_array() || scalar->literal()->elided) return false;
-  const auto bytes = scalar->literal()->array.bytes();
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 }  // namespace xlad::sharding

@@ -2,6 +2,7 @@
 // reduction over the devices can be deferred until after such ops.
 #pragma once
 
+#include "hlo/analysis/constants.h"
 #include "hlo/module.h"
 
 namespace xlad::sharding {
@@ -17,13 +18,5 @@ namespace xlad::sharding {
 // If one of these operands is a partial sum and another one is replicated, only one device may count the replicated
 // one. Every operand and the result must be arrays.
 bool IsLinearIn(const hlo::Instruction& op, int64_t operand);
-
-// The scalar of which `x` is a broadcast, looking through broadcasts, copies and reshapes; otherwise `x` or the array
-// of which it is a broadcast.
-const hlo::Instruction* RepeatedScalar(const hlo::Instruction* x);
-
-// Whether every element of `x` is the constant +0 (or 0, or false), so that a sum of such values over any number of
-// devices is the same value.
-bool IsZero(const hlo::Instruction& x);
 
 }  // namespace xlad::sharding

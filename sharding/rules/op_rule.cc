@@ -60,23 +60,6 @@ OpRule RuleBuilder::Finish(FactorKind results) {
   return std::move(rule_);
 }
 
-namespace {
-
-void CollectLeaves(const hlo::Shape& shape, std::vector<const hlo::Shape*>* leaves) {
-  if (shape.is_array()) leaves->push_back(&shape);
-  if (shape.is_tuple()) {
-    for (const hlo::Shape& element : shape.tuple()) CollectLeaves(element, leaves);
-  }
-}
-
-}  // namespace
-
-std::vector<const hlo::Shape*> ArrayLeaves(const hlo::Shape& shape) {
-  std::vector<const hlo::Shape*> leaves;
-  CollectLeaves(shape, &leaves);
-  return leaves;
-}
-
 hlo::Opcode ReductionOf(const hlo::Computation& reducer) {
   return hlo::ReducerOpcode(reducer).value_or(hlo::Opcode::kReduce);
 }

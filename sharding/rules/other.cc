@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "hlo/attribute_keys.h"
 #include "sharding/rules/rules.h"
 #include "tensor/indices.h"
 
@@ -61,9 +62,7 @@ constexpr const char* kElementwiseCalls[] = {
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
   if (instruction.shape().is_array() && Contains(kElementwiseCalls, target)) return ElementwiseRule(instruction);
-  if (target == "xla.sdy.GlobalToLocalShape" || target == "xla.sdy.LocalToGlobalShape") {
-    return ManualBorderRule(instruction);
-  }
+  if (hlo::IsManualBorder(instruction)) return ManualBorderRule(instruction);
   if ((target == "TopK" || target == "mhlo.topk") && instruction.operand_count() == 1 &&
       !instruction.operand(0)->shape().dims().empty()) {
     return TopkRule(instruction);

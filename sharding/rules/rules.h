@@ -4,6 +4,7 @@
 #pragma once
 
 #include "absl/types/span.h"
+#include "hlo/analysis/leaves.h"
 #include "sharding/rules/op_rule.h"
 
 namespace xlad::sharding {
@@ -46,9 +47,6 @@ class RuleBuilder {
   std::vector<Dims> operand_dims_, result_dims_;
   OpRule rule_;
 };
-
-// The array leaves of a shape, depth first.
-std::vector<const hlo::Shape*> ArrayLeaves(const hlo::Shape& shape);
 
 // The binary opcode of a reducer of two scalars. kReduce if the reducer is anything else: partial results can then be
 // combined only by the instruction's own computation.

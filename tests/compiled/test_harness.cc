@@ -9,6 +9,7 @@
 
 #include "base/kernel_abi.h"
 #include "compiler/kernel/object_emitter.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"
@@ -21,16 +22,6 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Array;
 using tensor::ElementType;
-
-void Flatten(const hlo::Literal& literal, std::vector<Array>* arrays) {
-  if (!literal.is_tuple) arrays->push_back(literal.array);
-  for (const hlo::Literal& element : literal.tuple) Flatten(element, arrays);
-}
-
-void Leaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
-  if (shape.is_array()) leaves->push_back(shape.array());
-  for (const hlo::Shape& element : shape.tuple()) Leaves(element, leaves);
-}
 
 // The instruction to compile: the root where it stands on parameters alone, otherwise a fusion of everything.
 const Instruction* AsKernel(hlo::Module* module) {
@@ -173,7 +164,7 @@ absl::StatusOr<std::vector<Array>> RunEvaluated(const hlo::Module& module, const
   for (const Array& input : inputs) literals.emplace_back(input);
   XLAD_ASSIGN_OR_RETURN(const hlo::Literal result, hlo::Evaluate(module, literals));
   std::vector<Array> arrays;
-  Flatten(result, &arrays);
+  for (const Array* array : hlo::ArrayLeaves(result)) arrays.push_back(*array);
   return arrays;
 }
 
@@ -193,8 +184,7 @@ absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runt
   XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0));
   Buffers buffers(device);
   for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
-  std::vector<tensor::Shape> leaves;
-  Leaves(launch.result, &leaves);
+  const std::vector<tensor::Shape> leaves = hlo::LeafShapes(launch.result);
   std::vector<Array> results;
   for (const tensor::Shape& shape : leaves) {
     results.emplace_back(shape);

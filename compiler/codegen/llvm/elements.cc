@@ -7,31 +7,8 @@
 #include "compiler/codegen/llvm/scalar_ops.h"
 
 namespace xlad::compiler {
-namespace {
 
 using hlo::Opcode;
-
-void CollectLeaves(const hlo::Shape& shape, std::vector<tensor::Shape>* leaves) {
-  if (shape.is_array()) leaves->push_back(shape.array());
-  for (const hlo::Shape& element : shape.tuple()) CollectLeaves(element, leaves);
-}
-
-}  // namespace
-
-std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape) {
-  std::vector<tensor::Shape> leaves;
-  CollectLeaves(shape, &leaves);
-  return leaves;
-}
-
-int LeafCount(const hlo::Shape& shape) { return static_cast<int>(LeafShapes(shape).size()); }
-
-int LeafOffset(const hlo::Shape& tuple, int64_t element) {
-  int offset = 0;
-  for (int64_t i = 0; i < element; ++i) offset += LeafCount(tuple.tuple()[i]);
-  return offset;
-}
-
 const Values DimsOf(Ir& ir, const Index& index, const tensor::Dims& sizes) {
   if (index.has_dims) return index.dims;
   Values dims(sizes.size());
@@ -122,7 +99,7 @@ llvm::Value* Elements::Compute(const hlo::Instruction* instruction, const Index&
   switch (instruction->opcode()) {
     case Opcode::kTuple: {
       for (int64_t i = 0; i < instruction->operand_count(); ++i) {
-        const int count = LeafCount(instruction->operand(i)->shape());
+        const int count = CountArrayLeaves(instruction->operand(i)->shape());
         if (leaf < count) return Emit(instruction->operand(i), index, leaf);
         leaf -= count;
       }
@@ -130,7 +107,7 @@ llvm::Value* Elements::Compute(const hlo::Instruction* instruction, const Index&
     }
     case Opcode::kGetTupleElement:
       return Emit(instruction->operand(0), index,
-                  leaf + LeafOffset(instruction->operand(0)->shape(), instruction->number()));
+                  leaf + FirstArrayLeaf(instruction->operand(0)->shape(), instruction->number()));
     case Opcode::kOptBarrier:
       return Emit(instruction->operand(0), index, leaf);
     case Opcode::kCall:
@@ -178,7 +155,7 @@ Values Elements::Apply(const hlo::Computation& computation, absl::Span<llvm::Val
   }
   Values results;
   const hlo::Instruction* root = computation.root();
-  for (int leaf = 0; leaf < LeafCount(root->shape()); ++leaf) {
+  for (int leaf = 0; leaf < CountArrayLeaves(root->shape()); ++leaf) {
     results.push_back(body.Emit(root, Index::Of({}), leaf));
   }
   return results;

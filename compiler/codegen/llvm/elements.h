@@ -13,6 +13,7 @@
 
 #include "compiler/codegen/llvm/ir.h"
 #include "compiler/codegen/llvm/types.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/module.h"
 
 namespace xlad::compiler {
@@ -90,11 +91,5 @@ class Elements {
 using ElementRule = Values (*)(Elements& elements, const hlo::Instruction& instruction, const Index& index);
 // Null where there is none. Elementwise opcodes have theirs in scalar_ops.h.
 ElementRule FindElementRule(hlo::Opcode opcode);
-
-// The number of array leaves of a shape, and where tuple element `i` begins among them.
-int LeafCount(const hlo::Shape& shape);
-int LeafOffset(const hlo::Shape& tuple, int64_t element);
-// The array leaves in order.
-std::vector<tensor::Shape> LeafShapes(const hlo::Shape& shape);
 
 }  // namespace xlad::compiler

@@ -40,9 +40,9 @@ struct Arguments {
 
 absl::Status CheckInPlace(const KernelRequest& request) {
   int operands = 0;
-  for (const Instruction* operand : request.root->operands()) operands += LeafCount(operand->shape());
+  for (const Instruction* operand : request.root->operands()) operands += CountArrayLeaves(operand->shape());
   for (const auto& [result, operand] : request.in_place) {
-    if (result < 0 || result >= LeafCount(request.root->shape()) || operand < 0 || operand >= operands) {
+    if (result < 0 || result >= CountArrayLeaves(request.root->shape()) || operand < 0 || operand >= operands) {
       return absl::InvalidArgumentError(absl::StrCat("kernel ", request.symbol, ": in-place pair ", result, ", ",
                                                      operand, " of an instruction with ", operands, " operand leaves"));
     }

@@ -57,7 +57,7 @@ class LinearCheck {
 // The array that an output names, behind tuples.
 struct Leaf {
   const Instruction* instruction;
-  int leaf;
+  int64_t leaf;
 };
 
 Leaf Resolve(Leaf at) {
@@ -65,10 +65,12 @@ Leaf Resolve(Leaf at) {
     const Instruction* i = at.instruction;
     if (i->opcode() == Opcode::kTuple) {
       int64_t operand = 0;
-      while (at.leaf >= LeafCount(i->operand(operand)->shape())) at.leaf -= LeafCount(i->operand(operand++)->shape());
+      while (at.leaf >= CountArrayLeaves(i->operand(operand)->shape())) {
+        at.leaf -= CountArrayLeaves(i->operand(operand++)->shape());
+      }
       at.instruction = i->operand(operand);
     } else if (i->opcode() == Opcode::kGetTupleElement && i->operand(0)->opcode() != Opcode::kParameter) {
-      at = {i->operand(0), at.leaf + LeafOffset(i->operand(0)->shape(), i->number())};
+      at = {i->operand(0), at.leaf + FirstArrayLeaf(i->operand(0)->shape(), i->number())};
     } else {
       return at;
     }

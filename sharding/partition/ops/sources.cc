@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hlo/analysis/constants.h"
 #include "sharding/partition/op_family.h"
 
 namespace xlad::sharding {
@@ -26,25 +27,12 @@ absl::Status EmitIota(Emitter& emitter, LocalOp& op) {
   return absl::OkStatus();
 }
 
-namespace {
-
-bool IsSplat(const tensor::Array& array) {
-  const auto bytes = array.bytes();
-  const size_t width = tensor::ByteWidth(array.shape().type);
-  for (size_t at = width; at < bytes.size(); at += width) {
-    if (std::memcmp(bytes.data(), bytes.data() + at, width) != 0) return false;
-  }
-  return array.elements() > 0;
-}
-
-}  // namespace
-
 // One value everywhere: a broadcast of local size. Others stay whole on every device, and the caller slices.
 absl::Status EmitConstant(Emitter& emitter, LocalOp& op) {
   LocalArray& result = op.results[0];
   const hlo::Literal& literal = *op.source->literal();
   if (result.sharding.IsReplicated()) return EmitSame(emitter, op);
-  if (!literal.elided && IsSplat(literal.array)) {
+  if (!literal.elided && hlo::IsSplat(literal.array)) {
     const tensor::Array& whole = literal.array;
     const size_t width = tensor::ByteWidth(whole.shape().type);
     std::vector<std::byte> first(whole.bytes().begin(), whole.bytes().begin() + width);

@@ -1,0 +1,34 @@
+// The leaves of a value: what is left after all tuples are taken apart, in the order of a depth-first walk.
+//
+// Example: the shape (f32[2], (s32[], token[]), ()) has the leaves f32[2], s32[], token[]. Their numbers are 0, 1
+// and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. Shardings and buffers are listed per leaf.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hlo/literal.h"
+#include "hlo/shape.h"
+
+namespace xlad::hlo {
+
+// All leaves of a shape. The pointers refer to parts of `shape`.
+std::vector<const Shape*> Leaves(const Shape& shape);
+void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves);
+int64_t CountLeaves(const Shape& shape);
+
+// The number of the first leaf of element `index` of a tuple; `index` may be the number of elements.
+int64_t FirstLeaf(const Shape& tuple, int64_t index);
+
+// The leaves that are arrays: not tokens, opaque values or buffers.
+std::vector<const Shape*> ArrayLeaves(const Shape& shape);
+int64_t CountArrayLeaves(const Shape& shape);
+int64_t FirstArrayLeaf(const Shape& tuple, int64_t index);
+
+// The array leaves as shapes without layout.
+std::vector<tensor::Shape> LeafShapes(const Shape& shape);
+
+// The arrays in a literal. The pointers refer to parts of `literal`.
+std::vector<const tensor::Array*> ArrayLeaves(const Literal& literal);
+
+}  // namespace xlad::hlo
