@@ -1,4 +1,4 @@
-// `xlad bench`: what the collectives of this machine give, in nccl-tests' terms.
+// `xlad bench`: times of all-reduce among devices of this machine, in the terms of nccl-tests.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -6,16 +6,22 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/devices.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
+#include "collectives/exec/staged_communicator.h"
+#include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
 namespace {
 
 using collectives::CollectiveSet;
 
+constexpr int kDefaultDevices = 4;
+constexpr int kMaxDevices = 256;
+
 struct Options {
-  int devices = 4;
+  DeviceRequests devices;  // One kind, with a count.
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
   std::string format;
@@ -55,68 +61,100 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
 }
 
-// One device's part: warm up, then the timed launches. Device 0 keeps the times.
-absl::Status RunDevice(collectives::ScheduledCommunicator::Options place, int repeats, std::vector<double>* times_us) {
-  const int device = place.device;
-  const CollectiveSet& set = *place.collectives;
-  collectives::Recorder recorder(device, &set, &RealClock());
-  place.recorder = &recorder;
-  XLAD_ASSIGN_OR_RETURN(const auto communicator, collectives::ScheduledCommunicator::Form(place));
-  std::vector<float> values(set.collectives[0].spec.counts[0], 1e-3f);
-  const std::byte* input = reinterpret_cast<const std::byte*>(values.data());
-  std::byte* output = reinterpret_cast<std::byte*>(values.data());
+// What the threads of one measurement share.
+struct Setup {
+  runtime::Device* device = nullptr;
+  const CollectiveSet* set = nullptr;
+  collectives::Fabric* fabric = nullptr;
+  collectives::AbortSignal* abort = nullptr;
+  int repeats = 0;
+};
+
+// The part of one rank: warms up and then times the launches, on buffers in device memory.
+absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
+  collectives::Recorder recorder(rank, setup.set, &RealClock());
+  XLAD_ASSIGN_OR_RETURN(const auto stream, setup.device->MakeStream());
+  XLAD_ASSIGN_OR_RETURN(auto scheduled, collectives::ScheduledCommunicator::Form(
+                                            {rank, setup.set, &setup.fabric->transport(rank), setup.abort, &recorder}));
+  collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(scheduled));
+  const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
+  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
+                                          values.size() * sizeof(float));
+  XLAD_ASSIGN_OR_RETURN(const auto memory, setup.device->Allocate(std::ssize(bytes)));
+  XLAD_RETURN_IF_ERROR(stream->CopyToDevice(memory->address(), bytes));
+  const std::byte* const input = static_cast<const std::byte*>(memory->address());
+  std::byte* const output = static_cast<std::byte*>(memory->address());
   constexpr int kWarmUp = 5;
-  for (int i = 0; i < kWarmUp + repeats; ++i) {
+  std::vector<double> times_us;
+  for (int i = 0; i < kWarmUp + setup.repeats; ++i) {
     collectives::CollectiveLaunch launch;
     launch.inputs = {&input, 1};
     launch.outputs = {&output, 1};
     launch.step = i;
     const int64_t start_ns = RealClock().NowNs();
-    XLAD_RETURN_IF_ERROR(communicator->Launch(launch));
-    if (device == 0 && i >= kWarmUp) {
-      times_us->push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
-    }
+    XLAD_RETURN_IF_ERROR(communicator.Launch(launch));
+    XLAD_RETURN_IF_ERROR(stream->Synchronize());
+    if (i >= kWarmUp) times_us.push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
   }
-  return absl::OkStatus();
+  return times_us;
 }
 
-absl::StatusOr<Row> Measure(const Options& options, int64_t bytes) {
-  XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(options.devices, bytes));
+absl::StatusOr<Row> Measure(const Options& options, runtime::Device* device, int64_t bytes) {
+  const int devices = options.devices[0].count;
+  XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(devices, bytes));
   collectives::AbortSignal abort;
   collectives::FabricOptions fabric_options;
-  fabric_options.num_devices = options.devices;
-  for (int device = 0; device < options.devices; ++device) fabric_options.devices.push_back(device);
+  fabric_options.num_devices = devices;
+  for (int rank = 0; rank < devices; ++rank) fabric_options.devices.push_back(rank);
   fabric_options.network = &TcpNetwork();
   XLAD_ASSIGN_OR_RETURN(const auto data_plane, collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
   fabric_options.data_plane = data_plane.get();
   const auto bootstrap = collectives::MapBootstrap({});
   XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(fabric_options, *bootstrap, &abort));
-  std::vector<absl::Status> statuses(options.devices);
-  std::vector<double> times_us;
+  const Setup setup{device, &set, fabric.get(), &abort, options.repeats};
+  std::vector<absl::StatusOr<std::vector<double>>> times_us(devices, std::vector<double>());
   std::vector<std::thread> threads;
-  for (int device = 0; device < options.devices; ++device) {
-    threads.emplace_back([&, device] {
-      statuses[device] =
-          RunDevice({device, &set, &fabric->transport(device), &abort, nullptr}, options.repeats, &times_us);
+  for (int rank = 0; rank < devices; ++rank) {
+    threads.emplace_back([&, rank] {
+      times_us[rank] = RunRank(setup, rank);
+      if (!times_us[rank].ok()) abort.Raise({times_us[rank].status(), ""});
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) XLAD_RETURN_IF_ERROR(status);
-  std::sort(times_us.begin(), times_us.end());
-  return Row{bytes, set.collectives[0].plan.ToString(), times_us.front(), times_us[times_us.size() / 2],
-             times_us.back()};
+  for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
+  std::vector<double>& times = *times_us[0];
+  std::sort(times.begin(), times.end());
+  return Row{bytes, set.collectives[0].plan.ToString(), times.front(), times[times.size() / 2], times.back()};
 }
 
-int Run(const Options& options) {
-  const double factor = 2.0 * (options.devices - 1) / options.devices;
+absl::Status CheckDevices(DeviceRequests* devices) {
+  if (devices->empty()) *devices = {{"cpu", "", kDefaultDevices}};
+  if ((*devices)[0].count == 0) (*devices)[0].count = kDefaultDevices;
+  if (devices->size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices),
+                                                   ", expected one kind: collectives among several kinds of device are "
+                                                   "not supported yet"));
+  }
+  if ((*devices)[0].count <= kMaxDevices) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device: found ", (*devices)[0].count, " devices, expected ", kMaxDevices, " or fewer"));
+}
+
+int Run(Options options) {
+  if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
+  const runtime::DeviceRequest& request = options.devices[0];
+  const auto device = runtime::MakeDevice(request, runtime::AllDeviceKinds());
+  if (!device.ok()) return Fail(device.status());
+  const double factor = 2.0 * (request.count - 1) / request.count;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   if (options.format == "table") {
-    std::printf("all-reduce, f32 sum, %d devices in one process, %d launches each\n", options.devices, options.repeats);
+    std::printf("all-reduce, f32 sum, %lld %s devices in one process, %d launches each\n",
+                static_cast<long long>(request.count), request.Name().c_str(), options.repeats);
     std::printf("%12s %12s %12s %12s %10s %10s  %s\n", "bytes", "min us", "median us", "max us", "algbw GB/s",
                 "busbw GB/s", "plan");
   }
   for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
-    const auto row = Measure(options, bytes);
+    const auto row = Measure(options, device->get(), bytes);
     if (!row.ok()) return Fail(row.status());
     const double algbw = static_cast<double>(bytes) / row->median_us / 1000;
     if (options.format == "table") {
@@ -138,10 +176,9 @@ void AddBench(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("bench", "measure all-reduce among devices of this machine");
   app->footer(
-      "Example:\n  xlad bench --devices 8 --max-bytes 16777216\nalgbw and busbw are as nccl-tests defines them.");
-  app->add_option("--devices", options->devices, "devices, a thread each")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
+      "Examples:\n  xlad bench --devices 8 --max-bytes 16777216\n  xlad bench --device opaque:4\n"
+      "algbw and busbw are as nccl-tests defines them.");
+  AddDeviceFlags(app, &options->devices, "COUNT: in total, 4 without it, a thread each; default cpu");
   app->add_option("--max-bytes", options->max_bytes, "largest size")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 34));

@@ -10,11 +10,20 @@
 
 namespace xlad::cli {
 
-std::vector<int64_t> SpreadDevices(int64_t devices, int64_t workers) {
-  workers = std::clamp<int64_t>(workers, 1, std::max<int64_t>(1, devices));
-  std::vector<int64_t> share(workers, devices / workers);
-  for (int64_t w = 0; w < devices % workers; ++w) ++share[w];
-  return share;
+std::vector<DeviceRequests> DealDevices(const DeviceRequests& requests, int64_t workers) {
+  std::vector<DeviceRequests> dealt(std::max<int64_t>(1, workers));
+  size_t first = 0;  // The worker that gets the first of the devices that are left over after an even deal.
+  for (const runtime::DeviceRequest& request : requests) {
+    const int64_t each = request.count / std::ssize(dealt), left_over = request.count % std::ssize(dealt);
+    for (int64_t i = 0; i < std::ssize(dealt); ++i) {
+      runtime::DeviceRequest share = request;
+      share.count = each + (i < left_over ? 1 : 0);
+      if (share.count > 0) dealt[(first + i) % dealt.size()].push_back(share);
+    }
+    first += left_over;
+  }
+  std::erase_if(dealt, [](const DeviceRequests& worker) { return worker.empty(); });
+  return dealt;
 }
 
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
@@ -31,8 +40,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     const std::string log =
         options.workers_log_to_files ? JoinPath(options.data_folder, absl::StrCat(name, ".log")) : "";
     XLAD_ASSIGN_OR_RETURN(auto worker, ChildProcess::Start({OwnExecutablePath(), "worker", "--coordinator",
-                                                            cluster->Address(), "--devices",
-                                                            absl::StrCat(options.devices[w]), "--id", name},
+                                                            cluster->Address(), "--device",
+                                                            DeviceFlagText(options.devices[w]), "--id", name},
                                                            log));
     cluster->workers_.push_back(std::move(worker));
     cluster->logs_.push_back(log);
@@ -41,7 +50,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
 }
 
 LocalCluster::~LocalCluster() {
-  workers_.clear();  // Kills what still runs.
+  workers_.clear();
   if (daemon_ != nullptr) daemon_->Shutdown();
 }
 

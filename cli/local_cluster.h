@@ -1,4 +1,4 @@
-// A coordinator in this process and worker processes on this machine: what `xlad run` and `xlad up` stand on.
+// A coordinator in this process and worker processes on this machine: the cluster of `xlad run` and `xlad up`.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/child_process.h"
+#include "cli/devices.h"
 #include "service/coordinator_daemon.h"
 
 namespace xlad::cli {
@@ -13,30 +14,34 @@ namespace xlad::cli {
 struct LocalClusterOptions {
   std::string listen = "127.0.0.1:0";
   std::string data_folder;
-  std::vector<int64_t> devices;  // Of each worker.
-  std::string cache_folder;      // Of executables; empty: none are kept.
-  bool workers_log_to_files = true;  // data_folder/worker-N.log; else they inherit standard error.
+  std::vector<DeviceRequests> devices;  // By worker; each request has a count.
+  std::string cache_folder;             // For executables; empty: none are kept.
+  bool workers_log_to_files = true;     // To data_folder/worker-N.log; otherwise to standard error.
 };
 
+// Used by one thread.
 class LocalCluster {
  public:
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options);
+  // Kills the workers that are still running.
   ~LocalCluster();
 
   std::string Address() const { return daemon_->Address(); }
-  // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that is gone; else empty.
+  // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that has ended, or empty if all are running.
   std::string DeadWorker();
-  // SIGTERM to the workers, at most grace_ms for them to drain, then the coordinator.
+  // Sends SIGTERM to the workers, gives them up to grace_ms to drain, and then ends the coordinator.
   void Drain(int64_t grace_ms);
 
  private:
   LocalCluster() = default;
   std::unique_ptr<service::CoordinatorDaemon> daemon_;
   std::vector<std::unique_ptr<ChildProcess>> workers_;
-  std::vector<std::string> logs_;
+  std::vector<std::string> logs_;  // By worker; empty if it logs to standard error.
 };
 
-// `devices` dealt to `workers` as evenly as they go: 8 on 3 is 3, 3, 2. Fewer workers where there are fewer devices.
-std::vector<int64_t> SpreadDevices(int64_t devices, int64_t workers);
+// Deals the devices of each request to `workers` workers as evenly as possible: 8 to 3 workers as 3, 3 and 2. A kind
+// starts with the worker after the last one that has more of the kind before, so that one cpu and one opaque device are
+// on different workers. Workers without devices are left out.
+std::vector<DeviceRequests> DealDevices(const DeviceRequests& requests, int64_t workers);
 
 }  // namespace xlad::cli

@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
+#include "cli/devices.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
+#include "proto/mesh.h"
 #include "service/executable_cache.h"
 
 namespace xlad::cli {
@@ -16,13 +18,27 @@ namespace {
 struct Options {
   std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
+  DeviceRequests devices;
   FollowOptions follow;
 };
 
-int64_t DeviceCount(const JobSpec& spec) {
-  int64_t devices = 1;
-  for (const MeshAxis& axis : spec.mesh()) devices *= axis.size();
-  return devices;
+// Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
+absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
+  const int64_t needed = NumDevices(spec->mesh());
+  if (devices->empty()) *devices = {{"cpu", "", needed}};
+  if (devices->size() == 1 && (*devices)[0].count == 0) (*devices)[0].count = needed;
+  int64_t total = 0;
+  for (const runtime::DeviceRequest& request : *devices) {
+    total += request.count;
+    if (request.count < needed) continue;
+    spec->set_device_name(request.Name());
+    return absl::OkStatus();
+  }
+  const bool needs_several = devices->size() > 1 && total >= needed;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--device: found ", DeviceFlagText(*devices), ", expected ", needed, " or more devices of one kind for mesh ",
+      MeshText(spec->mesh()),
+      needs_several ? "; mixed jobs, which run on several kinds of device, are not supported yet" : ""));
 }
 
 int RunOn(const Options& options, const client::Job& job, const std::string& folder) {
@@ -30,7 +46,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
   cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
-  cluster_options.devices = SpreadDevices(DeviceCount(job.spec), options.workers);
+  cluster_options.devices = DealDevices(options.devices, options.workers);
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
@@ -48,7 +64,8 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   follow.check = [&]() -> absl::Status {
     const auto status = (*client)->GetJob(*id);
     const bool running = status.ok() && status->state() == RUNNING;
-    const std::string dead = running ? "" : (*cluster)->DeadWorker();  // While it runs the coordinator says it.
+    // While the job runs, the coordinator reports a lost worker.
+    const std::string dead = running ? "" : (*cluster)->DeadWorker();
     return dead.empty() ? absl::OkStatus() : absl::AbortedError(dead);
   };
   const int code = FollowJob(**client, *id, job.spec, follow);
@@ -64,16 +81,17 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   return code;
 }
 
-int Run(const Options& options) {
+int Run(Options options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
+  if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
   job->spec.set_keep_final_state(!options.follow.state_path.empty());
   if (!options.data_folder.empty()) return RunOn(options, *job, options.data_folder);
   const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
                                       absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
   const int code = RunOn(options, *job, folder);
   std::error_code ignored;
-  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, to look at.
+  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, for the logs.
   return code;
 }
 
@@ -81,16 +99,18 @@ int Run(const Options& options) {
 
 void AddRun(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = parent.add_subcommand("run", "train a job directory on a whole local cluster");
+  CLI::App* app = parent.add_subcommand("run", "train a job directory on a local cluster that is started for it");
   app->footer("Examples:\n"
               "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
-              "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors");
+              "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
+              "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
-  app->add_option("--workers", options->workers, "worker processes; devices are spread over them as evenly as they go")
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
+  app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
+  AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
+  app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")
       ->check(AtLeast(0));
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")
       ->check(OutputFile());

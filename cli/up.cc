@@ -8,27 +8,30 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/devices.h"
 #include "cli/local_cluster.h"
 #include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
 
+constexpr int64_t kDefaultDevices = 2;
 constexpr int64_t kGraceMs = 20'000;
-constexpr int64_t kParentsGraceMs = 2'000;  // Nobody comes back to a parent's cluster.
+constexpr int64_t kParentsGraceMs = 2'000;  // Shorter, because the jobs of a parent's cluster do not continue later.
 
 struct UpOptions {
   LocalClusterOptions cluster;
   std::string cache;
-  int64_t workers = 1;
-  std::vector<int64_t> devices = {2};
+  int64_t workers = 0;               // 0: not given.
+  std::vector<int64_t> cpu_devices;  // --devices: of each worker, or a single number for all of them.
+  DeviceRequests devices;            // --device: of each worker.
   pid_t parent = 0;  // 0: none.
   bool remove_data = false;
 };
 
 int RunCluster(const UpOptions& options) {
   std::atomic<int>* stop = StopRequested();
-  // Asked again and again: a parent that dies leaves this process to another one. It may have died already.
+  // Whether the parent has died, in which case this process has another parent. It may have died already.
   const auto abandoned = [&] { return options.parent != 0 && getppid() != options.parent; };
   if (abandoned()) return kOk;
   const auto cluster = LocalCluster::Start(options.cluster);
@@ -51,11 +54,30 @@ int RunCluster(const UpOptions& options) {
   return kOk;
 }
 
+// The devices of each worker.
+absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& options) {
+  const int64_t default_workers = options.cpu_devices.empty() ? 1 : std::ssize(options.cpu_devices);
+  const int64_t workers = options.workers == 0 ? default_workers : options.workers;
+  if (options.cpu_devices.size() > 1 && workers != std::ssize(options.cpu_devices)) {
+    return absl::InvalidArgumentError(absl::StrCat("--devices: found ", options.cpu_devices.size(),
+                                                   " numbers, expected one, or one for each of the ", workers,
+                                                   " workers of --workers"));
+  }
+  DeviceRequests devices = options.devices;
+  if (devices.empty()) devices = {{"cpu", "", options.cpu_devices.empty() ? 0 : options.cpu_devices[0]}};
+  if (devices[0].count == 0) devices[0].count = kDefaultDevices;
+  std::vector<DeviceRequests> by_worker(workers, devices);
+  for (size_t w = 0; w < options.cpu_devices.size() && options.cpu_devices.size() > 1; ++w) {
+    by_worker[w][0].count = options.cpu_devices[w];
+  }
+  return by_worker;
+}
+
 int Run(UpOptions options) {
-  std::vector<int64_t>& devices = options.devices;
-  if (devices.size() == 1) devices.resize(options.workers, devices[0]);
-  options.cluster.devices = devices;
-  // What goes with its folder is kept with the user.
+  auto devices = DevicesOfWorkers(options);
+  if (!devices.ok()) return Fail(devices.status());
+  options.cluster.devices = *std::move(devices);
+  // If the data folder is removed at the end, executables are kept in the user's cache folder.
   options.cluster.cache_folder = service::CacheFolder(
       options.cache, options.remove_data ? service::UserCacheFolder()
                                          : JoinPath(options.cluster.data_folder, "executables"));
@@ -73,17 +95,21 @@ void AddUp(CLI::App& parent, Action* action) {
   options->cluster.data_folder = "xlad-data";
   options->cluster.workers_log_to_files = false;
   CLI::App* app = parent.add_subcommand("up", "run a coordinator and workers on this machine, in the foreground");
-  app->footer("Example:\n  xlad up --workers 4 --devices 2\n"
-              "SIGTERM or Ctrl-C drains: running jobs stop at a step, with their state, and go on at the next start.");
+  app->footer("Examples:\n  xlad up --workers 4 --devices 2\n  xlad up --workers 2 --device cpu:2,opaque:2\n"
+              "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
+              "start.");
   app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator, on loopback")
       ->capture_default_str();
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")->capture_default_str();
   app->add_option("--cache", options->cache, kCacheHelp);
-  app->add_option("--workers", options->workers, "worker processes")->capture_default_str()->check(CLI::Range(1, 1024));
-  app->add_option("--devices", options->devices, "devices of each worker, or of one after the other, as 3,3,2")
+  app->add_option("--workers", options->workers, "worker processes; default: 1")->check(CLI::Range(1, 1024));
+  CLI::Option* const device =
+      AddDeviceFlag(app, &options->devices, "COUNT: of each worker, 2 without it; default cpu");
+  app->add_option("--devices", options->cpu_devices,
+                  "cpu devices of each worker, or a number for each worker, as 3,3,2")
       ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(int64_t{1}, runtime::kMaxDeviceCount))
+      ->excludes(device);
   app->add_option("--parent", options->parent, "process that started this one: print the address on standard output, "
                                                "and end when that process does")
       ->check(AtLeast(1));

@@ -1,17 +1,43 @@
+// `xlad version`: the version, and the kinds of device that this binary and this machine have.
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
+namespace {
+
+int Run(const std::string& format) {
+  nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
+  std::string table;
+  for (const runtime::DeviceKind& kind : runtime::AllDeviceKinds()) {
+    const absl::Status available = kind.available();
+    std::vector<std::string> memory;
+    for (const MemoryKind memory_kind : kind.memory) memory.push_back(runtime::MemoryKindName(memory_kind));
+    nlohmann::ordered_json row = {{"kind", kind.name},     {"description", kind.description}, {"models", kind.models},
+                                  {"memory_kinds", memory}, {"available", available.ok()}};
+    if (!available.ok()) row["reason"] = std::string(available.message());
+    kinds.push_back(std::move(row));
+    absl::StrAppend(&table, "device kind ", kind.name, ": ", kind.description,
+                    available.ok() ? "" : absl::StrCat(" (not on this machine: ", available.message(), ")"), "\n");
+  }
+  if (format == "json") {
+    const nlohmann::ordered_json json = {{"version", XLAD_VERSION}, {"devices", kinds}};
+    std::printf("%s\n", json.dump(2).c_str());
+  } else {
+    std::printf("xlad %s\n%s", XLAD_VERSION, table.c_str());
+  }
+  return kOk;
+}
+
+}  // namespace
 
 void AddVersion(CLI::App& parent, Action* action) {
-  CLI::App* app = parent.add_subcommand("version", "print the version");
-  app->callback([action] {
-    *action = [] {
-      std::printf("xlad %s\n", XLAD_VERSION);
-      return kOk;
-    };
-  });
+  CLI::App* app = parent.add_subcommand("version", "print the version and the kinds of device");
+  auto format = std::make_shared<std::string>();
+  AddFormatFlag(app, format.get());
+  app->callback([=] { *action = [=] { return Run(*format); }; });
 }
 
 }  // namespace xlad::cli

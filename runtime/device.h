@@ -1,7 +1,25 @@
-// A device: memory, and executables loaded to run on it.
+// A device: memory, streams of work, and executables loaded to run on it.
 //
-// A Device and a LoadedExecutable may be used by any number of threads at once. A Launcher belongs to one logical
-// shard and is used by one thread at a time; several launchers of one LoadedExecutable run side by side.
+// Addresses of device memory are handles: only the device's own folder dereferences them. Everything else allocates,
+// copies, fills and reads device memory through a Stream. The host may add byte offsets to an address and compare
+// addresses.
+//
+// A Stream is a queue: its work happens in the order in which it was enqueued. Work on different streams is not ordered
+// unless an Event orders it. A device may finish work before the call that enqueues it returns (the cpu device does) or
+// at any later time (opaque does); callers must be right for both. An example, in which the host reads what a kernel
+// computed:
+//
+//   auto stream = *device->MakeStream();
+//   auto memory = *device->Allocate(4);
+//   auto launcher = *loaded->MakeLauncher(/*partition_id=*/0, stream.get());
+//   void* const address = memory->address();
+//   XLAD_RETURN_IF_ERROR(stream->CopyToDevice(address, input));            // `input` may be reused at once.
+//   XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, {&address, 1}, nullptr));
+//   XLAD_RETURN_IF_ERROR(stream->CopyToHost(absl::MakeSpan(output), address));
+//   XLAD_RETURN_IF_ERROR(stream->Synchronize());                           // Now `output` has its contents.
+//
+// Threads: a Device and a LoadedExecutable may be used by any number of threads at once. A Stream and its Launchers are
+// used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,51 +29,80 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "collectives/exec/device_ops.h"
 #include "proto/executable.pb.h"
 
 namespace xlad::runtime {
 
-// Memory of a device, given back when destroyed.
+// An allocation of a device, freed on destruction. It must outlive the work that uses it: synchronize the stream first.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  virtual void* address() const = 0;  // Aligned to XLAD_BUFFER_ALIGNMENT; an address of the device.
-  virtual int64_t bytes() const = 0;
+  // Aligned to XLAD_BUFFER_ALIGNMENT, never null, and different from that of every other allocation. The host may
+  // dereference it only if the memory is of kind MEMORY_PINNED_HOST.
+  virtual void* address() const = 0;
+  virtual int64_t bytes() const = 0;  // As allocated; may be 0.
 };
 
-// Runs the parts of an executable's steps for one logical shard. Buffers are device addresses, in the order of the
-// step's argument list; they need the sizes and alignment that the executable states. Every call has finished when
-// it returns.
+// A point in the work of a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool IsDone() const = 0;
+  // Blocks the calling thread until the work before the event has finished, and returns its first error.
+  virtual absl::Status Wait() const = 0;
+};
+
+// Destroying a stream waits for its work. All ranges are in bytes and must lie in memory of this device; ranges of
+// 0 bytes are allowed with any address.
+//
+// Errors: a call returns InvalidArgument at once for arguments that can be checked at once. The error of work that was
+// enqueued is returned by that call or by a later one of the stream, at the latest by Synchronize; then work enqueued
+// after it may not have run, contents of the memory that it writes are undefined, and Synchronize keeps returning it.
+class Stream : public collectives::DeviceOps {
+ public:
+  // Copies within the device, also between its kinds of memory. The ranges may overlap.
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
+  // Work enqueued on this stream later happens after the event, which is of a stream of the same device kind.
+  virtual absl::Status WaitFor(const Event& event) = 0;
+};
+
+// Enqueues the kernels and library ops of an executable for one logical shard, on one stream. Buffers are addresses of
+// the device in the order of the step's argument list, with the sizes and alignment that the executable states.
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  // `kernel` is from LoadedExecutable::FindKernel; `scratch` has KernelStep.scratch_bytes (null where that is 0).
+  // `kernel` is from LoadedExecutable::FindKernel. `scratch` has KernelStep.scratch_bytes; null if that is 0.
   virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) = 0;
-  // `op` indexes Executable.library_ops: operands, then results.
+  // `op` indexes Executable.library_ops; buffers are the operands, then the results.
   virtual absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) = 0;
-  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
 };
 
 class LoadedExecutable {
  public:
   virtual ~LoadedExecutable() = default;
   virtual const Executable& executable() const = 0;
-  // The number of a kernel by its symbol. NotFound where the object code has no such symbol.
+  // The number of a kernel by its symbol, or NotFound if the object code has no such symbol.
   virtual absl::StatusOr<int> FindKernel(absl::string_view symbol) const = 0;
-  // `partition_id` is what partition-id gives. The launcher must not outlive this.
-  virtual absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id) const = 0;
+  // `partition_id` is the value of the program's partition-id. The launcher must not outlive this object or `stream`,
+  // which is of the same device.
+  virtual absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string Name() const = 0;  // "cpu"
-  // ResourceExhausted where there is not enough. 0 bytes are fine. Contents are undefined.
-  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
-  virtual absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) = 0;
-  virtual absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) = 0;
-  // InvalidArgument where the executable is not for this device or does not hold together (bad object code, a
-  // symbol that is not provided, a library op that does not fit).
+  // "KIND" or "KIND:MODEL", as DeviceName (proto/device_name.h) writes the target of its executables.
+  virtual std::string Name() const = 0;
+  // ResourceExhausted if there is not enough memory or `bytes` is negative, InvalidArgument if the device does not have
+  // the kind of memory. The contents are undefined.
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) = 0;
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) { return Allocate(bytes, MEMORY_DEVICE); }
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream() = 0;
+  // InvalidArgument if the executable is for another kind of device or is not consistent (damaged object code, a symbol
+  // that is not provided, a library op whose shapes do not fit each other).
   virtual absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) = 0;
 };
 

@@ -1,7 +1,5 @@
-// The memory of one device for a task.
 #include "runtime/device_buffers.h"
 
-#include <cstring>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +7,7 @@
 namespace xlad::runtime {
 namespace {
 
-bool IsWhole(const Executable& executable, const Slice& slice) {
+bool IsWholeAllocation(const Executable& executable, const Slice& slice) {
   return slice.offset == 0 && slice.bytes == executable.allocations(slice.allocation).bytes();
 }
 
@@ -20,12 +18,14 @@ absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("executable '", executable.name(), "': found ", executable.parameters_size(), " parameters and ",
                      executable.results_size(), " results, expected ", spec.parameters_size(), " and ",
-                     spec.results_size(), ", as the job says"));
+                     spec.results_size(), " as in the job"));
   }
   return absl::OkStatus();
 }
 
-// Memory moves in chains: whoever gives its block away without getting one gets the block at the chain's other end.
+// Completes the permutation. takes[a]: allocation a has been assigned the block of another allocation; is_taken[a]: the
+// block of a has been assigned. The assignments form chains, and the allocation at the begin of a chain, whose block is
+// taken but which has none yet, receives the block at the end of the chain.
 void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken, const std::vector<bool>& takes) {
   const int n = static_cast<int>(block_from->size());
   std::vector<int> taker(n, -1);
@@ -48,25 +48,25 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
   const size_t n = executable.allocations_size();
   plan.block_from.resize(n);
   std::iota(plan.block_from.begin(), plan.block_from.end(), 0);
-  std::vector<bool> takes(n), is_taken(n), is_fed(static_cast<size_t>(spec.parameters_size()));
+  std::vector<bool> takes(n), is_taken(n), is_fed(spec.parameters_size());
   for (int r = 0; r < spec.results_size(); ++r) {
-    const int64_t p = spec.results(r).feeds();
+    const int p = spec.results(r).feeds();
     if (spec.results(r).kind() != JobSpec::Result::STATE || p < 0) continue;
     const std::string place = absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")");
-    if (p >= spec.parameters_size() || spec.parameters(static_cast<int>(p)).kind() != JobSpec::Parameter::STATE ||
+    if (p >= spec.parameters_size() || spec.parameters(p).kind() != JobSpec::Parameter::STATE ||
         is_fed[p]) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": found that it feeds parameter ", p,
                                                      ", expected a state parameter that nothing else feeds"));
     }
     is_fed[p] = true;
     XLAD_ASSIGN_OR_RETURN(const Slice from, ReadSlice(executable, executable.results(r).buffer()));
-    XLAD_ASSIGN_OR_RETURN(const Slice to, ReadSlice(executable, executable.parameters(static_cast<int>(p)).buffer()));
+    XLAD_ASSIGN_OR_RETURN(const Slice to, ReadSlice(executable, executable.parameters(p).buffer()));
     if (from.bytes != to.bytes) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": found ", from.bytes, " bytes on a device, expected ",
-                                                     to.bytes, " as parameter ", p, " has"));
+                                                     to.bytes, ", the size of parameter ", p));
     }
     if (SameMemory(from, to)) continue;
-    const bool can_swap = IsWhole(executable, from) && IsWhole(executable, to) && !takes[to.allocation] &&
+    const bool can_swap = IsWholeAllocation(executable, from) && IsWholeAllocation(executable, to) && !takes[to.allocation] &&
                           !is_taken[from.allocation] && from.allocation != to.allocation;
     if (!can_swap) {
       plan.copies.push_back({from, to});
@@ -76,23 +76,25 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     plan.block_from[to.allocation] = from.allocation;
   }
   CloseChains(&plan.block_from, is_taken, takes);
-  // A block that moves must not have parts that are copied to or from: then everything is copied.
-  for (FeedPlan::Copy& copy : plan.copies) {
+  for (const FeedPlan::Copy& copy : plan.copies) {
     if (plan.block_from[copy.from.allocation] != copy.from.allocation ||
         plan.block_from[copy.to.allocation] != copy.to.allocation) {
-      return absl::UnimplementedError("found results that share memory in a way that cannot be fed back");
+      return absl::UnimplementedError(
+          "found a result that is copied to its parameter and shares memory with one that is exchanged with its "
+          "parameter, expected results in different allocations");
     }
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {
     if (spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) continue;
     if (!executable.parameters(p).donated()) continue;
-    XLAD_ASSIGN_OR_RETURN(plan.keep.emplace_back(), ReadSlice(executable, executable.parameters(p).buffer()));
+    XLAD_ASSIGN_OR_RETURN(plan.restore.emplace_back(), ReadSlice(executable, executable.parameters(p).buffer()));
   }
   return plan;
 }
 
 absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& executable) {
   Constants constants;
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device->MakeStream());
   for (const Allocation& allocation : executable.allocations()) {
     constants.addresses.push_back(nullptr);
     if (allocation.kind() != Allocation::CONSTANT) continue;
@@ -101,58 +103,79 @@ absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& execut
                                                      allocation.blob().size(), " bytes, expected ",
                                                      allocation.bytes()));
     }
-    XLAD_ASSIGN_OR_RETURN(constants.memory.emplace_back(), device->Allocate(allocation.bytes()));
+    XLAD_ASSIGN_OR_RETURN(constants.memory.emplace_back(), device->Allocate(allocation.bytes(), allocation.memory()));
     void* const address = constants.memory.back()->address();
     const absl::Span<const std::byte> contents(reinterpret_cast<const std::byte*>(allocation.blob().data()),
                                                allocation.blob().size());
-    XLAD_RETURN_IF_ERROR(device->CopyToDevice(address, contents));
+    XLAD_RETURN_IF_ERROR(stream->CopyToDevice(address, contents));
     constants.addresses.back() = static_cast<std::byte*>(address);
   }
+  XLAD_RETURN_IF_ERROR(stream->Synchronize());
   return constants;
 }
 
-absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(Device* device, const Executable& executable,
+absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(Device* device, Stream* stream,
+                                                                       const Executable& executable,
                                                                        const FeedPlan& plan,
                                                                        const std::vector<std::byte*>& constants) {
-  std::unique_ptr<DeviceBuffers> buffers(new DeviceBuffers(plan));
+  std::unique_ptr<DeviceBuffers> buffers(new DeviceBuffers(stream, plan));
   for (int a = 0; a < executable.allocations_size(); ++a) {
     if (constants[a] != nullptr) {
       buffers->addresses_.push_back(constants[a]);
       continue;
     }
-    XLAD_ASSIGN_OR_RETURN(buffers->memory_.emplace_back(), device->Allocate(executable.allocations(a).bytes()));
+    const Allocation& allocation = executable.allocations(a);
+    XLAD_ASSIGN_OR_RETURN(buffers->memory_.emplace_back(), device->Allocate(allocation.bytes(), allocation.memory()));
     buffers->addresses_.push_back(static_cast<std::byte*>(buffers->memory_.back()->address()));
   }
   buffers->next_addresses_ = buffers->addresses_;
-  buffers->staged_.resize(plan.copies.size());
+  for (const Slice& slice : plan.restore) {
+    XLAD_ASSIGN_OR_RETURN(buffers->saved_.emplace_back(), device->Allocate(slice.bytes));
+  }
+  for (const FeedPlan::Copy& copy : plan.copies) {
+    XLAD_ASSIGN_OR_RETURN(buffers->staged_.emplace_back(), device->Allocate(copy.from.bytes));
+  }
   return buffers;
 }
 
-void DeviceBuffers::KeepState() {
-  kept_.clear();
-  for (const Slice& slice : plan_.keep) {
-    const absl::Span<const std::byte> bytes = At(slice);
-    kept_.emplace_back(bytes.begin(), bytes.end());
-  }
+absl::Status DeviceBuffers::Write(const Slice& to, absl::Span<const std::byte> from) {
+  return stream_->CopyToDevice(AddressOf(to), from);
 }
 
-void DeviceBuffers::PrepareStep() {
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    if (!kept_[i].empty()) std::memcpy(At(plan_.keep[i]).data(), kept_[i].data(), kept_[i].size());
-  }
+absl::Status DeviceBuffers::Read(const Slice& from, absl::Span<std::byte> to) const {
+  XLAD_RETURN_IF_ERROR(stream_->CopyToHost(to, AddressOf(from)));
+  return stream_->Synchronize();
 }
 
-void DeviceBuffers::FeedBack() {
-  // All are read before any is written: one result's new place may be another's old one.
-  for (size_t i = 0; i < plan_.copies.size(); ++i) {
-    const absl::Span<const std::byte> from = At(plan_.copies[i].from);
-    staged_[i].assign(from.begin(), from.end());
+absl::Status DeviceBuffers::SaveState() {
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const Slice& slice = plan_.restore[i];
+    XLAD_RETURN_IF_ERROR(stream_->Copy(saved_[i]->address(), AddressOf(slice), slice.bytes));
   }
-  for (size_t i = 0; i < plan_.copies.size(); ++i) {
-    if (!staged_[i].empty()) std::memcpy(At(plan_.copies[i].to).data(), staged_[i].data(), staged_[i].size());
+  return absl::OkStatus();
+}
+
+absl::Status DeviceBuffers::RestoreState() {
+  for (size_t i = 0; i < saved_.size(); ++i) {
+    const Slice& slice = plan_.restore[i];
+    XLAD_RETURN_IF_ERROR(stream_->Copy(AddressOf(slice), saved_[i]->address(), slice.bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeviceBuffers::FeedBack() {
+  // All are read before any is written, because the new place of one result may be the old place of another.
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    const Slice& from = plan_.copies[i].from;
+    XLAD_RETURN_IF_ERROR(stream_->Copy(staged_[i]->address(), AddressOf(from), from.bytes));
+  }
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    const Slice& to = plan_.copies[i].to;
+    XLAD_RETURN_IF_ERROR(stream_->Copy(AddressOf(to), staged_[i]->address(), to.bytes));
   }
   for (size_t a = 0; a < addresses_.size(); ++a) next_addresses_[a] = addresses_[plan_.block_from[a]];
   addresses_.swap(next_addresses_);
+  return absl::OkStatus();
 }
 
 }  // namespace xlad::runtime

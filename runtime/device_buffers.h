@@ -1,4 +1,4 @@
-// The memory of one device for a task: every allocation of its executable, and how results become parameters.
+// The memory of one device for a program: every allocation of its executable, and how results become parameters.
 #pragma once
 
 #include <memory>
@@ -8,60 +8,76 @@
 #include "proto/executable.pb.h"
 #include "proto/job.pb.h"
 #include "runtime/device.h"
-#include "runtime/step_program.h"
+#include "runtime/slice.h"
 
 namespace xlad::runtime {
 
-// Which results become which parameters of the next step, as moves between allocations. Results that share their
-// parameter's memory (donation) need nothing; others change places with it; where that cannot be, bytes are copied.
+// Which results become which parameters of the next step. A result that shares its parameter's memory (donation) needs
+// no work. Otherwise the result's allocation and the parameter's are exchanged if both are used as a whole, and the
+// bytes are copied if not.
+//
+// Example: allocation 0 is parameter w, allocation 1 is the new w, and result 0 feeds parameter 0. Then block_from is
+// {1, 0}: before each step the two allocations exchange their memory, and nothing is copied.
 struct FeedPlan {
-  std::vector<int> block_from;  // By allocation: whose memory it has after the step. Identity where nothing moves.
+  std::vector<int> block_from;  // By allocation: the allocation whose memory it has in the next step.
   struct Copy {
     Slice from;
     Slice to;
   };
-  std::vector<Copy> copies;  // Before the blocks move.
-  std::vector<Slice> keep;   // State that no result feeds, in donated memory: put back before every step.
+  std::vector<Copy> copies;    // Done before the allocations exchange their memory.
+  std::vector<Slice> restore;  // State that no result feeds, in donated memory: its first value is restored each step.
 };
 
-// InvalidArgument where the executable's entry and the spec do not belong together.
+// InvalidArgument if the executable's entry and the spec do not match.
 absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& spec);
 
-// Used by one thread at a time.
+// All work is enqueued on the stream that Allocate was given. Used by one thread at a time.
 class DeviceBuffers {
  public:
-  // Constants are shared: they are made once for a worker by MakeConstants and outlive the buffers. `plan` too.
-  static absl::StatusOr<std::unique_ptr<DeviceBuffers>> Allocate(Device* device, const Executable& executable,
-                                                                 const FeedPlan& plan,
+  // `constants` has the address of every CONSTANT allocation, and null for the others (see MakeConstants). The
+  // constants, `plan` and `stream`, which is of `device`, must outlive the buffers.
+  static absl::StatusOr<std::unique_ptr<DeviceBuffers>> Allocate(Device* device, Stream* stream,
+                                                                 const Executable& executable, const FeedPlan& plan,
                                                                  const std::vector<std::byte*>& constants);
 
-  absl::Span<std::byte* const> addresses() const { return addresses_; }
-  absl::Span<std::byte> At(const Slice& slice) const {
-    return absl::MakeSpan(addresses_[slice.allocation] + slice.offset, static_cast<size_t>(slice.bytes));
-  }
+  // Waits for the work on the stream, which may use the memory.
+  ~DeviceBuffers() { stream_->Synchronize().IgnoreError(); }
 
-  // Remembers the state that has to be put back. Once, when the first state is in place.
-  void KeepState();
-  // Before and after every step.
-  void PrepareStep();
-  void FeedBack();
+  // Device addresses by allocation. They change with FeedBack.
+  absl::Span<std::byte* const> addresses() const { return addresses_; }
+  std::byte* AddressOf(const Slice& slice) const { return addresses_[slice.allocation] + slice.offset; }
+  Stream& stream() const { return *stream_; }
+
+  // Copies host bytes to the begin of a slice; `from` may be reused at once.
+  absl::Status Write(const Slice& to, absl::Span<const std::byte> from);
+  // Copies the begin of a slice to the host and returns when `to` has its contents.
+  absl::Status Read(const Slice& from, absl::Span<std::byte> to) const;
+
+  // Remembers the first value of the state to restore. Call it once, when the first state has been written.
+  absl::Status SaveState();
+  // Call it before every step.
+  absl::Status RestoreState();
+  // Makes results the parameters of the next step. Call it after every step.
+  absl::Status FeedBack();
 
  private:
-  explicit DeviceBuffers(const FeedPlan& plan) : plan_(plan) {}
+  DeviceBuffers(Stream* stream, const FeedPlan& plan) : stream_(stream), plan_(plan) {}
 
+  Stream* const stream_;
   const FeedPlan& plan_;
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<std::byte*> addresses_;
   std::vector<std::byte*> next_addresses_;
-  std::vector<std::vector<std::byte>> kept_;
-  std::vector<std::vector<std::byte>> staged_;
+  std::vector<std::unique_ptr<DeviceMemory>> saved_;   // By plan_.restore.
+  std::vector<std::unique_ptr<DeviceMemory>> staged_;  // By plan_.copies.
 };
 
-// Memory with the contents of every CONSTANT allocation; null for the others.
+// Device memory with the contents of every CONSTANT allocation.
 struct Constants {
   std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<std::byte*> addresses;
+  std::vector<std::byte*> addresses;  // By allocation; null for those that are not CONSTANT.
 };
+// Returns when the contents are in place. The constants may be shared by all shards on the device.
 absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& executable);
 
 }  // namespace xlad::runtime

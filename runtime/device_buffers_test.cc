@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "runtime/devices/opaque/opaque_device.h"
 #include "runtime/testing/test_support.h"
 
 namespace xlad::runtime {
@@ -43,47 +44,61 @@ Entry MakeEntry(int parameters, const std::vector<int>& feeds, const std::vector
   return entry;
 }
 
-int32_t& IntAt(DeviceBuffers& buffers, const BufferSlice& slice) {
-  return *reinterpret_cast<int32_t*>(buffers.addresses()[slice.allocation()] + slice.offset());
+Slice ToSlice(const BufferSlice& slice) { return {slice.allocation(), slice.offset(), slice.bytes()}; }
+
+void WriteInt(DeviceBuffers& buffers, const BufferSlice& slice, int32_t value) {
+  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&value), sizeof value);
+  ASSERT_TRUE(buffers.Write(ToSlice(slice), bytes).ok());
+}
+
+int32_t ReadInt(const DeviceBuffers& buffers, const BufferSlice& slice) {
+  int32_t value = 0;
+  EXPECT_TRUE(buffers.Read(ToSlice(slice), {reinterpret_cast<std::byte*>(&value), sizeof value}).ok());
+  return value;
 }
 
 // Writes a mark into every result, feeds back, and looks for the marks in the parameters; several rounds.
-void CheckFeeds(const Entry& entry) {
+void CheckFeedsOn(const Entry& entry, Device* device) {
   const absl::StatusOr<FeedPlan> plan = PlanFeeds(entry.executable, entry.spec);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::unique_ptr<Device> device = MakeCpuDevice();
-  const Constants constants = *MakeConstants(device.get(), entry.executable);
+  const Constants constants = *MakeConstants(device, entry.executable);
+  const std::unique_ptr<Stream> stream = *device->MakeStream();
   const std::unique_ptr<DeviceBuffers> buffers =
-      *DeviceBuffers::Allocate(device.get(), entry.executable, *plan, constants.addresses);
+      *DeviceBuffers::Allocate(device, stream.get(), entry.executable, *plan, constants.addresses);
   std::map<int, int> expected;
   for (int p = 0; p < entry.executable.parameters_size(); ++p) {
-    IntAt(*buffers, entry.executable.parameters(p).buffer()) = expected[p] = 1000 + p;
+    WriteInt(*buffers, entry.executable.parameters(p).buffer(), expected[p] = 1000 + p);
   }
-  buffers->KeepState();
+  ASSERT_TRUE(buffers->SaveState().ok());
   for (int round = 0; round < 4; ++round) {
-    buffers->PrepareStep();
+    ASSERT_TRUE(buffers->RestoreState().ok());
     for (int p = 0; p < entry.executable.parameters_size(); ++p) {
-      ASSERT_EQ(IntAt(*buffers, entry.executable.parameters(p).buffer()), expected[p])
+      ASSERT_EQ(ReadInt(*buffers, entry.executable.parameters(p).buffer()), expected[p])
           << "round " << round << ", " << p;
     }
     // A step may overwrite every donated parameter.
     for (int p = 0; p < entry.executable.parameters_size(); ++p) {
-      IntAt(*buffers, entry.executable.parameters(p).buffer()) = -1;
+      WriteInt(*buffers, entry.executable.parameters(p).buffer(), -1);
     }
     for (int r = 0; r < entry.executable.results_size(); ++r) {
-      IntAt(*buffers, entry.executable.results(r).buffer()) = 100 * round + r;
+      WriteInt(*buffers, entry.executable.results(r).buffer(), 100 * round + r);
       if (entry.spec.results(r).feeds() >= 0)
         expected[static_cast<int>(entry.spec.results(r).feeds())] = 100 * round + r;
     }
-    buffers->FeedBack();
+    ASSERT_TRUE(buffers->FeedBack().ok());
   }
 }
 
-TEST(DeviceBuffers, InPlace) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {0, 1, 2})); }
-TEST(DeviceBuffers, PingPong) { CheckFeeds(MakeEntry(3, {2, 0, 1}, {-1, -1, -1})); }
-TEST(DeviceBuffers, ResultsInOtherParametersPlaces) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {1, 2, 0})); }
+void CheckFeeds(const Entry& entry) {
+  CheckFeedsOn(entry, MakeCpuDevice().get());
+  CheckFeedsOn(entry, MakeOpaqueDevice()->get());
+}
+
+TEST(DeviceBuffers, DonatedParameters) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {0, 1, 2})); }
+TEST(DeviceBuffers, ExchangedAllocations) { CheckFeeds(MakeEntry(3, {2, 0, 1}, {-1, -1, -1})); }
+TEST(DeviceBuffers, ResultsInAllocationsOfOtherParameters) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {1, 2, 0})); }
 TEST(DeviceBuffers, ChainsFromResultsThroughParameters) { CheckFeeds(MakeEntry(3, {0, 1, 2}, {-1, 0, 1})); }
-TEST(DeviceBuffers, StateThatNothingFeedsStays) { CheckFeeds(MakeEntry(3, {1, -1}, {-1, 0})); }
+TEST(DeviceBuffers, StateThatNoResultFeedsIsRestored) { CheckFeeds(MakeEntry(3, {1, -1}, {-1, 0})); }
 
 TEST(DeviceBuffers, RandomFeeds) {
   const std::unique_ptr<Random> random = SeededRandom(21);
@@ -108,7 +123,7 @@ TEST(DeviceBuffers, ResultsThatArePartsOfAnAllocationAreCopied) {
   CheckFeeds(entry);
 }
 
-TEST(DeviceBuffers, RefusesWhatDoesNotFit) {
+TEST(DeviceBuffers, RefusesEntriesThatDoNotMatch) {
   const auto message = [](const Entry& entry) {
     return std::string(PlanFeeds(entry.executable, entry.spec).status().message());
   };

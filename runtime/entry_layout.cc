@@ -1,28 +1,24 @@
 #include "runtime/entry_layout.h"
 
 #include "absl/strings/str_cat.h"
+#include "proto/mesh.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
 
-// A box of the global shape that fits the local one.
+// Reads a box, which must be inside the global shape and no larger than the local one.
 absl::StatusOr<tensor::Box> ReadBox(const xlad::Box& proto, const tensor::Shape& global, const tensor::Shape& local) {
   tensor::Box box = tensor::BoxFromWire(proto);
   bool fits = tensor::IsInside(box, global) && local.dims.size() == global.dims.size();
   for (size_t d = 0; fits && d < global.dims.size(); ++d) fits = box.hi[d] - box.lo[d] <= local.dims[d];
   if (fits) return box;
   return absl::InvalidArgumentError(
-      absl::StrCat("found a box that does not fit ", global.ToString(), " on devices with ", local.ToString()));
+      absl::StrCat("found box ", box.ToString(), ", expected one inside ", global.ToString(), " and no larger than the shard ",
+                   local.ToString()));
 }
 
 }  // namespace
-
-int64_t NumDevices(const Executable& executable) {
-  int64_t devices = 1;
-  for (const MeshAxis& axis : executable.mesh()) devices *= axis.size();
-  return devices;
-}
 
 int EntryLayout::FirstHolder(int device) const {
   int first = 0;
@@ -39,7 +35,7 @@ absl::StatusOr<EntryLayout> ReadEntryLayout(const Executable& executable, const 
     return absl::InvalidArgumentError(absl::StrCat("found a buffer of ", layout.slice.bytes, " bytes, expected ",
                                                    layout.local.bytes(), " for ", layout.local.ToString()));
   }
-  const int64_t devices = NumDevices(executable);
+  const int64_t devices = NumDevices(executable.mesh());
   if (value.boxes_size() != 1 && value.boxes_size() != devices) {
     return absl::InvalidArgumentError(absl::StrCat("found ", value.boxes_size(), " boxes, expected 1 or ", devices));
   }

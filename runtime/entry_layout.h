@@ -1,33 +1,31 @@
-// How a parameter or result of an executable lies on the devices: who holds which part of it, and where in memory.
+// How a parameter or result of an executable is distributed over devices, and where it is in device memory.
 #pragma once
 
 #include <vector>
 
 #include "proto/executable.pb.h"
-#include "runtime/step_program.h"
+#include "runtime/slice.h"
 #include "tensor/box.h"
 
 namespace xlad::runtime {
 
+// Example: f32[7] over 4 devices has local shape f32[2] and the boxes [0,2), [2,4), [4,6), [6,7); the second element of
+// the last device's shard is padding.
 struct EntryLayout {
   tensor::Shape global;
-  tensor::Shape local;             // Padded shard, equal on all devices.
-  std::vector<tensor::Box> boxes;  // By device; one: the same everywhere.
-  Slice slice;
+  tensor::Shape local;             // The padded shard; the same shape on all devices.
+  std::vector<tensor::Box> boxes;  // By device, without padding. A single box: all devices hold the same indices.
+  Slice slice;                     // Where each device has its shard.
 
-  const tensor::Box& BoxOf(int device) const {
-    return boxes.size() == 1 ? boxes[0] : boxes[device];
-  }
-  // Of all devices that hold the same box as `device`, the lowest.
+  const tensor::Box& BoxOf(int device) const { return boxes.size() == 1 ? boxes[0] : boxes[device]; }
+  // The lowest device that holds the same box as `device`.
   int FirstHolder(int device) const;
 };
 
-int64_t NumDevices(const Executable& executable);
-
-// InvalidArgument where shapes, boxes and buffer do not hold together.
+// InvalidArgument if shapes, boxes and buffer are not consistent.
 absl::StatusOr<EntryLayout> ReadEntryLayout(const Executable& executable, const EntryValue& value);
 
-// The part without padding that `device` holds, from the bytes of its padded shard.
+// The part that `device` holds, without padding, from the bytes of its padded shard in host memory.
 tensor::Array WithoutPadding(const EntryLayout& layout, int device, absl::Span<const std::byte> shard);
 
 }  // namespace xlad::runtime

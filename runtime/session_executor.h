@@ -1,8 +1,10 @@
-// One session on one worker: carries out its commands one after the other, and keeps its arrays.
+// One session on one worker: executes its commands in order and keeps its arrays.
 //
-// A thread takes the commands; one for each device runs its part of a call. No gRPC and no clock of the system.
+// One thread takes the commands; each device has a thread that runs its part of a call. Nothing here uses gRPC or the
+// system's clock.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,31 +18,32 @@
 
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
+#include "runtime/connected_executable.h"
+#include "runtime/device_threads.h"
 #include "runtime/entry_layout.h"
-#include "runtime/placed_program.h"
 
 namespace xlad::runtime {
 
-// Where executables and arrays come from and arrays go to. Thread-safe. Calls block; they try again while the other
-// side is away, and end with the signal's status when it is raised.
+// The source of executables and arrays, and the destination of fetched arrays. Thread-safe. Calls block; they retry
+// while the coordinator cannot be reached, and return the signal's status when it is raised.
 class SessionStore {
  public:
   virtual ~SessionStore() = default;
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
-  // The box of an array, row-major, without padding; `out` has exactly its bytes.
+  // Reads a box of an array, row-major, without padding; `out` has exactly its bytes.
   virtual absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
                                  collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
                                   collectives::AbortSignal* abort) = 0;
 };
 
-// Called from the session's thread; must not block for long nor call back into it.
+// Called from the session's thread. Implementations return quickly and do not call the session.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
-  virtual void OnReady() = 0;                // Once: commands may come.
-  virtual void OnDone(int64_t sequence) = 0;  // In order.
-  // Once, the last call. `done`: commands that were done before.
+  virtual void OnReady() = 0;                 // Once: the session accepts commands.
+  virtual void OnDone(int64_t sequence) = 0;  // For each command, in order.
+  // At most once, as the last call. `done`: the number of commands that were done before.
   virtual void OnFailed(int64_t done, const collectives::Failure& failure) = 0;
 };
 
@@ -54,30 +57,30 @@ struct SessionEnvironment : WorkerEnvironment {
 class SessionExecutor {
  public:
   SessionExecutor(const LaunchTask& launch, const SessionEnvironment& environment);
-  // Ends the session without a failure; returns when its threads have.
+  // Ends the session without reporting a failure; returns when its threads have ended.
   ~SessionExecutor();
 
-  // Commands come in order of their sequence.
+  // Appends a command to the queue. Commands come in order of their sequence numbers.
   void Command(const SessionCommand& command);
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
   int64_t done() const { return done_; }
 
  private:
-  // The padded shards of an array, by device here. Devices that hold the same box share theirs.
+  // The padded shards of an array in host memory, by device here. Devices that hold the same box share one vector.
   using Shards = std::vector<std::shared_ptr<const std::vector<std::byte>>>;
-  using Key = std::pair<int64_t, int32_t>;  // Array and layout.
-  struct Program {
-    std::unique_ptr<PlacedProgram> placed;
+  using ArrayKey = std::pair<int64_t, int32_t>;  // Array and layout.
+  struct LoadedProgram {
+    std::unique_ptr<ConnectedExecutable> executable;
     std::vector<EntryLayout> parameters, results;
     std::vector<int32_t> parameter_layouts, result_layouts;
     int64_t calls = 0;
   };
-  // Results stay in the memory of the program that computed them until its next call: one that is donated to the
-  // parameter in whose memory it lies is never copied.
-  struct Held {
-    Shards shards;            // Empty where `home` has it.
-    Program* home = nullptr;
-    size_t result = 0;        // Of `home`.
+  // A result stays in the device memory of the program that computed it until the next call of that program. If that
+  // call donates it to the parameter that has the same memory, it is never copied.
+  struct StoredArray {
+    Shards shards;                  // Empty if the array is in the memory of `home`.
+    LoadedProgram* home = nullptr;
+    size_t result = 0;              // Index into the results of `home`.
   };
 
   void Main();
@@ -85,38 +88,33 @@ class SessionExecutor {
   absl::Status RunCommand(const SessionCommand& command);
   absl::Status Load(const SessionCommand& command);
   absl::Status Call(const SessionCommand& command);
-  absl::Status CallOn(int index, const Program& program, const std::vector<const Held*>& arguments);
-  // Before a call of `program`: what its memory holds and is used later is copied out, but for what may stay there.
-  absl::Status MakeRoom(Program* program, const SessionCommand& command);
-  absl::Span<const std::byte> BytesOf(const Held& held, size_t index) const;
+  absl::Status CallOn(int index, const LoadedProgram& program, const std::vector<const StoredArray*>& arguments);
+  // Before a call of `program`: copies to the host the arrays in its memory that are used later, except those that
+  // the call may overwrite.
+  absl::Status EvictResults(LoadedProgram* program, const SessionCommand& command);
+  // Uploads an array: of all devices that hold the same box, the lowest uploads it.
   absl::Status Fetch(const SessionFetch& fetch);
-  absl::StatusOr<Shards> Read(int64_t array, const EntryLayout& layout);
-  // Runs `work` for every device here, each in its thread.
+  absl::StatusOr<Shards> ReadShards(int64_t array, const EntryLayout& layout);
+  // Calls `work` for every device here, each on its own thread. The first error aborts the session.
   absl::Status OnDevices(const std::function<absl::Status(int index)>& work);
-  void DeviceLoop(int index);
   // The first device here that holds the same box as this one.
-  int FirstHere(const EntryLayout& layout, int index) const;
+  int FirstHolderHere(const EntryLayout& layout, int index) const;
 
   const LaunchTask launch_;
   const SessionEnvironment environment_;
   const std::vector<int> devices_;  // Mesh positions, by index on this worker.
   collectives::AbortSignal abort_;
   int64_t abort_listener_ = 0;
-  std::map<int64_t, Program> programs_;
+  std::map<int64_t, LoadedProgram> programs_;
   std::map<int32_t, EntryLayout> layouts_;
-  std::map<Key, Held> arrays_;
+  std::map<ArrayKey, StoredArray> arrays_;
   std::atomic<int64_t> done_ = 0;
+  DeviceThreads device_threads_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool leaving_ = false;  // The session is being dropped.
-  bool ended_ = false;    // No more rounds.
+  bool dropped_ = false;
   std::deque<SessionCommand> commands_;
-  // What the device threads are to do: round after round.
-  const std::function<absl::Status(int index)>* work_ = nullptr;
-  int64_t round_ = 0;
-  int working_ = 0;
-  std::vector<std::thread> device_threads_;
   std::thread main_;
 };
 

@@ -175,7 +175,7 @@ class World {
       LaunchTask launch = launch_;
       for (int device : placement[w]) launch.add_devices()->set_device(device);
       const SessionEnvironment environment{
-          {&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
+          {{&device_}, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
           &store,
           listeners_[w].get()};
       sessions_.push_back(std::make_unique<SessionExecutor>(launch, environment));

@@ -1,11 +1,10 @@
-// The steps of an executable, checked and ready to run on one device.
 #include "runtime/step_program.h"
-
-#include <cstring>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/spec_proto.h"
+#include "proto/mesh.h"
+#include "runtime/slice.h"
 
 namespace xlad::runtime {
 
@@ -14,11 +13,11 @@ struct StepProgram::Node {
   Kind kind = Kind::kKernel;
   std::string place;           // "all-reduce.7 (train.py:31)"
   int index = 0;               // Kernel number, library op, or collective.
-  std::vector<Slice> buffers;  // A collective's inputs; a copy's source and target; a loop's predicate; a selector.
-  std::vector<Slice> outputs;  // A collective's.
+  std::vector<Slice> buffers;  // Arguments, a collective's inputs, a copy's source and target, a predicate or selector.
+  std::vector<Slice> outputs;  // A collective's outputs.
   bool has_scratch = false;
   bool selector_is_predicate = false;
-  std::vector<std::vector<Node>> bodies;  // A loop's condition and body; branches.
+  std::vector<std::vector<Node>> bodies;  // The condition and body of a loop; the branches of an if.
 };
 
 namespace {
@@ -27,12 +26,6 @@ using Node = StepProgram::Node;
 using collectives::CollectiveSpec;
 
 constexpr int kMaxDepth = 64;
-
-int64_t NumDevices(const Executable& executable) {
-  int64_t devices = 1;
-  for (const MeshAxis& axis : executable.mesh()) devices *= axis.size();
-  return devices;
-}
 
 std::string PlaceOf(const Step& step) {
   if (step.source().empty()) return step.name();
@@ -46,7 +39,7 @@ class Preparer {
 
   absl::StatusOr<std::vector<Node>> Steps(const google::protobuf::RepeatedPtrField<Step>& steps, int depth) {
     if (depth > kMaxDepth) {
-      return absl::InvalidArgumentError(absl::StrCat("found loops and branches more than ", kMaxDepth, " deep"));
+      return absl::InvalidArgumentError(absl::StrCat("found loops and branches nested more than ", kMaxDepth, " deep"));
     }
     std::vector<Node> nodes;
     for (const Step& step : steps) {
@@ -76,7 +69,7 @@ class Preparer {
       case Step::kIf:
         return If(step.if_(), depth, node);
       default:
-        return absl::InvalidArgumentError("found a step of no known kind: executable and worker differ in version");
+        return absl::InvalidArgumentError("found a step of an unknown kind: the executable is of a later version than this worker");
     }
   }
 
@@ -89,7 +82,7 @@ class Preparer {
     node->kind = Node::Kind::kKernel;
     XLAD_ASSIGN_OR_RETURN(node->index, loaded_.FindKernel(step.symbol()));
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
-    if (step.scratch_bytes() < 0) return absl::InvalidArgumentError("found negative scratch");
+    if (step.scratch_bytes() < 0) return absl::InvalidArgumentError(absl::StrCat("found ", step.scratch_bytes(), " bytes of scratch, expected 0 or more"));
     node->has_scratch = step.scratch_bytes() > 0;
     scratch_bytes_ = std::max(scratch_bytes_, step.scratch_bytes());
     return absl::OkStatus();
@@ -100,7 +93,7 @@ class Preparer {
     node->index = step.op();
     if (step.op() < 0 || step.op() >= executable_.library_ops_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found library op ", step.op(), " of ", executable_.library_ops_size()));
+          absl::StrCat("found library op ", step.op(), ", expected one of ", executable_.library_ops_size()));
     }
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     return absl::OkStatus();
@@ -111,11 +104,11 @@ class Preparer {
     node->index = step.spec();
     if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found collective ", step.spec(), " of ", executable_.collectives_size()));
+          absl::StrCat("found collective ", step.spec(), ", expected one of ", executable_.collectives_size()));
     }
     XLAD_ASSIGN_OR_RETURN(
         const CollectiveSpec spec,
-        collectives::SpecFromProto(executable_.collectives(step.spec()), static_cast<int>(NumDevices(executable_))));
+        collectives::SpecFromProto(executable_.collectives(step.spec()), static_cast<int>(NumDevices(executable_.mesh()))));
     for (const BufferSlice& slice : step.inputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     for (const BufferSlice& slice : step.outputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->outputs));
     XLAD_RETURN_IF_ERROR(CheckSizes("inputs", node->buffers, spec.counts, spec));
@@ -129,7 +122,7 @@ class Preparer {
       fits = slices[i].bytes >= counts[i] * tensor::ByteWidth(spec.type);
     }
     if (fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found ", what, " that do not fit ", spec.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("found ", what, " that are too few or too small for ", spec.ToString()));
   }
 
   absl::Status Copy(const CopyStep& step, Node* node) {
@@ -138,13 +131,13 @@ class Preparer {
     XLAD_RETURN_IF_ERROR(AddSlice(step.to(), &node->buffers));
     if (node->buffers[0].bytes == node->buffers[1].bytes) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ", node->buffers[1].bytes));
+        absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ", node->buffers[1].bytes, " bytes"));
   }
 
   absl::Status While(const WhileStep& step, int depth, Node* node) {
     node->kind = Node::Kind::kWhile;
     XLAD_RETURN_IF_ERROR(AddSlice(step.predicate(), &node->buffers));
-    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes");
+    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes, expected 1");
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.condition(), depth + 1));
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.body(), depth + 1));
     return absl::OkStatus();
@@ -154,15 +147,18 @@ class Preparer {
     node->kind = Node::Kind::kIf;
     node->selector_is_predicate = step.selector_is_predicate();
     XLAD_RETURN_IF_ERROR(AddSlice(step.selector(), &node->buffers));
-    if (node->buffers[0].bytes < (step.selector_is_predicate() ? 1 : 4)) {
-      return absl::InvalidArgumentError(absl::StrCat("found a selector of ", node->buffers[0].bytes, " bytes"));
+    const int64_t selector_bytes = step.selector_is_predicate() ? 1 : 4;
+    if (node->buffers[0].bytes < selector_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found a selector of ", node->buffers[0].bytes, " bytes, expected ", selector_bytes));
     }
     for (const IfStep::Branch& branch : step.branches()) {
       XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(branch.steps(), depth + 1));
     }
-    const size_t least = step.selector_is_predicate() ? 2 : 1;
-    if (node->bodies.size() >= least) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found ", node->bodies.size(), " branches, expected ", least));
+    const size_t min_branches = step.selector_is_predicate() ? 2 : 1;
+    if (node->bodies.size() >= min_branches) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", node->bodies.size(), " branches, expected ", min_branches, " or more"));
   }
 
   const LoadedExecutable& loaded_;
@@ -170,7 +166,7 @@ class Preparer {
   int64_t scratch_bytes_ = 0;
 };
 
-// One run over the nodes. `iteration` is a fingerprint of the counters of the loops around: 0 outside of all.
+// One run over the nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all loops.
 class Runner {
  public:
   explicit Runner(const StepEnvironment& environment) : environment_(environment) {}
@@ -180,7 +176,7 @@ class Runner {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
       const absl::Status status = One(node, iteration);
       if (status.ok()) continue;
-      // The innermost step says where; those around it need not.
+      // Only the innermost step names its place.
       return std::exchange(named_, true) ? status : Annotate(status, node.place);
     }
     return absl::OkStatus();
@@ -199,13 +195,15 @@ class Runner {
         return environment_.launcher->RunKernel(node.index, buffers, node.has_scratch ? environment_.scratch : nullptr);
       }
       case Node::Kind::kCopy:
-        return environment_.launcher->Copy(At(node.buffers[1]), At(node.buffers[0]), node.buffers[0].bytes);
+        return environment_.stream->Copy(At(node.buffers[1]), At(node.buffers[0]), node.buffers[0].bytes);
       case Node::Kind::kCollective:
         return Collective(node, iteration);
       case Node::Kind::kWhile:
         return While(node, iteration);
-      case Node::Kind::kIf:
-        return Steps(node.bodies[Branch(node)], iteration);
+      case Node::Kind::kIf: {
+        XLAD_ASSIGN_OR_RETURN(const size_t branch, Branch(node));
+        return Steps(node.bodies[branch], iteration);
+      }
     }
     return absl::InternalError("unknown step");
   }
@@ -215,28 +213,43 @@ class Runner {
     absl::InlinedVector<std::byte*, 8> outputs;
     for (const Slice& slice : node.buffers) inputs.push_back(At(slice));
     for (const Slice& slice : node.outputs) outputs.push_back(At(slice));
-    if (environment_.communicator == nullptr) return absl::FailedPreconditionError("found no communicator");
+    if (environment_.communicator == nullptr) {
+      return absl::FailedPreconditionError("found a collective but no communicator");
+    }
     return environment_.communicator->Launch({node.index, inputs, outputs, environment_.step, iteration});
   }
 
   absl::Status While(const Node& node, uint64_t iteration) {
     for (uint64_t count = 1;; ++count) {
-      // Any mixing will do: it has to differ, not to be read back.
+      // Any mixing function serves: different iterations must have different fingerprints.
       const uint64_t inner = (iteration * 0x9e3779b97f4a7c15ull + count) * 0xbf58476d1ce4e5b9ull;
       XLAD_RETURN_IF_ERROR(Steps(node.bodies[0], inner));
-      if (std::to_integer<int>(*At(node.buffers[0])) == 0) return absl::OkStatus();
+      XLAD_ASSIGN_OR_RETURN(const uint8_t predicate, Read<uint8_t>(node.buffers[0]));
+      if (predicate == 0) return absl::OkStatus();
       XLAD_RETURN_IF_ERROR(Steps(node.bodies[1], inner));
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
     }
   }
 
-  // Out of range is the last branch, as HLO says.
-  size_t Branch(const Node& node) const {
-    if (node.selector_is_predicate) return std::to_integer<int>(*At(node.buffers[0])) != 0 ? 0 : 1;
-    int32_t selector = 0;
-    std::memcpy(&selector, At(node.buffers[0]), sizeof selector);
-    const int32_t last = static_cast<int32_t>(node.bodies.size()) - 1;
-    return static_cast<size_t>(selector < 0 || selector > last ? last : selector);
+  // The branch to run; HLO defines a selector out of range as the last branch.
+  absl::StatusOr<size_t> Branch(const Node& node) const {
+    if (node.selector_is_predicate) {
+      XLAD_ASSIGN_OR_RETURN(const uint8_t predicate, Read<uint8_t>(node.buffers[0]));
+      return predicate != 0 ? 0 : 1;
+    }
+    XLAD_ASSIGN_OR_RETURN(const int32_t selector, Read<int32_t>(node.buffers[0]));
+    const bool in_range = selector >= 0 && selector < std::ssize(node.bodies);
+    return in_range ? selector : node.bodies.size() - 1;
+  }
+
+  // Waits for the work that computes the value.
+  template <typename T>
+  absl::StatusOr<T> Read(const Slice& slice) const {
+    T value = 0;
+    XLAD_RETURN_IF_ERROR(environment_.stream->CopyToHost(absl::MakeSpan(reinterpret_cast<std::byte*>(&value), sizeof value),
+                                                         At(slice)));
+    XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
+    return value;
   }
 
   const StepEnvironment& environment_;
@@ -244,20 +257,6 @@ class Runner {
 };
 
 }  // namespace
-
-absl::StatusOr<Slice> ReadSlice(const Executable& executable, const BufferSlice& proto) {
-  const int allocation = proto.allocation();
-  if (allocation < 0 || allocation >= executable.allocations_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found allocation ", allocation, " of ", executable.allocations_size()));
-  }
-  const int64_t size = executable.allocations(allocation).bytes();
-  if (proto.offset() < 0 || proto.bytes() < 0 || proto.offset() > size || proto.bytes() > size - proto.offset()) {
-    return absl::InvalidArgumentError(absl::StrCat("found bytes ", proto.offset(), " to ", proto.offset(), " + ",
-                                                   proto.bytes(), " of allocation ", allocation, ", which has ", size));
-  }
-  return Slice{allocation, proto.offset(), proto.bytes()};
-}
 
 StepProgram::~StepProgram() = default;
 
@@ -271,6 +270,9 @@ absl::StatusOr<std::unique_ptr<StepProgram>> StepProgram::Prepare(const LoadedEx
   return program;
 }
 
-absl::Status StepProgram::Run(const StepEnvironment& environment) const { return Runner(environment).Steps(nodes_, 0); }
+absl::Status StepProgram::Run(const StepEnvironment& environment) const {
+  XLAD_RETURN_IF_ERROR(Runner(environment).Steps(nodes_, 0));
+  return environment.stream->Synchronize();
+}
 
 }  // namespace xlad::runtime

@@ -1,4 +1,5 @@
-// The steps of an executable, checked and ready to run on one device.
+// The steps of an executable (kernels, library ops, collectives, copies, loops and branches), checked and ready to run
+// on one device.
 #pragma once
 
 #include <memory>
@@ -12,37 +13,30 @@
 
 namespace xlad::runtime {
 
-// Part of an allocation of the executable.
-struct Slice {
-  int allocation = 0;
-  int64_t offset = 0;
-  int64_t bytes = 0;
-
-  bool operator==(const Slice&) const = default;
-};
-
-// What one run needs. All of it belongs to the device's thread.
+// What one run needs. Used by one thread at a time.
 struct StepEnvironment {
-  Launcher* launcher = nullptr;
-  collectives::Communicator* communicator = nullptr;  // May be null where there are no collectives.
-  absl::Span<std::byte* const> allocations;           // Base addresses, by the executable's allocations.
-  void* scratch = nullptr;                            // StepProgram::scratch_bytes.
-  int64_t step = 0;                                   // Of the job.
-  const collectives::AbortSignal* abort = nullptr;    // Looked at between steps, so that every loop can be ended.
+  Stream* stream = nullptr;
+  Launcher* launcher = nullptr;                       // Enqueues on `stream`.
+  collectives::Communicator* communicator = nullptr;  // May be null if there are no collectives.
+  absl::Span<std::byte* const> allocations;           // Device addresses, by the executable's allocations.
+  void* scratch = nullptr;                            // StepProgram::scratch_bytes() of device memory.
+  int64_t step = 0;                                   // The step of the job.
+  const collectives::AbortSignal* abort = nullptr;    // If it is raised the run ends, even inside an endless loop.
 };
 
-// Immutable once made; thread-safe.
+// Immutable; thread-safe.
 class StepProgram {
  public:
   struct Node;
 
-  // InvalidArgument, naming the step, where a step refers to a buffer, kernel, library op or collective that is not
-  // there, or buffers do not have the sizes that it needs. `loaded` must outlive the program.
+  // InvalidArgument, naming the step, if a step refers to a buffer, kernel, library op or collective that does not
+  // exist, or has buffers that are too small. `loaded` must outlive the program.
   static absl::StatusOr<std::unique_ptr<StepProgram>> Prepare(const LoadedExecutable& loaded);
   ~StepProgram();
 
-  // All steps in order, on the calling thread. Errors name the step and its place in the user's code; buffers are
-  // undefined then.
+  // Enqueues all steps in order and returns when they have finished. The predicate of a loop and the selector of a
+  // branch are read by the host, which waits for the stream. After an error, which names the step that reported it and
+  // the line of the user's code, the buffers are undefined.
   absl::Status Run(const StepEnvironment& environment) const;
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -53,8 +47,5 @@ class StepProgram {
   std::vector<Node> nodes_;
   int64_t scratch_bytes_ = 0;
 };
-
-// The slice of a proto; InvalidArgument where it leaves its allocation.
-absl::StatusOr<Slice> ReadSlice(const Executable& executable, const BufferSlice& proto);
 
 }  // namespace xlad::runtime

@@ -1,4 +1,4 @@
-// Step programs: kernels, copies, loops, branches, and programs that do not hold together.
+// Step programs: kernels, copies, loops, branches, and inconsistent programs.
 #include "runtime/step_program.h"
 
 #include <gmock/gmock.h>
@@ -45,10 +45,12 @@ class StepProgramTest : public ::testing::Test {
 
   absl::Status Run(const collectives::AbortSignal* abort = nullptr) {
     XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<StepProgram> program, Prepare());
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Launcher> launcher, loaded_->MakeLauncher(0));
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device_->MakeStream());
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Launcher> launcher, loaded_->MakeLauncher(0, stream.get()));
     std::vector<std::byte*> addresses;
     for (auto& block : memory_) addresses.push_back(block);
     StepEnvironment environment;
+    environment.stream = stream.get();
     environment.launcher = launcher.get();
     environment.allocations = addresses;
     environment.abort = abort;
@@ -59,6 +61,7 @@ class StepProgramTest : public ::testing::Test {
   void Add(const Step& step) { *executable_.add_steps() = step; }
   std::string Refusal() { return std::string(Prepare().status().message()); }
 
+  const std::unique_ptr<Device> device_ = MakeCpuDevice();
   Executable executable_;
   TestKernels kernels_;
   std::unique_ptr<TestLoaded> loaded_;
@@ -80,7 +83,7 @@ TEST_F(StepProgramTest, LoopsRunUntilTheirPredicateIsFalse) {
   EXPECT_EQ(At(2), 55);
 }
 
-TEST_F(StepProgramTest, BranchesAreChosenAsHloSays) {
+TEST_F(StepProgramTest, SelectorsOutOfRangeChooseTheLastBranch) {
   Step choice;
   IfStep* step = choice.mutable_if_();
   *step->mutable_selector() = Whole(executable_, 0);
@@ -143,7 +146,7 @@ TEST_F(StepProgramTest, AnEndlessLoopEndsWithTheAbort) {
   EXPECT_EQ(rounds, 1000);
 }
 
-TEST_F(StepProgramTest, RefusesWhatDoesNotHoldTogether) {
+TEST_F(StepProgramTest, RefusesInconsistentSteps) {
   const auto refusal = [&](const Step& step) {
     executable_.clear_steps();
     Add(step);
@@ -151,24 +154,24 @@ TEST_F(StepProgramTest, RefusesWhatDoesNotHoldTogether) {
   };
   EXPECT_THAT(refusal(KernelOn(executable_, "missing", {0})),
               AllOf(HasSubstr("executable 'program'"), HasSubstr("step missing: no kernel missing")));
-  EXPECT_THAT(refusal(Step()), HasSubstr("found a step of no known kind"));
+  EXPECT_THAT(refusal(Step()), HasSubstr("found a step of an unknown kind"));
   Step step;
   SetSlice(step.mutable_copy()->mutable_from(), 9, 0, 4);
   SetSlice(step.mutable_copy()->mutable_to(), 2, 0, 4);
-  EXPECT_THAT(refusal(step), HasSubstr("found allocation 9 of 4"));
+  EXPECT_THAT(refusal(step), HasSubstr("found allocation 9, expected one of 4"));
   for (const auto& [offset, bytes] : std::vector<std::pair<int64_t, int64_t>>{
            {-1, 4}, {61, 4}, {0, 65}, {4, int64_t{1} << 62}, {int64_t{1} << 62, 4}, {0, -4}}) {
     SetSlice(step.mutable_copy()->mutable_from(), 3, offset, bytes);
-    EXPECT_THAT(refusal(step), HasSubstr("of allocation 3, which has 64")) << offset << " " << bytes;
+    EXPECT_THAT(refusal(step), HasSubstr("of allocation 3, which has 64 bytes")) << offset << " " << bytes;
   }
   SetSlice(step.mutable_copy()->mutable_from(), 3, 0, 8);
   EXPECT_THAT(refusal(step), HasSubstr("found a copy of 8 bytes to 4"));
   Step library;
   library.mutable_library()->set_op(0);
-  EXPECT_THAT(refusal(library), HasSubstr("found library op 0 of 0"));
+  EXPECT_THAT(refusal(library), HasSubstr("found library op 0, expected one of 0"));
   Step collective;
   collective.mutable_collective()->set_spec(3);
-  EXPECT_THAT(refusal(collective), HasSubstr("found collective 3 of 0"));
+  EXPECT_THAT(refusal(collective), HasSubstr("found collective 3, expected one of 0"));
   Step choice;
   SetSlice(choice.mutable_if_()->mutable_selector(), 1, 0, 1);
   EXPECT_THAT(refusal(choice), HasSubstr("found a selector of 1 bytes"));
@@ -198,12 +201,12 @@ TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
   *step.mutable_collective()->add_inputs() = Whole(executable_, 0);
   *step.mutable_collective()->add_outputs() = Whole(executable_, 2);
   Add(step);
-  EXPECT_THAT(Refusal(), HasSubstr("found outputs that do not fit all_gather s32[1] over 2 ranks"));
+  EXPECT_THAT(Refusal(), HasSubstr("found outputs that are too few or too small for all_gather s32[1] over 2 ranks"));
   *executable_.mutable_steps(0)->mutable_collective()->mutable_outputs(0) = Whole(executable_, 3);
   EXPECT_TRUE(Prepare().ok());
 }
 
-// Random bytes changed in a good executable: refused or runnable, never a crash.
+// Random bytes changed in a good executable: each is refused or can run, and none crashes.
 TEST_F(StepProgramTest, MutantsNeverCrash) {
   Step loop;
   *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});

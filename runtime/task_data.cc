@@ -1,7 +1,4 @@
-// State and data of a task's devices.
 #include "runtime/task_data.h"
-
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "tensor/wire.h"
@@ -39,7 +36,7 @@ absl::Status TaskData::AddParameter(const Executable& executable, int index) {
   Entry& entry = parameters_.emplace_back(Entry{std::move(layout), spec.name(), spec.kind()});
   const Shape& global = entry.global;
   if (entry.kind == JobSpec::Parameter::DATA && global.dims.empty()) {
-    return absl::InvalidArgumentError("found data without dimensions, expected rows of a batch");
+    return absl::InvalidArgumentError("found data without dimensions, expected the rows of a batch in dimension 0");
   }
   if (entry.kind == JobSpec::Parameter::STEP && (!global.dims.empty() || !tensor::IsInteger(global.type))) {
     return absl::InvalidArgumentError(
@@ -59,7 +56,7 @@ absl::Status TaskData::AddResult(const Executable& executable, int index) {
   return absl::InvalidArgumentError(absl::StrCat("found ", shape.ToString(), " for a loss or metric, expected f32[]"));
 }
 
-absl::StatusOr<Array> TaskData::Read(const std::string& digest, const Entry& entry, int device, int64_t row) {
+absl::StatusOr<Array> TaskData::ReadShard(const std::string& digest, const Entry& entry, int device, int64_t row) {
   Box box = entry.BoxOf(device);
   Array compact(Shape{entry.local.type, box.sizes()});
   Array padded(entry.local);
@@ -78,14 +75,11 @@ absl::StatusOr<Array> TaskData::Read(const std::string& digest, const Entry& ent
 absl::Status TaskData::ReadState(int device, DeviceBuffers* buffers) {
   for (const Entry& entry : parameters_) {
     if (entry.kind != JobSpec::Parameter::STATE) continue;
-    absl::StatusOr<Array> array = Read(launch_.state_blob(), entry, device, 0);
+    absl::StatusOr<Array> array = ReadShard(launch_.state_blob(), entry, device, 0);
     if (!array.ok()) return Annotate(array.status(), absl::StrCat("state \"", entry.name, "\" of device ", device));
-    if (!array->bytes().empty()) {
-      std::memcpy(buffers->At(entry.slice).data(), array->bytes().data(), array->bytes().size());
-    }
+    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, array->bytes()));
   }
-  buffers->KeepState();
-  return absl::OkStatus();
+  return buffers->SaveState();
 }
 
 absl::Status TaskData::ReadData(int device) {
@@ -95,14 +89,14 @@ absl::Status TaskData::ReadData(int device) {
     if (entry.kind != JobSpec::Parameter::DATA) continue;
     const std::pair<int, std::string> key(p, entry.BoxOf(device).ToString());
     {
-      // One device of those with the same box reads; the others find it done, or read it too where they come early.
+      // Devices with the same box share one copy; two that come at the same time may both read it.
       std::lock_guard<std::mutex> lock(mutex_);
       if (batches_.count(key) > 0) continue;
     }
     const int64_t needed = std::min(spec.batch_count(), spec.steps());
     std::vector<Bytes> batches;
     for (int64_t batch = 0; batch < needed; ++batch) {
-      absl::StatusOr<Array> array = Read(spec.data_blob(), entry, device, batch * spec.batch_size());
+      absl::StatusOr<Array> array = ReadShard(spec.data_blob(), entry, device, batch * spec.batch_size());
       if (!array.ok()) {
         return Annotate(array.status(),
                         absl::StrCat("data \"", entry.name, "\", batch ", batch, " of device ", device));
@@ -115,22 +109,26 @@ absl::Status TaskData::ReadData(int device) {
   return absl::OkStatus();
 }
 
-absl::Status TaskData::Fill(int device, int64_t step, DeviceBuffers* buffers) {
+absl::Status TaskData::WriteInputs(int device, int64_t step, DeviceBuffers* buffers) {
   const int64_t batch_count = launch_.spec().batch_count();
   for (int p = 0; p < std::ssize(parameters_); ++p) {
     const Entry& entry = parameters_[p];
     if (entry.kind == JobSpec::Parameter::STEP) {
-      // Little-endian: the low bytes come first, whatever the integer's width.
-      std::memcpy(buffers->At(entry.slice).data(), &step, static_cast<size_t>(entry.local.bytes()));
+      // Little-endian: the low bytes are the first ones, whatever the width of the integer.
+      const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&step), sizeof step);
+      XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, bytes.first(entry.local.bytes())));
     }
     if (entry.kind != JobSpec::Parameter::DATA) continue;
-    if (batch_count < 1) return absl::InvalidArgumentError("found a data parameter but no batches");
+    if (batch_count < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", batch_count, " batches for the data parameter \"",
+                                                     entry.name, "\", expected 1 or more"));
+    }
     Bytes bytes;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       bytes = batches_.at({p, entry.BoxOf(device).ToString()})[step % batch_count];
     }
-    if (!bytes->empty()) std::memcpy(buffers->At(entry.slice).data(), bytes->data(), bytes->size());
+    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, *bytes));
   }
   return absl::OkStatus();
 }
@@ -140,16 +138,21 @@ absl::Status TaskData::WriteState(int device, int64_t step, const DeviceBuffers&
     if (entry.kind != JobSpec::Parameter::STATE) continue;
     const Box& box = entry.BoxOf(device);
     if (entry.FirstHolder(device) != device || box.elements() == 0) continue;
-    const Array compact = WithoutPadding(entry, device, buffers.At(entry.slice));
+    std::vector<std::byte> shard(entry.local.bytes());
+    XLAD_RETURN_IF_ERROR(buffers.Read(entry.slice, absl::MakeSpan(shard)));
+    const Array compact = WithoutPadding(entry, device, shard);
     const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), abort_);
     if (!status.ok()) return Annotate(status, absl::StrCat("state \"", entry.name, "\" after step ", step));
   }
   return absl::OkStatus();
 }
 
-std::vector<float> TaskData::ReadScalars(const DeviceBuffers& buffers) const {
+absl::StatusOr<std::vector<float>> TaskData::ReadScalars(const DeviceBuffers& buffers) const {
   std::vector<float> values(scalars_.size());
-  for (size_t i = 0; i < scalars_.size(); ++i) std::memcpy(&values[i], buffers.At(scalars_[i]).data(), sizeof(float));
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    const absl::Span<std::byte> bytes(reinterpret_cast<std::byte*>(&values[i]), sizeof(float));
+    XLAD_RETURN_IF_ERROR(buffers.Read(scalars_[i], bytes));
+  }
   return values;
 }
 

@@ -1,4 +1,4 @@
-// State and data of a task's devices: which boxes they hold, reading them in and writing state out.
+// State and data of a task's devices: reads them into device memory and writes state back.
 #pragma once
 
 #include <map>
@@ -14,24 +14,25 @@
 
 namespace xlad::runtime {
 
-// Thread-safe.
+// Devices are mesh positions. Thread-safe; calls for one device's buffers come from one thread at a time.
 class TaskData {
  public:
-  // Everything must outlive the object. InvalidArgument where shapes and boxes of the executable, or kinds of the
-  // spec, do not hold together.
+  // All arguments must outlive the object. InvalidArgument if shapes and boxes of the executable, or kinds of the spec,
+  // are not consistent.
   static absl::StatusOr<std::unique_ptr<TaskData>> Make(const LaunchTask& launch, const Executable& executable,
                                                         TaskStore* store, collectives::AbortSignal* abort);
 
   // Reads the state before launch.first_step into the device's parameters.
   absl::Status ReadState(int device, DeviceBuffers* buffers);
-  // Reads all batches of the device's boxes, so that no step waits for the store.
+  // Reads the device's boxes of all batches into host memory, so that no step waits for the store.
   absl::Status ReadData(int device);
-  // Data and step number of `step` into the device's parameters.
-  absl::Status Fill(int device, int64_t step, DeviceBuffers* buffers);
-  // Writes those boxes of the state that this device is to upload: of all that hold the same box, the lowest does.
+  // Writes the data and the number of `step` into the device's parameters.
+  absl::Status WriteInputs(int device, int64_t step, DeviceBuffers* buffers);
+  // Uploads the boxes of the state for which this device is responsible: of all devices that hold the same box, the
+  // lowest uploads it.
   absl::Status WriteState(int device, int64_t step, const DeviceBuffers& buffers);
   // The losses and metrics of a step, in the order of the spec's results.
-  std::vector<float> ReadScalars(const DeviceBuffers& buffers) const;
+  absl::StatusOr<std::vector<float>> ReadScalars(const DeviceBuffers& buffers) const;
 
  private:
   struct Entry : EntryLayout {
@@ -44,16 +45,16 @@ class TaskData {
       : launch_(launch), store_(store), abort_(abort) {}
   absl::Status AddParameter(const Executable& executable, int index);
   absl::Status AddResult(const Executable& executable, int index);
-  // A box of a blob's tensor as a padded local array. `row`: added to the box's first dimension.
-  absl::StatusOr<tensor::Array> Read(const std::string& digest, const Entry& entry, int device, int64_t row);
+  // Reads the device's box of a tensor as a padded shard. `row` is added to the box's first dimension.
+  absl::StatusOr<tensor::Array> ReadShard(const std::string& digest, const Entry& entry, int device, int64_t row);
 
   const LaunchTask& launch_;
   TaskStore* const store_;
   collectives::AbortSignal* const abort_;
   std::vector<Entry> parameters_;
-  std::vector<Slice> scalars_;  // Results that are losses and metrics.
+  std::vector<Slice> scalars_;  // The results that are losses and metrics.
   std::mutex mutex_;
-  // Padded batches by parameter and box; devices with the same box share them.
+  // Padded shards of all batches, by parameter and box; devices with the same box share them.
   std::map<std::pair<int, std::string>, std::vector<Bytes>> batches_;
 };
 

@@ -1,35 +1,23 @@
-// One task on one worker.
 #include "runtime/task_executor.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 
 namespace xlad::runtime {
-namespace {
-
-std::vector<int> DevicesOf(const LaunchTask& launch) {
-  std::vector<int> devices;
-  for (const LaunchRecord& record : launch.devices()) devices.push_back(record.device());
-  return devices;
-}
-
-}  // namespace
-
 TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& environment)
     : launch_(launch),
       environment_(environment),
-      devices_(DevicesOf(launch)),
+      devices_(MeshPositions(launch)),
       gate_(launch.first_step(), launch.spec().steps(), static_cast<int>(devices_.size())) {
   gate_listener_ = abort_.AddListener([this](const collectives::Failure&) { gate_.End(); });
   main_ = std::thread([this] { Main(); });
 }
 
 TaskExecutor::~TaskExecutor() {
-  leaving_ = true;
+  dropped_ = true;
   gate_.End();
-  // Whoever loads or waits for a peer comes back by this; a task at rest is left in peace (Main looks at leaving_).
-  if (ready_devices_ < std::ssize(devices_))
-    abort_.Raise({absl::CancelledError("the task was dropped"), ""});
+  // Ends loading and waiting for peers. If all devices are ready, the gate is enough, and peers are not aborted.
+  if (ready_devices_ < std::ssize(devices_)) abort_.Raise({absl::CancelledError("the task was dropped"), ""});
   main_.join();
   abort_.RemoveListener(gate_listener_);
 }
@@ -39,15 +27,16 @@ void TaskExecutor::Main() {
   if (status.ok()) status = RunDevices();
   if (!status.ok()) abort_.Raise({status, ""});
   const bool finished = finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty();
-  if (program_ != nullptr && finished && !abort_.raised()) {
-    // Peers may still need what this worker sent. A peer that is lost before its own end raises the signal.
-    program_->Finish().IgnoreError();
-  } else if (program_ != nullptr) {
-    program_->Leave();
+  if (executable_ != nullptr && finished && !abort_.raised()) {
+    // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished raises
+    // the signal.
+    executable_->Finish().IgnoreError();
+  } else if (executable_ != nullptr) {
+    executable_->Leave();
   }
-  const std::string recent = program_ == nullptr ? "" : program_->RecentCollectives();
-  program_.reset();
-  if (leaving_ && !abort_.raised()) return;
+  const std::string recent = executable_ == nullptr ? "" : executable_->RecentCollectives();
+  executable_.reset();
+  if (dropped_ && !abort_.raised()) return;
   if (abort_.raised()) {
     LogInfo("collectives before the end, newest first", {{"job", launch_.job_id()}, {"log", recent}});
     environment_.listener->OnFailed(gate_.finished_steps(), abort_.failure());
@@ -59,12 +48,12 @@ void TaskExecutor::Main() {
 absl::Status TaskExecutor::Load() {
   const std::string& digest = launch_.executable_digest();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
-  Placement placement{launch_.job_id(), launch_.attempt(), launch_.generation(), devices_, launch_.peers(),
-                      launch_.plans()};
-  XLAD_ASSIGN_OR_RETURN(program_, PlacedProgram::Load(bytes, digest, placement, environment_, &abort_));
-  XLAD_RETURN_IF_ERROR(program_->Feed(launch_.spec()));
-  XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, program_->executable(), environment_.store, &abort_));
-  return program_->MakeFabric();
+  const LaunchInfo info{launch_.job_id(), launch_.attempt(), launch_.generation(), devices_, launch_.peers(),
+                        launch_.plans()};
+  XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(bytes, digest, info, environment_, &abort_));
+  XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
+  XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
+  return executable_->MakeFabric();
 }
 
 absl::Status TaskExecutor::RunDevices() {
@@ -86,19 +75,19 @@ absl::Status TaskExecutor::RunDevice(int index) {
 }
 
 absl::Status TaskExecutor::PrepareDevice(int index) {
-  XLAD_RETURN_IF_ERROR(program_->Prepare(index));
-  XLAD_RETURN_IF_ERROR(data_->ReadState(devices_[index], &program_->buffers(index)));
+  XLAD_RETURN_IF_ERROR(executable_->Prepare(index));
+  XLAD_RETURN_IF_ERROR(data_->ReadState(devices_[index], &executable_->buffers(index)));
   XLAD_RETURN_IF_ERROR(data_->ReadData(devices_[index]));
-  return program_->Connect(index);
+  return executable_->Connect(index);
 }
 
 absl::Status TaskExecutor::RunSteps(int index) {
   for (int64_t step = launch_.first_step();;) {
-    switch (gate_.Enter(step)) {
+    switch (gate_.Begin(step)) {
       case TaskGate::Decision::kRun: {
         const absl::Status status = RunStep(index, step);
         if (!status.ok()) return Annotate(status, absl::StrCat("step ", step));
-        gate_.Finish(index, step++);
+        gate_.FinishStep(index, step++);
         break;
       }
       case TaskGate::Decision::kStop:
@@ -114,32 +103,32 @@ absl::Status TaskExecutor::RunSteps(int index) {
 
 absl::Status TaskExecutor::RunStep(int index, int64_t step) {
   const int64_t begin_ns = environment_.clock->NowNs();
-  DeviceBuffers& buffers = program_->buffers(index);
-  buffers.PrepareStep();
-  XLAD_RETURN_IF_ERROR(data_->Fill(devices_[index], step, &buffers));
-  XLAD_RETURN_IF_ERROR(program_->Run(index, step));
+  DeviceBuffers& buffers = executable_->buffers(index);
+  XLAD_RETURN_IF_ERROR(buffers.RestoreState());
+  XLAD_RETURN_IF_ERROR(data_->WriteInputs(devices_[index], step, &buffers));
+  XLAD_RETURN_IF_ERROR(executable_->Run(index, step));
   if (devices_[index] == 0) {
     StepMetrics metrics;
     metrics.set_step(step);
     metrics.set_attempt(launch_.attempt());
-    for (float value : data_->ReadScalars(buffers)) metrics.add_values(value);
+    XLAD_ASSIGN_OR_RETURN(const std::vector<float> values, data_->ReadScalars(buffers));
+    metrics.mutable_values()->Assign(values.begin(), values.end());
     metrics.set_step_ms(static_cast<double>(environment_.clock->NowNs() - begin_ns) / kNsPerMs);
     environment_.listener->OnStep(metrics);
   }
-  buffers.FeedBack();
-  return absl::OkStatus();
+  return buffers.FeedBack();
 }
 
 absl::Status TaskExecutor::Stop(int index, int64_t step) {
-  XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], step, program_->buffers(index)));
-  if (gate_.Stand(step)) environment_.listener->OnStopped(step);
+  XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], step, executable_->buffers(index)));
+  if (gate_.ReachStop(step)) environment_.listener->OnStopped(step);
   gate_.WaitWhileStopped(step);
   return absl::OkStatus();
 }
 
 absl::Status TaskExecutor::Finish(int index) {
   if (launch_.spec().keep_final_state()) {
-    XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], launch_.spec().steps(), program_->buffers(index)));
+    XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], launch_.spec().steps(), executable_->buffers(index)));
   }
   ++finished_devices_;
   return absl::OkStatus();

@@ -1,7 +1,7 @@
-// One task on one worker: some devices of a job's attempt, step after step.
+// One task on one worker: runs the steps of a job's attempt on the devices that are on this worker.
 //
-// A thread for each device, and one that loads, forms, and reports the end. No gRPC and no clock of the system:
-// state, data and peers come through interfaces.
+// Each device has a thread; one more loads the executable and reports the end. Nothing here uses gRPC or the system's
+// clock: state, data and peers come through interfaces.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "proto/worker.pb.h"
-#include "runtime/placed_program.h"
+#include "runtime/connected_executable.h"
 #include "runtime/task_data.h"
 #include "runtime/task_gate.h"
 #include "runtime/task_io.h"
@@ -27,16 +27,16 @@ struct TaskEnvironment : WorkerEnvironment {
 // Thread-safe.
 class TaskExecutor {
  public:
-  // Begins to load at once, in a thread of its own; the listener hears how it goes.
+  // Starts to load on another thread; the listener is told what happens.
   TaskExecutor(const LaunchTask& launch, const TaskEnvironment& environment);
-  // Ends the task without a failure where it has not ended; returns when all its threads have.
+  // Ends the task without reporting a failure, if it has not ended; returns when its threads have ended.
   ~TaskExecutor();
 
-  // Steps below this may run.
+  // Allows the steps below this one; see TaskGate.
   void Lease(int64_t lease_until_step) { gate_.Lease(lease_until_step); }
-  // False where a later step has begun.
+  // Returns false if a later step has begun.
   bool StopAt(int64_t step) { return gate_.StopAt(step); }
-  // Ends the task as failed, with this error, here and at its peers. Does not wait.
+  // Ends the task with this error, here and on its peers, without waiting for the end.
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
 
   int64_t finished_steps() const { return gate_.finished_steps(); }
@@ -59,11 +59,11 @@ class TaskExecutor {
   collectives::AbortSignal abort_;
   int64_t gate_listener_ = 0;
   TaskGate gate_;
-  std::unique_ptr<PlacedProgram> program_;
+  std::unique_ptr<ConnectedExecutable> executable_;
   std::unique_ptr<TaskData> data_;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
-  std::atomic<bool> leaving_ = false;
+  std::atomic<bool> dropped_ = false;
   std::thread main_;
 };
 

@@ -278,7 +278,7 @@ class Cluster {
       LaunchTask launch = launch_;
       for (int device : placement[w]) launch.add_devices()->set_device(device);
       TaskEnvironment environment{
-          {&device_, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
+          {{&device_}, &RealClock(), &TcpNetwork(), data_planes_[w].get(), absl::StrCat("w", w), 0},
           &store,
           listeners[w].get()};
       if (watched_by != nullptr) {
@@ -424,14 +424,14 @@ std::string FailureOf(const Executable& executable, const JobSpec& spec) {
   return std::string(cluster.listeners[0]->failure.status.message());
 }
 
-TEST(TaskExecutor, SaysWhatDoesNotHoldTogether) {
+TEST(TaskExecutor, ErrorsNameWhatIsInconsistent) {
   Executable executable = MakeExecutable();
   executable.mutable_steps(0)->mutable_kernel()->set_symbol("missing");
   EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("no kernel missing"));
   executable = MakeExecutable();
   executable.mutable_parameters(1)->mutable_boxes(2)->set_hi(0, 9);
   EXPECT_THAT(FailureOf(executable, MakeSpec()),
-              HasSubstr("parameter 1 (\"v\"): found a box that does not fit f32[7]"));
+              HasSubstr("parameter 1 (\"v\"): found box [4:9], expected one inside f32[7]"));
   executable = MakeExecutable();
   executable.mutable_parameters(1)->mutable_boxes()->RemoveLast();
   EXPECT_THAT(FailureOf(executable, MakeSpec()), HasSubstr("found 3 boxes, expected 1 or 4"));

@@ -1,4 +1,3 @@
-// When the devices of a task on one worker may begin a step.
 #include "runtime/task_gate.h"
 
 #include <algorithm>
@@ -6,9 +5,9 @@
 namespace xlad::runtime {
 
 TaskGate::TaskGate(int64_t first_step, int64_t end_step, int devices)
-    : end_step_(end_step), finished_(static_cast<size_t>(devices), first_step), begun_(first_step) {}
+    : end_step_(end_step), finished_(devices, first_step), begun_(first_step) {}
 
-TaskGate::Decision TaskGate::Enter(int64_t step) {
+TaskGate::Decision TaskGate::Begin(int64_t step) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     if (ended_) return Decision::kEnd;
@@ -21,14 +20,14 @@ TaskGate::Decision TaskGate::Enter(int64_t step) {
   return Decision::kRun;
 }
 
-void TaskGate::Finish(int device, int64_t step) {
+void TaskGate::FinishStep(int device, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   finished_[device] = step + 1;
 }
 
-bool TaskGate::Stand(int64_t step) {
+bool TaskGate::ReachStop(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return step == stop_at_ && ++standing_ == static_cast<int>(finished_.size());
+  return step == stop_at_ && ++stopped_ == static_cast<int>(finished_.size());
 }
 
 void TaskGate::WaitWhileStopped(int64_t step) {
@@ -45,7 +44,7 @@ void TaskGate::Lease(int64_t lease_until_step) {
 bool TaskGate::StopAt(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (begun_ > step) return false;
-  if (step != stop_at_) standing_ = 0;
+  if (step != stop_at_) stopped_ = 0;
   stop_at_ = step;
   changed_.notify_all();
   return true;

@@ -16,22 +16,22 @@ TEST(TaskGate, RunsUnderALeaseUntilTheEnd) {
   EXPECT_EQ(gate.finished_steps(), 5);
   gate.Lease(100);
   for (int64_t step = 5; step < 8; ++step) {
-    EXPECT_EQ(gate.Enter(step), Decision::kRun);
-    gate.Finish(0, step);
+    EXPECT_EQ(gate.Begin(step), Decision::kRun);
+    gate.FinishStep(0, step);
     EXPECT_EQ(gate.finished_steps(), step);
-    gate.Finish(1, step);
+    gate.FinishStep(1, step);
     EXPECT_EQ(gate.finished_steps(), step + 1);
     EXPECT_EQ(gate.begun_steps(), step + 1);
   }
-  EXPECT_EQ(gate.Enter(8), Decision::kDone);
+  EXPECT_EQ(gate.Begin(8), Decision::kDone);
 }
 
 TEST(TaskGate, WaitsForTheLease) {
   TaskGate gate(0, 10, 1);
   std::atomic<int> done = 0;
   std::thread device([&] {
-    for (int64_t step = 0; gate.Enter(step) == Decision::kRun; ++step) {
-      gate.Finish(0, step);
+    for (int64_t step = 0; gate.Begin(step) == Decision::kRun; ++step) {
+      gate.FinishStep(0, step);
       ++done;
     }
   });
@@ -49,34 +49,34 @@ TEST(TaskGate, WaitsForTheLease) {
 TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
   TaskGate gate(0, 10, 2);
   gate.Lease(10);
-  EXPECT_EQ(gate.Enter(0), Decision::kRun);
+  EXPECT_EQ(gate.Begin(0), Decision::kRun);
   EXPECT_FALSE(gate.StopAt(0));
   EXPECT_TRUE(gate.StopAt(1));
-  EXPECT_EQ(gate.Enter(0), Decision::kRun) << "the other device may still run what has begun";
-  EXPECT_EQ(gate.Enter(1), Decision::kStop);
-  EXPECT_FALSE(gate.Stand(1));
-  EXPECT_TRUE(gate.Stand(1));
+  EXPECT_EQ(gate.Begin(0), Decision::kRun) << "the other device may still run what has begun";
+  EXPECT_EQ(gate.Begin(1), Decision::kStop);
+  EXPECT_FALSE(gate.ReachStop(1));
+  EXPECT_TRUE(gate.ReachStop(1));
   // Some other worker had begun step 1: all go on and stop later.
   EXPECT_TRUE(gate.StopAt(2));
   gate.WaitWhileStopped(1);
-  EXPECT_EQ(gate.Enter(1), Decision::kRun);
-  EXPECT_FALSE(gate.Stand(1)) << "no longer where to stand";
-  EXPECT_EQ(gate.Enter(2), Decision::kStop);
-  EXPECT_FALSE(gate.Stand(2));
-  EXPECT_TRUE(gate.Stand(2));
+  EXPECT_EQ(gate.Begin(1), Decision::kRun);
+  EXPECT_FALSE(gate.ReachStop(1)) << "no longer where to stand";
+  EXPECT_EQ(gate.Begin(2), Decision::kStop);
+  EXPECT_FALSE(gate.ReachStop(2));
+  EXPECT_TRUE(gate.ReachStop(2));
   gate.End();
   gate.WaitWhileStopped(2);
-  EXPECT_EQ(gate.Enter(2), Decision::kEnd);
+  EXPECT_EQ(gate.Begin(2), Decision::kEnd);
 }
 
 TEST(TaskGate, StopBeforeTheFirstLeaseAndAtTheEnd) {
   TaskGate gate(4, 6, 1);
   EXPECT_TRUE(gate.StopAt(4));
-  EXPECT_EQ(gate.Enter(4), Decision::kStop);
+  EXPECT_EQ(gate.Begin(4), Decision::kStop);
   TaskGate last(4, 6, 1);
   last.Lease(6);
   EXPECT_TRUE(last.StopAt(6));
-  EXPECT_EQ(last.Enter(6), Decision::kDone);
+  EXPECT_EQ(last.Begin(6), Decision::kDone);
 }
 
 }  // namespace

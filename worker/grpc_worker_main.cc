@@ -1,4 +1,4 @@
-// The worker daemon: carries out what the core says.
+// The worker daemon: turns what happens into events for the core, and carries out the core's actions.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -7,13 +7,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "collectives/exec/transports/data_plane.h"
-#include "runtime/devices/cpu/cpu_device.h"
-#include "runtime/devices/cpu/host_target.h"
 #include "worker/daemon_task.h"
 #include "worker/grpc_attachment.h"
 #include "worker/grpc_task_store.h"
@@ -26,7 +25,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 
-// Destroys tasks on a thread of its own: their threads may be in the middle of a step.
+// Destroys tasks on another thread, because destroying a task waits for the end of its current step.
 class Reaper {
  public:
   Reaper() : thread_([this] { Run(); }) {}
@@ -66,7 +65,7 @@ class Reaper {
   std::thread thread_;
 };
 
-// Events from all threads, for the one that handles them.
+// A queue of events from all threads, read by the main thread.
 class EventQueue {
  public:
   void Push(Event event) {
@@ -74,7 +73,7 @@ class EventQueue {
     events_.push_back(std::move(event));
     changed_.notify_all();
   }
-  // What there is, after waiting a tick at most.
+  // Returns all queued events; waits up to one tick for the first.
   std::deque<Event> Take() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, kTick, [this] { return !events_.empty(); });
@@ -93,7 +92,7 @@ std::string HostName() {
   return name;
 }
 
-// The id given, or the one kept, or a new one that is kept from now on.
+// The id in the options, or the id kept in the data folder, or a new id, which is then kept.
 absl::StatusOr<std::string> WorkerId(const WorkerOptions& options, Random* random) {
   if (!options.worker_id.empty()) return options.worker_id;
   const std::string fresh = absl::StrCat("worker-", random->Hex(4));
@@ -108,47 +107,63 @@ absl::StatusOr<std::string> WorkerId(const WorkerOptions& options, Random* rando
 
 class Daemon {
  public:
-  absl::Status Run(const WorkerOptions& options, std::atomic<int>* stop) {
-    XLAD_RETURN_IF_ERROR(Start(options));
-    bool told_to_stop = false;
+  absl::Status Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
+    XLAD_RETURN_IF_ERROR(Start(options, kinds));
+    bool stop_handled = false;
     while (true) {
       for (Event& event : events_.Take()) {
         XLAD_RETURN_IF_ERROR(Handle(std::move(event)));
         if (exit_.has_value()) return End();
       }
-      if (stop->load() != 0 && !std::exchange(told_to_stop, true)) XLAD_RETURN_IF_ERROR(Handle(StopRequested{}));
+      if (stop->load() != 0 && !std::exchange(stop_handled, true)) XLAD_RETURN_IF_ERROR(Handle(StopRequested{}));
       XLAD_RETURN_IF_ERROR(Handle(Tick{}));
       if (exit_.has_value()) return End();
     }
   }
 
  private:
-  absl::Status Start(const WorkerOptions& options) {
-    const std::unique_ptr<Random> random = SystemRandom();
-    if (options.devices < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("found ", options.devices, " devices, expected 1 or more"));
+  // Makes a device for each request and fills the offers of `identity`.
+  absl::Status MakeDevices(const WorkerOptions& options, runtime::DeviceKinds kinds, RegisterWorker* identity) {
+    if (options.devices.empty()) return absl::InvalidArgumentError("found no devices, expected 1 or more");
+    int count = 0;
+    for (const runtime::DeviceRequest& request : options.devices) {
+      if (request.count < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found ", request.count, " devices of kind ", request.Name(), ", expected 1 or more"));
+      }
+      XLAD_ASSIGN_OR_RETURN(*identity->add_offers(), runtime::MakeOffer(request, kinds));
+      XLAD_ASSIGN_OR_RETURN(devices_.emplace_back(), runtime::MakeDevice(request, kinds));
+      count += request.count;
     }
+    identity->set_devices(count);
+    *identity->mutable_target() = identity->offers(0).target();
+    return absl::OkStatus();
+  }
+
+  absl::Status Start(const WorkerOptions& options, runtime::DeviceKinds kinds) {
+    const std::unique_ptr<Random> random = SystemRandom();
+    WorkerCoreOptions core;
+    XLAD_RETURN_IF_ERROR(MakeDevices(options, kinds, &core.identity));
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
     XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel(options.coordinator));
     XLAD_ASSIGN_OR_RETURN(token_, ReadToken(options.coordinator.token_file));
     XLAD_ASSIGN_OR_RETURN(data_plane_,
                           collectives::DataPlane::Listen(&TcpNetwork(), absl::StrCat(options.listen_host, ":0")));
-    device_ = runtime::MakeCpuDevice();
-    WorkerCoreOptions core;
     core.grace_ms = options.grace_ms;
     progress_limit_ms_ = options.progress_limit_ms;
     core.identity.set_worker_id(id);
     core.identity.set_incarnation(random->Next());
     core.identity.set_host(HostName());
     core.identity.set_pid(getpid());
-    core.identity.set_devices(options.devices);
     core.identity.set_data_address(data_plane_->address());
-    *core.identity.mutable_target() = runtime::HostTarget();
     identity_ = core.identity;
     core_ = std::make_unique<WorkerCore>(core, [this](const LaunchTask& launch) { return MakeTask(launch); });
+    const auto append = [](std::string* out, const runtime::DeviceRequest& request) {
+      out->append(request.ToString());
+    };
     LogInfo("worker started", {{"worker", id},
                                {"pid", absl::StrCat(getpid())},
-                               {"devices", absl::StrCat(options.devices)},
+                               {"devices", absl::StrJoin(options.devices, ",", append)},
                                {"data", data_plane_->address()},
                                {"coordinator", options.coordinator.address}});
     attachment_ = Attachment::Start(
@@ -158,9 +173,14 @@ class Daemon {
   }
 
   std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
-    const runtime::WorkerEnvironment environment{device_.get(),      &RealClock(),          &TcpNetwork(),
-                                                 data_plane_.get(), identity_.worker_id(), identity_.incarnation(),
-                                                 progress_limit_ms_};
+    runtime::WorkerEnvironment environment{{},
+                                           &RealClock(),
+                                           &TcpNetwork(),
+                                           data_plane_.get(),
+                                           identity_.worker_id(),
+                                           identity_.incarnation(),
+                                           progress_limit_ms_};
+    for (const auto& device : devices_) environment.devices.push_back(device.get());
     const auto emit = [this](Event event) { events_.Push(std::move(event)); };
     if (launch.spec().session()) {
       return std::make_unique<SessionTask>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
@@ -199,14 +219,14 @@ class Daemon {
     return *exit_;
   }
 
-  // In this order: what is below may use what is above.
+  // In this order, because each member may use those declared before it.
   EventQueue events_;
   std::shared_ptr<grpc::Channel> channel_;
   std::string token_;
   RegisterWorker identity_;
   int64_t progress_limit_ms_ = 0;
   std::unique_ptr<collectives::DataPlane> data_plane_;
-  std::unique_ptr<runtime::Device> device_;
+  std::vector<std::unique_ptr<runtime::Device>> devices_;
   std::mutex refused_mutex_;
   absl::Status refused_;
   std::optional<absl::Status> exit_;
@@ -217,6 +237,8 @@ class Daemon {
 
 }  // namespace
 
-absl::Status RunWorker(const WorkerOptions& options, std::atomic<int>* stop) { return Daemon().Run(options, stop); }
+absl::Status RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
+  return Daemon().Run(options, kinds, stop);
+}
 
 }  // namespace xlad::worker

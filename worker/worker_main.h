@@ -4,28 +4,33 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/grpc_channel.h"
 #include "base/status.h"
+#include "runtime/device_kind.h"
 
 namespace xlad::worker {
 
 struct WorkerOptions {
   Endpoint coordinator;
-  int devices = 1;
-  std::string listen_host = "127.0.0.1";  // Where peers connect; the port is any free one.
-  std::string worker_id;                  // Empty: a random one, or the one kept in data_folder.
-  std::string data_folder;                // Empty: nothing is kept.
-  int64_t grace_ms = 30'000;              // How long draining may take.
-  // A task whose device has been in one operation of a collective for so long has failed; 0: never. Shorter than the
-  // longest time between two collectives of a step it ends tasks that are only slow.
+  std::vector<runtime::DeviceRequest> devices;  // What this worker offers; each has a count.
+  std::string listen_host = "127.0.0.1";        // The host on which peers connect; the port is any free one.
+  std::string worker_id;                        // Empty: the id kept in data_folder, or a random one.
+  std::string data_folder;                      // Empty: nothing is kept.
+  int64_t grace_ms = 30'000;                    // How long draining may take.
+  // A task fails if one operation of a collective takes longer than this; 0: no limit. A limit shorter than the longest
+  // time between two collectives of a step ends tasks that are merely slow.
   int64_t progress_limit_ms = 600'000;
 };
 
-// Runs until *stop is not 0 and then drains: tasks are handed over with their state. OK after an orderly end, also
-// where nothing could be handed over because the coordinator is away and nothing runs. DeadlineExceeded where a task
-// still ran when the grace was over. InvalidArgument for a listen host that is not loopback, and whatever the
-// coordinator refuses for good.
-absl::Status RunWorker(const WorkerOptions& options, std::atomic<int>* stop);
+// Runs until *stop is not 0 and then drains: its tasks stop and upload their state, so that other workers can continue
+// them. `kinds` is the table of device kinds (runtime/devices/registry/) and outlives the call. Returns
+//   OK                after an orderly end, also if the coordinator cannot be reached and nothing runs;
+//   DeadlineExceeded  if a task was still running when the grace was over;
+//   InvalidArgument   for options that are wrong, for example a listen host that is not loopback;
+//   Unavailable       if this machine has no devices of a requested kind;
+//   the status with which the coordinator rejected this worker permanently.
+absl::Status RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);
 
 }  // namespace xlad::worker

@@ -175,7 +175,7 @@ class Side {
     XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, {*peer}));
     for (const CollectivePlanProto& plan : plans) *launch.add_plans() = plan;
     runtime::TaskEnvironment environment;
-    environment.device = device_.get();
+    environment.devices = {device_.get()};
     environment.clock = &RealClock();
     environment.store = store_.get();
     environment.listener = &listener_;

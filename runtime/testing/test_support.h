@@ -1,7 +1,6 @@
-// For tests: a device whose kernels are functions of the test, and executables put together by hand.
+// For tests: a device whose kernels are functions of the test, and executables that are built by hand.
 #pragma once
 
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,10 +25,6 @@ class TestLauncher final : public Launcher {
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     return absl::UnimplementedError(absl::StrCat("library op ", op, " on ", buffers.size(), " buffers"));
   }
-  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    std::memmove(to, from, static_cast<size_t>(bytes));
-    return absl::OkStatus();
-  }
 
  private:
   const std::vector<TestKernel>& kernels_;
@@ -50,7 +45,7 @@ class TestLoaded final : public LoadedExecutable {
     if (found != names_.end()) return found->second;
     return absl::NotFoundError(absl::StrCat("no kernel ", symbol));
   }
-  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition) const override {
+  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition, Stream*) const override {
     return std::make_unique<TestLauncher>(&kernels_, partition);
   }
 
@@ -60,16 +55,15 @@ class TestLoaded final : public LoadedExecutable {
   std::vector<TestKernel> kernels_;
 };
 
-// Memory of the machine, code of the test.
+// A cpu device that runs the kernels of the test.
 class TestDevice final : public Device {
  public:
   explicit TestDevice(TestKernels kernels) : kernels_(std::move(kernels)) {}
   std::string Name() const override { return "test"; }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override { return cpu_->Allocate(bytes); }
-  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
-    return cpu_->CopyToDevice(to, from);
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
+    return cpu_->Allocate(bytes, kind);
   }
-  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override { return cpu_->CopyToHost(to, from); }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return cpu_->MakeStream(); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     return std::make_unique<TestLoaded>(std::move(executable), kernels_);
   }

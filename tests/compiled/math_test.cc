@@ -63,7 +63,8 @@ TEST_P(Math, StaysWithinItsBound) {
   executable.set_object_code(*emitter->Finish());
   const auto device = runtime::MakeCpuDevice();
   const auto loaded = *device->Load(executable);
-  const auto launcher = *loaded->MakeLauncher(0);
+  const auto stream = *device->MakeStream();
+  const auto launcher = *loaded->MakeLauncher(0, stream.get());
   const int kernel = *loaded->FindKernel("f");
   const auto in = *device->Allocate(4 * kBlock), out = *device->Allocate(4 * kBlock);
   auto* x = static_cast<float*>(in->address());

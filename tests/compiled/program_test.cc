@@ -74,7 +74,8 @@ class Machine {
     for (const LibraryOp& op : ops) *executable.add_library_ops() = op;
     XLAD_ASSIGN_OR_RETURN(*executable.mutable_object_code(), emitter_->Finish());
     XLAD_ASSIGN_OR_RETURN(auto loaded, device_->Load(std::move(executable)));
-    XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0));
+    XLAD_ASSIGN_OR_RETURN(auto stream, device_->MakeStream());
+    XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0, stream.get()));
     XLAD_ASSIGN_OR_RETURN(const int kernel, loaded->FindKernel("program"));
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
     std::vector<void*> addresses;

@@ -181,7 +181,8 @@ struct Launch {
 absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
                                              const Launch& launch, const std::vector<Array>& inputs) {
   XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(launch.symbol));
-  XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0));
+  XLAD_ASSIGN_OR_RETURN(auto stream, device->MakeStream());
+  XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0, stream.get()));
   Buffers buffers(device);
   for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
   const std::vector<tensor::Shape> leaves = hlo::LeafShapes(launch.result);
@@ -198,7 +199,7 @@ absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runt
   scratch.Add(launch.scratch_bytes, {});
   XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, addresses, scratch.addresses()[0]));
   for (size_t i = 0; i < results.size(); ++i) {
-    XLAD_RETURN_IF_ERROR(device->CopyToHost(results[i].bytes(), addresses[inputs.size() + i]));
+    XLAD_RETURN_IF_ERROR(stream->CopyToHost(results[i].bytes(), addresses[inputs.size() + i]));
   }
   buffers.ExpectGuards();
   scratch.ExpectGuards();

@@ -5,6 +5,7 @@
 
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
+#include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/step_program.h"
@@ -35,15 +36,16 @@ class Shard {
 
   absl::Status Prepare(const std::vector<Array>& inputs) {
     const Executable& executable = loaded_.executable();
+    XLAD_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
     for (const Allocation& allocation : executable.allocations()) {
       XLAD_ASSIGN_OR_RETURN(memory_.emplace_back(), device_.Allocate(allocation.bytes()));
       addresses_.push_back(static_cast<std::byte*>(memory_.back()->address()));
-      std::memset(addresses_.back(), 0xEF, static_cast<size_t>(allocation.bytes()));
-      std::memcpy(addresses_.back(), allocation.blob().data(), allocation.blob().size());
+      std::vector<std::byte> contents(allocation.bytes(), std::byte{0xEF});
+      std::memcpy(contents.data(), allocation.blob().data(), allocation.blob().size());
+      XLAD_RETURN_IF_ERROR(stream_->CopyToDevice(addresses_.back(), contents));
     }
     for (int p = 0; p < executable.parameters_size(); ++p) {
-      const absl::Span<const std::byte> bytes = inputs[p].bytes();
-      std::copy(bytes.begin(), bytes.end(), At(executable.parameters(p).buffer()));
+      XLAD_RETURN_IF_ERROR(stream_->CopyToDevice(At(executable.parameters(p).buffer()), inputs[p].bytes()));
     }
     XLAD_ASSIGN_OR_RETURN(scratch_, device_.Allocate(program_.scratch_bytes()));
     return absl::OkStatus();
@@ -51,27 +53,31 @@ class Shard {
 
   absl::Status Run(int number, const collectives::CollectiveSet& set, collectives::Transport* transport,
                    collectives::AbortSignal* abort) {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher, loaded_.MakeLauncher(number));
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher,
+                          loaded_.MakeLauncher(number, stream_.get()));
     collectives::Recorder recorder(number, &set, &RealClock());
-    XLAD_ASSIGN_OR_RETURN(const auto communicator,
+    XLAD_ASSIGN_OR_RETURN(auto scheduled,
                           collectives::ScheduledCommunicator::Form({number, &set, transport, abort, &recorder}));
+    collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(scheduled));
     runtime::StepEnvironment environment;
+    environment.stream = stream_.get();
     environment.launcher = launcher.get();
-    environment.communicator = communicator.get();
+    environment.communicator = &communicator;
     environment.allocations = addresses_;
     environment.scratch = scratch_->address();
     environment.abort = abort;
     return program_.Run(environment);
   }
 
-  std::vector<Array> Results() {
+  absl::StatusOr<std::vector<Array>> Results() {
     std::vector<Array> results;
     for (const EntryValue& result : loaded_.executable().results()) {
       const tensor::Shape shape{static_cast<tensor::ElementType>(result.local().element_type()),
                                 {result.local().dims().begin(), result.local().dims().end()}};
-      const std::byte* first = At(result.buffer());
-      results.emplace_back(shape, std::vector<std::byte>(first, first + shape.bytes()));
+      results.emplace_back(shape);
+      XLAD_RETURN_IF_ERROR(stream_->CopyToHost(results.back().bytes(), At(result.buffer())));
     }
+    XLAD_RETURN_IF_ERROR(stream_->Synchronize());
     return results;
   }
 
@@ -81,6 +87,7 @@ class Shard {
   }
 
   runtime::Device& device_;
+  std::unique_ptr<runtime::Stream> stream_;
   const runtime::LoadedExecutable& loaded_;
   const runtime::StepProgram& program_;
   std::vector<std::unique_ptr<runtime::DeviceMemory>> memory_;
@@ -123,7 +130,7 @@ absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const De
   DeviceArrays results;
   for (size_t d = 0; d < inputs.size(); ++d) {
     XLAD_RETURN_IF_ERROR(statuses[d]);
-    results.push_back(shards[d].Results());
+    XLAD_ASSIGN_OR_RETURN(results.emplace_back(), shards[d].Results());
   }
   return results;
 }

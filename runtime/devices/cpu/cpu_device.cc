@@ -1,4 +1,3 @@
-// The cpu device.
 #include "runtime/devices/cpu/cpu_device.h"
 
 #include <algorithm>
@@ -11,11 +10,14 @@
 #include <vector>
 
 #include "base/kernel_abi.h"
+#include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/object_loader.h"
 
 namespace xlad::runtime {
 namespace {
+
+constexpr char kName[] = "cpu";
 
 int64_t RoundUp(int64_t bytes) {
   return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
@@ -34,15 +36,67 @@ class CpuMemory final : public DeviceMemory {
 };
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
-  constexpr int64_t kMost = int64_t{1} << 46;
+  constexpr int64_t kMaxBytes = int64_t{1} << 46;
   void* address = nullptr;
-  // At least one line, so that every address is one.
+  // At least one line, so that allocations of 0 bytes have different addresses too.
   const size_t size = RoundUp(bytes > 0 ? bytes : 1);
-  if (bytes < 0 || bytes > kMost || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
+  if (bytes < 0 || bytes > kMaxBytes || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cpu: cannot allocate ", bytes, " bytes"));
   }
   return std::make_unique<CpuMemory>(address, bytes);
 }
+
+absl::Status CheckBytes(int64_t bytes) {
+  if (bytes >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cpu: found a range of ", bytes, " bytes, expected 0 or more"));
+}
+
+// Work of the cpu device has finished when the call that enqueues it returns.
+class CpuEvent final : public Event {
+ public:
+  explicit CpuEvent(absl::Status status) : status_(std::move(status)) {}
+  bool IsDone() const override { return true; }
+  absl::Status Wait() const override { return status_; }
+
+ private:
+  const absl::Status status_;
+};
+
+class CpuStream final : public Stream {
+ public:
+  bool host_can_access() const override { return true; }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
+    return Copy(to, from.data(), std::ssize(from));
+  }
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
+    return Copy(to.data(), from, std::ssize(to));
+  }
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+    if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+  absl::Status FillZero(void* to, int64_t bytes) override {
+    XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
+    if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Event>> Record() override { return std::make_unique<CpuEvent>(status_); }
+  absl::Status WaitFor(const Event& event) override {
+    if (dynamic_cast<const CpuEvent*>(&event) != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError("cpu: found an event of another kind of device");
+  }
+  absl::Status Synchronize() override { return status_; }
+
+  // Keeps the first error.
+  absl::Status Note(absl::Status status) {
+    if (status_.ok()) status_ = status;
+    return status;
+  }
+
+ private:
+  absl::Status status_;
+};
 
 class CpuExecutable final : public LoadedExecutable {
  public:
@@ -76,7 +130,7 @@ class CpuExecutable final : public LoadedExecutable {
     return number;
   }
 
-  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id) const override;
+  absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const override;
 
   // Kernels by number; a copy, so that a launcher takes no lock.
   std::vector<XladKernel> Kernels() const {
@@ -108,11 +162,12 @@ class CpuExecutable final : public LoadedExecutable {
 
 class CpuLauncher final : public Launcher {
  public:
-  CpuLauncher(const CpuExecutable* executable, int32_t partition_id) : executable_(*executable) {
+  CpuLauncher(const CpuExecutable* executable, int32_t partition_id, CpuStream* stream)
+      : executable_(*executable), stream_(*stream) {
     api_.run_library_op = [](const XladKernelApi* api, int32_t op, void* const* arguments) -> int32_t {
       auto* self = static_cast<CpuLauncher*>(api->runtime);
       const auto& ops = self->executable_.ops();
-      const size_t count = op < ops.size() ? ops[op]->buffer_count() : 0;
+      const size_t count = op >= 0 && op < std::ssize(ops) ? ops[op]->buffer_count() : 0;
       self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, count));
       return self->failure_.ok() ? XLAD_KERNEL_OK : XLAD_KERNEL_LIBRARY_OP_FAILED;
     };
@@ -132,35 +187,35 @@ class CpuLauncher final : public Launcher {
   }
 
   absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) override {
-    if (kernel >= kernels_.size()) kernels_ = executable_.Kernels();
-    if (kernel >= kernels_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("kernel number ", kernel, ", expected one from FindKernel"));
-    }
+    if (kernel < 0) return UnknownKernel(kernel);
+    if (kernel >= std::ssize(kernels_)) kernels_ = executable_.Kernels();
+    if (kernel >= std::ssize(kernels_)) return UnknownKernel(kernel);
     const int32_t code = kernels_[kernel](buffers.data(), scratch, &api_);
     if (code == XLAD_KERNEL_OK) return absl::OkStatus();
-    if (code == XLAD_KERNEL_LIBRARY_OP_FAILED && !failure_.ok()) return failure_;
-    return absl::InternalError(absl::StrCat("kernel ", kernel, " failed with code ", code));
+    if (code == XLAD_KERNEL_LIBRARY_OP_FAILED && !failure_.ok()) return stream_.Note(failure_);
+    return stream_.Note(absl::InternalError(absl::StrCat("kernel ", kernel, " failed with code ", code)));
   }
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
-    if (op >= calls_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("library op ", op, ", expected one below ", calls_.size()));
+    if (op < 0 || op >= std::ssize(calls_)) {
+      return absl::InvalidArgumentError(absl::StrCat("found library op ", op, ", expected one of ", calls_.size()));
     }
     const size_t count = executable_.ops()[op]->buffer_count();
     if (buffers.size() != count) {
       return absl::InvalidArgumentError(
-          absl::StrCat("library op ", op, " with ", buffers.size(), " buffers, expected ", count));
+          absl::StrCat("library op ", op, ": found ", buffers.size(), " buffers, expected ", count));
     }
-    return calls_[op]->Run(buffers, scratch_->address());
-  }
-
-  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
-    if (bytes > 0) std::memmove(to, from, static_cast<size_t>(bytes));
-    return absl::OkStatus();
+    const absl::Status status = calls_[op]->Run(buffers, scratch_->address());
+    return status.ok() ? status : stream_.Note(status);
   }
 
  private:
+  static absl::Status UnknownKernel(int kernel) {
+    return absl::InvalidArgumentError(absl::StrCat("found kernel number ", kernel, ", expected one from FindKernel"));
+  }
+
   const CpuExecutable& executable_;
+  CpuStream& stream_;
   XladKernelApi api_;
   std::vector<XladKernel> kernels_;
   std::vector<std::unique_ptr<LibraryCall>> calls_;
@@ -168,31 +223,44 @@ class CpuLauncher final : public Launcher {
   absl::Status failure_;
 };
 
-absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t partition_id) const {
-  auto launcher = std::make_unique<CpuLauncher>(this, partition_id);
+absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t partition_id, Stream* stream) const {
+  auto* const cpu_stream = dynamic_cast<CpuStream*>(stream);
+  if (cpu_stream == nullptr) return absl::InvalidArgumentError("cpu: found a stream of another kind of device");
+  auto launcher = std::make_unique<CpuLauncher>(this, partition_id, cpu_stream);
   XLAD_RETURN_IF_ERROR(launcher->Prepare());
   return launcher;
 }
 
 class CpuDevice final : public Device {
  public:
-  std::string Name() const override { return "cpu"; }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override { return AllocateMemory(bytes); }
-  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
-    if (!from.empty()) std::memcpy(to, from.data(), from.size());
-    return absl::OkStatus();
+  std::string Name() const override { return kName; }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
+    if (MemoryKind_IsValid(kind)) return AllocateMemory(bytes);
+    return absl::InvalidArgumentError(absl::StrCat("cpu: found memory kind ", kind, ", expected device or pinned_host"));
   }
-  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
-    if (!to.empty()) std::memcpy(to.data(), from, to.size());
-    return absl::OkStatus();
-  }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return std::make_unique<CpuStream>(); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
-    return CpuExecutable::Load(std::move(executable));
+    XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
+    return LoadNativeCode(std::move(executable));
   }
 };
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable) {
+  return CpuExecutable::Load(std::move(executable));
+}
+
 std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); }
+
+DeviceKind CpuDeviceKind() {
+  return {kName,
+          "this machine's CPU: native code, one thread for each logical shard",
+          {},
+          {MEMORY_DEVICE, MEMORY_PINNED_HOST},
+          [] { return absl::OkStatus(); },
+          [](const std::string&) { return HostTarget(kName); },
+          [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> { return MakeCpuDevice(); }};
+}
 
 }  // namespace xlad::runtime

@@ -3,11 +3,18 @@
 
 #include <memory>
 
-#include "runtime/device.h"
+#include "runtime/device_kind.h"
 
 namespace xlad::runtime {
 
-// Every call is a device of its own; all share the machine. Kernels run on the thread that calls.
+// All cpu devices share the machine. Work runs on the thread that enqueues it and has finished when the call returns.
+// The host can access both kinds of memory.
 std::unique_ptr<Device> MakeCpuDevice();
+
+// Loads native code, whatever device kind the executable's target names: for devices that run it on this CPU with
+// memory of their own. Its launchers need a stream of the cpu device and buffers that this process can access.
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable);
+
+DeviceKind CpuDeviceKind();
 
 }  // namespace xlad::runtime

@@ -1,4 +1,3 @@
-// What code for this machine's CPU must be compiled for.
 #include "runtime/devices/cpu/host_target.h"
 
 #include <llvm/ADT/StringMap.h>
@@ -11,14 +10,15 @@
 
 namespace xlad::runtime {
 
-Target HostTarget() {
-  std::set<std::string> features;  // Sorted: equal machines have equal targets.
+Target HostTarget(const std::string& device_kind) {
+  std::set<std::string> features;  // Sorted, so that the text does not depend on the order of LLVM's map.
   const llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   for (const auto& feature : host) features.insert((feature.second ? "+" : "-") + feature.first().str());
   Target target;
   target.set_triple(llvm::sys::getProcessTriple());
   target.set_cpu(llvm::sys::getHostCPUName().str());
   target.set_features(absl::StrJoin(features, ","));
+  target.set_device_kind(device_kind);
   return target;
 }
 

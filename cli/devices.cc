@@ -1,0 +1,39 @@
+#include "cli/devices.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/command.h"
+#include "runtime/devices/registry/registry.h"
+
+namespace xlad::cli {
+
+CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts) {
+  const auto read = [devices](const std::string& text) {
+    auto requests = runtime::ParseDeviceRequests(text, runtime::AllDeviceKinds());
+    if (!requests.ok()) throw CLI::ValidationError("--device", std::string(requests.status().message()));
+    *devices = *std::move(requests);
+  };
+  const auto append = [](std::string* out, const runtime::DeviceKind& kind) { out->append(kind.name); };
+  const std::string kinds = absl::StrJoin(runtime::AllDeviceKinds(), ", ", append);
+  return app
+      ->add_option_function<std::string>("--device", read,
+                                         absl::StrCat("KIND[:MODEL][:COUNT][,...]; kinds: ", kinds, "; ", counts))
+      ->type_name("KIND");
+}
+
+CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::string& counts) {
+  CLI::Option* const kinds = AddDeviceFlag(app, devices, counts);
+  const auto read = [devices](int64_t count) { *devices = {{"cpu", "", count}}; };
+  app->add_option_function<int64_t>("--devices", read, "N: --device cpu:N")
+      ->check(CLI::Range(int64_t{1}, runtime::kMaxDeviceCount))
+      ->excludes(kinds);
+  return kinds;
+}
+
+std::string DeviceFlagText(const DeviceRequests& devices) {
+  return absl::StrJoin(devices, ",", [](std::string* out, const runtime::DeviceRequest& request) {
+    out->append(request.ToString());
+  });
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,27 @@
+// --device and --devices of the commands that have devices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/status.h"
+#include "runtime/device_kind.h"
+
+namespace xlad::cli {
+
+using DeviceRequests = std::vector<runtime::DeviceRequest>;
+
+// The help of --device ends with `counts`: what COUNT counts in this command and what it is if it is not given.
+// `devices` is filled by parsing; a count that is not given is 0. --devices N is short for --device cpu:N, and only one
+// of the two may be given.
+CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::string& counts);
+
+// --device alone, for commands whose --devices has a form of its own.
+CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
+
+// "cpu:2,opaque:1": the value of --device that requests these devices.
+std::string DeviceFlagText(const DeviceRequests& devices);
+
+}  // namespace xlad::cli

@@ -1,0 +1,131 @@
+#include "runtime/device_kind.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/suggest.h"
+#include "proto/device_name.h"
+
+namespace xlad::runtime {
+namespace {
+
+bool IsNumber(const std::string& text) {
+  const size_t first = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+  return text.size() > first && std::all_of(text.begin() + first, text.end(), absl::ascii_isdigit);
+}
+
+absl::Status Unexpected(const std::string& found, const std::string& expected) {
+  return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected));
+}
+
+absl::StatusOr<const DeviceKind*> FindKind(const std::string& name, DeviceKinds kinds) {
+  std::vector<std::string> names;
+  for (const DeviceKind& kind : kinds) {
+    if (kind.name == name) return &kind;
+    names.push_back(kind.name);
+  }
+  const std::string nearest = NearestName(name, names);
+  return Unexpected(absl::StrCat("kind \"", name, "\""),
+                    absl::StrCat("one of ", absl::StrJoin(names, ", "),
+                                 nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+}
+
+absl::Status ReadModel(const DeviceKind& kind, const std::string& model, DeviceRequest* request) {
+  if (kind.models.empty()) {
+    return Unexpected(absl::StrCat("model \"", model, "\" of kind ", kind.name),
+                      absl::StrCat(kind.name, " or ", kind.name, ":COUNT, because ", kind.name, " has no models"));
+  }
+  if (std::find(kind.models.begin(), kind.models.end(), model) == kind.models.end()) {
+    return Unexpected(absl::StrCat("model \"", model, "\" of kind ", kind.name),
+                      absl::StrCat("one of ", absl::StrJoin(kind.models, ", ")));
+  }
+  request->model = model;
+  return absl::OkStatus();
+}
+
+absl::Status ReadCount(const std::string& text, DeviceRequest* request) {
+  if (absl::SimpleAtoi(text, &request->count) && request->count >= 1 && request->count <= kMaxDeviceCount) {
+    return absl::OkStatus();
+  }
+  return Unexpected(absl::StrCat("count ", text, " of kind ", request->kind),
+                    absl::StrCat("a number from 1 to ", kMaxDeviceCount));
+}
+
+absl::StatusOr<DeviceRequest> ReadRequest(const std::string& text, DeviceKinds kinds) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  const std::string form = "KIND[:MODEL][:COUNT]";
+  if (parts.size() > 3 || parts[0].empty()) return Unexpected(absl::StrCat("\"", text, "\""), form);
+  DeviceRequest request;
+  request.kind = parts[0];
+  XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindKind(request.kind, kinds));
+  if (!kind->models.empty()) request.model = kind->models[0];
+  if (parts.size() == 1) return request;
+  if (parts.back().empty()) return Unexpected(absl::StrCat("\"", text, "\""), form);
+  const bool has_count = IsNumber(parts.back());
+  if (parts.size() == 3 && !has_count) {
+    return Unexpected(absl::StrCat("count \"", parts[2], "\" in \"", text, "\""),
+                      absl::StrCat("a number from 1 to ", kMaxDeviceCount));
+  }
+  if (parts.size() == 3 || !has_count) XLAD_RETURN_IF_ERROR(ReadModel(*kind, parts[1], &request));
+  if (has_count) XLAD_RETURN_IF_ERROR(ReadCount(parts.back(), &request));
+  return request;
+}
+
+absl::StatusOr<const DeviceKind*> FindAvailable(const DeviceRequest& request, DeviceKinds kinds) {
+  XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindKind(request.kind, kinds));
+  const absl::Status available = kind->available();
+  if (available.ok()) return kind;
+  return absl::UnavailableError(
+      absl::StrCat("this machine has no devices of kind ", kind->name, ": ", available.message()));
+}
+
+}  // namespace
+
+std::string DeviceRequest::ToString() const { return count == 0 ? Name() : absl::StrCat(Name(), ":", count); }
+
+absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view text, DeviceKinds kinds) {
+  std::vector<DeviceRequest> requests;
+  std::set<std::string> names;
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    XLAD_ASSIGN_OR_RETURN(requests.emplace_back(), ReadRequest(part, kinds));
+    if (!names.insert(requests.back().Name()).second) {
+      return Unexpected(absl::StrCat(requests.back().Name(), " twice in \"", text, "\""), "each kind and model once");
+    }
+  }
+  for (const DeviceRequest& request : requests) {
+    if (requests.size() == 1 || request.count > 0) continue;
+    return Unexpected(absl::StrCat("no count of kind ", request.kind, " in \"", text, "\""),
+                      "a count for each of several kinds, as in cpu:2,opaque:2");
+  }
+  return requests;
+}
+
+absl::StatusOr<DeviceOffer> MakeOffer(const DeviceRequest& request, DeviceKinds kinds) {
+  XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindAvailable(request, kinds));
+  DeviceOffer offer;
+  offer.set_count(static_cast<int32_t>(request.count));
+  *offer.mutable_target() = kind->target(request.model);
+  for (const MemoryKind memory : kind->memory) offer.add_memory(memory);
+  return offer;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceRequest& request, DeviceKinds kinds) {
+  XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindAvailable(request, kinds));
+  return kind->make(request.model);
+}
+
+absl::Status CheckTarget(const Executable& executable, const std::string& device_name) {
+  if (DeviceName(executable.target()) == device_name) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found a target of kind ",
+                                                 DeviceName(executable.target()), ", expected ", device_name,
+                                                 ", the kind of this device; compile the program for it"));
+}
+
+std::string MemoryKindName(MemoryKind kind) { return kind == MEMORY_PINNED_HOST ? "pinned_host" : "device"; }
+
+}  // namespace xlad::runtime

@@ -1,0 +1,63 @@
+// A kind of device: one row of the table that a program hands to the runtime (runtime/devices/registry/ has all rows).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "proto/executable.pb.h"
+#include "proto/worker.pb.h"
+#include "runtime/device.h"
+
+namespace xlad::runtime {
+
+struct DeviceKind {
+  std::string name;         // "cpu": letters, digits and underscores, and not a number.
+  std::string description;  // One line for `xlad version`.
+  std::vector<std::string> models;  // The names allowed as MODEL, the default first; empty if the kind has no models.
+  std::vector<MemoryKind> memory;   // The kinds of memory that its devices can allocate.
+  // OK if this machine can run such devices; otherwise the reason.
+  absl::Status (*available)();
+  // What code for such a device must be compiled for. `model` is one of `models`, or empty if there are none.
+  Target (*target)(const std::string& model);
+  // Makes a device, which runs any number of logical shards.
+  absl::StatusOr<std::unique_ptr<Device>> (*make)(const std::string& model);
+};
+
+using DeviceKinds = absl::Span<const DeviceKind>;
+
+// Some devices of one kind, as a user asks for them.
+struct DeviceRequest {
+  std::string kind;
+  std::string model;  // Empty if the kind has no models.
+  int64_t count = 0;  // 0: not given.
+
+  std::string Name() const { return model.empty() ? kind : kind + ":" + model; }
+  // As ParseDeviceRequests reads it: "opaque:2", or "opaque" if the count is not given.
+  std::string ToString() const;
+};
+
+constexpr int64_t kMaxDeviceCount = 1024;
+
+// Reads KIND[:MODEL][:COUNT][,...]: "cpu", "cpu:4", "cpu:2,opaque:2". A MODEL is never a number. InvalidArgument says
+// what was found and what is expected: an unknown kind or model, a model for a kind that has none, a count outside
+// 1 to kMaxDeviceCount, a kind and model that is given twice, or several kinds of which one has no count.
+absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view text, DeviceKinds kinds);
+
+// The offer of a worker that has the requested devices. InvalidArgument if this binary has no such kind, Unavailable if
+// this machine cannot run it.
+absl::StatusOr<DeviceOffer> MakeOffer(const DeviceRequest& request, DeviceKinds kinds);
+
+// A device that runs code for the request's kind and model. Errors as MakeOffer.
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceRequest& request, DeviceKinds kinds);
+
+// OK if the executable is for the device of this name, else InvalidArgument.
+absl::Status CheckTarget(const Executable& executable, const std::string& device_name);
+
+// "device" or "pinned_host".
+std::string MemoryKindName(MemoryKind kind);
+
+}  // namespace xlad::runtime

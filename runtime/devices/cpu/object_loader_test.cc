@@ -1,0 +1,29 @@
+// Object code that cannot be loaded. What the cpu device does with good code is in runtime/devices/conformance/.
+#include "runtime/devices/cpu/object_loader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace xlad::runtime {
+namespace {
+
+TEST(ObjectLoader, RefusesBytesThatAreNoObject) {
+  std::string elf(
+      "\x7f"
+      "ELF",
+      4);
+  elf.resize(200, '\0');
+  for (const std::string& bytes : {std::string("not an object"), std::string(1000, 'x'), elf, elf.substr(0, 5)}) {
+    const auto object = LoadedObject::Load(bytes);
+    // Bytes that look like an object may be refused as late as the first lookup of a symbol.
+    if (object.ok()) {
+      EXPECT_FALSE((*object)->Find("kernel").ok());
+    } else {
+      EXPECT_EQ(object.status().code(), absl::StatusCode::kInvalidArgument) << object.status();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::runtime

@@ -1,0 +1,108 @@
+#include "runtime/devices/opaque/opaque_heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace xlad::runtime {
+namespace {
+
+absl::Status OutOfMemory(int64_t bytes, const std::string& why) {
+  return absl::ResourceExhaustedError(absl::StrCat("opaque: cannot allocate ", bytes, " bytes: ", why));
+}
+
+absl::Status NotInBlock(const void* address, int64_t bytes) {
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "opaque: found %d bytes at %p, expected a range inside one allocation of this device that has not been freed",
+      bytes, address));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make() {
+  const int file = memfd_create("xlad-opaque", MFD_CLOEXEC);
+  if (file < 0) return absl::InternalError(absl::StrCat("opaque: memfd_create: ", std::strerror(errno)));
+  return std::unique_ptr<OpaqueHeap>(new OpaqueHeap(file));
+}
+
+OpaqueHeap::~OpaqueHeap() {
+  XLAD_CHECK(blocks_.empty());
+  close(file_);
+}
+
+absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t machine_bytes = sysconf(_SC_PHYS_PAGES) * page;
+  if (bytes < 0 || bytes > machine_bytes) {
+    return OutOfMemory(bytes, absl::StrCat("expected 0 to ", machine_bytes, ", the memory of this machine"));
+  }
+  Block block;
+  block.bytes = bytes;
+  block.mapped_bytes = (bytes / page + 1) * page;
+  const std::lock_guard<std::shared_mutex> lock(mutex_);
+  block.file_offset = file_bytes_;
+  if (ftruncate(file_, file_bytes_ + block.mapped_bytes) != 0) return OutOfMemory(bytes, std::strerror(errno));
+  file_bytes_ += block.mapped_bytes;
+  void* const real =
+      mmap(nullptr, block.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, block.file_offset);
+  if (real == MAP_FAILED) return OutOfMemory(bytes, std::strerror(errno));
+  block.real = static_cast<std::byte*>(real);
+  void* handed_out = real;
+  if (kind != MEMORY_PINNED_HOST) {
+    handed_out = mmap(nullptr, block.mapped_bytes, PROT_NONE, MAP_SHARED, file_, block.file_offset);
+    if (handed_out == MAP_FAILED) {
+      const std::string why = std::strerror(errno);
+      munmap(real, block.mapped_bytes);
+      return OutOfMemory(bytes, why);
+    }
+  }
+  blocks_.emplace(static_cast<std::byte*>(handed_out), block);
+  return handed_out;
+}
+
+void OpaqueHeap::Free(void* address) {
+  const std::lock_guard<std::shared_mutex> lock(mutex_);
+  const auto found = blocks_.find(static_cast<std::byte*>(address));
+  XLAD_CHECK(found != blocks_.end());
+  const Block& block = found->second;
+  munmap(block.real, block.mapped_bytes);
+  if (block.real != address) munmap(address, block.mapped_bytes);
+  // Without this the pages stay in the file until the device ends; if it fails that is all that is lost.
+  (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
+  blocks_.erase(found);
+}
+
+const std::pair<std::byte* const, OpaqueHeap::Block>* OpaqueHeap::Find(const void* address) const {
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  auto next = blocks_.upper_bound(at);
+  if (next == blocks_.begin()) return nullptr;
+  --next;
+  return at - next->first < next->second.mapped_bytes ? &*next : nullptr;
+}
+
+absl::StatusOr<std::byte*> OpaqueHeap::Translate(const void* address, int64_t bytes) const {
+  if (bytes == 0) return nullptr;
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto* const found = Find(address);
+  if (found == nullptr || bytes < 0) return NotInBlock(address, bytes);
+  const int64_t offset = static_cast<const std::byte*>(address) - found->first;
+  if (offset > found->second.bytes || bytes > found->second.bytes - offset) return NotInBlock(address, bytes);
+  return found->second.real + offset;
+}
+
+absl::StatusOr<void*> OpaqueHeap::TranslateBuffer(const void* address) const {
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto* const found = Find(address);
+  if (found == nullptr) return NotInBlock(address, 0);
+  return found->second.real + (static_cast<const std::byte*>(address) - found->first);
+}
+
+}  // namespace xlad::runtime

@@ -1,0 +1,55 @@
+// Memory that is mapped twice: the addresses that the device hands out can never be accessed, the real ones are known
+// to this folder alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "proto/executable.pb.h"
+
+namespace xlad::runtime {
+
+// One block is
+//
+//   file (memfd)      |  bytes, rounded up to pages  |
+//   handed out             PROT_NONE mapping            an access faults (SIGSEGV)
+//   real                   read-write mapping           used by kernels, library ops and copies of the device
+//
+// A block of MEMORY_PINNED_HOST has a single read-write mapping. Thread-safe.
+class OpaqueHeap {
+ public:
+  static absl::StatusOr<std::unique_ptr<OpaqueHeap>> Make();
+  ~OpaqueHeap();  // All blocks must have been freed.
+
+  // Returns the address to hand out. ResourceExhausted if `bytes` is negative or more than the machine can map.
+  absl::StatusOr<void*> Allocate(int64_t bytes, MemoryKind kind);
+  void Free(void* address);
+
+  // The real address of `bytes` bytes from a handed-out address. InvalidArgument if they are not inside one block, in
+  // particular if the block has been freed. A range of 0 bytes may be anywhere and has no real address.
+  absl::StatusOr<std::byte*> Translate(const void* address, int64_t bytes) const;
+  // The real address of a kernel's buffer, of which only the begin is known; it may be the end of a block.
+  absl::StatusOr<void*> TranslateBuffer(const void* address) const;
+
+ private:
+  struct Block {
+    int64_t bytes = 0;
+    int64_t mapped_bytes = 0;  // More than `bytes`, so that the end of a block is inside its mapping.
+    int64_t file_offset = 0;
+    std::byte* real = nullptr;
+  };
+
+  explicit OpaqueHeap(int file) : file_(file) {}
+  // The block that has the address in its mapping, or null.
+  const std::pair<std::byte* const, Block>* Find(const void* address) const;
+
+  const int file_;
+  mutable std::shared_mutex mutex_;
+  std::map<std::byte*, Block> blocks_;  // By handed-out address.
+  int64_t file_bytes_ = 0;              // Offsets are not reused; pages of freed blocks are given back to the system.
+};
+
+}  // namespace xlad::runtime

@@ -1,0 +1,151 @@
+#include "runtime/devices/opaque/opaque_stream.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace xlad::runtime {
+namespace {
+
+// Shared by the event and the work that reaches it, because either may be destroyed first.
+struct Point {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  absl::Status status;
+
+  absl::Status Wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return done; });
+    return status;
+  }
+};
+
+class OpaqueEvent final : public Event {
+ public:
+  explicit OpaqueEvent(std::shared_ptr<Point> point) : point_(std::move(point)) {}
+  bool IsDone() const override {
+    const std::lock_guard<std::mutex> lock(point_->mutex);
+    return point_->done;
+  }
+  absl::Status Wait() const override { return point_->Wait(); }
+  const std::shared_ptr<Point>& point() const { return point_; }
+
+ private:
+  const std::shared_ptr<Point> point_;
+};
+
+// Reaches its event when it is run, or when it is dropped because earlier work failed.
+class Reach {
+ public:
+  explicit Reach(std::shared_ptr<Point> point) : point_(std::move(point)) {}
+  ~Reach() { Finish(absl::CancelledError("opaque: work before the event failed")); }
+  void Finish(absl::Status status) {
+    const std::lock_guard<std::mutex> lock(point_->mutex);
+    if (std::exchange(point_->done, true)) return;
+    point_->status = std::move(status);
+    point_->changed.notify_all();
+  }
+
+ private:
+  const std::shared_ptr<Point> point_;
+};
+
+}  // namespace
+
+OpaqueStream::OpaqueStream(std::shared_ptr<const OpaqueHeap> heap, std::unique_ptr<Stream> native)
+    : heap_(std::move(heap)), native_(std::move(native)), thread_([this] { Run(); }) {}
+
+OpaqueStream::~OpaqueStream() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+absl::Status OpaqueStream::Enqueue(std::function<absl::Status()> work) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  XLAD_RETURN_IF_ERROR(status_);
+  queue_.push_back(std::move(work));
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void OpaqueStream::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::function<absl::Status()>& work = queue_.front();  // Stays in the queue, so that Synchronize waits for it.
+    lock.unlock();
+    const absl::Status status = work();
+    work = nullptr;
+    lock.lock();
+    queue_.pop_front();
+    if (!status.ok()) {
+      status_ = status;
+      queue_.clear();
+    }
+    changed_.notify_all();
+  }
+}
+
+absl::Status OpaqueStream::Synchronize() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty(); });
+  return status_;
+}
+
+absl::Status OpaqueStream::CopyToDevice(void* to, absl::Span<const std::byte> from) {
+  XLAD_ASSIGN_OR_RETURN(std::byte* const real, heap_->Translate(to, std::ssize(from)));
+  std::vector<std::byte> bytes(from.begin(), from.end());  // The caller may reuse `from` before the work runs.
+  return Enqueue([real, bytes = std::move(bytes)] {
+    if (!bytes.empty()) std::memcpy(real, bytes.data(), bytes.size());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status OpaqueStream::CopyToHost(absl::Span<std::byte> to, const void* from) {
+  XLAD_ASSIGN_OR_RETURN(const std::byte* const real, heap_->Translate(from, std::ssize(to)));
+  return Enqueue([to, real] {
+    if (!to.empty()) std::memcpy(to.data(), real, to.size());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status OpaqueStream::Copy(void* to, const void* from, int64_t bytes) {
+  XLAD_ASSIGN_OR_RETURN(std::byte* const real_to, heap_->Translate(to, bytes));
+  XLAD_ASSIGN_OR_RETURN(const std::byte* const real_from, heap_->Translate(from, bytes));
+  return Enqueue([real_to, real_from, bytes] {
+    if (bytes > 0) std::memmove(real_to, real_from, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status OpaqueStream::FillZero(void* to, int64_t bytes) {
+  XLAD_ASSIGN_OR_RETURN(std::byte* const real, heap_->Translate(to, bytes));
+  return Enqueue([real, bytes] {
+    if (bytes > 0) std::memset(real, 0, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Event>> OpaqueStream::Record() {
+  auto point = std::make_shared<Point>();
+  auto reach = std::make_shared<Reach>(point);
+  XLAD_RETURN_IF_ERROR(Enqueue([reach] {
+    reach->Finish(absl::OkStatus());
+    return absl::OkStatus();
+  }));
+  return std::make_unique<OpaqueEvent>(std::move(point));
+}
+
+absl::Status OpaqueStream::WaitFor(const Event& event) {
+  const auto* const opaque = dynamic_cast<const OpaqueEvent*>(&event);
+  if (opaque == nullptr) return absl::InvalidArgumentError("opaque: found an event of another kind of device");
+  return Enqueue([point = opaque->point()] { return point->Wait(); });
+}
+
+}  // namespace xlad::runtime

@@ -1,0 +1,51 @@
+// A queue of work on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "runtime/device.h"
+#include "runtime/devices/opaque/opaque_heap.h"
+
+namespace xlad::runtime {
+
+// Work runs later, in order, on the stream's thread: a missing Synchronize shows as a wrong result or a data race. After
+// an error the rest of the work is skipped.
+class OpaqueStream final : public Stream {
+ public:
+  // `native` is a stream of the cpu device, for the launchers of native code.
+  OpaqueStream(std::shared_ptr<const OpaqueHeap> heap, std::unique_ptr<Stream> native);
+  ~OpaqueStream() override;
+
+  bool host_can_access() const override { return false; }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override;
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override;
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override;
+  absl::Status FillZero(void* to, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Event>> Record() override;
+  absl::Status WaitFor(const Event& event) override;
+  absl::Status Synchronize() override;
+
+  // Enqueues work on real addresses. Returns the error of earlier work, if there is one.
+  absl::Status Enqueue(std::function<absl::Status()> work);
+  const OpaqueHeap& heap() const { return *heap_; }
+  Stream* native() const { return native_.get(); }
+
+ private:
+  void Run();
+
+  const std::shared_ptr<const OpaqueHeap> heap_;
+  const std::unique_ptr<Stream> native_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<absl::Status()>> queue_;  // The first one may be running.
+  absl::Status status_;                              // The first error.
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace xlad::runtime
