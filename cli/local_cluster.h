@@ -27,7 +27,7 @@ class LocalCluster {
   ~LocalCluster();
 
   std::string Address() const { return daemon_->Address(); }
-  // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that has ended, or empty if all are running.
+  // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that has ended, or empty if all run.
   std::string DeadWorker();
   // Sends SIGTERM to the workers, gives them up to grace_ms to drain, and then ends the coordinator.
   void Drain(int64_t grace_ms);

@@ -45,15 +45,15 @@ struct LaunchInfo {
 // The mesh positions that a launch names for this worker.
 std::vector<int> MeshPositions(const LaunchTask& launch);
 
-// The calls, in order: Load, SetFeeds (optional), MakeFabric, then for each shard Prepare, Connect and Run any number of
-// times, and Finish or Leave. Shards are numbered from 0 on this worker (`index`). Prepare, Connect and Run of one shard
-// are called by one thread at a time; those of different shards may run at the same time.
+// The calls, in order: Load, SetFeeds (optional), MakeFabric; then for each shard Prepare, Connect, and Run any number
+// of times; then Finish or Leave. Shards are numbered from 0 on this worker (`index`). Prepare, Connect and Run of one shard are
+// called by one thread at a time; those of different shards may run at the same time.
 class ConnectedExecutable {
  public:
   ~ConnectedExecutable();
   // Loads the code on the device whose kind the executable's target names, and connects nothing yet. `bytes` must have
-  // the given SHA-256. InvalidArgument or DataLoss says what is inconsistent. `environment` and `abort` must outlive the
-  // object.
+  // the given SHA-256. InvalidArgument or DataLoss says what is inconsistent. `environment` and `abort` must outlive
+  // the object.
   static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(const std::string& bytes, const std::string& digest,
                                                                    const LaunchInfo& launch,
                                                                    const WorkerEnvironment& environment,

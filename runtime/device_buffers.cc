@@ -53,10 +53,9 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     const int p = spec.results(r).feeds();
     if (spec.results(r).kind() != JobSpec::Result::STATE || p < 0) continue;
     const std::string place = absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")");
-    if (p >= spec.parameters_size() || spec.parameters(p).kind() != JobSpec::Parameter::STATE ||
-        is_fed[p]) {
+    if (p >= spec.parameters_size() || spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) {
       return absl::InvalidArgumentError(absl::StrCat(place, ": found that it feeds parameter ", p,
-                                                     ", expected a state parameter that nothing else feeds"));
+                                                     ", expected a state parameter that no other result feeds"));
     }
     is_fed[p] = true;
     XLAD_ASSIGN_OR_RETURN(const Slice from, ReadSlice(executable, executable.results(r).buffer()));
@@ -66,8 +65,8 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
                                                      to.bytes, ", the size of parameter ", p));
     }
     if (SameMemory(from, to)) continue;
-    const bool can_swap = IsWholeAllocation(executable, from) && IsWholeAllocation(executable, to) && !takes[to.allocation] &&
-                          !is_taken[from.allocation] && from.allocation != to.allocation;
+    const bool can_swap = IsWholeAllocation(executable, from) && IsWholeAllocation(executable, to) &&
+                          !takes[to.allocation] && !is_taken[from.allocation] && from.allocation != to.allocation;
     if (!can_swap) {
       plan.copies.push_back({from, to});
       continue;

@@ -36,9 +36,8 @@ const std::vector<DeviceKind>& Kinds() {
 std::string Parse(const std::string& text) {
   const auto requests = ParseDeviceRequests(text, Kinds());
   if (!requests.ok()) return std::string(requests.status().message());
-  return absl::StrJoin(*requests, ",", [](std::string* out, const DeviceRequest& request) {
-    out->append(request.ToString());
-  });
+  return absl::StrJoin(*requests, ",",
+                       [](std::string* out, const DeviceRequest& request) { out->append(request.ToString()); });
 }
 
 TEST(DeviceRequests, KindsModelsAndCounts) {
@@ -65,7 +64,8 @@ TEST(DeviceRequests, ErrorsSayWhatWasFoundAndWhatIsExpected) {
     EXPECT_EQ(Parse(absl::StrCat("cpu:", count)),
               absl::StrCat("found count ", count, " of kind cpu, expected a number from 1 to 1024"));
   }
-  EXPECT_EQ(Parse("gpu_sim:h200:many"), "found count \"many\" in \"gpu_sim:h200:many\", expected a number from 1 to 1024");
+  EXPECT_EQ(Parse("gpu_sim:h200:many"),
+            "found count \"many\" in \"gpu_sim:h200:many\", expected a number from 1 to 1024");
   EXPECT_THAT(Parse("cpu:2:3"), HasSubstr("cpu has no models"));
   for (const char* text : {"", ":", ":2", "cpu:", "gpu_sim:h200:", "a:b:c:d"}) {
     EXPECT_EQ(Parse(text), absl::StrCat("found \"", text, "\", expected KIND[:MODEL][:COUNT]"));

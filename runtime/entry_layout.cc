@@ -13,9 +13,9 @@ absl::StatusOr<tensor::Box> ReadBox(const xlad::Box& proto, const tensor::Shape&
   bool fits = tensor::IsInside(box, global) && local.dims.size() == global.dims.size();
   for (size_t d = 0; fits && d < global.dims.size(); ++d) fits = box.hi[d] - box.lo[d] <= local.dims[d];
   if (fits) return box;
-  return absl::InvalidArgumentError(
-      absl::StrCat("found box ", box.ToString(), ", expected one inside ", global.ToString(), " and no larger than the shard ",
-                   local.ToString()));
+  return absl::InvalidArgumentError(absl::StrCat("found box ", box.ToString(), ", expected one inside ",
+                                                 global.ToString(), " and no larger than the shard ",
+                                                 local.ToString()));
 }
 
 }  // namespace

@@ -289,7 +289,7 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
 }
 
-// Results lie in the memory of their programs until those are called again: nobody may see that.
+// Results stay in the memory of their programs until the next call of the program. Clients must not notice.
 TEST(SessionExecutor, RandomCallsKeepEveryArray) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };

@@ -69,7 +69,8 @@ class Preparer {
       case Step::kIf:
         return If(step.if_(), depth, node);
       default:
-        return absl::InvalidArgumentError("found a step of an unknown kind: the executable is of a later version than this worker");
+        return absl::InvalidArgumentError(
+            "found a step of an unknown kind: the executable is of a later version than this worker");
     }
   }
 
@@ -82,7 +83,9 @@ class Preparer {
     node->kind = Node::Kind::kKernel;
     XLAD_ASSIGN_OR_RETURN(node->index, loaded_.FindKernel(step.symbol()));
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
-    if (step.scratch_bytes() < 0) return absl::InvalidArgumentError(absl::StrCat("found ", step.scratch_bytes(), " bytes of scratch, expected 0 or more"));
+    if (step.scratch_bytes() < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("found ", step.scratch_bytes(), " bytes of scratch, expected 0 or more"));
     node->has_scratch = step.scratch_bytes() > 0;
     scratch_bytes_ = std::max(scratch_bytes_, step.scratch_bytes());
     return absl::OkStatus();
@@ -106,9 +109,9 @@ class Preparer {
       return absl::InvalidArgumentError(
           absl::StrCat("found collective ", step.spec(), ", expected one of ", executable_.collectives_size()));
     }
-    XLAD_ASSIGN_OR_RETURN(
-        const CollectiveSpec spec,
-        collectives::SpecFromProto(executable_.collectives(step.spec()), static_cast<int>(NumDevices(executable_.mesh()))));
+    XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
+                          collectives::SpecFromProto(executable_.collectives(step.spec()),
+                                                     static_cast<int>(NumDevices(executable_.mesh()))));
     for (const BufferSlice& slice : step.inputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     for (const BufferSlice& slice : step.outputs()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->outputs));
     XLAD_RETURN_IF_ERROR(CheckSizes("inputs", node->buffers, spec.counts, spec));
@@ -122,7 +125,8 @@ class Preparer {
       fits = slices[i].bytes >= counts[i] * tensor::ByteWidth(spec.type);
     }
     if (fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found ", what, " that are too few or too small for ", spec.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", what, " that are too few or too small for ", spec.ToString()));
   }
 
   absl::Status Copy(const CopyStep& step, Node* node) {
@@ -246,8 +250,8 @@ class Runner {
   template <typename T>
   absl::StatusOr<T> Read(const Slice& slice) const {
     T value = 0;
-    XLAD_RETURN_IF_ERROR(environment_.stream->CopyToHost(absl::MakeSpan(reinterpret_cast<std::byte*>(&value), sizeof value),
-                                                         At(slice)));
+    XLAD_RETURN_IF_ERROR(
+        environment_.stream->CopyToHost(absl::MakeSpan(reinterpret_cast<std::byte*>(&value), sizeof value), At(slice)));
     XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
     return value;
   }

@@ -28,8 +28,8 @@ void TaskExecutor::Main() {
   if (!status.ok()) abort_.Raise({status, ""});
   const bool finished = finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty();
   if (executable_ != nullptr && finished && !abort_.raised()) {
-    // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished raises
-    // the signal.
+    // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished
+    // raises the signal.
     executable_->Finish().IgnoreError();
   } else if (executable_ != nullptr) {
     executable_->Leave();

@@ -1,4 +1,4 @@
-// Decides when the devices of a task on one worker may begin a step: by the lease, by stops and by the end of the task.
+// Decides when each device of a task may begin a step: by the lease, by stops and by the end of the task.
 #pragma once
 
 #include <condition_variable>

@@ -101,9 +101,11 @@ class Cluster:
                 return json.loads(line)["address"]
         return None
 
-    def start_worker(self, name):
+    def start_worker(self, name, *devices):
+        """`devices`: --device or --devices with its value, instead of the cluster's number of cpu devices."""
         self.workers[name] = Process(
-            self.where / f"{name}.log", "worker", "--coordinator", self.address, "--devices", self.devices, "--id", name
+            self.where / f"{name}.log", "worker", "--coordinator", self.address, "--id", name,
+            *(devices or ("--devices", self.devices))
         )
 
     def ps(self):

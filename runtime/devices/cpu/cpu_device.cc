@@ -236,7 +236,8 @@ class CpuDevice final : public Device {
   std::string Name() const override { return kName; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (MemoryKind_IsValid(kind)) return AllocateMemory(bytes);
-    return absl::InvalidArgumentError(absl::StrCat("cpu: found memory kind ", kind, ", expected device or pinned_host"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cpu: found memory kind ", kind, ", expected device or pinned_host"));
   }
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return std::make_unique<CpuStream>(); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {

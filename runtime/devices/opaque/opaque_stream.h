@@ -13,8 +13,8 @@
 
 namespace xlad::runtime {
 
-// Work runs later, in order, on the stream's thread: a missing Synchronize shows as a wrong result or a data race. After
-// an error the rest of the work is skipped.
+// Work runs later, in order, on the stream's thread: a missing Synchronize shows as a wrong result or a data race.
+// After an error the rest of the work is skipped.
 class OpaqueStream final : public Stream {
  public:
   // `native` is a stream of the cpu device, for the launchers of native code.
