@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "base/network.h"
 #include "base/random.h"
-#include "base/subprocess.h"
 #include "base/suggest.h"
 
 namespace xlad {

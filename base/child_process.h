@@ -1,25 +1,29 @@
-// A child process that runs in parallel to this one, such as a worker of a local cluster. For a child that turns one
-// input into one output see base/subprocess.h.
+// Child processes: ones that run in parallel to this one, such as the workers of a local cluster (ChildProcess), and ones
+// that turn one input into one output (RunChild). The compiler runs in the latter way, so that a crash, a hang or a lack
+// of memory in it is an error of one job here.
+//
+// Every child is in its own process group, so that Ctrl-C on the terminal signals only this process, and the kernel kills
+// it when this process dies. If the program of a child cannot be executed, the child exits with code 127.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 
 namespace xlad {
 
-// Owns the process: the destructor kills it (SIGKILL) and reaps it. The kernel kills it when this process dies. Not
-// thread-safe.
+// Owns the process: the destructor kills it (SIGKILL) and reaps it. Not thread-safe.
 class ChildProcess {
  public:
   // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
-  // to the file `log_path`, or inherited if it is empty. The child has its own process group, so that Ctrl-C on the
-  // terminal reaches only this process. Errors: Internal if the log cannot be opened, ResourceExhausted if fork fails.
-  // If the program cannot be executed, the child exits with code 127.
+  // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened, ResourceExhausted
+  // if the system has no process left.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();
@@ -42,5 +46,26 @@ class ChildProcess {
   bool ended_ = false;
   int status_ = 0;
 };
+
+struct ChildLimits {
+  int64_t timeout_ms = 600'000;
+  int64_t memory_bytes = 0;  // Limit on the address space (RLIMIT_AS), or 0 for none.
+};
+
+struct ChildResult {
+  int exit_code = 0;   // 127 if the program could not be executed; -1 if a signal ended it.
+  int signal = 0;      // The signal that ended it, or 0.
+  std::string output;  // All of standard output.
+  std::string errors;  // The last 64 KiB of standard error.
+};
+
+// Runs `argv` (argv[0] is a path) on `input` and waits for its end. A child that fails is a result, not an error.
+// Errors: DeadlineExceeded if the child was killed after timeout_ms, Internal or ResourceExhausted if the system has no
+// pipe or process left. Thread-safe.
+absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
+                                     const ChildLimits& limits = {});
+
+// The path of the file that this process executes.
+std::string OwnExecutablePath();
 
 }  // namespace xlad

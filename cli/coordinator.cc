@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/child_process.h"
 #include "base/file_system.h"
 #include "base/log.h"
-#include "base/subprocess.h"
 #include "cli/command.h"
 #include "service/coordinator_daemon.h"
 #include "service/executable_cache.h"

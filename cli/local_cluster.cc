@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
-#include "base/subprocess.h"
 
 namespace xlad::cli {
 

@@ -1,5 +1,5 @@
 // Job directories: manifest, programs, state and data of a job, the input of `xlad run` and `xlad submit`. The format
-// is described in docs/job-directory.md.
+// is described in docs/reference/job-directory.md.
 #pragma once
 
 #include <string>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/status.h"
-#include "base/subprocess.h"
 #include "compiler/buffers/buffer_assignment.h"
 #include "compiler/pipeline.h"
 #include "compiler/steps/step_program.h"

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "base/child_process.h"
 #include "base/status.h"
-#include "base/subprocess.h"
 #include "proto/compile.pb.h"
 #include "sharding/partition/partition.h"
 

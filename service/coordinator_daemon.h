@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "base/child_process.h"
 #include "base/status.h"
-#include "base/subprocess.h"
 #include "service/coordinator.h"
 
 namespace xlad::service {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/subprocess.h"
+#include "base/child_process.h"
 #include "service/blob_store.h"
 #include "service/build.h"
 #include "service/coordinator.h"

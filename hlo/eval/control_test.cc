@@ -1,4 +1,5 @@
 // Calls, loops, branches, fusions and async pairs; limits; checks of inputs; the table of opcodes.
+#include "base/file_system.h"
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
@@ -129,30 +130,7 @@ ENTRY e { p = s32[2] parameter(0)
 }
 
 TEST(Control, AsyncUpdateAddsArguments) {
-  const auto module = Program(R"(HloModule m
-minus { a = s32[2] parameter(0)
-  b = s32[2] parameter(1)
-  ROOT c = s32[2] subtract(a, b) }
-step { p = (s32[], ((s32[2], s32[2]), s32[2], u32[])) parameter(0)
-  i = s32[] add(p#0, s32[] constant(1))
-  d = s32[2] async-done(p#1)
-  s = ((s32[2], s32[2]), s32[2], u32[]) async-start(d, d), calls=minus
-  ROOT t = (s32[], ((s32[2], s32[2]), s32[2], u32[])) tuple(i, p#1) }
-again { p = (s32[], ((s32[2], s32[2]), s32[2], u32[])) parameter(0)
-  ROOT r = pred[] compare(p#0, s32[] constant(3)), direction=LT }
-ENTRY e { p = s32[2] parameter(0)
-  q = s32[2] multiply(p, p)
-  s = ((), (), s32[]) async-start(), calls=minus
-  u = ((s32[2]), (), s32[]) async-update(s, q)
-  v = ((s32[2], s32[2]), s32[2], s32[]) async-update(u, p)
-  d = s32[2] async-done(v)
-  n = ((s32[2], s32[2]), (), u32[]) subtract-start(p, d)
-  w = s32[2] subtract-done(n)
-  k = ((s32[2], s32[2]), s32[2], u32[]) async-start(d, w), calls=minus
-  a = (s32[], ((s32[2], s32[2]), s32[2], u32[])) tuple(s32[] constant(0), k)
-  l = (s32[], ((s32[2], s32[2]), s32[2], u32[])) while(a), body=step, condition=again
-  m = s32[2] async-done(l#1)
-  ROOT t = (s32[2], s32[2], s32[2]) tuple(d, w, m) })");
+  const auto module = Program(*RealFileSystem().Read("hlo/testdata/async_update_arguments.hlo"));
   const auto result = Evaluate(*module, {Constant("s32[2] {3, 5}")});
   ASSERT_TRUE(result.ok()) << result.status();
   ExpectSame(result->tuple[0], Constant("s32[2] {6, 20}"), "bound one by one");

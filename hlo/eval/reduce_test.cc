@@ -1,6 +1,7 @@
 // Reductions, windows, sorts, scatters and scans: results computed by hand, and typed loops against calls per element.
 #include <random>
 
+#include "base/file_system.h"
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
@@ -11,49 +12,15 @@ using testing::ExpectSame;
 using testing::InstructionCase;
 using testing::Program;
 
-constexpr char kComputations[] = R"(
-add { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = s32[] add(a, b) }
-slow_add { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  zero = s32[] constant(0)
-  c = s32[] add(a, zero)
-  ROOT s = s32[] add(c, b) }
-replace { a = s32[] parameter(0)
-  ROOT b = s32[] parameter(1) }
-minus { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = s32[] subtract(a, b) }
-ge { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = pred[] compare(a, b), direction=GE }
-lt { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT s = pred[] compare(a, b), direction=LT }
-pair_lt { a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  c = s32[] parameter(2)
-  d = s32[] parameter(3)
-  ROOT s = pred[] compare(a, b), direction=LT }
-argmax { v = s32[] parameter(0)
-  i = s32[] parameter(1)
-  w = s32[] parameter(2)
-  j = s32[] parameter(3)
-  c = pred[] compare(v, w), direction=GE
-  m = s32[] select(c, v, w)
-  k = s32[] select(c, i, j)
-  ROOT t = (s32[], s32[]) tuple(m, k) }
-running { x = s32[] parameter(0)
-  c = s32[] parameter(1)
-  s = s32[] add(x, c)
-  d = s32[] multiply(x, s)
-  ROOT t = (s32[], s32[]) tuple(d, s) }
-)";
+// The text of the reducers and comparators that the tests use.
+const std::string& Computations() {
+  static const std::string text = RealFileSystem().Read("hlo/testdata/reducers.hlo").value();
+  return text;
+}
 
 class ReduceTest : public ::testing::TestWithParam<InstructionCase> {};
 
-TEST_P(ReduceTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam(), kComputations); }
+TEST_P(ReduceTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam(), Computations()); }
 
 const std::string kMatrix = "s32[2,3] {{1, 2, 3}, {4, 5, 6}}";
 const InstructionCase kRows[] = {
@@ -130,7 +97,7 @@ ENTRY e { x = f16[2,3] constant({{1, 2, 3}, {4, 5, 6}})
 }
 
 TEST(Variadic, ArgmaxByReduceAndWindow) {
-  const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+  const auto module = Program(std::string("HloModule m\n") + Computations() + R"(
 ENTRY e { x = s32[2,3] constant({{1, 9, 9}, {4, 2, 3}})
   i = s32[2,3] iota(), iota_dimension=1
   low = s32[] constant(-100)
@@ -147,7 +114,7 @@ ENTRY e { x = s32[2,3] constant({{1, 9, 9}, {4, 2, 3}})
 }
 
 TEST(Variadic, SortCarriesItsSecondOperandStably) {
-  const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+  const auto module = Program(std::string("HloModule m\n") + Computations() + R"(
 ENTRY e { k = s32[5] constant({2, 1, 2, 1, 0})
   i = s32[5] iota(), iota_dimension=0
   s = (s32[5], s32[5]) sort(k, i), dimensions={0}, to_apply=pair_lt, is_stable=true
@@ -159,7 +126,7 @@ ENTRY e { k = s32[5] constant({2, 1, 2, 1, 0})
 
 TEST(Scan, RunsForwardsAndBackwards) {
   for (const bool reverse : {false, true}) {
-    const auto module = Program(std::string("HloModule m\n") + kComputations + R"(
+    const auto module = Program(std::string("HloModule m\n") + Computations() + R"(
 ENTRY e { x = s32[3] constant({1, 2, 3})
   c = s32[] constant(10)
   ROOT s = (s32[3], s32[]) scan(x, c), dimensions={0}, num_carries=1, )" +
@@ -225,7 +192,7 @@ TEST(ReduceWindow, LoopsAndCallsAgree) {
     const auto both = [&](int i) { return window[0][i] + "x" + window[1][i]; };
     const std::string out = std::to_string(result[0]) + "," + std::to_string(result[1]);
     const auto program = [&](const std::string& reducer) {
-      return Program(std::string("HloModule m\n") + kComputations + "ENTRY e { i = s32[" + sizes +
+      return Program(std::string("HloModule m\n") + Computations() + "ENTRY e { i = s32[" + sizes +
                      "] iota(), iota_dimension=0\n  j = s32[" + sizes + "] iota(), iota_dimension=1\n  ten = s32[] " +
                      "constant(10)\n  t = s32[" + sizes + "] broadcast(ten), dimensions={}\n  it = s32[" + sizes +
                      "] multiply(i, t)\n  x = s32[" + sizes + "] add(it, j)\n  ROOT r = s32[" + out +
