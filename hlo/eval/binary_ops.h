@@ -24,7 +24,7 @@ using WideUnsigned = std::conditional_t<sizeof(T) < 4, uint32_t, UnsignedOf<T>>;
 struct Add {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(static_cast<WideUnsigned<T>>(x) + static_cast<WideUnsigned<T>>(y));
+    return WideUnsigned<T>(x) + WideUnsigned<T>(y);
   }
   template <typename T>
     requires FloatCarrier<T> || ComplexCarrier<T>
@@ -37,7 +37,7 @@ struct Add {
 struct Subtract {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(static_cast<WideUnsigned<T>>(x) - static_cast<WideUnsigned<T>>(y));
+    return WideUnsigned<T>(x) - WideUnsigned<T>(y);
   }
   template <typename T>
     requires FloatCarrier<T> || ComplexCarrier<T>
@@ -49,7 +49,7 @@ struct Subtract {
 struct Multiply {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(static_cast<WideUnsigned<T>>(x) * static_cast<WideUnsigned<T>>(y));
+    return WideUnsigned<T>(x) * WideUnsigned<T>(y);
   }
   template <FloatCarrier T>
   static T Apply(T x, T y) {
@@ -65,11 +65,11 @@ struct Multiply {
 struct Divide {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    if (y == 0) return static_cast<T>(-1);  // All bits set.
+    if (y == 0) return ~T{0};  // All bits set.
     if constexpr (SignedCarrier<T>) {
       if (y == T{-1}) return Subtract::Apply(T{0}, x);
     }
-    return static_cast<T>(x / y);
+    return x / y;
   }
   template <FloatCarrier T>
   static T Apply(T x, T y) {
@@ -89,7 +89,7 @@ struct Remainder {
     if constexpr (SignedCarrier<T>) {
       if (y == T{-1}) return 0;
     }
-    return static_cast<T>(x % y);
+    return x % y;
   }
   template <FloatCarrier T>
   static T Apply(T x, T y) {
@@ -164,21 +164,21 @@ struct Minimum {
 struct And {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(x & y);
+    return x & y;
   }
   static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) && IsTrue(y)); }
 };
 struct Or {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(x | y);
+    return x | y;
   }
   static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || IsTrue(y)); }
 };
 struct Xor {
   template <IntCarrier T>
   static T Apply(T x, T y) {
-    return static_cast<T>(x ^ y);
+    return x ^ y;
   }
   static Bool Apply(Bool x, Bool y) { return ToBool(x != y); }
 };
@@ -200,8 +200,8 @@ struct Power {
     }
     return result;
   }
-  static float Apply(float x, float y) { return static_cast<float>(std::pow(double{x}, double{y})); }
-  static double Apply(double x, double y) { return static_cast<double>(std::pow(static_cast<long double>(x), y)); }
+  static float Apply(float x, float y) { return std::pow(double{x}, double{y}); }
+  static double Apply(double x, double y) { return std::pow(1.0L * x, y); }
   static Bool Apply(Bool x, Bool y) { return ToBool(IsTrue(x) || !IsTrue(y)); }
   static Complex64 Apply(Complex64 x, Complex64 y) { return Complex64(ComplexPower(Complex128(x), Complex128(y))); }
   static Complex128 Apply(Complex128 x, Complex128 y) {
@@ -220,8 +220,8 @@ struct Power {
 
 // The complex atan2(y, x) is -i * log((x + iy) / sqrt(x^2 + y^2)), which determines its branch.
 struct Atan2 {
-  static float Apply(float y, float x) { return static_cast<float>(std::atan2(double{y}, double{x})); }
-  static double Apply(double y, double x) { return static_cast<double>(std::atan2(static_cast<long double>(y), x)); }
+  static float Apply(float y, float x) { return std::atan2(double{y}, double{x}); }
+  static double Apply(double y, double x) { return std::atan2(1.0L * y, x); }
   static Complex64 Apply(Complex64 y, Complex64 x) { return Complex64(Apply(Complex128(y), Complex128(x))); }
   static Complex128 Apply(Complex128 y, Complex128 x) {
     using Long = std::complex<long double>;

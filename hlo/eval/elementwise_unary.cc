@@ -17,7 +17,7 @@ struct Abs {
   static T Apply(T x) {
     return std::fabs(x);
   }
-  static float Apply(Complex64 x) { return static_cast<float>(std::abs(Complex128(x))); }
+  static float Apply(Complex64 x) { return std::abs(Complex128(x)); }
   static double Apply(Complex128 x) { return std::abs(x); }
 };
 
@@ -36,7 +36,7 @@ struct Negate {
 struct Not {
   template <IntCarrier T>
   static T Apply(T x) {
-    return static_cast<T>(~x);
+    return ~x;
   }
   static Bool Apply(Bool x) { return ToBool(!IsTrue(x)); }
 };
@@ -44,7 +44,7 @@ struct Not {
 struct Sign {
   template <IntCarrier T>
   static T Apply(T x) {
-    return static_cast<T>((x > 0) - (x < 0));
+    return (x > 0) - (x < 0);
   }
   template <FloatCarrier T>
   static T Apply(T x) {

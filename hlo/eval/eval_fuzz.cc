@@ -19,7 +19,7 @@ constexpr int64_t kMaxDevices = 4;
 Literal MakeInput(const Shape& shape, std::mt19937_64* random) {
   tensor::Array array(shape.array());
   if ((*random)() % 4 == 0 && tensor::BitWidth(shape.type()) >= 8 && shape.type() != tensor::ElementType::kPred) {
-    for (std::byte& byte : array.bytes()) byte = static_cast<std::byte>((*random)());
+    for (std::byte& byte : array.bytes()) byte = std::byte((*random)());
     return Literal(std::move(array));
   }
   tensor::Array small(tensor::Shape{tensor::ElementType::kS8, shape.dims()});
