@@ -202,7 +202,8 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
     if (mesh == nullptr && name == sharding.mesh_name) mesh = &candidate;
   }
   if (mesh == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", hlo::kMeshesKey));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", hlo::kMeshesKey));
   }
   // A mesh without axes. With device_ids the array is on one device, and every device may compute it instead; without
   // device_ids the annotation says nothing.
@@ -284,8 +285,8 @@ absl::StatusOr<std::optional<ValueSharding>> Annotations::Of(const hlo::Instruct
   absl::StatusOr<ValueSharding> shardings;
   if (text != nullptr) {
     shardings = FromSdy(instruction, *text);
-  } else if (instruction.sharding() != nullptr && (tiles_only_ || named_ || IsCustomCall(instruction, hlo::kShardingCall)) &&
-             mesh_.devices() > 1) {
+  } else if (const bool counts = tiles_only_ || named_ || IsCustomCall(instruction, hlo::kShardingCall);
+             counts && instruction.sharding() != nullptr && mesh_.devices() > 1) {
     shardings = FromTiles(instruction);
   } else {
     return std::optional<ValueSharding>();

@@ -78,6 +78,33 @@ Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bo
   return result;
 }
 
+// Reads a tensor's axes, and moves those of factors that must stay unsplit to factors that may be split: the largest
+// one that they divide. The op then needs an all-to-all of the tensor instead of an all-gather. A sort of f32[1024,65536]
+// along dimension 1, sharded [{}, {"a"}], runs on [{"a"}, {}].
+Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
+  const Assignment read = Read(rule, tensor, std::vector<bool>(allowed.size(), true));
+  Assignment result = Read(rule, tensor, allowed);
+  for (size_t f = 0; f < read.size(); ++f) {
+    if (allowed[f]) continue;
+    for (size_t i = 0; i < read[f].axes.size(); ++i) {
+      int64_t largest = 0;
+      FactorAxes* to = nullptr;
+      for (size_t g = 0; g < result.size(); ++g) {
+        const int64_t shards = ShardCount(result[g].axes), rest = FactorSize(rule, g) / shards;
+        const bool fits = allowed[g] && rule.factors[g].kind == FactorKind::kPassThrough &&
+                          FactorSize(rule, g) % (shards * read[f].axes[i].size) == 0;
+        if (!fits || rest <= largest) continue;
+        largest = rest;
+        to = &result[g];
+      }
+      if (to == nullptr) continue;
+      to->axes.push_back(read[f].axes[i]);
+      to->origins.push_back(read[f].origins[i]);
+    }
+  }
+  return result;
+}
+
 // Adds what `more` has beyond `base`: to factors without axes, and behind those of which it has a continuation. Axes in
 // use end a factor, or are skipped.
 void Merge(const Assignment& more, bool skip_used, Assignment* base) {
@@ -199,6 +226,7 @@ std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTenso
     }
   }
   for (size_t first = tensors.size(); first-- > 0;) add(own[first]);
+  for (const OpTensor& tensor : tensors) add(ReadExchanged(rule, tensor, allowed));
   add(Assignment(rule.factors.size()));
   return candidates;
 }
