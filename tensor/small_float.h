@@ -36,8 +36,8 @@ struct FloatFormat {
   ElementType type;
   int bits, mantissa_bits, bias;
   Specials specials;
-  // Magnitudes, that is, without the sign bit: the largest finite value, what larger values become, and NaN. Formats
-  // without NaN or with only one have an entry with the sign bit here.
+  // Encodings without the sign bit: the largest finite value, what larger values become, and NaN. The only NaN of the
+  // fnuz types has the sign bit, and so has -0, which f4e2m1fn uses because it has no NaN.
   uint16_t max_finite, overflow, nan;
 };
 

@@ -14,6 +14,7 @@
 #include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/element_type.h"
+#include "tensor/small_float.h"
 
 namespace xlad::runtime {
 namespace {
@@ -77,12 +78,7 @@ PackKind KindOf(ElementType from, bool widen) {
 void Narrow(ElementType type, const float* from, int64_t count, void* to) {
   if (type == ElementType::kF16) return NarrowHalf(from, count, static_cast<uint16_t*>(to));
   uint16_t* brain = static_cast<uint16_t*>(to);
-  for (int64_t i = 0; i < count; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, &from[i], sizeof(bits));
-    const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    brain[i] = static_cast<uint16_t>(from[i] != from[i] ? (bits >> 16) | 0x40 : rounded);
-  }
+  for (int64_t i = 0; i < count; ++i) brain[i] = tensor::EncodeBf16(from[i]);
 }
 
 class DnnlDot final : public PreparedLibraryOp {

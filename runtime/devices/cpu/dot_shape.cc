@@ -2,10 +2,10 @@
 #include "runtime/devices/cpu/dot_shape.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/devices/cpu/half_rows.h"
 #include "tensor/shape.h"
+#include "tensor/small_float.h"
 
 namespace xlad::runtime {
 namespace {
@@ -61,13 +61,6 @@ void SetRowMajor(std::vector<std::vector<DotLoop>*> groups, int64_t DotLoop::* m
       stride *= loop.size;
     }
   }
-}
-
-float Bf16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
-  return value;
 }
 
 // A row converter of single elements.
@@ -177,7 +170,7 @@ void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
     case PackKind::kSame4:
       return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
     case PackKind::kBf16ToF32:
-      return PackAs(packing, narrow, static_cast<float*>(to), Each(Bf16));
+      return PackAs(packing, narrow, static_cast<float*>(to), Each(tensor::DecodeBf16));
     case PackKind::kF16ToF32:
       return PackAs(packing, narrow, static_cast<float*>(to), WidenHalf);
   }
