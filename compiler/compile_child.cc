@@ -59,7 +59,7 @@ int RunCompileChild() {
   if (absl::Status status = compile(); !status.ok()) {
     response.Clear();
     response.set_error(std::string(status.message()));
-    response.set_error_code(static_cast<int32_t>(status.code()));
+    response.set_error_code(status.raw_code());
   }
   return response.SerializeToOstream(&std::cout) && std::cout.flush() ? 0 : 1;
 }

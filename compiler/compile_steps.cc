@@ -23,9 +23,9 @@ std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
   std::vector<int> labels(devices, 0);
   if (value.boxes_size() != devices) return labels;
   std::map<std::string, int> numbers;
-  for (size_t d = 0; d < labels.size(); ++d) {
-    const std::string box = value.boxes(static_cast<int>(d)).SerializeAsString();
-    labels[d] = numbers.emplace(box, static_cast<int>(numbers.size())).first->second;
+  for (int d = 0; d < std::ssize(labels); ++d) {
+    const std::string box = value.boxes(d).SerializeAsString();
+    labels[d] = numbers.emplace(box, numbers.size()).first->second;
   }
   return labels;
 }

@@ -122,8 +122,8 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
                                                        "}, expected devices below ", devices));
       }
       CollectiveSpec::Pair* pair = spec.add_pairs();
-      pair->set_source(static_cast<int32_t>(source));
-      pair->set_target(static_cast<int32_t>(target));
+      pair->set_source(source);
+      pair->set_target(target);
     }
   } else {
     XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(instruction, devices));

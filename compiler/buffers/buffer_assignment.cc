@@ -97,7 +97,7 @@ class Assigner {
       allocation.set_blob(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       allocation.mutable_blob()->resize(value.bytes);  // Elided constants are zeros.
     }
-    const int32_t number = static_cast<int32_t>(result_.allocations.size());
+    const int32_t number = result_.allocations.size();
     result_.allocations.push_back(std::move(allocation));
     const int c = classes_.class_of[v];
     for (int member : classes_.members[c]) SetSlice(member, number, 0);

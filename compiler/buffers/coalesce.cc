@@ -19,8 +19,8 @@ class Merger {
     classes_.members.resize(count);
     classes_.live = liveness.values;
     for (size_t v = 0; v < count; ++v) {
-      classes_.class_of[v] = static_cast<int>(v);
-      classes_.members[v] = {static_cast<int>(v)};
+      classes_.class_of[v] = v;
+      classes_.members[v].push_back(v);
     }
   }
 
@@ -99,7 +99,7 @@ void CollectCandidates(const std::vector<LinearOp>& ops, double executions, cons
     for (const auto& [output, input] : op.may_share) {
       const int from = op.inputs[input];
       const int to = op.outputs[output];
-      const double bytes = static_cast<double>(program.values[from].bytes);
+      const double bytes = program.values[from].bytes;
       // Avoiding a copy saves time, avoiding a buffer saves memory only. Updates copy what they do not change.
       const bool copies = op.kind == LinearOp::Kind::kCopy || op.instruction->opcode() == Opcode::kDynamicUpdateSlice ||
                           op.instruction->opcode() == Opcode::kScatter;

@@ -18,7 +18,7 @@ class Linearizer {
 
   int NewValue(BufferValue value) {
     program_->values.push_back(std::move(value));
-    return static_cast<int>(program_->values.size()) - 1;
+    return std::ssize(program_->values) - 1;
   }
   int Temporary(const Instruction& instruction, int64_t bytes) {
     BufferValue value;
@@ -325,7 +325,7 @@ absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& do
   }
   lowering.AddMoves(moves, root, &program.ops);
   double total = 0;  // Offsets in the arena are sums of sizes.
-  for (const BufferValue& value : program.values) total += static_cast<double>(value.bytes);
+  for (const BufferValue& value : program.values) total += value.bytes;
   if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));
   return program;
 }

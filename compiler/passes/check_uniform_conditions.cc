@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/hlo_util.h"
@@ -35,7 +36,7 @@ template <typename Key>
 Labels Number(const std::vector<Key>& keys) {
   std::map<Key, int> numbers;
   Labels labels;
-  for (const Key& key : keys) labels.push_back(numbers.emplace(key, static_cast<int>(numbers.size())).first->second);
+  for (const Key& key : keys) labels.push_back(numbers.emplace(key, numbers.size()).first->second);
   return labels;
 }
 
@@ -87,8 +88,8 @@ class DivergenceAnalysis {
 
   Labels Equal() const { return Labels(devices_, 0); }
   Labels Different() const {
-    Labels labels;
-    for (size_t d = 0; d < devices_; ++d) labels.push_back(static_cast<int>(d));
+    Labels labels(devices_);
+    std::iota(labels.begin(), labels.end(), 0);
     return labels;
   }
 
@@ -155,24 +156,23 @@ class DivergenceAnalysis {
     it->second = std::make_unique<Literals>();
     Literals& result = *it->second;
     if (at.opcode() == Opcode::kPartitionId) {
-      for (size_t d = 0; d < devices_; ++d) {
-        result.emplace_back(
-            tensor::Array::FromValues<uint32_t>(ElementType::kU32, {}, {static_cast<uint32_t>(d)}));
+      for (uint32_t d = 0; d < devices_; ++d) {
+        result.emplace_back(tensor::Array::FromValues<uint32_t>(ElementType::kU32, {}, {d}));
       }
       return result;
     }
     if (!IsEvaluated(at.opcode()) || !at.shape().is_array()) return result;
-    size_t count = 1;
+    int64_t count = 1;
     std::vector<const Literals*> operands;
     for (const Instruction* operand : at.operands()) {
       const auto found = literals_.find(operand);
       if (found == literals_.end() || found->second->empty()) return result;
       operands.push_back(found->second.get());
-      count = std::max(count, operands.back()->size());
+      count = std::max<int64_t>(count, operands.back()->size());
     }
-    if (at.shape().elements() * static_cast<int64_t>(count) > kMaxKnownElements) return result;
+    if (at.shape().elements() * count > kMaxKnownElements) return result;
     Literals computed;
-    for (size_t d = 0; d < count; ++d) {
+    for (int64_t d = 0; d < count; ++d) {
       std::vector<const hlo::Literal*> values;
       for (const Literals* operand : operands) values.push_back(&(*operand)[operand->size() == 1 ? 0 : d]);
       absl::StatusOr<hlo::Literal> value = hlo::EvaluateInstruction(at, values);
@@ -263,7 +263,7 @@ class DivergenceAnalysis {
       for (size_t rank = 0; rank < group.size(); ++rank) {
         std::vector<int>& own = keys[group[rank]];
         own = key;
-        if (by_rank) own.push_back(static_cast<int>(rank));
+        if (by_rank) own.push_back(rank);
       }
     }
     return Number(keys);

@@ -73,7 +73,7 @@ class Combiner {
 
   // Adds the all-reduce to the latest bundle that may take it, or to a new one. Returns the bundle's number.
   int AddToBundle(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
-    for (int b = static_cast<int>(bundles_.size()) - 1; b >= 0; --b) {
+    for (int b = std::ssize(bundles_) - 1; b >= 0; --b) {
       Bundle& bundle = bundles_[b];
       const Instruction& first = *bundle.members[0];
       if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups)
@@ -86,7 +86,7 @@ class Combiner {
       return b;
     }
     bundles_.push_back({{at}, std::move(groups), needs, at->shape().bytes()});
-    return static_cast<int>(bundles_.size()) - 1;
+    return std::ssize(bundles_) - 1;
   }
 
   // Whether bundle `later` is `earlier` or depends on it, directly or through other bundles.

@@ -2,9 +2,10 @@
 //
 // Needs: nothing. Leaves: no pure instruction with at most 4,096 result elements whose operands are all constants of at
 // most that size. Broadcasts and iotas stay: fused code computes them from the index without reading memory.
-#include "compiler/passes/passes.h"
 
 #include "compiler/analysis/hlo_util.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/replace_instructions.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {
@@ -50,23 +51,16 @@ bool IsFoldable(const Instruction& instruction) {
 }  // namespace
 
 absl::Status FoldConstants(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* instruction : Snapshot(*computation)) {
-      if (!IsFoldable(*instruction)) continue;
-      std::vector<const hlo::Literal*> operands;
-      for (const Instruction* operand : instruction->operands()) operands.push_back(operand->literal().get());
-      auto value = hlo::EvaluateInstruction(*instruction, operands);
-      if (!value.ok() || value->is_tuple) continue;  // The program computes what the evaluator does not support.
-      hlo::Builder builder(computation);
-      builder.set_template(instruction);
-      instruction->ReplaceAllUsesWith(builder.Constant(std::move(value->array)));
-      changed = true;
-    }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
-  }
+  ReplaceInstructions(module, [](Instruction* instruction) -> Instruction* {
+    if (!IsFoldable(*instruction)) return nullptr;
+    std::vector<const hlo::Literal*> operands;
+    for (const Instruction* operand : instruction->operands()) operands.push_back(operand->literal().get());
+    auto value = hlo::EvaluateInstruction(*instruction, operands);
+    if (!value.ok() || value->is_tuple) return nullptr;  // The program computes what the evaluator does not support.
+    hlo::Builder builder(instruction->parent());
+    builder.set_template(instruction);
+    return builder.Constant(std::move(value->array));
+  });
   return absl::OkStatus();
 }
 

@@ -143,7 +143,7 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
   group.evaluations = {group.elements, 1};
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
-  member_of_[instruction].push_back(static_cast<int>(groups_.size()));
+  member_of_[instruction].push_back(groups_.size());
   groups_.push_back(std::move(group));
 }
 
@@ -186,7 +186,7 @@ int FusionPlanner::OperandMap(const Instruction& user, int64_t operand, int map,
   const bool keeps_index = hlo::IsElementwise(user.opcode()) || user.opcode() == Opcode::kReshape;
   if (keeps_index && shape.elements() == user.shape().elements()) return map;
   if (shape.is_scalar()) return FusionGroup::kScalar;
-  auto [entry, fresh] = group->map_ids.emplace(MapKey(user, operand, map), static_cast<int>(group->evaluations.size()));
+  auto [entry, fresh] = group->map_ids.emplace(MapKey(user, operand, map), group->evaluations.size());
   if (fresh) {
     int64_t evaluations = group->evaluations[map];
     if (user.opcode() == Opcode::kReduce) {

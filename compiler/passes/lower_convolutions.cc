@@ -8,12 +8,13 @@
 // elements under the window for each output position, are stacked from strided slices of the padded input and
 // multiplied with the kernel by one dot. If the window is large and the output small, as in the gradient of a kernel,
 // there is one slice for each output position instead, and the dot contracts over the window.
-#include "compiler/passes/passes.h"
 
 #include <algorithm>
 
 #include "compiler/analysis/hlo_util.h"
 #include "compiler/analysis/library_op.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/replace_instructions.h"
 
 namespace xlad::compiler {
 namespace {
@@ -196,19 +197,10 @@ class ConvolutionLowering {
 }  // namespace
 
 absl::Status LowerConvolutions(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) continue;
-      Instruction* product = ConvolutionLowering(instruction).Run();
-      if (product == nullptr) continue;
-      instruction->ReplaceAllUsesWith(product);
-      changed = true;
-    }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
-  }
+  ReplaceInstructions(module, [](Instruction* instruction) -> Instruction* {
+    if (instruction->opcode() != Opcode::kConvolution || IsLibraryOp(*instruction)) return nullptr;
+    return ConvolutionLowering(instruction).Run();
+  });
   return absl::OkStatus();
 }
 

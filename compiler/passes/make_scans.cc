@@ -4,11 +4,12 @@
 // Needs: simplified, canonical reducers. Leaves: no reduce-window of one operand whose window covers one whole
 // dimension and is padded on one side, so that result i combines the elements up to (or from) i, if the initial value
 // may be combined any number of times.
-#include "compiler/passes/passes.h"
 
 #include <optional>
 
 #include "compiler/analysis/hlo_util.h"
+#include "compiler/passes/passes.h"
+#include "compiler/passes/replace_instructions.h"
 
 namespace xlad::compiler {
 namespace {
@@ -46,15 +47,15 @@ std::optional<Cumulative> Match(const Instruction& instruction) {
   if (!opcode.has_value() || !MayRepeat(*opcode, *instruction.operand(1))) return std::nullopt;
   std::optional<Cumulative> found;
   const hlo::Window& window = *instruction.attributes().window;
-  for (size_t d = 0; d < window.size(); ++d) {
+  for (int64_t d = 0; d < std::ssize(window); ++d) {
     const hlo::WindowDimension& w = window[d];
-    const int64_t size = instruction.operand(0)->shape().dim(static_cast<int64_t>(d));
+    const int64_t size = instruction.operand(0)->shape().dim(d);
     if (w.stride != 1 || w.window_dilation != 1 || w.base_dilation != 1) return std::nullopt;
     if (w.size == 1 && w.padding_low == 0 && w.padding_high == 0) continue;
     const bool forward = w.padding_low == size - 1 && w.padding_high == 0;
     const bool backward = w.padding_low == 0 && w.padding_high == size - 1;
     if (found.has_value() || w.size != size || size < kMinLength || !(forward || backward)) return std::nullopt;
-    found = {static_cast<int64_t>(d), backward, *opcode};
+    found = {d, backward, *opcode};
   }
   return found;
 }
@@ -101,18 +102,10 @@ Instruction* MakeScan(Instruction* window, const Cumulative& found) {
 }  // namespace
 
 absl::Status MakeScans(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    bool changed = false;
-    for (Instruction* instruction : Snapshot(*computation)) {
-      const std::optional<Cumulative> found = Match(*instruction);
-      if (!found.has_value()) continue;
-      instruction->ReplaceAllUsesWith(MakeScan(instruction, *found));
-      changed = true;
-    }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
-  }
+  ReplaceInstructions(module, [](Instruction* instruction) -> Instruction* {
+    const std::optional<Cumulative> found = Match(*instruction);
+    return found.has_value() ? MakeScan(instruction, *found) : nullptr;
+  });
   module.SortComputations();
   return absl::OkStatus();
 }

@@ -4,16 +4,14 @@
 // Needs: nothing. Leaves: no opt-barrier.
 #include "compiler/analysis/hlo_util.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/replace_instructions.h"
 
 namespace xlad::compiler {
 
 absl::Status RemoveBarriers(hlo::Module& module, PassContext&) {
-  for (Computation* computation : StepComputations(module)) {
-    for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() == Opcode::kOptBarrier) instruction->ReplaceAllUsesWith(instruction->operand(0));
-    }
-    computation->RemoveDead();
-  }
+  ReplaceInstructions(module, [](Instruction* instruction) -> Instruction* {
+    return instruction->opcode() == Opcode::kOptBarrier ? instruction->operand(0) : nullptr;
+  });
   return absl::OkStatus();
 }
 

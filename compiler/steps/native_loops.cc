@@ -86,7 +86,7 @@ void Collect(List* steps, std::vector<NativeLoop>* loops) {
   for (Step& step : *steps) {
     if (!step.has_while_() && !step.has_if_()) continue;
     if (!HasCollective(&step)) {
-      loops->push_back(MakeNative(&step, static_cast<int>(loops->size())));
+      loops->push_back(MakeNative(&step, loops->size()));
     } else {
       ForEachList(&step, [&](auto* list) { Collect(list, loops); });
     }

@@ -104,7 +104,7 @@ class StepBuilder {
   void FillLibrary(const LinearOp& op, LibraryStep* step) {
     LibraryOp library = MakeLibraryOp(*op.instruction);
     auto [entry, fresh] =
-        library_numbers_.emplace(library.SerializeAsString(), static_cast<int32_t>(result_.library_ops.size()));
+        library_numbers_.emplace(library.SerializeAsString(), result_.library_ops.size());
     if (fresh) result_.library_ops.push_back(std::move(library));
     step->set_op(entry->second);
     for (int value : op.inputs) *step->add_buffers() = slice(value);
@@ -115,7 +115,7 @@ class StepBuilder {
     XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, devices_));
     // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
-    step->set_spec(static_cast<int32_t>(result_.collectives.size()));
+    step->set_spec(result_.collectives.size());
     result_.collectives.push_back(std::move(spec));
     for (int value : op.inputs) *step->add_inputs() = slice(value);
     for (int value : op.outputs) *step->add_outputs() = slice(value);

@@ -1,0 +1,22 @@
+#include "compiler/passes/replace_instructions.h"
+
+#include "compiler/analysis/hlo_util.h"
+
+namespace xlad::compiler {
+
+void ReplaceInstructions(Module& module, absl::FunctionRef<Instruction*(Instruction*)> replacement) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = false;
+    for (Instruction* instruction : Snapshot(*computation)) {
+      Instruction* replaced_by = replacement(instruction);
+      if (replaced_by == nullptr) continue;
+      instruction->ReplaceAllUsesWith(replaced_by);
+      changed = true;
+    }
+    if (!changed) continue;
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+}
+
+}  // namespace xlad::compiler
