@@ -5,6 +5,7 @@
 #include "base/kernel_abi.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/codegen/emit_code.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/read/read.h"
 
 namespace xlad::compiler {

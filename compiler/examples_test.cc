@@ -9,6 +9,7 @@
 #include "compiler/report.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"

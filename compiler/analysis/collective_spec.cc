@@ -2,7 +2,9 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

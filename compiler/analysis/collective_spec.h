@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "proto/executable.pb.h"
 
 namespace xlad::compiler {

@@ -1,6 +1,8 @@
 // Which parameters the entry lets be overwritten.
 #include "compiler/analysis/donation.h"
 
+#include "hlo/analysis/leaves.h"
+
 namespace xlad::compiler {
 namespace {
 

@@ -1,7 +1,8 @@
 #include "compiler/analysis/in_place.h"
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {

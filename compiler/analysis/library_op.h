@@ -1,7 +1,7 @@
 // Which instructions the library (oneDNN, in the runtime) computes, and their descriptors.
 #pragma once
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "proto/executable.pb.h"
 
 namespace xlad::compiler {

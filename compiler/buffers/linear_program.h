@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "compiler/analysis/donation.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 
 namespace xlad::compiler {
 

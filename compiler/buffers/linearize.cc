@@ -1,11 +1,14 @@
 // Linearize: from step computations to a LinearProgram.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/in_place.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/buffers/linear_program.h"
 #include "compiler/kernel/cpu_lowering.h"
 #include "compiler/kernel/object_emitter.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {

@@ -4,7 +4,8 @@
 #include <numeric>
 #include <thread>
 
-#include "compiler/analysis/hlo_util.h"
+#include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/hlo_names.h"
 
 namespace xlad::compiler {
 namespace {

@@ -9,8 +9,11 @@
 #include <functional>
 #include <numeric>
 
+#include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/step_computations.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
 
 namespace xlad::compiler {
 namespace {
@@ -57,7 +58,7 @@ Instruction* SwapForTranspose(Instruction* transpose) {
   for (int64_t d = batch + left; d < ndim; ++d) wanted.push_back(d);
   for (int64_t d = batch; d < batch + left; ++d) wanted.push_back(d);
   if (transpose->dimensions() != wanted) return nullptr;
-  Instruction* swapped = CloneOn(*dot, {dot->operand(1), dot->operand(0)}, dot->parent());
+  Instruction* swapped = CloneWithOperands(*dot, {dot->operand(1), dot->operand(0)}, dot->parent());
   swapped->mutable_attributes().dot =
       hlo::DotDimensions{dims.rhs_batch, dims.lhs_batch, dims.rhs_contracting, dims.lhs_contracting};
   std::vector<std::string>& precision = swapped->mutable_attributes().operand_precision;

@@ -2,8 +2,9 @@
 //
 // Needs: no layouts. Leaves: every reduce, reduce-window, scatter, all-reduce and reduce-scatter whose reducer is a
 // single scalar operation calls the module's one computation for this operation and element type.
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
 #include "compiler/passes/passes.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

@@ -20,8 +20,11 @@
 #include <map>
 #include <numeric>
 
+#include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/collective_spec.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/step_computations.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {

@@ -9,10 +9,13 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/step_computations.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
@@ -111,7 +114,7 @@ class Combiner {
       operands.push_back(member->operand(0));
       shapes.push_back(member->shape());
     }
-    Instruction* joined = CloneOn(*bundle.members[0], operands, computation_);
+    Instruction* joined = CloneWithOperands(*bundle.members[0], operands, computation_);
     joined->mutable_shape() = Shape::Tuple(shapes);
     CombineOrigins(bundle, joined);
     hlo::Builder builder(computation_);

@@ -8,7 +8,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/step_computations.h"
 
 namespace xlad::compiler {
 namespace {

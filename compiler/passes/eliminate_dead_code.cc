@@ -1,7 +1,7 @@
 // Removes instructions that no result depends on, and computations without callers.
 //
 // Needs: nothing. Leaves: every instruction is live or has side effects.
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/passes.h"
 
 namespace xlad::compiler {

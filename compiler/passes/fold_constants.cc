@@ -3,9 +3,10 @@
 // Needs: nothing. Leaves: no pure instruction with at most 4,096 result elements whose operands are all constants of at
 // most that size. Broadcasts and iotas stay: fused code computes them from the index without reading memory.
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/instruction_facts.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
+#include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/fusion_groups.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
@@ -47,7 +50,7 @@ class FusedComputation {
   Instruction* CopyMember(const Instruction& member) {
     std::vector<Instruction*> operands;
     for (const Instruction* operand : member.operands()) operands.push_back(copies_.at(operand));
-    return CloneOn(member, operands, fused_);
+    return CloneWithOperands(member, operands, fused_);
   }
   Instruction* Parameter(Instruction* outside) {
     auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "compiler/analysis/clone.h"
 
 namespace xlad::compiler {
 namespace {

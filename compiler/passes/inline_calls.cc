@@ -5,7 +5,8 @@
 #include "compiler/passes/passes.h"
 
 #include "absl/container/flat_hash_set.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/instruction_facts.h"
 
 namespace xlad::compiler {
 namespace {

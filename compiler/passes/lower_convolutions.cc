@@ -11,10 +11,11 @@
 
 #include <algorithm>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/testing/random_program.h"
+#include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/infer/infer.h"
 #include "hlo/text/text.h"

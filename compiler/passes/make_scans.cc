@@ -7,9 +7,11 @@
 
 #include <optional>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
+#include "hlo/analysis/constants.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/instruction_facts.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: kTripCountKey on every
 // while whose trip count is known, and on no other.
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/attribute_keys.h"

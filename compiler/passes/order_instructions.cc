@@ -14,9 +14,12 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "compiler/analysis/clone.h"
 #include "compiler/analysis/donation.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/step_computations.h"
+#include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {

@@ -2,7 +2,7 @@
 // they stay until the last `cse` is done; fusion and buffer assignment do not need them.
 //
 // Needs: nothing. Leaves: no opt-barrier.
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
 

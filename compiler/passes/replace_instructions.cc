@@ -1,6 +1,7 @@
 #include "compiler/passes/replace_instructions.h"
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
 
 namespace xlad::compiler {
 

@@ -4,6 +4,8 @@
 // more than 20 rounds.
 #include "compiler/passes/passes.h"
 
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
 #include "compiler/passes/simplify_rules.h"
 
 namespace xlad::compiler {

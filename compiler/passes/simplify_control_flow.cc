@@ -1,5 +1,7 @@
 // Simplify's rules for tuples and conditionals.
+#include "compiler/analysis/clone.h"
 #include "compiler/passes/simplify_rules.h"
+#include "hlo/analysis/constants.h"
 
 namespace xlad::compiler {
 namespace {

@@ -1,7 +1,9 @@
 // Simplify's rules for elementwise instructions.
 #include <cmath>
 
+#include "compiler/analysis/clone.h"
 #include "compiler/passes/simplify_rules.h"
+#include "hlo/analysis/constants.h"
 
 namespace xlad::compiler {
 namespace {
@@ -163,7 +165,7 @@ Instruction* HoistScalarOp(Instruction* instruction, hlo::Builder& builder) {
     if (operand->opcode() != Opcode::kBroadcast || !operand->operand(0)->shape().is_scalar()) return nullptr;
     scalars.push_back(operand->operand(0));
   }
-  Instruction* scalar = CloneOn(*instruction, scalars, builder.computation());
+  Instruction* scalar = CloneWithOperands(*instruction, scalars, builder.computation());
   scalar->mutable_shape() = Shape(instruction->shape().type(), {});
   return builder.Full(instruction->shape(), scalar);
 }

@@ -7,8 +7,12 @@
 
 #include <algorithm>
 
-#include "compiler/analysis/hlo_util.h"
+#include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/step_computations.h"
 #include "hlo/analysis/trip_count.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
@@ -59,7 +63,7 @@ void SinkConstants(Instruction* loop) {
     for (Computation* computation : loop->called()) {
       Instruction* get = FindElement(computation, i);
       if (get == nullptr) continue;
-      Instruction* copy = CloneOn(*value, {}, computation);
+      Instruction* copy = CloneWithOperands(*value, {}, computation);
       // The body's root keeps returning the element, which DropDeadElements removes.
       for (Instruction* user : std::vector<Instruction*>(get->users().begin(), get->users().end())) {
         if (user == computation->root()) continue;
@@ -145,7 +149,7 @@ void DropDeadElements(Instruction* loop) {
   Narrow(loop->called()[1], new_index, shape, true);
   hlo::Builder builder(loop->parent());
   builder.set_template(loop);
-  Instruction* smaller = CloneOn(*loop, {builder.Tuple(kept)}, loop->parent());
+  Instruction* smaller = CloneWithOperands(*loop, {builder.Tuple(kept)}, loop->parent());
   smaller->mutable_shape() = shape;
   for (Instruction* get : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
     get->ReplaceAllUsesWith(builder.GetTupleElement(smaller, new_index[get->number()]));

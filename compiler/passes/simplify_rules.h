@@ -6,7 +6,8 @@
 // unit in the last place.
 #pragma once
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 

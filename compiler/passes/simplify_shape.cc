@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "compiler/passes/simplify_rules.h"
+#include "hlo/analysis/constants.h"
 
 namespace xlad::compiler {
 

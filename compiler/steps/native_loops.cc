@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/kernel_abi.h"
 #include "compiler/steps/step_program.h"
 

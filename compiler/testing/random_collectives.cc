@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

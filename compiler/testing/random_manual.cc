@@ -4,9 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/testing/random_collectives.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {

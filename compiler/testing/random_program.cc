@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/analysis/hlo_util.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
 #include "compiler/testing/random_manual.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 #include "sharding/testing/random_sharding.h"
 #include "tensor/small_float.h"
 

@@ -2,7 +2,11 @@
 
 #include <cstring>
 
+#include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/step_computations.h"
 #include "hlo/analysis/leaves.h"
+#include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 
 namespace xlad::compiler {
@@ -44,7 +48,7 @@ std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices)
   for (const Instruction* operand : instruction.operands()) {
     parameters.push_back(builder.Parameter(std::ssize(parameters), operand->shape()));
   }
-  Instruction* copy = CloneOn(instruction, parameters, entry);
+  Instruction* copy = CloneWithOperands(instruction, parameters, entry);
   for (Computation*& callee : copy->mutable_called()) callee = module->CloneComputation(*callee, callee->name());
   entry->set_root(copy);
   module->SortComputations();

@@ -1,0 +1,17 @@
+// The computations whose instructions run as steps.
+#pragma once
+
+#include <vector>
+
+#include "compiler/analysis/hlo_names.h"
+
+namespace xlad::compiler {
+
+// The entry computation and, recursively, the conditions, bodies and branches of whiles and conditionals in it; callees
+// before callers. Reducers, comparators and fused computations are not step computations.
+std::vector<Computation*> StepComputations(const Module& module);
+
+// Whether a collective runs in this step computation or in one that it calls.
+bool ContainsCollective(const Computation& computation);
+
+}  // namespace xlad::compiler
