@@ -43,7 +43,8 @@ PassContext MakeContext(const CompileRequest& request, const hlo::Module& module
 absl::Status CheckCount(const char* what, int64_t found, int64_t expected) {
   if (found == 0 || found == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected, ", the entry's"));
+      absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected,
+                   " (one per leaf of the entry computation) or none"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whole compiles: executables of the example steps, errors, and the compile child.
+// Compile end to end: executables of the example steps, errors, and the child process.
 #include "compiler/compile.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(Compile, FillsTheExecutable) {
   EXPECT_NE(BuffersText(*executable).find("donated"), std::string::npos);
 }
 
-// As TensorFlow writes x + 1: eight instructions, of which an addition is left.
+// x + 1 as TensorFlow writes it: eight instructions, of which one fused addition remains.
 constexpr char kXPlusOne[] = R"(HloModule cluster_0.9, alias_passthrough_params=true
 
 ENTRY cluster_0.9 {
@@ -70,13 +70,13 @@ ENTRY cluster_0.9 {
   ROOT get-tuple-element.8 = f32[10,10]{1,0} get-tuple-element((f32[10,10]{1,0}) tuple.7), index=0
 })";
 
-TEST(Compile, LeavesOneLoopOfXPlusOne) {
+TEST(Compile, MakesOneKernelOfXPlusOne) {
   auto compilation = CompileToSteps(RequestFor(kXPlusOne));
   ASSERT_TRUE(compilation.ok()) << compilation.status();
   const Computation& entry = *compilation->module->entry();
   ASSERT_EQ(entry.instructions().size(), 2u);
   EXPECT_EQ(entry.root()->opcode(), Opcode::kFusion);
-  EXPECT_EQ(entry.root()->metadata().op_name, "add") << "where it comes from is still known";
+  EXPECT_EQ(entry.root()->metadata().op_name, "add") << "the metadata of the addition is kept";
   EXPECT_EQ(entry.root()->called()[0]->instructions().size(), 4u);
   auto executable = Compile(RequestFor(kXPlusOne));
   ASSERT_TRUE(executable.ok()) << executable.status();
@@ -86,8 +86,9 @@ TEST(Compile, LeavesOneLoopOfXPlusOne) {
               testing::HasSubstr("total 800; 400 bytes of parameters read, 400 of results written"));
 }
 
-// jax.checkpoint computes values again behind an opt-barrier, to hold less memory: they stay apart to the end.
-TEST(Compile, KeepsWhatIsToBeComputedAgain) {
+// jax.checkpoint computes values again behind an opt-barrier to save memory. Equal values on its two sides must not be
+// merged.
+TEST(Compile, KeepsRecomputationBehindBarriers) {
   const auto count = [](const std::string& text) {
     auto compilation = CompileToSteps(RequestFor(text));
     EXPECT_TRUE(compilation.ok()) << compilation.status();
@@ -110,7 +111,7 @@ TEST(Compile, KeepsWhatIsToBeComputedAgain) {
             2);
 }
 
-// Hundreds of kernels are dealt to several objects; their code is a function of the program all the same.
+// Hundreds of kernels are distributed over several objects; equal programs still have equal code.
 TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   std::string text = "HloModule many\nENTRY e {\n";
   std::string results, shapes;
@@ -129,7 +130,7 @@ TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   EXPECT_EQ(a->SerializeAsString(), b->SerializeAsString());
 }
 
-// Six short loops around a product: all of them unrolled would be 170 kB of code and seconds of compilation.
+// Unrolling all six short loops around the product would take 170 kB of code and seconds of compilation.
 TEST(Compile, NestsOfShortLoopsStaySmall) {
   const auto executable = Compile(RequestFor(R"(HloModule m
 ENTRY e {
@@ -142,7 +143,7 @@ ENTRY e {
   EXPECT_LT(executable->object_code().size(), 50'000u);
 }
 
-// Tiles of 16 by 16 in four short loops: copies of the tile would be three times the code.
+// The kernel moves tiles of 16 by 16 elements in four short loops; unrolling these loops would triple the code.
 TEST(Compile, TransposesStaySmall) {
   const auto executable = Compile(RequestFor(R"(HloModule m
 ENTRY e {
@@ -160,13 +161,13 @@ TEST(Compile, IsDeterministic) {
   EXPECT_EQ(a->SerializeAsString(), b->SerializeAsString());
 }
 
-TEST(Compile, RefusesWhatItCannotDo) {
+TEST(Compile, RejectsInvalidRequests) {
   CompileRequest request;
   request.set_partitioned_module("no module at all");
   EXPECT_FALSE(Compile(request).ok());
   request = RequestFor(kSmall);
   request.add_parameters();
-  EXPECT_EQ(Compile(request).status().message(), "compile request: found 1 parameters, expected 2, the entry's");
+  EXPECT_EQ(Compile(request).status().message(), "compile request: found 1 parameters, expected 2 (one per leaf of the entry computation) or none");
   auto custom = Compile(RequestFor(R"(HloModule m
 ENTRY e {
   x = f32[4] parameter(0)
@@ -176,7 +177,7 @@ ENTRY e {
   EXPECT_NE(custom.status().message().find("%c (custom-call)"), std::string::npos) << custom.status();
 }
 
-TEST(CompileChild, EndsBecomeErrors) {
+TEST(CompileChild, FailuresOfTheChildAreErrors) {
   const CompileRequest request = RequestFor(kSmall);
   auto failing = CompileInChild(request, "/bin/false", {});
   EXPECT_EQ(failing.status().message(), "compiling: the compile process exited with code 1");

@@ -1,4 +1,4 @@
-// The training steps under XLAD_EXAMPLES, compiled to steps and run on the evaluator.
+// Compiles the training steps in XLAD_EXAMPLES to steps, and compares the steps with the original program.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ std::unique_ptr<Module> ReadExample(const std::string& name) {
   return std::move(*module);
 }
 
-// Compiles `module` for `devices` and runs it on the evaluator, as it was and as steps.
+// Compiles `module` for `devices`, and runs both the module and its steps on the evaluator.
 void CompareWithEvaluator(const Module& module, CompileRequest request, const std::string& name,
                           const std::vector<std::vector<Array>>& inputs) {
   if (const char* dump = std::getenv("XLAD_DUMP")) request.set_dump_directory(JoinPath(dump, name));
@@ -76,7 +76,7 @@ class Examples : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Examples, CompiledStepsAreTheProgram) {
+TEST_P(Examples, StepsHaveTheResultsOfTheProgram) {
   auto module = ReadExample(absl::StrCat(GetParam(), "/step.single"));
   auto random = SeededRandom(1);
   CompareWithEvaluator(*module, {}, GetParam(), {RandomInputs(*module, random.get())});
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(All, Examples,
 
 class PartitionedExamples : public Examples {};
 
-TEST_P(PartitionedExamples, CompiledStepsAreTheProgram) {
+TEST_P(PartitionedExamples, StepsHaveTheResultsOfTheProgram) {
   sharding::PipelineOptions options;
   options.check = false;
   auto sharded = sharding::RunPipeline(ReadExample(GetParam()), options);

@@ -1,11 +1,11 @@
-// Every pass on the small programs in testdata/: PASS.hlo holds cases
+// Golden tests of every pass: testdata/PASS.hlo has cases of the form
 //
 //   // === name
 //   HLO text
 //   // --->
 //   the entry (and fused computations) after the pass
 //
-// XLAD_UPDATE_GOLDEN=1 writes what the passes do now into the files; look at the difference before it is committed.
+// With XLAD_UPDATE_GOLDEN=1 the test writes the present results into the files; review the difference before committing.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Random programs after each pass of the pipeline, on the evaluator: a pass that changes what a program means is named.
+// Evaluates random programs after each pass of the pipeline, and names the pass that changes the results.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -35,7 +35,7 @@ std::vector<std::vector<hlo::Literal>> InputsFor(const Module& module, uint64_t 
   return inputs;
 }
 
-// Notes in `changing` the passes that changed the program.
+// Adds the passes that changed the program to `changing`.
 absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>* changing) {
   const auto inputs = InputsFor(*made.module, seed);
   XLAD_ASSIGN_OR_RETURN(const Results expected, Evaluated(*made.module, inputs));
@@ -60,7 +60,7 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
   return absl::OkStatus();
 }
 
-TEST(PassByPass, MeansTheSame) {
+TEST(PassByPass, KeepsTheResults) {
   std::set<std::string> changing;
   for (uint64_t seed = 5000; seed < 5600 && !testing::Test::HasFailure(); ++seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
@@ -68,7 +68,7 @@ TEST(PassByPass, MeansTheSame) {
     const absl::Status status = Try(made, seed + 1, &changing);
     EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
   }
-  // The programs give most passes something to do.
+  // The programs must exercise most passes.
   for (const char* pass : {"inline-calls", "canonicalize-collectives", "simplify", "fold-constants", "cse",
                            "lower-convolutions", "canonicalize-dots", "eliminate-dead-code", "fuse",
                            "order-instructions"}) {

@@ -1,4 +1,4 @@
-// Random programs compiled to steps and run on their buffers, against the evaluator on the program as it was.
+// Compares random programs, compiled to steps and run on their buffers, with the evaluator on the original program.
 #include <gtest/gtest.h>
 
 #include "compiler/testing/compare.h"

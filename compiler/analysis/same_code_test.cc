@@ -7,7 +7,7 @@
 namespace xlad::compiler {
 namespace {
 
-TEST(SameCode, LooksAtConstantsAndShapesButNotAtNames) {
+TEST(SameCode, ComparesConstantsAndShapesButNotNames) {
   auto module = hlo::ParseText(R"(HloModule m
 ENTRY e {
   x = f32[8] parameter(0)
@@ -34,7 +34,7 @@ ENTRY e {
   EXPECT_FALSE(SameCode(*at(1)->operand(0), *at(3)->operand(0)));
 }
 
-TEST(SameCode, AnArrayGivenTwiceIsNotTwoArrays) {
+TEST(SameCode, RepeatedOperandsHaveOtherCode) {
   auto module = hlo::ParseText(R"(HloModule m
 ENTRY e {
   x = f32[8] parameter(0)

@@ -1,4 +1,4 @@
-// Random convolutions of every kind against the evaluator.
+// Compares random convolutions of every kind with the evaluator.
 #include "compiler/passes/passes.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class Maker {
   std::unique_ptr<Random> random_;
 };
 
-TEST(LowerConvolutions, GivesTheSameValues) {
+TEST(LowerConvolutions, KeepsTheResults) {
   int checked = 0, lowered = 0;
   for (uint64_t seed = 0; seed < 1500; ++seed) {
     std::unique_ptr<Module> module = Maker(seed).Run();
