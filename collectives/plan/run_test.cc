@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/check.h"
+#include "tensor/indices.h"
 
 namespace xlad::collectives {
 namespace {
@@ -20,38 +21,36 @@ using Numbers = std::vector<uint64_t>;
 // Runs schedules on numbers. Each step runs one operation of a random rank. Senders hand out their own memory, which is
 // read when the message is received, or a copy, at random. Sums wrap, so that they do not depend on the order of
 // additions but do on a missing or repeated one.
-class Interpreter {
+class RandomExecution {
  public:
-  Interpreter(const CollectiveSpec& spec, const std::vector<Schedule>& schedules, int slots, bool in_place,
-              Random* random)
+  RandomExecution(const CollectiveSpec& spec, const std::vector<Schedule>& schedules, int slots, bool in_place,
+                  Random* random)
       : spec_(spec), schedules_(schedules), slots_(slots), in_place_(in_place), random_(random) {
     for (int rank = 0; rank < spec.ranks; ++rank) {
-      Numbers input(static_cast<size_t>(spec.input_elements()));
-      for (size_t i = 0; i < input.size(); ++i) input[i] = Value(rank, static_cast<int64_t>(i));
-      buffers_.push_back({input, Numbers(static_cast<size_t>(spec.output_elements()), 0xdead),
-                          Numbers(static_cast<size_t>(schedules[rank].scratch), 0xdead)});
+      Numbers input(spec.input_elements());
+      for (const int64_t i : tensor::Indices(input)) input[i] = Value(rank, i);
+      buffers_.push_back({input, Numbers(spec.output_elements(), 0xdead), Numbers(schedules[rank].scratch, 0xdead)});
     }
     next_.resize(spec.ranks);
   }
 
-  static uint64_t Value(int64_t rank, int64_t element) {
-    return (static_cast<uint64_t>(rank + 1) * 0x9e3779b97f4a7c15ull) ^
-           (static_cast<uint64_t>(element + 1) * 0xff51afd7ed558ccdull);
+  static uint64_t Value(uint64_t rank, uint64_t element) {
+    return ((rank + 1) * 0x9e3779b97f4a7c15ull) ^ ((element + 1) * 0xff51afd7ed558ccdull);
   }
 
   // "" if all outputs are right, otherwise the error.
   std::string Run() {
     while (true) {
-      std::vector<int> able;
+      std::vector<int> ready;
       bool done = true;
       for (int rank = 0; rank < spec_.ranks; ++rank) {
         if (next_[rank] == schedules_[rank].ops.size()) continue;
         done = false;
-        if (CanGoOn(rank)) able.push_back(rank);
+        if (CanRun(rank)) ready.push_back(rank);
       }
       if (done) return CheckOutputs();
-      if (able.empty()) return "locked up";
-      const std::string error = Step(able[random_->Below(able.size())]);
+      if (ready.empty()) return "deadlock";
+      const std::string error = RunOp(ready[random_->Below(ready.size())]);
       if (!error.empty()) return error;
     }
   }
@@ -69,7 +68,7 @@ class Interpreter {
     return buffers_[rank][static_cast<int>(buffer)];
   }
   bool Inside(int rank, const Region& r) {
-    return r.begin >= 0 && r.count > 0 && r.end() <= static_cast<int64_t>(At(rank, r.buffer).size());
+    return r.begin >= 0 && r.count > 0 && r.end() <= std::ssize(At(rank, r.buffer));
   }
   Numbers Read(int rank, const Region& r) {
     const Numbers& all = At(rank, r.buffer);
@@ -88,18 +87,18 @@ class Interpreter {
     return op.kind == OpKind::kReduceMany ? op.sources : std::vector<ReduceSource>();
   }
 
-  bool CanGoOn(int rank) {
+  bool CanRun(int rank) {
     const ScheduleOp& op = schedules_[rank].ops[next_[rank]];
     if (op.kind == OpKind::kSend) {
-      return static_cast<int>(links_[LinkKey(rank, op.peer, op.channel)].size()) < slots_;
+      return std::ssize(links_[LinkKey(rank, op.peer, op.channel)]) < slots_;
     }
     if (in_place_ && op.kind == OpKind::kCopy && op.src.begin == op.dst.begin &&
         op.src.buffer != ScheduleBuffer::kScratch && op.dst.buffer != ScheduleBuffer::kScratch) {
       return true;  // The same memory.
     }
-    std::map<int, size_t> wanted;
+    std::map<int, size_t> needed;
     for (const ReduceSource& source : Sources(op)) {
-      if (source.peer >= 0 && links_[LinkKey(source.peer, rank, op.channel)].size() < ++wanted[source.peer])
+      if (source.peer >= 0 && links_[LinkKey(source.peer, rank, op.channel)].size() < ++needed[source.peer])
         return false;
     }
     for (const auto& [key, messages] : links_) {
@@ -111,19 +110,19 @@ class Interpreter {
     return true;
   }
 
-  std::string Step(int rank) {
+  std::string RunOp(int rank) {
     const ScheduleOp& op = schedules_[rank].ops[next_[rank]++];
     if (op.kind == OpKind::kSend) {
-      if (!Inside(rank, op.src)) return "send outside";
+      if (!Inside(rank, op.src)) return "send outside of a buffer";
       Message message{op.src, random_->Below(2) == 0, {}};
       if (message.is_copy) message.copy = Read(rank, op.src);
       links_[LinkKey(rank, op.peer, op.channel)].push_back(std::move(message));
       return "";
     }
-    if (!Inside(rank, op.dst)) return "write outside";
-    Numbers sum(static_cast<size_t>(op.dst.count), 0);
+    if (!Inside(rank, op.dst)) return "write outside of a buffer";
+    Numbers sum(op.dst.count, 0);
     for (const ReduceSource& source : Sources(op)) {
-      if (source.peer < 0 && !Inside(rank, source.region)) return "read outside";
+      if (source.peer < 0 && !Inside(rank, source.region)) return "read outside of a buffer";
       Numbers operand;
       if (source.peer < 0) {
         operand = Read(rank, source.region);
@@ -187,9 +186,9 @@ CollectiveSpec RandomSpec(Random* random) {
                                               CollectiveKind::kBroadcast};
   CollectiveSpec spec;
   spec.kind = kKinds[random->Below(5)];
-  spec.ranks = 2 + static_cast<int>(random->Below(6));
+  spec.ranks = 2 + random->Below(6);
   spec.reduction = Reduces(spec.kind) ? Reduction::kSum : Reduction::kNone;
-  spec.counts = {1 + static_cast<int64_t>(random->Below(20))};
+  spec.counts.assign(1, 1 + random->Below(20));
   if (InputHasParts(spec.kind)) spec.counts[0] *= spec.ranks;
   return spec;
 }
@@ -199,8 +198,10 @@ std::vector<Schedule> RandomSchedules(const CollectiveSpec& spec, Random* random
   for (const Algorithm& algorithm : Algorithms()) {
     if (algorithm.applies(spec)) candidates.push_back(&algorithm);
   }
-  const CollectivePlan plan{std::string(candidates[random->Below(candidates.size())]->name),
-                            1 + static_cast<int>(random->Below(3)), 1 + static_cast<int>(random->Below(2))};
+  CollectivePlan plan;
+  plan.algorithm = std::string(candidates[random->Below(candidates.size())]->name);
+  plan.chunks = 1 + random->Below(3);
+  plan.channels = 1 + random->Below(2);
   return *BuildSchedules(plan, spec);
 }
 
@@ -211,10 +212,10 @@ void Mutate(const CollectiveSpec& spec, Random* random, std::vector<Schedule>* s
   const size_t index = random->Below(schedule.ops.size());
   ScheduleOp& op = schedule.ops[index];
   const int64_t shift = random->Below(2) == 0 ? 1 : -1;
-  const auto other_rank = [&] { return static_cast<int>(random->Below(spec.ranks)); };
+  const auto other_rank = [&]() -> int { return random->Below(spec.ranks); };
   switch (random->Below(7)) {
     case 0:
-      schedule.ops.erase(schedule.ops.begin() + static_cast<std::ptrdiff_t>(index));
+      schedule.ops.erase(schedule.ops.begin() + index);
       return;
     case 1:
       std::swap(op, schedule.ops[random->Below(schedule.ops.size())]);
@@ -232,8 +233,7 @@ void Mutate(const CollectiveSpec& spec, Random* random, std::vector<Schedule>* s
       (op.kind == OpKind::kSend ? op.src : op.dst).buffer = static_cast<ScheduleBuffer>(random->Below(3));
       return;
     default:
-      if (op.sources.size() > 1)
-        op.sources.erase(op.sources.begin() + static_cast<std::ptrdiff_t>(random->Below(op.sources.size())));
+      if (op.sources.size() > 1) op.sources.erase(op.sources.begin() + random->Below(op.sources.size()));
   }
 }
 
@@ -242,10 +242,10 @@ TEST(RunSchedules, AnyOrderOfEventsComputesTheRightResult) {
   for (int round = 0; round < 1500; ++round) {
     const CollectiveSpec spec = RandomSpec(random.get());
     const std::vector<Schedule> schedules = RandomSchedules(spec, random.get());
-    const int slots = 1 + static_cast<int>(random->Below(3));
-    ASSERT_EQ(Interpreter(spec, schedules, slots, false, random.get()).Run(), "") << spec.ToString();
+    const int slots = 1 + random->Below(3);
+    ASSERT_EQ(RandomExecution(spec, schedules, slots, false, random.get()).Run(), "") << spec.ToString();
     if (!schedules[0].in_place) continue;
-    ASSERT_EQ(Interpreter(spec, schedules, slots, true, random.get()).Run(), "") << spec.ToString() << " in place";
+    ASSERT_EQ(RandomExecution(spec, schedules, slots, true, random.get()).Run(), "") << spec.ToString() << " in place";
   }
 }
 
@@ -260,14 +260,15 @@ TEST(RunSchedules, AcceptedMutantsComputeTheRightResult) {
     if (HashSchedules(schedules) == hash) continue;
     if (!CheckSchedules(spec, schedules).ok()) {
       ++refused;
-      if (round % 10 == 0) refused_but_right += Interpreter(spec, schedules, 1, false, random.get()).Run().empty() * 10;
+      if (round % 10 == 0)
+        refused_but_right += RandomExecution(spec, schedules, 1, false, random.get()).Run().empty() * 10;
       continue;
     }
     ++accepted;
     for (int order = 0; order < 3; ++order) {
-      ASSERT_EQ(Interpreter(spec, schedules, 1, false, random.get()).Run(), "") << spec.ToString();
+      ASSERT_EQ(RandomExecution(spec, schedules, 1, false, random.get()).Run(), "") << spec.ToString();
       if (!schedules[0].in_place) continue;
-      ASSERT_EQ(Interpreter(spec, schedules, 1, true, random.get()).Run(), "") << spec.ToString();
+      ASSERT_EQ(RandomExecution(spec, schedules, 1, true, random.get()).Run(), "") << spec.ToString();
     }
   }
   // The accepted mutants are swaps of independent operations. Some refused ones compute the right numbers: they differ
