@@ -114,7 +114,7 @@ inline uint16_t EncodeBf16(float value) {
 }
 inline float DecodeBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// The codec of a type that is known when the program is compiled; not for f8e8m0fnu.
+// The codec of a type that is known when the program is compiled.
 template <ElementType kType>
 struct SmallFloat {
   static constexpr const FloatFormat& kFormat = *FloatFormatOf(kType);
@@ -128,6 +128,13 @@ struct SmallFloat {
     if constexpr (kType == ElementType::kBF16) return DecodeBf16(bits);
     return DecodeFloat(kFormat, bits);
   }
+};
+
+template <>
+struct SmallFloat<ElementType::kF8E8M0FNU> {
+  using Storage = uint8_t;
+  static Storage Encode(float value) { return EncodeSmallFloat(ElementType::kF8E8M0FNU, value); }
+  static float Decode(Storage bits) { return DecodeSmallFloat(ElementType::kF8E8M0FNU, bits); }
 };
 
 }  // namespace xlad::tensor

@@ -123,6 +123,8 @@ TEST(SmallFloats, FixedCodecsAgreeWithTheGenericOnes) {
   CheckFixedCodec<ElementType::kF8E4M3B11FNUZ>();
   CheckFixedCodec<ElementType::kF8E4M3FNUZ>();
   CheckFixedCodec<ElementType::kF8E5M2FNUZ>();
+  CheckFixedCodec<ElementType::kF4E2M1FN>();
+  CheckFixedCodec<ElementType::kF8E8M0FNU>();
 }
 
 }  // namespace

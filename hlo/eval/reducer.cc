@@ -24,24 +24,23 @@ void Combine(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_s
 }
 
 // An operation on the bits of a small float, computed in f32 and rounded.
-template <typename Op, ElementType kType, typename Bits>
+template <typename Op, ElementType kType>
 struct OnBits {
-  static Bits Apply(Bits x, Bits y) {
-    if constexpr (kType == ElementType::kBF16) return EncodeBf16(Op::Apply(DecodeBf16(x), DecodeBf16(y)));
-    return EncodeSmallFloat(kType, Op::Apply(DecodeSmallFloat(kType, x), DecodeSmallFloat(kType, y)));
-  }
+  using Codec = tensor::SmallFloat<kType>;
+  using Bits = typename Codec::Storage;
+  static Bits Apply(Bits x, Bits y) { return Codec::Encode(Op::Apply(Codec::Decode(x), Codec::Decode(y))); }
 };
 
-template <typename Op, ElementType kType, typename Bits = uint8_t>
-constexpr CombineLoop kOnBits = Combine<OnBits<Op, kType, Bits>, Bits>;
+template <typename Op, ElementType kType>
+constexpr CombineLoop kOnBits = Combine<OnBits<Op, kType>, typename tensor::SmallFloat<kType>::Storage>;
 
 template <typename Op>
 CombineLoop CombineSmallFloat(ElementType type) {
   switch (type) {
     case ElementType::kBF16:
-      return kOnBits<Op, ElementType::kBF16, uint16_t>;
+      return kOnBits<Op, ElementType::kBF16>;
     case ElementType::kF16:
-      return kOnBits<Op, ElementType::kF16, uint16_t>;
+      return kOnBits<Op, ElementType::kF16>;
     case ElementType::kF8E5M2:
       return kOnBits<Op, ElementType::kF8E5M2>;
     case ElementType::kF8E4M3:
