@@ -1,9 +1,9 @@
-// Child processes: ones that run in parallel to this one, such as the workers of a local cluster (ChildProcess), and ones
-// that turn one input into one output (RunChild). The compiler runs in the latter way, so that a crash, a hang or a lack
-// of memory in it is an error of one job here.
+// Child processes: ones that run in parallel to this one, such as the workers of a local cluster (ChildProcess), and
+// ones that turn one input into one output (RunChild). The compiler runs in the latter way, so that a crash, a hang or
+// a lack of memory in it is an error of one job here.
 //
-// Every child is in its own process group, so that Ctrl-C on the terminal signals only this process, and the kernel kills
-// it when this process dies. If the program of a child cannot be executed, the child exits with code 127.
+// Every child is in its own process group, so that Ctrl-C on the terminal signals only this process, and the kernel
+// kills it when this process dies. If the program of a child cannot be executed, the child exits with code 127.
 #pragma once
 
 #include <sys/types.h>
@@ -22,8 +22,8 @@ namespace xlad {
 class ChildProcess {
  public:
   // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
-  // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened, ResourceExhausted
-  // if the system has no process left.
+  // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened,
+  // ResourceExhausted if the system has no process left.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();

@@ -19,7 +19,7 @@ void WidenFloats(const Value& value, absl::Span<float> out) {
     for (const int64_t i : tensor::Indices(in)) out[i] = DecodeBf16(in[i]);
   } else if (type == ElementType::kF16) {
     const auto in = value.values<uint16_t>();
-    for (const int64_t i : tensor::Indices(in)) out[i] = DecodeSmallFloat(type, in[i]);
+    for (const int64_t i : tensor::Indices(in)) out[i] = tensor::SmallFloat<ElementType::kF16>::Decode(in[i]);
   } else {
     const std::array<float, 256> table = DecodeTable(type);
     const auto in = value.values<uint8_t>();
@@ -51,12 +51,10 @@ Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape) {
     for (const int64_t i : tensor::Indices(floats)) out[i] = EncodeBf16(floats[i]);
   } else if (shape.type == ElementType::kF16) {
     const auto out = array.values<uint16_t>();
-    for (const int64_t i : tensor::Indices(floats)) out[i] = EncodeSmallFloat(shape.type, floats[i]);
+    for (const int64_t i : tensor::Indices(floats)) out[i] = tensor::SmallFloat<ElementType::kF16>::Encode(floats[i]);
   } else {
     const auto out = array.values<uint8_t>();
-    for (const int64_t i : tensor::Indices(floats)) {
-      out[i] = EncodeSmallFloat(shape.type, floats[i]);
-    }
+    for (const int64_t i : tensor::Indices(floats)) out[i] = EncodeSmallFloat(shape.type, floats[i]);
   }
   return array;
 }
