@@ -14,7 +14,7 @@ namespace {
 
 using tensor::Array;
 using Devices = std::vector<int>;
-using Memory = std::vector<std::vector<std::byte>>;  // By allocation.
+using Memory = std::vector<std::vector<std::byte>>;  // Indexed by allocation.
 using StepList = google::protobuf::RepeatedPtrField<Step>;
 
 Array Load(const Memory& memory, const BufferSlice& slice, const tensor::Shape& shape) {
@@ -29,7 +29,7 @@ void Store(const Array& array, const BufferSlice& slice, Memory* memory) {
   std::memcpy((*memory)[slice.allocation()].data() + slice.offset(), bytes.data(), bytes.size());
 }
 
-// A literal of `shape` from leaves, in order.
+// Makes a literal of `shape` from leaves in tuple order.
 hlo::Literal Assemble(const Shape& shape, std::vector<Array>* leaves, size_t* next) {
   if (shape.is_array()) return hlo::Literal(std::move((*leaves)[(*next)++]));
   std::vector<hlo::Literal> elements;
@@ -37,7 +37,7 @@ hlo::Literal Assemble(const Shape& shape, std::vector<Array>* leaves, size_t* ne
   return hlo::Literal::Tuple(std::move(elements));
 }
 
-// A module that is just this instruction on parameters.
+// A module whose entry is this instruction, applied to parameters.
 std::unique_ptr<Module> Isolate(const Instruction& instruction, int64_t devices) {
   auto module = std::make_unique<Module>("one");
   module->num_partitions = devices;
@@ -66,7 +66,7 @@ Opcode OpcodeOf(CollectiveSpec::Reduction reduction) {
   }
 }
 
-// `with` reduced into `into`, both flat arrays of the spec's type.
+// Reduces `with` into `into`. Both are flat arrays of the spec's type.
 absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>& with, std::vector<std::byte>* into) {
   const auto type = static_cast<ElementType>(spec.element_type());
   const tensor::Shape shape{type, {static_cast<int64_t>(into->size()) / tensor::ByteWidth(type)}};
@@ -126,7 +126,7 @@ class Machine {
       case Step::STEP_NOT_SET:
         break;
     }
-    return absl::InternalError("an empty step");
+    return absl::InternalError("found a step without a kind");
   }
 
   const StepList& BranchOf(const IfStep& step, int device) {
@@ -145,14 +145,15 @@ class Machine {
     return Load(memory(device), slice, {ElementType::kPred, {}}).values<uint8_t>()[0] != 0;
   }
 
-  // Devices that go on stay in step, so that collectives inside meet.
+  // The devices that continue run each iteration together, so that collectives inside the loop meet.
   absl::Status RunWhile(const WhileStep& loop, Devices devices) {
     for (int64_t round = 0;; ++round) {
       XLAD_RETURN_IF_ERROR(Run(loop.condition(), devices));
       std::erase_if(devices, [&](int d) { return !Predicate(loop.predicate(), d); });
       if (devices.empty()) {
         const bool wrong = loop.trip_count() >= 0 && loop.trip_count() != round;
-        return wrong ? absl::InternalError(absl::StrCat("loop ran ", round, " times")) : absl::OkStatus();
+        if (!wrong) return absl::OkStatus();
+        return absl::InternalError(absl::StrCat("loop ran ", round, " times, expected ", loop.trip_count()));
       }
       XLAD_RETURN_IF_ERROR(Run(loop.body(), devices));
     }
@@ -193,7 +194,7 @@ class Machine {
     return Shape(static_cast<ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()});
   }
 
-  // Other library ops by their instruction.
+  // Runs other library ops by their instruction.
   absl::Status RunNamed(const Step& step, const Devices& devices) {
     for (const Computation* computation : StepComputations(*compilation_.module)) {
       for (const auto& instruction : computation->instructions()) {
@@ -201,10 +202,10 @@ class Machine {
         return RunInstruction(*instruction, step.library().buffers(), devices);
       }
     }
-    return absl::InternalError("a library op of no instruction");
+    return absl::InternalError(absl::StrCat("library op: found no instruction named ", step.name()));
   }
 
-  // From the descriptor alone, as the runtime does.
+  // Runs a dot by its descriptor alone, as the runtime does.
   absl::Status RunDot(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);
@@ -222,14 +223,18 @@ class Machine {
     Instruction* lhs = builder.Parameter(0, FromProto(dot.lhs()));
     Instruction* rhs = builder.Parameter(1, FromProto(dot.rhs()));
     Instruction* result = builder.Dot(lhs, rhs, dims, FromProto(dot.result()).type());
-    if (!result->shape().SameIgnoringLayout(FromProto(dot.result()))) return absl::InternalError("dot's result shape");
+    if (!result->shape().SameIgnoringLayout(FromProto(dot.result()))) {
+      return absl::InternalError(absl::StrCat("dot ", step.name(), ": found result ",
+                                              FromProto(dot.result()).ToString(), ", expected ",
+                                              result->shape().ToString()));
+    }
     entry->set_root(result);
     return RunInstruction(*result, step.library().buffers(), devices);
   }
 
   absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
     const CollectiveSpec& spec = compilation_.steps.collectives[step.spec()];
-    if (devices.size() != memories_.size()) return absl::InternalError("devices part before a collective");
+    if (devices.size() != memories_.size()) return absl::InternalError("only some of the devices reached a collective");
     for (int k = 0; k < spec.counts_size(); ++k)
       XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
     return absl::OkStatus();
@@ -256,7 +261,8 @@ class Machine {
     }
     for (size_t d = 0; d < memories_.size(); ++d) {
       if (std::ssize(received[d]) != to.bytes())
-        return absl::InternalError("collective's result size");
+        return absl::InternalError(
+            absl::StrCat("collective: found a result of ", received[d].size(), " bytes, expected ", to.bytes()));
       std::copy(received[d].begin(), received[d].end(),
                 memories_[d][to.allocation()].begin() + to.offset());
     }

@@ -1,6 +1,7 @@
-// Executes a step program slowly: every kernel by the evaluator, on the memory that the buffer assignment gave it.
+// Interprets a step program: runs each kernel by the evaluator, in the memory that the buffer assignment chose for it.
 //
-// Finds mistakes of everything between HLO and code: passes, order, buffers, steps, collective specs.
+// Tests use it to find errors in everything between HLO and code generation: passes, instruction order, buffers, steps
+// and collective specs.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,8 @@
 
 namespace xlad::compiler {
 
-// inputs[device][leaf] are the entry's parameter leaves; so are the results. All memory that no value was written to
-// holds garbage.
+// inputs[device] are the leaves of the entry's parameters; the results are the leaves of its root, for each device.
+// Memory is filled with garbage first.
 absl::StatusOr<std::vector<std::vector<tensor::Array>>> RunSteps(const Compilation& compilation,
                                                                  const std::vector<std::vector<tensor::Array>>& inputs);
 

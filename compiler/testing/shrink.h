@@ -1,4 +1,4 @@
-// A smaller program that fails in the same way.
+// Reduction of a failing program to a smaller one that fails in the same way (delta debugging, Zeller 2002).
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace xlad::compiler {
 
-// Takes values out of `module` (zeros for them, or the operand where that has the same values) and annotations off as
-// long as `fails` says that the rest still fails. Parameters and the number and shapes of the results stay. Calls
-// `fails` at most `tries` times.
+// Replaces instructions of `module` by zeros, or by an operand of the same shape, and removes annotations, as long as
+// `fails` returns true for the result. Keeps parameters and the number and shapes of results. Calls `fails` at most
+// `tries` times.
 std::unique_ptr<hlo::Module> Shrink(const hlo::Module& module, const std::function<bool(const hlo::Module&)>& fails,
                                     int tries);
 

@@ -1,4 +1,4 @@
-// For the fuzz targets: an input may take a second of this thread's CPU time, however busy the machine is.
+// A time limit for inputs of fuzz targets: one second of the thread's CPU time, independent of the load of the machine.
 #pragma once
 
 #include <time.h>
@@ -7,7 +7,8 @@
 
 namespace xlad::hlo {
 
-// Fails the process at its end where the second is over. What blocks or never ends is libFuzzer's -timeout's to find.
+// Aborts the process in its destructor if more than a second has passed. Inputs that block or never end are found by
+// libFuzzer's -timeout.
 class FuzzTime {
  public:
   FuzzTime() : start_(Seconds()) {}

@@ -1,4 +1,4 @@
-// Test material beside the project: files under the directory that an environment variable names.
+// Test material outside the repository: files in a directory that an environment variable names.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace xlad::hlo {
 
-// Paths under $variable that end in `suffix`, sorted; none where it is unset.
+// Sorted paths under $variable that end in `suffix`; none if the variable is not set.
 inline std::vector<std::string> MaterialFiles(const char* variable, const std::string& suffix) {
   std::vector<std::string> files;
   const char* const root = std::getenv(variable);
@@ -23,7 +23,7 @@ inline std::vector<std::string> MaterialFiles(const char* variable, const std::s
   return files;
 }
 
-// The bytes of a file; of *.zst, what the zstd program makes of it.
+// The bytes of a file. Files named *.zst are decompressed by the zstd program.
 inline std::string MaterialBytes(const std::string& path) {
   if (!path.ends_with(".zst")) {
     std::ifstream in(path, std::ios::binary);

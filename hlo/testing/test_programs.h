@@ -1,5 +1,5 @@
-// Programs for the tests of text and protos: one instruction of every opcode and every attribute, every form of
-// sharding and replica groups, literals of every type.
+// Programs for the tests of text and protos: instructions with every opcode and every attribute, every form of sharding
+// and replica groups, literals of every type.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace xlad::hlo {
 
-// Lone instructions; their operands become parameters.
+// Single instructions, whose operands become parameters.
 std::vector<absl::string_view> InstructionSnippets();
-// What may stand behind sharding=.
+// Values of sharding=.
 std::vector<absl::string_view> ShardingSnippets();
-// What may stand behind replica_groups=, over 8 devices.
+// Values of replica_groups= for 8 devices.
 std::vector<absl::string_view> ReplicaGroupSnippets();
-// "TYPE[...] constant(...)" as the printer writes it.
+// "TYPE[...] constant(...)", as the printer writes it.
 std::vector<absl::string_view> LiteralSnippets();
-// Whole modules: header attributes, tables, several computations.
+// Complete modules: header attributes, tables, several computations.
 std::vector<absl::string_view> ModuleSnippets();
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// The programs of test_programs.h, and that they leave out no opcode.
+// Defines the programs of test_programs.h, and tests that they contain every opcode.
 #include "hlo/testing/test_programs.h"
 
 #include "absl/strings/match.h"
@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// A reducer in place, for to_apply=.
+// Computations in braces, as to_apply= accepts them.
 #define XLAD_ADD "{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 #define XLAD_LESS "{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }"
 
@@ -244,7 +244,7 @@ std::vector<absl::string_view> LiteralSnippets() {
   };
 }
 
-// Async operations that get their operands and results late, and operands that are elements of tuples.
+// Async operations whose operands and results are defined later, and operands that are tuple elements.
 constexpr absl::string_view kBoundLate = R"(HloModule bound_late, debug_attributes={
   {"r"}:({log_mode=default,callback_id=1})
 }
@@ -337,7 +337,7 @@ ENTRY e {
 
 namespace {
 
-TEST(TestPrograms, LeaveOutNoOpcode) {
+TEST(TestPrograms, ContainEveryOpcode) {
   for (int o = 0; o < OpcodeCount(); ++o) {
     const std::string call = absl::StrCat(" ", ToString(static_cast<Opcode>(o)), "(");
     bool found = false;

@@ -1,4 +1,4 @@
-// For tests and fuzzing: a module goes through text and through proto and comes back the same.
+// For tests and fuzzing: a module stays the same when it is written as text or as a proto and read back.
 #pragma once
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 
 namespace xlad::hlo {
 
-// OK, or what came back differently.
+// Returns OK, or an error that describes the difference.
 inline absl::Status CheckRoundTrips(const Module& module) {
   const std::string text = PrintText(module);
   const absl::StatusOr<std::unique_ptr<Module>> from_text = ParseText(text);

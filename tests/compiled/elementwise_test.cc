@@ -1,4 +1,4 @@
-// Every elementwise opcode on every element type that it takes, on ordinary and on special values.
+// Every elementwise opcode on every element type that it accepts, on ordinary and special values.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +23,7 @@ std::string Binary(const std::string& opcode, const std::string& type, const std
                       "[67] parameter(1)\n ROOT r = ", result, "[67] ", opcode, "(x, y)", attributes, "\n}\n");
 }
 
-// Tests of one opcode list on one type list, ordinary and special values.
+// Tests each opcode on each type, on ordinary and special values.
 void Check(const std::vector<std::string>& opcodes, const std::vector<std::string>& types, bool binary,
            const hlo::Tolerance& tolerance) {
   Batch batch;
@@ -56,7 +56,7 @@ TEST(Elementwise, TinyFloats) {
   batch.Run();
 }
 
-// A type of exponents alone: floats of every exponent with their ties, and the floats beside those.
+// f8e8m0fnu has an exponent alone: tests floats of every exponent, the ties between them, and their neighbors.
 TEST(Elementwise, PowersOfTwo) {
   Batch batch;
   batch.Add(Unary("convert", "f8e8m0fnu", "f32"));
@@ -123,7 +123,7 @@ TEST(Elementwise, Conversions) {
   for (const std::string& from : types) {
     for (const std::string& to : types) {
       if (from[0] == 'c' && to[0] != 'c') continue;
-      // Numbers beyond 53 bits may come out an ulp apart.
+      // Numbers of more than 53 bits may differ by an ulp.
       if ((from == "s64" || from == "u64") && (to == "f64" || to == "c128")) continue;
       batch.Add(Unary("convert", from, to), {}, false);
       batch.Add(Unary("convert", from, to), {}, true);

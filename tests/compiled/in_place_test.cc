@@ -1,4 +1,4 @@
-// Kernels whose results stand in the memory of their operands.
+// Kernels whose results share the memory of their operands.
 #include <gtest/gtest.h>
 
 #include "tests/compiled/test_harness.h"
@@ -16,7 +16,7 @@ TEST(InPlace, Elementwise) {
   Batch batch;
   batch.Add(Program("x = f32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT z = f32[100] add(x, y)"));
   batch.InPlace({{0, 1}});
-  // Two results over both operands that each needs.
+  // Two results share memory with two operands, and each depends on both.
   batch.Add(
       Program("x = f32[7,9] parameter(0)\n y = f32[7,9] parameter(1)\n s = f32[7,9] add(x, y)\n d = f32[7,9] "
               "subtract(x, y)\n ROOT t = (f32[7,9], f32[7,9]) tuple(s, d)"));
@@ -27,10 +27,10 @@ TEST(InPlace, Elementwise) {
               "dimensions={1}\n s = f32[7,9] add(x, c)\n d = f32[7,9] subtract(x, c)\n ROOT t = (f32[7,9], "
               "f32[7,9]) tuple(s, d)"));
   batch.InPlace({{1, 0}});
-  // Another type of the same width.
+  // The result has another type of the same width.
   batch.Add(Program("x = f32[65] parameter(0)\n ROOT z = s32[65] convert(x)"));
   batch.InPlace({{0, 0}});
-  // One operand twice, alone and into a reversal of itself.
+  // An operand that is given twice, once reversed.
   batch.Add(Program("x = f32[66] parameter(0)\n ROOT z = f32[66] add(x, x)"));
   batch.Add(Program("x = f32[5,13] parameter(0)\n ROOT z = f32[65] reshape(x)"));
   batch.InPlace({{0, 0}});
@@ -41,18 +41,18 @@ TEST(InPlace, Elementwise) {
 
 TEST(InPlace, ReductionThenElementwise) {
   Batch batch;
-  // The weights are updated over themselves by a reduced gradient.
+  // Weights are updated in place with a reduced gradient.
   batch.Add(Program("g = f32[33,17] parameter(0)\n w = f32[17] parameter(1)\n z = f32[] constant(0)\n s = f32[17] "
                     "reduce(g, z), dimensions={0}, to_apply=add\n ROOT u = f32[17] subtract(w, s)"),
             Close(1e-5));
   batch.InPlace({{0, 1}});
-  // A reduction whose result stands in an operand that it does not need, but another result does.
+  // The result of a reduction shares memory with an operand that only another result depends on.
   batch.Add(Program("g = f32[33,17] parameter(0)\n w = f32[17] parameter(1)\n z = f32[] constant(0)\n s = f32[17] "
                     "reduce(g, z), dimensions={0}, to_apply=add\n u = f32[17] subtract(w, s)\n ROOT t = (f32[17], "
                     "f32[17]) tuple(s, u)"),
             Close(1e-5));
   batch.InPlace({{0, 1}});
-  // A reduction beside an elementwise value over the reduction's operand.
+  // A reduction, and an elementwise value in the memory of the reduction's operand.
   batch.Add(Program("x = f32[33,17] parameter(0)\n z = f32[] constant(0)\n y = f32[33,17] multiply(x, x)\n s = f32[33] "
                     "reduce(y, z), dimensions={1}, to_apply=add\n ROOT t = (f32[33,17], f32[33]) tuple(y, s)"),
             Close(1e-5));
@@ -66,7 +66,7 @@ TEST(InPlace, Updates) {
       Program("x = f32[6,7] parameter(0)\n u = f32[2,3] parameter(1)\n i = s32[] parameter(2)\n j = s32[] "
               "parameter(3)\n ROOT r = f32[6,7] dynamic-update-slice(x, u, i, j)"));
   batch.InPlace({{0, 0}});
-  // The update is made from the operand itself, at other positions.
+  // The update is computed from other positions of the operand.
   batch.Add(
       Program("x = f32[6,7] parameter(0)\n i = s32[] parameter(1)\n j = s32[] parameter(2)\n f = f32[6,7] "
               "reverse(x), dimensions={0,1}\n s = f32[2,3] slice(f), slice={[1:3], [2:5]}\n ROOT r = f32[6,7] "

@@ -1,4 +1,4 @@
-// Compiled kernels of everything but elementwise opcodes, against the evaluator.
+// Compiled kernels of all opcodes that are not elementwise, against the evaluator.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -101,8 +101,8 @@ TEST(Kernel, MovesData) {
   batch.Run();
 }
 
-// Tiles of every side, pieces that overlap, dimensions that merge, and what has no tile.
-TEST(Kernel, TransposesEveryWay) {
+// Tiles of all sizes, overlapping pieces, dimensions that merge, and transposes without tiles.
+TEST(Kernel, TransposesInAllOrders) {
   Batch batch;
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
       {"64,48", {"1,0"}},
@@ -131,7 +131,7 @@ TEST(Kernel, TransposesEveryWay) {
   batch.Run();
 }
 
-TEST(Kernel, ReducesEveryWay) {
+TEST(Kernel, ReducesAllDimensions) {
   Batch batch;
   const std::vector<int64_t> sizes = {3, 17, 29};
   for (const char* dims : {"0", "1", "2", "0,1", "0,2", "1,2", "0,1,2"}) {
@@ -460,7 +460,7 @@ ENTRY e {
   batch.Run();
 }
 
-// Unrolled products of two arrays' elements, which LLVM may gather into vectors.
+// Unrolled products of elements of two arrays, which LLVM may combine into vectors.
 TEST(Kernel, OuterProductsOfSmallBatches) {
   Batch batch;
   for (const char* type : {"u64", "s32", "f32", "f64", "u8"}) {
@@ -481,7 +481,7 @@ TEST(Kernel, LinearAlgebra) {
   Batch batch;
   for (const char* type : {"f32", "f64", "c64", "c128"}) {
     for (const char* lower : {"true", "false"}) {
-      // A A^H + 5 is positive definite; the wrapper makes it inside the kernel.
+      // A A^H + 5 is positive definite. It is computed inside the kernel.
       batch.Add(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = $[2,5,5] parameter(0)

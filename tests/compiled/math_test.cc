@@ -34,7 +34,7 @@ const Function kFunctions[] = {
     {"cosine", std::cos, 2},
 };
 
-// |got - exact| in units of the last place of f32 at `exact`.
+// |got - exact| in units in the last place of f32 at `exact`.
 double UlpError(float got, double exact) {
   if (std::isnan(exact)) return std::isnan(got) ? 0 : INFINITY;
   if (std::fabs(exact) > 3.4028235677973366e38) return std::isinf(got) && (got > 0) == (exact > 0) ? 0 : INFINITY;

@@ -35,12 +35,12 @@ Step Copy(const BufferSlice& from, const BufferSlice& to) {
   return step;
 }
 
-// Emits kernels of instructions given as text, a program of steps, and runs that.
+// Emits kernels of instructions that are given as text, and a program of steps that it runs.
 class Machine {
  public:
   Machine() : emitter_(*ObjectEmitter::Create(Target())), device_(runtime::MakeCpuDevice()) {}
 
-  // A kernel of the root, with results in place as told.
+  // Adds a kernel of the root, with the given results in place.
   void AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {}) {
     auto module = hlo::ParseText(
         "HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
@@ -66,7 +66,7 @@ class Machine {
     return emitter_->EmitProgram(request);
   }
 
-  // Runs on copies of the buffers and returns them as they are afterwards.
+  // Runs on copies of the buffers and returns their contents afterward.
   absl::StatusOr<std::vector<std::vector<float>>> Run(std::vector<std::vector<float>> buffers, int64_t scratch_bytes,
                                                       const std::vector<LibraryOp>& ops = {}) {
     Executable executable;
@@ -99,7 +99,7 @@ class Machine {
 };
 
 TEST(Program, CountedLoopSwapsItsState) {
-  // (a, b) <- (a + b, a), ten times: Fibonacci numbers. The new a waits in scratch.
+  // (a, b) <- (a + b, a), ten times: Fibonacci numbers. The new a is kept in scratch.
   Machine machine;
   machine.AddKernel("sum", "x = f32[2] parameter(0)\n y = f32[2] parameter(1)\n ROOT z = f32[2] add(x, y)");
   Step loop;
@@ -187,7 +187,7 @@ TEST(Program, LibraryOpsInLoops) {
   EXPECT_EQ((*result)[0], (std::vector<float>{1, 8, 0, 1}));
 }
 
-TEST(Program, AFailingLibraryOpEndsTheProgramWithItsReason) {
+TEST(Program, FailingLibraryOpEndsTheProgramWithItsError) {
   Machine machine;
   Step dot;
   dot.mutable_library()->set_op(5);
@@ -201,7 +201,7 @@ TEST(Program, AFailingLibraryOpEndsTheProgramWithItsReason) {
 
 TEST(Program, CallsProgramsAndPassesScratch) {
   Machine machine;
-  // A reduction inside a fusion-like chain needs scratch of its own.
+  // A reduction inside a fusion needs scratch.
   machine.AddKernel("norm",
                     "x = f32[4] parameter(0)\n z = f32[] parameter(1)\n ROOT s = f32[] reduce(x, z), "
                     "dimensions={0}, to_apply=add");
@@ -219,7 +219,7 @@ TEST(Program, CallsProgramsAndPassesScratch) {
   EXPECT_EQ((*result)[2][0], 10);
 }
 
-TEST(Program, RefusesWhatDoesNotFit) {
+TEST(Program, RefusesStepsThatDoNotFit) {
   Machine machine;
   machine.AddKernel("twice", "x = f32[] parameter(0)\n ROOT y = f32[] add(x, x)");
   Step collective;

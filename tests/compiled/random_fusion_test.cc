@@ -1,4 +1,4 @@
-// Random fusions: directed graphs of exact operations over random shapes, bit for bit as the evaluator has them.
+// Random fusions: graphs of exact operations over random shapes, which must agree with the evaluator in all bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Value {
   Dims dims;
 };
 
-// Writes one program. Only operations whose results are defined to the bit, so that any difference is a mistake.
+// Writes one program of operations whose results are defined to the bit, so that any difference is an error.
 class Writer {
  public:
   explicit Writer(Random* random) : random_(*random) {}
@@ -66,7 +66,7 @@ class Writer {
   }
 
   Value Any() { return values_[Below(static_cast<int>(values_.size()))]; }
-  // Some value of this type and these sizes: one that is there, or a broadcast of a scalar.
+  // A value of the same type and sizes: another one if a few tries find one, else `value`.
   Value Like(const Value& value) {
     for (int i = 0; i < 8; ++i) {
       const Value other = Any();
@@ -268,7 +268,7 @@ class Writer {
 
 class RandomFusion : public testing::TestWithParam<int> {};
 
-TEST_P(RandomFusion, IsTheProgram) {
+TEST_P(RandomFusion, AgreesWithTheEvaluator) {
   const std::unique_ptr<Random> random = SeededRandom(static_cast<uint64_t>(GetParam()));
   Batch batch(static_cast<uint64_t>(GetParam()));
   for (int i = 0; i < 60; ++i) batch.Add(Writer(random.get()).Write());

@@ -1,4 +1,3 @@
-// Compiles single instructions and runs them on the cpu device.
 #include "tests/compiled/test_harness.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ using hlo::Opcode;
 using tensor::Array;
 using tensor::ElementType;
 
-// The instruction to compile: the root where it stands on parameters alone, otherwise a fusion of everything.
+// The instruction to compile: the root if its operands are the parameters, otherwise a fusion of the whole entry.
 const Instruction* AsKernel(hlo::Module* module) {
   Computation* entry = module->entry();
   const Instruction* root = entry->root();
@@ -47,7 +46,7 @@ const Instruction* AsKernel(hlo::Module* module) {
   return added;
 }
 
-// Arrays in device memory, with a guard behind each that must stay as it is.
+// Arrays in device memory, each followed by guard bytes that must not change.
 class Buffers {
  public:
   explicit Buffers(runtime::Device* device) : device_(*device) {}
@@ -61,7 +60,7 @@ class Buffers {
   void ExpectGuards() const {
     for (const auto& memory : memory_) {
       const auto* end = static_cast<const unsigned char*>(memory->address()) + memory->bytes();
-      for (int64_t i = 1; i <= kGuard; ++i) ASSERT_EQ(*(end - i), 0xcd) << "a kernel wrote behind its buffer";
+      for (int64_t i = 1; i <= kGuard; ++i) ASSERT_EQ(*(end - i), 0xcd) << "a kernel wrote beyond its buffer";
     }
   }
   const std::vector<void*>& addresses() const { return addresses_; }
@@ -177,7 +176,7 @@ struct Launch {
   std::vector<std::pair<int, int>> in_place;
 };
 
-// Runs a kernel of a loaded object.
+// Runs a kernel of a loaded executable.
 absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
                                              const Launch& launch, const std::vector<Array>& inputs) {
   XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(launch.symbol));

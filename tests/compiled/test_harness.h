@@ -13,27 +13,26 @@
 
 namespace xlad::compiler {
 
-// By hlo::Evaluate; tuples flattened.
+// Runs hlo::Evaluate and returns the leaves of the result.
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
                                                         const std::vector<tensor::Array>& inputs);
 
-// Values for a parameter: small numbers of both signs, for floats with fractions; `specials` mixes in infinities,
-// NaN, zeros of both signs, denormals and extreme integers.
+// Values for a parameter: small numbers of both signs, floats with fractions. `specials` adds infinities, NaNs, zeros
+// of both signs, denormal numbers and extreme integers.
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
-// Programs that are compiled into one object (LLVM's pipeline costs more than a kernel), run, and compared with the
-// evaluator. The whole entry becomes one fusion; where it is one instruction on its parameters, that alone is the
-// kernel.
+// Programs that are compiled into one object file (because LLVM's pipeline costs more than a kernel), run, and compared
+// with the evaluator. The entry becomes one fusion, or one instruction if its operands are the parameters.
 class Batch {
  public:
   explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}
 
-  // Random inputs.
+  // Adds a program with random inputs.
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
-  // The program added last shares memory: (result leaf, operand leaf) pairs, as KernelRequest.in_place.
+  // Makes the last program share memory: (result leaf, operand leaf) pairs, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
-  // Compiles, runs and compares all; gtest failures name the programs that differ.
+  // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();
 
  private:
@@ -48,11 +47,11 @@ class Batch {
   std::vector<Case> cases_;
 };
 
-// One program on random inputs.
+// Tests one program on random inputs.
 void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false,
                 uint64_t seed = 1);
 
 hlo::Tolerance Ulp(int64_t ulp);
-hlo::Tolerance Close(double relative);  // Relative and absolute.
+hlo::Tolerance Close(double relative);  // A relative and absolute tolerance.
 
 }  // namespace xlad::compiler

@@ -28,7 +28,7 @@ absl::StatusOr<collectives::CollectiveSet> MakeSet(const Executable& executable,
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
 }
 
-// One device of the run: its memory, launcher and communicator.
+// One device: its memory, launcher and communicator.
 class Shard {
  public:
   Shard(runtime::Device* device, const runtime::LoadedExecutable& loaded, const runtime::StepProgram& program)

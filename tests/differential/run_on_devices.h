@@ -1,4 +1,4 @@
-// Runs an executable on devices of this process, with collectives between their threads.
+// Runs an executable on several devices of this process, with collectives between their threads.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace xlad {
 
-using DeviceArrays = std::vector<std::vector<tensor::Array>>;  // By device, by leaf.
+using DeviceArrays = std::vector<std::vector<tensor::Array>>;  // Indexed by device, then by leaf.
 
-// One step: inputs are every device's shards of the entry's parameters, results those of its results. Memory that the
-// program has not written holds garbage.
+// Runs one step. `inputs` are each device's shards of the entry's parameters; returns each device's shards of its
+// results. Memory is filled with garbage first.
 absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs);
 
 }  // namespace xlad

@@ -1,4 +1,3 @@
-// Arithmetic on wide numbers.
 #include "compiler/codegen/llvm/arithmetic.h"
 
 #include <llvm/IR/Intrinsics.h>

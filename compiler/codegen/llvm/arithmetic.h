@@ -1,11 +1,12 @@
-// Arithmetic on wide numbers (f64 or c128), for kernels that are written against numbers of either kind.
+// Arithmetic on f64 or c128 numbers, for kernels (linear algebra, FFT, batch norm) that serve real and complex types
+// alike.
 #pragma once
 
 #include "compiler/codegen/llvm/elements.h"
 
 namespace xlad::compiler {
 
-// f64 for real and c128 for complex element types.
+// The type that elements of a type are computed in: f64 for real ones, c128 for complex ones.
 ElementType WideType(ElementType type);
 
 class Wide {
@@ -18,15 +19,15 @@ class Wide {
 
   llvm::Value* FromNarrow(llvm::Value* x) const;
   llvm::Value* ToNarrow(llvm::Value* x) const;
-  llvm::Value* Number(double value) const;  // Real.
+  llvm::Value* Number(double value) const;  // With imaginary part 0.
   llvm::Value* Add(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Subtract(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Multiply(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Divide(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Conjugate(llvm::Value* x) const;
-  llvm::Value* RealPartOf(llvm::Value* x) const;   // An f64.
-  llvm::Value* FromReal(llvm::Value* real) const;  // Of an f64.
-  llvm::Value* Sqrt(llvm::Value* real) const;      // Of an f64.
+  llvm::Value* RealPartOf(llvm::Value* x) const;   // Returns an f64.
+  llvm::Value* FromReal(llvm::Value* real) const;  // Takes an f64.
+  llvm::Value* Sqrt(llvm::Value* real) const;      // Takes and returns an f64.
 
  private:
   Ir& ir_;

@@ -1,4 +1,4 @@
-// batch-norm-training, -inference and -grad: one feature after the other, sums in f64.
+// batch-norm-training, -inference and -grad: a loop over features, with sums in f64.
 #include "compiler/codegen/llvm/arithmetic.h"
 #include "compiler/codegen/llvm/kernel.h"
 
@@ -26,12 +26,12 @@ class BatchNorm {
 
   void ForEachFeature(const std::function<void(llvm::Value*)>& body) { ir_.Loop(dims_[feature_], body); }
 
-  // Operand `i` at an element of a feature, as f64.
+  // An element of operand `i`, as f64.
   llvm::Value* At(int64_t i, const Index& index) {
     const Instruction* operand = root_.operand(i);
     return EmitWide(operand, index);
   }
-  // Operand `i`, one number a feature.
+  // A feature's element of operand `i`, which has one element for each feature, as f64.
   llvm::Value* Of(int64_t i, llvm::Value* feature) { return EmitWide(root_.operand(i), Index::Of({feature})); }
 
   // The sum of f over the elements of a feature.
@@ -82,7 +82,7 @@ class BatchNorm {
 };
 
 // (x - mean) * scale / deviation + offset
-void Normalise(BatchNorm& norm, IrBuilder& b, llvm::Value* feature, llvm::Value* mean, llvm::Value* variance) {
+void Normalize(BatchNorm& norm, IrBuilder& b, llvm::Value* feature, llvm::Value* mean, llvm::Value* variance) {
   llvm::Value* factor = b.CreateFMul(norm.InverseDeviation(variance), norm.Of(1, feature));
   llvm::Value* offset = norm.Of(2, feature);
   norm.ForEachElement(feature, [&](const Index& index) {
@@ -99,7 +99,7 @@ void Training(BatchNorm& norm, IrBuilder& b, llvm::Value* feature) {
   }));
   norm.Store(1, Index::Of({feature}), mean);
   norm.Store(2, Index::Of({feature}), variance);
-  Normalise(norm, b, feature, mean, variance);
+  Normalize(norm, b, feature, mean, variance);
 }
 
 void Gradient(BatchNorm& norm, IrBuilder& b, llvm::Value* feature) {
@@ -131,7 +131,7 @@ void EmitBatchNorm(KernelContext& kernel, const Instruction& root) {
       case Opcode::kBatchNormTraining:
         return Training(norm, b, feature);
       case Opcode::kBatchNormInference:
-        return Normalise(norm, b, feature, norm.Of(3, feature), norm.Of(4, feature));
+        return Normalize(norm, b, feature, norm.Of(3, feature), norm.Of(4, feature));
       default:
         return Gradient(norm, b, feature);
     }

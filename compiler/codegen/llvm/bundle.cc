@@ -1,4 +1,4 @@
-// Several objects as one: an `ar` archive without times, so that equal objects give equal bytes.
+// Bundles several objects into an `ar` archive without timestamps, so that equal objects produce equal bytes.
 #include <llvm/Object/ArchiveWriter.h>
 #include <llvm/Support/MemoryBuffer.h>
 

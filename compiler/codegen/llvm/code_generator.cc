@@ -1,5 +1,4 @@
-// From an LLVM module to optimised object code. The one source file with PassBuilder and TargetMachine: they cost
-// the C++ compiler 14 seconds.
+// The only source file that includes PassBuilder and TargetMachine, which take the C++ compiler 14 seconds.
 #include "compiler/codegen/llvm/code_generator.h"
 
 #include <llvm/ADT/SmallVector.h>
@@ -54,11 +53,12 @@ class LlvmCodeGenerator final : public CodeGenerator {
     function.addFnAttr("target-cpu", target_.cpu());
     if (!target_.features().empty()) function.addFnAttr("target-features", target_.features());
     function.addFnAttr("frame-pointer", "all");
-    // LLVM halves the vectors of some AVX-512 machines to save clock rate; loops over whole tensors want them all.
+    // LLVM uses half of the vector width on some AVX-512 CPUs to keep their clock rate. Loops over tensors are faster
+    // at full width.
     if (absl::StrContains(target_.features(), "+avx512f")) function.addFnAttr("prefer-vector-width", "512");
   }
 
-  absl::Status Optimise(llvm::Module& module) override {
+  absl::Status Optimize(llvm::Module& module) override {
     std::string problem;
     llvm::raw_string_ostream stream(problem);
     if (llvm::verifyModule(module, &stream)) {
@@ -66,12 +66,12 @@ class LlvmCodeGenerator final : public CodeGenerator {
     }
     llvm::PipelineTuningOptions options;
     options.LoopVectorization = true;
-    // LLVM 19's makes poison of lanes that are read, where the operands of unrolled products come from two arrays
+    // LLVM 19's pass turns lanes that are read into poison if the operands of unrolled products come from two arrays
     // (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
     options.SLPVectorization = false;
     options.LoopInterleaving = true;
-    // Unrolled before it is vectorised, a loop over a small innermost dimension is a loop no more, and the one around
-    // it is vectorised instead, by gathers. What is to be unrolled says so (Ir::Loop).
+    // If a loop over a small innermost dimension is unrolled before vectorization, LLVM vectorizes the loop around it
+    // instead, with gathers. Loops that are to be unrolled are marked (Ir::Loop).
     options.LoopUnrolling = false;
     llvm::PassBuilder builder(machine_.get(), options);
     llvm::LoopAnalysisManager loops;
@@ -96,7 +96,7 @@ class LlvmCodeGenerator final : public CodeGenerator {
   }
 
  private:
-  // Code generation changes the module; it works on a copy.
+  // Code generation changes the module, so it works on a copy.
   absl::StatusOr<std::string> Emit(llvm::Module& module, llvm::CodeGenFileType type) {
     const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
     llvm::SmallVector<char, 0> bytes;
@@ -120,7 +120,7 @@ std::string HostFeatures() {
   return absl::StrJoin(sorted, ",");
 }
 
-// LLVM only warns about unknown names; here they are errors.
+// LLVM only warns about unknown CPU and feature names; here they are errors.
 absl::Status CheckNames(const llvm::Target& backend, const Target& target) {
   const std::unique_ptr<llvm::MCSubtargetInfo> info(backend.createMCSubtargetInfo(target.triple(), "", ""));
   if (info == nullptr) return absl::OkStatus();

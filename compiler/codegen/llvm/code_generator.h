@@ -1,4 +1,4 @@
-// From an LLVM module to optimised object code for a target.
+// From an LLVM module to optimized object code for a target.
 #pragma once
 
 #include <memory>
@@ -21,12 +21,12 @@ class CodeGenerator {
   virtual ~CodeGenerator() = default;
 
   virtual const Target& target() const = 0;
-  // Sets triple and data layout; before anything is built into the module.
+  // Sets triple and data layout. Must be called before anything is built into the module.
   virtual void Prepare(llvm::Module& module) const = 0;
-  // CPU, features and vector width of a function.
+  // Sets the attributes of a function that say CPU, features and vector width.
   virtual void Prepare(llvm::Function& function) const = 0;
-  // The O2 pipeline with loop and SLP vectorisers. Internal error where the module is malformed.
-  virtual absl::Status Optimise(llvm::Module& module) = 0;
+  // Runs the O2 pipeline with the loop and SLP vectorizers. Internal error if the module is malformed.
+  virtual absl::Status Optimize(llvm::Module& module) = 0;
   virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;  // ELF, relocatable.
   virtual absl::StatusOr<std::string> Assembly(llvm::Module& module) = 0;
 };

@@ -16,7 +16,7 @@ using hlo::Opcode;
 using Operands = absl::Span<llvm::Value* const>;
 using ComplexOp = llvm::Value* (*)(Ir& ir, Operands x);
 
-// The two parts of a number, with the arithmetic that the functions below are written in.
+// The two parts of a complex number, with the arithmetic that the functions below use.
 struct Number {
   llvm::Value* re;
   llvm::Value* im;
@@ -27,7 +27,7 @@ llvm::Value* Join(Ir& ir, llvm::Value* re, llvm::Value* im) { return MakeComplex
 llvm::Value* Const(llvm::Value* like, double value) { return llvm::ConstantFP::get(like->getType(), value); }
 llvm::Value* Fabs(Ir& ir, llvm::Value* x) { return ir.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
 
-// sqrt(a^2 + b^2) without overflow on the way.
+// sqrt(a^2 + b^2) without intermediate overflow.
 llvm::Value* Hypot(Ir& ir, llvm::Value* a, llvm::Value* b) {
   return ir.CallLibm(a->getType()->isDoubleTy() ? "hypot" : "hypotf", {a, b});
 }
@@ -39,7 +39,7 @@ llvm::Value* Multiply(Ir& ir, Operands x) {
               b.CreateFAdd(b.CreateFMul(p.re, q.im), b.CreateFMul(p.im, q.re)));
 }
 
-// Smith's method: divides by the larger part of the denominator first.
+// Smith's algorithm (1962): divides by the larger part of the denominator first.
 llvm::Value* Divide(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number p = Split(ir, x[0]), q = Split(ir, x[1]);
@@ -53,7 +53,7 @@ llvm::Value* Divide(Ir& ir, Operands x) {
   llvm::Value* re = b.CreateFDiv(b.CreateFAdd(first, b.CreateFMul(second, ratio)), scale);
   llvm::Value* im = b.CreateFDiv(b.CreateFSub(second, b.CreateFMul(first, ratio)), scale);
   im = b.CreateSelect(swap, b.CreateFNeg(im), im);
-  // A zero denominator divides each part by it, which gives infinities or NaN as for reals.
+  // A zero denominator divides both parts, which results in infinities or NaNs as for real numbers.
   llvm::Value* zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, Const(q.re, 0)), b.CreateFCmpOEQ(q.im, Const(q.im, 0)));
   llvm::Value* size = Fabs(ir, q.re);
   return Join(ir, b.CreateSelect(zero, b.CreateFDiv(p.re, size), re),
@@ -69,7 +69,7 @@ llvm::Value* Exp(Ir& ir, Operands x) {
   const Number z = Split(ir, x[0]);
   llvm::Value* size = EmitMath(ir, Opcode::kExponential, z.re);
   llvm::Value* value = FromPolar(ir, size, z.im);
-  // A real argument has a real answer, also where the size is infinite.
+  // The result of a real argument is real, even if its absolute value is infinite.
   llvm::Value* is_real = ir.b.CreateFCmpOEQ(z.im, Const(z.im, 0));
   return Join(ir, ir.b.CreateSelect(is_real, size, Real(ir.b, value)),
               ir.b.CreateSelect(is_real, z.im, Imag(ir.b, value)));
@@ -127,7 +127,7 @@ llvm::Value* Atan2(Ir& ir, Operands x) {
   return Join(ir, log.im, b.CreateFNeg(log.re));
 }
 
-// Functions that lose digits on the way (differences of logarithms, say) are computed in f64 for c64.
+// Functions with cancellation (such as differences of logarithms) are computed in f64 for c64.
 template <ComplexOp op>
 llvm::Value* InDouble(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
@@ -142,7 +142,7 @@ llvm::Value* InDouble(Ir& ir, Operands x) {
 }
 
 llvm::Value* Tanh(Ir& ir, Operands x) {
-  // (sinh 2a + i sin 2b) / (cosh 2a + cos 2b), by tanh a and tan b so that nothing overflows.
+  // (sinh 2a + i sin 2b) / (cosh 2a + cos 2b), computed from tanh a and tan b to avoid overflow.
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
   llvm::Value* t = EmitMath(ir, Opcode::kTanh, z.re);
@@ -188,7 +188,7 @@ llvm::Value* Log1p(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
   llvm::Value* one_more = b.CreateFAdd(z.re, Const(z.re, 1));
-  // log |1 + z| = log1p(2 a + a^2 + b^2) / 2, which keeps its digits near 0.
+  // log |1 + z| = log1p(2 a + a^2 + b^2) / 2, which has no cancellation near 0.
   llvm::Value* excess = b.CreateFAdd(b.CreateFMul(z.re, b.CreateFAdd(z.re, Const(z.re, 2))), b.CreateFMul(z.im, z.im));
   llvm::Value* near = b.CreateFMul(EmitMath(ir, Opcode::kLogPlusOne, excess), Const(excess, 0.5));
   llvm::Value* size = Hypot(ir, one_more, z.im);
@@ -205,7 +205,7 @@ llvm::Value* Sign(Ir& ir, Operands x) {
               b.CreateSelect(is_zero, z.im, b.CreateFDiv(z.im, size)));
 }
 
-// Ordered by real, then imaginary part; a NaN in either operand wins.
+// Compares real parts, then imaginary parts. If either operand has a NaN, it is the result.
 template <bool is_max>
 llvm::Value* Extremum(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;

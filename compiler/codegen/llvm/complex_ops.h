@@ -7,7 +7,7 @@
 
 namespace xlad::compiler {
 
-// Opcodes whose first operand is complex; abs, real and imag give the real part's type.
+// Emits an opcode whose first operand is complex. The result of abs, real and imag has the type of the real part.
 bool HasComplexOp(hlo::Opcode opcode);
 llvm::Value* EmitComplexOp(Ir& ir, hlo::Opcode opcode, absl::Span<llvm::Value* const> operands);
 

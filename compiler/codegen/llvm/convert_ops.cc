@@ -24,7 +24,7 @@ llvm::Value* IsNotZero(IrBuilder& b, ElementType type, llvm::Value* value) {
   return b.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0));
 }
 
-// Between real floating types, in registers.
+// Converts between real floating-point types in register form.
 llvm::Value* FloatToFloat(IrBuilder& b, ElementType to, llvm::Value* value) {
   if (to == ElementType::kF64) return value->getType()->isDoubleTy() ? value : b.CreateFPExt(value, b.getDoubleTy());
   if (value->getType()->isDoubleTy()) value = b.CreateFPTrunc(value, b.getFloatTy());
@@ -116,7 +116,7 @@ llvm::Value* EmitStochasticConvert(Ir& ir, ElementType from, ElementType to, llv
   llvm::Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
   llvm::Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, size);
   llvm::Value* fraction = b.CreateFMul(b.CreateFSub(size, whole), llvm::ConstantFP::get(x->getType(), range));
-  // Infinity and NaN have no fraction: their difference is NaN, and the comparison false.
+  // Infinities and NaNs are not rounded up: x - trunc(x) is NaN for them, and the comparison is false.
   llvm::Value* up = b.CreateFCmpOLT(b.CreateUIToFP(random, x->getType()), fraction);
   size = b.CreateSelect(up, b.CreateFAdd(whole, llvm::ConstantFP::get(x->getType(), 1.0)), size);
   return ToInteger(ir, ElementType::kF64, to, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, size, x));
@@ -157,7 +157,7 @@ llvm::Value* EmitReducePrecision(Ir& ir, ElementType type, const hlo::Attributes
     size = b.CreateAnd(size, constant(~((uint64_t{1} << shift) - 1)));
   }
   if (attributes.exponent_bits < exponent) {
-    // Exponents that the small format has: bias - (its bias) + 1 up to bias + (its bias).
+    // The exponents of the small format range from bias - (its bias) + 1 to bias + (its bias).
     const uint64_t bias = (uint64_t{1} << (exponent - 1)) - 1;
     const uint64_t small_bias = (uint64_t{1} << (attributes.exponent_bits - 1)) - 1;
     const uint64_t top = (bias + small_bias + 1) << mantissa, bottom = (bias - small_bias + 1) << mantissa;

@@ -7,20 +7,21 @@
 
 namespace xlad::compiler {
 
-// Floats to integers truncate towards zero and saturate, NaN gives 0; anything to pred asks "not zero"; complex to
-// real drops the imaginary part.
+// Converts one element. Floats become integers by truncation toward zero and saturation, NaN becomes 0. A pred is
+// "not equal to zero". Complex numbers become real ones by their real part.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
-// A float to an integer: toward zero, or one further with the probability that the fraction gives, when `random` (an
-// unsigned integer), as a fraction of its range, is below it.
+// Converts a float to an integer with stochastic rounding: away from zero if `random`, an unsigned integer read as a
+// fraction of its range, is less than the float's fraction, else toward zero.
 llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value,
                                    llvm::Value* random);
 
-// Result i1.
+// Returns an i1.
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);
 
-// A signed integer that orders as IEEE's total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+// Maps a float to a signed integer, so that integers compare as floats do in IEEE 754's total order: -NaN < -inf < ...
+// < -0 < +0 < ... < inf < NaN.
 llvm::Value* TotalOrderKey(IrBuilder& b, tensor::ElementType type, llvm::Value* value);
 
 llvm::Value* EmitReducePrecision(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes,

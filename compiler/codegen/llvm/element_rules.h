@@ -1,4 +1,4 @@
-// The tables of element rules and what they share.
+// Tables of element rules by opcode, and helpers that several rules share.
 #pragma once
 
 #include <map>
@@ -10,13 +10,13 @@ namespace xlad::compiler {
 const std::map<hlo::Opcode, ElementRule>& IndexRules();  // Opcodes that move data.
 const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inner loop over operands.
 
-// The clamped start indices of a dynamic-slice or dynamic-update-slice, whose index operands begin at `first`:
-// `window` taken from `sizes`.
+// The start indices of a dynamic-slice or dynamic-update-slice whose index operands begin at operand `first`, clamped
+// so that a window of sizes `window` fits into an array of sizes `sizes`.
 Values SliceStarts(Elements& elements, const hlo::Instruction& instruction, int64_t first, const tensor::Dims& sizes,
                    const tensor::Dims& window);
 
-// Where window element `inner` of output position `out` lies in the base, and whether it lies on an element of it
-// (not in padding or in a hole of a dilated base). One entry a window dimension.
+// Maps window element `inner` of output position `out` to an index of the base, and tells whether the base has an
+// element there, not padding or a gap of a dilated base. All lists have one entry for each window dimension.
 struct WindowPosition {
   llvm::Value* inside;
   Values index;
@@ -24,17 +24,17 @@ struct WindowPosition {
 WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& out, const Values& inner,
                               const tensor::Dims& base);
 
-// Component `component` of the index vector of a gather or scatter at `batch`, as i64, as it stands.
+// Component `component` of the index vector of a gather or scatter at batch index `batch`, as i64, not clamped.
 llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices, int64_t vector_dim,
                             const Values& batch, int64_t component);
 
-// x * y and x + y where a dot accumulates: small floats are f32 values there, sums may be reassociated.
+// x * y and x + y as dots accumulate them: small floats as f32 values, sums in an order that LLVM may change.
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 
 Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
 
-// What sums of a type are kept in: f32 for small floats.
+// The type that sums of a type are accumulated in: f32 for small floats, otherwise the type itself.
 ElementType Accumulating(ElementType type);
 
 }  // namespace xlad::compiler

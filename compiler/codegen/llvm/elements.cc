@@ -1,4 +1,3 @@
-// The element emitter: memo, bindings and indices.
 #include "compiler/codegen/llvm/elements.h"
 
 #include <utility>
@@ -31,7 +30,7 @@ llvm::Value* LinearOf(Ir& ir, const Index& index, const tensor::Dims& sizes) {
 
 Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const tensor::Dims& to) {
   if (!index.has_dims) return index;
-  // Groups of neighbouring dimensions with equal products on both sides are mapped each on its own.
+  // Maps groups of adjacent dimensions that have equal products on both sides separately.
   Index result;
   result.linear = index.linear;
   result.dims.resize(to.size());
@@ -47,7 +46,7 @@ Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const t
       else if (b < a && j < to.size())
         b *= to[j++];
       else
-        break;  // Sizes of 0: no element is ever asked for.
+        break;  // An array with a dimension of size 0 has no element.
     }
     llvm::Value* linear = ir.I64(0);
     for (size_t d = i0; d < i; ++d) {
@@ -119,7 +118,7 @@ llvm::Value* Elements::Compute(const hlo::Instruction* instruction, const Index&
   if (HasScalarOp(*instruction)) {
     Values operands;
     for (const hlo::Instruction* operand : instruction->operands()) {
-      // Scalars stand beside arrays in clamp and select.
+      // Operands of clamp and select may be scalars beside arrays.
       const bool scalar = operand->shape().is_scalar() && !instruction->shape().is_scalar();
       operands.push_back(scalar ? EmitScalar(operand) : Emit(operand, index));
     }

@@ -1,8 +1,9 @@
 // The element emitter: the value of one element of an instruction, by recursion into its operands.
 //
-// Inside a fused computation nothing is stored: asked for element (i, j) of an instruction, the emitter asks the
-// operands for the elements that it needs and combines them. A value asked for twice at the same index within a
-// scope is computed once.
+// Inside a fused computation nothing is stored. To emit element (i, j) of an instruction, the emitter emits the
+// elements of the operands that it depends on and combines them. For
+//   a = f32[2,3] negate(p)   b = f32[3,2] transpose(a)   c = f32[3,2] add(b, b)
+// element (i, j) of c loads element (j, i) of p once, because values are memoized by (instruction, index) in a scope.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,7 @@ namespace xlad::compiler {
 
 using Values = std::vector<llvm::Value*>;
 
-// Which element: its index by dimension, or its row-major position, or both.
+// The position of an element: an index for each dimension, a row-major position, or both.
 struct Index {
   Values dims;
   llvm::Value* linear = nullptr;
@@ -30,13 +31,13 @@ struct Index {
   static Index OfLinear(llvm::Value* linear) { return {{}, linear, false}; }
 };
 
-// The index in a shape, each form from the other.
+// Computes either form of a position from the other.
 const Values DimsOf(Ir& ir, const Index& index, const tensor::Dims& sizes);
 llvm::Value* LinearOf(Ir& ir, const Index& index, const tensor::Dims& sizes);
-// The same element after a reshape from `to`'s element order to `from` (equal element counts).
+// The position in an array of shape `from` of an element of its reshape to `to`; both have equally many elements.
 Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const tensor::Dims& to);
 
-// An array in memory.
+// An array in memory: its address, type and sizes.
 struct ArrayView {
   llvm::Value* base = nullptr;
   tensor::Shape shape;
@@ -45,7 +46,7 @@ llvm::Value* AddressOf(Ir& ir, const ArrayView& array, const Index& index);
 llvm::Value* LoadFrom(Ir& ir, const ArrayView& array, const Index& index);
 void StoreTo(Ir& ir, const ArrayView& array, const Index& index, llvm::Value* value);
 
-// Gives element `index` of leaf `leaf` of a parameter or another bound instruction.
+// Emits element `index` of leaf `leaf` of a parameter or another bound instruction.
 using Source = std::function<llvm::Value*(int leaf, const Index& index)>;
 
 class Elements {
@@ -55,21 +56,21 @@ class Elements {
   Elements& operator=(const Elements&) = delete;
 
   Ir& ir() const { return ir_; }
-  // From now on `instruction` is not computed but read.
+  // From now on, elements of `instruction` are read from memory instead of computed.
   void Bind(const hlo::Instruction* instruction, Source source) { sources_[instruction] = std::move(source); }
   void BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves);
-  // The memory that an instruction is read from; null where it is computed.
+  // The memory that an instruction is read from, or null if it is computed.
   const ArrayView* ArrayOf(const hlo::Instruction* instruction, int leaf = 0) const;
   bool IsBound(const hlo::Instruction* instruction) const { return sources_.contains(instruction); }
 
-  // One element of an array-shaped instruction, or of a leaf of a tuple-shaped one. The instruction, with what it
-  // needs, must be one that CanEmitInFusion allows.
+  // Emits one element of an instruction, or of leaf `leaf` of a tuple-shaped one. CanEmitInFusion must hold for the
+  // instruction and for all that it depends on, up to bound instructions.
   llvm::Value* Emit(const hlo::Instruction* instruction, const Index& index, int leaf = 0);
   llvm::Value* EmitScalar(const hlo::Instruction* instruction) { return Emit(instruction, Index::Of({}), 0); }
 
-  // The result leaves of a computation on scalars (a reducer, a comparator).
+  // Emits a computation on scalars (a reducer, a comparator) and returns its result leaves.
   Values Apply(const hlo::Computation& computation, absl::Span<llvm::Value* const> arguments);
-  // The emitter for the body of a call or nested fusion, its parameters bound to this one's operands.
+  // An emitter for the body of a call or nested fusion, with parameters bound to the operands of that instruction.
   Elements& Inner(const hlo::Instruction* call);
 
  private:
@@ -87,9 +88,9 @@ class Elements {
   std::map<const hlo::Instruction*, std::unique_ptr<Elements>> inner_;
 };
 
-// How an opcode's element comes about: all result leaves at an index (of the first leaf's shape).
+// Emits all result leaves of an instruction at one index, which is an index of the first leaf.
 using ElementRule = Values (*)(Elements& elements, const hlo::Instruction& instruction, const Index& index);
-// Null where there is none. Elementwise opcodes have theirs in scalar_ops.h.
+// The rule of an opcode, or null if it has none here. Elementwise opcodes are emitted by scalar_ops.h.
 ElementRule FindElementRule(hlo::Opcode opcode);
 
 }  // namespace xlad::compiler

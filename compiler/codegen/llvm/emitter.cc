@@ -1,4 +1,4 @@
-// The object emitter: many kernels and programs in one LLVM module, one object file out.
+// The object emitter: collects kernels and programs in one LLVM module and generates one object file from it.
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/Module.h>
@@ -23,7 +23,7 @@ class LlvmEmitter final : public ObjectEmitter {
  public:
   explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator)
       : generator_(std::move(generator)), module_(std::make_unique<llvm::Module>("xlad", context_)) {
-    // Remarks on loops that LLVM left as they were are of no use to whoever compiles a program.
+    // Drops remarks on loops that LLVM did not vectorize or unroll.
     context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* told) {
       if (info->getSeverity() != llvm::DS_Error) return;
       llvm::raw_string_ostream stream(*static_cast<std::string*>(told));
@@ -48,7 +48,7 @@ class LlvmEmitter final : public ObjectEmitter {
   absl::StatusOr<std::string> Finish() override {
     if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
     finished_ = true;
-    XLAD_RETURN_IF_ERROR(generator_->Optimise(*module_));
+    XLAD_RETURN_IF_ERROR(generator_->Optimize(*module_));
     auto object = generator_->Object(*module_);
     if (!complaint_.empty()) return absl::InternalError(absl::StrCat("code generation: ", complaint_));
     return object;
@@ -83,7 +83,7 @@ class LlvmEmitter final : public ObjectEmitter {
     return function->scratch_bytes;
   }
 
-  // The function of base/kernel_abi.h: takes the buffer table apart and calls the body.
+  // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body.
   void EmitEntry(const std::string& symbol, const EmittedFunction& function) {
     llvm::Type* pointer = llvm::PointerType::get(context_, 0);
     llvm::FunctionType* type =
@@ -155,7 +155,7 @@ bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
   return true;
 }
 
-// An opcode that makes a kernel of its own.
+// An opcode that is the only instruction of a kernel or the root of its fusion.
 bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
   if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
   if (instruction.opcode() == Opcode::kRngBitGenerator) {

@@ -1,4 +1,4 @@
-// Arithmetic on f32 in IR, in few words; and the f32 functions that math.cc takes from other files.
+// Short names for f32 arithmetic in LLVM IR, and the f32 functions that math.cc takes from other files.
 #pragma once
 
 #include <llvm/IR/Intrinsics.h>
@@ -10,7 +10,7 @@
 
 namespace xlad::compiler {
 
-// Arithmetic on floats in few words.
+// Short names for floating-point arithmetic in LLVM IR.
 class Float {
  public:
   explicit Float(Ir& ir) : b(ir.b) {}
@@ -18,7 +18,7 @@ class Float {
 
   llvm::Value* C(double value) const { return llvm::ConstantFP::get(b.getFloatTy(), value); }
   llvm::Value* Abs(llvm::Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-  // x * y + z: one rounding where the target has the instruction, two elsewhere.
+  // x * y + z, rounded once if the target has a fused instruction, else twice.
   llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* z) const {
     return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {b.getFloatTy()}, {x, y, z});
   }

@@ -1,7 +1,7 @@
 // fft: the discrete Fourier transform over the last dimensions, forward, inverse, and of real numbers.
 //
-// Each dimension in turn, in c128 between two scratch arrays. Lengths that are powers of two go by halves
-// (Stockham's form of Cooley and Tukey's algorithm, which needs no bit reversal); others by the definition.
+// Dimensions are transformed one after the other, in c128, between two scratch arrays. Lengths that are powers of two
+// use Stockham's form of the Cooley-Tukey algorithm, which needs no bit reversal; other lengths use the definition.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Module.h>
 
@@ -38,7 +38,8 @@ class Transform {
     if (n < 2 || outer == 0) return;
     llvm::Value* roots = Roots(n, inverse);
     if ((n & (n - 1)) == 0) {
-      // Halves of length `half` at distance `step`: after log2 n passes the line is transformed, in order.
+      // Each pass joins halves of length `half` at distance `step`. After log2 n passes the line is transformed, in
+      // order.
       for (int64_t half = n / 2, step = 1; half >= 1; half /= 2, step *= 2) {
         ir_.LoopNest({outer, half, step, stride},
                      [&](const Values& at) { Butterfly(at, {n, stride, half, step}, roots); });
@@ -59,7 +60,7 @@ class Transform {
   void Store(const ArrayView& array, llvm::Value* at, llvm::Value* value) {
     StoreTo(ir_, array, Index::OfLinear(at), value);
   }
-  // Position of element k of a line.
+  // The position of element k of a line.
   llvm::Value* Place(llvm::Value* outer, llvm::Value* k, llvm::Value* inner, int64_t n, int64_t stride) {
     return ir_.Add(ir_.Mul(ir_.Add(ir_.Mul(outer, n), k), stride), inner);
   }
@@ -121,7 +122,7 @@ int64_t Lengths(const Dims& dims, size_t first) {
   return product;
 }
 
-// Reads the operand (its first elements along the last dimension) into the transform.
+// Reads the first elements of the operand along the last dimension into the transform.
 void Read(KernelContext& kernel, const Instruction* operand, const Transform& transform) {
   Ir& ir = kernel.ir();
   ir.LoopNest(transform.data().shape.dims, [&](const Values& at) {
@@ -130,7 +131,7 @@ void Read(KernelContext& kernel, const Instruction* operand, const Transform& tr
   });
 }
 
-// Writes the first elements along the last dimension, scaled.
+// Writes the first elements of the transform along the last dimension, scaled.
 void Write(KernelContext& kernel, const Transform& transform, double scale) {
   Ir& ir = kernel.ir();
   const ArrayView& out = kernel.outputs()[0].array;
@@ -141,8 +142,8 @@ void Write(KernelContext& kernel, const Transform& transform, double scale) {
   });
 }
 
-// The full spectrum of a real signal from its first half: the rest mirrored, without the imaginary parts that a real
-// signal cannot have.
+// Completes the spectrum of a real signal from its first half by symmetry, and ignores the imaginary parts that are
+// zero for a real signal.
 void Mirror(Ir& ir, const Transform& half, const Transform& full) {
   IrBuilder& b = ir.b;
   const int64_t n = full.data().shape.dims.back();

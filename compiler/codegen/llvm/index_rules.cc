@@ -1,4 +1,4 @@
-// Element rules of opcodes that only move data: which operand element an output element is.
+// Element rules of opcodes that only move data: they map an output element to an operand element.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Module.h>
 
@@ -23,7 +23,7 @@ Values Broadcast(Elements& elements, const Instruction& broadcast, const Index& 
   const Values dims = DimsOf(elements.ir(), index, SizesOf(broadcast));
   Values picked;
   for (int64_t d = 0; d < operand->shape().ndim(); ++d) {
-    // Older programs stretch dimensions of size 1.
+    // Older programs broadcast dimensions of size 1 implicitly.
     const int64_t to = broadcast.dimensions()[d];
     picked.push_back(operand->shape().dim(d) == 1 ? elements.ir().I64(0) : dims[to]);
   }
@@ -62,7 +62,7 @@ Values Reverse(Elements& elements, const Instruction& reverse, const Index& inde
   return {elements.Emit(reverse.operand(0), Index::Of(dims))};
 }
 
-// Both sides are computed, at indices made safe: a branch would keep loops from vectorising.
+// Computes both sides, at clamped indices, because a branch would keep loops from vectorizing.
 Values Pad(Elements& elements, const Instruction& pad, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction* operand = pad.operand(0);
@@ -112,7 +112,7 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   const ElementType type = iota.shape().type();
   llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? RealPart(type) : type);
   if (target->isIntegerTy()) return {ir.b.CreateZExtOrTrunc(position, target)};
-  // From 32 bits: that is what vector units convert.
+  // Converts from 32 bits, which vector units support.
   llvm::Value* narrow =
       iota.shape().elements() < (int64_t{1} << 31) ? ir.b.CreateTrunc(position, ir.b.getInt32Ty()) : position;
   llvm::Value* real = RoundTo(ir.b, type, ir.b.CreateSIToFP(narrow, target));
@@ -120,7 +120,7 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   return {MakeComplex(ir.b, real, llvm::ConstantFP::get(target, 0.0))};
 }
 
-// Arrays are embedded, byte by byte as in memory; what is the same everywhere is an immediate.
+// Arrays are embedded with their bytes in memory; a splat becomes an immediate.
 Values Constant(Elements& elements, const Instruction& constant, const Index& index) {
   Ir& ir = elements.ir();
   const tensor::Array& array = constant.literal()->array;
@@ -134,7 +134,8 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
   const llvm::StringRef raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   llvm::Constant* data = llvm::ConstantDataArray::getString(ir.context(), raw, false);
   llvm::GlobalVariable* global = ir.module().getGlobalVariable(name, true);
-  // Constants are unique in LLVM, so that equal contents are one pointer; names are unique in one HLO module only.
+  // LLVM constants with equal contents have one address, which identifies them; names are unique in one HLO module
+  // only.
   if (global == nullptr || global->getInitializer() != data) {
     global =
         new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
@@ -143,7 +144,7 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
   return {LoadFrom(ir, ArrayView{global, array.shape()}, index)};
 }
 
-// A starting index as i64, clamped so that the slice fits.
+// A start index as i64, clamped so that the slice fits.
 llvm::Value* Start(Elements& elements, const Instruction* start, int64_t limit) {
   Ir& ir = elements.ir();
   llvm::Value* value = elements.EmitScalar(start);
@@ -180,7 +181,7 @@ Values DynamicUpdateSlice(Elements& elements, const Instruction& update_slice, c
   return {ir.b.CreateSelect(inside, elements.Emit(update, Index::Of(dims)), kept)};
 }
 
-// Of unequal widths: an element is k smaller ones (little-endian) along a further minor dimension.
+// Types of different widths: an element is k narrower elements (little-endian) along an additional minor dimension.
 Values BitcastConvert(Elements& elements, const Instruction& bitcast, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction* operand = bitcast.operand(0);

@@ -11,7 +11,7 @@ namespace {
 using hlo::Opcode;
 using tensor::ElementType;
 using Operands = absl::Span<llvm::Value* const>;
-// `is_signed`: how the values are to be read.
+// `is_signed`: whether the bits are read as signed numbers.
 using IntegerOp = llvm::Value* (*)(Ir& ir, bool is_signed, Operands x);
 
 llvm::Value* Constant(llvm::Value* like, uint64_t value) { return llvm::ConstantInt::get(like->getType(), value); }
@@ -21,7 +21,7 @@ unsigned Width(llvm::Value* x) { return x->getType()->getIntegerBitWidth(); }
 
 llvm::Value* IsZero(Ir& ir, llvm::Value* x) { return ir.b.CreateICmpEQ(x, Constant(x, 0)); }
 
-// Whether x is the smallest number and y is -1: the one quotient that does not fit.
+// Whether x is the smallest number and y is -1, whose quotient overflows.
 llvm::Value* Overflows(Ir& ir, Operands x) {
   llvm::Value* smallest = llvm::ConstantInt::get(x[0]->getType(), llvm::APInt::getSignedMinValue(Width(x[0])));
   return ir.b.CreateAnd(ir.b.CreateICmpEQ(x[0], smallest), ir.b.CreateICmpEQ(x[1], AllOnes(x[1])));
@@ -46,11 +46,11 @@ llvm::Value* Remainder(Ir& ir, bool is_signed, Operands x) {
   }
   llvm::Value* overflows = Overflows(ir, x);
   llvm::Value* safe = ir.b.CreateSelect(ir.b.CreateOr(is_zero, overflows), Constant(x[1], 1), x[1]);
-  // The smallest number rem 1 is the 0 that is wanted for rem -1.
+  // The divisor -1 is replaced by 1, which has the same remainder and no overflow.
   return ir.b.CreateSelect(is_zero, x[0], ir.b.CreateSRem(x[0], safe));
 }
 
-// Square and multiply. Negative exponents: 1 and -1 have powers, everything else gives 0.
+// Exponentiation by squaring. Negative exponents: the powers of 1 and -1 are 1 or -1, all others 0.
 llvm::Value* Power(Ir& ir, bool is_signed, Operands x) {
   IrBuilder& b = ir.b;
   llvm::Type* type = x[0]->getType();
@@ -157,7 +157,7 @@ const std::map<Opcode, IntegerOp>& IntegerOps() {
   return *ops;
 }
 
-// Arithmetic on booleans is logic.
+// Arithmetic on pred is logic.
 Opcode BooleanOpcode(Opcode opcode) {
   switch (opcode) {
     case Opcode::kAdd:

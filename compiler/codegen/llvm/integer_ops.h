@@ -10,8 +10,9 @@ namespace xlad::compiler {
 
 bool HasIntegerOp(hlo::Opcode opcode, tensor::ElementType type);
 
-// Two's complement, wrapping. x / 0 is all ones, x rem 0 is x, min / -1 is min, min rem -1 is 0. Shifts by the
-// width or more give 0 (arithmetic right shifts: the sign). On pred, add is or and multiply is and.
+// Emits an opcode on integers, which wrap around in two's complement. x / 0 has all bits set, x rem 0 is x, min / -1 is
+// min, min rem -1 is 0. Shifts by the width or more return 0, arithmetic right shifts the sign. On pred, add is
+// or, and multiply is and.
 llvm::Value* EmitIntegerOp(Ir& ir, hlo::Opcode opcode, tensor::ElementType type,
                            absl::Span<llvm::Value* const> operands);
 

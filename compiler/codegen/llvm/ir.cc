@@ -1,4 +1,3 @@
-// One LLVM function under construction: index arithmetic, structured loops and branches.
 #include "compiler/codegen/llvm/ir.h"
 
 #include <llvm/IR/Constants.h>
@@ -17,16 +16,16 @@ bool IsConstant(llvm::Value* x, int64_t value) {
 
 bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-// Loops of at most so many rounds are straight code, while a nest of them makes no more copies than kMostCopies of
-// what is inside.
-constexpr int64_t kUnroll = 4;
-constexpr int64_t kMostCopies = 64;
+// Loops of at most kMaxUnrolled iterations are unrolled as long as a nest of them makes at most kMaxCopies copies of
+// its body.
+constexpr int64_t kMaxUnrolled = 4;
+constexpr int64_t kMaxCopies = 64;
 
 void UnrollFully(llvm::BranchInst* back) {
   llvm::LLVMContext& context = back->getContext();
   llvm::MDNode* full = llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.full"));
   llvm::MDNode* loop = llvm::MDNode::getDistinct(context, {nullptr, full});
-  loop->replaceOperandWith(0, loop);  // A loop's metadata names itself.
+  loop->replaceOperandWith(0, loop);  // The metadata of a loop refers to itself.
   back->setMetadata(llvm::LLVMContext::MD_loop, loop);
 }
 
@@ -43,7 +42,7 @@ class Ir::Scope {
 
 Ir::Ir(llvm::Module* module, llvm::Function* function, llvm::Value* api)
     : b(module->getContext()), module_(module), function_(function), api_(api) {
-  // Slots go to the entry block; code begins in a block of its own.
+  // Stack slots are placed in the entry block; code begins in the next block.
   llvm::BasicBlock* entry = NewBlock("entry");
   llvm::BasicBlock* start = NewBlock("start");
   b.SetInsertPoint(entry);
@@ -97,7 +96,7 @@ llvm::Value* Ir::Clamp(llvm::Value* x, int64_t lo, int64_t hi) {
 
 llvm::Value* Ir::InRange(llvm::Value* x, int64_t lo, int64_t limit) {
   if (lo >= limit) return b.getFalse();
-  // One unsigned comparison: what is below lo wraps to a large number.
+  // One unsigned comparison is enough, because x - lo wraps to a large number if x < lo.
   return b.CreateICmpULT(lo == 0 ? x : b.CreateSub(x, I64(lo)), I64(limit - lo));
 }
 
@@ -123,7 +122,7 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
   llvm::Value* next = b.CreateAdd(i, I64(1), "", true, true);
   i->addIncoming(next, b.GetInsertBlock());
   llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
-  if (count <= kUnroll && copies_ * count <= kMostCopies) {
+  if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies) {
     UnrollFully(back);
     copies_ *= count;
   }
@@ -148,7 +147,7 @@ void Ir::LoopNest(const std::vector<int64_t>& dims, const std::function<void(con
   std::vector<llvm::Value*> index;
   const std::function<void()> nest = [&] {
     if (index.size() == dims.size()) {
-      // The body may keep references to its index: hand it a copy that the nest does not change.
+      // The body may keep references to its index, so it receives a copy that later iterations do not change.
       const std::vector<llvm::Value*> here = index;
       body(here);
       return;

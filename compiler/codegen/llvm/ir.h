@@ -1,6 +1,6 @@
 // One LLVM function under construction: index arithmetic, structured loops and branches.
 //
-// Control flow is structured, so a value made in a scope (loop body, branch) is usable until that scope closes;
+// Control flow is structured: a value made in a scope (a loop body, a branch) may be used until that scope is closed.
 // InScope tells memo tables whether a value made in scope `id` may still be used.
 #pragma once
 
@@ -28,7 +28,8 @@ class Ir {
   llvm::Function* function() const { return function_; }
   llvm::Value* api() const { return api_; }
 
-  // Index arithmetic on i64, folded; operands are never negative and nothing overflows, except in AddSigned/Clamp.
+  // Index arithmetic on i64, folded if operands are constant. Operands are not negative and results do not overflow,
+  // except in AddSigned and Clamp.
   llvm::Value* I64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   llvm::Value* Add(llvm::Value* x, llvm::Value* y);
   llvm::Value* Mul(llvm::Value* x, int64_t factor);
@@ -38,19 +39,21 @@ class Ir {
   llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
   llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
 
-  // Runs `body` for i = 0 .. count-1; nothing for 0, no loop for 1. Short loops of little code become straight code.
+  // Emits `body` for i = 0 .. count-1: nothing if count is 0, no loop if it is 1. Short loops of little code are
+  // unrolled.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
-  // The same with a bound that is computed; may be 0.
+  // The same with a bound that is computed at run time and may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
-  // The code made here is as long as so many copies of a usual loop's body: loops around it count with them.
+  // Notes that the code emitted here is as long as `copies` usual loop bodies, for the decision to unroll loops around
+  // it.
   void CountCopies(int64_t copies) { copies_ = std::max(copies_, copies); }
-  // All indices of `dims`, row-major.
+  // Emits `body` for all indices of `dims`, in row-major order.
   void LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body);
   void If(llvm::Value* condition, const std::function<void()>& then, const std::function<void()>& otherwise = {});
-  // Runs `body` for as long as `condition` gives true.
+  // Emits a loop that runs `body` while `condition` returns true.
   void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
 
-  // A variable on the stack; mem2reg makes registers of them. `count` elements of `type`, 64-byte aligned if many.
+  // A stack variable of `count` elements of `type`, 64-byte aligned if there are several. mem2reg promotes single ones.
   llvm::Value* Slot(llvm::Type* type, int64_t count = 1);
   llvm::Value* Address(llvm::Type* type, llvm::Value* base, llvm::Value* index) {
     return b.CreateInBoundsGEP(type, base, index);
@@ -59,13 +62,13 @@ class Ir {
   int scope() const { return scopes_.back(); }
   bool InScope(int id) const;
 
-  // A function of the math library that the loader provides, side-effect free.
+  // Calls a function of the C math library, without side effects, that the loader provides.
   llvm::Value* CallLibm(const char* name, llvm::ArrayRef<llvm::Value*> arguments);
 
  private:
   class Scope;
   llvm::BasicBlock* NewBlock(const char* name);
-  // The value of an arithmetic operation on indices, made once per scope.
+  // The value of an arithmetic operation on indices, emitted once per scope (value numbering).
   llvm::Value* Once(int operation, llvm::Value* x, llvm::Value* y, const std::function<llvm::Value*()>& make);
 
   llvm::Module* module_;
@@ -73,7 +76,7 @@ class Ir {
   llvm::Value* api_;
   std::vector<int> scopes_ = {0};
   int next_scope_ = 1;
-  int64_t copies_ = 1;  // Of the code inside, that the loops made so far at this depth will be unrolled to.
+  int64_t copies_ = 1;  // Copies of the code inside that unrolling the loops at this depth will make.
   struct Made {
     llvm::Value* value;
     int scope;

@@ -1,4 +1,3 @@
-// Kernels: function, arguments and bindings.
 #include "compiler/codegen/llvm/kernel.h"
 
 #include <llvm/IR/Module.h>
@@ -17,11 +16,11 @@ int64_t RoundUp(int64_t bytes) {
   return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
 }
 
-// The leaves of a kernel's arguments, and which result stands in an operand's memory.
+// The leaves of a kernel's arguments, and the results that share the memory of an operand.
 struct Arguments {
   std::vector<tensor::Shape> operands;
   std::vector<tensor::Shape> results;
-  // The argument that an operand leaf is read from: of an operand that stands twice, the first.
+  // The argument that an operand leaf is read from. An operand that is given twice is read from its first argument.
   std::vector<unsigned> source;
   std::map<int, unsigned> in_place;  // Result leaf -> argument.
 
@@ -69,7 +68,7 @@ llvm::Function* MakeFunction(llvm::Module* module, const KernelRequest& request,
       llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr(llvm::Attribute::MustProgress);
-  // Results in place go by the operand's pointer, so that pointer alone reaches its memory.
+  // Results in place are written through the operand's pointer, because both pointers are declared noalias.
   unsigned n = 0;
   for (const tensor::Shape& shape : arguments.operands) Annotate(function->getArg(n++), shape.bytes(), true);
   for (const tensor::Shape& shape : arguments.results) {

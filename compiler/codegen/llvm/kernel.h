@@ -9,22 +9,22 @@
 
 namespace xlad::compiler {
 
-// A function of the object: i32 (one ptr for each argument, ptr scratch, ptr api).
+// A function of the object file with the signature i32 (one ptr for each argument, ptr scratch, ptr api).
 struct EmittedFunction {
   llvm::Function* body = nullptr;
   int64_t arguments = 0;
   int64_t scratch_bytes = 0;
 };
 
-// What a kernel writes: leaf `leaf` of `instruction` to `array`.
+// An output of a kernel: leaf `leaf` of `instruction` is written to `array`.
 struct Output {
   const hlo::Instruction* instruction;
   int leaf;
   ArrayView array;
-  bool in_place;  // The array is also an operand.
+  bool in_place;  // The array shares its memory with an operand.
 };
 
-// A kernel under construction, for the emitters of single opcodes.
+// A kernel under construction, which the emitters of opcodes append to.
 class KernelContext {
  public:
   KernelContext(Ir* ir, llvm::Value* scratch) : ir_(*ir), elements_(ir), scratch_(scratch) {}
@@ -33,7 +33,7 @@ class KernelContext {
   Elements& elements() { return elements_; }
   std::vector<Output>& outputs() { return outputs_; }
 
-  // Memory of its own for the time of the call.
+  // Reserves scratch memory for the duration of the call.
   ArrayView Scratch(const tensor::Shape& shape);
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -45,8 +45,8 @@ class KernelContext {
   int64_t scratch_bytes_ = 0;
 };
 
-// Opcodes that make a kernel of their own (as the root, alone or of a fusion); everything else goes through
-// EmitLoops. `root` is the instruction, with its operands bound in `kernel`.
+// Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. All other kernels are
+// emitted by EmitLoops. `root` is the instruction; its operands are bound in `kernel`.
 using KernelRule = void (*)(KernelContext& kernel, const hlo::Instruction& root);
 KernelRule FindKernelRule(hlo::Opcode opcode);
 
@@ -68,7 +68,7 @@ void EmitLoops(KernelContext& kernel);
 // Writes every element of `instruction`'s leaf to `array`.
 void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const ArrayView& array);
 
-// The whole kernel.
+// Emits a complete kernel.
 absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// cholesky and triangular-solve: plain loops, one matrix of the batch after the other, sums in f64.
+// cholesky and triangular-solve: plain loops over the matrices of the batch, with sums in f64.
 #include "compiler/codegen/llvm/arithmetic.h"
 #include "compiler/codegen/llvm/kernel.h"
 
@@ -17,7 +17,7 @@ Index At(const Values& batch, llvm::Value* row, llvm::Value* column) {
   return Index::Of(dims);
 }
 
-// Matrices in memory, read and written as wide numbers.
+// A matrix in memory, whose elements are read and written as f64 or c128 numbers.
 class Matrices {
  public:
   Matrices(Ir* ir, const Wide* wide, ArrayView array) : ir_(*ir), wide_(*wide), array_(std::move(array)) {}
@@ -34,7 +34,7 @@ class Matrices {
   ArrayView array_;
 };
 
-// start - (sum of term(k) for k = 0 .. count-1).
+// start - sum of term(k) for k = 0 .. count-1.
 llvm::Value* SubtractSum(Ir& ir, const Wide& wide, llvm::Value* start, llvm::Value* count,
                          const std::function<llvm::Value*(llvm::Value*)>& term) {
   llvm::Value* slot = ir.Slot(wide.register_type());
@@ -48,7 +48,7 @@ llvm::Value* SubtractSum(Ir& ir, const Wide& wide, llvm::Value* start, llvm::Val
 
 }  // namespace
 
-// A = L L^H of the lower triangle (A = U^H U of the upper one); the other triangle of the result is zero.
+// A = L L^H from the lower triangle, or A = U^H U from the upper one. The other triangle of the result is zero.
 void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
@@ -57,7 +57,7 @@ void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   const Dims& dims = out.shape.dims;
   const int64_t n = dims.back();
   const Matrices matrices(&ir, &wide, out);
-  // The upper factor is the lower one, mirrored and conjugated.
+  // The upper factor is the conjugate transpose of the lower one.
   const auto load = [&](const Values& batch, llvm::Value* i, llvm::Value* j) {
     return lower ? matrices.Load(batch, i, j) : wide.Conjugate(matrices.Load(batch, j, i));
   };
@@ -91,7 +91,7 @@ void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// op(A) X = B, or X op(A) = B, with triangular A: substitution, in place on a copy of B.
+// Solves op(A) X = B or X op(A) = B for a triangular A by substitution, in place on a copy of B.
 void EmitTriangularSolve(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const hlo::Attributes& attributes = root.attributes();
@@ -99,7 +99,7 @@ void EmitTriangularSolve(KernelContext& kernel, const Instruction& root) {
   const Wide wide(&ir, out.shape.type);
   const bool left = attributes.left_side, adjoint = attributes.transpose_a == "ADJOINT";
   const bool transposed = adjoint || attributes.transpose_a == "TRANSPOSE";
-  // X op(A) = B is op(A)^T X^T = B^T: rows of X are lines to solve for, as columns are from the left.
+  // X op(A) = B is op(A)^T X^T = B^T, so each row of X is solved for like a column in the other case.
   const bool swap = transposed != !left;
   const bool forwards = attributes.lower != swap;
   const int64_t n = root.operand(0)->shape().dims().back();

@@ -1,4 +1,4 @@
-// The IR builder that all of compiler/llvm uses.
+// The type of IR builder that this folder uses.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>

@@ -105,7 +105,8 @@ Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
   return {RoundTo(ir.b, type, sum.Load()[0])};
 }
 
-// One output element: sum over the window and the group's input features. Slow, for every dimension number.
+// One output element: a sum over the window and the input features of its group. Slow, but handles all dimension
+// numbers.
 Values Convolution(Elements& elements, const Instruction& conv, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *input = conv.operand(0), *kernel = conv.operand(1);
@@ -159,8 +160,8 @@ Values Map(Elements& elements, const Instruction& map, const Index& index) {
   return elements.Apply(*map.called()[0], operands);
 }
 
-// The operand element that an output element is: start indices read, clamped so that the slice fits, plus offsets.
-// Slices of a collapsed dimension may have size 0: zeros stand in their place.
+// Maps an output element to an operand element: the start indices, clamped so that the slice fits, plus offsets. If the
+// slice has size 0 in a collapsed dimension, the output is 0.
 Values Gather(Elements& elements, const Instruction& gather, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *operand = gather.operand(0), *indices = gather.operand(1);
@@ -242,7 +243,7 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
     const hlo::WindowDimension& w = window[d];
     llvm::Value* at = ir.Add(ir.Mul(out[d], w.stride), ir.Mul(inner[d], w.window_dilation));
     at = ir.AddSigned(at, -w.padding_low);
-    // Dilation puts holes between the base's elements.
+    // Base dilation puts gaps between the elements of the base.
     const int64_t extent = base[d] == 0 ? 0 : (base[d] - 1) * w.base_dilation + 1;
     const bool fits = w.padding_low <= 0 && w.padding_high <= 0;
     if (!fits || extent == 0) position.inside = ir.b.CreateAnd(position.inside, ir.InRange(at, 0, extent));

@@ -1,8 +1,8 @@
-// Loop kernels: every output element by its element rule.
+// Loop kernels: each output element is computed by its element rule.
 //
-// Reductions are computed first, each group of the same operand shape in one pass, into their outputs or into
-// scratch; what remains is one loop over the other outputs that reads them. All loads of an element come before
-// its stores, so that outputs may stand in the memory of operands that they read at the same element.
+// Reductions are computed first, in one pass for each group of equal operand shapes, into their outputs or into
+// scratch. One loop over the other outputs then reads them. An element's loads come before its stores, so outputs may
+// share the memory of operands that they read at the same element.
 #include <algorithm>
 #include <set>
 
@@ -18,8 +18,8 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Dims;
 
-// Whether element i of every array that `instruction` needs is element i of the result (in row-major order), so
-// that one loop over positions will do.
+// Whether element i of the result depends on elements i of arrays alone (in row-major order), so that one loop over
+// positions is enough.
 class LinearCheck {
  public:
   explicit LinearCheck(const Elements& elements) : elements_(elements) {}
@@ -54,7 +54,7 @@ class LinearCheck {
   std::set<const Instruction*> known_;
 };
 
-// The array that an output names, behind tuples.
+// The array-shaped instruction that an output refers to through tuples.
 struct Leaf {
   const Instruction* instruction;
   int64_t leaf;
@@ -92,7 +92,7 @@ bool DependsOn(const Elements& elements, const Instruction* instruction, const I
   return instruction != on && std::find(found.begin(), found.end(), on) != found.end();
 }
 
-// Reductions that can be computed in one pass: same operand sizes, same dimensions, independent.
+// Groups reductions that one pass can compute: equal operand sizes, equal dimensions, independent of each other.
 std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<const Instruction*>* rest) {
   std::vector<const Instruction*> group = {rest->front()};
   rest->erase(rest->begin());
@@ -112,7 +112,7 @@ std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<
   return group;
 }
 
-// Where the leaves of a reduction go: straight to an output that is nothing else, or to scratch.
+// The memory for the leaves of a reduction: an output that is just this leaf, or scratch.
 std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* reduce, std::vector<bool>* written) {
   std::vector<ArrayView> places;
   const std::vector<tensor::Shape> leaves = LeafShapes(reduce->shape());
@@ -121,7 +121,7 @@ std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* 
     for (size_t o = 0; o < kernel.outputs().size() && place.base == nullptr; ++o) {
       const Output& output = kernel.outputs()[o];
       const Leaf resolved = Resolve({output.instruction, output.leaf});
-      // Memory shared with an operand is written last.
+      // Outputs that share memory with an operand are written last.
       if (resolved.instruction != reduce || resolved.leaf != leaf || output.in_place || (*written)[o]) continue;
       place = output.array;
       (*written)[o] = true;
@@ -160,7 +160,7 @@ void EmitLoops(KernelContext& kernel) {
   for (size_t o = 0; o < written.size(); ++o) {
     if (!written[o] && kernel.outputs()[o].array.shape.elements() > 0) outputs.push_back(kernel.outputs()[o]);
   }
-  // One loop for each element count; the contract promises one.
+  // One loop for each element count. The contract (kernel.h) promises that there is one count.
   while (!outputs.empty()) {
     const int64_t count = outputs[0].array.shape.elements();
     std::vector<Output> now, later;

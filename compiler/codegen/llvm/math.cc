@@ -1,7 +1,7 @@
 // Elementary functions on f32 and f64 values.
 //
-// The polynomials are minimax fits made for xlad (Lawson's iteration on Chebyshev nodes, relative error); each
-// function's comment gives the largest error measured over all f32 arguments, in units in the last place.
+// The polynomials are minimax fits of the relative error, computed for xlad by Lawson's iteration on Chebyshev nodes.
+// The comment of each function states the largest error measured over all f32 arguments, in units in the last place.
 #include "compiler/codegen/llvm/math.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -40,7 +40,7 @@ llvm::Value* ClampTo(const Float& f, llvm::Value* x, double lo, double hi) {
   return f.Select(f.b.CreateFCmpOLT(x, f.C(lo)), f.C(lo), x);
 }
 
-// Beyond the clamps the result is 0 or infinity. Scaling in two steps rounds denormal results once.
+// Arguments beyond the clamps have the result 0 or infinity. Scaling in two steps rounds denormal results once.
 llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   const ExpParts parts = ReduceExp(f, ClampTo(f, x, -105, 89));
@@ -54,7 +54,7 @@ llvm::Value* Exp(Ir& ir, llvm::Value* x) {
 llvm::Value* ExpM1(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   const ExpParts parts = ReduceExp(f, ClampTo(f, x, -25, 89));
-  // 2^n grown + (2^n - 1), by halves so that 2^128 is not needed.
+  // 2^n grown + (2^n - 1), computed from halves because 2^128 overflows.
   llvm::Value* half = f.PowerOfTwo(f.b.CreateSub(parts.n, f.b.getInt32(1)));
   llvm::Value* value = f.Fma(half, parts.grown, f.b.CreateFSub(half, f.C(0.5)));
   // Zeros keep their sign.
@@ -63,7 +63,7 @@ llvm::Value* ExpM1(Ir& ir, llvm::Value* x) {
 
 llvm::Value* Log(Ir& ir, llvm::Value* x) {
   const Float f(ir);
-  // Denormals become normal first.
+  // Scales denormal numbers to normal ones first.
   llvm::Value* tiny = f.b.CreateFCmpOLT(x, f.C(1.17549435e-38));
   llvm::Value* scaled = f.Select(tiny, f.b.CreateFMul(x, f.C(8388608.0)), x);
   llvm::Value* bias = f.Select(tiny, f.C(-23), f.C(0));
@@ -87,7 +87,7 @@ llvm::Value* Log(Ir& ir, llvm::Value* x) {
   return f.Select(f.b.CreateFCmpOEQ(x, f.C(0)), llvm::ConstantFP::getInfinity(f.b.getFloatTy(), true), log);
 }
 
-// log(u) with u = 1 + x rounded, and what the rounding lost.
+// log(u) with u = 1 + x rounded, corrected by the rounding error of u.
 llvm::Value* Log1p(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   llvm::Value* u = f.b.CreateFAdd(x, f.C(1));
@@ -107,7 +107,7 @@ llvm::Value* Erf(Ir& ir, llvm::Value* x) {
   llvm::Value* q = f.Polynomial(square, {1.283791659e-01, -3.7612627136e-01, 1.1283600176e-01, -2.6854444592e-02,
                                          5.1895353398e-03, -8.0208412839e-04, 7.8891195460e-05});
   llvm::Value* near = f.Fma(x, q, x);
-  // 1 - e^p(|x|), p the logarithm of 1 - erf; beyond 4 the result rounds to 1.
+  // 1 - e^p(|x|), where p approximates the logarithm of 1 - erf. Beyond 4 the result rounds to 1.
   llvm::Value* clamped = f.Select(f.b.CreateFCmpOGT(size, f.C(4)), f.C(4), size);
   llvm::Value* p = f.Polynomial(clamped, {1.8803183739e-04, -1.1295783850e+00, -6.3321997042e-01, -1.0841849419e-01,
                                           2.5208204080e-02, -4.2045422398e-03, 4.4133238796e-04, -2.1686509373e-05});
@@ -129,7 +129,7 @@ llvm::Value* Tanh(Ir& ir, llvm::Value* x) {
   return f.Select(f.b.CreateFCmpOLT(size, f.C(0.625)), near, far);
 }
 
-// Works for both widths: t / (1 + t) or 1 / (1 + t) with t = e^-|x|, so that nothing overflows.
+// For both widths: t / (1 + t) or 1 / (1 + t) with t = e^-|x|, which does not overflow.
 llvm::Value* Logistic(Ir& ir, llvm::Value* x) {
   llvm::Type* type = x->getType();
   llvm::Value* one = llvm::ConstantFP::get(type, 1.0);
@@ -147,7 +147,7 @@ llvm::Value* Rsqrt(Ir& ir, llvm::Value* x) {
 
 using MathFunction = llvm::Value* (*)(Ir& ir, llvm::Value* x);
 struct MathRule {
-  MathFunction f32;  // Null: the library's.
+  MathFunction f32;  // Null: the C math library is called.
   MathFunction f64;
   const char* library_f32;
   const char* library_f64;
@@ -198,7 +198,7 @@ llvm::Value* EmitMath(Ir& ir, Opcode opcode, llvm::Value* x) {
 
 llvm::Value* EmitPower(Ir& ir, llvm::Value* x, llvm::Value* y) {
   if (x->getType()->isDoubleTy()) return ir.CallLibm("pow", {x, y});
-  // Squares are common, and exact to the last rounding.
+  // Squares are common, and one multiplication rounds them correctly.
   const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(y);
   if (constant != nullptr && constant->isExactlyValue(2.0)) return ir.b.CreateFMul(x, x);
   if (constant != nullptr && constant->isExactlyValue(1.0)) return x;

@@ -1,9 +1,9 @@
 // Elementary functions on f32 and f64 values.
 //
-// f32: branch-free polynomials in IR, so that loops around them vectorise; f64, and f32 functions without a
-// polynomial of their own: calls of the C math library. No fast-math: infinities, NaNs, signed zeros and denormals
-// come out as IEEE 754 says. Bounds, measured over dense sweeps by math_test.cc, stand in math.cc beside each
-// function.
+// f32 functions are branch-free polynomials in IR, so that loops around them vectorize. f64 functions, and f32
+// functions without a polynomial, are calls of the C math library. No fast-math: infinities, NaNs, signed zeros and
+// denormal numbers are treated as IEEE 754 requires. The comment of each function in math.cc states its error bound,
+// which tests/compiled/math_test.cc measures over dense sweeps.
 #pragma once
 
 #include "compiler/codegen/llvm/ir.h"

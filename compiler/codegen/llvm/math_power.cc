@@ -1,4 +1,4 @@
-// Powers of f32, computed in f64: 2^(y log2 |x|), then the sign and the special cases of IEEE 754's pow.
+// Powers of f32, computed in f64 as 2^(y log2 |x|), followed by the sign and the special cases of IEEE 754's pow.
 #include <llvm/IR/Constants.h>
 
 #include "compiler/codegen/llvm/float_ir.h"
@@ -6,7 +6,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Arithmetic on doubles.
+// Short names for f64 arithmetic.
 class Double {
  public:
   explicit Double(Ir& ir) : b(ir.b) {}
@@ -26,7 +26,7 @@ class Double {
   llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, b.getDoubleTy()); }
 };
 
-// Of a positive finite number that came from an f32, so that it is normal; relative error below 2^-43.
+// log2 of a positive finite f64 that was converted from f32, and so is normal. The relative error is below 2^-43.
 llvm::Value* Log2(const Double& d, llvm::Value* x) {
   IrBuilder& b = d.b;
   // x = 2^e m with m in [sqrt(1/2), sqrt(2)); log2 m by s = (m - 1) / (m + 1).
@@ -37,12 +37,12 @@ llvm::Value* Log2(const Double& d, llvm::Value* x) {
   llvm::Value* q =
       d.Polynomial(b.CreateFMul(s, s), {2.88539008177784950e+00, 9.61796694114139705e-01, 5.77077942142643296e-01,
                                         4.12209274044434915e-01, 3.19904835172824697e-01, 2.82912155745964788e-01});
-  // Exponents of f32 fit in 32 bits, which convert faster.
+  // 32 bits are enough for exponents of f32, and convert faster than 64.
   llvm::Value* exponent = b.CreateSIToFP(b.CreateTrunc(e, b.getInt32Ty()), b.getDoubleTy());
   return d.Fma(s, q, exponent);
 }
 
-// Of t in [-200, 200]; relative error below 2^-34.
+// 2^t for t in [-200, 200]. The relative error is below 2^-34.
 llvm::Value* Exp2(const Double& d, llvm::Value* t) {
   IrBuilder& b = d.b;
   const double magic = 6755399441055744.0;  // 1.5 * 2^52
@@ -74,7 +74,7 @@ llvm::Value* EmitPowerF32(Ir& ir, llvm::Value* x, llvm::Value* y) {
   llvm::Value* is_nan = b.CreateFCmpUNO(t, t);
   llvm::Value* value = b.CreateFPTrunc(Exp2(d, b.CreateSelect(is_nan, d.C(0), t)), b.getFloatTy());
   value = f.Select(is_nan, llvm::ConstantFP::getNaN(b.getFloatTy()), value);
-  // Negative bases: integers have powers, odd ones are negative.
+  // Negative bases have powers for integer exponents alone, which are negative if the exponent is odd.
   const auto is_whole = [&](llvm::Value* v) {
     return b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v), v);
   };
@@ -86,7 +86,7 @@ llvm::Value* EmitPowerF32(Ir& ir, llvm::Value* x, llvm::Value* y) {
   llvm::Value* finite_base = b.CreateFCmpOLT(size, infinity);
   llvm::Value* no_power = b.CreateAnd(b.CreateAnd(negative, finite_base), b.CreateNot(whole));
   value = f.Select(no_power, llvm::ConstantFP::getNaN(b.getFloatTy()), value);
-  // 1 to whatever power, whatever to the power 0, and -1 to an infinite power are 1.
+  // 1 to any power, any number to the power 0, and -1 to an infinite power are 1.
   llvm::Value* endless = b.CreateFCmpOEQ(f.Abs(y), llvm::ConstantFP::getInfinity(b.getFloatTy()));
   llvm::Value* unit = b.CreateAnd(b.CreateFCmpOEQ(f.Abs(x), f.C(1)), endless);
   llvm::Value* is_one = b.CreateOr(b.CreateFCmpOEQ(x, f.C(1)), b.CreateOr(b.CreateFCmpOEQ(y, f.C(0)), unit));

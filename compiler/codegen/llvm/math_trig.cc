@@ -1,8 +1,8 @@
 // Sine and cosine of f32, for arguments of any size.
 //
-// The argument is reduced exactly: x = m 2^e, and 2^e / (2 pi) modulo 1 stands in a table as a 96-bit fraction for
-// every exponent; its product with the 24-bit m is the angle in turns. (The idea is Payne and Hanek's, "Radian
-// reduction for trigonometric functions", 1983.)
+// The argument x = m 2^e is reduced exactly (Payne and Hanek, "Radian reduction for trigonometric functions", 1983): a
+// table has 2^e / (2 pi) modulo 1 as a 96-bit fraction for every exponent; its product with the 24-bit m is the angle
+// in turns.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Module.h>
 
@@ -15,13 +15,13 @@
 namespace xlad::compiler {
 namespace {
 
-// 1 / (2 pi), binary, 288 bits after the point (from its hexadecimal digits).
+// 288 bits of 1 / (2 pi) after the binary point, from its hexadecimal digits.
 constexpr std::array<uint32_t, 9> kInverseTurn = {0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770, 0x36d8a566,
                                                   0x4f10e410, 0x7f9458ea, 0xf7aef158, 0x6dc91b8e};
 
 constexpr int kFirstExponent = 120;  // Biased exponent of the first table row; below 126 (|x| < 1/2) it is not used.
 
-// Bits [from, from + count) after the point of 1 / (2 pi); zeros before it.
+// Bits [from, from + count) of 1 / (2 pi) after the binary point; bits before the point are 0.
 uint64_t InverseTurnBits(int from, int count) {
   uint64_t bits = 0;
   for (int i = from; i < from + count; ++i) {
@@ -50,7 +50,7 @@ struct Angle {
   llvm::Value* rest;      // f32 in [-pi/4, pi/4]
 };
 
-// Of |x|.
+// Reduces |x|.
 Angle Reduce(Ir& ir, const Float& f, llvm::Value* size) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
@@ -64,7 +64,7 @@ Angle Reduce(Ir& ir, const Float& f, llvm::Value* size) {
   llvm::Value* mantissa = b.CreateOr(b.CreateAnd(bits, b.getInt32(0x7fffff)), b.getInt32(0x800000));
   llvm::Value* m = b.CreateZExt(mantissa, i64);
   llvm::Value* turns = b.CreateAdd(b.CreateMul(m, high), b.CreateLShr(b.CreateMul(m, low), 32));
-  // The nearest quarter of a turn, and what is left.
+  // The nearest multiple of a quarter turn, and the rest.
   llvm::Value* quarter = b.CreateLShr(b.CreateAdd(turns, b.getInt64(uint64_t{1} << 61)), 62);
   llvm::Value* rest = b.CreateSub(turns, b.CreateShl(quarter, 62));
   llvm::Value* radians = b.CreateFMul(b.CreateSIToFP(rest, b.getDoubleTy()),

@@ -1,4 +1,3 @@
-// Native programs: a step list as one LLVM function.
 #include "compiler/codegen/llvm/program.h"
 
 #include <llvm/IR/Module.h>
@@ -16,8 +15,8 @@ int64_t RoundUp(int64_t bytes) {
   return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
 }
 
-// Beyond so many calls of kernels they stay calls: LLVM's time grows faster than a function does.
-constexpr int64_t kMostInlined = 64;
+// If a program has more kernel calls than this, they are not inlined: LLVM's time grows faster than a function's size.
+constexpr int64_t kMaxInlined = 64;
 
 int64_t CountKernels(const Steps& steps);
 
@@ -40,7 +39,7 @@ class ProgramEmitter {
       : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes)) {
     int64_t kernels = 0;
     for (const Step& step : request.steps) kernels += CountKernels(step);
-    inline_kernels_ = kernels <= kMostInlined;
+    inline_kernels_ = kernels <= kMaxInlined;
   }
 
   template <typename List>
@@ -87,7 +86,7 @@ class ProgramEmitter {
 
   llvm::Value* Scratch() { return ir_.function()->getArg(static_cast<unsigned>(request_.arguments)); }
 
-  // Leaves the function with `code` where it is not 0.
+  // Returns `code` from the function if it is not 0.
   void ReturnOnError(llvm::Value* code) {
     llvm::BasicBlock* fail = llvm::BasicBlock::Create(b_.getContext(), "fail", ir_.function());
     llvm::BasicBlock* next = llvm::BasicBlock::Create(b_.getContext(), "next", ir_.function());
@@ -148,7 +147,7 @@ class ProgramEmitter {
 
   absl::Status EmitWhile(const WhileStep& loop) {
     absl::Status status;
-    // Where the trip count is known the condition, which has no effects, need not be computed.
+    // If the trip count is known, the condition, which has no side effects, is not computed.
     if (loop.trip_count() >= 0) {
       ir_.Loop(loop.trip_count(), [&](llvm::Value*) { status.Update(EmitSteps(loop.body())); });
       return status;
@@ -179,7 +178,7 @@ class ProgramEmitter {
     return status;
   }
 
-  // An index that is out of range takes the last branch.
+  // An index out of range takes the last branch.
   void EmitBranches(const IfStep& branches, int i, llvm::Value* index, absl::Status* status) {
     if (i >= branches.branches_size()) return;
     if (i + 1 == branches.branches_size()) {

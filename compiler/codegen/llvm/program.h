@@ -11,7 +11,7 @@ namespace xlad::compiler {
 
 using EmittedFunctions = std::map<std::string, EmittedFunction>;
 
-// `known` are the functions that kernel steps may name. InvalidArgument for a step that does not fit.
+// Kernel steps may name the functions in `known`. InvalidArgument if a step names another one or has the wrong buffers.
 absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
                                                     const EmittedFunctions& known);
 

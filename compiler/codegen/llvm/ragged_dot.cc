@@ -1,6 +1,6 @@
-// ragged-dot: a dot whose rows, or whose summation range, fall into groups of sizes given at run time.
+// ragged-dot: a dot whose rows, or whose summation range, are divided into groups of sizes given at run time.
 //
-//   rows:       result[.., r, ..] uses rhs[g] for the group g that row r is in; rows beyond all groups give 0
+//   rows:       result[.., r, ..] uses rhs[g] for the group g that row r is in; rows beyond all groups are 0
 //   summation:  result[g, ..] sums over the positions of group g only
 //   batch:      an ordinary dot
 #include <llvm/IR/Intrinsics.h>
@@ -19,7 +19,7 @@ using tensor::Dims;
 
 bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
-// Group sizes, read at run time.
+// The group sizes, which are read at run time.
 class Groups {
  public:
   Groups(Elements* elements, const Instruction& dot)
@@ -34,7 +34,7 @@ class Groups {
                                                     : ir_.b.CreateZExtOrTrunc(size, ir_.b.getInt64Ty());
     return ir_.Clamp(size, 0, limit_);
   }
-  // Calls `visit` with (group, first position, size) for every group.
+  // Emits a loop over groups that calls `visit` with (group, first position, size).
   void ForEach(const std::function<void(llvm::Value*, llvm::Value*, llvm::Value*)>& visit) {
     llvm::Value* start = ir_.Slot(ir_.b.getInt64Ty());
     ir_.b.CreateStore(ir_.I64(0), start);
@@ -53,12 +53,12 @@ class Groups {
   int64_t limit_;
 };
 
-// Indices of the operands at an output element; contracting dimensions are left null.
+// The indices of the operands for an output element. Entries of contracting dimensions are null.
 struct Operands {
   Values lhs, rhs;
 };
 
-// `out` without a leading group index; `group` is put in rhs's group dimension where there is one.
+// `out` is without a leading group index. `group` is the index of rhs's group dimension, if it has one.
 Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
   const hlo::DotDimensions& n = *dot.attributes().dot;
   const Dims& groups = dot.attributes().group_dims;
@@ -79,7 +79,7 @@ Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
   return at;
 }
 
-// Sums over the contracting dimensions; positions for which `counts` gives false do not count.
+// Sums over those positions of the contracting dimensions for which `counts` returns true.
 llvm::Value* Contract(Elements& elements, const Instruction& dot, const Operands& at,
                       const std::function<llvm::Value*(const Values&)>& counts) {
   Ir& ir = elements.ir();
@@ -136,7 +136,7 @@ Values EmitRaggedDot(Elements& elements, const Instruction& dot, const Index& in
       return b.CreateICmpULT(b.CreateSub(lhs[ragged], first), size);
     })};
   }
-  // The group of this row; 0 and nothing counts where it is in none.
+  // The group of this row. A row in no group uses group 0 and sums over nothing.
   llvm::Value* row = Place(dot, out, ir.I64(0)).lhs[ragged];
   llvm::Value* found = ir.Slot(i64);
   b.CreateStore(ir.I64(-1), found);

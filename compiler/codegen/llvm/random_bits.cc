@@ -1,7 +1,7 @@
 // rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011), with counters and results laid out as XLA does, so that bits agree.
+// 1, 2, 3", SC 2011), with the counters and result layout of XLA, so that the bits agree with it.
 //
-// The state is a key and a counter. Every element is a function of the key and of its index in the whole array.
+// The state is a key and a counter. Each element is a function of the key and of its index in the global array.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ Words Product(IrBuilder& b, llvm::Value* x, uint32_t factor) {
   return Split(b, b.CreateMul(b.CreateZExt(x, b.getInt64Ty()), b.getInt64(factor)));
 }
 
-// The four words of a counter of four words.
+// A counter of four words.
 Values Philox(IrBuilder& b, const Words& low, const Words& high, Words key) {
   Values x = {low.low, low.high, high.low, high.high};
   for (int round = 0; round < 10; ++round) {
@@ -76,10 +76,10 @@ class Generator {
     width_ = 8 * tensor::ByteWidth(bits_.shape.type);
   }
 
-  // Returns how many counters were used.
+  // Returns the number of counters used.
   int64_t Threefry32() {
     const Dims& dims = bits_.shape.dims;
-    // Two numbers of a counter lie beside each other along the first even dimension, or the longest.
+    // The two numbers of a counter are adjacent along the first dimension of even size, or else along the longest one.
     size_t split = 0;
     const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
     if (even != dims.end()) {

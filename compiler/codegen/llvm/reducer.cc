@@ -1,4 +1,3 @@
-// Combining values by a reducer computation.
 #include "compiler/codegen/llvm/reducer.h"
 
 namespace xlad::compiler {

@@ -1,8 +1,6 @@
-// Whole reductions.
-//
-// Rows (the innermost dimension goes): one accumulator in a register for each result element, an inner loop that
-// LLVM vectorises. Columns (the innermost dimension stays): a strip of accumulators along the innermost dimension,
-// and for each reduced position one vectorised pass over the strip.
+// Rows (the innermost dimension is reduced): one accumulator in a register for each result element, and an inner loop
+// that LLVM vectorizes. Columns (the innermost dimension is kept): a strip of accumulators along the innermost
+// dimension, and a vectorized pass over the strip for each reduced position.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
@@ -16,9 +14,9 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// Elements of a strip: 4 KiB of f32, which stays in the first-level cache.
+// Elements of a strip: 4 KiB of f32, which fits into the first-level cache.
 constexpr int64_t kStrip = 1024;
-// Elements of a narrow strip's accumulators with their copies.
+// Elements of a narrow strip, including its copies.
 constexpr int64_t kNarrow = 256;
 
 struct Reduction {
@@ -45,12 +43,12 @@ struct Reduction {
   }
 };
 
-// The operand's dimensions, told apart.
+// The operand's dimensions, divided into kept and reduced ones.
 struct Split {
-  Dims sizes;                // Of the operand.
+  Dims sizes;                // The operand's sizes.
   std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
-  bool columns = false;  // The innermost dimension (sizes of 1 aside) is kept, and there is something to reduce.
+  bool columns = false;  // Whether the innermost dimension (ignoring sizes of 1) is kept, and others are reduced.
 
   explicit Split(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (size_t d = 0; d < sizes.size(); ++d) {
@@ -96,14 +94,14 @@ void EmitRows(Elements& elements, const Split& split, const std::vector<Reductio
 }
 
 struct Strip {
-  Values kept;    // Index of the kept dimensions; at `column` it is to be filled in.
-  size_t column;  // Position among the kept dimensions.
+  Values kept;    // The index of the kept dimensions; its entry `column` is set later.
+  size_t column;  // A position among the kept dimensions.
   llvm::Value* begin;
   int64_t width;
 };
 
-// Calls `body` with the index of every reduced position, in order, and its copy: the innermost reduced dimension is
-// dealt to `copies` in turns.
+// Calls `body` with the index of each reduced position, in order, and the copy that it is accumulated in: positions of
+// the innermost reduced dimension use the copies in rotation.
 void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
                 const std::function<void(const Values& reduced, llvm::Value* copy)>& body) {
   if (copies == 1) {
@@ -125,7 +123,7 @@ void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
   });
 }
 
-// Accumulators of a strip: `copies` times its width.
+// The accumulators of a strip: `copies` times its width.
 class StripSums {
  public:
   StripSums(Elements* elements, const std::vector<Reduction>& reductions, int64_t width, int64_t copies)
@@ -147,7 +145,7 @@ class StripSums {
     accumulators_[i].Store(reductions_[i].reducer.Combine(elements_, accumulators_[i].Load(slot), values), slot);
   }
 
-  // All copies into the first.
+  // Combines all copies into the first.
   void Join() {
     ir_.Loop(copies_ - 1, [&](llvm::Value* other) {
       ir_.Loop(width_, [&](llvm::Value* column) {
@@ -172,7 +170,8 @@ class StripSums {
   std::vector<Values> initial_;
 };
 
-// A narrow strip is so few vectors that each addition would wait for the one before it: it gets several copies.
+// A narrow strip is so few vectors that each addition would depend on the one just before it, so it gets several
+// copies.
 int64_t CopiesOf(Ir& ir, const Split& split, const std::vector<Reduction>& reductions, int64_t width) {
   for (const Reduction& reduction : reductions) {
     if (reduction.leaves != 1 || reduction.reducer.Neutral(ir) == nullptr) return 1;

@@ -1,4 +1,4 @@
-// Whole reductions: loop orders that read memory forwards and vectorise.
+// Reductions of arrays in memory, with loop orders that read memory forward and vectorize.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace xlad::compiler {
 
-// Takes the leaves of reduction `which` at a result index; called once in the code for each, inside loops.
+// Receives the leaves of reduction `which` at a result index. Called once for each reduction, inside the emitted loops.
 using ReductionSink = std::function<void(size_t which, const Index& index, const Values& values)>;
 
-// Computes reductions over operands of the same sizes and the same dimensions in one pass.
+// Emits reductions of operands of equal sizes over the same dimensions in one pass.
 void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction*>& reductions,
                     const ReductionSink& sink);
 

@@ -1,4 +1,4 @@
-// Elementwise opcodes on single elements: one table an element class.
+// Elementwise opcodes on single elements: one table for each class of element types.
 #include "compiler/codegen/llvm/scalar_ops.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -36,7 +36,7 @@ llvm::Value* Sign(Ir& ir, Operands x) {
   llvm::Value* zero = llvm::ConstantFP::get(x[0]->getType(), 0.0);
   llvm::Value* one = llvm::ConstantFP::get(x[0]->getType(), 1.0);
   llvm::Value* sign = ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, one, x[0]);
-  // Zeros keep their sign, NaN stays NaN.
+  // Keeps the sign of zeros, and NaNs.
   return ir.b.CreateSelect(ir.b.CreateFCmpUEQ(x[0], zero), x[0], sign);
 }
 
@@ -45,7 +45,7 @@ llvm::Value* Clamp(Ir& ir, Operands x) {
   return ir.b.CreateMinimum(raised, x[2]);
 }
 
-// Maximum or minimum without LLVM's intrinsic, which loses NaNs when it narrows f16 arithmetic (LLVM 19, x86).
+// Maximum or minimum without LLVM's intrinsic, which loses NaNs if LLVM 19 narrows f16 arithmetic on x86.
 llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   IrBuilder& b = ir.b;
   llvm::Value* first = is_max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
@@ -53,7 +53,7 @@ llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   return b.CreateSelect(take_first, x, y);
 }
 
-// Null for other opcodes.
+// Returns null for other opcodes.
 llvm::Value* HalfExtremum(Ir& ir, Opcode opcode, Operands x) {
   if (opcode == Opcode::kMaximum) return Extremum(ir, true, x[0], x[1]);
   if (opcode == Opcode::kMinimum) return Extremum(ir, false, x[0], x[1]);
@@ -63,7 +63,7 @@ llvm::Value* HalfExtremum(Ir& ir, Opcode opcode, Operands x) {
 
 struct FloatRule {
   FloatOp emit;
-  bool exact;  // The result is a value of the operands' type already, however small that is.
+  bool exact;  // Whether results need no rounding to the operands' type.
 };
 
 const std::map<Opcode, FloatRule>& FloatRules() {
@@ -100,7 +100,7 @@ const std::map<Opcode, FloatRule>& FloatRules() {
   return *rules;
 }
 
-// Opcodes that treat all types alike.
+// Opcodes that treat all types the same way.
 bool IsTypeless(Opcode opcode) {
   return opcode == Opcode::kSelect || opcode == Opcode::kCopy || opcode == Opcode::kConvert ||
          opcode == Opcode::kBitcastConvert || opcode == Opcode::kCompare || opcode == Opcode::kReducePrecision ||
@@ -114,7 +114,7 @@ ElementType OperandType(const hlo::Instruction& instruction) {
 
 bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
   switch (instruction.opcode()) {
-    case Opcode::kBitcastConvert:  // Of equal widths; others change the shape and are in index_rules.cc.
+    case Opcode::kBitcastConvert:  // Of equal widths. Other widths change the shape: see index_rules.cc.
       return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);

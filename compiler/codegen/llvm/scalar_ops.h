@@ -7,12 +7,12 @@
 
 namespace xlad::compiler {
 
-// Whether the opcode is an elementwise one that some element type has.
+// Whether the opcode is elementwise and supported for some element type.
 bool HasScalarOp(hlo::Opcode opcode);
-// Whether the instruction is an elementwise one whose element types are supported.
+// Whether the instruction is elementwise and its element types are supported.
 bool HasScalarOp(const hlo::Instruction& instruction);
 
-// The result element from the operands' elements, all in register form (types.h).
+// Emits the result element from elements of the operands, all in register form (types.h).
 llvm::Value* EmitScalarOp(Ir& ir, const hlo::Instruction& instruction, absl::Span<llvm::Value* const> operands);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// Kernels that go step by step: scan, select-and-scatter.
+// Sequential kernels: scan, select-and-scatter.
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
@@ -9,13 +9,13 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// `dims` with `position` put in at `along`.
+// `dims` with `position` inserted at `along`.
 Index Inserted(Values dims, size_t along, llvm::Value* position) {
   dims.insert(dims.begin() + along, position);
   return Index::Of(std::move(dims));
 }
 
-// Whether the body computes every element from the same element of its parameters.
+// Whether the body computes each element from the same element of its parameters.
 bool IsElementwise(const hlo::Computation& body) {
   for (const auto& instruction : body.instructions()) {
     const hlo::Opcode opcode = instruction->opcode();
@@ -27,7 +27,7 @@ bool IsElementwise(const hlo::Computation& body) {
   return body.root()->opcode() == hlo::Opcode::kTuple;
 }
 
-// A scan along the innermost dimension by an elementwise body: row after row. The carries hold their first values.
+// A scan along the innermost dimension by an elementwise body, row by row. The carries hold their initial values.
 void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
   Ir& ir = kernel.ir();
   const std::vector<Output> outputs = kernel.outputs();
@@ -60,8 +60,8 @@ void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs)
 
 }  // namespace
 
-// One call of the body a step: on the inputs' slices and the carries, giving the outputs' slices and new carries.
-// New carries wait in scratch until the step is over.
+// Calls the body once for each position, on slices of the inputs and the carries. It returns slices of the outputs and
+// new carries, which are kept in scratch until the body has run.
 void EmitScan(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const int64_t carries = root.attributes().num_carries;
@@ -107,8 +107,8 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// Each window of the operand sends its source element to the element that `select` leaves standing; what arrives is
-// combined by `scatter`, from the initial value on.
+// The source element of each window is added, by the computation `scatter`, to the output element of the position that
+// `select` chooses in that window. Outputs begin with the initial value.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   IrBuilder& b = ir.b;

@@ -18,9 +18,9 @@ namespace {
 using tensor::ElementType;
 
 enum class Special {
-  kIeee,          // All exponent bits set: infinity, NaN.
-  kFinite,        // "FN": only the code of all ones is NaN.
-  kUnsignedZero,  // "FNUZ": the code of negative zero is the one NaN.
+  kIeee,          // The largest exponent means infinity and NaN.
+  kFinite,        // "FN": only the code with all bits set is NaN.
+  kUnsignedZero,  // "FNUZ": the code of negative zero is the only NaN.
   kNone,          // Every code is a number.
 };
 
@@ -59,7 +59,7 @@ float E8M0ToFloat(uint32_t bits) {
   return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
 
-// Ties go up, as in ml_dtypes and XLA; among float's subnormal numbers 2^-127 itself is code 0, and what is less.
+// Ties round up, as in ml_dtypes and XLA. Of the subnormal floats, 2^-127 and smaller ones have code 0.
 llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
@@ -70,8 +70,8 @@ llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
 }
 
 struct Codes {
-  uint32_t largest;   // Greatest finite magnitude.
-  uint32_t overflow;  // What lies beyond it.
+  uint32_t largest;   // The largest finite magnitude.
+  uint32_t overflow;  // The result of overflow.
   uint32_t nan;
 };
 
@@ -128,11 +128,12 @@ llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value
   const uint32_t shift = static_cast<uint32_t>(23 - f.mantissa_bits);
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* magnitude = b.CreateAnd(bits, u32(0x7fffffff));
-  // Normal numbers: round the mantissa in place and move the exponent's bias.
+  // Normal numbers: round the mantissa in place and change the bias of the exponent.
   llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, shift), u32(1));
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(magnitude, b.CreateAdd(odd, u32((1u << (shift - 1)) - 1))), shift);
   llvm::Value* normal = b.CreateSub(rounded, u32(static_cast<uint32_t>(127 - f.bias) << f.mantissa_bits));
-  // Subnormal ones: adding a power of two whose last place is the type's smallest number rounds to it.
+  // Subnormal numbers: adding a power of two whose last place is the type's smallest number rounds to multiples of
+  // that.
   const uint32_t magic = static_cast<uint32_t>(127 + 1 - f.bias - f.mantissa_bits + 23) << 23;
   llvm::Value* absolute = b.CreateBitCast(magnitude, b.getFloatTy());
   llvm::Value* sum = b.CreateFAdd(absolute, b.CreateBitCast(u32(magic), b.getFloatTy()));

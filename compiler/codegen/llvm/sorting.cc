@@ -1,7 +1,7 @@
-// Kernels that order: sort and topk.
+// Kernels for sort and topk.
 //
-// Sort is a bottom-up merge sort of positions, stable, along one dimension: the comparator is inlined and sees the
-// operands' elements at two positions. Keys move once, at the end.
+// Sort is a stable bottom-up merge sort of positions along one dimension. The comparator is inlined and reads the
+// elements of the operands at two positions. Elements are moved once, at the end.
 #include <llvm/IR/Intrinsics.h>
 
 #include <utility>
@@ -16,7 +16,7 @@ using hlo::Instruction;
 using tensor::Dims;
 using tensor::ElementType;
 
-// At most so many elements of a row are selected one by one; more are sorted.
+// Up to this k, topk selects elements by insertion; beyond, it sorts.
 constexpr int64_t kFew = 64;
 
 // Whether the element at position i comes strictly before the one at position j.
@@ -131,12 +131,12 @@ void EmitSort(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// The first `k` positions of 0 .. count-1 in order, into `best`: each is put in its place among the best so far. Most
-// elements of a long row are behind all of them, and cost one comparison.
+// Writes the first `k` of positions 0 .. count-1, in order, into `best`, by insertion into the best so far. Most
+// elements of a long row come after all of them and cost one comparison.
 void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const Before& before) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
-  // Any position will do where none is yet: it is read, and what is compared with it is ignored.
+  // Entries that are not set yet may hold any valid position: it is read, but the comparison with it is ignored.
   ir.Loop(k, [&](llvm::Value* i) { StorePosition(ir, best, i, ir.I64(0)); });
   llvm::Value* hole = ir.Slot(i64);
   ir.Loop(count, [&](llvm::Value* i) {
@@ -163,8 +163,8 @@ void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const 
   });
 }
 
-// The k largest (or smallest) elements of each row with their positions, in order; of equal ones the first come
-// first. Floats by IEEE's total order.
+// The k largest (or smallest) elements of each row with their positions, in order. Equal elements are ordered by
+// position, floats by IEEE 754's total order.
 void EmitTopk(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   IrBuilder& b = ir.b;

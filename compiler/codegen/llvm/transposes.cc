@@ -1,8 +1,8 @@
-// Transposes that move the last dimension: tiles that are turned over in vector registers.
+// Transposes that move the last dimension: tiles are transposed in vector registers.
 //
-// A loop in the result's order would read a column: every element from a cache line of its own, and the lines are gone
-// before their neighbours are asked for. A tile of 16 by 16 reads and writes whole lines. It is turned over in log2(16)
-// rounds, each of which swaps the off-diagonal blocks of 2d by 2d blocks (Eklundh 1972).
+// A loop in the result's order would read a column, with every element in another cache line, and lines would be
+// evicted before their next elements are read. A 16 by 16 tile reads and writes complete lines. It is transposed in
+// log2(16) rounds, each of which swaps the off-diagonal d by d blocks of 2d by 2d blocks (Eklundh 1972).
 #include <algorithm>
 
 #include "base/status.h"
@@ -13,7 +13,7 @@ namespace {
 
 using tensor::Dims;
 
-// Neighbouring dimensions that stay neighbours, as one; in the result's order, strides in elements.
+// Dimensions in the result's order, with adjacent ones that stay adjacent merged. Strides are in elements.
 struct Run {
   int64_t size, from, to;
 };
@@ -35,7 +35,7 @@ std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permuta
   return runs;
 }
 
-// The side of a tile: at most a vector register's worth, at most 16; below 4 a tile gains nothing.
+// The side of a tile: at most the elements of a vector register, and at most 16. Tiles below 4 gain nothing.
 int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
   int64_t side = std::min<int64_t>(16, 64 / element_bytes);
   while (side > std::min(rows, columns)) side /= 2;
@@ -48,7 +48,7 @@ class TileMover {
       : ir_(*ir), side_(side), element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
         align_(static_cast<uint64_t>(element_bytes)) {}
 
-  // rows: vectors along what is contiguous in the operand; columns: along what is contiguous in the result.
+  // rows: vectors along the contiguous dimension of the operand; columns: along that of the result.
   void Move(llvm::Value* from, int64_t from_stride, llvm::Value* to, int64_t to_stride) {
     llvm::Type* type = llvm::FixedVectorType::get(element_, static_cast<unsigned>(side_));
     Values v;
@@ -87,8 +87,8 @@ class TileMover {
   const llvm::Align align_;
 };
 
-// Runs `body` on the starts of pieces of `size` that cover 0 .. count-1; the last overlaps the one before it where they
-// do not divide, and writes the same again.
+// Emits `body` for the starts of pieces of `size` that cover 0 .. count-1. If size does not divide count, the last
+// piece overlaps the previous one and writes the same values again.
 void Pieces(Ir& ir, int64_t count, int64_t size, const std::function<void(llvm::Value*)>& body) {
   ir.Loop((count + size - 1) / size, [&](llvm::Value* i) {
     llvm::Value* start = ir.Mul(i, size);

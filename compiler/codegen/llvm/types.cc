@@ -1,4 +1,3 @@
-// Element types in LLVM IR: loads, stores, rounding, constants.
 #include "compiler/codegen/llvm/types.h"
 
 #include <llvm/IR/Constants.h>
@@ -11,13 +10,13 @@
 namespace xlad::compiler {
 namespace {
 
-// The storage of a small float as an integer of the type's own width, and back.
+// Converts a small float in f32 to an integer of its width, and back.
 llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kF16) {
     return b.CreateBitCast(b.CreateFPTrunc(value, b.getHalfTy()), b.getInt16Ty());
   }
   if (type == ElementType::kBF16) {
-    // Registers hold exact bf16 values: the upper half is the answer.
+    // Registers hold exact bf16 values, so the upper half of the bits is the result.
     return b.CreateTrunc(b.CreateLShr(b.CreateBitCast(value, b.getInt32Ty()), 16), b.getInt16Ty());
   }
   return EncodeSmallFloat(b, type, value);

@@ -20,23 +20,23 @@ using tensor::ElementType;
 llvm::Type* StorageType(llvm::LLVMContext& context, ElementType type);
 llvm::Type* RegisterType(llvm::LLVMContext& context, ElementType type);
 
-// Whether values of the type are kept in a wider float.
+// Whether registers hold values of the type in a wider float.
 bool IsSmallFloat(ElementType type);
-// f32 for c64 and f64 for c128; otherwise the type itself.
+// The type of the real part: f32 for c64, f64 for c128, otherwise the type itself.
 ElementType RealPart(ElementType type);
 
 llvm::Value* LoadElement(IrBuilder& b, ElementType type, llvm::Value* address);
 void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Value* address);
 
-// Register value to the iN (N = bits of the type; i8 for pred) of its storage, and back. A complex number's real part
-// is in the low half.
+// Converts a register value to the iN of its storage (N is the width of the type, 8 for pred), and back. The real part
+// of a complex number is the low half.
 llvm::Value* ToBits(IrBuilder& b, ElementType type, llvm::Value* value);
 llvm::Value* FromBits(IrBuilder& b, ElementType type, llvm::Value* bits);
 
-// An f32 rounded to the nearest value of a small float type, ties to even; other types: the value itself.
+// Rounds an f32 to the nearest value of a small float type, ties to even. Returns values of other types unchanged.
 llvm::Value* RoundTo(IrBuilder& b, ElementType type, llvm::Value* value);
 
-// The register constant of an element given by its bytes in memory.
+// The register constant for an element whose bytes in memory are given.
 llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::Span<const std::byte> bytes);
 
 llvm::Value* MakeComplex(IrBuilder& b, llvm::Value* real, llvm::Value* imag);

@@ -1,4 +1,4 @@
-// Kernels that change a part of an array: dynamic-update-slice, scatter.
+// Kernels that change a part of an array: dynamic-update-slice and scatter.
 #include <algorithm>
 
 #include "compiler/codegen/llvm/element_rules.h"
@@ -24,7 +24,7 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
   if (!output.in_place) {
     EmitArray(kernel, operand, 0, output.array);
   } else if (operand->users().size() > 1) {
-    // The update reads the operand elsewhere: it is computed before anything is written.
+    // The update reads other elements of the operand, so it is computed before anything is written.
     ready = kernel.Scratch(update->shape().array());
     EmitArray(kernel, update, 0, ready);
     kernel.elements().BindArrays(update, {ready});
@@ -39,8 +39,8 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// Updates are applied one after the other, in row-major order of the updates. A window that does not lie inside the
-// operand is left out whole.
+// Updates are applied one after the other, in row-major order of the updates. A window that is not inside the operand
+// is skipped completely.
 void EmitScatter(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   Elements& elements = kernel.elements();
