@@ -93,6 +93,12 @@ class Shrinker {
   // Factors whose sizes are bound to attributes: along windows and moves, and groups.
   std::vector<bool> Bound() const {
     std::vector<bool> bound(rule_.factors.size(), false);
+    if (instruction_.opcode() == Opcode::kBitcastConvert) {  // The ratio of unequal widths is a dimension's size.
+      const bool narrows = instruction_.shape().ndim() > instruction_.operand(0)->shape().ndim();
+      const bool widens = instruction_.shape().ndim() < instruction_.operand(0)->shape().ndim();
+      if (narrows) for (int f : rule_.results[0].back()) bound[f] = true;
+      if (widens) for (int f : rule_.operands[0].back()) bound[f] = true;
+    }
     if (SizesFollowFactors(instruction_.opcode())) return bound;
     for (size_t f = 0; f < bound.size(); ++f) {
       const FactorKind kind = rule_.factors[f].kind;
