@@ -26,18 +26,18 @@ absl::StatusOr<Results> Evaluated(const Module& module, const std::vector<std::v
   return results;
 }
 
-std::vector<std::vector<hlo::Literal>> InputsFor(const Module& module, uint64_t seed) {
+std::vector<std::vector<hlo::Literal>> InputsFor(const RandomModule& made, uint64_t seed) {
   const auto random = SeededRandom(seed);
-  std::vector<std::vector<hlo::Literal>> inputs(module.num_partitions);
+  std::vector<std::vector<hlo::Literal>> inputs(made.module->num_partitions);
   for (auto& device : inputs) {
-    for (const Array& input : RandomInputs(module, random.get())) device.emplace_back(input);
+    for (const Array& input : RandomInputs(*made.module, random.get(), made.special)) device.emplace_back(input);
   }
   return inputs;
 }
 
 // Adds the passes that changed the program to `changing`.
 absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>* changing) {
-  const auto inputs = InputsFor(*made.module, seed);
+  const auto inputs = InputsFor(made, seed);
   XLAD_ASSIGN_OR_RETURN(const Results expected, Evaluated(*made.module, inputs));
   const std::unique_ptr<Module> module = made.module->Clone();
   PassContext context;
@@ -53,7 +53,7 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
     const auto found = Evaluated(*module, inputs);
     XLAD_RETURN_IF_ERROR(Annotate(found.status(), place));
     for (size_t d = 0; d < expected.size(); ++d) {
-      XLAD_RETURN_IF_ERROR(Annotate(CompareAllWithin((*found)[d], expected[d], made.errors), place));
+      XLAD_RETURN_IF_ERROR(Annotate(CompareResults((*found)[d], expected[d], made.exactness), place));
     }
     before = after;
   }

@@ -1,4 +1,4 @@
-// Comparing what two right ways to compute a program give.
+// How closely the results of two correct computations of one program must agree, and the comparison itself.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,26 @@
 
 namespace xlad::compiler {
 
-// The arrays of a literal, in order.
+// What two correct computations of an array have in common, strictest first. std::max joins two requirements.
+enum class Agreement {
+  kBits,        // All bits, including NaN payloads: integers, data movement, bitcasts, selections.
+  kNumbers,     // Equal numbers, zeros with equal signs; any NaN equals any other: floating-point arithmetic.
+  kMagnitudes,  // As kNumbers, but -0 equals +0: sums that may start from different partial sums (dots, all-reduces).
+};
+
+struct Exactness {
+  Agreement agreement = Agreement::kNumbers;
+  // Floating-point elements may differ by a small multiple of this. If it is positive, `agreement` is not looked at.
+  double error = 0;
+};
+
+// The leaf arrays of a literal, in tuple order.
 std::vector<tensor::Array> ArraysOf(const hlo::Literal& literal);
 
-// `error` is by how much elements may differ (a small multiple of it is allowed); at 0 they must be equal, integers in
-// every bit, floats as numbers. The first difference is the error: "element 3: found 1.5, expected 2 within 0".
-absl::Status CompareWithin(const tensor::Array& found, const tensor::Array& expected, double error);
-absl::Status CompareAllWithin(const std::vector<tensor::Array>& found, const std::vector<tensor::Array>& expected,
-                              const std::vector<double>& errors);
+// The error names the first difference: "element 3 of f32[8]: found 1.5 (0x3fc00000), expected 2 (0x40000000)".
+absl::Status CompareArrays(const tensor::Array& found, const tensor::Array& expected, const Exactness& exactness);
+// Compares arrays pairwise; the three lists must have one length.
+absl::Status CompareResults(const std::vector<tensor::Array>& found, const std::vector<tensor::Array>& expected,
+                            const std::vector<Exactness>& exactness);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// Random collectives, as they stand in what a device runs.
+// Random collectives of a program that each device runs.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,15 @@
 
 namespace xlad::compiler {
 
-using DeviceGroups = std::vector<std::vector<int64_t>>;  // Of one size; a device in one group at most.
+// Disjoint groups of devices, all of one size.
+using DeviceGroups = std::vector<std::vector<int64_t>>;
 
 // One collective of a value of the pool within each group. May return an empty value.
-Sample RandomCollective(RandomControl* random, hlo::Builder* builder, const Pool& pool, const DeviceGroups& groups,
+Sample RandomCollective(RandomControl& random, hlo::Builder& builder, const Pool& pool, const DeviceGroups& groups,
                         int64_t channel);
 
-// The largest value of the group's, everywhere in the group; not of complex numbers.
-Sample LargestOfGroup(RandomControl* random, hlo::Builder* builder, const Sample& x, const DeviceGroups& groups,
+// The element-wise maximum over each group, on all its devices. Not of complex numbers.
+Sample LargestOfGroup(RandomControl& random, hlo::Builder& builder, const Sample& x, const DeviceGroups& groups,
                       int64_t channel);
 
 }  // namespace xlad::compiler

@@ -25,58 +25,62 @@ Sample Product(const Sample& x, const Sample& y, Instruction* made, double terms
   return result;
 }
 
-}  // namespace
-
-Sample RandomValues::Dot(Builder* builder, Sample x, const Pool& pool) {
+Sample Dot(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
   if (x.ndim() == 0 || x.type() == ElementType::kPred) return {};
+  if (random.OneIn(3)) {
+    Dims permutation;
+    for (int64_t d = 0; d < x.ndim(); ++d) permutation.insert(permutation.begin() + random.Below(d + 1), d);
+    x.array = builder.Transpose(x.array, permutation);
+  }
   hlo::DotDimensions dims;
-  Dims sizes;  // Of the right side: batches, contracted ones, free ones, then mixed up.
-  Dims roles;  // The left dimension of each, -1 for free ones.
+  Dims sizes;  // Of the right operand: batch, contracting and free dimensions in random order.
+  Dims roles;  // For each, the left operand's dimension, or -1 if it is free.
   double terms = 1;
   for (int64_t d = 0; d < x.ndim(); ++d) {
-    const int role = Below(3);
+    const int role = random.Below(3);
     if (role == 0) continue;
     sizes.push_back(x.dims()[d]);
     roles.push_back(d);
     (role == 1 ? dims.lhs_batch : dims.lhs_contracting).push_back(d);
     if (role == 2) terms *= static_cast<double>(sizes.back());
   }
-  for (int free = Below(3); free > 0; --free) {
-    const size_t at = Below(std::ssize(sizes) + 1);
-    sizes.insert(sizes.begin() + at, 1 + Below(6));
+  for (int free = random.Below(3); free > 0; --free) {
+    const size_t at = random.Below(std::ssize(sizes) + 1);
+    sizes.insert(sizes.begin() + at, 1 + random.Below(6));
     roles.insert(roles.begin() + at, -1);
   }
   const auto place = [&](int64_t d) { return std::find(roles.begin(), roles.end(), d) - roles.begin(); };
   for (int64_t d : dims.lhs_batch) dims.rhs_batch.push_back(place(d));
   for (int64_t d : dims.lhs_contracting) dims.rhs_contracting.push_back(place(d));
-  if (tensor::Product(sizes) > kMaxElements) return {};
-  const Sample y = Fit(builder, Pick(pool), x.type(), sizes);
+  if (tensor::Product(sizes) > RandomValues::kMaxElements) return {};
+  const Sample y = random.FiniteOperand(builder, pool, x.type(), sizes);
   ElementType result = x.type();
   if (tensor::ByteWidth(result) <= 2) {
     result = tensor::IsFloating(result) ? ElementType::kF32 : tensor::IsSigned(result) ? ElementType::kS32 : result;
-    if (tensor::IsFloating(x.type()) && OneIn(2)) result = x.type();
+    if (tensor::IsFloating(x.type()) && random.OneIn(2)) result = x.type();
   }
   auto dot = std::make_unique<Instruction>(Opcode::kDot, Shape(result, {}));
   dot->mutable_attributes().dot = dims;
   return Product(x, y, Append(builder, std::move(dot), {x.array, y.array}), terms);
 }
 
-Sample RandomValues::Convolution(Builder* builder, Sample x, const Pool& pool) {
-  if (x.type() != ElementType::kF32 && !(tensor::IsFloating(x.type()) && OneIn(2))) return {};
-  const int64_t spatial = 1 + Below(2), groups = OneIn(3) ? 2 + Below(2) : 1, batches = groups == 1 && OneIn(5) ? 2 : 1;
-  const int64_t in = groups * (1 + Below(2)), out = groups * batches * (1 + Below(3));
-  Dims image = {batches * (1 + Below(3))}, kernel;
+Sample Convolution(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
+  if (x.type() != ElementType::kF32 && !(tensor::IsFloating(x.type()) && random.OneIn(2))) return {};
+  const int64_t spatial = 1 + random.Below(2), groups = random.OneIn(3) ? 2 + random.Below(2) : 1;
+  const int64_t batches = groups == 1 && random.OneIn(5) ? 2 : 1;
+  const int64_t in = groups * (1 + random.Below(2)), out = groups * batches * (1 + random.Below(3));
+  Dims image = {batches * (1 + random.Below(3))}, kernel;
   hlo::Window window(static_cast<size_t>(spatial));
   double terms = static_cast<double>(in / groups);
   for (hlo::WindowDimension& w : window) {
-    image.push_back(3 + Below(5));
-    w.size = 1 + Below(3);
-    w.stride = 1 + Below(2);
-    w.padding_low = Below(3);
-    w.padding_high = Below(3);
-    w.window_dilation = OneIn(4) ? 2 : 1;
-    w.base_dilation = OneIn(4) ? 2 : 1;
-    w.window_reversal = OneIn(6);
+    image.push_back(3 + random.Below(5));
+    w.size = 1 + random.Below(3);
+    w.stride = 1 + random.Below(2);
+    w.padding_low = random.Below(3);
+    w.padding_high = random.Below(3);
+    w.window_dilation = random.OneIn(4) ? 2 : 1;
+    w.base_dilation = random.OneIn(4) ? 2 : 1;
+    w.window_reversal = random.OneIn(6);
     kernel.push_back(w.size);
     terms *= static_cast<double>(w.size);
   }
@@ -93,13 +97,13 @@ Sample RandomValues::Convolution(Builder* builder, Sample x, const Pool& pool) {
     dims.output_spatial.push_back(d + 1);
     dims.kernel_spatial.push_back(d);
   }
-  x = Fit(builder, x, x.type(), image);
-  Sample k = Fit(builder, Pick(pool), x.type(), kernel);
-  if (OneIn(3)) {  // Channels first, as others write it.
+  x = random.Fit(builder, x, x.type(), image);
+  Sample k = random.FiniteOperand(builder, pool, x.type(), kernel);
+  if (random.OneIn(3)) {  // Channels first.
     Dims order = {0, spatial + 1}, kernel_order = {spatial + 1, spatial};
     for (int64_t d = 0; d < spatial; ++d) order.push_back(d + 1), kernel_order.push_back(d);
-    x.array = builder->Transpose(x.array, order);
-    k.array = builder->Transpose(k.array, kernel_order);
+    x.array = builder.Transpose(x.array, order);
+    k.array = builder.Transpose(k.array, kernel_order);
     dims.input_feature = dims.output_feature = 1;
     dims.kernel_output_feature = 0;
     dims.kernel_input_feature = 1;
@@ -116,11 +120,12 @@ Sample RandomValues::Convolution(Builder* builder, Sample x, const Pool& pool) {
   return Product(x, k, Append(builder, std::move(convolution), {x.array, k.array}), terms);
 }
 
-Sample RandomValues::Fourier(Builder* builder, Sample x) {
-  if (x.ndim() == 0 || (x.type() != ElementType::kF32 && x.type() != ElementType::kC64)) return {};
+Sample Fourier(RandomValues& random, Builder& builder, Sample x) {
+  if (x.array->shape().elements() == 0 || x.ndim() == 0) return {};
+  if (x.type() != ElementType::kF32 && x.type() != ElementType::kC64) return {};
   const double n = static_cast<double>(x.dims().back());
   auto fft = std::make_unique<Instruction>(Opcode::kFft, Shape(ElementType::kC64, {}));
-  const bool real = x.type() == ElementType::kF32, inverse = OneIn(2);
+  const bool real = x.type() == ElementType::kF32, inverse = random.OneIn(2);
   fft->mutable_attributes().fft_type = real ? "RFFT" : inverse ? "IFFT" : "FFT";
   fft->mutable_attributes().fft_length = {x.dims().back()};
   Sample result{Append(builder, std::move(fft), {x.array}), 2 * n * x.bound, 0, 0};
@@ -128,10 +133,14 @@ Sample RandomValues::Fourier(Builder* builder, Sample x) {
   return result;
 }
 
-Sample RandomValues::RandomContraction(Builder* builder, const Pool& pool) {
-  const Sample x = Pick(pool);
-  const int kind = Below(6);
-  return kind == 0 ? Fourier(builder, x) : kind <= 2 ? Convolution(builder, x, pool) : Dot(builder, x, pool);
+}  // namespace
+
+Sample RandomContraction(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.PickFinite(pool);
+  if (!x) return {};
+  const int kind = random.Below(6);
+  if (kind == 0) return Fourier(random, builder, x);
+  return kind <= 2 ? Convolution(random, builder, x, pool) : Dot(random, builder, x, pool);
 }
 
 }  // namespace xlad::compiler

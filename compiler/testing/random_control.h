@@ -3,36 +3,42 @@
 
 #include <functional>
 
-#include "compiler/testing/random_program.h"
+#include "compiler/testing/random_values.h"
 
 namespace xlad::compiler {
 
 class RandomControl : public RandomValues {
  public:
-  // One more kind of instruction, for a caller's own: collectives, annotations. May return an empty value.
-  using Extra = std::function<Sample(hlo::Builder*, const Pool&)>;
-  RandomControl(hlo::Module* module, Random* random, Extra extra)
-      : RandomValues(module, random), extra_(std::move(extra)) {}
+  // One more family, which the caller brings: collectives, annotations. May return an empty value.
+  using ExtraFamily = std::function<Sample(hlo::Builder&, const Pool&)>;
+  RandomControl(hlo::Module* module, Random* random, Options options, ExtraFamily extra);
 
-  // Branches of conditionals may be taken by some devices only: collectives inside need a selector that is the same
-  // everywhere.
-  void set_constant_selectors(bool constant) { constant_selectors_ = constant; }
+  // With uniform control, all devices take the same branches and run as many iterations: required if there are
+  // collectives inside.
+  void set_uniform_control(bool uniform) { uniform_control_ = uniform; }
 
-  void Grow(hlo::Builder* builder, Pool* pool, int count, int depth);
-  // The value in a form that a loop may carry: its error and bound are no more than `slot`'s.
-  Sample Contract(hlo::Builder* builder, Sample value, const Sample& slot);
+  // Appends about `count` random values to the pool. `depth` counts the computations around the builder's one.
+  void AddValues(hlo::Builder& builder, Pool* pool, int count, int depth);
 
  private:
-  Sample One(hlo::Builder* builder, const Pool& pool, int depth);
-  Sample While(hlo::Builder* builder, const Pool& pool, int depth);
-  Sample Conditional(hlo::Builder* builder, const Pool& pool, int depth);
-  Sample Call(hlo::Builder* builder, const Pool& pool, int depth);
-  Pool Carried(hlo::Builder* builder, const Pool& pool);
-  Pool Open(hlo::Builder* builder, const hlo::Shape& tuple, const Pool& like);
-  hlo::Computation* Condition(const hlo::Shape& shape, const Pool& slots);
+  Family RandomFamily();
+  Sample MakeValue(hlo::Builder& builder, const Pool& pool, int depth);
+  Sample While(hlo::Builder& builder, const Pool& pool, int depth);
+  Sample Conditional(hlo::Builder& builder, const Pool& pool, int depth);
+  Sample Call(hlo::Builder& builder, const Pool& pool, int depth);
+  // Values of the pool as a loop or a branch may take them; some of them twice.
+  Pool Carried(hlo::Builder& builder, const Pool& pool);
+  // `value` in a form that the slot may take in the next iteration: its error and bound are no more than the slot's. An
+  // empty value if there is none.
+  Sample FitSlot(hlo::Builder& builder, Sample value, const Sample& slot, Agreement agreement);
+  // The elements of a computation's only parameter.
+  Pool OpenParameter(hlo::Builder& builder, const hlo::Shape& tuple, const Pool& like);
+  hlo::Instruction* AndData(hlo::Builder& builder, hlo::Instruction* condition, const Sample& value);
 
-  Extra extra_;
-  bool constant_selectors_ = false;
+  ExtraFamily extra_;
+  // Every third value is of this family, so that programs differ (swarm testing, Groce et al. 2012).
+  const Family favorite_;
+  bool uniform_control_ = false;
 };
 
 }  // namespace xlad::compiler

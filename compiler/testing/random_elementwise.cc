@@ -15,133 +15,128 @@ namespace {
 
 constexpr double kF32Unit = 0x1p-24;
 
-// Functions that the compiler and the evaluator compute by other formulas: f(x + e) - f(x) <= slope * e.
+// Functions for which the compiler and the evaluator use different formulas: |f(x + e) - f(x)| <= slope * |e|.
 struct SmoothFunction {
   Opcode opcode;
   double slope;
-  double bound;  // Of the result; 0: that of the operand.
+  double bound;  // Of the result; 0: the operand's bound.
 };
 constexpr SmoothFunction kEverywhere[] = {
     {Opcode::kTanh, 1, 1},  {Opcode::kLogistic, 0.25, 1}, {Opcode::kSine, 1, 1}, {Opcode::kCosine, 1, 1},
     {Opcode::kErf, 1.2, 1}, {Opcode::kAtan, 1, 1.6},      {Opcode::kAsinh, 1, 0}};
-// Of |x| + 1.
+// Applied to |x| + 1.
 constexpr SmoothFunction kFromOne[] = {{Opcode::kLog, 1, 0},     {Opcode::kSqrt, 0.5, 0}, {Opcode::kRsqrt, 0.5, 1},
                                        {Opcode::kCbrt, 0.34, 0}, {Opcode::kLogPlusOne, 0.5, 0}};
-// Where |x| <= 4.
+// Applied to |x| <= 4.
 constexpr Opcode kGrowing[] = {Opcode::kExponential, Opcode::kExponentialMinusOne, Opcode::kSinh, Opcode::kCosh};
 
-}  // namespace
-
-Sample RandomValues::Smooth(Builder* builder, Sample x) {
+Sample Smooth(RandomValues& random, Builder& builder, Sample x) {
   const double unit = RoundingOf(x.type()) * 2 + 16 * kF32Unit;
   const auto result = [&](Instruction* array, double bound, double slope) {
     return Sample{array, bound, 0, slope * x.error + unit * std::max(bound, slope * x.bound)};
   };
-  const int kind = Below(3);
+  const int kind = random.Below(3);
   if (kind == 0) {
-    const SmoothFunction& f = kEverywhere[Below(std::size(kEverywhere))];
-    return result(builder->Unary(f.opcode, x.array), f.bound > 0 ? f.bound : x.bound, f.slope);
+    const SmoothFunction& f = kEverywhere[random.Below(std::size(kEverywhere))];
+    return result(builder.Unary(f.opcode, x.array), f.bound > 0 ? f.bound : x.bound, f.slope);
   }
   if (kind == 1) {
-    const SmoothFunction& f = kFromOne[Below(std::size(kFromOne))];
-    Instruction* positive = builder->Binary(Opcode::kAdd, builder->Unary(Opcode::kAbs, x.array),
+    const SmoothFunction& f = kFromOne[random.Below(std::size(kFromOne))];
+    Instruction* positive = builder.Binary(Opcode::kAdd, builder.Unary(Opcode::kAbs, x.array),
                                             Splat(builder, x.array, 1));
-    return result(builder->Unary(f.opcode, positive), f.bound > 0 ? f.bound : x.bound + 1, f.slope);
+    return result(builder.Unary(f.opcode, positive), f.bound > 0 ? f.bound : x.bound + 1, f.slope);
   }
   if (x.bound > 4) return {};
   const double largest = std::exp(x.bound);
-  return result(builder->Unary(kGrowing[Below(std::size(kGrowing))], x.array), largest, largest);
+  return result(builder.Unary(kGrowing[random.Below(std::size(kGrowing))], x.array), largest, largest);
 }
 
-Sample RandomValues::ComplexParts(Builder* builder, Sample x) {
-  switch (Below(4)) {
-    case 0: return Like(x, builder->Unary(Opcode::kReal, x.array));
-    case 1: return Like(x, builder->Unary(Opcode::kImag, x.array));
-    case 2: return Like(x, builder->Unary(Opcode::kNegate, x.array));
+Sample ComplexParts(RandomValues& random, Builder& builder, Sample x) {
+  switch (random.Below(4)) {
+    case 0: return Like(x, builder.Unary(Opcode::kReal, x.array));
+    case 1: return Like(x, builder.Unary(Opcode::kImag, x.array));
+    case 2: return Like(x, builder.Unary(Opcode::kNegate, x.array));
     default:
-      return {builder->Unary(Opcode::kAbs, x.array), x.bound * 1.5, 0, 1.5 * x.error + 16 * kF32Unit * x.bound};
+      return {builder.Unary(Opcode::kAbs, x.array), x.bound * 1.5, 0, 1.5 * x.error + 16 * kF32Unit * x.bound};
   }
 }
 
-Sample RandomValues::Unary(Builder* builder, Sample x) {
+Sample Unary(RandomValues& random, Builder& builder, Sample x) {
   const ElementType type = x.type();
-  if (tensor::IsComplex(type)) return ComplexParts(builder, x);
-  if (OneIn(4)) return ConvertTo(builder, x, RandomType());
-  if (type == ElementType::kPred) return {builder->Unary(Opcode::kNot, x.array)};
+  if (tensor::IsComplex(type)) return ComplexParts(random, builder, x);
+  if (random.OneIn(4)) return random.ConvertTo(builder, x, random.RandomType());
+  if (type == ElementType::kPred) return {builder.Unary(Opcode::kNot, x.array)};
   if (tensor::IsInteger(type)) {
     static constexpr Opcode kOpcodes[] = {Opcode::kNegate, Opcode::kNot, Opcode::kAbs, Opcode::kSign, Opcode::kPopcnt,
                                           Opcode::kCountLeadingZeros};
-    const Opcode opcode = kOpcodes[Below(6)];
+    const Opcode opcode = kOpcodes[random.Below(6)];
     if (tensor::IsUnsigned(type) && (opcode == Opcode::kAbs || opcode == Opcode::kSign)) return {};
-    if (type == ElementType::kU32 && OneIn(3)) {
-      auto cast = std::make_unique<Instruction>(Opcode::kBitcastConvert, hlo::Shape(ElementType::kS32, x.dims()));
-      return {Append(builder, std::move(cast), {x.array})};
-    }
-    return {builder->Unary(opcode, x.array)};
+    return {builder.Unary(opcode, x.array)};
   }
-  const int kind = Below(4);
-  if (kind == 0) return Like(x, builder->Unary(OneIn(2) ? Opcode::kNegate : Opcode::kAbs, x.array));
+  const int kind = random.Below(4);
+  if (kind == 0) return Like(x, builder.Unary(random.OneIn(2) ? Opcode::kNegate : Opcode::kAbs, x.array));
   if (kind == 1 && x.exact()) {
     static constexpr Opcode kJumps[] = {Opcode::kFloor, Opcode::kCeil, Opcode::kSign, Opcode::kRoundNearestEven,
                                         Opcode::kRoundNearestAfz};
-    return {builder->Unary(kJumps[Below(5)], x.array), x.bound + 1, 0, 0};
+    return {builder.Unary(kJumps[random.Below(5)], x.array), x.bound + 1, 0, 0};
   }
-  if (kind == 2 && OneIn(3)) return {builder->Unary(Opcode::kIsFinite, x.array)};
-  if (kind == 2 && OneIn(3) && x.exact()) {
+  if (kind == 2 && random.OneIn(3)) return {builder.Unary(Opcode::kIsFinite, x.array)};
+  if (kind == 2 && random.OneIn(3) && x.exact()) {
     auto reduce = std::make_unique<Instruction>(Opcode::kReducePrecision, x.array->shape());
     reduce->mutable_attributes().exponent_bits = 5;
-    reduce->mutable_attributes().mantissa_bits = 3 + Below(5);
+    reduce->mutable_attributes().mantissa_bits = 3 + random.Below(5);
     return {Append(builder, std::move(reduce), {x.array}), x.bound * 1.25, x.fraction, 0};
   }
-  return Smooth(builder, x);
+  return Smooth(random, builder, x);
 }
 
-Sample RandomValues::IntegerBinary(Builder* builder, Sample x, Sample y) {
+Sample IntegerBinary(RandomValues& random, Builder& builder, Sample x, Sample y) {
   static constexpr Opcode kLogical[] = {Opcode::kAnd, Opcode::kOr, Opcode::kXor};
   static constexpr Opcode kOpcodes[] = {Opcode::kAdd,     Opcode::kSubtract,  Opcode::kMultiply,
                                         Opcode::kMaximum, Opcode::kMinimum,   Opcode::kAnd,
                                         Opcode::kOr,      Opcode::kXor,       Opcode::kDivide,
                                         Opcode::kRemainder, Opcode::kShiftLeft, Opcode::kShiftRightLogical,
                                         Opcode::kShiftRightArithmetic, Opcode::kPower};
-  if (x.type() == ElementType::kPred) return {builder->Binary(kLogical[Below(3)], x.array, y.array)};
-  return {builder->Binary(kOpcodes[Below(13)], x.array, y.array)};
+  if (x.type() == ElementType::kPred) return {builder.Binary(kLogical[random.Below(3)], x.array, y.array)};
+  return {builder.Binary(kOpcodes[random.Below(13)], x.array, y.array)};
 }
 
-Sample RandomValues::Binary(Builder* builder, Sample x, Sample y) {
+Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
   const double unit = RoundingOf(x.type());
   const bool exact = x.exact() && y.exact();
-  // An exact operand has exact bits, and what it gives has them too while it fits its grid (Settle looks).
+  // Results of exact operands are exact while they fit their grid, which Normalize checks.
   const auto error = [&](double grown, double bound) { return exact ? 0 : grown + unit * bound; };
   const double wide = tensor::IsComplex(x.type()) ? 2 : 1;
-  switch (Below(tensor::IsComplex(x.type()) ? 3 : 9)) {
+  switch (random.Below(tensor::IsComplex(x.type()) ? 3 : 9)) {
     case 0:
     case 1:
-      return {builder->Binary(OneIn(2) ? Opcode::kAdd : Opcode::kSubtract, x.array, y.array), x.bound + y.bound,
+      return {builder.Binary(random.OneIn(2) ? Opcode::kAdd : Opcode::kSubtract, x.array, y.array), x.bound + y.bound,
               std::max(x.fraction, y.fraction), error(x.error + y.error, x.bound + y.bound)};
     case 2: {
       const double bound = wide * x.bound * y.bound;
-      return {builder->Binary(Opcode::kMultiply, x.array, y.array), bound, x.fraction + y.fraction,
+      return {builder.Binary(Opcode::kMultiply, x.array, y.array), bound, x.fraction + y.fraction,
               error(wide * (x.error * y.bound + y.error * x.bound) + unit * bound, bound)};
     }
     case 3:
     case 4:
-      return {builder->Binary(OneIn(2) ? Opcode::kMaximum : Opcode::kMinimum, x.array, y.array),
+      return {builder.Binary(random.OneIn(2) ? Opcode::kMaximum : Opcode::kMinimum, x.array, y.array),
               std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
     case 5: {  // A divisor of at least one.
-      Instruction* divisor = builder->Binary(Opcode::kAdd, builder->Unary(Opcode::kAbs, y.array),
+      Instruction* divisor = builder.Binary(Opcode::kAdd, builder.Unary(Opcode::kAbs, y.array),
                                              Splat(builder, y.array, 1));
-      if (OneIn(3) && exact) {
-        return {builder->Binary(Opcode::kRemainder, x.array, divisor), x.bound, std::max(x.fraction, y.fraction), 0};
+      if (random.OneIn(3) && exact) {
+        return {builder.Binary(Opcode::kRemainder, x.array, divisor), x.bound, std::max(x.fraction, y.fraction), 0};
       }
-      return {builder->Binary(OneIn(3) ? Opcode::kAtan2 : Opcode::kDivide, x.array, divisor), std::max(x.bound, 1.6), 0,
+      const Opcode opcode = random.OneIn(3) ? Opcode::kAtan2 : Opcode::kDivide;
+      return {builder.Binary(opcode, x.array, divisor), std::max(x.bound, 1.6), 0,
               x.error + y.error * std::max(1.0, x.bound) + (4 * unit + 16 * kF32Unit) * std::max(1.6, x.bound)};
     }
     case 6: {  // (|x| + 1) ^ min(y, 1).
-      Instruction* base = builder->Binary(Opcode::kAdd, builder->Unary(Opcode::kAbs, x.array),
+      Instruction* base = builder.Binary(Opcode::kAdd, builder.Unary(Opcode::kAbs, x.array),
                                           Splat(builder, x.array, 1));
-      Instruction* exponent = builder->Binary(Opcode::kMinimum, y.array, Splat(builder, y.array, 1));
+      Instruction* exponent = builder.Binary(Opcode::kMinimum, y.array, Splat(builder, y.array, 1));
       const double bound = x.bound + 1;
-      return {builder->Binary(Opcode::kPower, base, exponent), bound, 0,
+      return {builder.Binary(Opcode::kPower, base, exponent), bound, 0,
               x.error * std::max(1.0, y.bound) + y.error * bound * std::log(bound) +
                   (4 * unit + 32 * kF32Unit * std::max(1.0, y.bound)) * bound};
     }
@@ -150,42 +145,44 @@ Sample RandomValues::Binary(Builder* builder, Sample x, Sample y) {
       static constexpr hlo::Comparison kComparisons[] = {hlo::Comparison::kEq, hlo::Comparison::kNe,
                                                          hlo::Comparison::kGe, hlo::Comparison::kGt,
                                                          hlo::Comparison::kLe, hlo::Comparison::kLt};
-      return {builder->Compare(kComparisons[Below(6)], x.array, y.array)};
+      return {builder.Compare(kComparisons[random.Below(6)], x.array, y.array)};
     }
     default: {
       if (x.type() != ElementType::kF32) return {};
-      return {builder->Binary(Opcode::kComplex, x.array, y.array), std::max(x.bound, y.bound),
+      return {builder.Binary(Opcode::kComplex, x.array, y.array), std::max(x.bound, y.bound),
               std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
     }
   }
 }
 
-Sample RandomValues::Choose(Builder* builder, Sample x, Sample y, const Pool& pool) {
-  const Sample either{nullptr, std::max(x.bound, y.bound), std::max(x.fraction, y.fraction),
-                     std::max(x.error, y.error)};
-  if (!tensor::IsComplex(x.type()) && x.type() != ElementType::kPred && OneIn(3)) {
-    Instruction* low = builder->Scalar(x.type(), 0);
-    Instruction* high = builder->Scalar(x.type(), 1 + Below(4));
-    if (OneIn(2)) low = builder->Full(x.array->shape(), low), high = builder->Full(x.array->shape(), high);
+// Clamp, or select by any condition.
+Sample Choose(RandomValues& random, Builder& builder, const Sample& x, const Sample& y, const Pool& pool) {
+  if (!tensor::IsComplex(x.type()) && x.type() != ElementType::kPred && random.OneIn(3)) {
+    Instruction* low = builder.Scalar(x.type(), 0);
+    Instruction* high = builder.Scalar(x.type(), 1 + random.Below(4));
+    if (random.OneIn(2)) low = builder.Full(x.array->shape(), low), high = builder.Full(x.array->shape(), high);
     auto clamp = std::make_unique<Instruction>(Opcode::kClamp, x.array->shape());
     return Like(x, Append(builder, std::move(clamp), {low, x.array, high}));
   }
-  Sample condition = PickExact(pool);
+  Sample condition = random.PickExact(pool);
   if (!condition) return {};
-  condition = Fit(builder, condition, ElementType::kPred, x.dims());
-  return Like(either, builder->Select(condition.array, x.array, y.array));
+  condition = random.Fit(builder, condition, ElementType::kPred, x.dims());
+  return JoinOf(x, y, builder.Select(condition.array, x.array, y.array));
 }
 
-Sample RandomValues::RandomElementwise(Builder* builder, const Pool& pool) {
-  const Sample x = Pick(pool);
-  if (OneIn(3)) return Unary(builder, x);
-  const Sample y = Fit(builder, Pick(pool), x.type(), x.dims());
-  if (OneIn(5)) return Choose(builder, x, y, pool);
+}  // namespace
+
+Sample RandomElementwise(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.PickFinite(pool);
+  if (!x) return {};
+  if (random.OneIn(3)) return Unary(random, builder, x);
+  const Sample y = random.FiniteOperand(builder, pool, x.type(), x.dims());
+  if (random.OneIn(5)) return Choose(random, builder, x, y, pool);
   if (tensor::IsInteger(x.type()) || x.type() == ElementType::kPred) {
-    if (!OneIn(5)) return IntegerBinary(builder, x, y);
-    return {builder->Compare(OneIn(2) ? hlo::Comparison::kLt : hlo::Comparison::kEq, x.array, y.array)};
+    if (!random.OneIn(5)) return IntegerBinary(random, builder, x, y);
+    return {builder.Compare(random.OneIn(2) ? hlo::Comparison::kLt : hlo::Comparison::kEq, x.array, y.array)};
   }
-  return Binary(builder, x, y);
+  return Binary(random, builder, x, y);
 }
 
 }  // namespace xlad::compiler

@@ -20,9 +20,9 @@ using hlo::Shape;
 using sharding::AxisList;
 using tensor::Dims;
 
-constexpr int64_t kMostElements = 4 * RandomValues::kMaxElements;
+constexpr int64_t kMaxElements = 4 * RandomValues::kMaxElements;
 
-// An array at the border: its shape on the other side, and the manual axes of its dimensions.
+// An array that enters or leaves a region: its shape on the other side, and the manual axes of its dimensions.
 struct Border {
   Shape shape;
   std::vector<AxisList> axes;
@@ -30,20 +30,20 @@ struct Border {
 
 class ManualRegion {
  public:
-  // `free`: the axes that are not manual around it.
-  ManualRegion(RandomControl* outer, const sharding::Mesh& mesh, const AxisList& free, int64_t* channels)
-      : outer_(*outer), mesh_(mesh), channels_(*channels), manual_(SomeAxes(free)), free_(Without(free, manual_)),
-        inner_(&outer->module(), &outer->random(), [this](Builder* builder, const Pool& pool) {
+  // `free`: the axes that are not manual in the computation around the region.
+  ManualRegion(RandomControl& outer, const sharding::Mesh& mesh, const AxisList& free, int64_t* channels)
+      : outer_(outer), mesh_(mesh), channels_(*channels), manual_(SomeAxes(free)), free_(Without(free, manual_)),
+        inner_(&outer.module(), &outer.random(), outer.options(), [this](Builder& builder, const Pool& pool) {
           if (!free_.empty() && inner_.OneIn(3)) {
-            return ManualRegion(&inner_, mesh_, free_, &channels_).Make(builder, pool);
+            return ManualRegion(inner_, mesh_, free_, &channels_).Make(builder, pool);
           }
           if (inner_.OneIn(4)) return AxisIndex(builder);
-          return RandomCollective(&inner_, builder, pool, mesh_.Groups(SomeAxes(manual_)), ++channels_);
+          return RandomCollective(inner_, builder, pool, mesh_.Groups(SomeAxes(manual_)), ++channels_);
         }) {
-    inner_.set_constant_selectors(true);
+    inner_.set_uniform_control(true);
   }
 
-  Sample Make(Builder* builder, const Pool& pool) {
+  Sample Make(Builder& builder, const Pool& pool) {
     Pool arguments;
     std::vector<Border> borders;
     for (int p = 1 + outer_.Below(3); p > 0; --p) {
@@ -54,17 +54,18 @@ class ManualRegion {
     Builder inside(body);
     Pool values;
     for (size_t p = 0; p < arguments.size(); ++p) {
-      values.push_back(
-          RandomValues::Like(arguments[p], inside.Parameter(static_cast<int64_t>(p), borders[p].shape)));
+      values.push_back(Like(arguments[p], inside.Parameter(p, borders[p].shape)));
+      inner_.SetAgreement(values.back().array, outer_.AgreementOf(arguments[p].array));
     }
-    inner_.Grow(&inside, &values, 1 + outer_.Below(8), 1);
+    inner_.AddValues(inside, &values, 1 + outer_.Below(8), 1);
     Border out;
-    const Sample result = Leave(&inside, values.back(), &out);
+    const Sample result = Leave(inside, values.back(), &out);
     if (!result) return {};
     body->set_root(result.array);
-    Instruction* local = builder->Call(body, Local(builder, arguments, borders));
+    Instruction* local = builder.Call(body, Local(builder, arguments, borders));
     Instruction* global = Cross(builder, {local}, hlo::kLeaveManualCall, hlo::kOutShardingsKey, {out});
-    return RandomValues::Like(result, global);
+    outer_.SetAgreement(global, inner_.AgreementOf(result.array));
+    return Like(result, global);
   }
 
  private:
@@ -84,19 +85,19 @@ class ManualRegion {
   }
 
   // jax.lax.axis_index: the device's position along one of the axes.
-  Sample AxisIndex(Builder* builder) {
+  Sample AxisIndex(Builder& builder) {
     const sharding::AxisRef axis = manual_[outer_.Below(std::ssize(manual_))];
     int64_t stride = 1;
     for (size_t a = mesh_.axes().size(); a-- > static_cast<size_t>(axis.axis) + 1;) stride *= mesh_.axes()[a].size;
     const Shape scalar(hlo::ElementType::kU32, {});
-    Instruction* id = builder->computation()->Add(std::make_unique<Instruction>(Opcode::kPartitionId, scalar), {});
-    const auto number = [&](int64_t n) { return builder->Scalar(hlo::ElementType::kU32, static_cast<double>(n)); };
-    Instruction* index = builder->Binary(Opcode::kRemainder, builder->Binary(Opcode::kDivide, id, number(stride)),
+    Instruction* id = builder.computation()->Add(std::make_unique<Instruction>(Opcode::kPartitionId, scalar), {});
+    const auto number = [&](int64_t n) { return builder.Scalar(hlo::ElementType::kU32, static_cast<double>(n)); };
+    Instruction* index = builder.Binary(Opcode::kRemainder, builder.Binary(Opcode::kDivide, id, number(stride)),
                                          number(axis.size));
-    return {builder->Convert(hlo::ElementType::kS32, index)};
+    return {builder.Convert(hlo::ElementType::kS32, index)};
   }
 
-  // The global shape, split where it divides.
+  // Splits a global shape along dimensions that the axes divide.
   Border Enter(Shape shape) {
     Border border{shape, std::vector<AxisList>(static_cast<size_t>(shape.ndim()))};
     Dims dims = shape.dims();
@@ -111,14 +112,14 @@ class ManualRegion {
     return border;
   }
 
-  // The value as it may leave: joined along some axes, made equal along the others.
-  Sample Leave(Builder* inside, Sample x, Border* border) {
-    if (x.ndim() == 0) x.array = inside->Reshape(x.array, {1});
+  // The value as it may leave: concatenated along some of the axes, replicated along the others.
+  Sample Leave(Builder& inside, Sample x, Border* border) {
+    if (x.ndim() == 0) x.array = inside.Reshape(x.array, {1});
     Dims dims = x.dims();
     border->axes.resize(dims.size());
     for (const sharding::AxisRef& axis : manual_) {
-      if (!tensor::IsComplex(x.type()) && outer_.OneIn(3)) {
-        x = LargestOfGroup(&inner_, inside, x, mesh_.Groups({axis}), ++channels_);
+      if (!tensor::IsComplex(x.type()) && x.finite() && outer_.OneIn(3)) {
+        x = LargestOfGroup(inner_, inside, x, mesh_.Groups({axis}), ++channels_);
         continue;
       }
       const size_t d = outer_.Below(x.ndim());
@@ -126,22 +127,22 @@ class ManualRegion {
       border->axes[d].push_back(axis);
     }
     border->shape = Shape(x.type(), dims);
-    return border->shape.elements() <= kMostElements ? x : Sample();
+    return border->shape.elements() <= kMaxElements ? x : Sample();
   }
 
-  std::vector<Instruction*> Local(Builder* builder, const Pool& arguments, const std::vector<Border>& borders) {
+  std::vector<Instruction*> Local(Builder& builder, const Pool& arguments, const std::vector<Border>& borders) {
     std::vector<Instruction*> operands, local;
     for (const Sample& argument : arguments) operands.push_back(argument.array);
     Instruction* entered =
         Cross(builder, operands, hlo::kEnterManualCall, hlo::kInShardingsKey, borders);
     if (borders.size() == 1) return {entered};
     for (size_t p = 0; p < borders.size(); ++p) {
-      local.push_back(builder->GetTupleElement(entered, p));
+      local.push_back(builder.GetTupleElement(entered, p));
     }
     return local;
   }
 
-  Instruction* Cross(Builder* builder, const std::vector<Instruction*>& operands, const char* target,
+  Instruction* Cross(Builder& builder, const std::vector<Instruction*>& operands, const char* target,
                      const char* attribute, const std::vector<Border>& borders) {
     std::vector<Shape> shapes;
     std::vector<std::string> shardings;
@@ -158,7 +159,7 @@ class ManualRegion {
     auto& attributes = call->mutable_frontend_attributes();
     attributes[hlo::kSdyManualAxesKey] = absl::StrCat("#sdy<manual_axes{", absl::StrJoin(manual, ", "), "}>");
     attributes[attribute] = absl::StrCat("#sdy.sharding_per_value<[", absl::StrJoin(shardings, ", "), "]>");
-    return builder->computation()->Add(std::move(call), operands);
+    return builder.computation()->Add(std::move(call), operands);
   }
 
   // Shardy's text; dimensions are open to the free axes, or closed.
@@ -185,7 +186,7 @@ class ManualRegion {
 
 }  // namespace
 
-Sample RandomManual(RandomControl* random, Builder* builder, const Pool& pool, const sharding::Mesh& mesh,
+Sample RandomManual(RandomControl& random, Builder& builder, const Pool& pool, const sharding::Mesh& mesh,
                     int64_t* channels) {
   AxisList all;
   for (size_t a = 0; a < mesh.axes().size(); ++a) all.push_back(mesh.Whole(static_cast<int>(a)));

@@ -7,23 +7,20 @@
 #include "compiler/testing/random_collectives.h"
 #include "compiler/testing/random_control.h"
 #include "compiler/testing/random_manual.h"
-#include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
 #include "sharding/testing/random_sharding.h"
-#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
 
 using hlo::Builder;
 using hlo::Opcode;
-using tensor::Array;
 
-// The devices, or both halves of them, last ones first.
-DeviceGroups RandomGroups(RandomControl* random, int devices) {
+// All devices, or both halves of them, in descending order.
+DeviceGroups RandomGroups(RandomControl& random, int devices) {
   DeviceGroups groups;
-  const int size = devices % 2 == 0 && random->OneIn(2) ? devices / 2 : devices;
+  const int size = devices % 2 == 0 && random.OneIn(2) ? devices / 2 : devices;
   for (int first = 0; first < devices; first += size) {
     groups.emplace_back();
     for (int d = size - 1; d >= 0; --d) groups.back().push_back(first + d);
@@ -31,51 +28,56 @@ DeviceGroups RandomGroups(RandomControl* random, int devices) {
   return groups;
 }
 
-Pool Parameters(RandomControl* random, Builder* builder) {
+// Some parameters have equal shapes, so that results may be aliased to each other's parameters.
+Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* special) {
   Pool pool;
-  for (int p = 2 + random->Below(3); p > 0; --p) {
-    ElementType type = random->RandomType();
+  for (int p = 2 + random.Below(3); p > 0; --p) {
+    ElementType type = random.RandomType();
     if (tensor::IsComplex(type)) type = ElementType::kF32;
-    const Shape shape(type, random->RandomDims(4));
-    pool.push_back({builder->Parameter(std::ssize(pool), shape), 2, 3, 0});
+    Shape shape(type, random.RandomDims(4));
+    if (!pool.empty() && random.OneIn(3)) shape = pool[random.Below(std::ssize(pool))].array->shape();
+    special->push_back(random.options().specials && !pool.empty() && random.OneIn(2));
+    const bool unbounded = special->back() && tensor::IsFloating(shape.type());
+    pool.push_back({builder.Parameter(std::ssize(pool), shape), unbounded ? kUnbounded : 2, 3, 0});
   }
   return pool;
 }
 
-// A root of some values, a few of them in the place of a parameter.
-std::vector<double> Finish(RandomControl* random, Builder* builder, const Pool& pool) {
-  hlo::Module& module = random->module();
+// A root of several values, some of which take the place of a parameter.
+std::vector<Exactness> MakeRoot(RandomControl& random, Builder& builder, const Pool& pool) {
+  hlo::Module& module = random.module();
   Pool results;
-  for (int i = 2 + random->Below(4); i > 0; --i) results.push_back(random->Pick(pool));
-  const std::vector<Instruction*> parameters = builder->computation()->parameters();
+  for (int i = 2 + random.Below(4); i > 0; --i) results.push_back(random.Pick(pool));
+  const std::vector<Instruction*> parameters = builder.computation()->parameters();
   for (size_t p = 0; p < parameters.size(); ++p) {
-    if (random->OneIn(2)) continue;
+    if (random.OneIn(2)) continue;
     hlo::InputOutputAlias alias;
     alias.output_index = {std::ssize(results)};
     alias.parameter = p;
     module.input_output_alias.push_back(alias);
     const Shape& shape = parameters[p]->shape();
-    results.push_back(random->Fit(builder, random->Pick(pool), shape.type(), shape.dims()));
+    const Sample result = random.OneIn(4) ? pool[random.Below(std::ssize(parameters))] : random.Pick(pool);
+    results.push_back(random.Fit(builder, result, shape.type(), shape.dims()));
   }
   std::vector<Instruction*> arrays;
-  std::vector<double> errors;
+  std::vector<Exactness> exactness;
   for (const Sample& result : results) {
     arrays.push_back(result.array);
-    errors.push_back(result.error);
+    exactness.push_back({random.AgreementOf(result.array), result.error});
   }
-  builder->computation()->set_root(builder->Tuple(arrays));
-  return errors;
+  builder.computation()->set_root(builder.Tuple(arrays));
+  return exactness;
 }
 
-RandomModule Generate(RandomControl* random, int instructions) {
-  hlo::Module& module = random->module();
+RandomModule Generate(RandomControl& random, int instructions) {
+  hlo::Module& module = random.module();
   Computation* entry = module.Add(std::make_unique<Computation>("main"));
   module.set_entry(entry);
   Builder builder(entry);
-  Pool pool = Parameters(random, &builder);
-  random->Grow(&builder, &pool, instructions, 0);
   RandomModule result;
-  result.errors = Finish(random, &builder, pool);
+  Pool pool = Parameters(random, builder, &result.special);
+  random.AddValues(builder, &pool, instructions, 0);
+  result.exactness = MakeRoot(random, builder, pool);
   return result;
 }
 
@@ -85,7 +87,7 @@ sharding::Mesh RandomMesh(Random* random) {
   return *sharding::ParseMesh(kMeshes[random->Below(std::size(kMeshes))]);
 }
 
-// Shardy's text for a random sharding of an array with `ndim` dimensions.
+// A random sharding of an array with `ndim` dimensions, in Shardy's syntax.
 std::string RandomAnnotation(const sharding::Mesh& mesh, int64_t ndim, Random* random) {
   sharding::TensorSharding sharding = sharding::RandomSharding(mesh, ndim, *random);
   const bool priorities = random->Below(4) == 0;
@@ -106,30 +108,30 @@ class Annotator {
         absl::StrCat("#sdy.sharding", RandomAnnotation(mesh_, parameter->shape().ndim(), &random_));
   }
 
-  Instruction* Constraint(Builder* builder, Instruction* x, const char* target) {
+  Instruction* Constraint(Builder& builder, Instruction* x, const char* target) {
     auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
     call->mutable_attributes().custom_call_target = target;
     call->mutable_attributes().has_side_effect = target != std::string("Sharding");
     call->mutable_frontend_attributes()[hlo::kShardingKey] = absl::StrCat(
         "#sdy.sharding_per_value<[", RandomAnnotation(mesh_, x->shape().ndim(), &random_), "]>");
-    return builder->computation()->Add(std::move(call), {x});
+    return builder.computation()->Add(std::move(call), {x});
   }
 
-  Instruction* Barrier(Builder* builder, Instruction* x) {
+  Instruction* Barrier(Builder& builder, Instruction* x) {
     auto call = std::make_unique<Instruction>(Opcode::kCustomCall, x->shape());
     call->mutable_attributes().custom_call_target = hlo::kPropagationBarrierCall;
     call->mutable_frontend_attributes()[hlo::kAllowedDirectionKey] = absl::StrCat(random_.Below(4), " : i32");
-    return builder->computation()->Add(std::move(call), {x});
+    return builder.computation()->Add(std::move(call), {x});
   }
 
-  // Some of the results in their places.
-  void Results(Builder* builder) {
-    Instruction* root = builder->computation()->root();
+  // Constrains some of the results.
+  void Results(Builder& builder) {
+    Instruction* root = builder.computation()->root();
     for (int64_t r = 0; r < root->operand_count(); ++r) {
       if (random_.Below(2) == 0) continue;
       root->ReplaceOperand(r, Constraint(builder, root->operand(r), hlo::kResultShardingCall));
     }
-    builder->computation()->SortTopologically();
+    builder.computation()->SortTopologically();
   }
 
  private:
@@ -145,12 +147,14 @@ RandomModule RandomLocalProgram(uint64_t seed, int instructions, int devices) {
   module->num_partitions = devices;
   RandomControl* self = nullptr;
   int64_t channels = 0;
-  RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
-    return devices > 1 ? RandomCollective(self, builder, pool, RandomGroups(self, devices), ++channels) : Sample();
+  RandomControl::Options options;
+  options.specials = random->Below(2) == 0;
+  RandomControl control(module.get(), random.get(), options, [&](Builder& builder, const Pool& pool) {
+    return devices > 1 ? RandomCollective(*self, builder, pool, RandomGroups(*self, devices), ++channels) : Sample();
   });
   self = &control;
-  control.set_constant_selectors(devices > 1);
-  RandomModule result = Generate(&control, instructions);
+  control.set_uniform_control(devices > 1);
+  RandomModule result = Generate(control, instructions);
   module->RemoveUnusedComputations();
   module->SortComputations();
   result.module = std::move(module);
@@ -171,17 +175,21 @@ RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool m
   Annotator annotator(&result.mesh, random.get());
   RandomControl* self = nullptr;
   int64_t channels = 0;
-  RandomControl control(module.get(), random.get(), [&](Builder* builder, const Pool& pool) {
-    if (manual && self->OneIn(2)) return RandomManual(self, builder, pool, result.mesh, &channels);
+  RandomControl::Options options;
+  options.specials = random->Below(2) == 0;
+  options.sums_split = true;
+  options.library_calls = !manual;
+  RandomControl control(module.get(), random.get(), options, [&](Builder& builder, const Pool& pool) {
+    if (manual && self->OneIn(2)) return RandomManual(*self, builder, pool, result.mesh, &channels);
     const Sample x = self->Pick(pool);
-    return RandomValues::Like(x, self->OneIn(5) ? annotator.Barrier(builder, x.array)
-                                                : annotator.Constraint(builder, x.array, "Sharding"));
+    return Like(x, self->OneIn(5) ? annotator.Barrier(builder, x.array)
+                                  : annotator.Constraint(builder, x.array, "Sharding"));
   });
   self = &control;
-  result.program = Generate(&control, instructions);
+  result.program = Generate(control, instructions);
   for (Instruction* parameter : module->entry()->parameters()) annotator.Parameter(parameter);
   Builder builder(module->entry());
-  annotator.Results(&builder);
+  annotator.Results(builder);
   module->RemoveUnusedComputations();
   module->SortComputations();
   result.program.module = std::move(module);
@@ -190,43 +198,6 @@ RandomUserProgram RandomAnnotatedProgram(uint64_t seed, int instructions, bool m
 
 std::unique_ptr<Module> RandomProgram(uint64_t seed, int instructions, int devices) {
   return RandomLocalProgram(seed, instructions, devices).module;
-}
-
-Array RandomArray(const tensor::Shape& shape, Random* random) {
-  Array array(shape);
-  const auto below = [&](int n) { return static_cast<int>(random->Below(static_cast<uint64_t>(n))); };
-  switch (shape.type) {
-    case ElementType::kF32:
-      for (float& value : array.values<float>()) value = static_cast<float>(below(33) - 16) / 8;
-      break;
-    case ElementType::kF64:
-      for (double& value : array.values<double>()) value = (below(33) - 16) / 8.0;
-      break;
-    case ElementType::kF16:
-    case ElementType::kBF16:
-      for (uint16_t& value : array.values<uint16_t>()) {
-        value = tensor::EncodeSmallFloat(shape.type, (below(33) - 16) / 8.0);
-      }
-      break;
-    case ElementType::kPred:
-      for (uint8_t& value : array.values<uint8_t>()) value = static_cast<uint8_t>(below(2));
-      break;
-    default: {
-      const size_t width = tensor::ByteWidth(shape.type);
-      for (size_t i = 0; i < array.bytes().size(); ++i) {
-        array.bytes()[i] = i % width == 0 ? static_cast<std::byte>(below(8)) : std::byte{0};
-      }
-    }
-  }
-  return array;
-}
-
-std::vector<Array> RandomInputs(const Module& module, Random* random) {
-  std::vector<Array> inputs;
-  for (const Instruction* parameter : module.entry()->parameters()) {
-    for (const Shape* leaf : Leaves(parameter->shape())) inputs.push_back(RandomArray(leaf->array(), random));
-  }
-  return inputs;
 }
 
 }  // namespace xlad::compiler

@@ -12,111 +12,133 @@ using hlo::Instruction;
 using hlo::Opcode;
 using hlo::Shape;
 
-Sample RandomValues::RandomShapeChange(Builder* builder, const Pool& pool) {
-  const Sample x = Pick(pool);
+namespace {
+
+// A broadcast of a scalar, which many passes move across other instructions.
+Sample Filled(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.Pick(pool);
+  const Dims dims = random.OneIn(2) ? random.Pick(pool).dims() : random.RandomDims(3);
+  const Sample scalar = random.FitDims(builder, x, {});
+  return dims.empty() ? scalar : Like(scalar, builder.Full(Shape(x.type(), dims), scalar.array));
+}
+
+// Merges two dimensions, splits one, or inserts one of size 1.
+Sample Reshaped(RandomValues& random, Builder& builder, const Sample& x) {
+  Dims sizes = x.dims();
+  const int kind = random.Below(3);
+  if (kind == 0 && x.ndim() >= 2) {
+    const int64_t at = random.Below(x.ndim() - 1);
+    sizes[at] *= sizes[at + 1];
+    sizes.erase(sizes.begin() + at + 1);
+  } else if (kind == 1 && x.ndim() >= 1) {
+    const int64_t at = random.Below(x.ndim()), part = 2 + random.Below(3);
+    if (sizes[at] % part != 0) return {};
+    sizes[at] /= part;
+    sizes.insert(sizes.begin() + at + random.Below(2), part);
+  } else if (kind == 2 && random.OneIn(2)) {
+    sizes = {tensor::Product(sizes)};
+  } else {
+    sizes.insert(sizes.begin() + random.Below(x.ndim() + 1), 1);
+  }
+  return Like(x, builder.Reshape(x.array, sizes));
+}
+
+// Padding may be negative, and between elements.
+Sample Padded(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
+  std::vector<hlo::PaddingDimension> padding(x.dims().size());
+  for (size_t d = 0; d < padding.size(); ++d) {
+    if (random.OneIn(2)) continue;
+    padding[d].interior = random.OneIn(4) ? 1 : 0;
+    padding[d].low = random.Below(4) - 1;
+    padding[d].high = random.Below(4) - 1;
+    if (padding[d].low + padding[d].high + x.dims()[d] < 1) return {};
+  }
+  const Sample y = random.Fit(builder, random.Pick(pool), x.type(), {});
+  return JoinOf(x, y, builder.Pad(x.array, y.array, padding));
+}
+
+}  // namespace
+
+Sample RandomShapeChange(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.Pick(pool);
   const Dims& dims = x.dims();
-  switch (Below(6)) {
-    case 0: {  // Repeated along a new dimension.
+  switch (random.Below(8)) {
+    case 0: {  // A broadcast along a new dimension.
       if (x.ndim() > 3) return {};
       Dims sizes = dims, map;
-      const int at = Below(x.ndim() + 1);
+      const int at = random.Below(x.ndim() + 1);
       for (int64_t d = 0; d < x.ndim(); ++d) map.push_back(d < at ? d : d + 1);
-      sizes.insert(sizes.begin() + at, 1 + Below(7));
-      return Like(x, builder->Broadcast(x.array, sizes, map));
+      sizes.insert(sizes.begin() + at, 1 + random.Below(7));
+      return Like(x, builder.Broadcast(x.array, sizes, map));
     }
     case 1: {
       Dims permutation;
-      for (int64_t d = 0; d < x.ndim(); ++d) permutation.insert(permutation.begin() + Below(d + 1), d);
-      return Like(x, builder->Transpose(x.array, permutation));
+      for (int64_t d = 0; d < x.ndim(); ++d) permutation.insert(permutation.begin() + random.Below(d + 1), d);
+      return Like(x, builder.Transpose(x.array, permutation));
     }
-    case 2: {  // Merged, split or with a one more.
-      Dims sizes = dims;
-      const int kind = Below(3);
-      if (kind == 0 && x.ndim() >= 2) {
-        const int at = Below(x.ndim() - 1);
-        sizes[at] *= sizes[static_cast<size_t>(at) + 1];
-        sizes.erase(sizes.begin() + at + 1);
-      } else if (kind == 1 && x.ndim() >= 1) {
-        const int at = Below(x.ndim());
-        const int64_t part = 2 + Below(3);
-        if (sizes[at] % part != 0) return {};
-        sizes[at] /= part;
-        sizes.insert(sizes.begin() + at + Below(2), part);
-      } else if (kind == 2 && OneIn(2)) {
-        sizes = {tensor::Product(dims)};
-      } else {
-        sizes.insert(sizes.begin() + Below(x.ndim() + 1), 1);
-      }
-      return Like(x, builder->Reshape(x.array, sizes));
-    }
+    case 2: return Reshaped(random, builder, x);
     case 3: {
       if (x.ndim() == 0) return {};
       auto reverse = std::make_unique<Instruction>(Opcode::kReverse, x.array->shape());
-      Dims reversed = {Below(x.ndim())};
-      if (x.ndim() > 1 && OneIn(3)) reversed = {0, x.ndim() - 1};
+      Dims reversed = {random.Below(x.ndim())};
+      if (x.ndim() > 1 && random.OneIn(3)) reversed = {0, x.ndim() - 1};
       reverse->set_dimensions(reversed);
       return Like(x, Append(builder, std::move(reverse), {x.array}));
     }
     case 4: {
       if (x.ndim() == 0) return {};
-      const int64_t along = Below(x.ndim());
+      const int64_t along = random.Below(x.ndim());
       Dims other = dims;
-      other[along] = 1 + Below(4);
-      const Sample y = Fit(builder, Pick(pool), x.type(), other);
-      Sample both{nullptr, std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
-      return Like(both, builder->Concatenate({x.array, y.array}, along));
+      other[along] = 1 + random.Below(4);
+      const Sample y = random.Fit(builder, random.Pick(pool), x.type(), other);
+      return JoinOf(x, y, builder.Concatenate({x.array, y.array}, along));
     }
-    default: {
-      std::vector<hlo::PaddingDimension> padding(dims.size());
-      for (size_t d = 0; d < dims.size(); ++d) {
-        if (OneIn(2)) continue;
-        padding[d].interior = OneIn(4) ? 1 : 0;
-        padding[d].low = Below(4) - 1;
-        padding[d].high = Below(4) - 1;
-        if (padding[d].low + padding[d].high + dims[d] < 1) return {};
-      }
-      const Sample y = Fit(builder, Pick(pool), x.type(), {});
-      Sample both{nullptr, std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
-      return Like(both, builder->Pad(x.array, y.array, padding));
-    }
+    case 5: return Padded(random, builder, x, pool);
+    default: return Filled(random, builder, pool);
   }
 }
 
-Sample RandomValues::RandomSlice(Builder* builder, const Pool& pool) {
-  const Sample x = Pick(pool);
+Sample RandomSlice(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.Pick(pool);
   if (x.ndim() == 0) return {};
-  if (OneIn(3)) {
+  if (random.OneIn(3)) {
     Dims start, limit, stride;
     for (int64_t size : x.dims()) {
-      start.push_back(size == 0 || OneIn(2) ? 0 : Below(size));
-      limit.push_back(size == 0 || OneIn(2) ? size : start.back() + 1 + Below(size - start.back()));
-      stride.push_back(OneIn(3) ? 2 : 1);
+      start.push_back(size == 0 || random.OneIn(2) ? 0 : random.Below(size));
+      limit.push_back(size == 0 || random.OneIn(2) ? size : start.back() + 1 + random.Below(size - start.back()));
+      stride.push_back(random.OneIn(3) ? 2 : 1);
     }
-    return Like(x, builder->Slice(x.array, start, limit, stride));
+    return Like(x, builder.Slice(x.array, start, limit, stride));
   }
+  const ElementType type = random.OneIn(2) ? ElementType::kS32 : random.RandomInteger();
   std::vector<Instruction*> starts;
   Dims sizes;
   for (int64_t size : x.dims()) {
-    const Sample start = PickExact(pool);
-    starts.push_back(start && OneIn(2) ? Fit(builder, start, ElementType::kS32, {}).array
-                                       : builder->Scalar(ElementType::kS32, Below(size + 2) - 1));
-    sizes.push_back(size == 0 || OneIn(2) ? size : 1 + Below(size));
+    starts.push_back(random.Index(builder, pool, type, size));
+    sizes.push_back(size == 0 || random.OneIn(3) ? size : 1 + random.Below(size));
   }
-  if (OneIn(2)) return Like(x, builder->DynamicSlice(x.array, starts, sizes));
-  const Sample y = Fit(builder, Pick(pool), x.type(), sizes);
-  const Sample both{nullptr, std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
-  return Like(both, builder->DynamicUpdateSlice(x.array, y.array, starts));
+  if (random.OneIn(2)) return Like(x, builder.DynamicSlice(x.array, starts, sizes));
+  const Sample y = random.Fit(builder, random.Pick(pool), x.type(), sizes);
+  return JoinOf(x, y, builder.DynamicUpdateSlice(x.array, y.array, starts));
 }
 
-Sample RandomValues::Gather(Builder* builder, Sample x, const Pool& pool) {
-  const Sample start = PickExact(pool);
-  if (!start) return {};
-  const int64_t n = x.ndim(), along = Below(n), count = 1 + Below(7);
+namespace {
+
+// Indices for gather and scatter: small and extreme integers of any type.
+Instruction* IndexArray(RandomValues& random, Builder& builder, const Pool& pool, const Dims& dims) {
+  const ElementType type = random.OneIn(2) ? ElementType::kS32 : random.RandomInteger();
+  if (random.options().specials && random.OneIn(4)) return random.SpecialConstant(builder, type, dims);
+  const Sample index = random.PickExact(pool);
+  return index ? random.Fit(builder, index, type, dims).array : random.FreshArray(builder, type, dims).array;
+}
+
+Sample Gather(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
+  const int64_t n = x.ndim(), along = random.Below(n), count = 1 + random.Below(7);
   hlo::GatherDimensions g;
   Dims sizes = x.dims(), indices = {count};
   auto gather = std::make_unique<Instruction>(Opcode::kGather, Shape(x.type(), {}));
-  const int kind = Below(3);
-  if (kind == 0 && n >= 2) {  // One index for each row: take_along_axis.
+  const int kind = random.Below(3);
+  if (kind == 0 && n >= 2) {  // Indices for each row: jnp.take_along_axis.
     const int64_t batch = (along + 1) % n;
     g.operand_batching_dims = {batch};
     g.start_indices_batching_dims = {0};
@@ -126,7 +148,7 @@ Sample RandomValues::Gather(Builder* builder, Sample x, const Pool& pool) {
   sizes[along] = 1;
   g.start_index_map = {along};
   g.collapsed_slice_dims = {along};
-  if (kind == 1 && n >= 2) {  // Two indices an element, or blocks of two.
+  if (kind == 1 && n >= 2) {  // Two indices for each slice, of size two in the second dimension.
     const int64_t second = (along + 1) % n;
     g.start_index_map.push_back(second);
     indices.push_back(2);
@@ -134,27 +156,27 @@ Sample RandomValues::Gather(Builder* builder, Sample x, const Pool& pool) {
   }
   g.index_vector_dim = std::ssize(indices) - (indices.size() == 2 && kind == 1 ? 1 : 0);
   const int64_t batches = std::ssize(indices) - (kind == 1 && n >= 2 ? 1 : 0);
-  int64_t offsets = n - 1 - std::ssize(g.operand_batching_dims);
-  const bool first = OneIn(2);
+  const int64_t offsets = n - 1 - std::ssize(g.operand_batching_dims);
+  const bool first = random.OneIn(2);
   for (int64_t d = 0; d < offsets; ++d) g.offset_dims.push_back(first ? d : batches + d);
   gather->mutable_attributes().gather = g;
   gather->mutable_attributes().slice_sizes = sizes;
-  const Sample index = Fit(builder, start, OneIn(4) ? ElementType::kU8 : ElementType::kS32, indices);
-  return Like(x, Append(builder, std::move(gather), {x.array, index.array}));
+  Instruction* index = IndexArray(random, builder, pool, indices);
+  return Like(x, Append(builder, std::move(gather), {x.array, index}));
 }
 
-Sample RandomValues::Scatter(Builder* builder, Sample x, const Pool& pool) {
-  const Sample start = PickExact(pool);
-  if (!start) return {};
-  const int64_t n = x.ndim(), along = Below(n);
-  int64_t count = 1 + Below(7);
+// Updates along one dimension, combined by a reducer. A reducer that overwrites gets unique indices, because the order
+// of updates is not defined.
+Sample Scatter(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
+  const int64_t n = x.ndim(), along = random.Below(n);
+  int64_t count = 1 + random.Below(7);
   static constexpr Opcode kReducers[] = {Opcode::kAdd, Opcode::kAdd, Opcode::kMaximum, Opcode::kMinimum};
-  const bool overwrite = OneIn(5), logical = x.type() == ElementType::kPred;
+  const bool overwrite = !x.finite() || random.OneIn(5), logical = x.type() == ElementType::kPred;
   if (overwrite) count = std::min(count, x.dims()[along]);
   Dims updates = x.dims();
   updates.erase(updates.begin() + along);
   hlo::ScatterDimensions s;
-  const bool last = OneIn(2);
+  const bool last = random.OneIn(2);
   updates.insert(last ? updates.end() : updates.begin(), count);
   for (int64_t d = 0; d + 1 < n; ++d) s.update_window_dims.push_back(last ? d : d + 1);
   s.inserted_window_dims = {along};
@@ -162,35 +184,37 @@ Sample RandomValues::Scatter(Builder* builder, Sample x, const Pool& pool) {
   s.index_vector_dim = 1;
   auto scatter = std::make_unique<Instruction>(Opcode::kScatter, x.array->shape());
   scatter->mutable_attributes().scatter = s;
-  const Opcode opcode = logical ? Opcode::kOr : tensor::IsComplex(x.type()) ? Opcode::kAdd : kReducers[Below(4)];
-  Instruction* index = nullptr;
-  if (overwrite) {  // Each place once: which of two writes wins is nobody's promise.
-    index = builder->Iota(Shape(ElementType::kS32, {count}), 0);
-    hlo::Computation* second = module_.Add(std::make_unique<hlo::Computation>("second"));
+  const Opcode opcode = logical                        ? Opcode::kOr
+                        : tensor::IsComplex(x.type()) ? Opcode::kAdd
+                                                       : random.OneOf(kReducers);
+  if (overwrite) {
+    Instruction* index = builder.Iota(Shape(ElementType::kS32, {count}), 0);
+    hlo::Computation* second = random.module().Add(std::make_unique<hlo::Computation>("second"));
     Builder inside(second);
     inside.Parameter(0, Shape(x.type(), {}));
     second->set_root(inside.Parameter(1, Shape(x.type(), {})));
     scatter->mutable_called() = {second};
     scatter->mutable_attributes().unique_indices = true;
-  } else {
-    index = Fit(builder, start, ElementType::kS32, {count}).array;
-    scatter->mutable_called() = {hlo::ScalarReducer(&module_, opcode, x.type())};
+    const Sample u = random.Fit(builder, random.Pick(pool), x.type(), updates);
+    return JoinOf(x, u, Append(builder, std::move(scatter), {x.array, index, u.array}));
   }
-  const Sample u = Fit(builder, Pick(pool), x.type(), updates);
-  const bool adds = !overwrite && opcode == Opcode::kAdd;
-  const double times = adds ? static_cast<double>(count) : 1, unit = RoundingOf(x.type());
-  Sample result{Append(builder, std::move(scatter), {x.array, index, u.array})};
-  result.bound = adds ? x.bound + times * u.bound : std::max(x.bound, u.bound);
-  result.fraction = std::max(x.fraction, u.fraction);
-  result.error = x.error + times * u.error;
-  if (adds && result.error > 0) result.error += times * unit * result.bound;
-  return result;
+  Instruction* index = IndexArray(random, builder, pool, {count});
+  scatter->mutable_called() = {hlo::ScalarReducer(&random.module(), opcode, x.type())};
+  const Sample u = random.FiniteOperand(builder, pool, x.type(), updates);
+  Instruction* made = Append(builder, std::move(scatter), {x.array, index, u.array});
+  if (opcode != Opcode::kAdd) return JoinOf(x, u, made);
+  const double times = static_cast<double>(count);
+  Sample sum{made, x.bound + times * u.bound, std::max(x.fraction, u.fraction), x.error + times * u.error};
+  if (sum.error > 0) sum.error += times * RoundingOf(x.type()) * sum.bound;
+  return sum;
 }
 
-Sample RandomValues::RandomIndexed(Builder* builder, const Pool& pool) {
-  const Sample x = Pick(pool);
+}  // namespace
+
+Sample RandomIndexed(RandomValues& random, Builder& builder, const Pool& pool) {
+  const Sample x = random.Pick(pool);
   if (x.ndim() == 0) return {};
-  return OneIn(2) ? Gather(builder, x, pool) : Scatter(builder, x, pool);
+  return random.OneIn(2) ? Gather(random, builder, x, pool) : Scatter(random, builder, x, pool);
 }
 
 }  // namespace xlad::compiler

@@ -1,0 +1,88 @@
+// How far two correct computations of an array agree, by what the instructions that lead to it do to bits.
+#include <algorithm>
+
+#include "compiler/testing/random_values.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+// Instructions whose results are elements of their operands, or parts of elements.
+bool MovesElements(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kAllGather: case Opcode::kAllToAll: case Opcode::kBitcastConvert: case Opcode::kBroadcast:
+    case Opcode::kCollectivePermute: case Opcode::kComplex: case Opcode::kConcatenate: case Opcode::kConstant:
+    case Opcode::kCopy: case Opcode::kDynamicSlice: case Opcode::kDynamicUpdateSlice: case Opcode::kGather:
+    case Opcode::kGetTupleElement: case Opcode::kImag: case Opcode::kIota: case Opcode::kOptBarrier: case Opcode::kPad:
+    case Opcode::kParameter: case Opcode::kReal: case Opcode::kReshape: case Opcode::kReverse: case Opcode::kSelect:
+    case Opcode::kSlice: case Opcode::kSort: case Opcode::kTopk: case Opcode::kTranspose: case Opcode::kTuple:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsAnnotation(const Instruction& instruction) {
+  const std::string& target = instruction.attributes().custom_call_target;
+  return instruction.opcode() == Opcode::kCustomCall && (target == "Sharding" || target.starts_with("xla.sdy."));
+}
+
+// Whether a reducer returns elements of its operands: argmax, "the last one".
+bool OnlySelects(const hlo::Computation& reducer) {
+  return std::ranges::all_of(reducer.instructions(), [](const auto& instruction) {
+    return MovesElements(instruction->opcode()) || instruction->shape().is_tuple() ||
+           !(tensor::IsFloating(instruction->shape().type()) || tensor::IsComplex(instruction->shape().type()));
+  });
+}
+
+bool Adds(const hlo::Computation& reducer) {
+  return std::ranges::any_of(reducer.instructions(), [](const auto& instruction) {
+    return instruction->opcode() == Opcode::kAdd || instruction->opcode() == Opcode::kSubtract ||
+           instruction->opcode() == Opcode::kMultiply || instruction->opcode() == Opcode::kDivide;
+  });
+}
+
+}  // namespace
+
+Agreement RandomValues::InferAgreement(const Instruction& instruction) {
+  Agreement operands = Agreement::kBits;
+  for (const Instruction* operand : instruction.operands()) operands = std::max(operands, AgreementOf(operand));
+  if (MovesElements(instruction.opcode()) || IsAnnotation(instruction)) return operands;
+  switch (instruction.opcode()) {
+    case Opcode::kReduce: case Opcode::kReduceWindow: case Opcode::kScatter: case Opcode::kMap: {
+      const hlo::Computation& reducer = *instruction.called()[0];
+      if (OnlySelects(reducer)) return operands;
+      const bool split = options_.sums_split && Adds(reducer);
+      return std::max(operands, split ? Agreement::kMagnitudes : Agreement::kNumbers);
+    }
+    case Opcode::kAllReduce: case Opcode::kReduceScatter:
+      return Adds(*instruction.called()[0]) ? Agreement::kMagnitudes : std::max(operands, Agreement::kNumbers);
+    case Opcode::kConvolution: case Opcode::kCustomCall: case Opcode::kDot: case Opcode::kFft:
+      return Agreement::kMagnitudes;
+    case Opcode::kSelectAndScatter:
+      return std::max(operands, options_.sums_split ? Agreement::kMagnitudes : Agreement::kNumbers);
+    default:
+      return std::max(operands, Agreement::kNumbers);
+  }
+}
+
+Agreement RandomValues::AgreementOf(const Instruction* array) {
+  const hlo::Shape& shape = array->shape();
+  if (shape.is_array() && !tensor::IsFloating(shape.type()) && !tensor::IsComplex(shape.type())) {
+    return Agreement::kBits;
+  }
+  const auto known = agreements_.find(array);
+  if (known != agreements_.end()) return known->second;
+  const Agreement inferred = InferAgreement(*array);
+  agreements_[array] = inferred;
+  return inferred;
+}
+
+bool RandomValues::HasCertainBits(const Sample& x) {
+  const Agreement agreement = AgreementOf(x.array);
+  return x.exact() && (agreement == Agreement::kBits || (agreement == Agreement::kNumbers && x.finite()));
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,26 @@
+// Random arrays for parameters and constants.
+#pragma once
+
+#include <vector>
+
+#include "base/random.h"
+#include "hlo/module.h"
+#include "tensor/array.h"
+
+namespace xlad::compiler {
+
+// Small values whose sums are exact: floats in [-2, 2] in steps of 1/8 (zeros of both signs), integers in [0, 7], pred
+// 0 or 1.
+tensor::Array RandomArray(const tensor::Shape& shape, Random* random);
+
+// The values at which rules stop to hold, mixed with random bits. Floats: zeros of both signs, infinities, NaNs of both
+// signs with payloads, the smallest and largest denormal and normal numbers. Integers: 0, 1, -1, and the least and
+// largest of the type and of narrower types.
+tensor::Array RandomSpecialArray(const tensor::Shape& shape, Random* random);
+
+// One array for each leaf of the entry's parameters. Leaf i is a RandomSpecialArray if special[i]; leaves beyond the
+// end of `special` are RandomArrays.
+std::vector<tensor::Array> RandomInputs(const hlo::Module& module, Random* random,
+                                        const std::vector<bool>& special = {});
+
+}  // namespace xlad::compiler
