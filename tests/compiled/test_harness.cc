@@ -219,7 +219,7 @@ void ExpectEqual(const std::vector<Array>& actual, const std::vector<Array>& exp
 
 }  // namespace
 
-hlo::Tolerance Ulp(int64_t ulp) { return {hlo::Tolerance::Kind::kUlp, ulp, 0, 0}; }
+hlo::Tolerance Ulp(uint64_t ulp) { return {hlo::Tolerance::Kind::kUlp, ulp, 0, 0}; }
 hlo::Tolerance Close(double relative) { return {hlo::Tolerance::Kind::kClose, 0, relative, relative}; }
 
 void Batch::Add(const std::string& text, const hlo::Tolerance& tolerance, bool specials) {

@@ -51,7 +51,7 @@ class Batch {
 void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false,
                 uint64_t seed = 1);
 
-hlo::Tolerance Ulp(int64_t ulp);
+hlo::Tolerance Ulp(uint64_t ulp);
 hlo::Tolerance Close(double relative);  // A relative and absolute tolerance.
 
 }  // namespace xlad::compiler
