@@ -167,7 +167,8 @@ TEST(Compile, RejectsInvalidRequests) {
   EXPECT_FALSE(Compile(request).ok());
   request = RequestFor(kSmall);
   request.add_parameters();
-  EXPECT_EQ(Compile(request).status().message(), "compile request: found 1 parameters, expected 2 (one per leaf of the entry computation) or none");
+  EXPECT_EQ(Compile(request).status().message(),
+            "compile request: found 1 parameters, expected 2 (one per leaf of the entry computation) or none");
   auto custom = Compile(RequestFor(R"(HloModule m
 ENTRY e {
   x = f32[4] parameter(0)

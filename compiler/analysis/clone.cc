@@ -11,7 +11,8 @@ std::vector<Instruction*> Snapshot(const Computation& computation) {
   return list;
 }
 
-Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instruction* const> operands, Computation* to) {
+Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instruction* const> operands,
+                               Computation* to) {
   auto clone = instruction.CloneWithoutOperands();
   clone->set_name(instruction.name());
   return to->Add(std::move(clone), operands);

@@ -8,16 +8,16 @@
 
 namespace xlad::compiler {
 
-// The instructions of a computation at this moment, in order. Adding instructions does not change the list; removing one
-// leaves a dangling pointer in it.
+// The instructions of a computation at this moment, in order. Adding instructions does not change the list; removing
+// one leaves a dangling pointer in it.
 std::vector<Instruction*> Snapshot(const Computation& computation);
 
 // Appends a copy of `instruction` with other operands to `to`. Shares its called computations.
 Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instruction* const> operands,
                                Computation* to);
 
-// Appends copies of all instructions of `from` to `to`, with `arguments` in place of the parameters. Returns the copy of
-// the root.
+// Appends copies of all instructions of `from` to `to`, with `arguments` in place of the parameters. Returns the copy
+// of the root.
 Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> arguments, Computation* to);
 
 }  // namespace xlad::compiler

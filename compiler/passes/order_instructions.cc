@@ -2,8 +2,8 @@
 //
 // Needs: fused step computations. Leaves: every step computation in an order in which
 //   - collectives start as soon as their operands are ready, so that they overlap with computation,
-//   - an instruction that may overwrite a donated parameter or a loop-carried value comes after the other readers of the
-//     old value, if data dependences allow it, so that no copy is needed,
+//   - an instruction that may overwrite a donated parameter or a loop-carried value comes after the other readers of
+//     the old value, if data dependences allow it, so that no copy is needed,
 //   - few bytes are live.
 //
 // The method is list scheduling with memory as the priority: of all ready instructions, take the one that increases
