@@ -1,14 +1,21 @@
 /* The contract between compiled code and the runtime, in plain C.
  *
- * A kernel is a function of this type in the executable's object code. The compiler (compiler/codegen/llvm) emits it,
- * the runtime (runtime/devices/cpu) calls it; neither includes the other.
+ * A kernel is a function of type XladKernel in the executable's object code. The compiler (compiler/codegen) emits it
+ * and the device (runtime/devices) calls it; neither includes the other.
  *
- *   buffers  base addresses, in the order of the step's argument list in the executable
- *            (proto/executable.proto, KernelStep.buffers); aligned to XLAD_BUFFER_ALIGNMENT
- *   scratch  KernelStep.scratch_bytes of memory that is used by this call alone; may be NULL if that is 0
- *   api      callbacks into the runtime, so that a natively compiled loop may contain library ops
+ *   buffers  the addresses of the arguments, in the order of KernelStep.buffers (proto/executable.proto), each aligned
+ *            to XLAD_BUFFER_ALIGNMENT; a kernel may read and write exactly the bytes of these slices
+ *   scratch  KernelStep.scratch_bytes of memory that is used by this call only; may be NULL if that is 0
+ *   api      calls back into the runtime, so that a natively compiled loop may contain library ops
  *
- * A kernel returns 0, or an XLAD_KERNEL_* code. It neither allocates nor throws, and keeps no state between calls.
+ * A kernel returns XLAD_KERNEL_OK, another XLAD_KERNEL_* code, or a code of its own, which the runtime reports. It does
+ * not allocate memory, does not throw, keeps no state between calls, and may be called by several threads at once. For
+ * example, a kernel with two buffers of four floats:
+ *
+ *   int32_t negate(void* const* buffers, void* scratch, const XladKernelApi* api) {
+ *     for (int i = 0; i < 4; ++i) ((float*)buffers[1])[i] = -((const float*)buffers[0])[i];
+ *     return XLAD_KERNEL_OK;
+ *   }
  */
 #ifndef XLAD_BASE_KERNEL_ABI_H_
 #define XLAD_BASE_KERNEL_ABI_H_
@@ -26,11 +33,11 @@ extern "C" {
 #define XLAD_KERNEL_LIBRARY_OP_FAILED 1
 
 typedef struct XladKernelApi {
-  /* Runs library op `op` (index into Executable.library_ops) on the given addresses: operands, then results. */
+  /* Runs library op `op` (an index into Executable.library_ops) on the given addresses: operands, then results. */
   int32_t (*run_library_op)(const struct XladKernelApi* api, int32_t op, void* const* arguments);
-  /* The partition this call computes: position in the mesh, row-major. */
+  /* The partition that this call computes: its row-major position in the mesh. */
   int32_t partition_id;
-  void* runtime; /* The runtime's own. */
+  void* runtime; /* Private to the runtime. */
 } XladKernelApi;
 
 typedef int32_t (*XladKernel)(void* const* buffers, void* scratch, const XladKernelApi* api);

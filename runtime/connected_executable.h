@@ -46,8 +46,8 @@ struct LaunchInfo {
 std::vector<int> MeshPositions(const LaunchTask& launch);
 
 // The calls, in order: Load, SetFeeds (optional), MakeFabric; then for each shard Prepare, Connect, and Run any number
-// of times; then Finish or Leave. Shards are numbered from 0 on this worker (`index`). Prepare, Connect and Run of one shard are
-// called by one thread at a time; those of different shards may run at the same time.
+// of times; then Finish or Leave. Shards are numbered from 0 on this worker (`index`). Prepare, Connect and Run of one
+// shard are called by one thread at a time; those of different shards may run at the same time.
 class ConnectedExecutable {
  public:
   ~ConnectedExecutable();

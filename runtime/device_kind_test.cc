@@ -1,4 +1,4 @@
-// Requests for devices, as the flag --device has them.
+// Requests for devices, as written in the flag --device.
 #include "runtime/device_kind.h"
 
 #include <gmock/gmock.h>

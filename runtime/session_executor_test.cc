@@ -1,4 +1,4 @@
-// Whole sessions: four devices on one to three workers, a program whose every value can be told.
+// Complete sessions: four devices on one to three workers, with a program whose values are all predictable.
 #include "runtime/session_executor.h"
 
 #include <gmock/gmock.h>
@@ -27,9 +27,9 @@ using ::testing::HasSubstr;
 
 constexpr int kDevices = 4;
 
-// x: f32[7], two elements a device and one on the last; s: f32[], everywhere.
+// x: f32[7], two elements per device and one on the last; s: f32[], replicated.
 //   total = all_reduce(sum of own x);  x' = x + total;  s' = s + total
-// With `whole`, x is the same everywhere and the total is four times its own sum.
+// If `whole`, x is replicated and the total is four times its sum.
 Executable MakeExecutable(bool whole) {
   Executable e;
   e.set_name("session");
@@ -283,7 +283,7 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   world.store.Put(2, Scalar(0));
   world.Call(1, {1, 2}, {3, 4});
   EXPECT_EQ(world.Fetch(3, 0), Vector({8, 8, 8, 8, 8, 8, 8}));
-  world.Call(2, {3, 4}, {5, 6});  // In another layout: by way of the store.
+  world.Call(2, {3, 4}, {5, 6});  // In another layout: the shards are read from the store.
   EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
   EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
   EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
@@ -297,9 +297,9 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
     World world(kPlacements[static_cast<size_t>(trial) % kPlacements.size()]);
     world.Load(1, /*whole=*/false);
     world.Load(2, /*whole=*/false);
-    std::map<int64_t, std::vector<double>> x;  // What there is.
+    std::map<int64_t, std::vector<double>> x;  // The contents of each array.
     std::map<int64_t, double> s;
-    std::set<int64_t> fresh;  // Uploaded: no worker has them before they are used.
+    std::set<int64_t> fresh;  // Uploaded and not used yet: no worker has them.
     int64_t next = 1;
     const auto pick = [&](const auto& map) {
       return std::next(map.begin(), static_cast<int>(below(map.size())))->first;

@@ -1,4 +1,4 @@
-// Whole tasks: four devices on one to four workers train a small program whose every value can be told.
+// Complete tasks: four devices on one to four workers train a small program whose values are all predictable.
 #include "runtime/task_executor.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ constexpr int64_t kBatch = 8;
 constexpr int64_t kBatches = 3;
 constexpr int64_t kSteps = 20;
 
-// w: f32[4], the same everywhere, not donated: it changes places with its result. v: f32[7], two elements a device
-// and one on the last, donated. x: f32[8], rows of a batch. step.
+// w: f32[4], replicated, not donated: its memory is exchanged with that of its result. v: f32[7], two elements per
+// device and one on the last, donated. x: f32[8], rows of a batch. step.
 //   g = all_reduce(sum of own x + step);  w' = w + g;  v' = v + device + 1;  loss = w'[0]
 enum Slot { kW, kV, kX, kStep, kGradient, kNewW, kLoss };
 
@@ -140,7 +140,7 @@ std::vector<float> Rows() {
   return rows;
 }
 
-// The state after `steps` steps, and the losses on the way.
+// The state after `steps` steps, and the loss of each step.
 struct Reference {
   std::vector<float> w = {1, 2, 3, 4};
   std::vector<float> v = {0, 0, 0, 0, 0, 0, 0};
@@ -158,7 +158,7 @@ struct Reference {
   }
 };
 
-// Blobs in memory; remembers the shards that were written, put together by step.
+// Keeps blobs in memory and assembles the written shards by step.
 class MemoryStore final : public TaskStore {
  public:
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal*) override {
@@ -411,7 +411,7 @@ TEST(TaskExecutor, APeerThatDoesNotComeIsAnErrorThatSaysWhoWaitsWhereAndWhy) {
 }
 
 TEST(TaskExecutor, DroppingWhileLoadingOrConnectingEnds) {
-  // The other worker is never there, so its peers wait for it.
+  // The other worker never connects, so that its peers wait for it.
   Cluster cluster({{0, 1, 2}, {3}});
   cluster.tasks[1].reset();
   cluster.tasks[0].reset();

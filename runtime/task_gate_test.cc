@@ -1,4 +1,4 @@
-// Leases, stops and ends.
+// Leases, stops and the end of the task.
 #include "runtime/task_gate.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(TaskGate, WaitsForTheLease) {
   gate.Lease(3);
   while (done < 3) std::this_thread::yield();
   EXPECT_EQ(gate.begun_steps(), 3);
-  gate.Lease(1);  // Leases only grow.
+  gate.Lease(1);  // A lease never gets shorter.
   gate.Lease(6);
   while (done < 6) std::this_thread::yield();
   gate.End();

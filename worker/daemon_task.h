@@ -1,4 +1,4 @@
-// A task of the daemon: a runtime::TaskExecutor whose news become events.
+// A task of the daemon: a runtime::TaskExecutor whose callbacks become events.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace xlad::worker {
 
-// Calls `emit`, from the task's own threads, for everything that happens to the task.
+// Calls `emit` for each event, on the task's threads.
 class DaemonTask final : public Task, private runtime::TaskListener {
  public:
-  // `environment.listener` and `environment.store` are set here.
+  // Sets `environment.listener` and `environment.store`.
   DaemonTask(const LaunchTask& launch, runtime::TaskEnvironment environment, std::unique_ptr<runtime::TaskStore> store,
              std::function<void(Event)> emit)
       : key_{launch.job_id(), launch.attempt()}, store_(std::move(store)), emit_(std::move(emit)) {
@@ -40,7 +40,7 @@ class DaemonTask final : public Task, private runtime::TaskListener {
   const TaskKey key_;
   const std::unique_ptr<runtime::TaskStore> store_;
   const std::function<void(Event)> emit_;
-  std::unique_ptr<runtime::TaskExecutor> executor_;  // Last: its threads use all of the above.
+  std::unique_ptr<runtime::TaskExecutor> executor_;  // Last, because its threads use the other members.
 };
 
 }  // namespace xlad::worker

@@ -1,4 +1,3 @@
-// The worker's stream to the coordinator.
 #include "worker/grpc_attachment.h"
 
 #include <grpcpp/grpcpp.h>
@@ -17,21 +16,21 @@
 namespace xlad::worker {
 namespace {
 
-constexpr int64_t kFirstPauseMs = 50;
-constexpr int64_t kLongestPauseMs = 1000;
+constexpr int64_t kMinPauseMs = 50;
+constexpr int64_t kMaxPauseMs = 1000;
 constexpr std::chrono::milliseconds kFlushFor{500};
 
-// Whether trying again cannot help.
+// Whether the same call would fail again.
 bool IsFinal(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
          status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
          status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
 }
 
-// One stream: a thread writes what is queued, the owner reads.
-class Session {
+// One stream. A thread writes the queued messages; the owner reads.
+class AttachStream {
  public:
-  Session(Coordinator::Stub* stub, const std::string& token) {
+  AttachStream(Coordinator::Stub* stub, const std::string& token) {
     PrepareCall(&context_, token, /*timeout_ms=*/0);
     stream_ = stub->Attach(&context_);
     writer_ = std::thread([this] { WriteLoop(); });
@@ -79,7 +78,7 @@ class Session {
       lock.lock();
       writing_ = false;
       changed_.notify_all();
-      if (!written) return;  // The reader sees the end too.
+      if (!written) return;  // The reader is told of the end as well.
     }
   }
 
@@ -109,55 +108,55 @@ class GrpcAttachment final : public Attachment {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       ending_ = true;
-      if (session_ != nullptr) session_->Cancel();
+      if (current_ != nullptr) current_->Cancel();
       changed_.notify_all();
     }
     thread_.join();
   }
 
   void Send(const WorkerMessage& message) override {
-    if (const std::shared_ptr<Session> session = Current()) session->Send(message);
+    if (const std::shared_ptr<AttachStream> stream = Current()) stream->Send(message);
   }
 
   void Flush() override {
-    if (const std::shared_ptr<Session> session = Current()) session->Flush();
+    if (const std::shared_ptr<AttachStream> stream = Current()) stream->Flush();
   }
 
  private:
-  std::shared_ptr<Session> Current() {
+  std::shared_ptr<AttachStream> Current() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return session_;
+    return current_;
   }
 
   void Run() {
-    int64_t pause_ms = kFirstPauseMs;
+    int64_t pause_ms = kMinPauseMs;
     bool was_heard = true;
     while (true) {
-      auto session = std::make_shared<Session>(stub_.get(), token_);
+      auto stream = std::make_shared<AttachStream>(stub_.get(), token_);
       {
         std::lock_guard<std::mutex> lock(mutex_);
-        if (ending_) session->Cancel();
-        session_ = session;
+        if (ending_) stream->Cancel();
+        current_ = stream;
       }
       emit_(Connected{});
       bool heard = false;
-      const grpc::Status status = session->Read([&](Event event) {
+      const grpc::Status status = stream->Read([&](Event event) {
         heard = true;
         emit_(std::move(event));
       });
       emit_(Disconnected{});
       std::unique_lock<std::mutex> lock(mutex_);
-      session_ = nullptr;
+      current_ = nullptr;
       if (ending_) return;
       if (IsFinal(status)) {
         refused_(absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                              absl::StrCat("the coordinator refuses this worker: ", status.error_message())));
+                              absl::StrCat("the coordinator rejected this worker: ", status.error_message())));
         return;
       }
-      // Once for each time that it goes away.
+      // Logged once for each loss of the connection.
       if (heard || was_heard) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
       was_heard = heard;
-      pause_ms = heard ? kFirstPauseMs : std::min(pause_ms * 2, kLongestPauseMs);
+      pause_ms = heard ? kMinPauseMs : std::min(pause_ms * 2, kMaxPauseMs);
       const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
       changed_.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [this] { return ending_; });
       if (ending_) return;
@@ -172,7 +171,7 @@ class GrpcAttachment final : public Attachment {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  std::shared_ptr<Session> session_;
+  std::shared_ptr<AttachStream> current_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// The worker's stream to the coordinator, made anew whenever it breaks.
+// The worker's stream to the coordinator, which is opened again whenever it ends.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,19 @@ class Channel;
 
 namespace xlad::worker {
 
-// Thread-safe. Pauses between tries grow and are shortened by chance.
+// Thread-safe. Retries with exponential backoff and jitter.
 class Attachment {
  public:
-  // `emit` gets Connected, CoordinatorMessage and Disconnected events, in order, from a thread of the attachment.
-  // `refused` is called where the coordinator does not want this worker, for good.
+  // Calls `emit` with Connected, CoordinatorMessage and Disconnected events, in order, on a thread of the attachment.
+  // Calls `refused` if the coordinator rejects this worker permanently; then there are no further events.
   static std::unique_ptr<Attachment> Start(std::shared_ptr<grpc::Channel> channel, const std::string& token,
                                            std::function<void(Event)> emit,
                                            std::function<void(const absl::Status&)> refused);
   // Ends the stream.
   virtual ~Attachment() = default;
-  // On the current stream; lost where there is none.
+  // Sends on the current stream. The message is dropped if there is none.
   virtual void Send(const WorkerMessage& message) = 0;
-  // Waits a moment until what was sent has left.
+  // Waits briefly until the messages have been written.
   virtual void Flush() = 0;
 };
 

@@ -1,4 +1,3 @@
-// Blobs, state and data of a task from and to the coordinator.
 #include "worker/grpc_task_store.h"
 
 #include <grpcpp/grpcpp.h>
@@ -20,15 +19,15 @@ using collectives::AbortSignal;
 using collectives::Failure;
 
 constexpr size_t kChunkBytes = 1 << 20;
-constexpr int64_t kFirstPauseMs = 50;
-constexpr int64_t kLongestPauseMs = 2000;
+constexpr int64_t kMinPauseMs = 50;
+constexpr int64_t kMaxPauseMs = 2000;
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// Whether the call may succeed another time: the coordinator is away, not against it.
-bool MayComeBack(const grpc::Status& status) {
+// Whether the call may succeed later: the coordinator could not be reached, or it did not answer.
+bool IsRetryable(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
@@ -41,7 +40,7 @@ bool MayComeBack(const grpc::Status& status) {
   }
 }
 
-// Calls to the coordinator that try again while it is away.
+// Calls to the coordinator that retry while it cannot be reached.
 class GrpcStore {
  public:
   GrpcStore(std::shared_ptr<grpc::Channel> channel, std::string token)
@@ -61,7 +60,7 @@ class GrpcStore {
     return bytes;
   }
 
-  // Chunks into `out`, which they must fill. `open` begins the call.
+  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call.
   template <typename Open>
   absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, AbortSignal* abort, const Open& open) {
     size_t received = 0;
@@ -81,7 +80,7 @@ class GrpcStore {
         absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 
-  // `header`, then the bytes in chunks.
+  // Writes `header` with the first chunk, then the other chunks.
   template <typename Request, typename Open>
   absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, AbortSignal* abort, const Open& open) {
     return Retry(abort, [&](grpc::ClientContext* context) {
@@ -103,10 +102,11 @@ class GrpcStore {
   Coordinator::Stub* stub() const { return stub_.get(); }
 
  private:
-  // Calls until it succeeds, is refused, or the signal is raised, which also cuts off a running call.
+  // Calls until it succeeds, fails with an error that is not retryable, or the signal is raised, which cancels a
+  // running call.
   template <typename Call>
   absl::Status Retry(AbortSignal* abort, const Call& call) {
-    int64_t pause_ms = kFirstPauseMs;
+    int64_t pause_ms = kMinPauseMs;
     while (!abort->raised()) {
       grpc::ClientContext context;
       PrepareCall(&context, token_, /*timeout_ms=*/0);
@@ -114,14 +114,14 @@ class GrpcStore {
       const grpc::Status status = call(&context);
       abort->RemoveListener(listener);
       if (status.ok()) return absl::OkStatus();
-      if (!MayComeBack(status) && !abort->raised()) return FromGrpc(status);
+      if (!IsRetryable(status) && !abort->raised()) return FromGrpc(status);
       Pause(pause_ms, abort);
-      pause_ms = std::min(pause_ms * 2, kLongestPauseMs);
+      pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
     }
     return abort->status();
   }
 
-  // Up to the given time; shorter by chance, so that workers do not come back all at once.
+  // Waits up to the given time, shortened at random so that workers do not all return at once.
   void Pause(int64_t pause_ms, AbortSignal* abort) {
     std::mutex mutex;
     std::condition_variable woken;

@@ -1,4 +1,4 @@
-// Blobs, state and data of a task from and to the coordinator.
+// Reads blobs, state and data of tasks from the coordinator and writes their state to it.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,11 @@ class Channel;
 
 namespace xlad::worker {
 
-// For one task. Tries again, with growing pauses, while the coordinator cannot be reached; its refusals are errors.
+// The store of one task. Calls retry with exponential backoff while the coordinator cannot be reached; errors of the
+// coordinator are returned.
 std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
                                                       const LaunchTask& launch);
-// For one session; the same.
+// The same for one session.
 std::unique_ptr<runtime::SessionStore> MakeGrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token,
                                                             const LaunchTask& launch);
 

@@ -1,4 +1,4 @@
-// A session of the daemon: a runtime::SessionExecutor whose news become events.
+// A session of the daemon: a runtime::SessionExecutor whose callbacks become events.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace xlad::worker {
 
-// Calls `emit`, from the session's own threads, for everything that happens to it.
+// Calls `emit` for each event, on the session's threads.
 class SessionTask final : public Task, private runtime::SessionListener {
  public:
-  // `environment.listener` and `environment.store` are set here.
+  // Sets `environment.listener` and `environment.store`.
   SessionTask(const LaunchTask& launch, runtime::SessionEnvironment environment,
               std::unique_ptr<runtime::SessionStore> store, std::function<void(Event)> emit)
       : key_{launch.job_id(), launch.attempt()}, store_(std::move(store)), emit_(std::move(emit)) {
@@ -38,7 +38,7 @@ class SessionTask final : public Task, private runtime::SessionListener {
   const TaskKey key_;
   const std::unique_ptr<runtime::SessionStore> store_;
   const std::function<void(Event)> emit_;
-  std::unique_ptr<runtime::SessionExecutor> executor_;  // Last: its threads use all of the above.
+  std::unique_ptr<runtime::SessionExecutor> executor_;  // Last, because its threads use the other members.
 };
 
 }  // namespace xlad::worker

@@ -1,4 +1,3 @@
-// The worker's brain.
 #include "worker/worker_core.h"
 
 #include "absl/strings/str_cat.h"
@@ -8,8 +7,8 @@
 namespace xlad::worker {
 namespace {
 
-// Metrics of one message; a second of quick steps.
-constexpr size_t kMaxMetricsOfMessage = 1000;
+// The number of metrics in one message: one second of steps that take 1 ms.
+constexpr size_t kMaxMetricsPerMessage = 1000;
 
 template <typename Message>
 TaskKey KeyOf(const Message& message) {
@@ -67,7 +66,7 @@ void WorkerCore::On(const Disconnected&) {
   for (auto& [key, record] : tasks_) record.sent_metrics = 0;
 }
 
-// What the coordinator has not answered yet is said again.
+// Sends again everything that the coordinator has not answered.
 void WorkerCore::OnRegistered() {
   registered_ = true;
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
@@ -102,8 +101,8 @@ void WorkerCore::On(const Tick&) {
     actions_.push_back(Exit{tasks_.empty()
                                 ? absl::OkStatus()
                                 : absl::DeadlineExceededError(absl::StrCat(
-                                      tasks_.size(), " tasks could not be handed over within the grace of ",
-                                      options_.grace_ms, " ms; their jobs go on from their last saved state"))});
+                                      tasks_.size(), " tasks did not stop within the grace of ", options_.grace_ms,
+                                      " ms; their jobs continue from their last saved state"))});
   }
 }
 
@@ -141,18 +140,18 @@ void WorkerCore::On(const CoordinatorMessage& message) {
     case CoordinatorMessage::kSession:
       return OnSession(message.session());
     default:
-      LogWarn("the coordinator sent a message of no known kind: it is of a later version");
+      LogWarn("the coordinator sent a message of an unknown kind: it is of a later version");
   }
 }
 
 void WorkerCore::OnLaunch(const LaunchTask& launch) {
   const TaskKey key = KeyOf(launch);
-  if (Find(key) != nullptr) return;  // Said twice.
-  // An earlier attempt of the job is over, whether or not word of that has come.
+  if (Find(key) != nullptr) return;  // Repeated after a reconnection.
+  // An earlier attempt of the job has ended, even if its end has not been reported here.
   std::vector<TaskKey> old;
   for (const auto& [other, record] : tasks_) {
     if (other.job_id == key.job_id && other.attempt < key.attempt) old.push_back(other);
-    if (other.job_id == key.job_id && other.attempt > key.attempt) return;  // A stale launch.
+    if (other.job_id == key.job_id && other.attempt > key.attempt) return;  // Stale.
   }
   for (const TaskKey& other : old) Forget(other, "a later attempt of the job starts");
   LogInfo("task launched", {{"job", key.job_id},
@@ -175,15 +174,15 @@ void WorkerCore::OnStopAt(const StopTaskAt& message) {
   const TaskKey key = KeyOf(message);
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
-  const bool stands = record->end.has_value() && record->end->has_stopped();
-  const bool over = record->end.has_value() && !stands;
+  const bool is_stopped = record->end.has_value() && record->end->has_stopped();
+  const bool is_over = record->end.has_value() && !is_stopped;
   WorkerMessage answer;
   TaskStopAnswer* stop = answer.mutable_stop_answer();
   SetKey(key, stop);
   stop->set_step(message.step());
-  stop->set_accepted(!over && record->task->StopAt(message.step()));
+  stop->set_accepted(!is_over && record->task->StopAt(message.step()));
   stop->set_current(record->task->begun_steps());
-  if (stop->accepted() && stands && record->end->stopped().step() != message.step()) record->end.reset();
+  if (stop->accepted() && is_stopped && record->end->stopped().step() != message.step()) record->end.reset();
   SendMessage(std::move(answer));
 }
 
@@ -192,9 +191,9 @@ void WorkerCore::OnAbort(const AbortTask& message) {
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
   const std::string step = absl::StrCat(record->task->finished_steps());
-  LogError("the coordinator ends the task",
+  LogError("the coordinator aborts the task",
            {{"job", key.job_id}, {"attempt", absl::StrCat(key.attempt)}, {"step", step}, {"reason", message.reason()}});
-  Forget(key, absl::StrCat("the coordinator ended the attempt: ", message.reason()));
+  Forget(key, absl::StrCat("the coordinator aborted the attempt: ", message.reason()));
 }
 
 void WorkerCore::OnAcknowledge(const Acknowledge& message) {
@@ -220,7 +219,7 @@ void WorkerCore::SendReady(const TaskKey& key) {
   SendMessage(std::move(message));
 }
 
-// One answer stands for all commands before it.
+// An answer includes all commands before it.
 void WorkerCore::SendDone(const TaskKey& key, int64_t sequence) {
   WorkerMessage message;
   SetKey(key, message.mutable_session_answer());
@@ -230,14 +229,14 @@ void WorkerCore::SendDone(const TaskKey& key, int64_t sequence) {
 
 void WorkerCore::OnSession(const SessionCommand& command) {
   TaskRecord* record = Find(KeyOf(command));
-  if (record == nullptr || command.sequence() <= record->commanded) return;  // Said twice.
-  if (command.sequence() != record->commanded + 1) {
-    record->task->Abort({absl::InternalError(absl::StrCat("found command ", command.sequence(), ", expected ",
-                                                          record->commanded + 1)),
+  if (record == nullptr || command.sequence() <= record->received) return;  // Repeated.
+  if (command.sequence() != record->received + 1) {
+    record->task->Abort({absl::InternalError(absl::StrCat("found session command ", command.sequence(), ", expected ",
+                                                          record->received + 1)),
                          ""});
     return;
   }
-  ++record->commanded;
+  ++record->received;
   record->task->Command(command);
 }
 
@@ -253,7 +252,7 @@ void WorkerCore::SendMetrics(const TaskKey& key, TaskRecord* record) {
     WorkerMessage message;
     TaskSteps* steps = message.mutable_steps();
     SetKey(key, steps);
-    for (size_t i = 0; i < kMaxMetricsOfMessage && record->sent_metrics < record->metrics.size(); ++i) {
+    for (size_t i = 0; i < kMaxMetricsPerMessage && record->sent_metrics < record->metrics.size(); ++i) {
       *steps->add_metrics() = record->metrics[record->sent_metrics++];
     }
     SendMessage(std::move(message));
@@ -282,7 +281,7 @@ void WorkerCore::End(const TaskKey& key, WorkerMessage message) {
 void WorkerCore::On(const TaskHasStopped& event) {
   if (Find(event.key) == nullptr) return;
   LogInfo(
-      "task stands",
+      "task stopped",
       {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)}, {"step", absl::StrCat(event.step)}});
   WorkerMessage message;
   SetKey(event.key, message.mutable_stopped());

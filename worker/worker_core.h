@@ -1,10 +1,11 @@
-// The worker's brain: a state machine over its tasks and its connection to the coordinator.
+// The worker's state machine: its tasks and its connection to the coordinator.
 //
-// Pure logic: time comes with events, tasks through an interface, and what is to be sent is returned as actions, to be
-// carried out in order. The daemon (grpc_worker_daemon.cc) and the simulation drive the same object. Used by one thread
-// at a time.
+// Pure logic: events carry the time, tasks are made through an interface, and the effects are returned as actions,
+// which the caller performs in order. The daemon (`worker/grpc_worker_main.cc`) and the simulation drive the same
+// class. Used by one thread at a time.
 //
-// Tasks do not need the coordinator to go on: while it is away, metrics and ends are kept and sent when it is back.
+// Tasks continue without the coordinator: while it cannot be reached, metrics and ends of tasks are kept, and they are
+// sent after the next registration.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +24,30 @@
 
 namespace xlad::worker {
 
-// A task as the worker sees it. Destroying it drops the task and may take a while.
+// A task of a job or of a session. Its destructor ends the task and may take as long as a step.
 class Task {
  public:
   virtual ~Task() = default;
   virtual void Lease(int64_t lease_until_step) = 0;
-  virtual bool StopAt(int64_t step) = 0;  // False where a later step has begun.
+  virtual bool StopAt(int64_t step) = 0;  // Returns false if the step has begun.
   virtual void Abort(const collectives::Failure& failure) = 0;
-  virtual void Command(const SessionCommand&) {}  // Of a session; in order.
+  virtual void Command(const SessionCommand&) {}  // Only for sessions; commands come in order.
   virtual int64_t finished_steps() const = 0;
   virtual int64_t begun_steps() const = 0;
 };
 
-// Which start of which job.
+// Identifies an attempt of a job.
 struct TaskKey {
   std::string job_id;
   int64_t attempt = 0;
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
 };
 
-// What happens.
-struct Connected {};      // A stream to the coordinator is open.
-struct Disconnected {};   // It has ended.
-struct Tick {};           // Some time has passed; every 50 ms or so.
-struct StopRequested {};  // SIGTERM.
+// Events.
+struct Connected {};      // A stream to the coordinator was opened.
+struct Disconnected {};   // The stream ended.
+struct Tick {};           // Time has passed; sent about every 50 ms.
+struct StopRequested {};  // The process received SIGTERM.
 struct TaskIsReady {
   TaskKey key;
 };
@@ -73,13 +74,13 @@ struct CommandIsDone {
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone>;
 
-// What is to be done.
+// Actions.
 struct Send {
   WorkerMessage message;
 };
 struct DropTask {
   std::unique_ptr<Task> task;
-};  // Destroy it, where waiting does no harm.
+};  // Destroy it on a thread that may block.
 struct Exit {
   absl::Status status;
 };
@@ -89,13 +90,14 @@ using Actions = std::vector<Action>;
 struct WorkerCoreOptions {
   RegisterWorker identity;  // Without `running`.
   int64_t heartbeat_ms = 500;
-  int64_t metrics_ms = 100;  // Metrics wait this long, to be sent together.
+  int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
 };
 
+// It has more than 25 methods because it has one handler for each kind of event and message.
 class WorkerCore {
  public:
-  // Starts a task; it tells how it goes by events.
+  // Starts a task, which reports progress by events.
   using MakeTask = std::function<std::unique_ptr<Task>(const LaunchTask& launch)>;
 
   WorkerCore(const WorkerCoreOptions& options, MakeTask make_task)
@@ -103,7 +105,7 @@ class WorkerCore {
 
   Actions Handle(Event event, int64_t now_ns);
 
-  // Ends every task, for when the process ends; the tasks are in the actions.
+  // Ends every task because the process ends; the tasks are in the actions.
   Actions Shutdown();
 
  private:
@@ -112,10 +114,11 @@ class WorkerCore {
     std::unique_ptr<Task> task;
     bool ready = false;
     bool started = false;
-    std::deque<StepMetrics> metrics;   // Not acknowledged yet.
-    size_t sent_metrics = 0;           // Of these, on this connection.
-    int64_t commanded = 0, done = 0;   // Of a session: the last command that came, the last that is done.
-    std::optional<WorkerMessage> end;  // Stopped, finished or failed: sent again until the task is forgotten.
+    std::deque<StepMetrics> metrics;   // Those that are not acknowledged yet.
+    size_t sent_metrics = 0;           // How many of `metrics` have been sent on this connection.
+    int64_t received = 0, done = 0;    // For sessions: the sequence of the last command received, and of the last done.
+    std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
+                                       // has recorded it.
   };
 
   void On(const Connected&);
@@ -139,7 +142,7 @@ class WorkerCore {
   void Lease(const TaskKey& key, int64_t lease_until_step, bool start);
 
   TaskRecord* Find(const TaskKey& key);
-  // Out of the worker: `why` is empty where it ended in good order.
+  // Removes the task. If it has not ended in good order, `why` is the reason, and the task is aborted.
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskKey& key);
@@ -152,7 +155,7 @@ class WorkerCore {
   const MakeTask make_task_;
   std::map<TaskKey, TaskRecord> tasks_;
   bool connected_ = false;
-  bool registered_ = false;  // On this connection.
+  bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.
   int64_t now_ns_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   int64_t next_metrics_ns_ = 0;

@@ -1,4 +1,4 @@
-// The worker's logic on a virtual clock, with tasks that only remember what they were told.
+// The worker's state machine on a virtual clock, with tasks that only record the calls they receive.
 #include "worker/worker_core.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ class WorkerCoreTest : public ::testing::Test {
     return task;
   }
 
-  // Messages that were sent and exits; tasks to drop are dropped.
+  // Records messages and exits, and destroys the tasks of DropTask actions.
   void Take(Actions actions) {
     sent_.clear();
     for (Action& action : actions) {
@@ -138,7 +138,7 @@ class WorkerCoreTest : public ::testing::Test {
     message.mutable_acknowledge()->set_through_step(through);
     Handle(message);
   }
-  // Steps of all metrics in what was sent last.
+  // The steps of all metrics in the messages that were sent last.
   std::vector<int64_t> SentSteps() const {
     std::vector<int64_t> steps;
     for (const WorkerMessage& message : sent_) {
@@ -183,7 +183,7 @@ TEST_F(WorkerCoreTest, OneTaskFromLaunchToForget) {
   Attach();
   Launch(1);
   EXPECT_EQ(alive_, 1);
-  Launch(1);  // Twice is once.
+  Launch(1);  // A repeated launch has no effect.
   EXPECT_EQ(alive_, 1);
   Handle(TaskIsReady{{"job", 1}});
   EXPECT_EQ(Count(WorkerMessage::kReady), 1);
@@ -224,7 +224,7 @@ TEST_F(WorkerCoreTest, WhileTheCoordinatorIsAwayNothingIsLost) {
   for (int64_t step = 5; step < 8; ++step) Step(step);
   EXPECT_THAT(Later(1000), IsEmpty());
   EXPECT_EQ(task_->aborted, "");
-  EXPECT_EQ(alive_, 1) << "the task goes on";
+  EXPECT_EQ(alive_, 1) << "the task continues";
   Handle(Connected{});
   ASSERT_EQ(sent_.size(), 1);
   EXPECT_EQ(sent_[0].register_().running(0).step(), 8);
@@ -296,7 +296,7 @@ TEST_F(WorkerCoreTest, StopsAreAnsweredAndMayBeReplaced) {
   EXPECT_TRUE(answer.accepted());
   Handle(Disconnected{});
   Attach();
-  EXPECT_EQ(Count(WorkerMessage::kStopped), 0) << "it no longer stands at 8";
+  EXPECT_EQ(Count(WorkerMessage::kStopped), 0) << "it is no longer stopped before step 8";
   Handle(TaskHasStopped{{"job", 1}, 10});
   EXPECT_EQ(sent_.back().stopped().step(), 10);
   Handle(TaskHasFailed{{"job", 1}, 10, {absl::InternalError("x"), ""}});
@@ -338,7 +338,7 @@ TEST_F(WorkerCoreTest, TheGraceEndsADrainThatDoesNotCome) {
   EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks could not be handed over"));
 }
 
-// Any order of events and messages: no crash, and no metrics lost or doubled on a connection.
+// Random orders of events and messages: no crash, and on each connection no metrics are lost or sent twice.
 TEST_F(WorkerCoreTest, RandomEvents) {
   const std::unique_ptr<Random> random = SeededRandom(99);
   ::testing::internal::CaptureStderr();  // A log line for each failure.
@@ -411,9 +411,9 @@ TEST_F(WorkerCoreTest, SessionCommandsAreCarriedOutOnceAndAnswersAreRepeated) {
   for (const WorkerMessage& message : sent_) {
     if (message.has_session_answer()) answered = message.session_answer().sequence();
   }
-  EXPECT_EQ(answered, 2) << "one answer stands for those before it";
-  command(5);  // One is missing: the session cannot go on.
-  EXPECT_THAT(task_->aborted, HasSubstr("found command 5, expected 4"));
+  EXPECT_EQ(answered, 2) << "an answer includes those before it";
+  command(5);  // Command 4 is missing: the session cannot continue.
+  EXPECT_THAT(task_->aborted, HasSubstr("found session command 5, expected 4"));
 }
 
 }  // namespace

@@ -27,7 +27,6 @@ EXEMPT = {
     "hlo",
     "proto",
     "python",
-    "runtime",
     "scripts",
     "sharding",
     "tests/compiled",
@@ -35,7 +34,6 @@ EXEMPT = {
     "tests/differential",
     "tests/e2e",
     "tests/simulation",
-    "worker",
 }
 
 USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only they want anything.

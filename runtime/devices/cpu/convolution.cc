@@ -1,10 +1,11 @@
 // Convolutions by oneDNN.
 //
-// At load plans are tried in order: the weights in a layout of oneDNN's choice, all three tensors so, all as they lie
-// in memory, and the first two in f32 for machines without bf16. The first with an implementation of the fastest kind
-// is taken; tensors whose layout differs are rearranged around it in scratch. Plain weights come late although they
-// need no rearranging: oneDNN has but its general matrix product for them, several times slower than code made for the
-// shape, and weights are small. Times are not compared: the choice decides the order of sums, and so the bits.
+// Plans are tried in order when an executable is loaded: the weights in a layout that oneDNN chooses, all three tensors
+// in such layouts, all in their own layout, and then the first two plans in f32 for machines without bf16. The first
+// plan with an implementation of the fastest kind is used; tensors whose layout differs are rearranged in scratch
+// memory. Weights in their own layout come late although they need no rearranging: oneDNN has only its general matrix
+// product for them, which is several times slower than code for the shape, and weights are small. Times are not
+// measured, because the choice decides the order of sums and therefore the bits.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -44,16 +45,16 @@ absl::StatusOr<dnnl_memory_desc_t> Any(const Strided& tensor, ElementType type) 
   return desc;
 }
 
-// One of the three tensors: as the program has it, as oneDNN wants it, and what goes between.
+// One of the three tensors: its layout in the program, its layout in oneDNN, and the conversion between them.
 struct Side {
   int argument;        // DNNL_ARG_*
-  dnnl_query_t query;  // Asks the primitive for its layout.
+  dnnl_query_t query;  // Returns the primitive's layout.
   const Strided* tensor;
   ElementType type;
   dnnl_memory_desc_t outside;
   dnnl_memory_desc_t inside;
-  DnnlOp reorder;     // Where they differ.
-  int64_t bytes = 0;  // Of scratch for the inside form; 0 where they agree.
+  DnnlOp reorder;     // Used if the layouts differ.
+  int64_t bytes = 0;  // Scratch for the inside layout; 0 if the layouts are equal.
 };
 
 class DnnlConvolution final : public PreparedLibraryOp {
@@ -74,7 +75,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     return absl::StrCat(kinds[static_cast<int>(shape_.kind)], op_.name, sides_[0].bytes > 0 ? ", lhs moved" : "",
                         sides_[1].bytes > 0 ? ", rhs moved" : "", sides_[2].bytes > 0 ? ", result moved" : "");
   }
-  // Lower is better: code made for the shape, a general matrix product, plain loops.
+  // 0 for code that is specific to the shape, 1 for a general matrix product, 2 for plain loops; lower is faster.
   int Rank() const { return !op_.IsFast() ? 2 : absl::StrContains(op_.name, "gemm") ? 1 : 0; }
 
  private:
@@ -144,7 +145,9 @@ class DnnlConvolution final : public PreparedLibraryOp {
   }
 
   static absl::Status Check(dnnl_status_t status) {
-    return status == dnnl_success ? absl::OkStatus() : absl::UnimplementedError("oneDNN does not take these numbers");
+    return status == dnnl_success
+               ? absl::OkStatus()
+               : absl::UnimplementedError("library op convolution: oneDNN does not support these parameters");
   }
 
   absl::Status PrepareSides() {
@@ -176,7 +179,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
   int64_t total_bytes_ = 0;
 };
 
-// The same memory with the spatial dimensions (the last ones) read backwards.
+// Describes the same memory with the spatial dimensions (the last ones) reversed.
 void Flip(const Strided& tensor, size_t spatial, int64_t width, const void* from, void* to) {
   const size_t first = tensor.sizes.size() - spatial;
   tensor::Dims index(tensor.sizes.size(), 0);
@@ -249,12 +252,12 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const Conv
   UseOneThread();
   if (!IsLibraryType(op.lhs().element_type()) || op.lhs().element_type() != op.rhs().element_type() ||
       !IsLibraryType(op.result().element_type())) {
-    return absl::UnimplementedError("library op convolution: element types other than f32 and bf16");
+    return absl::UnimplementedError("library op convolution: found an element type other than f32 and bf16");
   }
   XLAD_ASSIGN_OR_RETURN(const ConvolutionShape shape, ReadConvolutionShape(op));
   for (const Strided* tensor : {&shape.src, &shape.weights, &shape.dst}) {
     if (tensor::Product(tensor->sizes) == 0) {
-      return absl::UnimplementedError("library op convolution: an array without elements");
+      return absl::UnimplementedError("library op convolution: found an array without elements");
     }
   }
   std::unique_ptr<DnnlConvolution> best;

@@ -1,7 +1,6 @@
-// An HLO convolution as one of oneDNN's three.
-//
-// Frameworks write gradients as convolutions: by the input with a dilated base and a reversed kernel, by the kernel
-// with batch and features exchanged and a window as large as the output. oneDNN is fast at them in its own terms.
+// Frameworks write gradients as convolutions: the gradient of the input has a dilated base and a reversed kernel, that
+// of the kernel has batch and features exchanged and a window as large as the output. oneDNN computes them fast only if
+// they are described as gradients.
 #include "runtime/devices/cpu/convolution_shape.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@ absl::Status Misfit(const std::string& what) {
                                     ", expected shapes that go with the dimension numbers");
 }
 
-// The tensor with dimensions taken in this order.
+// The tensor with its dimensions in the given order.
 absl::StatusOr<Strided> Take(const ArrayShape& shape, int64_t first, int64_t second, const Numbers& spatial) {
   const Dims dims(shape.dims().begin(), shape.dims().end());
   const Dims strides = tensor::Strides(dims);
@@ -44,7 +43,7 @@ bool All(const Window& window, bool (*holds)(const ConvolutionOp::WindowDimensio
   return std::all_of(window.begin(), window.end(), holds);
 }
 
-// What HLO's shapes must satisfy.
+// Checks the sizes as HLO defines them.
 absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strided& rhs, const Strided& result) {
   const int64_t groups = op.feature_group_count();
   bool fits = groups >= 1 && lhs.sizes[0] == result.sizes[0] && rhs.sizes[0] == result.sizes[1] &&
@@ -62,7 +61,8 @@ absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strid
   return fits ? absl::OkStatus() : Misfit("sizes that do not fit");
 }
 
-// Input that no window reaches is not looked at: oneDNN has few implementations for windows that end before it.
+// Removes the end of the input that no window reaches, because oneDNN has few implementations for inputs with such an
+// end.
 void CutInput(ConvolutionShape* shape) {
   for (size_t d = 0; d < shape->padding_high.size(); ++d) {
     if (shape->padding_high[d] >= 0) continue;
@@ -88,7 +88,7 @@ void SetForward(const ConvolutionOp& op, ConvolutionShape* shape) {
   weights.strides.insert(weights.strides.begin(), weights.strides[0] * per_group);
 }
 
-// The convolution whose input gradient this is: its strides are the base's dilation.
+// Finds the forward convolution whose input gradient this is: its strides are the dilation of the base.
 void SetBackwardData(const ConvolutionOp& op, ConvolutionShape* shape) {
   std::swap(shape->src, shape->dst);
   std::swap(shape->weights.sizes[0], shape->weights.sizes[1]);
@@ -107,7 +107,7 @@ void SetBackwardData(const ConvolutionOp& op, ConvolutionShape* shape) {
   }
 }
 
-// The convolution whose kernel gradient this is: the window is its output, the result its kernel.
+// Finds the forward convolution whose kernel gradient this is: the window is its output and the result its kernel.
 void SetBackwardWeights(const ConvolutionOp& op, ConvolutionShape* shape) {
   std::swap(shape->weights, shape->dst);  // The HLO kernel is the output's gradient, the HLO result the kernel's.
   const auto exchange = [](Strided* tensor) {
@@ -150,7 +150,8 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   const bool strided = !All(op.window(), [](const auto& w) { return w.stride() == 1; });
   const bool reversed = op.window(0).reversal();
   if (std::any_of(op.window().begin(), op.window().end(), [&](const auto& w) { return w.reversal() != reversed; })) {
-    return absl::UnimplementedError("library op convolution: a kernel reversed in some dimensions only");
+    return absl::UnimplementedError(
+        "library op convolution: found a kernel that is reversed in some of its dimensions");
   }
   int64_t window = 1, results = 1;
   for (int d = 0; d < spatial; ++d) {
@@ -159,7 +160,7 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   }
   if (dilated) {
     if (strided || op.feature_group_count() != 1) {
-      return absl::UnimplementedError("library op convolution: a dilated base with strides or groups");
+      return absl::UnimplementedError("library op convolution: found a dilated base with strides or groups");
     }
     shape.kind = ConvolutionKind::kBackwardData;
     SetBackwardData(op, &shape);
@@ -172,7 +173,7 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
     CutInput(&shape);
   }
   if (*std::min_element(shape.padding_low.begin(), shape.padding_low.end()) < 0) {
-    return absl::UnimplementedError("library op convolution: negative padding");
+    return absl::UnimplementedError("library op convolution: found negative padding");
   }
   return shape;
 }

@@ -1,4 +1,5 @@
-// An HLO convolution as one of oneDNN's three: forward, by input (backward data) or by kernel (backward weights).
+// An HLO convolution as one of oneDNN's three kinds: forward, backward data (the gradient of the input) or backward
+// weights (the gradient of the kernel).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace xlad::runtime {
 
-// A tensor in oneDNN's order of dimensions, as it lies in memory (strides in elements).
+// A tensor with its dimensions in oneDNN's order and its strides in memory, in elements.
 struct Strided {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -17,17 +18,18 @@ struct Strided {
 
 enum class ConvolutionKind { kForward, kBackwardData, kBackwardWeights };
 
-// The forward convolution src * weights -> dst with its numbers; the kind says which of the three is the result.
+// The forward convolution src * weights -> dst and its parameters. `kind` says which of the three tensors is the
+// result.
 //   src [n, c, spatial..], weights [(groups,) o, c, spatial..], dst [n, o, spatial..]
 struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::kForward;
   Strided src, weights, dst;
-  std::vector<int64_t> strides, dilations, padding_low, padding_high;  // oneDNN's: dilation 0 is dense.
-  bool flip_kernel = false;  // The HLO kernel operand is to be reversed in its spatial dimensions first.
+  std::vector<int64_t> strides, dilations, padding_low, padding_high;  // As in oneDNN: dilation 0 is dense.
+  bool flip_kernel = false;  // Whether the kernel operand must first be reversed in its spatial dimensions.
 };
 
-// InvalidArgument where numbers and shapes do not fit, Unimplemented for forms that are none of the three:
-// dilated input together with strides or groups, negative low padding.
+// InvalidArgument if parameters and shapes do not match, Unimplemented if oneDNN has no such convolution: a dilated
+// input together with strides or groups, or negative low padding.
 absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op);
 
 }  // namespace xlad::runtime

@@ -1,4 +1,4 @@
-// Convolutions of all forms against a plain sum over HLO's definition.
+// Convolutions of all forms against a sum written directly from HLO's definition.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -171,12 +171,12 @@ const std::vector<Case>& Cases() {
       {"b01f_01io->b01f", {2, 9, 8, 6}, {3, 3, 3, 8}, {{3, 1, 1, 1}, {3, 1, 1, 1}}, 2},
       {"b01f_01io->b01f", {2, 9, 8, 6}, {3, 3, 1, 6}, {{3, 1, 1, 1}, {3, 1, 1, 1}}, 6},
       {"b01f_01io->b01f", {2, 9, 8, 5}, {3, 3, 5, 7}, {{3, 1, 1, 1, 1, 1, true}, {3, 1, 1, 1, 1, 1, true}}},
-      // Gradients by the input, as JAX writes them.
+      // Gradients of the input, as JAX writes them.
       {"b01f_01oi->b01f", {2, 4, 4, 32}, {3, 3, 16, 32}, {{3, 1, 2, 1, 1, 2}, {3, 1, 2, 1, 1, 2}}},
       {"b01f_01oi->b01f", {2, 4, 4, 32}, {1, 1, 16, 32}, {{1, 1, 0, 1, 1, 2}, {1, 1, 0, 1, 1, 2}}},
       {"b01f_01oi->b01f", {2, 4, 4, 32}, {3, 3, 16, 32}, {{3, 1, 2, 1, 1, 2, true}, {3, 1, 2, 1, 1, 2, true}}},
       {"b0f_0io->b0f", {2, 5, 3}, {4, 3, 4}, {{4, 1, 3, 3, 1, 3}}},
-      // Gradients by the kernel.
+      // Gradients of the kernel.
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 8, 8, 32}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, 1, 2}, {4, 1, 0, 1, 2}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, -1, 2}, {4, 1, 0, -1, 2}}},

@@ -1,4 +1,3 @@
-// oneDNN's C interface with owners for its objects and absl::Status for its codes.
 #include "runtime/devices/cpu/dnnl_util.h"
 
 #include <dlfcn.h>
@@ -59,7 +58,7 @@ dnnl_data_type_t DnnlType(tensor::ElementType type) {
 }
 
 void UseOneThread() {
-  // A setting of the calling thread. The symbol is there where oneDNN runs on OpenMP.
+  // It sets a property of the calling thread. The symbol exists if oneDNN uses OpenMP.
   thread_local const bool done = [] {
     const auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
     if (set != nullptr) set(1);

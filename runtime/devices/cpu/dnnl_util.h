@@ -26,31 +26,31 @@ absl::Status FromDnnl(dnnl_status_t status, const char* what);
 dnnl_engine_t DnnlEngine();
 dnnl_data_type_t DnnlType(tensor::ElementType type);  // bf16 or f32.
 
-// oneDNN's OpenMP must not start threads of its own under ours: makes the calling thread's team one thread. Cheap
-// after the first call of a thread.
+// Limits OpenMP to one thread in the calling thread, because oneDNN must not start threads below those of the runtime.
+// Cheap after the first call on a thread.
 void UseOneThread();
 
-// A primitive with its scratchpad in memory that the caller gives.
+// A primitive whose scratchpad memory is passed in by the caller.
 struct DnnlOp {
   DnnlPrimitiveDesc desc;
   DnnlPrimitive primitive;
-  std::string name;  // Of the implementation.
+  std::string name;  // The name of the implementation.
   dnnl_memory_desc_t scratchpad;
   int64_t scratchpad_bytes = 0;  // A multiple of the buffer alignment.
 
   bool IsFast() const;
   const dnnl_memory_desc_t& Desc(dnnl_query_t what) const;
 };
-// `op_desc` is a dnnl_*_desc_t; `hint` the forward primitive's description for backward ones, or null.
-// Unimplemented where oneDNN has nothing for it.
+// `op_desc` is a dnnl_*_desc_t; `hint` is the forward primitive's description if this one is backward, or null.
+// Unimplemented if oneDNN has no implementation.
 absl::StatusOr<DnnlOp> MakeDnnlOp(const void* op_desc, const dnnl_primitive_desc* hint);
 absl::StatusOr<DnnlOp> MakeDnnlReorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to);
 
-// A primitive's arguments and a stream, for one thread.
+// The arguments of a primitive and a stream. Used by one thread at a time.
 class DnnlCall {
  public:
   absl::Status Prepare(const DnnlOp& op, const std::vector<std::pair<int, dnnl_memory_desc_t>>& arguments);
-  // Addresses in the order of the arguments; the scratchpad last.
+  // `addresses` are in the order of the arguments.
   absl::Status Run(const std::vector<void*>& addresses, void* scratchpad);
 
  private:

@@ -1,8 +1,8 @@
 // Matrix products by oneDNN.
 //
-// A plan is tried at load: operands as they lie in memory (transposes are strides), then with one or both packed to
-// row-major, then with bf16 widened to f32 for machines without bf16; the first that oneDNN has a fast
-// implementation for is taken.
+// Plans are tried in order when an executable is loaded: operands in their own layout (transposes are strides), then
+// with one or both packed to row-major order, then with bf16 widened to f32 for machines without bf16. The first plan
+// for which oneDNN has a fast implementation is used.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -24,7 +24,7 @@ using tensor::ElementType;
 // How the product is computed.
 struct Plan {
   bool pack_lhs = false, pack_rhs = false;
-  bool widen = false;  // Operands to f32, result from f32.
+  bool widen = false;  // Operands are converted to f32, and the result from f32.
 };
 
 struct Types {
@@ -38,7 +38,7 @@ struct Matrices {
 absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop& row, const DotLoop& column,
                                             int64_t DotLoop::* stride, ElementType type) {
   if (shape.batch.size() + 2 > DNNL_MAX_NDIMS)
-    return absl::UnimplementedError("more batch dimensions than oneDNN takes");
+    return absl::UnimplementedError("library op dot: found more batch dimensions than oneDNN supports");
   dnnl_dims_t sizes, strides;
   int n = 0;
   const auto add = [&](const DotLoop& loop) {
@@ -56,7 +56,7 @@ absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop
 
 DotLoop Only(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
 
-// Strides of the extents of 1 that were merged away: as if row-major, which is what oneDNN recognises.
+// Extents of 1 that were merged away get row-major strides, because oneDNN recognizes those.
 absl::StatusOr<Matrices> DescribeAll(const DotShape& shape, const Types& types) {
   DotLoop m = Only(shape.m), n = Only(shape.n), k = Only(shape.k);
   if (m.size == 1) m.lhs = k.lhs * k.size, m.result = n.size;
@@ -117,7 +117,8 @@ class DnnlDot final : public PreparedLibraryOp {
     if (empty_) return absl::OkStatus();
     if (plan_.widen && types_.result != ElementType::kF32) result_bytes_ = RoundUpToAlignment(result_elements_ * 4);
     shape_.Merge();
-    if (!shape_.IsMatrix()) return absl::UnimplementedError("strides that are no matrix");
+    if (!shape_.IsMatrix())
+      return absl::UnimplementedError("library op dot: found strides that are not those of a matrix");
     const Types computed = plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
     XLAD_ASSIGN_OR_RETURN(matrices_, DescribeAll(shape_, computed));
     dnnl_matmul_desc_t desc;
@@ -194,7 +195,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
                     static_cast<ElementType>(op.rhs().element_type()),
                     static_cast<ElementType>(op.result().element_type())};
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
-    return absl::UnimplementedError("library op dot: element types other than f32, bf16 and f16");
+    return absl::UnimplementedError("library op dot: found an element type other than f32, bf16 and f16");
   }
   XLAD_RETURN_IF_ERROR(ReadDotShape(op).status());
   const bool direct = types.lhs == types.rhs && types.lhs != ElementType::kF16 && types.result != ElementType::kF16 &&
@@ -216,7 +217,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op) {
   if (op.has_dot()) return PrepareDot(op.dot());
   if (op.has_convolution()) return PrepareConvolution(op.convolution());
-  return absl::InvalidArgumentError("library op of no known kind, expected dot or convolution");
+  return absl::InvalidArgumentError("found a library op of an unknown kind, expected dot or convolution");
 }
 
 }  // namespace xlad::runtime

@@ -1,4 +1,3 @@
-// A general dot as a batch of matrix products.
 #include "runtime/devices/cpu/dot_shape.h"
 
 #include <algorithm>
@@ -18,7 +17,8 @@ absl::Status Misfit(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError("library op dot: " + found + ", expected " + expected);
 }
 
-// Which dimensions of one side are batch or contracting; an error where the lists are no good.
+// Marks in `used` the dimensions of one side that are batch or contracting. InvalidArgument if a dimension is out of
+// range or listed twice.
 absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::RepeatedField<int64_t>& batch,
                        const google::protobuf::RepeatedField<int64_t>& contracting, std::vector<bool>* used) {
   used->assign(static_cast<size_t>(ndim), false);
@@ -63,7 +63,7 @@ void SetRowMajor(std::vector<std::vector<DotLoop>*> groups, int64_t DotLoop::* m
   }
 }
 
-// A row converter of single elements.
+// Converts a row element by element.
 template <typename Convert>
 auto Each(Convert convert) {
   return [convert](const auto* row, int64_t step, int64_t columns, auto* to) {

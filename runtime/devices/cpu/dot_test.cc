@@ -1,4 +1,4 @@
-// Dots of all kinds against a plain sum.
+// Dots of all kinds against a direct sum.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,7 +79,7 @@ Array RandomArray(Random& random, const ArrayShape& shape) {
   return array;
 }
 
-// By loops over the strides of ReadDotShape, in double.
+// Computes a dot in double, by loops over the strides of ReadDotShape.
 std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs) {
   const DotShape shape = *ReadDotShape(op);
   std::vector<double> result(

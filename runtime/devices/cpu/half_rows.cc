@@ -30,7 +30,7 @@ bool HasConversions() {
   return has;
 }
 
-// Both return how many elements they did: as many whole vectors as there are.
+// Both convert as many full vectors as there are and return the number of elements converted.
 __attribute__((target("avx,f16c"))) int64_t WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {

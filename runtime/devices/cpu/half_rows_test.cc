@@ -1,4 +1,4 @@
-// All f16 values, and f32 values around every f16 and between neighbours, against the compiler's conversions.
+// All f16 values, and f32 values around every f16 and between adjacent ones, against the compiler's conversions.
 #include "runtime/devices/cpu/half_rows.h"
 
 #include <gtest/gtest.h>

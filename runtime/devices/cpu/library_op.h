@@ -1,4 +1,4 @@
-// Library ops: what the compiler leaves to oneDNN, prepared for this machine.
+// Library ops: the matrix products and convolutions that oneDNN computes, prepared for this machine.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace xlad::runtime {
 
-// One launcher's own state (oneDNN's memory handles); used by one thread at a time.
+// The state that one launcher has for an op (oneDNN's memory handles). Used by one thread at a time.
 class LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  // Operands, then results. `scratch` has scratch_bytes, aligned to XLAD_BUFFER_ALIGNMENT.
+  // `buffers`: operands, then results. `scratch` has scratch_bytes, aligned to XLAD_BUFFER_ALIGNMENT.
   virtual absl::Status Run(absl::Span<void* const> buffers, void* scratch) = 0;
 };
 
-// An op of fixed shapes. Thread-safe; must outlive its calls.
+// An op with fixed shapes. Thread-safe. It must outlive its calls.
 class PreparedLibraryOp {
  public:
   virtual ~PreparedLibraryOp() = default;
   virtual size_t buffer_count() const = 0;
   virtual int64_t scratch_bytes() const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const = 0;
-  // oneDNN's name of the implementation, and what is rearranged around it; for people.
+  // oneDNN's name of the implementation and which operands are rearranged for it, for display.
   virtual std::string Description() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Loads ELF relocatable objects into this process, by LLVM's JIT linker.
+// Loads objects with LLVM's JIT linker.
 #include "runtime/devices/cpu/object_loader.h"
 
 #include <llvm/BinaryFormat/Magic.h>
@@ -99,7 +99,7 @@ class JitObject final : public LoadedObject {
         layer_(session_, std::make_unique<llvm::jitlink::InProcessMemoryManager>(
                              session_.getExecutorProcessControl().getPageSize())),
         library_(session_.createBareJITDylib("kernels")) {
-    // Errors come back from lookups; what the session reports besides is kept for their message.
+    // Lookups return errors; what the session reports in addition is kept for their messages.
     session_.setErrorReporter([this](llvm::Error error) { report_ += llvm::toString(std::move(error)) + " "; });
   }
 

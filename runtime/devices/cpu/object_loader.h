@@ -1,7 +1,7 @@
-// Loads ELF relocatable objects into this process: one, or an `ar` archive of several.
+// Loads ELF relocatable objects into this process: one object, or an ar archive of several.
 //
-// The only file outside compiler/llvm that includes LLVM. Code may refer to a fixed list of functions (the C math
-// library and memcpy, memmove, memset) and to nothing else. Memory is writable or executable, never both.
+// Code may refer to a fixed list of functions (the C math library and memcpy, memmove, memset) and to no other symbols.
+// Memory is writable or executable, never both.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@
 
 namespace xlad::runtime {
 
-// Owns the code. Thread-safe.
+// Owns the code, which is unloaded on destruction. Thread-safe.
 class LoadedObject {
  public:
-  // InvalidArgument where the bytes are no object of this machine or need a symbol that is not on the list.
+  // InvalidArgument if the bytes are not an object for this machine. A damaged object, or one that needs a symbol that
+  // is not on the list, may be found only by Find.
   static absl::StatusOr<std::unique_ptr<LoadedObject>> Load(absl::string_view object);
   virtual ~LoadedObject() = default;
-  // NotFound where there is no such function.
+  // NotFound if there is no such function or its object cannot be linked.
   virtual absl::StatusOr<XladKernel> Find(absl::string_view symbol) const = 0;
 };
 
