@@ -327,7 +327,7 @@ TEST_F(WorkerCoreTest, DrainsWithoutACoordinator) {
   EXPECT_TRUE(exit_->ok());
 }
 
-TEST_F(WorkerCoreTest, TheGraceEndsADrainThatDoesNotCome) {
+TEST_F(WorkerCoreTest, TheGraceLimitsADrain) {
   Attach();
   Launch(1);
   Handle(StopRequested{});
@@ -335,7 +335,7 @@ TEST_F(WorkerCoreTest, TheGraceEndsADrainThatDoesNotCome) {
   EXPECT_FALSE(exit_.has_value());
   Later(1);
   ASSERT_TRUE(exit_.has_value());
-  EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks could not be handed over"));
+  EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks did not stop within the grace"));
 }
 
 // Random orders of events and messages: no crash, and on each connection no metrics are lost or sent twice.
