@@ -18,14 +18,18 @@ namespace xlad::hlo {
 
 // --- Keys that frameworks write (Shardy's, and XLA's with a leading underscore). ---
 
-inline constexpr char kMeshesKey[] = "xla.sdy.meshes";         // Of the module: {mesh = #sdy.mesh<["dp"=4]>}
-inline constexpr char kShardingKey[] = "xla.sdy.sharding";     // Of an instruction: #sdy.sharding<@mesh, [{"dp"}, {}]>
-inline constexpr char kSdyManualAxesKey[] = "xla.sdy.manual_axes";         // Of both calls at a manual computation's
-inline constexpr char kInShardingsKey[] = "xla.sdy.in_shardings";          // borders, of the call that enters it,
-inline constexpr char kOutShardingsKey[] = "xla.sdy.out_shardings";        // and of the call that leaves it.
-inline constexpr char kShardingGroupIdKey[] = "xla.sdy.sharding_group_id"; // Of a kShardingGroupCall.
-inline constexpr char kAllowedDirectionKey[] = "xla.sdy.allowed_direction";  // Of a kPropagationBarrierCall.
-inline constexpr char kSendRecvPairsKey[] = "_xla_send_recv_source_target_pairs";  // Of send and recv: {{0,1},{1,0}}
+// A module has its meshes: {mesh = #sdy.mesh<["dp"=4]>}. An instruction has #sdy.sharding<@mesh, [{"dp"}, {}]>.
+inline constexpr char kMeshesKey[] = "xla.sdy.meshes";
+inline constexpr char kShardingKey[] = "xla.sdy.sharding";
+// kEnterManualCall has manual axes and in-shardings, kLeaveManualCall has manual axes and out-shardings.
+inline constexpr char kSdyManualAxesKey[] = "xla.sdy.manual_axes";
+inline constexpr char kInShardingsKey[] = "xla.sdy.in_shardings";
+inline constexpr char kOutShardingsKey[] = "xla.sdy.out_shardings";
+// kShardingGroupCall has a number, kPropagationBarrierCall a direction from 0 to 3.
+inline constexpr char kShardingGroupIdKey[] = "xla.sdy.sharding_group_id";
+inline constexpr char kAllowedDirectionKey[] = "xla.sdy.allowed_direction";
+// send and recv have pairs of devices: {{0,1},{1,0}}.
+inline constexpr char kSendRecvPairsKey[] = "_xla_send_recv_source_target_pairs";
 
 // --- Targets of custom calls that annotate shardings. ---
 

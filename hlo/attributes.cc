@@ -1,4 +1,4 @@
-// Attributes: equality, and replica groups in their three forms as lists of ids.
+// Attributes: equality, and the expansion of the three forms of replica groups.
 #include "hlo/attributes.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int64_t>>;
 
-// The numbers 0..n-1 laid out as `dims`, transposed by `order`, in row-major order of the transposed array.
+// An iota of shape `dims`, transposed by `order`, in row-major order.
 Dims TransposedIota(const Dims& dims, const Dims& order) {
   const Dims strides = tensor::Strides(dims);
   Dims result;
@@ -45,14 +45,14 @@ Groups ExpandIota(const ReplicaGroups::Iota& iota) {
   return Split(TransposedIota(iota.reshape_dims, order), iota.dims.empty() ? 0 : iota.dims.back());
 }
 
-// A mesh whose axes are cut where a used part begins or ends, and an order of its dimensions in which the used ones
-// come last, as `axes` has them: a group is what these run over.
+// A mesh whose axes are split at the beginning and the end of each used part, and an order of its dimensions that has
+// the used parts last, in the order of `axes`. The devices along the used dimensions form a group.
 struct CutMesh {
   Dims factors, order;
   int64_t group_size = 1;
 };
 
-// False where parts overlap or lie outside.
+// Returns false if parts overlap or exceed their axis.
 bool Cut(const ReplicaGroups::MeshAxes& mesh_axes, CutMesh* cut) {
   Dims& factors = cut->factors;
   std::vector<bool> used;
@@ -64,7 +64,7 @@ bool Cut(const ReplicaGroups::MeshAxes& mesh_axes, CutMesh* cut) {
     }
     std::sort(parts.begin(), parts.end(),
               [&](size_t a, size_t b) { return mesh_axes.axes[a].pre_size < mesh_axes.axes[b].pre_size; });
-    int64_t done = 1;  // Product of the factors of this axis so far.
+    int64_t done = 1;  // The product of the factors of this axis so far.
     for (const size_t part : parts) {
       const ReplicaGroups::MeshAxes::Axis& axis = mesh_axes.axes[part];
       const int64_t part_size = axis.size == 0 ? size : axis.size;

@@ -1,7 +1,7 @@
-// What an instruction says besides its opcode, shape and operands.
+// The attributes of an instruction: everything besides its opcode, shape and operands.
 //
-// The few attributes that most instructions have are members of Instruction; everything else is here, behind a
-// pointer that most instructions leave empty. Names follow HLO text.
+// The few attributes that most instructions have are members of Instruction. The others are here, and most instructions
+// have none of them. Names are those of HLO text.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct WindowDimension {
 };
 using Window = std::vector<WindowDimension>;
 
-struct DotDimensions {  // Also ragged-dot's first part.
+struct DotDimensions {  // Also used by ragged-dot.
   Dims lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
   friend bool operator==(const DotDimensions&, const DotDimensions&) = default;
 };
@@ -58,7 +58,8 @@ struct SliceDimension {
 enum class Comparison { kEq, kNe, kGe, kGt, kLe, kLt };
 enum class ComparisonType { kDefault, kFloat, kFloatTotalOrder, kSigned, kUnsigned };
 
-// Which devices a collective runs among. Exactly one form is set; all empty means one group of everything.
+// The groups of devices that take part in a collective. At most one form is set. Without one, all devices are one
+// group.
 struct ReplicaGroups {
   std::vector<std::vector<int64_t>> groups;          // {{0,1},{2,3}}
   struct Iota {                                      // [2,4]<=[8]T(..)
@@ -68,10 +69,10 @@ struct ReplicaGroups {
   std::optional<Iota> iota;
   struct MeshAxes {                                  // mesh['a'=2,'b'=2] {'b'}
     std::vector<std::pair<std::string, int64_t>> mesh;
-    Dims device_ids;                                 // Empty: iota.
+    Dims device_ids;                                 // If empty, devices are in the order of the mesh.
     struct Axis {
       std::string name;
-      int64_t pre_size = 1, size = 0;                // size 0: the whole axis.
+      int64_t pre_size = 1, size = 0;                // size 0: the full axis.
       friend bool operator==(const Axis&, const Axis&) = default;
     };
     std::vector<Axis> axes;
@@ -79,27 +80,28 @@ struct ReplicaGroups {
   };
   std::optional<MeshAxes> mesh_axes;
 
-  // As lists of ids; `devices` is how many there are (for the empty form).
+  // The groups as lists of ids. `devices` is the number of ids, which the empty form needs.
   std::vector<std::vector<int64_t>> Expand(int64_t devices) const;
   friend bool operator==(const ReplicaGroups&, const ReplicaGroups&) = default;
 };
 
-// Where an instruction came from in the user's program.
+// The origin of an instruction in the user's program.
 struct Metadata {
   std::string op_type, op_name, source_file;
   int64_t source_line = 0, source_end_line = 0, source_column = 0, source_end_column = 0;
-  int64_t stack_frame_id = 0;  // 1-based into the module's stack frames; 0: none.
-  std::vector<std::pair<std::string, std::string>> other;  // Further keys, verbatim, in order.
+  int64_t stack_frame_id = 0;  // Counts from 1 into the module's stack frames; 0 if unknown.
+  std::vector<std::pair<std::string, std::string>> other;  // Other keys with their values, as written and in order.
   friend bool operator==(const Metadata&, const Metadata&) = default;
 };
 
-// sharding={...} as written, taken apart (facts: HLO sharding syntax, all three generations).
+// The parsed form of sharding={...}, in all three generations of HLO's syntax: {devices=[2,1]0,1},
+// {devices=[2,1]<=[2]}, and {mesh['a'=2], [{'a'}, {}]}.
 struct OpSharding {
   enum class Kind { kReplicated, kMaximal, kManual, kUnknown, kUnreduced, kTiled, kTuple, kNamed };
   Kind kind = Kind::kReplicated;
-  // kTiled (V1: devices; V2: iota).
+  // For kTiled. The first form lists devices, the second one has an iota.
   Dims tile_dims;
-  Dims devices;                        // V1 device list, or the one device of kMaximal.
+  Dims devices;                        // The device list of the first form, or the device of kMaximal.
   Dims iota_reshape_dims, iota_transpose;
   bool replicate_on_last_tile_dim = false;
   std::vector<Kind> last_tile_dims;
@@ -108,7 +110,7 @@ struct OpSharding {
   Group group = Group::kNone;
   int64_t group_id = 0;
   std::vector<Metadata> metadata;
-  std::string named;                   // kNamed: canonical text (V3), without the outer braces.
+  std::string named;                   // For kNamed: the third form as canonical text, without the outer braces.
   friend bool operator==(const OpSharding&, const OpSharding&) = default;
 };
 
@@ -142,7 +144,7 @@ struct Attributes {
   bool largest = true;
   bool is_reverse = false;                 // scan
   int64_t num_carries = 0;
-  std::string is_associative;              // scan: tri-state text, empty where absent
+  std::string is_associative;              // scan: "true", "false", or empty if not given
   std::string fft_type;
   Dims fft_length;
   bool left_side = false, lower = false, unit_diagonal = false;
@@ -155,7 +157,7 @@ struct Attributes {
   std::string custom_call_target, api_version;
   bool has_side_effect = false;
   std::string backend_config;
-  bool backend_config_is_json = false;     // Printed bare, as a JSON dict.
+  bool backend_config_is_json = false;     // Printed as a JSON object, without quotes.
   std::vector<Shape> operand_layout_constraints;
   std::vector<OutputOperandAlias> output_operand_aliasing;
   // Collectives.
@@ -169,12 +171,12 @@ struct Attributes {
   Shape outfeed_shape;
   std::string async_execution_thread;
   std::vector<bool> parameter_replication;
-  std::string other;                       // Attributes that are only carried: canonical text "a=b, c=d".
+  std::string other;                       // Attributes without a meaning in xlad, as canonical text "a=b, c=d".
 
   friend bool operator==(const Attributes&, const Attributes&);
 };
 
-// What compare means without a type: by the type of its operands.
+// The comparison type of a compare that names none: it follows from the type of its operands.
 ComparisonType DefaultComparisonType(ElementType type);
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// Memory that only grows and is given back all at once: for what lives as long as its owner.
+// A bump allocator: memory that only grows and is freed all at once, for objects that live as long as their owner.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace xlad::hlo {
 
 class Bump {
  public:
-  // Memory for any type that needs no stricter alignment than max_align_t. Its objects' destructors are the caller's.
+  // Returns memory that is aligned for max_align_t. The caller runs the destructors of the objects in it.
   void* Take(size_t bytes) {
     bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
     return TakeUnaligned(bytes);
   }
-  // A copy of `text` that lives as long as this. Not to be mixed with Take in one object.
+  // Returns a copy of `text` that is valid as long as this allocator. Do not use Take and Keep on the same object.
   absl::string_view Keep(absl::string_view text) {
     if (text.empty()) return {};
     char* const copy = TakeUnaligned(text.size());
@@ -27,12 +27,12 @@ class Bump {
   }
 
  private:
-  static constexpr size_t kFirstBytes = size_t{1} << 12, kMostBytes = size_t{1} << 18;
+  static constexpr size_t kFirstBytes = size_t{1} << 12, kMaxBytes = size_t{1} << 18;
 
   char* TakeUnaligned(size_t bytes) {
     if (bytes > left_) {
       left_ = std::max(bytes, next_bytes_);
-      next_bytes_ = std::min(2 * next_bytes_, kMostBytes);
+      next_bytes_ = std::min(2 * next_bytes_, kMaxBytes);
       at_ = blocks_.emplace_back(new char[left_]).get();
     }
     char* const taken = at_;

@@ -1,4 +1,4 @@
-// Computations: adding, removing and ordering instructions.
+// Computations add, remove and order instructions.
 #include <algorithm>
 
 #include "base/status.h"
@@ -13,7 +13,7 @@ using ComputationMemo = absl::flat_hash_map<const Computation*, bool>;
 bool HasSideEffect(const Instruction& instruction, ComputationMemo* memo) {
   if ((Flags(instruction.opcode()) & kSideEffect) != 0 || instruction.attributes().has_side_effect) return true;
   for (const Computation* const called : instruction.called()) {
-    // Entered as harmless before the walk, so that a program that calls itself does not loop here.
+    // Entered before the walk, so that the walk ends if a computation calls itself.
     const auto [entry, fresh] = memo->emplace(called, false);
     if (fresh) {
       bool found = false;
@@ -27,7 +27,7 @@ bool HasSideEffect(const Instruction& instruction, ComputationMemo* memo) {
   return false;
 }
 
-// What `visit` is to see before `instruction`: operands, then control predecessors.
+// Calls `visit` for the operands and then the control predecessors of `instruction`.
 template <typename Visit>
 void ForEachInput(const Instruction& instruction, const Visit& visit) {
   for (Instruction* const operand : instruction.operands()) visit(operand);
@@ -37,7 +37,8 @@ void ForEachInput(const Instruction& instruction, const Visit& visit) {
 }  // namespace
 
 void Computation::EnterParameter(Instruction* parameter) {
-  // A number far beyond what has been seen waits, so that "parameter(999999999)" takes no memory.
+  // A number far above the others is kept separately, so that "parameter(999999999)" does not allocate memory for all
+  // numbers below it.
   constexpr size_t kAhead = 64;
   late_parameters_.push_back(parameter);
   const size_t limit = kAhead + 2 * (parameters_.size() + late_parameters_.size());
@@ -107,7 +108,7 @@ int64_t Computation::RemoveDead() {
 }
 
 void Computation::SortTopologically() {
-  // Depth first along inputs, in the order there is: an order that is right already stays as it is.
+  // A depth-first walk along the inputs, starting in the current order. A valid order does not change.
   enum class Mark { kNew, kOpen, kDone };
   absl::flat_hash_map<const Instruction*, Mark> marks;
   absl::flat_hash_map<const Instruction*, size_t> position;

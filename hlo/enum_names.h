@@ -1,4 +1,4 @@
-// The words that attributes choose from. A word's position is its number in the proto.
+// The words that are the values of attributes. The position of a word in its table is its number in the proto.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/containers.h"
 
 namespace xlad::hlo {
 
@@ -26,20 +27,13 @@ inline constexpr absl::string_view kDotAlgorithms[] = {
 inline constexpr absl::string_view kApiVersions[] = {
     "API_VERSION_UNSPECIFIED", "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING",
     "API_VERSION_STATUS_RETURNING_UNIFIED", "API_VERSION_TYPED_FFI"};
-inline constexpr absl::string_view kComparisons[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};  // enum Comparison's order.
+inline constexpr absl::string_view kComparisons[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};  // As in enum Comparison.
 inline constexpr absl::string_view kComparisonTypes[] = {"", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"};
 inline constexpr absl::string_view kComparisonOrders[] = {"PARTIAL", "TOTAL"};
 inline constexpr absl::string_view kFusionKinds[] = {"kLoop", "kInput", "kOutput", "kCustom"};
 inline constexpr absl::string_view kTriStates[] = {"", "true", "false"};
 
-inline std::optional<int64_t> IndexOf(Words words, absl::string_view word) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == word) return static_cast<int64_t>(i);
-  }
-  return std::nullopt;
-}
-
-// The word of a number; empty beyond the table.
+// The word with this number, or "" if the table has no such number.
 inline absl::string_view WordOf(Words words, int64_t number) {
   return number >= 0 && number < std::ssize(words) ? words[number] : "";
 }

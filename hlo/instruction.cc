@@ -1,17 +1,10 @@
-// Instructions: operands and users kept in step, and copies.
+// Instructions keep operands and users consistent, and are copied.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "hlo/module.h"
 
 namespace xlad::hlo {
-namespace {
-
-template <typename List>
-bool Contains(const List& list, const Instruction* item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-}  // namespace
 
 void Instruction::operator delete(Instruction* instruction, std::destroying_delete_t) {
   const bool in_module_memory = instruction->in_module_memory_;
@@ -20,8 +13,8 @@ void Instruction::operator delete(Instruction* instruction, std::destroying_dele
 }
 
 void Instruction::AppendOperand(Instruction* operand) {
-  // `operand` lists this once already where this lists `operand`: look through the shorter of the two, because a
-  // tuple may have thousands of operands and a constant thousands of users.
+  // If this already uses `operand`, it is in the list of users. Searches the shorter of the two lists, because a tuple
+  // may have thousands of operands and a constant thousands of users.
   const bool known =
       operands_.size() < operand->users_.size() ? Contains(operands_, operand) : Contains(operand->users_, this);
   operands_.push_back(operand);
@@ -38,7 +31,7 @@ void Instruction::ReplaceOperand(int64_t i, Instruction* with) {
 }
 
 void Instruction::RemoveUser(Instruction* user) {
-  // From the back: edits mostly undo what was done last.
+  // Searches from the back, because edits often undo the last change.
   const auto found = std::find(users_.rbegin(), users_.rend(), user);
   if (found != users_.rend()) users_.erase(std::next(found).base());
 }
@@ -48,7 +41,7 @@ void Instruction::ReplaceAllUsesWith(Instruction* with) {
   const auto users = std::move(users_);
   users_.clear();
   for (Instruction* const user : users) {
-    if (user == with) {  // What wraps this goes on reading it.
+    if (user == with) {  // `with` may itself use this instruction.
       users_.push_back(user);
       continue;
     }

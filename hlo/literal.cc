@@ -1,4 +1,4 @@
-// Literals: tuples of them and their shapes.
+// Literals: construction of tuples, and shapes.
 #include "hlo/literal.h"
 
 namespace xlad::hlo {

@@ -9,10 +9,10 @@
 
 namespace xlad::hlo {
 
-// Immutable once shared. `elided` marks a constant whose values the dump left out ("{...}"): it prints so again
-// and evaluates as zeros; where such constants are large, `array` has no bytes.
+// Must not change once it is shared. `elided` marks a constant whose values are missing from the dump ("{...}"). It
+// prints as "{...}" again and evaluates as zeros. If such a constant is large, `array` has no bytes.
 struct Literal {
-  tensor::Array array;               // Where `is_tuple` is false.
+  tensor::Array array;               // Used if `is_tuple` is false.
   std::vector<Literal> tuple;
   bool is_tuple = false;
   bool elided = false;

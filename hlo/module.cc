@@ -1,4 +1,4 @@
-// Modules: names, computations, copies, and where an instruction came from.
+// Modules: names, computations, copies, and the source of an instruction.
 #include "hlo/module.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ absl::string_view BaseName(absl::string_view path) {
 
 using ComputationMap = absl::flat_hash_map<const Computation*, Computation*>;
 
-// Every computation that `start` calls, callees first, `start` itself last. Cycles are cut.
+// Appends every computation that `start` calls, callees first, and then `start`. Calls that form a cycle are ignored.
 void CollectCallees(const Computation* start, absl::flat_hash_set<const Computation*>* seen,
                     std::vector<const Computation*>* order) {
-  // A frame: the computation, and which of its callees comes next.
+  // A frame of the walk: a computation and the position of its next callee.
   struct Frame {
     const Computation* computation;
     std::vector<const Computation*> callees;
@@ -89,7 +89,7 @@ bool Module::TakeName(absl::string_view name) {
   return !std::exchange(state.used, true);
 }
 
-// `base` where it is free; else what `base` says before a number (add of add.12) with the next free number.
+// Returns `base` if it is unused. Otherwise replaces or adds the number at its end (add.12) by the next unused one.
 std::string Module::Unique(Names* names, absl::string_view base) {
   NameState& state = StateOf(names, base);
   if (!state.used) {
@@ -208,7 +208,7 @@ Computation* Module::CloneComputation(const Computation& computation, absl::stri
 
 std::string Module::SourceOf(const Instruction& instruction) const {
   const Metadata& metadata = instruction.metadata();
-  // Ids are 1-based; 0 and what the tables lack are "unknown".
+  // Ids count from 1. An id of 0, or one that is not in the table, is unknown.
   const auto at = [](const auto& table, int64_t id) {
     return id >= 1 && id <= std::ssize(table) ? &table[id - 1] : nullptr;
   };

@@ -1,8 +1,23 @@
-// The program: modules of computations of instructions, in the vocabulary of XLA's HLO.
+// The program: a module has computations, a computation has instructions. The vocabulary is that of XLA's HLO.
 //
-// Ownership: a Module owns its Computations, a Computation its Instructions; every other pointer is a reference that
-// lives as long as the module. Operands and users are kept in step by the methods below. A module is used by one
-// thread at a time; a module that nobody changes may be read by many.
+// Example: a module with two computations. The entry has three instructions; `sum` is its root and calls `add`.
+//
+//   HloModule m
+//   add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+//   ENTRY main {
+//     x = f32[8] parameter(0)
+//     zero = f32[] constant(0)
+//     ROOT sum = f32[] reduce(x, zero), dimensions={0}, to_apply=add
+//   }
+//
+// The instruction sum has opcode() kReduce, shape() f32[], operands() {x, zero}, dimensions() {0} and called() {add};
+// x->users() is {sum}. hlo/text/text.h reads and prints this text, hlo/build/builder.h makes instructions in code, and
+// hlo/verify/verifier.h checks that a module is well-formed.
+//
+// Ownership: a Module owns its Computations, and a Computation owns its Instructions. Every other pointer is a
+// reference that is valid as long as the module. The methods below keep operands and users consistent.
+// Threads: one thread at a time may use a module that changes; any number of threads may read a module that does not
+// change.
 #pragma once
 
 #include <map>
@@ -31,7 +46,7 @@ class Instruction {
   Instruction(Opcode opcode, Shape shape) : opcode_(opcode), shape_(std::move(shape)) {}
   Instruction(const Instruction&) = delete;
   Instruction& operator=(const Instruction&) = delete;
-  // Gives the memory back unless it is a module's (Module::NewInstruction).
+  // Frees the memory unless it belongs to a module (Module::NewInstruction).
   static void operator delete(Instruction* instruction, std::destroying_delete_t);
 
   Opcode opcode() const { return opcode_; }
@@ -44,34 +59,34 @@ class Instruction {
   absl::Span<Instruction* const> operands() const { return operands_; }
   Instruction* operand(int64_t i) const { return operands_[i]; }
   int64_t operand_count() const { return std::ssize(operands_); }
-  // Each user once, in the order in which they began to use this.
+  // Lists each user once, in the order in which the uses were added.
   absl::Span<Instruction* const> users() const { return users_; }
   void ReplaceOperand(int64_t i, Instruction* with);
-  // Operand lists are changed through these only.
   void AppendOperand(Instruction* operand);
-  // Every user other than `with` itself, and the computation's root, takes `with` instead.
+  // Replaces this instruction by `with` in all its users except `with`, and as the root of its computation.
   void ReplaceAllUsesWith(Instruction* with);
 
   const std::vector<Instruction*>& control_predecessors() const { return control_predecessors_; }
   void AddControlPredecessor(Instruction* before) { control_predecessors_.push_back(before); }
 
-  const std::vector<Computation*>& called() const { return called_; }  // In attribute order (while: condition, body).
+  // In the order of the attributes (while: condition, body).
+  const std::vector<Computation*>& called() const { return called_; }
   std::vector<Computation*>& mutable_called() { return called_; }
 
-  // Attributes that many opcodes have.
+  // The attributes that many opcodes have are members; attributes() has the others.
   const Dims& dimensions() const { return dimensions_; }  // broadcast, transpose, reduce, concatenate, iota, sort ...
   void set_dimensions(Dims dimensions) { dimensions_ = std::move(dimensions); }
-  int64_t number() const { return number_; }              // parameter number; get-tuple-element index
+  int64_t number() const { return number_; }              // For parameter and get-tuple-element.
   void set_number(int64_t number) { number_ = number; }
-  const std::shared_ptr<const Literal>& literal() const { return literal_; }  // constant
+  const std::shared_ptr<const Literal>& literal() const { return literal_; }  // Null unless it is a constant.
   void set_literal(std::shared_ptr<const Literal> literal) { literal_ = std::move(literal); }
-  // The rest; a shared empty object where nothing is set.
+  // Returns a shared empty object if no attribute is set.
   const Attributes& attributes() const;
   Attributes& mutable_attributes();
 
   const Metadata& metadata() const;
-  Metadata& mutable_metadata();  // This instruction's own from now on.
-  // Many instructions may share one; nullptr where there is none.
+  Metadata& mutable_metadata();  // Makes a copy for this instruction if the metadata is shared.
+  // Instructions may share one object. Null if the instruction has no metadata.
   const std::shared_ptr<const Metadata>& shared_metadata() const { return metadata_; }
   void set_metadata(std::shared_ptr<const Metadata> metadata) { metadata_ = std::move(metadata); }
   const StringMap& frontend_attributes() const { return frontend_attributes_; }
@@ -79,7 +94,8 @@ class Instruction {
   const OpSharding* sharding() const { return sharding_.get(); }
   void set_sharding(std::unique_ptr<OpSharding> sharding) { sharding_ = std::move(sharding); }
 
-  // Where the text that was parsed has it: line and column, 1-based; 0 for protos and made instructions.
+  // The line and column of the instruction in the text that was parsed, counted from 1. Both are 0 if the instruction
+  // comes from a proto or was made in code.
   int line() const { return line_; }
   int column() const { return column_; }
   void set_place(int line, int column) {
@@ -87,7 +103,7 @@ class Instruction {
     column_ = column;
   }
 
-  // Everything but name, operands and parent: what Clone keeps. Called computations are shared.
+  // Copies everything except the name, the operands and the parent. The copy calls the same computations.
   std::unique_ptr<Instruction> CloneWithoutOperands() const;
   // One line of HLO text.
   std::string ToString() const;
@@ -123,26 +139,27 @@ class Computation {
   void set_name(std::string name) { name_ = std::move(name); }
   Module* parent() const { return parent_; }
 
-  // In an order in which operands come before users.
+  // In an order in which operands precede their users.
   const std::vector<std::unique_ptr<Instruction>>& instructions() const { return instructions_; }
   const std::vector<Instruction*>& parameters() const { return parameters_; }  // By parameter number.
   Instruction* parameter(int64_t i) const { return parameters_[i]; }
   Instruction* root() const { return root_; }
   void set_root(Instruction* root) { root_ = root; }
 
-  // Appends `instruction` with `operands`; gives it a unique name where it has none or its name is taken. A
-  // parameter is entered by its number (not where the number is taken or negative: the verifier says so).
+  // Appends `instruction` with `operands`, and changes its name if it is empty or already used in the module. A
+  // parameter is entered in parameters() unless its number is negative or taken, which the verifier reports.
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
-  // Takes out an instruction without users that is neither root nor parameter.
+  // Removes an instruction that has no users and is neither the root nor a parameter.
   void Remove(Instruction* instruction);
-  // Removes what neither the root nor a side effect needs (parameters stay). Returns how many.
+  // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns how many.
   int64_t RemoveDead();
-  // Re-establishes the operands-before-users order after edits, changing no more than it must. XLAD_CHECKs that there
-  // is no cycle.
+  // Restores the order of operands before users after edits, and moves as few instructions as possible. There must be
+  // no cycle (XLAD_CHECK).
   void SortTopologically();
-  // The instructions in this order, which must name each once, operands first (XLAD_CHECKed).
+  // Reorders the instructions. `order` must list each instruction once, operands before users (XLAD_CHECK).
   void SetOrder(absl::Span<Instruction* const> order);
-  // Renumbers parameters after one was taken out; see Module's passes. `kept` lists old numbers in new order.
+  // Keeps only some parameters and renumbers them: parameter number `kept[i]` becomes number i. The others must have
+  // no users.
   void KeepParameters(absl::Span<const int64_t> kept);
 
   Shape ProgramResult() const { return root_->shape(); }
@@ -159,8 +176,8 @@ class Computation {
   std::string name_;
   Module* parent_ = nullptr;
   std::vector<std::unique_ptr<Instruction>> instructions_;
-  std::vector<Instruction*> parameters_;       // nullptr where a number is missing.
-  std::vector<Instruction*> late_parameters_;  // Numbers far beyond what has been seen so far.
+  std::vector<Instruction*> parameters_;       // Null if a number is missing.
+  std::vector<Instruction*> late_parameters_;  // Their numbers are far above those of the others.
   Instruction* root_ = nullptr;
   bool is_fusion_ = false;
   std::string execution_thread_;
@@ -179,7 +196,7 @@ struct BufferDonor {
   friend bool operator==(const BufferDonor&, const BufferDonor&) = default;
 };
 
-// The stack-frame tables of newer dumps: 1-based ids, as in the text.
+// The stack-frame tables of newer dumps. Ids count from 1, as in the text.
 struct StackFrames {
   struct Location {
     int64_t file_name_id = 0, function_name_id = 0, line = 0, end_line = 0, column = 0, end_column = 0;
@@ -205,26 +222,25 @@ class Module {
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
 
-  // Callees before callers and the entry last, as parsed; after edits that add calls, SortComputations() makes it so
-  // again.
+  // Callees precede callers and the entry is last. After edits that add calls, SortComputations() restores this order.
   const std::vector<std::unique_ptr<Computation>>& computations() const { return computations_; }
   Computation* entry() const { return entry_; }
   void set_entry(Computation* entry) { entry_ = entry; }
-  // Gives it a unique name where its name is taken.
+  // Changes the name of the computation if it is already used.
   Computation* Add(std::unique_ptr<Computation> computation);
-  // Drops computations that nothing reachable from the entry calls. Returns how many.
+  // Removes the computations that the entry does not reach by calls. Returns how many.
   int64_t RemoveUnusedComputations();
   void SortComputations();
-  // A name that no instruction has yet: `base`, or base.N.
+  // Returns `base` if no instruction has that name, or base.N with a number N.
   std::string UniqueName(absl::string_view base);
-  // Makes room for as many names.
+  // Reserves memory for `count` names.
   void ReserveNames(size_t count) { names_.reserve(count); }
-  // An instruction in the module's memory, which is given back with the module and not before: cheaper than one by
-  // one where a whole program is read. To be added to one of this module's computations.
+  // Makes an instruction in the module's own memory, which is freed with the module and not before. This is cheaper
+  // than separate allocations when a large program is read. Add it to a computation of this module.
   std::unique_ptr<Instruction> NewInstruction(Opcode opcode, Shape shape);
 
   std::unique_ptr<Module> Clone() const;
-  // A deep copy of `computation` (which may belong to another module) with everything that it calls.
+  // Copies `computation`, which may belong to another module, and all computations that it calls into this module.
   Computation* CloneComputation(const Computation& computation, absl::string_view name);
 
   // Header attributes.
@@ -235,31 +251,31 @@ class Module {
   StringMap frontend_attributes;
   std::vector<bool> propagate_to_parameters, propagate_to_output;  // allow_spmd_sharding_propagation_to_*
   bool alias_passthrough_params = false;
-  // entry_computation_layout, where the text or proto gave one; else made from the entry.
+  // entry_computation_layout of the text or proto. If has_entry_layout is false, the entry's shapes apply.
   std::vector<Shape> entry_parameter_layouts;
   Shape entry_result_layout;
   bool has_entry_layout = false;
   StackFrames stack_frames;
-  std::string other;  // Header attributes that are only carried, canonical text "a=b, c=d".
+  std::string other;  // Header attributes without a meaning in xlad, as canonical text "a=b, c=d".
 
-  // "model.py:57 (Mlp.step)" of the innermost frame, or metadata's source_file:line, or op_name; empty where
-  // nothing is known. For messages.
+  // The source of an instruction for messages: the innermost stack frame ("model.py:57 (Mlp.step)"), or the metadata's
+  // source_file and line, or op_name, or "" if none is known.
   std::string SourceOf(const Instruction& instruction) const;
 
  private:
   struct NameState {
     bool used = false;
-    int64_t next = 1;  // The suffix to try next where this is a base.
+    int64_t next = 1;  // The suffix to try next if other names begin with this one.
   };
-  using Names = absl::flat_hash_map<absl::string_view, NameState>;  // In name_memory_.
+  using Names = absl::flat_hash_map<absl::string_view, NameState>;  // The keys are in name_memory_.
   friend class Computation;
   NameState& StateOf(Names* names, absl::string_view name);
-  bool TakeName(absl::string_view name);  // False where an instruction has it.
+  bool TakeName(absl::string_view name);  // Returns false if an instruction already has the name.
   std::string Unique(Names* names, absl::string_view base);
   void CopyNames(const Names& from, Names* to);
 
   std::string name_;
-  Bump instruction_memory_, name_memory_;  // Before what lies there.
+  Bump instruction_memory_, name_memory_;  // Declared first, so that they are destroyed last.
   std::vector<std::unique_ptr<Computation>> computations_;
   Computation* entry_ = nullptr;
   Names names_, computation_names_;

@@ -1,4 +1,4 @@
-// Modules, computations and instructions: operands and users in step, removal, order, copies, names.
+// Modules, computations and instructions: consistency of operands and users, removal, order, copies and names.
 #include "hlo/module.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ struct Program {
   Program() { module.set_entry(entry); }
 };
 
-// What the header promises: users are exactly those that have this as an operand, each once.
-void ExpectInStep(const Computation& computation) {
+// The users of an instruction are exactly the instructions that have it as an operand, each once.
+void ExpectConsistentUsers(const Computation& computation) {
   for (const auto& instruction : computation.instructions()) {
     std::set<const Instruction*> users;
     for (const auto& other : computation.instructions()) {
@@ -162,7 +162,7 @@ TEST(InstructionTest, UsersOnceInOrderOfUse) {
   EXPECT_THAT(square->users(), ElementsAre(sum));
   square->ReplaceOperand(0, x);  // No change.
   EXPECT_THAT(x->users(), ElementsAre(square));
-  ExpectInStep(*p.entry);
+  ExpectConsistentUsers(*p.entry);
 }
 
 TEST(InstructionTest, ReplaceAllUsesWith) {
@@ -179,7 +179,7 @@ TEST(InstructionTest, ReplaceAllUsesWith) {
   EXPECT_THAT(y->users(), ElementsAre(both, sum));
   both->ReplaceAllUsesWith(sum);
   EXPECT_EQ(p.entry->root(), sum);
-  ExpectInStep(*p.entry);
+  ExpectConsistentUsers(*p.entry);
 }
 
 TEST(InstructionTest, ReplacementMayReadWhatItReplaces) {
@@ -193,7 +193,7 @@ TEST(InstructionTest, ReplacementMayReadWhatItReplaces) {
   EXPECT_EQ(negated->operand(0), wrapped);
   p.entry->SortTopologically();
   ExpectOperandsFirst(*p.entry);
-  ExpectInStep(*p.entry);
+  ExpectConsistentUsers(*p.entry);
 }
 
 TEST(ComputationTest, RemoveDeadKeepsParametersAndSideEffects) {
@@ -212,7 +212,7 @@ TEST(ComputationTest, RemoveDeadKeepsParametersAndSideEffects) {
   EXPECT_THAT(x->users(), ElementsAre(effect, p.entry->root()));
   EXPECT_THAT(p.entry->parameters(), ElementsAre(x, unused));
   EXPECT_EQ(p.entry->RemoveDead(), 0);
-  ExpectInStep(*p.entry);
+  ExpectConsistentUsers(*p.entry);
 }
 
 TEST(ComputationTest, RemoveDeadLooksIntoCalledComputations) {
@@ -254,7 +254,7 @@ TEST(ComputationTest, RemoveAndKeepParameters) {
   EXPECT_EQ(c->number(), 0);
   EXPECT_EQ(a->number(), 1);
   EXPECT_EQ(p.entry->instructions().size(), 3u);
-  ExpectInStep(*p.entry);
+  ExpectConsistentUsers(*p.entry);
 }
 
 TEST(ComputationTest, SortKeepsAnOrderThatIsRight) {
@@ -282,7 +282,7 @@ TEST(ComputationTest, SortAfterRandomEdits) {
     for (int i = 0; i < 30; ++i) {
       made.push_back(p.builder.Binary(Opcode::kAdd, made[random() % made.size()], made[random() % made.size()]));
     }
-    // An instruction inserted late in front of an early one's operand.
+    // Appends an instruction and makes it an operand of an earlier one.
     for (int i = 0; i < 5; ++i) {
       Instruction* const target = made[1 + random() % (made.size() - 1)];
       Instruction* const inserted = p.builder.Unary(Opcode::kNegate, target->operand(0));
@@ -291,10 +291,10 @@ TEST(ComputationTest, SortAfterRandomEdits) {
     p.entry->set_root(made.back());
     p.entry->SortTopologically();
     ExpectOperandsFirst(*p.entry);
-    ExpectInStep(*p.entry);
+    ExpectConsistentUsers(*p.entry);
     p.entry->RemoveDead();
     ExpectOperandsFirst(*p.entry);
-    ExpectInStep(*p.entry);
+    ExpectConsistentUsers(*p.entry);
   }
 }
 
@@ -400,7 +400,7 @@ TEST(ModuleTest, CloneIsDeepAndEqual) {
   ASSERT_NE(entry.root()->sharding(), nullptr);
   EXPECT_NE(entry.root()->sharding(), sum->sharding());
   EXPECT_EQ(entry.root()->operand(0), entry.parameter(0));
-  ExpectInStep(entry);
+  ExpectConsistentUsers(entry);
   EXPECT_EQ(clone->UniqueName("main.1"), p.module.UniqueName("main.1"));
 }
 
@@ -415,7 +415,7 @@ TEST(ModuleTest, CloneComputationTakesItsCallees) {
   ASSERT_EQ(other.computations().size(), 2u);
   EXPECT_EQ(copy->root()->called()[0], other.computations()[0].get());
   EXPECT_NE(copy->root()->called()[0], add);
-  // And within its own module, under new names.
+  // A copy within the same module gets new names.
   Computation* const twin = p.module.CloneComputation(*p.entry, "main");
   EXPECT_EQ(twin->name(), "main.1");
   EXPECT_NE(twin->root()->name(), p.entry->root()->name());

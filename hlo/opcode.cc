@@ -1,4 +1,4 @@
-// The opcode table: hlo/opcode.def as arrays.
+// The opcode table: the rows of `hlo/opcode.def` as an array.
 #include "hlo/opcode.h"
 
 #include <array>
@@ -13,11 +13,14 @@ struct Row {
   absl::string_view text;
   int arity;
   int flags;
+  int types;
 };
 
 constexpr std::array kRows = {
-#define XLAD_OPCODE(id, text, arity, flags) Row{text, arity, flags},
+#define XLAD_OPCODE(id, text, arity, flags) Row{text, arity, flags, kAnyType},
+#define XLAD_ELEMENTWISE(id, text, arity, types) Row{text, arity, kElementwise, types},
 #include "hlo/opcode.def"
+#undef XLAD_ELEMENTWISE
 #undef XLAD_OPCODE
 };
 
@@ -28,10 +31,11 @@ const Row& RowOf(Opcode opcode) { return kRows[Index(opcode)]; }
 absl::string_view ToString(Opcode opcode) { return RowOf(opcode).text; }
 int Arity(Opcode opcode) { return RowOf(opcode).arity; }
 int Flags(Opcode opcode) { return RowOf(opcode).flags; }
+int OperandTypes(Opcode opcode) { return RowOf(opcode).types; }
 int OpcodeCount() { return static_cast<int>(kRows.size()); }
 
 std::optional<Opcode> ParseOpcode(absl::string_view name) {
-  // Never destroyed, so that it may be used at any time.
+  // Never destroyed, so that it is valid until the process ends.
   static const auto* const by_name = [] {
     auto* const map = new absl::flat_hash_map<absl::string_view, Opcode>();
     for (size_t i = 0; i < kRows.size(); ++i) map->emplace(kRows[i].text, static_cast<Opcode>(i));

@@ -1,4 +1,4 @@
-// Shapes: making, comparing, printing.
+// Shapes: construction, comparison and printing.
 #include "hlo/shape.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// Long tuples carry their element numbers in comments, as HLO dumps do.
+// Long tuples have their element numbers in comments, as in XLA's dumps.
 constexpr size_t kIndexCommentInterval = 5;
 
 void AppendArray(const Shape& shape, bool layouts, std::string* out) {
@@ -27,7 +27,7 @@ void AppendArray(const Shape& shape, bool layouts, std::string* out) {
   const Layout* const layout = shape.layout();
   if (!layouts || layout == nullptr) return;
   if (layout->minor_to_major.empty() && layout->suffix.empty()) {
-    // A scalar's layout says nothing; other shapes keep the braces of a layout without an order.
+    // The empty layout of a scalar is omitted; other shapes keep the braces of a layout without an order.
     if (!shape.dims().empty()) absl::StrAppend(out, "{}");
     return;
   }

@@ -1,4 +1,4 @@
-// The leaves of a value: what is left after all tuples are taken apart, in the order of a depth-first walk.
+// The leaves of a shape or literal: its parts that are not tuples, in the order of a depth-first walk.
 //
 // Example: the shape (f32[2], (s32[], token[]), ()) has the leaves f32[2], s32[], token[]. Their numbers are 0, 1
 // and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. Shardings and buffers are listed per leaf.

@@ -31,13 +31,14 @@ std::string TextOf(const Loop& loop) {
                         loop.carries_constants ? absl::StrCat("get-tuple-element(s), index=", element) : text, "\n");
   };
   const std::string step = constant("step", 2, loop.step), bound = constant("bound", 3, loop.bound);
-  const std::string begin = absl::StrCat("  s = ", state, " parameter(0)\n  i = ", t, " get-tuple-element(s), index=0\n");
+  const std::string begin =
+      absl::StrCat("  s = ", state, " parameter(0)\n  i = ", t, " get-tuple-element(s), index=0\n");
   return absl::StrCat("HloModule m\ncond {\n", begin, bound, "  ROOT c = pred[] compare(", loop.compare, " }\nbody {\n",
                       begin, step, "  n = s32[] get-tuple-element(s), index=1\n  one = s32[] constant(1)\n",
                       "  a = ", t, " get-tuple-element(s), index=2\n  b = ", t, " get-tuple-element(s), index=3\n",
                       "  count = s32[] add(n, one)\n  next = ", t, " ", loop.next, "\n  ROOT r = ", state,
-                      " tuple(next, count, a, b) }\nENTRY main {\n  p = ", t, " parameter(0)\n  i = ", t, " ", loop.init,
-                      "\n  zero = s32[] constant(0)\n  step = ", t, " ", loop.step, "\n  bound = ", t, " ", loop.bound,
+                      " tuple(next, count, a, b) }\nENTRY main {\n  p = ", t, " parameter(0)\n  i = ", t, " ",
+                      loop.init, "\n  zero = s32[] constant(0)\n  step = ", t, " ", loop.step, "\n  bound = ", t, " ", loop.bound,
                       "\n  t = ", state, " tuple(i, zero, step, bound)\n  ROOT w = ", state,
                       " while(t), condition=cond, body=body\n}");
 }

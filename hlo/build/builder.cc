@@ -1,4 +1,4 @@
-// Making instructions: each function sets attributes, infers the shape and appends.
+// Each function of the builder sets attributes, infers the shape and appends the instruction.
 #include "hlo/build/builder.h"
 
 #include <complex>
@@ -15,7 +15,7 @@ std::unique_ptr<Instruction> Make(Opcode opcode, Shape shape = Shape()) {
   return std::make_unique<Instruction>(opcode, std::move(shape));
 }
 
-// A shape whose element type is right and whose sizes Add() infers.
+// A shape of this element type, whose sizes Add() replaces by the inferred ones.
 Shape OfType(ElementType type) { return Shape(type, {}); }
 
 template <typename T>
@@ -185,7 +185,7 @@ Instruction* Builder::Call(Computation* callee, absl::Span<Instruction* const> a
 
 namespace {
 
-// Groups are of flattened ids, which a channel and use_global_device_ids say.
+// A channel id and use_global_device_ids make the ids in `groups` global device ids.
 std::unique_ptr<Instruction> MakeCollective(Opcode opcode, ReplicaGroups groups, int64_t channel_id) {
   auto instruction = Make(opcode);
   instruction->mutable_attributes().replica_groups = std::move(groups);
@@ -194,7 +194,7 @@ std::unique_ptr<Instruction> MakeCollective(Opcode opcode, ReplicaGroups groups,
   return instruction;
 }
 
-// `shape` with dimension d times (or, negative, divided by) the size of the groups.
+// The shape of x with dimension d multiplied (`grows`) or divided by the size of a group.
 Shape Scaled(const Instruction& x, int64_t d, const ReplicaGroups& groups, bool grows) {
   const auto expanded = groups.Expand(x.parent()->parent()->num_partitions);
   const auto size = expanded.empty() ? 1 : std::ssize(expanded[0]);
@@ -240,8 +240,8 @@ Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t 
     instruction->set_dimensions({s});
     return Add(std::move(instruction), {x});
   }
-  // HLO's all-to-all splits and concatenates along one dimension. So the parts get a dimension of their own in front,
-  // travel along it, and what arrives is merged into `concat_dimension`.
+  // HLO's all-to-all splits and concatenates along the same dimension. So the parts become a new first dimension, the
+  // all-to-all exchanges along it, and the received parts are merged into `concat_dimension`.
   Dims dims = x->shape().dims();
   dims[s] /= size;
   dims.insert(dims.begin() + s, size);
@@ -253,7 +253,7 @@ Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t 
   auto instruction = MakeCollective(Opcode::kAllToAll, std::move(groups), channel_id);
   instruction->set_dimensions({0});
   Instruction* const arrived = Add(std::move(instruction), {parts});
-  // (part, d0, ..., dn) to (d0, ..., part, dc, ..., dn).
+  // Transposes (part, d0, ..., dn) to (d0, ..., part, dc, ..., dn), where c is concat_dimension.
   Dims order;
   for (int64_t d = 0; d < x->shape().ndim(); ++d) {
     if (d == c) order.push_back(0);
@@ -302,7 +302,7 @@ std::optional<Opcode> ReducerOpcode(const Computation& reducer) {
   const Instruction* const second = reducer.parameter(1);
   const bool in_order = root->operand(0) == first && root->operand(1) == second;
   const bool swapped = root->operand(0) == second && root->operand(1) == first;
-  // Only what commutes may be written the other way round.
+  // A commutative opcode may have its operands in either order.
   constexpr Opcode kCommutative[] = {Opcode::kAdd, Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum,
                                      Opcode::kAnd, Opcode::kOr,       Opcode::kXor};
   for (const Opcode opcode : kCommutative) {

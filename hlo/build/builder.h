@@ -1,4 +1,17 @@
-// Making instructions in code, with inferred shapes. For passes, the partitioner and tests.
+// Makes instructions in code and infers their shapes, for passes, the partitioner and tests.
+//
+// Example: appends the sum of the rows of x = f32[8,4] to a computation, and makes it the root.
+//
+//   Builder builder(computation);
+//   Instruction* x = builder.Parameter(0, Shape(ElementType::kF32, {8, 4}), "x");
+//   Instruction* zero = builder.Scalar(ElementType::kF32, 0);
+//   Computation* add = ScalarReducer(module, Opcode::kAdd, ElementType::kF32);
+//   computation->set_root(builder.Reduce(x, zero, {0}, add));
+//
+// The computation then prints as
+//   x = f32[8,4] parameter(0)
+//   constant = f32[] constant(0)
+//   ROOT reduce = f32[4] reduce(x, constant), dimensions={0}, to_apply=add
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -7,19 +20,21 @@
 
 namespace xlad::hlo {
 
-// Appends to one computation. Operands must fit (XLAD_CHECKed): passes build only what is right by construction.
+// Appends instructions to one computation. Operands must satisfy shape inference (XLAD_CHECK), because passes make only
+// programs that are right by construction. The computation must outlive the builder; use one thread.
 class Builder {
  public:
   explicit Builder(Computation* computation) : computation_(computation) {}
 
   Computation* computation() const { return computation_; }
-  // Metadata and the base of the name for what is made next; nullptr: none.
+  // The instructions that are made from now on take their metadata and the base of their name from `like`, unless it is
+  // null.
   void set_template(const Instruction* like) { like_ = like; }
 
   Instruction* Parameter(int64_t number, Shape shape, absl::string_view name = "");
   Instruction* Constant(tensor::Array value);
   Instruction* Scalar(ElementType type, double value);        // Converted to the type.
-  Instruction* Zero(const Shape& shape);                      // Broadcast of a scalar 0.
+  Instruction* Zero(const Shape& shape);                      // A broadcast of the scalar 0.
   Instruction* Full(const Shape& shape, Instruction* scalar);
   Instruction* Iota(Shape shape, int64_t dimension);
   Instruction* Unary(Opcode opcode, Instruction* x);
@@ -27,7 +42,8 @@ class Builder {
   Instruction* Compare(Comparison comparison, Instruction* x, Instruction* y);
   Instruction* Select(Instruction* condition, Instruction* yes, Instruction* no);
   Instruction* Convert(ElementType type, Instruction* x);
-  Instruction* Broadcast(Instruction* x, Dims sizes, Dims dimensions);  // dimensions: operand dim -> result dim
+  // Dimension i of x becomes dimension dimensions[i] of the result.
+  Instruction* Broadcast(Instruction* x, Dims sizes, Dims dimensions);
   Instruction* Reshape(Instruction* x, Dims sizes);
   Instruction* Transpose(Instruction* x, Dims permutation);
   Instruction* Slice(Instruction* x, Dims start, Dims limit, Dims stride = {});
@@ -43,7 +59,7 @@ class Builder {
   Instruction* GetTupleElement(Instruction* tuple, int64_t index);
   Instruction* Call(Computation* callee, absl::Span<Instruction* const> arguments);
 
-  // Cross-partition collectives over `groups`, with flattened ids and the given channel.
+  // Collectives over `groups`, whose ids are global device ids. `channel_id` tells collectives apart.
   Instruction* AllReduce(Instruction* x, Computation* reducer, ReplicaGroups groups, int64_t channel_id);
   Instruction* AllGather(Instruction* x, int64_t dimension, ReplicaGroups groups, int64_t channel_id);
   Instruction* ReduceScatter(Instruction* x, int64_t dimension, Computation* reducer, ReplicaGroups groups,
@@ -59,10 +75,12 @@ class Builder {
   const Instruction* like_ = nullptr;
 };
 
-// A computation (x, y) -> opcode(x, y) on scalars; one per (module, opcode, type), made on first use.
+// The computation (x, y) -> opcode(x, y) on scalars. The first call makes it; later calls with the same arguments
+// return the same computation.
 Computation* ScalarReducer(Module* module, Opcode opcode, ElementType type);
 
-// The binary opcode that a reducer computation applies to its two scalar parameters, where it is just that.
+// The opcode of a reducer that applies one binary opcode to its two scalar parameters, or nullopt if it does anything
+// else. The parameters may be swapped if the opcode is commutative.
 std::optional<Opcode> ReducerOpcode(const Computation& reducer);
 
 }  // namespace xlad::hlo

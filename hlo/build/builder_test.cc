@@ -1,4 +1,4 @@
-// The builder: shapes follow, metadata comes from the template, and what it makes verifies.
+// The builder infers shapes, copies metadata from the template, and makes valid instructions.
 #include "hlo/build/builder.h"
 
 #include "gmock/gmock.h"
@@ -125,7 +125,7 @@ TEST(ScalarReducerTest, IsMadeOnceAndRecognised) {
   EXPECT_NE(ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF64), add);
   EXPECT_NE(ScalarReducer(&p.module, Opcode::kMaximum, ElementType::kF32), add);
   EXPECT_EQ(ReducerOpcode(*add), Opcode::kAdd);
-  // Operands the other way round: the same for add, something else for subtract.
+  // With swapped operands, add is still add, but subtract is not subtract.
   for (const auto& [opcode, expected] : std::vector<std::pair<Opcode, std::optional<Opcode>>>{
            {Opcode::kAdd, Opcode::kAdd}, {Opcode::kSubtract, std::nullopt}}) {
     Computation* const swapped = p.module.Add(std::make_unique<Computation>("swapped"));
@@ -149,7 +149,7 @@ TEST(ScalarReducerTest, IsMadeOnceAndRecognised) {
   EXPECT_EQ(ReducerOpcode(*twice), std::nullopt);
 }
 
-// All-to-all with different dimensions is taken apart: on every device it gives what the definition says.
+// An all-to-all over two different dimensions becomes several instructions. Their results must match the definition.
 TEST(BuilderTest, AllToAllAcrossDimensions) {
   for (const auto& [split, concat] : {std::pair{0, 1}, {1, 0}, {0, 2}, {2, 1}, {1, 1}}) {
     Program p;
@@ -171,7 +171,7 @@ TEST(BuilderTest, AllToAllAcrossDimensions) {
       const auto values = (*results)[device].array.values<int32_t>();
       Dims index(3, 0);
       do {
-        // Which sender, and where in its operand.
+        // The sender, and the position in its operand.
         const int64_t part = out[concat] / 2;
         const int64_t sender = index[concat] / part;
         Dims from = index;

@@ -1,12 +1,12 @@
 // A module as a Graphviz graph: a cluster for each computation, inside the cluster of its first caller.
 #include "absl/strings/str_cat.h"
 #include "hlo/graph/graph.h"
-#include "hlo/graph/parts.h"
+#include "hlo/graph/drawing.h"
 
 namespace xlad::hlo {
 namespace {
 
-constexpr int kMostNesting = 40;  // Deeper clusters stand beside the others.
+constexpr int kMaxNesting = 40;  // Deeper clusters are placed next to the others, not inside them.
 
 class DotPrinter {
  public:
@@ -26,7 +26,7 @@ class DotPrinter {
  private:
   struct Cluster {
     int number = 0;
-    int anchor = -1;  // A node of it.
+    int anchor = -1;  // Some node of the cluster.
   };
 
   std::string Indent(int depth) const { return std::string(static_cast<size_t>(2 * depth), ' '); }
@@ -38,7 +38,8 @@ class DotPrinter {
     absl::StrAppend(&out_, indent, "subgraph cluster_", number, " {\n", inner, "label=\"",
                     EscapeXml(computation.name()), &computation == module_.entry() ? " (entry)" : "", "\";\n", inner,
                     "style=rounded;\n");
-    const std::vector<const Instruction*> drawn = Drawn(computation, std::min(kMostDrawnOfOne, left_));
+    const size_t limit = std::min(kMaxDrawnPerComputation, left_);
+    const std::vector<const Instruction*> drawn = InstructionsToDraw(computation, limit);
     left_ -= drawn.size();
     std::vector<const Instruction*> callers;
     for (const Instruction* const instruction : drawn) {
@@ -52,7 +53,7 @@ class DotPrinter {
     }
     for (const Instruction* const caller : callers) {
       for (const Computation* const called : caller->called()) {
-        if (depth < kMostNesting && !clusters_.contains(called)) AddCluster(*called, depth + 1);
+        if (depth < kMaxNesting && !clusters_.contains(called)) AddCluster(*called, depth + 1);
       }
     }
     absl::StrAppend(&out_, indent, "}\n");
@@ -62,22 +63,22 @@ class DotPrinter {
   void AddNode(const Instruction& instruction, const std::string& indent) {
     const int node = next_node_++;
     nodes_[&instruction] = node;
-    const std::string sharding = Shortened(ShardingText(instruction), kMostShardingLetters);
+    const std::string sharding = Shortened(ShardingText(instruction), kMaxShardingLength);
     absl::StrAppend(&out_, indent, "n", node, " [label=<<b>", ToString(instruction.opcode()), "</b><br/>",
                     EscapeXml(instruction.name()), "<br/>",
-                    EscapeXml(Shortened(instruction.shape().ToString(false), kMostShapeLetters)),
+                    EscapeXml(Shortened(instruction.shape().ToString(false), kMaxShapeLength)),
                     sharding.empty() ? "" : absl::StrCat("<br/><i>", EscapeXml(sharding), "</i>"), ">, fillcolor=\"",
-                    ClassOf(instruction).colour, "\"",
+                    ClassOf(instruction).color, "\"",
                     &instruction == instruction.parent()->root() ? ", penwidth=3" : "", "];\n");
     for (const Instruction* const operand : instruction.operands()) {
       const auto from = nodes_.find(operand);
       if (from == nodes_.end()) continue;
       absl::StrAppend(&out_, indent, "n", from->second, " -> n", node, " [label=\"",
-                      EscapeXml(Shortened(operand->shape().ToString(false), kMostShapeLetters)), "\"];\n");
+                      EscapeXml(Shortened(operand->shape().ToString(false), kMaxShapeLength)), "\"];\n");
     }
   }
 
-  // After everything else: a node belongs to the cluster that names it first.
+  // Called last, because a node belongs to the cluster that mentions it first.
   void AddCalls(const Instruction& caller) {
     for (const Computation* const called : caller.called()) {
       const auto found = clusters_.find(called);
@@ -93,7 +94,7 @@ class DotPrinter {
   absl::flat_hash_map<const Computation*, Cluster> clusters_;
   absl::flat_hash_map<const Instruction*, int> nodes_;
   int next_node_ = 0;
-  size_t left_ = kMostDrawn;
+  size_t left_ = kMaxDrawn;
 };
 
 }  // namespace

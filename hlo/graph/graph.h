@@ -1,5 +1,5 @@
-// A program as a graph for people: Graphviz dot, or an HTML page. Boxes are instructions with opcode, name, shape and
-// sharding, coloured by the kind of opcode. Large programs are drawn in part, and the picture says so.
+// Draws a program as a graph, as Graphviz dot or as an HTML page. A box is an instruction with its opcode, name, shape
+// and sharding; its color shows the kind of the opcode. A large program is drawn only in part, and the picture says so.
 #pragma once
 
 #include <string>
@@ -8,10 +8,12 @@
 
 namespace xlad::hlo {
 
-// Each computation as a cluster inside the cluster of its first caller; edges have the shapes that they carry.
+// Graphviz dot. Each computation is a cluster inside the cluster of its first caller. The label of an edge is its
+// shape.
 std::string PrintDot(const Module& module);
 
-// One self-contained page, well-formed XML: each computation folds, the entry is open, and calls are links.
+// One self-contained HTML page, which is also well-formed XML. Each computation can be folded; at first only the entry
+// is open. Calls are links.
 std::string PrintHtml(const Module& module);
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// Graphs for people: every computation is there, large ones say what they leave out, and letters do not break out.
+// Drawings contain every computation, say what they omit, and escape special characters.
 #include "hlo/graph/graph.h"
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +32,7 @@ body { p = (s32[], f32[4]) parameter(0)
 more { p = (s32[], f32[4]) parameter(0) ROOT c = pred[] constant(false) }
 ENTRY main { q = (s32[], f32[4]) parameter(0) ROOT w = (s32[], f32[4]) while(q), condition=more, body=body })";
 
-// Tags and clusters that open must close, each in its turn.
+// Every tag that opens must be closed, in the right order.
 void ExpectBalanced(absl::string_view html) {
   std::vector<std::string> open;
   for (size_t at = html.find('<'); at != absl::string_view::npos; at = html.find('<', at + 1)) {
@@ -57,7 +57,7 @@ TEST(Graph, DotHasAClusterForEachComputation) {
   EXPECT_THAT(dot, AllOf(HasSubstr("label=\"main (entry)\""), HasSubstr("label=\"body\"")));
   EXPECT_THAT(dot, AllOf(HasSubstr("label=\"more\""), HasSubstr("label=\"add\""), HasSubstr("label=\"f32[4]\"")));
   EXPECT_THAT(dot, HasSubstr("{devices=[2]&lt;=[2]}"));
-  // The loop's body lies in the entry's cluster, the reducer in the body's.
+  // The body of the loop is inside the cluster of the entry, and the reducer inside that of the body.
   EXPECT_LT(dot.find("\n  subgraph"), dot.find("\n    subgraph"));
   EXPECT_LT(dot.find("\n    subgraph"), dot.find("\n      subgraph"));
   EXPECT_EQ(std::count(dot.begin(), dot.end(), '{') - 1, std::count(dot.begin(), dot.end(), '}') - 1);

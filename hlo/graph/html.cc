@@ -1,16 +1,16 @@
-// A module as one HTML page: a box for each computation, folded but for the entry, with its instructions as a layered
-// graph.
+// A module as one HTML page. Each computation is a section with its instructions as a layered graph; all sections
+// except the entry are folded.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/graph/graph.h"
-#include "hlo/graph/parts.h"
+#include "hlo/graph/drawing.h"
 
 namespace xlad::hlo {
 namespace {
 
 constexpr int kWidth = 230, kHeight = 58, kGapX = 16, kGapY = 40;
-constexpr size_t kMostInARow = 10;
+constexpr size_t kMaxPerRow = 10;
 constexpr size_t kLettersInABox = 32;
 
 constexpr absl::string_view kStyle =
@@ -18,7 +18,7 @@ constexpr absl::string_view kStyle =
     ".8em;overflow:auto}summary{font-weight:bold;cursor:pointer}text{font:11px monospace}text.o{font-weight:bold}"
     "text.s{font-style:italic;fill:#06c}path{fill:none;stroke:#888}rect{stroke:#555}rect.root{stroke-width:3}"
     "a text{fill:#06c;text-decoration:underline}span.k{padding:1px 8px;margin-right:6px;border:1px solid #999}";
-// Opens what a link leads to, and all that it lies in.
+// Unfolds the target of a link and everything around it.
 constexpr absl::string_view kScript =
     "function show(){const e=document.getElementById(decodeURIComponent(location.hash.slice(1)));if(!e)return;"
     "for(let d=e.closest('details');d;d=d.parentElement.closest('details'))d.open=true;e.scrollIntoView();}"
@@ -29,7 +29,7 @@ struct Place {
   int layer = 0, x = 0, y = 0;
 };
 
-// Rows of boxes, operands above their users; parameters and constants stand right above their first user.
+// Assigns boxes to rows. Operands are above their users; parameters and constants are directly above their first user.
 class Layout2D {
  public:
   explicit Layout2D(const std::vector<const Instruction*>& drawn) {
@@ -67,7 +67,7 @@ class Layout2D {
   int height() const { return height_; }
 
  private:
-  // By where the operands stand, so that few edges cross; long layers take several rows.
+  // Orders a layer by the positions of the operands, so that few edges cross. A long layer uses several rows.
   void PlaceLayer(std::vector<const Instruction*>* layer) {
     const auto middle = [&](const Instruction* instruction) {
       int64_t sum = 0, count = 0;
@@ -82,9 +82,9 @@ class Layout2D {
     std::stable_sort(layer->begin(), layer->end(),
                      [&](const Instruction* a, const Instruction* b) { return middle(a) < middle(b); });
     for (size_t i = 0; i < layer->size(); ++i) {
-      if (i % kMostInARow == 0) height_ += kHeight + kGapY;
+      if (i % kMaxPerRow == 0) height_ += kHeight + kGapY;
       Place& place = places_[(*layer)[i]];
-      place.x = kGapX + static_cast<int>(i % kMostInARow) * (kWidth + kGapX);
+      place.x = kGapX + static_cast<int>(i % kMaxPerRow) * (kWidth + kGapX);
       place.y = height_ - kHeight;
       width_ = std::max(width_, place.x + kWidth + kGapX);
     }
@@ -102,7 +102,7 @@ void AppendEdges(const Instruction& instruction, const Layout2D& layout, std::st
     const int x0 = from->x + kWidth / 2, y0 = from->y + kHeight, x1 = to.x + kWidth / 2, bend = (y0 + to.y) / 2;
     absl::StrAppend(out, "<path d=\"M", x0, " ", y0, " C", x0, " ", bend, " ", x1, " ", bend, " ", x1, " ", to.y,
                     "\"><title>", EscapeXml(operand->name()), " ",
-                    EscapeXml(Shortened(operand->shape().ToString(false), kMostShardingLetters)), "</title></path>\n");
+                    EscapeXml(Shortened(operand->shape().ToString(false), kMaxShardingLength)), "</title></path>\n");
   }
 }
 
@@ -119,10 +119,10 @@ void AppendBox(const Instruction& instruction, const Layout2D& layout, std::stri
                   EscapeXml(Shortened(shape, 1000)), sharding.empty() ? "" : "\nsharding ",
                   EscapeXml(Shortened(sharding, 1000)), source.empty() ? "" : "\n", EscapeXml(source),
                   "</title><rect x=\"", place.x, "\" y=\"", place.y, "\" width=\"", kWidth, "\" height=\"", kHeight,
-                  "\" rx=\"4\" fill=\"", ClassOf(instruction).colour, "\"",
+                  "\" rx=\"4\" fill=\"", ClassOf(instruction).color, "\"",
                   &instruction == instruction.parent()->root() ? " class=\"root\"" : "", "/>");
   AppendLine(place, 0, "o", ToString(instruction.opcode()), out);
-  // Calls stand in the opcode's line, one link each.
+  // The links to called computations are in the line of the opcode.
   int x = place.x + 14 + 7 * static_cast<int>(ToString(instruction.opcode()).size());
   for (const Computation* const called : instruction.called()) {
     const std::string name = Shortened(called->name(), 16);
@@ -139,14 +139,15 @@ void AppendBox(const Instruction& instruction, const Layout2D& layout, std::stri
 
 void AppendComputation(const Computation& computation, size_t* left, std::string* out) {
   const Module& module = *computation.parent();
-  const std::vector<const Instruction*> drawn = Drawn(computation, std::min(kMostDrawnOfOne, *left));
+  const size_t limit = std::min(kMaxDrawnPerComputation, *left);
+  const std::vector<const Instruction*> drawn = InstructionsToDraw(computation, limit);
   *left -= drawn.size();
   const size_t all = computation.instructions().size();
   const bool is_entry = &computation == module.entry();
   absl::StrAppend(out, "<details id=\"c-", EscapeXml(computation.name()), "\"", is_entry ? " open=\"open\"" : "",
                   "><summary>", EscapeXml(computation.name()), is_entry ? " (entry)" : "", ": ", all,
                   all == 1 ? " instruction, " : " instructions, ",
-                  EscapeXml(Shortened(computation.root()->shape().ToString(false), kMostShardingLetters)),
+                  EscapeXml(Shortened(computation.root()->shape().ToString(false), kMaxShardingLength)),
                   "</summary>\n");
   if (drawn.size() < all) {
     absl::StrAppend(out, "<p>", all - drawn.size(), " of ", all,
@@ -167,11 +168,11 @@ std::string PrintHtml(const Module& module) {
   std::string out = absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>", name,
                                  "</title><style>", kStyle, "</style></head><body>\n<h1>", name, "</h1>\n<p>");
   for (const OpcodeClass& c : OpcodeClasses()) {
-    absl::StrAppend(&out, "<span class=\"k\" style=\"background:", c.colour, "\">", c.name, "</span>");
+    absl::StrAppend(&out, "<span class=\"k\" style=\"background:", c.color, "\">", c.name, "</span>");
   }
   out += "<button onclick=\"fold(true)\">open all</button><button onclick=\"fold(false)\">fold all</button></p>\n";
-  // The entry first, then what is called, callers before what they call.
-  size_t left = kMostDrawn;
+  // The entry is first; callers precede the computations that they call.
+  size_t left = kMaxDrawn;
   for (auto it = module.computations().rbegin(); it != module.computations().rend(); ++it) {
     AppendComputation(**it, &left, &out);
   }

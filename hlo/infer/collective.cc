@@ -1,5 +1,5 @@
-// Inference for collectives. Sizes that depend on how many devices take part are checked where the program says so:
-// a program with one replica and one partition in its header may be any number's.
+// Inference for collectives. Sizes that depend on the number of devices are checked only if the program determines that
+// number: a header with one replica and one partition does not.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// The size of the first group; 0 where there are no groups.
+// The size of the first group, or 0 if there are no groups.
 int64_t FirstGroupSize(const ReplicaGroups& groups) {
   if (groups.iota.has_value()) return groups.iota->dims.empty() ? 0 : groups.iota->dims.back();
   if (!groups.groups.empty()) return std::ssize(groups.groups[0]);
@@ -24,7 +24,7 @@ int64_t FirstGroupSize(const ReplicaGroups& groups) {
   return size;
 }
 
-// Result i of `shape`, which is one shape or a tuple of `count`.
+// Result number i of `shape`, which is a single shape or a tuple of `count` shapes.
 const Shape* ResultPart(const Shape& shape, int64_t count, int64_t i) {
   if (count == 1 && !shape.is_tuple()) return &shape;
   if (!shape.is_tuple() || std::ssize(shape.tuple()) != count) return nullptr;
@@ -42,13 +42,13 @@ std::vector<Shape> PlainOperands(const Instruction& i) {
 
 absl::Status CheckCollectiveReducer(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
-  // One computation reduces every operand, each by itself; its types are those of the first.
+  // The reducer is applied to each operand separately. Its types are those of the first operand.
   const std::vector<ElementType> type = {i.operand(0)->shape().type()};
   return ExpectReducer(i, 0, type, type);
 }
 
-// Operands grow (all-gather) or shrink (reduce-scatter) along dimensions[0] by a factor that the given result says
-// and that must be the group's size.
+// Operands grow (all-gather) or shrink (reduce-scatter) along dimensions[0] by a factor, which follows from the given
+// result and must be the size of a group.
 Inferred Resized(const Instruction& i, const Shape& given, bool grows) {
   const absl::string_view label = grows ? "all-gather-sizes" : "reduce-scatter-sizes";
   if (i.dimensions().size() != 1) {
@@ -80,7 +80,7 @@ Inferred Resized(const Instruction& i, const Shape& given, bool grows) {
   return OneOrTuple(std::move(results));
 }
 
-// One device is what a header that says nothing says.
+// A count of one means that the header does not determine the number of devices.
 int64_t UnlessOne(int64_t devices) { return devices == 1 ? 0 : devices; }
 
 }  // namespace
@@ -104,7 +104,7 @@ GroupIds IdsOf(const Instruction& i) {
 int64_t GroupSize(const Instruction& i) {
   const Computation* const computation = i.parent();
   const Module* const module = computation == nullptr ? nullptr : computation->parent();
-  // Counts beyond any machine's, which the verifier refuses, would overflow below.
+  // The verifier refuses counts above this limit; the limit avoids overflow below.
   const auto bounded = [](int64_t count) { return std::clamp<int64_t>(count, 1, int64_t{1} << 24); };
   const int64_t replicas = module == nullptr ? 1 : bounded(module->replica_count);
   const int64_t partitions = module == nullptr ? 1 : bounded(module->num_partitions);
@@ -120,7 +120,7 @@ int64_t GroupSize(const Instruction& i) {
     case GroupIds::kGlobal:
       all = replicas * partitions;
       break;
-    // Each replica id stands for all its partitions, however many there are.
+    // A replica id means all partitions of the replica.
     case GroupIds::kReplicaAllPartitions:
       all = UnlessOne(replicas * partitions);
       return all > 0 && stated > 0 ? stated * partitions : all;
@@ -150,7 +150,7 @@ Inferred InferAllGather(const Instruction& i) {
   return Resized(i, i.shape(), true);
 }
 
-// (operand, result), tuples where there are several.
+// The result is (operand, result); if there are several operands, both are tuples.
 Inferred InferAllGatherStart(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
@@ -175,7 +175,7 @@ Inferred InferAllToAll(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   const int64_t group = GroupSize(i);
-  if (i.dimensions().empty()) {  // Operand k goes to member k of the group.
+  if (i.dimensions().empty()) {  // Member k of the group receives operand k.
     if (group > 0 && i.operand_count() != group) {
       return Violation("all-to-all-operands", Counted(i.operand_count(), "operand"),
                        absl::StrCat("one for each of ", group, " members of a group"));
@@ -204,7 +204,8 @@ Inferred InferAllToAll(const Instruction& i) {
   return Shape(x.type(), x.dims());
 }
 
-// input, output, input_offsets, send_sizes, output_offsets, recv_sizes; the result is the output updated.
+// The operands are input, output, input_offsets, send_sizes, output_offsets and recv_sizes. The result has the shape of
+// the output.
 Inferred InferRaggedAllToAll(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 6));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
@@ -217,7 +218,7 @@ Inferred InferRaggedAllToAll(const Instruction& i) {
   for (int64_t d = 1; fits && d < input.ndim(); ++d) fits = input.dim(d) == output.dim(d);
   if (!fits) {
     return Violation("ragged-all-to-all-output", absl::StrCat("input ", Brief(input), " and output ", Brief(output)),
-                     "the same type and sizes but for dimension 0");
+                     "the same type and sizes except in dimension 0");
   }
   for (int64_t k = 2; k < 6; ++k) {
     XLAD_RETURN_IF_ERROR(ExpectArray(i, k, kIntegers));
@@ -232,7 +233,7 @@ Inferred InferRaggedAllToAll(const Instruction& i) {
 
 namespace {
 
-// Four operands: the in-place form (input, output, offsets of both).
+// The in-place form has four operands: input, output, and the offsets of both.
 constexpr int64_t kInPlaceOperands = 4;
 
 bool IsInPlace(const Instruction& i) {
@@ -249,7 +250,7 @@ Inferred InferCollectivePermute(const Instruction& i) {
   return OneOrTuple(std::move(shapes));
 }
 
-// (operand, result, contexts ...).
+// The result is (operand, result, contexts ...).
 Inferred InferCollectivePermuteStart(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Shape result, InferCollectivePermute(i));
   std::vector<Shape> operands = PlainOperands(i);
@@ -276,7 +277,7 @@ Inferred InferCollectiveBroadcast(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   std::vector<Shape> shapes = PlainOperands(i);
-  // has_dynamic_root: the last operand says who sends.
+  // If has_dynamic_root, the last operand is the number of the sender.
   const Shape& given = i.shape();
   const size_t results = given.is_tuple() ? given.tuple().size() : 1;
   if (shapes.size() > 1 && results == shapes.size() - 1) shapes.pop_back();

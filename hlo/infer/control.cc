@@ -26,7 +26,8 @@ bool IsAsyncState(const Shape& shape) {
   return shape.is_tuple() && shape.tuple().size() >= 2 && shape.tuple()[0].is_tuple();
 }
 
-// Whether `part` is `whole`, or less of it: fewer elements of its tuples, or "()" for what is not known yet.
+// Returns true if `part` equals `whole` or is an incomplete form of it: tuples may have fewer elements, and "()" means
+// that a shape is not known yet.
 bool IsPrefix(const Shape& part, const Shape& whole) {
   if (part.is_tuple() && part.tuple().empty()) return true;
   if (!part.is_tuple() || !whole.is_tuple()) return part.SameIgnoringLayout(whole);
@@ -197,8 +198,8 @@ Inferred InferCopyDone(const Instruction& i) {
   return Plain(i.operand(0)->shape().tuple()[0]);
 }
 
-// ((operands ...), result, contexts ...); how many contexts follow is the backend's affair. The computation may get its
-// last arguments from async-update, and the result may stay open, "()", until async-done.
+// The result is ((operands ...), result, contexts ...); the backend determines the contexts. The last arguments of the
+// computation may come from async-update, and the result may be unknown, "()", until async-done.
 Inferred InferAsyncStart(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
   XLAD_ASSIGN_OR_RETURN(const Signature wrapped, SignatureOf(i, 0));
@@ -216,11 +217,11 @@ Inferred InferAsyncStart(const Instruction& i) {
   return shape;
 }
 
-// The state of operand 0 with the arguments from operand 1 on, which go to the parameters that have none yet.
+// The state of operand 0, extended by the further operands: these are the next arguments of the computation.
 Inferred InferAsyncUpdate(const Instruction& i) {
   if (i.operand_count() < 1) return Violation("operand-count", "0 operands", "the state and arguments");
   const Shape& before = i.operand(0)->shape();
-  if (!IsAsyncState(before)) return Violation("async-update-operand", Brief(before), "what async-start gives");
+  if (!IsAsyncState(before)) return Violation("async-update-operand", Brief(before), "the result of async-start");
   Shape after = Plain(before);
   std::vector<Shape> parts = after.tuple(), arguments = parts[0].tuple();
   for (int64_t k = 1; k < i.operand_count(); ++k) arguments.push_back(Plain(i.operand(k)->shape()));
@@ -235,7 +236,7 @@ Inferred InferAsyncUpdate(const Instruction& i) {
     if (IsAsyncState(i.shape()) && !IsPrefix(i.shape().tuple()[1], wrapped.result)) parts[1] = wrapped.result;
   }
   parts[0] = Shape::Tuple(std::move(arguments));
-  if (IsAsyncState(i.shape())) {  // The result may be given now, and contexts are the backend's affair.
+  if (IsAsyncState(i.shape())) {  // The result may become known here; the backend determines the contexts.
     const std::vector<Shape>& given = i.shape().tuple();
     if (IsPrefix(parts[1], given[1])) parts[1] = given[1];
     parts.resize(2);
@@ -247,7 +248,7 @@ Inferred InferAsyncUpdate(const Instruction& i) {
 Inferred InferAsyncDone(const Instruction& i) {
   const Shape& x = i.operand(0)->shape();
   if (!x.is_tuple() || x.tuple().size() < 2) {
-    return Violation("async-done-operand", Brief(x), "what async-start or async-update gives");
+    return Violation("async-done-operand", Brief(x), "the result of async-start or async-update");
   }
   const Instruction* const start = AsyncStartOf(i);
   if (start == nullptr || start->called().size() != 1) {

@@ -1,4 +1,4 @@
-// Inference for dot, ragged-dot and scaled-dot. The element type is given (preferred accumulation type).
+// Inference for dot, ragged-dot and scaled-dot. The instruction's own shape gives the element type of the result.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 
@@ -62,7 +62,7 @@ absl::Status ExpectDotDims(const Instruction& i) {
 }  // namespace
 
 Inferred InferDot(const Instruction& i) {
-  // Further operands are metadata of sparse operands, which the other attributes describe.
+  // Any further operands describe sparse operands.
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 2));
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 1));
@@ -99,7 +99,8 @@ Inferred InferRaggedDot(const Instruction& i) {
   const bool free = IsFree(ragged, dot.lhs_batch, dot.lhs_contracting);
   if (group_dims.size() != (free ? 1 : 0)) {
     return Violation("ragged-dot-group-dims", absl::StrCat("rhs_group_dims=", Brief(group_dims)),
-                     free ? "one group dimension" : "none where the ragged dimension is batch or contracting");
+                     free ? "one group dimension"
+                          : "no group dimension, because the ragged dimension is batch or contracting");
   }
   if (!free) {
     Dims dims = DotDims(dot, lhs, rhs);
@@ -112,7 +113,7 @@ Inferred InferRaggedDot(const Instruction& i) {
     return Violation("ragged-dot-group-dims", absl::StrCat("rhs_group_dims=", Brief(group_dims), " of ", Brief(rhs)),
                      absl::StrCat("a dimension of size ", groups, " that is neither batch nor contracting"));
   }
-  // The group dimension is summed away like a contracting one.
+  // The group dimension is contracted too.
   Dims dims;
   for (const int64_t b : dot.lhs_batch) dims.push_back(lhs.dim(b));
   for (int64_t d = 0; d < lhs.ndim(); ++d) {
@@ -125,7 +126,7 @@ Inferred InferRaggedDot(const Instruction& i) {
 }
 
 Inferred InferScaledDot(const Instruction& i) {
-  // lhs, rhs and their scales; a scale's sizes divide those of its operand.
+  // The operands are lhs, rhs and their scales. The sizes of a scale divide those of its operand.
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 4));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));

@@ -1,77 +1,10 @@
-// Inference for elementwise opcodes: same sizes all over, and which element types each takes.
+// Inference for elementwise opcodes: operands and result have the same sizes, and each opcode accepts some element
+// types.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 
 namespace xlad::hlo {
 namespace {
-
-struct TypeRow {
-  Opcode opcode;
-  int types;
-};
-
-constexpr int kFloatOrComplex = kFloats | kComplexes;
-
-constexpr TypeRow kOperandTypes[] = {
-    {Opcode::kAbs, kSigneds | kFloats | kComplexes},
-    {Opcode::kAcos, kFloatOrComplex},
-    {Opcode::kAcosh, kFloatOrComplex},
-    {Opcode::kAsin, kFloatOrComplex},
-    {Opcode::kAsinh, kFloatOrComplex},
-    {Opcode::kAtan, kFloatOrComplex},
-    {Opcode::kAtanh, kFloatOrComplex},
-    {Opcode::kCbrt, kFloatOrComplex},
-    {Opcode::kCeil, kFloats},
-    {Opcode::kCosine, kFloatOrComplex},
-    {Opcode::kCosh, kFloatOrComplex},
-    {Opcode::kCountLeadingZeros, kIntegers},
-    {Opcode::kErf, kFloatOrComplex},
-    {Opcode::kExponential, kFloatOrComplex},
-    {Opcode::kExponentialMinusOne, kFloatOrComplex},
-    {Opcode::kFloor, kFloats},
-    {Opcode::kImag, kFloatOrComplex},
-    {Opcode::kIsFinite, kFloats},
-    {Opcode::kLog, kFloatOrComplex},
-    {Opcode::kLogPlusOne, kFloatOrComplex},
-    {Opcode::kLogistic, kFloatOrComplex},
-    {Opcode::kNegate, kNumbers},
-    {Opcode::kNot, kPreds | kIntegers},
-    {Opcode::kPopcnt, kIntegers},
-    {Opcode::kReal, kFloatOrComplex},
-    {Opcode::kRoundNearestAfz, kFloats},
-    {Opcode::kRoundNearestEven, kFloats},
-    {Opcode::kRsqrt, kFloatOrComplex},
-    {Opcode::kSign, kSigneds | kFloats | kComplexes},
-    {Opcode::kSine, kFloatOrComplex},
-    {Opcode::kSinh, kFloatOrComplex},
-    {Opcode::kSqrt, kFloatOrComplex},
-    {Opcode::kTan, kFloatOrComplex},
-    {Opcode::kTanh, kFloatOrComplex},
-    {Opcode::kReducePrecision, kFloats},
-    {Opcode::kAdd, kAnyType},
-    {Opcode::kSubtract, kNumbers},
-    {Opcode::kMultiply, kAnyType},
-    {Opcode::kDivide, kNumbers},
-    {Opcode::kRemainder, kIntegers | kFloats},
-    {Opcode::kPower, kNumbers},
-    {Opcode::kMaximum, kAnyType},
-    {Opcode::kMinimum, kAnyType},
-    {Opcode::kAnd, kPreds | kIntegers},
-    {Opcode::kOr, kPreds | kIntegers},
-    {Opcode::kXor, kPreds | kIntegers},
-    {Opcode::kShiftLeft, kIntegers},
-    {Opcode::kShiftRightArithmetic, kIntegers},
-    {Opcode::kShiftRightLogical, kIntegers},
-    {Opcode::kAtan2, kFloatOrComplex},
-    {Opcode::kMulhi, kIntegers},
-};
-
-int OperandTypes(Opcode opcode) {
-  for (const TypeRow& row : kOperandTypes) {
-    if (row.opcode == opcode) return row.types;
-  }
-  return kAnyType;
-}
 
 absl::Status ExpectSameShapes(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
@@ -127,9 +60,9 @@ Inferred InferBitcastConvert(const Instruction& i) {
                      "both complex or neither");
   }
   Dims dims = x.dims();
-  if (from > to) {  // An element becomes several, in a new last dimension.
+  if (from > to) {  // Each element becomes several, in a new last dimension.
     dims.push_back(from / to);
-  } else if (from < to) {  // The last dimension is gathered into one element.
+  } else if (from < to) {  // The elements along the last dimension become one.
     if (dims.empty() || dims.back() != to / from) {
       return Violation("bitcast-convert-sizes", Brief(x),
                        absl::StrCat("a last dimension of size ", to / from, " to make one ",

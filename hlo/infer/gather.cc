@@ -7,13 +7,13 @@
 namespace xlad::hlo {
 namespace {
 
-// What gather and scatter have in common: how an index vector picks a place in an operand, and which operand
-// dimensions a window does not have.
+// The common part of gather and scatter: how an index vector selects a position in an operand, and which operand
+// dimensions are not dimensions of a window.
 struct IndexRules {
   int64_t operand_ndim;
   const Shape* indices;
   int64_t index_vector_dim;
-  const Dims& index_map;  // Component of the index vector -> operand dimension.
+  const Dims& index_map;  // The operand dimension of each component of the index vector.
   const Dims& dropped;    // collapsed_slice_dims, inserted_window_dims
   const Dims& operand_batching;
   const Dims& indices_batching;
@@ -27,7 +27,7 @@ absl::Status CheckBatching(const IndexRules& r) {
     return Violation(
         "gather-batching-dims",
         absl::StrCat(Brief(r.operand_batching), " of the operand and ", Brief(r.indices_batching), " of the indices"),
-        "as many of each");
+        "equal numbers");
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-batching-dims", r.indices_batching, r.indices->ndim()));
   if (Contains(r.indices_batching, r.index_vector_dim)) {
@@ -67,7 +67,7 @@ absl::Status CheckIndices(const IndexRules& r) {
   return CheckBatching(r);
 }
 
-// Operand dimensions that a window has, in order.
+// The operand dimensions of a window, in order.
 Dims WindowDimensions(const IndexRules& r) {
   Dims result;
   for (int64_t d = 0; d < r.operand_ndim; ++d) {
@@ -104,7 +104,9 @@ absl::Status CheckSliceSizes(const IndexRules& r, const Dims& slice_sizes) {
 Inferred InferGather(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 1, kIntegers));
-  if (!i.attributes().gather.has_value()) return Violation("gather-dims", "no dimension numbers", "them");
+  if (!i.attributes().gather.has_value()) {
+    return Violation("gather-dims", "no dimension numbers", "offset_dims, start_index_map and others");
+  }
   const GatherDimensions& g = *i.attributes().gather;
   const Shape& x = i.operand(0)->shape();
   const IndexRules rules{x.ndim(),
@@ -139,7 +141,7 @@ Inferred InferGather(const Instruction& i) {
 
 namespace {
 
-// The sizes of `updates` are index batches with windows at update_window_dims.
+// Checks that `updates` has the sizes of a window in update_window_dims, and those of the index batch in the others.
 absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, const Shape& updates) {
   const Dims window = WindowDimensions(rules);
   const Dims batch = IndexBatchSizes(rules);
@@ -176,7 +178,9 @@ Inferred InferScatter(const Instruction& i) {
     return Violation("operand-count", Counted(i.operand_count(), "operand"), "N operands, indices, N updates");
   }
   const int64_t n = i.operand_count() / 2;
-  if (!i.attributes().scatter.has_value()) return Violation("scatter-dims", "no dimension numbers", "them");
+  if (!i.attributes().scatter.has_value()) {
+    return Violation("scatter-dims", "no dimension numbers", "update_window_dims and others");
+  }
   XLAD_RETURN_IF_ERROR(ExpectArray(i, n, kIntegers));
   const ScatterDimensions& s = *i.attributes().scatter;
   const Shape& first = i.operand(0)->shape();

@@ -1,4 +1,4 @@
-// Shape inference: the table of rules, one row an opcode, and what rules share.
+// Shape inference: the table of rules, one row per opcode, and the common helpers of the rules.
 #include "hlo/infer/infer.h"
 
 #include <algorithm>
@@ -19,60 +19,12 @@ struct Row {
 
 constexpr ShapeSource kO = ShapeSource::kOperands, kG = ShapeSource::kGiven;
 
+// The rows of elementwise opcodes with one and with two operands, unless kRows has another one.
+constexpr Row kUnaryRow = {Opcode::kAbs, kO, InferUnary}, kBinaryRow = {Opcode::kAdd, kO, InferBinary};
+
 constexpr Row kRows[] = {
-    {Opcode::kAbs, kO, InferUnary},
-    {Opcode::kAcos, kO, InferUnary},
-    {Opcode::kAcosh, kO, InferUnary},
-    {Opcode::kAsin, kO, InferUnary},
-    {Opcode::kAsinh, kO, InferUnary},
-    {Opcode::kAtan, kO, InferUnary},
-    {Opcode::kAtanh, kO, InferUnary},
-    {Opcode::kCbrt, kO, InferUnary},
-    {Opcode::kCeil, kO, InferUnary},
-    {Opcode::kCosine, kO, InferUnary},
-    {Opcode::kCosh, kO, InferUnary},
-    {Opcode::kCountLeadingZeros, kO, InferUnary},
-    {Opcode::kErf, kO, InferUnary},
-    {Opcode::kExponential, kO, InferUnary},
-    {Opcode::kExponentialMinusOne, kO, InferUnary},
-    {Opcode::kFloor, kO, InferUnary},
-    {Opcode::kImag, kO, InferUnary},
-    {Opcode::kIsFinite, kO, InferUnary},
-    {Opcode::kLog, kO, InferUnary},
-    {Opcode::kLogPlusOne, kO, InferUnary},
-    {Opcode::kLogistic, kO, InferUnary},
-    {Opcode::kNegate, kO, InferUnary},
-    {Opcode::kNot, kO, InferUnary},
-    {Opcode::kPopcnt, kO, InferUnary},
-    {Opcode::kReal, kO, InferUnary},
-    {Opcode::kRoundNearestAfz, kO, InferUnary},
-    {Opcode::kRoundNearestEven, kO, InferUnary},
-    {Opcode::kRsqrt, kO, InferUnary},
-    {Opcode::kSign, kO, InferUnary},
-    {Opcode::kSine, kO, InferUnary},
-    {Opcode::kSinh, kO, InferUnary},
-    {Opcode::kSqrt, kO, InferUnary},
-    {Opcode::kTan, kO, InferUnary},
-    {Opcode::kTanh, kO, InferUnary},
-    {Opcode::kReducePrecision, kO, InferUnary},
     {Opcode::kConvert, kG, InferConvert},
     {Opcode::kBitcastConvert, kG, InferBitcastConvert},
-    {Opcode::kAdd, kO, InferBinary},
-    {Opcode::kSubtract, kO, InferBinary},
-    {Opcode::kMultiply, kO, InferBinary},
-    {Opcode::kDivide, kO, InferBinary},
-    {Opcode::kRemainder, kO, InferBinary},
-    {Opcode::kPower, kO, InferBinary},
-    {Opcode::kMaximum, kO, InferBinary},
-    {Opcode::kMinimum, kO, InferBinary},
-    {Opcode::kAnd, kO, InferBinary},
-    {Opcode::kOr, kO, InferBinary},
-    {Opcode::kXor, kO, InferBinary},
-    {Opcode::kShiftLeft, kO, InferBinary},
-    {Opcode::kShiftRightArithmetic, kO, InferBinary},
-    {Opcode::kShiftRightLogical, kO, InferBinary},
-    {Opcode::kAtan2, kO, InferBinary},
-    {Opcode::kMulhi, kO, InferBinary},
     {Opcode::kComplex, kO, InferComplex},
     {Opcode::kCompare, kO, InferCompare},
     {Opcode::kStochasticConvert, kG, InferStochasticConvert},
@@ -158,10 +110,16 @@ constexpr Row kRows[] = {
     {Opcode::kAsyncDone, kO, InferAsyncDone},
 };
 
-// The rows by opcode.
+// The rows, indexed by opcode.
 const std::vector<const Row*>& Table() {
   static const auto* const table = [] {
     auto* const by_opcode = new std::vector<const Row*>(OpcodeCount(), nullptr);
+    for (int i = 0; i < OpcodeCount(); ++i) {
+      const auto opcode = static_cast<Opcode>(i);
+      if (!IsElementwise(opcode)) continue;
+      if (Arity(opcode) == 1) (*by_opcode)[i] = &kUnaryRow;
+      if (Arity(opcode) == 2) (*by_opcode)[i] = &kBinaryRow;
+    }
     for (const Row& row : kRows) (*by_opcode)[Index(row.opcode)] = &row;
     return by_opcode;
   }();
@@ -299,10 +257,6 @@ absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t>
 Shape OneOrTuple(std::vector<Shape> shapes) {
   if (shapes.size() == 1) return std::move(shapes[0]);
   return Shape::Tuple(std::move(shapes));
-}
-
-bool Contains(absl::Span<const int64_t> list, int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i) {

@@ -6,24 +6,26 @@
 
 namespace xlad::hlo {
 
-// The shape that the opcode's definition gives (layouts left out). For opcodes whose result is not determined by
-// operands and attributes (parameter, constant, iota, broadcast's and reshape's sizes, custom-call ...) checks the
-// shape it has and returns it. InvalidArgument "found ..., expected ... [label]" where operands do not fit.
+// Returns the result shape that the definition of the opcode implies, without layouts. Example: the result of
+// dot(f32[4,8] x, f32[8,2] y) with contracting dimensions {1} and {0} is f32[4,2]. Some opcodes (parameter, constant,
+// iota, reshape, custom-call ...) do not determine their result; for these the function checks the instruction's own
+// shape and returns it. Errors are InvalidArgument: "found ..., expected ... [label]".
 //
-// Trusts only what C++ types promise: attributes may hold anything and called computations may lack a root, but
-// pointers to operands and called computations are valid.
+// The instruction may be malformed: attributes may have any value, and called computations may lack a root. Pointers to
+// operands and called computations must be valid.
 absl::StatusOr<Shape> InferShape(const Instruction& instruction);
 
-// Where an opcode's result shape comes from.
+// The source of an opcode's result shape.
 enum class ShapeSource {
-  kOperands,  // Operands and attributes say all.
-  kGiven,     // The instruction's own shape says at least a part (a size, the element type); it is checked.
+  kOperands,  // The operands and attributes determine it.
+  kGiven,     // Part of it (a size, the element type) is taken from the instruction's own shape, which is checked.
 };
-// Every opcode has a row.
+// Defined for every opcode.
 ShapeSource ShapeSourceOf(Opcode opcode);
 bool HasInference(Opcode opcode);
 
-// The async-start of an async-start, -update or -done of its computation; nullptr where the chain comes from elsewhere.
+// The async-start at the beginning of the chain of an async-start, async-update or async-done, or null if the chain
+// begins in another computation.
 const Instruction* AsyncStartOf(const Instruction& instruction);
 
 }  // namespace xlad::hlo

@@ -1,5 +1,5 @@
-// Shape inference: what every opcode gives, from programs whose results say no shape (or, where the shape is a part
-// of what an instruction says, with it).
+// Shape inference of every opcode, on programs that omit the result shapes. If an opcode takes part of its result shape
+// from the instruction itself, the program has the shape.
 #include "hlo/infer/infer.h"
 
 #include <set>
@@ -12,7 +12,7 @@
 namespace xlad::hlo {
 namespace {
 
-// One instruction named r, over parameters named in `parameters` ("x: f32[2], y: s32[]"), and its result.
+// One instruction named r, the parameters that it uses ("x: f32[2], y: s32[]"), and its result.
 struct Case {
   const char* parameters;
   const char* instruction;
@@ -305,7 +305,7 @@ std::vector<Case> AllCases() {
 
 std::string TextOf(const Case& c) {
   std::string text = absl::StrCat("HloModule m, num_partitions=8\n", kComputations, "ENTRY main {\n");
-  // "x: f32[2], y: (f32[], s32[])" in parts: a name is what stands before a colon.
+  // Splits "x: f32[2], y: (f32[], s32[])". A name is the word before a colon.
   std::string rest = c.parameters;
   for (int number = 0; !rest.empty(); ++number) {
     const size_t colon = rest.find(": ");
@@ -330,7 +330,7 @@ TEST(InferTest, GivesTheShape) {
     EXPECT_EQ(shape->ToString(), c.result);
     seen.insert(root.opcode());
   }
-  // Opcodes that a type alone describes are all here too.
+  // Elementwise opcodes are tested below, over all types.
   for (int i = 0; i < OpcodeCount(); ++i) {
     const auto opcode = static_cast<Opcode>(i);
     EXPECT_TRUE(HasInference(opcode)) << ToString(opcode);
@@ -338,20 +338,20 @@ TEST(InferTest, GivesTheShape) {
   }
 }
 
-// Whatever a result says, Verify compares it with what follows from the operands.
+// Verify compares the shape of every instruction with the inferred shape.
 TEST(InferTest, VerifierRefusesAnyOtherShape) {
   for (const Case& c : AllCases()) {
     SCOPED_TRACE(c.instruction);
     const auto module = ParseText(TextOf(c));
     ASSERT_TRUE(module.ok());
     Instruction* const root = (*module)->entry()->root();
-    // Done's operands come from a start, which a parameter is not.
+    // The operand of a done opcode must be a start opcode, but here it is a parameter.
     const absl::Status status = Verify(**module);
     if (!status.ok()) {
       EXPECT_NE(status.message().find("[async-pair]"), absl::string_view::npos) << status;
       continue;
     }
-    // Of these any shape is as good as another.
+    // These opcodes accept other shapes.
     const std::set<Opcode> free = {Opcode::kParameter, Opcode::kCustomCall, Opcode::kIota, Opcode::kRngBitGenerator};
     if (free.contains(root->opcode())) continue;
     root->mutable_shape() = Shape(ElementType::kF8E3M4, {3, 1, 4, 1, 5, 9});
@@ -359,7 +359,7 @@ TEST(InferTest, VerifierRefusesAnyOtherShape) {
   }
 }
 
-// Elementwise opcodes take just the kinds of types that their definition names; the result keeps the sizes.
+// Elementwise opcodes accept exactly the kinds of types in their definition, and the result has the operands' sizes.
 TEST(InferTest, ElementwiseOverAllTypes) {
   const ElementType types[] = {ElementType::kPred, ElementType::kS4,  ElementType::kS32,  ElementType::kU8,
                                ElementType::kU64,  ElementType::kF16, ElementType::kBF16, ElementType::kF32,

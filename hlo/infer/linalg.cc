@@ -21,7 +21,7 @@ absl::Status ExpectMatrix(absl::string_view label, const Shape& x) {
   return Violation(label, Brief(x), "square matrices in the last two dimensions");
 }
 
-// A batch-norm's feature dimension is in range and `operands` are vectors along it.
+// Checks that the feature dimension is in range and that the operands numbered `vectors` are vectors along it.
 absl::Status CheckBatchNorm(const Instruction& i, std::initializer_list<int64_t> vectors) {
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0, kFloats));
@@ -59,7 +59,7 @@ Inferred InferFft(const Instruction& i) {
   const auto count = std::ssize(a.fft_length);
   if (count < 1 || count > 3 || count > x.ndim()) {
     return Violation("fft-length", absl::StrCat("fft_length=", Brief(a.fft_length), " for ", Brief(x)),
-                     "1 to 3 lengths, at most one a dimension");
+                     "1 to 3 lengths, at most one per dimension");
   }
   if (KindOf(x.type()) == kFloats && x.type() != ElementType::kF32 && x.type() != ElementType::kF64) {
     return Violation("fft-operand", Brief(x), "f32 or f64");
@@ -71,7 +71,7 @@ Inferred InferFft(const Instruction& i) {
     const int64_t length = a.fft_length[k];
     const bool last = k == count - 1;
     const int64_t expected = inverse_real && last && length > 0 ? length / 2 + 1 : length;
-    // An empty operand stays empty.
+    // If the operand is empty, so is the result.
     if (length < 0 || (size != expected && !Contains(x.dims(), 0))) {
       return Violation("fft-length", absl::StrCat("size ", size, " for fft_length ", length),
                        absl::StrCat("size ", expected));
@@ -165,7 +165,7 @@ Inferred InferRngBitGenerator(const Instruction& i) {
   const int64_t bits = tensor::BitWidth(state.type());
   const bool sized = state.ndim() == 1 && bits >= 32 && state.dim(0) <= 4;
   const int64_t state_bits = sized ? state.dim(0) * bits : 0;
-  // What the default keeps in its state is the backend's affair.
+  // The backend determines the state of the default algorithm.
   const bool fits = algorithm == "rng_default"     ? state.ndim() == 1
                     : algorithm == "rng_three_fry" ? state_bits == 128
                                                    : state_bits == 128 || state_bits == 192;
@@ -174,7 +174,8 @@ Inferred InferRngBitGenerator(const Instruction& i) {
                      algorithm == "rng_three_fry" ? "u64[2] or u32[4]" : "u64[2], u64[3] or u32[4]");
   }
   const Shape& result = i.shape();
-  if (result.is_array() && (KindOf(result.type()) & (kIntegers | kFloats)) != 0) return result;  // The bits alone.
+  // Only the bits, without the state.
+  if (result.is_array() && (KindOf(result.type()) & (kIntegers | kFloats)) != 0) return result;
   if (!result.is_tuple() || result.tuple().size() != 2 || !result.tuple()[0].SameIgnoringLayout(state) ||
       !result.tuple()[1].is_array()) {
     return Violation("rng-bit-generator-result", Brief(result),

@@ -1,4 +1,4 @@
-// Inference for reduce, scan, sort, map and topk: opcodes that run a small computation over dimensions.
+// Inference for reduce, scan, sort, map and topk: opcodes that apply a scalar or slice computation along dimensions.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 
@@ -60,8 +60,8 @@ absl::Status ScanLength(const Instruction& i, int64_t inputs, int64_t along, int
 
 }  // namespace
 
-// Operands: inputs, then num_carries initial carries. The body takes slices of the inputs, then carries, and gives
-// slices of the outputs, then carries; so does the scan with whole outputs.
+// The operands are the inputs, then num_carries initial carries. The body takes slices of the inputs, then the carries,
+// and returns slices of the outputs, then the carries. The results are the outputs, then the final carries.
 Inferred InferScan(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   const int64_t carries = i.attributes().num_carries;
@@ -93,7 +93,7 @@ Inferred InferScan(const Instruction& i) {
   }
   if (!fits) {
     return Violation("scan-body", absl::StrCat("result ", Brief(body.result), " of %", body.name),
-                     absl::StrCat("slices of outputs, then the ", carries, " carries as they came"));
+                     absl::StrCat("slices of outputs, then the ", carries, " carries with unchanged shapes"));
   }
   for (int64_t k = 0; k < outputs; ++k) {
     Shape& result = results[k];
@@ -149,12 +149,12 @@ Inferred InferMap(const Instruction& i) {
     return Violation("map-function", absl::StrCat("result ", Brief(function.result), " of %", function.name),
                      "a scalar");
   }
-  if (i.operand_count() == 0) {  // Nothing says how large the result is.
+  if (i.operand_count() == 0) {  // There is no operand to give the size of the result.
     XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
     return Shape(function.result.type(), i.shape().dims());
   }
   const int64_t ndim = i.operand(0)->shape().ndim();
-  // None are all, as in XLA.
+  // An empty list means all dimensions, as in XLA.
   const auto count = std::ssize(i.dimensions());
   bool all = count == 0 || count == ndim;
   for (int64_t d = 0; all && d < count; ++d) all = i.dimensions()[d] == d;

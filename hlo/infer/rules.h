@@ -1,11 +1,13 @@
-// Inside shape inference: one function an opcode (or group of alike ones), a file a family, and what they share.
+// The rules of shape inference: one function per opcode or group of similar opcodes, one file per family, and their
+// common helpers. Internal to inference and the verifier.
 //
-// A rule may index operands below Arity(opcode) (InferShape has counted them); a rule of a variadic opcode counts
-// itself. Rules compare without layouts.
+// InferShape checks the operand count against Arity(opcode) before it calls a rule. The rule of a variadic opcode must
+// check the count itself. Rules ignore layouts.
 #pragma once
 
 #include <string>
 
+#include "base/containers.h"
 #include "base/status.h"
 #include "hlo/module.h"
 
@@ -13,81 +15,70 @@ namespace xlad::hlo {
 
 using Inferred = absl::StatusOr<Shape>;
 
-// Parts (tuples and what is in them) of the largest shape that passes.
+// The largest number of shapes in the tree of a tuple (Shape::part_count).
 constexpr int64_t kMaxShapeParts = int64_t{1} << 16;
 
-// "found F, expected E [label]".
+// Returns InvalidArgument "found F, expected E [label]".
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected);
 
-// Short texts for messages: shapes without layouts and cut where they are very long; numbers as "{2,3}".
+// Short texts for messages: shapes without layouts, shortened if they are very long; numbers as "{2,3}".
 std::string Brief(const Shape& shape);
 std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
 std::string Counted(int64_t count, absl::string_view what);            // "1 operand", "2 operands"
 
-// Element types by kind, as a set.
-enum TypeSet : int {
-  kPreds = 1,
-  kSigneds = 2,
-  kUnsigneds = 4,
-  kFloats = 8,
-  kComplexes = 16,
-  kIntegers = kSigneds | kUnsigneds,
-  kNumbers = kIntegers | kFloats | kComplexes,
-  kAnyType = kNumbers | kPreds,
-};
-int KindOf(ElementType type);
+int KindOf(ElementType type);  // The one kind (TypeSet) of a type.
 std::string TypeSetName(int set);          // "element type float or complex"
-ElementType RealPartOf(ElementType type);  // c64 -> f32; real types as they are.
+ElementType RealPartOf(ElementType type);  // c64 -> f32; returns real types unchanged.
 
-// Operand i is an array (of a type in `set`).
+// Checks that operand i is an array of a type in `set`.
 absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set = kAnyType);
-absl::Status ExpectArrays(const Instruction& instruction);  // All operands.
+absl::Status ExpectArrays(const Instruction& instruction);  // Checks all operands.
 absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum);
-// The instruction's own shape is an array; for rules of ShapeSource::kGiven.
+// Checks that the instruction's own shape is an array, for rules of ShapeSource::kGiven.
 absl::Status ExpectArrayResult(const Instruction& instruction);
-// Distinct and in [0, ndim).
+// Checks that `dimensions` are distinct and in [0, ndim).
 absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t> dimensions, int64_t ndim);
 absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t ndim);
 
-// `shapes` as the result of an opcode with as many results: the shape itself where it is one, else a tuple.
+// The result of an opcode with these results: the shape itself if there is one, otherwise a tuple.
 Shape OneOrTuple(std::vector<Shape> shapes);
-bool Contains(absl::Span<const int64_t> list, int64_t value);
 
-// Called computation `i` as a function. A missing root or parameter is an error here.
+// The signature of called computation number `i`. A missing root or parameter is an error.
 struct Signature {
   std::string name;
-  std::vector<const Shape*> parameters;  // With layouts; live as long as the module.
-  Shape result;                          // Without.
+  std::vector<const Shape*> parameters;  // With layouts; valid as long as the module.
+  Shape result;                          // Without layouts.
 };
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i);
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count);
-// The called computation `i` takes `arguments`.
+// Checks that the parameters have the shapes of `arguments`.
 absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
                          const std::vector<const Shape*>& arguments);
 std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes);
 std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first = 0);
 
-// (x, ...) combined by a reducer: `parameters` 2N scalars, N results; element types from `inits`, inputs of the types
-// in `inputs` (float widths may differ from the accumulator's).
+// Checks the reducer of N inputs: it has 2N scalar parameters and N results. Its accumulators have the element types of
+// the initial values; the types of the inputs may differ from them in the width of floats.
 absl::Status ExpectReducer(const Instruction& instruction, size_t called, const std::vector<ElementType>& inputs,
                            const std::vector<ElementType>& inits);
 
-// The parts of a tuple, itself included, are few enough to be copied along; shapes that nobody wrote may double.
+// Checks that a tuple of these elements has at most kMaxShapeParts parts. Inferred shapes could otherwise double in
+// size with every instruction.
 absl::Status ExpectFewParts(const std::vector<const Shape*>& elements);
 
-// Sizes after a window has moved over `dims`; one entry of `window` a dimension.
+// The number of positions of a window in each dimension of `dims`. `window` has one entry per dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);
 
-// What the numbers in a collective's replica groups (or source-target pairs) are, which its channel id and
-// use_global_device_ids say.
+// The meaning of the numbers in the replica groups or source-target pairs of a collective. It follows from channel_id
+// and use_global_device_ids.
 enum class GroupIds { kReplica, kPartition, kReplicaAllPartitions, kGlobal };
 GroupIds IdsOf(const Instruction& instruction);
 
-// How many devices take part in each group of a collective; 0 where neither groups nor header say so.
+// The number of devices in each group of a collective, or 0 if neither the groups nor the module's header determine it.
 int64_t GroupSize(const Instruction& instruction);
 
-// infer_elementwise.cc
+// infer/elementwise.cc
 Inferred InferUnary(const Instruction& i);
 Inferred InferConvert(const Instruction& i);
 Inferred InferBitcastConvert(const Instruction& i);
@@ -97,7 +88,7 @@ Inferred InferCompare(const Instruction& i);
 Inferred InferStochasticConvert(const Instruction& i);
 Inferred InferClamp(const Instruction& i);
 Inferred InferSelect(const Instruction& i);
-// infer_shape.cc
+// infer/shape.cc
 Inferred InferBitcast(const Instruction& i);
 Inferred InferBroadcast(const Instruction& i);
 Inferred InferReshape(const Instruction& i);
@@ -113,24 +104,24 @@ Inferred InferIota(const Instruction& i);
 Inferred InferConstant(const Instruction& i);
 Inferred InferGetDimensionSize(const Instruction& i);
 Inferred InferSetDimensionSize(const Instruction& i);
-// infer_gather.cc
+// infer/gather.cc
 Inferred InferGather(const Instruction& i);
 Inferred InferScatter(const Instruction& i);
-// infer_dot.cc
+// infer/dot.cc
 Inferred InferDot(const Instruction& i);
 Inferred InferRaggedDot(const Instruction& i);
 Inferred InferScaledDot(const Instruction& i);
-// infer_window.cc
+// infer/window.cc
 Inferred InferConvolution(const Instruction& i);
 Inferred InferReduceWindow(const Instruction& i);
 Inferred InferSelectAndScatter(const Instruction& i);
-// infer_reduce.cc
+// infer/reduce.cc
 Inferred InferReduce(const Instruction& i);
 Inferred InferScan(const Instruction& i);
 Inferred InferSort(const Instruction& i);
 Inferred InferMap(const Instruction& i);
 Inferred InferTopk(const Instruction& i);
-// infer_linalg.cc
+// infer/linalg.cc
 Inferred InferFft(const Instruction& i);
 Inferred InferCholesky(const Instruction& i);
 Inferred InferTriangularSolve(const Instruction& i);
@@ -140,7 +131,7 @@ Inferred InferBatchNormGrad(const Instruction& i);
 Inferred InferRng(const Instruction& i);
 Inferred InferRngBitGenerator(const Instruction& i);
 Inferred InferRngGetAndUpdateState(const Instruction& i);
-// infer_control.cc
+// infer/control.cc
 Inferred InferParameter(const Instruction& i);
 Inferred InferTuple(const Instruction& i);
 Inferred InferGetTupleElement(const Instruction& i);
@@ -162,7 +153,7 @@ Inferred InferCopyDone(const Instruction& i);
 Inferred InferAsyncStart(const Instruction& i);
 Inferred InferAsyncUpdate(const Instruction& i);
 Inferred InferAsyncDone(const Instruction& i);
-// infer_collective.cc
+// infer/collective.cc
 Inferred InferDeviceId(const Instruction& i);
 Inferred InferAllReduce(const Instruction& i);
 Inferred InferReduceScatter(const Instruction& i);

@@ -1,4 +1,4 @@
-// Inference for opcodes that move and cut data: reshape, broadcast, slice, pad, concatenate and alike.
+// Inference for opcodes that move and cut data: reshape, broadcast, slice, pad, concatenate and similar.
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// A product of sizes that are not checked yet, in 128 bits and saturating.
+// The product of unchecked sizes, in 128 bits and saturating.
 __int128 SafeElements(const Dims& dims) {
   constexpr __int128 kMax = static_cast<__int128>(1) << 62;
   __int128 product = 1;
@@ -22,13 +22,13 @@ __int128 SafeElements(const Dims& dims) {
   return empty ? 0 : product;
 }
 
-// The scalar start indices of dynamic-slice and dynamic-update-slice from operand `first` on; a single vector is the
-// older form.
+// Checks the start indices of dynamic-slice and dynamic-update-slice, which begin at operand `first`: one scalar per
+// dimension, or, in the older form, one vector.
 absl::Status ExpectStarts(const Instruction& i, int64_t first, int64_t ndim) {
   const int64_t count = i.operand_count() - first;
   const auto bad = [&](const std::string& found) {
     return Violation("dynamic-slice-indices", found,
-                     absl::StrCat("one scalar integer index a dimension (", ndim, "), all of one type"));
+                     absl::StrCat("one scalar integer index per dimension (", ndim, "), all of one type"));
   };
   if (count == 1 && i.operand(first)->shape().is_array() && i.operand(first)->shape().dims() == Dims{ndim} &&
       (KindOf(i.operand(first)->shape().type()) & kIntegers) != 0) {
@@ -57,7 +57,7 @@ Inferred InferBitcast(const Instruction& i) {
     if (x.SameIgnoringLayout(i.shape())) return i.shape();
     return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "arrays of as many bits");
   }
-  // Tiles pad: what differs in elements may take as many bytes.
+  // Tiled layouts add padding, so that arrays of different sizes may occupy the same number of bytes.
   if (HasTiles(x) || HasTiles(i.shape())) return i.shape();
   if (SafeElements(x.dims()) * tensor::BitWidth(x.type()) !=
       SafeElements(i.shape().dims()) * tensor::BitWidth(i.shape().type())) {
@@ -135,7 +135,7 @@ Inferred InferSlice(const Instruction& i) {
   if (std::ssize(slice) != x.ndim()) {
     return Violation("slice-dimensions",
                      absl::StrCat(Counted(std::ssize(slice), "range"), " for ", Brief(x)),
-                     "one range a dimension");
+                     "one range per dimension");
   }
   Dims dims;
   for (int64_t d = 0; d < x.ndim(); ++d) {
@@ -164,7 +164,7 @@ Inferred InferDynamicSlice(const Instruction& i) {
   const Dims& sizes = i.attributes().slice_sizes;
   if (std::ssize(sizes) != x.ndim()) {
     return Violation("dynamic-slice-sizes", absl::StrCat("dynamic_slice_sizes=", Brief(sizes), " for ", Brief(x)),
-                     "one size a dimension");
+                     "one size per dimension");
   }
   for (int64_t d = 0; d < x.ndim(); ++d) {
     const int64_t size = sizes[d];
@@ -209,7 +209,7 @@ Inferred InferConcatenate(const Instruction& i) {
     if (part.ndim() == first.ndim()) same[along] = first.dim(along);
     if (part.type() != first.type() || same != first.dims()) {
       return Violation("concatenate-sizes", absl::StrCat("operands ", Brief(first), " and ", Brief(part)),
-                       absl::StrCat("the same type and sizes but for dimension ", along));
+                       absl::StrCat("the same type and sizes except in dimension ", along));
     }
     if (__builtin_add_overflow(sum, part.dim(along), &sum)) {
       return Violation("shape-size", "a sum of sizes beyond 2^63", "at most 2^62 bytes");
@@ -229,7 +229,7 @@ Inferred InferPad(const Instruction& i) {
   if (std::ssize(padding) != x.ndim()) {
     return Violation("pad-dimensions",
                      absl::StrCat(Counted(std::ssize(padding), "padding"), " for ", Brief(x)),
-                     "one padding a dimension");
+                     "one padding per dimension");
   }
   Dims dims;
   for (int64_t d = 0; d < x.ndim(); ++d) {

@@ -7,7 +7,7 @@
 namespace xlad::hlo {
 
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window) {
-  using Wide = __int128;  // Every size and padding is an int64, so that sums and products of two fit.
+  using Wide = __int128;  // Holds sums and products of two int64 sizes.
   Dims result;
   for (size_t d = 0; d < dims.size(); ++d) {
     const WindowDimension& w = window[d];
@@ -34,7 +34,7 @@ absl::Status ExpectWindow(const Instruction& i, int64_t ndim, const Window** win
   if (i.attributes().window.has_value()) {
     *window = &*i.attributes().window;
   } else {
-    *window = scalar;  // A window over a scalar, or a convolution without spatial dimensions, is not written.
+    *window = scalar;  // The text omits an empty window.
   }
   if (static_cast<int64_t>((*window)->size()) == ndim) return absl::OkStatus();
   return Violation("window-dimensions", Counted(static_cast<int64_t>((*window)->size()), "window dimension"),
@@ -90,7 +90,9 @@ Inferred InferConvolution(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
-  if (!i.attributes().convolution.has_value()) return Violation("convolution-dims", "no dim_labels", "them");
+  if (!i.attributes().convolution.has_value()) {
+    return Violation("convolution-dims", "no dim_labels", "them, as in b01f_01io->b01f");
+  }
   const ConvolutionDimensions& c = *i.attributes().convolution;
   const Shape& x = i.operand(0)->shape();
   const Shape& kernel = i.operand(1)->shape();
@@ -99,7 +101,7 @@ Inferred InferConvolution(const Instruction& i) {
     return Violation("convolution-dims",
                      absl::StrCat(spatial, ", ", c.kernel_spatial.size(), " and ", c.output_spatial.size(),
                                   " spatial dimensions of input, kernel and output"),
-                     "as many of each");
+                     "equal numbers");
   }
   XLAD_RETURN_IF_ERROR(
       CheckConvolutionSide("convolution-input-dims", x, c.input_batch, c.input_feature, c.input_spatial));
@@ -115,7 +117,7 @@ Inferred InferConvolution(const Instruction& i) {
   Dims input_sizes;
   for (size_t s = 0; s < spatial; ++s) {
     input_sizes.push_back(x.dim(c.input_spatial[s]));
-    // A kernel with an empty dimension is written with a window of that size, which WindowedDims refuses.
+    // If the kernel has a dimension of size 0, so has the window, and WindowedDims reports it.
     if ((*window)[s].size != kernel.dim(c.kernel_spatial[s])) {
       return Violation("convolution-window-size",
                        absl::StrCat("window size ", (*window)[s].size, " in spatial dimension ", s),
@@ -169,7 +171,7 @@ Inferred InferSelectAndScatter(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Dims sizes, WindowedDims(x.dims(), *window));
   if (source.dims() != sizes) {
     return Violation("select-and-scatter-source", Brief(source),
-                     absl::StrCat("sizes ", Brief(sizes), ", one place a window"));
+                     absl::StrCat("sizes ", Brief(sizes), ", one element per window"));
   }
   if (!init.is_scalar() || init.type() != source.type() || source.type() != x.type()) {
     return Violation("select-and-scatter-types",

@@ -30,7 +30,7 @@ absl::Status ReadAndVerify(const std::string& text) {
   return ReadModule(text).status();
 }
 
-// "label" of "... [label]".
+// Returns "label" for "... [label]".
 std::string LabelOf(const std::string& message) {
   const size_t open = message.rfind('[');
   return message.empty() || message.back() != ']' || open == std::string::npos
@@ -50,7 +50,8 @@ TEST(BadProgramsTest, EachGivesItsMessage) {
   }
 }
 
-// The labels in the verifier's and shape inference's own text: the last string of Violation("label", ...) and alike.
+// The labels in the source of the verifier and of shape inference: the first argument of Violation("label", ...) and of
+// similar functions.
 std::set<std::string> LabelsInSource() {
   std::set<std::string> labels;
   for (const auto& entry : std::filesystem::directory_iterator("hlo")) {
@@ -72,7 +73,8 @@ std::set<std::string> LabelsInSource() {
   return labels;
 }
 
-// Rules that no text can break, because the parser says it first or because only made modules can.
+// Rules that no text can violate: the parser reports the error first, or only modules that are made in code can violate
+// them.
 const std::set<std::string>& LabelsBeyondText() {
   static const auto* const labels = new std::set<std::string>{
       "all-gather-done-operand",

@@ -1,4 +1,4 @@
-// Every program at hand, through text and proto and back.
+// Round trips of all available programs through text and proto.
 #include "gtest/gtest.h"
 #include "hlo/read/read.h"
 #include "hlo/testing/test_material.h"

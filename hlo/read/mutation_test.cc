@@ -1,4 +1,4 @@
-// Damaged programs: random bytes, tokens and cuts never crash, and what is still read prints and reads back.
+// Damaged programs: random edits never cause a crash, and a program that still parses survives a round trip.
 #include <random>
 
 #include "gtest/gtest.h"
@@ -22,7 +22,7 @@ using Rng = std::mt19937_64;
 
 size_t Below(Rng& rng, size_t n) { return n == 0 ? 0 : std::uniform_int_distribution<size_t>(0, n - 1)(rng); }
 
-// One to four edits: a byte, a token put in, a piece taken out, a piece doubled, the rest cut off.
+// Applies one to four edits: changes a byte, inserts a token, removes a piece, duplicates a piece, or truncates.
 std::string Mutate(const std::string& program, Rng& rng, bool text) {
   std::string mutant = program;
   for (size_t edit = 0, edits = 1 + Below(rng, 4); edit < edits && !mutant.empty(); ++edit) {
@@ -49,8 +49,8 @@ std::string Mutate(const std::string& program, Rng& rng, bool text) {
   return mutant;
 }
 
-// Reads; what is read must print, read back and serialise to the same.
-void Survive(const std::string& bytes) {
+// Reads the bytes. If that succeeds, the module must survive round trips through text and proto.
+void CheckMutant(const std::string& bytes) {
   const absl::StatusOr<std::unique_ptr<Module>> module = ReadModule(bytes);
   if (!module.ok()) {
     EXPECT_FALSE(module.status().message().empty());
@@ -74,8 +74,8 @@ std::vector<std::string> Programs() {
   return programs;
 }
 
-// Where the variable names a folder, the programs go there, as they are, printed and as protos: for fuzzing to begin
-// with (scripts/fuzz.sh) and for jaxlib to read (tests/e2e/jaxlib_hlo_e2e.py).
+// Writes the programs to the folder in XLAD_FUZZ_SEEDS, unchanged, printed and as protos. They are the seeds for
+// `scripts/fuzz.sh`, and `tests/e2e/jaxlib_hlo_e2e.py` reads them with jaxlib.
 TEST(Mutants, AreMadeOfSeeds) {
   const char* const root = std::getenv("XLAD_FUZZ_SEEDS");
   if (root == nullptr) GTEST_SKIP() << "XLAD_FUZZ_SEEDS names no folder";
@@ -98,7 +98,7 @@ TEST(Mutants, AreMadeOfSeeds) {
 TEST(Mutants, OfTextSurvive) {
   Rng rng(1);
   for (const std::string& program : Programs()) {
-    for (int i = 0; i < 60; ++i) Survive(Mutate(program, rng, /*text=*/true));
+    for (int i = 0; i < 60; ++i) CheckMutant(Mutate(program, rng, /*text=*/true));
   }
 }
 
@@ -108,13 +108,13 @@ TEST(Mutants, OfProtosSurvive) {
     const absl::StatusOr<std::unique_ptr<Module>> module = ParseText(program);
     ASSERT_TRUE(module.ok()) << module.status() << program;
     const std::string proto = *SerializeProto(**module);
-    for (int i = 0; i < 60; ++i) Survive(Mutate(proto, rng, /*text=*/false));
+    for (int i = 0; i < 60; ++i) CheckMutant(Mutate(proto, rng, /*text=*/false));
   }
 }
 
 TEST(Mutants, EveryCutOfAProgramSurvives) {
   for (const std::string& program : Programs()) {
-    for (size_t cut = 0; cut < program.size(); cut += program.size() > 400 ? 7 : 1) Survive(program.substr(0, cut));
+    for (size_t cut = 0; cut < program.size(); cut += program.size() > 400 ? 7 : 1) CheckMutant(program.substr(0, cut));
   }
 }
 
@@ -125,10 +125,10 @@ TEST(Mutants, OfAnExampleSurvive) {
   const std::string text = MaterialBytes(texts[0]);
   const std::string proto = MaterialBytes(texts[0] + ".pb");
   for (int i = 0; i < 300; ++i) {
-    Survive(Mutate(text, rng, /*text=*/true));
-    Survive(Mutate(proto, rng, /*text=*/false));
-    Survive(text.substr(0, Below(rng, text.size())));
-    Survive(proto.substr(0, Below(rng, proto.size())));
+    CheckMutant(Mutate(text, rng, /*text=*/true));
+    CheckMutant(Mutate(proto, rng, /*text=*/false));
+    CheckMutant(text.substr(0, Below(rng, text.size())));
+    CheckMutant(proto.substr(0, Below(rng, proto.size())));
   }
 }
 

@@ -1,4 +1,4 @@
-// A program in any form that xlad reads.
+// Reads a program in any supported format.
 #include "hlo/read/read.h"
 
 #include <algorithm>
@@ -19,10 +19,10 @@ absl::Status Refuse(absl::string_view found) {
       "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() gives it"));
 }
 
-// Text has no control characters. A proto has: 0x0A begins its first field, and a small length or the next field's
-// tag follows soon.
+// Text has no control characters. A proto has some near its beginning: 0x0A begins the first field, and a small length
+// or the tag of the next field follows.
 bool LooksLikeText(absl::string_view bytes) {
-  constexpr size_t kEnough = size_t{1} << 16;  // Long names of modules have no control characters either.
+  constexpr size_t kEnough = size_t{1} << 16;  // The name of a module may be long, and has no control characters.
   for (const char c : bytes.substr(0, kEnough)) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' && c != '\r') return false;
   }
@@ -31,20 +31,20 @@ bool LooksLikeText(absl::string_view bytes) {
 
 bool LooksLikeMlir(absl::string_view text) {
   Lexer lexer(text.substr(0, 4096));
-  if (lexer.Peek() == '#' || lexer.Peek() == '!') return true;  // An alias of an attribute or a type.
+  if (lexer.Peek() == '#' || lexer.Peek() == '!') return true;  // The alias of an attribute or a type in MLIR.
   const absl::string_view word = lexer.PeekWord();
   return word == "module" || absl::StartsWith(word, "func.") || absl::StartsWith(word, "stablehlo.") ||
          absl::StartsWith(word, "builtin.") || lexer.Accept("\"builtin.module\"");
 }
 
-// What the labels of rules on the header begin with, and the word in the text that they are about.
+// The prefixes of the labels of rules on the header, and the words of the header that the rules check.
 constexpr std::pair<absl::string_view, absl::string_view> kHeaderRules[] = {
     {"[alias-", "input_output_alias"},   {"[donor-", "buffer_donor"},
     {"[device-count]", "replica_count"}, {"[device-count]", "num_partitions"},
     {"[stack-frame]", "StackFrames"},    {"[entry-layout]", "entry_computation_layout"},
 };
 
-// Rules on the header know no place in the text: the attribute's is found here.
+// The verifier does not know the place of a header attribute in the text. Adds it to the error.
 absl::Status PlaceOfHeader(const absl::Status& status, absl::string_view text) {
   const absl::string_view message(status.message().data(), status.message().size());
   const size_t label = message.rfind('[');
@@ -62,7 +62,7 @@ absl::Status PlaceOfHeader(const absl::Status& status, absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes) {
-  absl::ConsumePrefix(&bytes, "\xef\xbb\xbf");  // The mark that some editors put before text.
+  absl::ConsumePrefix(&bytes, "\xef\xbb\xbf");  // A byte order mark.
   if (bytes.empty()) return absl::InvalidArgumentError("found an empty file, expected HLO text or an HloModuleProto");
   if (absl::StartsWith(bytes, "ML\xefR")) return Refuse("MLIR bytecode (a StableHLO artifact)");
   if (absl::StartsWith(bytes, "\x1f\x8b")) return Refuse("a file that gzip has compressed");

@@ -1,4 +1,5 @@
-// A program in any form that xlad reads, told apart by content: HLO text, HloModuleProto, HloProto.
+// Reads a program in any format that xlad supports: HLO text, HloModuleProto or HloProto. The content determines the
+// format.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace xlad::hlo {
 
-// Reads and verifies. A StableHLO artifact is recognised and refused with a clear word.
+// Reads and verifies a module. Errors are InvalidArgument: those of the parser and the verifier, or, for StableHLO and
+// compressed files, how to obtain HLO instead.
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes);
 
 }  // namespace xlad::hlo

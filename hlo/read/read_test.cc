@@ -1,4 +1,4 @@
-// Telling programs apart by content.
+// The format of a program follows from its content.
 #include "hlo/read/read.h"
 
 #include "gmock/gmock.h"
@@ -16,7 +16,7 @@ std::string Error(absl::string_view bytes) { return std::string(ReadModule(bytes
 TEST(Read, TakesTextAndProto) {
   const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule("\n  %x = f32[2]{0} negate(f32[2]{0} %y)");
   ASSERT_TRUE(text.ok()) << text.status();
-  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths that look like letters, and long ones.
+  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths whose bytes look like letters, and long names.
     (*text)->set_name(std::string(static_cast<size_t>(length), 'n'));
     const absl::StatusOr<std::unique_ptr<Module>> proto = ReadModule(*SerializeProto(**text));
     ASSERT_TRUE(proto.ok()) << proto.status();
@@ -41,8 +41,8 @@ TEST(Read, RefusesMlirWithAWord) {
 TEST(Read, SaysWhatIsWrong) {
   EXPECT_THAT(Error(""), HasSubstr("found an empty file"));
   EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
-  EXPECT_THAT(Error("\x7f" "ELF\x02\x01\x01"), HasSubstr("no HloModuleProto"));
-  EXPECT_THAT(Error(absl::string_view("\0\0\0\0", 4)), HasSubstr("no HloModuleProto"));
+  EXPECT_THAT(Error("\x7f" "ELF\x02\x01\x01"), HasSubstr("not an HloModuleProto"));
+  EXPECT_THAT(Error(absl::string_view("\0\0\0\0", 4)), HasSubstr("not an HloModuleProto"));
 }
 
 TEST(Read, Verifies) {

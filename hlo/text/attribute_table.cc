@@ -1,4 +1,4 @@
-// The attributes of HLO text, one row each.
+// The table of the attributes of HLO text.
 #include "hlo/text/attribute_table.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/suggest.h"
 #include "hlo/enum_names.h"
 #include "hlo/text/parse.h"
 #include "hlo/text/print.h"
@@ -16,7 +17,7 @@ namespace {
 
 bool PrintNever(const Instruction&, std::string*) { return false; }
 
-// Values by kind: each pair of functions reads and prints one member of Attributes.
+// Each pair of functions parses and prints one member of Attributes. The pairs are ordered by the kind of value.
 
 template <auto Member>
 bool ParseIntsOf(Parser& p, Instruction* i) { return ParseInts(p.lexer(), &(i->mutable_attributes().*Member)); }
@@ -28,7 +29,7 @@ bool PrintIntsOf(const Instruction& i, std::string* out) {
   return true;
 }
 
-// Members of a part of Attributes that may be missing as a whole (dot, gather, scatter).
+// Members of an optional part of Attributes (dot, gather, scatter).
 template <auto Part, auto Member>
 bool ParseIntsIn(Parser& p, Instruction* i) {
   auto& part = i->mutable_attributes().*Part;
@@ -42,7 +43,7 @@ bool PrintIntsIn(const Instruction& i, std::string* out) {
   AppendInts((*part).*Member, out);
   return true;
 }
-// gather and scatter write these even where they are empty.
+// gather and scatter print these lists even if they are empty.
 template <auto Part, auto Member>
 bool PrintIntsAlwaysIn(const Instruction& i, std::string* out) {
   const auto& part = i.attributes().*Part;
@@ -73,7 +74,7 @@ bool ParseIntOf(Parser& p, Instruction* i) {
   member = static_cast<T>(value);
   return true;
 }
-// Printed where it is not `Default`.
+// Printed unless it is `Default`.
 template <auto Member, int64_t Default>
 bool PrintIntOf(const Instruction& i, std::string* out) {
   const auto value = i.attributes().*Member;
@@ -89,7 +90,7 @@ bool PrintIntAlways(const Instruction& i, std::string* out) {
 
 template <auto Member>
 bool ParseBoolOf(Parser& p, Instruction* i) { return p.lexer().Bool(&(i->mutable_attributes().*Member)); }
-template <auto Member, bool kSaid = true>  // What is not the default.
+template <auto Member, bool kSaid = true>  // Printed if the value is kSaid, which is not the default.
 bool PrintTrue(const Instruction& i, std::string* out) {
   if (i.attributes().*Member == kSaid) out->append(kSaid ? "true" : "false");
   return i.attributes().*Member == kSaid;
@@ -109,7 +110,7 @@ bool PrintStringOf(const Instruction& i, std::string* out) {
   return true;
 }
 
-// One of a table of words.
+// A word of a table.
 bool ParseWordOf(Lexer& lexer, Words words, std::string* value) {
   const char* const at = lexer.Here();
   const absl::string_view word = lexer.Word();
@@ -136,11 +137,11 @@ bool ParseEnum(Parser& p, Instruction* i) {
   return true;
 }
 
-// A member whose parse and print functions are its type's own.
+// A member whose type has its own functions to parse and print.
 template <auto Member, auto Parse>
 bool ParseWith(Parser& p, Instruction* i) { return Parse(p.lexer(), &(i->mutable_attributes().*Member)); }
 template <auto Member, auto Append>
-bool PrintEver(const Instruction& i, std::string* out) {  // XLA wants it of scalars too.
+bool PrintEver(const Instruction& i, std::string* out) {  // XLA requires it for scalars too.
   Append(i.attributes().*Member, out);
   return true;
 }
@@ -159,7 +160,7 @@ bool PrintOptional(const Instruction& i, std::string* out) {
   return part.has_value();
 }
 
-// Attributes that need more than a member.
+// Attributes that are not stored in a single member.
 
 bool ParseDimensions(Parser& p, Instruction* i) {
   Dims dimensions;
@@ -168,7 +169,7 @@ bool ParseDimensions(Parser& p, Instruction* i) {
   return true;
 }
 bool PrintDimensions(const Instruction& i, std::string* out) {
-  // Opcodes whose dimensions are always there, even where there are none, and those which may lack them.
+  // These opcodes always print their dimensions, even an empty list; others print them only if there are any.
   const bool always = i.opcode() == Opcode::kBroadcast || i.opcode() == Opcode::kReduce ||
                       i.opcode() == Opcode::kTranspose || i.opcode() == Opcode::kReverse ||
                       i.opcode() == Opcode::kMap || i.opcode() == Opcode::kSort ||
@@ -202,7 +203,7 @@ bool ParsePrecision(Parser& p, Instruction* i) {
   std::vector<std::string>& precision = i->mutable_attributes().operand_precision;
   return ParseBraced(p.lexer(), [&] {
     const absl::string_view word = p.lexer().PeekWord();
-    const std::string lower = absl::AsciiStrToLower(word);  // Older dumps say HIGHEST.
+    const std::string lower = absl::AsciiStrToLower(word);  // Older dumps have upper-case words.
     if (!IndexOf(kPrecisions, lower).has_value()) return ParseWordOf(p.lexer(), kPrecisions, &precision.emplace_back());
     precision.push_back(lower);
     return p.lexer().AcceptWord(word);
@@ -222,7 +223,7 @@ bool PrintComparisonType(const Instruction& i, std::string* out) {
   absl::StrAppend(out, WordOf(kComparisonTypes, static_cast<int64_t>(i.attributes().comparison_type)));
   return i.attributes().comparison_type != ComparisonType::kDefault;
 }
-// Newer dumps say order=TOTAL where older ones say type=TOTALORDER.
+// Newer dumps have order=TOTAL, older ones type=TOTALORDER.
 bool ParseOrder(Parser& p, Instruction* i) {
   std::string word;
   if (!ParseWordOf(p.lexer(), kComparisonOrders, &word)) return false;
@@ -266,7 +267,7 @@ bool PrintOutfeedShape(const Instruction& i, std::string* out) {
   return true;
 }
 bool PrintLayoutConstraints(const Instruction& i, std::string* out) {
-  // Zero constraints are something else than none where the call has no operands.
+  // A call without operands may have an empty list of constraints, which differs from having no list.
   if (i.attributes().operand_layout_constraints.empty() && !i.attributes().constrain_layout) return false;
   AppendShapes(i.attributes().operand_layout_constraints, out);
   return true;
@@ -342,7 +343,7 @@ bool PrintPredecessors(const Instruction& i, std::string* out) {
   return true;
 }
 
-// Called computations: number `Slot` of `Slots`.
+// A called computation: number `Slot` of `Slots`.
 template <size_t Slot, size_t Slots>
 bool ParseCalled(Parser& p, Instruction* i) {
   std::vector<Computation*>& called = i->mutable_called();
@@ -365,7 +366,7 @@ bool PrintCalledList(const Instruction& i, std::string* out) {
   absl::StrAppend(out, "{", absl::StrJoin(i.called(), ", ", name), "}");
   return true;
 }
-// A conditional on a pred names its branches true_computation and false_computation.
+// The branches of a conditional on a pred are called true_computation and false_computation.
 bool IsTwoWay(const Instruction& i) {
   return i.called().size() == 2 && i.operand_count() > 0 && i.operand(0)->shape().is_array() &&
          i.operand(0)->shape().type() == ElementType::kPred;
@@ -495,7 +496,7 @@ constexpr AttributeRow kRows[] = {
      PrintEver<&A::source_target_pairs, AppendPairs>},
     {"dimensions", kWithDimensions, ParseDimensions, PrintDimensions},
     {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
-    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // Left out it means true.
+    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // If omitted, it is true.
     {"num_carries", kScanOnly, ParseIntOf<&A::num_carries>, PrintIntAlways<&A::num_carries>},
     {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintTrue<&A::is_reverse>},
     {"is_associative", kScanOnly, ParseChoice<&A::is_associative, kTriStates>, PrintChoice<&A::is_associative>},
@@ -571,28 +572,7 @@ std::vector<absl::string_view> AttributeNames() {
 }
 
 std::string Suggestion(absl::string_view name, absl::Span<const absl::string_view> names) {
-  // Edit distance, one row at a time.
-  constexpr size_t kLongest = 64;
-  if (name.size() > kLongest) return "";
-  absl::string_view best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const absl::string_view candidate : names) {
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 0; i < name.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i + 1;
-      for (size_t j = 0; j < candidate.size(); ++j) {
-        const size_t substitute = diagonal + (name[i] == candidate[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({substitute, diagonal + 1, row[j] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
+  const std::string best = NearestName(name, {names.begin(), names.end()});
   return best.empty() ? "" : absl::StrCat(", did you mean \"", best, "\"?");
 }
 

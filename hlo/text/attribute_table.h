@@ -1,5 +1,6 @@
-// The attributes of HLO text: one row says how an attribute is called, where it may stand, how it is read and printed.
-// Adding an attribute is a row in attribute_table.cc and two fields in the proto code.
+// The attributes of HLO text. A row has the name of an attribute, the opcodes that may have it, and the functions that
+// parse and print its value. To add an attribute, add a row to attribute_table.cc and the field to the proto code in
+// hlo/wire.
 #pragma once
 
 #include <string>
@@ -15,23 +16,23 @@ class Parser;
 
 struct AttributeRow {
   absl::string_view name;
-  absl::Span<const Opcode> opcodes;  // Where it may stand; empty: everywhere.
-  // Reads the value (behind "name=") into the instruction.
+  absl::Span<const Opcode> opcodes;  // The opcodes that may have it; if empty, all opcodes.
+  // Parses the value after "name=" into the instruction.
   bool (*parse)(Parser& parser, Instruction* instruction);
-  // Appends the value; false (and nothing appended) where the instruction does not have the attribute.
+  // Appends the value. Returns false and appends nothing if the instruction does not have the attribute.
   bool (*print)(const Instruction& instruction, std::string* out);
 };
 
-// The rows that `opcode` may have, in the order in which they are printed.
+// The rows of the attributes that `opcode` may have, in the order in which they are printed.
 const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode);
 
-// Attributes that xlad keeps and prints but gives no meaning to (Attributes::other).
+// Returns true for an attribute without a meaning in xlad: it is stored as text (Attributes::other) and printed again.
 bool IsCarriedAttribute(absl::string_view name);
 
-// Every name there is, for suggestions; and whether a row of that name exists for some opcode.
+// All names of attributes.
 std::vector<absl::string_view> AttributeNames();
 
-// The one of `names` that looks most like `name`, or nothing where none is close: `, did you mean "X"?`.
+// For error messages: `, did you mean "X"?` with the one of `names` that is most similar to `name`, or "" if none is.
 std::string Suggestion(absl::string_view name, absl::Span<const absl::string_view> names);
 
 }  // namespace xlad::hlo

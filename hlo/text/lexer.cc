@@ -1,4 +1,4 @@
-// The lexical layer of HLO text.
+// The lexer of HLO text.
 #include "hlo/text/lexer.h"
 
 #include <array>
@@ -24,7 +24,7 @@ bool IsWordLetter(char c) { return kWordLetters[static_cast<unsigned char>(c)]; 
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// What an error shows of the text at a place: a word, a string's beginning, or one character.
+// The text at a position for an error: a word, the beginning of a string, or one character.
 std::string Excerpt(const char* at, const char* end) {
   if (at >= end) return "the end of the text";
   const char* stop = at;
@@ -154,7 +154,7 @@ bool Lexer::String(std::string* value) {
 bool Lexer::Raw(absl::string_view* value, bool spaces) {
   SkipSpace();
   const char* const start = at_;
-  std::string open;  // Closing brackets that are still to come.
+  std::string open;  // The closing brackets that are expected, innermost last.
   while (at_ < end_) {
     const char c = *at_;
     if (open.empty() && (c == ',' || c == ')' || c == '}' || c == ']' || c == '\n' || (spaces && c == ' '))) break;
@@ -194,7 +194,7 @@ void Lexer::Place(const char* at, int* line, int* column) {
     line_ = 1;
     line_start_ = placed_ = begin_;
   }
-  // Up to `placed_` all newlines are counted, so that a long line is looked through once.
+  // Newlines before `placed_` are already counted, so that a long line is scanned only once.
   while (placed_ < at) {
     const void* const newline = std::memchr(placed_, '\n', static_cast<size_t>(at - placed_));
     if (newline == nullptr) {

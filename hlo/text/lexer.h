@@ -1,8 +1,9 @@
-// The lexical layer of HLO text: a cursor with the few primitives that all of the grammar is made of.
+// The lexer of HLO text: a cursor with a function for each kind of token.
 //
-// There are no token objects: HLO's words mean different things in different places ("2x2", "0_1x0_1", "b01f_01io"),
-// so whoever knows what comes next asks for it. Failure is latched: the first error wins, every primitive returns
-// false from then on, and callers just return false. One pass, no copies; the text must outlive the lexer.
+// There are no token objects, because the meaning of HLO's words depends on the context ("2x2", "0_1x0_1",
+// "b01f_01io"). The parser calls the function for the token that it expects. The first error is kept: from then on
+// every function returns false, and the callers return false too. The lexer makes one pass and copies nothing; the text
+// must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,18 @@ class Lexer {
       : begin_(text.data()), end_(text.data() + text.size()), at_(text.data()),
         line_start_(text.data()), placed_(text.data()) {}
 
-  // The next character that is not space or comment; '\0' at the end.
+  // The next character after spaces and comments, or '\0' at the end of the text.
   char Peek() {
     SkipSpace();
     return at_ < end_ ? *at_ : '\0';
   }
-  // The next character as it is.
+  // The next character, which may be a space.
   char PeekRaw() const { return at_ < end_ ? *at_ : '\0'; }
   bool AtEnd() {
     SkipSpace();
     return at_ == end_;
   }
-  // Where the next token begins, and going back there.
+  // The position of the next token, and a way back to an earlier position.
   const char* Here() {
     SkipSpace();
     return at_;
@@ -47,16 +48,16 @@ class Lexer {
   }
   bool Accept(absl::string_view text);
   bool Expect(char c) { return Accept(c) || FailExpected(absl::string_view(&c, 1)); }
-  // [A-Za-z0-9_.-]+ (a '-' before '>' ends it), empty where there is none.
+  // The characters [A-Za-z0-9_.-]+, up to a '-' before '>'. Empty if there are none.
   absl::string_view Word();
   absl::string_view PeekWord();
   bool AcceptWord(absl::string_view word);
-  // A word that must be there; `what` says in the error what it is for.
+  // A required word. `what` describes it in the error.
   bool ExpectWord(absl::string_view what, absl::string_view* word);
-  // Everything up to space or one of ",{}()" : sizes and labels whose letters mean something.
+  // The characters up to a space or one of ",{}()", for sizes and labels such as "2x2" and "b01f".
   absl::string_view Packed();
   bool Integer(int64_t* value);
-  bool Integer32(int64_t* value);  // One that fits 32 bits.
+  bool Integer32(int64_t* value);  // An integer that fits 32 bits.
   bool Bool(bool* value);
   // A string in double or single quotes, escapes resolved.
   bool String(std::string* value);
@@ -64,21 +65,21 @@ class Lexer {
     const char c = Peek();
     return c == '"' || c == '\'';
   }
-  // One value as it stands, brackets and strings balanced, up to a ',' ')' '}' or the line's end (or, where `spaces`,
-  // a space) outside of all of them. Without surrounding space.
+  // The text of one value without surrounding spaces. It ends before a ',', ')', '}', the end of the line or (if
+  // `spaces`) a space outside of brackets and strings.
   bool Raw(absl::string_view* value, bool spaces = false);
 
-  // Latches "LINE:COLUMN: found FOUND, expected EXPECTED" (FOUND: what stands at `at`). Always false.
+  // Keeps the error "LINE:COLUMN: found FOUND, expected EXPECTED", where FOUND is the text at `at`. Returns false.
   bool FailExpected(absl::string_view expected) { return FailAt(Here(), expected); }
   bool FailAt(const char* at, absl::string_view expected);
   bool Fail(const char* at, absl::string_view message);
   bool failed() const { return !status_.ok(); }
   const absl::Status& status() const { return status_; }
 
-  // 1-based. Cheap where the position is not before the last one asked for.
+  // The line and column of a position, counted from 1. Fast if the position is not before that of the previous call.
   void Place(const char* at, int* line, int* column);
 
-  // Recursion: every nesting of the grammar takes one and gives up where there are too many.
+  // Limits recursion: every nested construct of the grammar holds one of these and checks that it is within the limit.
   class Depth {
    public:
     explicit Depth(Lexer& lexer) : lexer_(lexer) { ++lexer_.depth_; }
@@ -106,16 +107,16 @@ class Lexer {
   const char* begin_;
   const char* end_;
   const char* at_;
-  const char* line_start_;  // Of line_, the last one that Place has counted up to.
+  const char* line_start_;  // The beginning of line_, the line of the last call of Place.
   const char* placed_;
   int line_ = 1;
   int depth_ = 0;
   absl::Status status_;
 };
 
-// Whether Raw takes all of `text` as one value that begins with '{': then it may be printed without quotes.
+// Returns true if `text` is one value for Raw and begins with '{'. It may then be printed without quotes.
 bool IsBracedValue(absl::string_view text);
-// Letters of words.
+// Returns true if all characters of `text` may be in a word.
 bool IsWord(absl::string_view text);
 
 }  // namespace xlad::hlo

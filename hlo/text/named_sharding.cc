@@ -1,4 +1,4 @@
-// Shardings by the names of mesh axes: text taken apart and put together.
+// Shardings that name mesh axes: parsing and printing.
 #include "hlo/text/named_sharding.h"
 
 #include "absl/strings/escaping.h"
@@ -37,7 +37,7 @@ bool ParseAxis(Lexer& lexer, const Mesh& mesh, Axis* axis) {
                                              "', expected one that divides its size ", whole));
 }
 
-// One dimension: {'a', 'b':(1)2, ?}.
+// Parses one dimension: {'a', 'b':(1)2, ?}.
 bool ParseDimension(Lexer& lexer, const Mesh& mesh, NamedSharding::Dimension* dimension) {
   return ParseBraced(lexer, [&] {
     if (lexer.Accept('?')) {
@@ -56,12 +56,12 @@ bool ParseDimensions(Lexer& lexer, NamedSharding* named) {
   return lexer.Expect(']');
 }
 
-// "unreduced", "unreduced={'a'}", "unreduced=max{'a'}" behind the word; sums need no word.
+// Parses the rest of "unreduced", "unreduced={'a'}" or "unreduced=max{'a'}" after the first word.
 bool ParseUnreduced(Lexer& lexer, NamedSharding* named) {
   const bool given = lexer.Accept('=');
   if (given && lexer.Peek() != '{') {
     const char* const at = lexer.Here();
-    const bool brackets = lexer.Accept('[');  // As some versions of XLA printed it.
+    const bool brackets = lexer.Accept('[');  // Some versions of XLA print brackets.
     const absl::string_view op = lexer.Word();
     if (op != "max" && op != "min" && op != "sum") return lexer.FailAt(at, "max, min, sum or axes in braces");
     if (brackets && !lexer.Expect(']')) return false;
@@ -124,8 +124,8 @@ bool ParseMeshAxes(Lexer& lexer, Mesh* mesh) {
     const char* const at = lexer.Here();
     auto& [name, size] = mesh->emplace_back();
     if (!lexer.String(&name) || !lexer.Expect('=') || !lexer.Integer(&size)) return false;
-    constexpr int64_t kMostDevices = int64_t{1} << 20;
-    if (size < 1 || size > kMostDevices / devices) {
+    constexpr int64_t kMaxDevices = int64_t{1} << 20;
+    if (size < 1 || size > kMaxDevices / devices) {
       return lexer.FailAt(at, "axes of size 1 or more, of at most 2^20 devices together");
     }
     devices *= size;
@@ -153,7 +153,7 @@ bool ParseDeviceIds(Lexer& lexer, NamedSharding* named) {
 }
 
 bool ParseNamedSharding(Lexer& lexer, NamedSharding* named) {
-  if (lexer.AcceptWord("maximal_mesh") || lexer.AcceptWord("single_device")) {  // Old and new words for one thing.
+  if (lexer.AcceptWord("maximal_mesh") || lexer.AcceptWord("single_device")) {  // The old and the new spelling.
     named->device_ids.push_back(0);
     if (!lexer.Expect('[')) return false;
     if (!lexer.AcceptWord("device_id")) return lexer.FailExpected("device_id");

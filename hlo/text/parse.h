@@ -1,6 +1,7 @@
-// Inside the HLO text parser: what its parts offer to each other. Callers outside use hlo/text/text.h.
+// The parts of the HLO text parser. Internal: other folders call hlo/text/text.h.
 //
-// Every function takes up where the lexer stands, returns false once the lexer has failed, and leaves the error there.
+// Every function parses from the lexer's current position. It returns false if the lexer has failed, and the lexer
+// keeps the error.
 #pragma once
 
 #include <memory>
@@ -19,20 +20,20 @@ namespace xlad::hlo {
 
 // parse_shape.cc
 bool ParseShape(Lexer& lexer, Shape* shape);
-// Whether a shape stands next (and not a name or an opcode).
+// Returns true if the next token begins a shape, not a name or an opcode.
 bool AtShape(Lexer& lexer);
-// "{1,0:T(8,128)}" behind an array of `ndim` dimensions.
+// Parses "{1,0:T(8,128)}" after the sizes of an array of `ndim` dimensions.
 bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
-// set_layout, but nearly all shapes, which lie row-major, share one layout.
+// Like Shape::set_layout, but all row-major shapes share one layout object.
 void SetLayout(Layout layout, Shape* shape);
 
-// parse_literal.cc. `elided_bytes` is what constants without values ("{...}") may still take; it is counted down, and
-// those beyond it have no bytes.
+// parse_literal.cc. `elided_bytes` is the memory that elided constants ("{...}") may still use. The function subtracts
+// what it uses; constants above the limit have no bytes.
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);
 
 // parse_values.cc
 bool ParseInts(Lexer& lexer, Dims* values);  // {1,2,3}
-bool ParseBools(Lexer& lexer, std::vector<bool>* values);  // {true,false}, or one without braces.
+bool ParseBools(Lexer& lexer, std::vector<bool>* values);  // {true,false}, or a single word without braces.
 bool ParseStringMap(Lexer& lexer, StringMap* map);
 bool ParseMetadata(Lexer& lexer, Metadata* metadata);
 bool ParseWindow(Lexer& lexer, Window* window);
@@ -42,7 +43,7 @@ bool ParseSlice(Lexer& lexer, std::vector<SliceDimension>* slice);
 bool ParsePairs(Lexer& lexer, std::vector<std::pair<int64_t, int64_t>>* pairs);
 bool ParseShapes(Lexer& lexer, std::vector<Shape>* shapes);  // {f32[2], s32[]}
 bool ParseOperandAliasing(Lexer& lexer, std::vector<OutputOperandAlias>* aliasing);
-// "{" item {"," item} "}", where `item` parses one.
+// Parses "{" item {"," item} "}"; `item` parses one item.
 template <typename Item>
 bool ParseBraced(Lexer& lexer, const Item& item) {
   if (!lexer.Expect('{')) return false;
@@ -56,29 +57,30 @@ bool ParseBraced(Lexer& lexer, const Item& item) {
 // parse_sharding.cc
 bool ParseSharding(Lexer& lexer, OpSharding* sharding);
 bool ParseReplicaGroups(Lexer& lexer, ReplicaGroups* groups);
-// Integers and commas up to `close`, which is taken too.
+// Parses integers and commas up to and including `close`.
 bool ParseIntsUntil(Lexer& lexer, char close, Dims* values);
-// "T(1,0)" directly behind the sizes of an iota of `ndim` dimensions, or nothing.
+// Parses "T(1,0)" directly after the sizes of an iota of `ndim` dimensions, if it is present.
 bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose);
-// That an iota of sizes `reshape`, transposed, numbers `devices` devices.
+// Checks that a transposed iota of sizes `reshape` has `devices` elements.
 bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose);
-// The numbers of such an iota in order.
+// The elements of such an iota in order.
 Dims TransposedIota(const Dims& reshape, const Dims& transpose);
 
-// parse_checks.cc. Attributes of one meaning in one spelling, so that equal programs are equal.
+// parse_checks.cc. Converts attributes with several spellings to one spelling, so that equal programs compare equal.
 void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> operands);
-// What protos bring as text must print as what it says it is.
+// Checks attribute text from a proto: it must parse as a list of attributes without a meaning in xlad.
 absl::Status CheckCarried(absl::string_view other);
 absl::Status CheckCarriedHeader(absl::string_view other);
 absl::Status CheckMetadata(const Metadata& metadata);
 absl::Status CheckLayoutSuffix(absl::string_view suffix);
-// Header attributes that are only carried.
+// Returns true for a header attribute without a meaning in xlad, which is stored as text.
 bool IsCarriedHeader(absl::string_view name);
 std::vector<absl::string_view> OpcodeNames();
 
-// parse_async.cc. "slice-start": async-start, and slice for `wrapped`; false for what has no such spelling.
+// parse_async.cc. For "slice-start" sets `opcode` to async-start and `wrapped` to slice. Returns false if `name` is not
+// such a short spelling.
 bool SplitAsyncName(absl::string_view name, Opcode* opcode, Opcode* wrapped);
-// Whether an attribute of "slice-start" says something of the pair, not of the slice.
+// Returns true if an attribute of "slice-start" belongs to the async-start, not to the slice.
 bool IsAsyncAttribute(absl::string_view name);
 
 // parse_module.cc, parse_instruction.cc, parse_async.cc
@@ -87,27 +89,27 @@ class Parser {
   explicit Parser(absl::string_view text) : lexer_(text) {}
   absl::StatusOr<std::unique_ptr<Module>> Run();
 
-  // For the attribute table.
+  // For the functions of the attribute table.
   Lexer& lexer() { return lexer_; }
-  // The name of a computation that the text has already defined, or a computation without name in braces.
+  // Parses the name of a computation that is already defined, or a computation without a name in braces.
   bool ParseComputationReference(Computation** computation);
-  // Programs repeat their metadata: the same text gives the same object.
+  // Instructions with the same metadata text share one object.
   bool ParseSharedMetadata(std::shared_ptr<const Metadata>* metadata);
-  // The name of an instruction of the computation that is being read.
+  // Parses the name of an instruction of the current computation.
   bool ParseInstructionReference(Instruction** instruction);
 
  private:
-  // The computation that is being read.
+  // The current computation.
   struct Scope {
     Computation* computation = nullptr;
     absl::flat_hash_map<absl::string_view, Instruction*> names;
-    bool invent_parameters = false;  // Operands that nothing defines become parameters.
+    bool invent_parameters = false;  // Undefined operands become parameters.
   };
   struct Signature {
-    const char* at = nullptr;  // Null: the computation has none.
+    const char* at = nullptr;  // Null if the computation has none.
     Shape result;
   };
-  // One instruction on its way in.
+  // An instruction that is not complete yet.
   struct Draft {
     const char* at = nullptr;
     int line = 0, column = 0;
@@ -115,7 +117,7 @@ class Parser {
     bool is_root = false;
     bool infer_shape = false;
     std::unique_ptr<Instruction> instruction;
-    std::unique_ptr<Instruction> wrapped;  // Of "slice-start": the slice.
+    std::unique_ptr<Instruction> wrapped;  // For "slice-start": the slice.
     std::vector<Instruction*> operands;
   };
 
@@ -140,7 +142,7 @@ class Parser {
   void BindWrapped(const Draft& draft);
   bool ParseOperands(Scope* scope, Draft* draft);
   bool ParseOperand(Scope* scope, Draft* draft);
-  // "#1#0" behind %name: elements of its tuple.
+  // Parses "#1#0" after %name, which selects elements of a tuple.
   bool ParseOperandPart(Scope* scope, absl::string_view name, Instruction** operand);
   bool ParseParameterNumber(Draft* draft);
   bool ParseConstant(Draft* draft);
@@ -152,13 +154,13 @@ class Parser {
   Lexer lexer_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<absl::string_view, Computation*> computations_;
-  absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // By its text.
-  Computation* last_ = nullptr;  // The last one that is not inside another.
+  absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // The key is the text.
+  Computation* last_ = nullptr;  // The last computation that is not nested in another one.
   Scope* scope_ = nullptr;
-  absl::flat_hash_set<const Computation*> wrappers_;  // Made for "slice-start" and alike.
-  bool nested_ = false;  // Some computation stands inside another's attributes.
+  absl::flat_hash_set<const Computation*> wrappers_;  // Those made for short spellings such as "slice-start".
+  bool nested_ = false;  // Some computation is nested in the attributes of an instruction.
   int64_t elided_bytes_ = int64_t{1} << 28;
-  int64_t inferred_parts_ = 0;  // Of all shapes that the text leaves out.
+  int64_t inferred_parts_ = 0;  // The sum of Shape::part_count over the shapes that the text omits.
 };
 
 }  // namespace xlad::hlo

@@ -1,5 +1,5 @@
 // HLO text: the short spelling of asynchronous operations. "slice-start(x), slice={[0:2]}" is an async-start that calls
-// a computation of one slice; "slice-update" and "slice-done" go on with it.
+// a computation with one slice; "slice-update" and "slice-done" are the async-update and async-done of it.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/infer.h"
@@ -15,7 +15,7 @@ struct AsyncSuffix {
 constexpr AsyncSuffix kSuffixes[] = {
     {"-start", Opcode::kAsyncStart}, {"-update", Opcode::kAsyncUpdate}, {"-done", Opcode::kAsyncDone}};
 
-// These have no operands to hand over, or are such pairs already.
+// Opcodes without operands, and the opcodes of asynchronous pairs, have no short spelling.
 bool MayBeWrapped(Opcode opcode) {
   return opcode != Opcode::kParameter && opcode != Opcode::kConstant && opcode != Opcode::kAsyncStart &&
          opcode != Opcode::kAsyncUpdate && opcode != Opcode::kAsyncDone;
@@ -79,8 +79,8 @@ bool Parser::AddWrapped(Draft* draft) {
   return true;
 }
 
-// "slice-start()" may get its operands from an update "(state, x)", and its result's shape from the one that ends it:
-// the computation that has been made for it grows.
+// A "slice-start()" may get its operands from a later "slice-update(state, x)" and its result shape from "slice-done".
+// Adds them to the computation that was made for it.
 void Parser::BindWrapped(const Draft& draft) {
   const Instruction* const start = draft.operands.empty() ? nullptr : AsyncStartOf(*draft.operands[0]);
   if (start == nullptr || start->called().size() != 1 || !wrappers_.contains(start->called()[0])) return;

@@ -1,4 +1,4 @@
-// One spelling for what has several, and checks of text that comes inside protos.
+// Canonical spellings of attributes, and checks of attribute text from protos.
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -13,7 +13,7 @@ constexpr absl::string_view kCarriedHeader[] = {"origin_recovery_table", "spmd_o
                                                 "spmd_parameters_shardings", "is_dynamic", "device_type",
                                                 "debug_attributes"};
 
-// "a=b, c=d" with names that `known` takes.
+// Checks text of the form "a=b, c=d". `known` returns true for a permitted name.
 template <typename Known>
 absl::Status CheckNameValues(absl::string_view text, const Known& known) {
   if (text.empty()) return absl::OkStatus();
@@ -47,7 +47,7 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
     instruction->mutable_attributes().window.reset();
   }
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
-  if (opcode == Opcode::kOutfeed && !operands.empty()) {  // Left out, it is the operand's.
+  if (opcode == Opcode::kOutfeed && !operands.empty()) {  // If omitted, it is the shape of the operand.
     Shape& sent = instruction->mutable_attributes().outfeed_shape;
     if (sent.is_tuple() && sent.tuple().empty()) sent = operands[0]->shape();
   }
@@ -78,7 +78,7 @@ absl::Status CheckMetadata(const Metadata& metadata) {
     absl::string_view whole;
     if (!IsWord(name) || !lexer.Raw(&whole, /*spaces=*/true) || whole.size() != value.size()) {
       return absl::InvalidArgumentError(absl::StrCat("found metadata \"", absl::CEscape(name),
-                                                     "\" with a value that is no HLO text"));
+                                                     "\" with a value that is not HLO text"));
     }
   }
   return absl::OkStatus();

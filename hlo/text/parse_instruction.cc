@@ -19,7 +19,7 @@ const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
   return nullptr;
 }
 
-// Why `name` is no attribute of `opcode`: it belongs to others, or it does not exist.
+// The error for an attribute that `opcode` does not have: it belongs to other opcodes, or it does not exist.
 std::string UnknownAttribute(Opcode opcode, absl::string_view name) {
   const std::vector<absl::string_view> names = AttributeNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -72,7 +72,8 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   std::optional<Opcode> wrapped;
   if (!ParseOpcodeName(&opcode, &wrapped)) return false;
   draft->instruction = module_->NewInstruction(opcode, std::move(shape));
-  if (opcode == Opcode::kTopk) draft->instruction->mutable_attributes().is_stable = true;  // Unless the text denies it.
+  // The default; the text may set it to false.
+  if (opcode == Opcode::kTopk) draft->instruction->mutable_attributes().is_stable = true;
   if (wrapped.has_value()) draft->wrapped = std::make_unique<Instruction>(*wrapped, Shape());
   if (!ParseOperands(scope, draft)) return false;
   if (with_attributes && !ParseAttributes(draft)) return false;
@@ -135,7 +136,7 @@ bool Parser::ParseOperand(Scope* scope, Draft* draft) {
   const char* const name_at = lexer_.Here();
   const bool percent = lexer_.Accept('%');
   const absl::string_view name = lexer_.Word();
-  if (!percent && !name.empty() && lexer_.PeekRaw() == '(') {  // An instruction in place of an operand.
+  if (!percent && !name.empty() && lexer_.PeekRaw() == '(') {  // The operand is a nested instruction.
     Lexer::Depth depth(lexer_);
     Draft inner = NewDraft(at);
     lexer_.Rewind(at);
@@ -152,7 +153,7 @@ bool Parser::ParseOperand(Scope* scope, Draft* draft) {
     }
     if (name.empty()) return lexer_.FailAt(name_at, "an operand");
     return lexer_.Fail(name_at, absl::StrCat("found operand %", name,
-                                             ", expected an instruction that stands above in %",
+                                             ", expected an instruction that is defined above in %",
                                              scope->computation->name()));
   }
   Instruction* operand = found->second;
@@ -187,7 +188,7 @@ bool Parser::ParseOperandPart(Scope* scope, absl::string_view name, Instruction*
     *operand = AddDraft(scope, &part);
     if (*operand == nullptr) return false;
     scope->names.emplace(text, *operand);
-    scope->names.emplace((*operand)->name(), *operand);  // XLA lets the program use the name it invents.
+    scope->names.emplace((*operand)->name(), *operand);  // XLA allows the program to use the generated name.
   }
   return true;
 }
@@ -245,7 +246,7 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
     const Opcode opcode = added->opcode();
     const bool typed = opcode == Opcode::kDot || opcode == Opcode::kConvolution;
     if (typed && added->operand_count() > 0 && added->operand(0)->shape().is_array()) {
-      // Their result's type is free; left out, it is the operands'.
+      // If the result shape is omitted, its element type is that of the operands.
       added->mutable_shape() = Shape(added->operand(0)->shape().type(), {});
     }
     absl::StatusOr<Shape> shape = InferShape(*added);
@@ -255,7 +256,7 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
                                           shape.status().message(), ")"));
       return nullptr;
     }
-    // Shapes that nobody writes may double from line to line.
+    // The size of inferred shapes may double from line to line.
     inferred_parts_ += shape->part_count();
     if (inferred_parts_ > kMaxInferredParts) {
       lexer_.Fail(draft->at, absl::StrCat("found more than ", kMaxInferredParts,
@@ -282,7 +283,7 @@ Instruction* Parser::InventParameter(Scope* scope, absl::string_view name, const
 bool Parser::ParseSharedMetadata(std::shared_ptr<const Metadata>* metadata) {
   const char* const start = lexer_.Here();
   const absl::string_view rest = lexer_.rest();
-  const absl::string_view upto = rest.substr(0, rest.find('}') + 1);  // Most often all of it.
+  const absl::string_view upto = rest.substr(0, rest.find('}') + 1);  // In most cases this is the complete text.
   const auto found = metadata_.find(upto);
   if (found != metadata_.end()) {
     lexer_.Rewind(start + upto.size());
@@ -303,7 +304,7 @@ bool Parser::ParseInstructionReference(Instruction** instruction) {
   if (!lexer_.ExpectWord("the name of an instruction", &name)) return false;
   const auto found = scope_->names.find(name);
   if (found == scope_->names.end()) {
-    return lexer_.Fail(at, absl::StrCat("found %", name, ", expected an instruction that stands above in %",
+    return lexer_.Fail(at, absl::StrCat("found %", name, ", expected an instruction that is defined above in %",
                                         scope_->computation->name()));
   }
   *instruction = found->second;

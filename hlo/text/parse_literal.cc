@@ -63,10 +63,10 @@ bool ParsePredElement(Lexer& lexer, ElementType, std::byte* out) {
   return yes || word == "false" || word == "0" || lexer.FailAt(at, "true or false");
 }
 
-// What is not a plain number: "nan", "-nan(0x7)", "inf". Leaves `special` false where a number stands.
+// A special value: "nan", "-nan(0x7)" or "inf". `special` stays false if the text is a number.
 struct Special {
   bool special = false, negative = false, nan = false;
-  uint64_t payload = 0;  // 0: the type's own quiet NaN.
+  uint64_t payload = 0;  // 0 means the default quiet NaN of the type.
 };
 
 bool ParseSpecial(Lexer& lexer, Special* result) {
@@ -90,7 +90,7 @@ bool ParseSpecial(Lexer& lexer, Special* result) {
   return EndsNumber(lexer) || lexer.FailAt(at, "a number");
 }
 
-// f32 and f64.
+// Parses a value of f32 or f64.
 template <typename T, typename Bits>
 bool ParseIeee(Lexer& lexer, ElementType type, std::byte* out) {
   constexpr int kMantissaBits = std::numeric_limits<T>::digits - 1;
@@ -113,7 +113,7 @@ bool ParseIeee(Lexer& lexer, ElementType type, std::byte* out) {
   }
   const char* const end = at + lexer.rest().size();
   const auto [stop, error] = std::from_chars(at, end, value);
-  // Out of range: too small is zero or close to it, too large is an error. Only absl's function tells which.
+  // If the value is out of range, only absl's function tells underflow, which rounds, from overflow, which is an error.
   const bool out_of_range = error == std::errc::result_out_of_range;
   if (out_of_range) absl::from_chars(at, end, value);
   if ((error != std::errc() && !out_of_range) || (out_of_range && std::fabs(value) > 1)) {
@@ -138,7 +138,7 @@ bool ParseSmallFloat(Lexer& lexer, ElementType type, std::byte* out) {
     if (!std::isnan(tensor::DecodeSmallFloat(type, bits))) return fail();
     if (special.payload != 0) {
       const uint16_t infinity = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::infinity());
-      const uint16_t mantissa = static_cast<uint16_t>(infinity & (~infinity + 1)) - 1;  // Below the exponent's bits.
+      const uint16_t mantissa = static_cast<uint16_t>(infinity & (~infinity + 1)) - 1;  // The bits below the exponent.
       if (!std::isinf(tensor::DecodeSmallFloat(type, infinity)) || special.payload > mantissa) return fail();
       bits = static_cast<uint16_t>((bits & ~mantissa) | special.payload);
     }
@@ -189,7 +189,7 @@ ElementParser ParserOf(ElementType type) {
   }
 }
 
-// The values of a dense array in nested braces.
+// Parses the values of an array in nested braces.
 class DenseParser {
  public:
   DenseParser(Lexer& lexer, const tensor::Shape& shape, std::byte* out)
@@ -218,7 +218,7 @@ class DenseParser {
   std::byte* out_;
 };
 
-// Of an array without elements: braces, as many as there are.
+// Parses the nested braces of an array without elements.
 bool ParseEmpty(Lexer& lexer) {
   if (!lexer.Expect('{')) return false;
   if (lexer.Accept("...")) return lexer.Expect('}');
@@ -234,7 +234,7 @@ bool ParseEmpty(Lexer& lexer) {
   return true;
 }
 
-// Whether there is room for bytes that no text stands for.
+// Reserves the memory of an elided constant. Returns false if the limit is reached.
 bool TakeBytes(const tensor::Shape& shape, int64_t* elided_bytes) {
   if (shape.bytes() > *elided_bytes) return false;
   *elided_bytes -= shape.bytes();
@@ -254,7 +254,7 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     return true;
   }
   if (!shape.dims.empty() && lexer.Peek() != '{') {
-    // XLA reads a number without braces as the first element, and the others as zeros.
+    // Like XLA, reads a number without braces as the first element; the other elements are zeros.
     if (!TakeBytes(shape, elided_bytes)) {
       return lexer.Fail(at, absl::StrCat("found constants with one value each of more than 256 MiB in all, the last ",
                                          "one ", shape.ToString(), ", expected their values"));
@@ -262,7 +262,7 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
     literal->array = tensor::Array(shape);
     return ParserOf(shape.type)(lexer, shape.type, literal->array.bytes().data());
   }
-  // Every value takes a letter and a comma: no memory for what the text cannot hold.
+  // Each value has at least a digit and a comma. Refuse sizes that the text cannot contain before allocating memory.
   if (elements > static_cast<int64_t>(lexer.rest().size() / 2) + 1) {
     return lexer.Fail(at, absl::StrCat("found too few values, expected the ", elements, " of ", shape.ToString()));
   }
@@ -274,11 +274,11 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
 
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal) {
   if (shape.is_array()) return ParseArray(lexer, shape.array(), elided_bytes, literal);
-  if (!shape.is_tuple()) return lexer.FailExpected("no value, because the shape is no array or tuple");
+  if (!shape.is_tuple()) return lexer.FailExpected("no value, because the shape is neither an array nor a tuple");
   Lexer::Depth depth(lexer);
   if (!depth.Check()) return false;
   *literal = Literal::Tuple({});
-  // A dump may leave out the values of a whole tuple.
+  // A dump may omit all values of a tuple.
   const bool elided = lexer.Accept("{...}");
   if (!elided && !lexer.Expect('(')) return false;
   for (size_t i = 0; i < shape.tuple().size(); ++i) {
@@ -291,7 +291,7 @@ bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Liter
       continue;
     }
     if (i > 0 && !lexer.Expect(',')) return false;
-    Shape repeated;  // Some printers repeat the element's shape.
+    Shape repeated;  // Some printers repeat the shape of the element.
     if (lexer.Peek() != '(' && AtShape(lexer) && !ParseShape(lexer, &repeated)) return false;
     if (!ParseLiteral(lexer, shape.tuple()[i], elided_bytes, &literal->tuple.back())) return false;
   }

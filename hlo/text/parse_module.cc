@@ -42,7 +42,7 @@ bool ParseDonors(Lexer& lexer, Module* module) {
   });
 }
 
-// {(f32[2]{0}, s32[])->f32[2]{0}}
+// Parses {(f32[2]{0}, s32[])->f32[2]{0}}.
 bool ParseEntryComputationLayout(Lexer& lexer, Module* module) {
   module->has_entry_layout = true;
   if (!lexer.Expect('{') || !lexer.Expect('(')) return false;
@@ -74,7 +74,7 @@ constexpr HeaderRow kHeaderRows[] = {
     {"allow_spmd_sharding_propagation_to_output", ParseHeaderBools<&Module::propagate_to_output>},
     {"frontend_attributes", ParseHeaderFrontend},
 };
-// {key=1 other_key=2} into the members of a table's row, by name.
+// Parses {key=1 other_key=2} into the members of a row with these names.
 template <typename T>
 struct FieldOf {
   absl::string_view name;
@@ -115,7 +115,7 @@ bool ParseLocation(Lexer& lexer, StackFrames* frames) {
 bool ParseFrame(Lexer& lexer, StackFrames* frames) {
   StackFrames::Frame& frame = frames->frames.emplace_back();
   if (!ParseFields<StackFrames::Frame>(lexer, kFrameFields, &frame)) return false;
-  // The text counts parents from 1 for "none": it writes the parent's id plus one.
+  // The text has the id of the parent plus one; 1 means no parent.
   frame.parent_frame_id = std::max<int64_t>(0, frame.parent_frame_id - 1);
   return true;
 }
@@ -139,8 +139,8 @@ absl::StatusOr<std::unique_ptr<Module>> ParseText(absl::string_view text) { retu
 
 absl::StatusOr<std::unique_ptr<Module>> Parser::Run() {
   module_ = std::make_unique<Module>("module");
-  constexpr size_t kLikelyInstructionBytes = 192, kMostReserved = size_t{1} << 16;
-  module_->ReserveNames(std::min(lexer_.rest().size() / kLikelyInstructionBytes, kMostReserved));
+  constexpr size_t kLikelyInstructionBytes = 192, kMaxReserved = size_t{1} << 16;
+  module_->ReserveNames(std::min(lexer_.rest().size() / kLikelyInstructionBytes, kMaxReserved));
   if (!ParseText()) lexer_.FailExpected("HLO");
   if (lexer_.failed()) return lexer_.status();
   return std::move(module_);
@@ -158,7 +158,7 @@ bool Parser::ParseText() {
   const bool shape = AtShape(lexer_);
   if (entry || (!shape && !word.empty() && word != "ROOT" && (next == '{' || next == '('))) {
     if (!ParseComputations() || !Finish()) return false;
-    module_->set_name(absl::StrCat("module_", module_->entry()->name()));  // As XLA names it.
+    module_->set_name(absl::StrCat("module_", module_->entry()->name()));  // Like XLA.
     return true;
   }
   if (!shape && next != '=' && word != "ROOT") {
@@ -249,7 +249,7 @@ bool Parser::ParseComputation() {
     if (!lexer_.Expect('=') || !lexer_.String(&thread)) return false;
     scope.computation->set_execution_thread(thread == "main" ? "" : std::move(thread));
   }
-  // Not before: a computation cannot call itself.
+  // Entered only now, because a computation cannot call itself.
   computations_.emplace(name, scope.computation);
   last_ = scope.computation;
   return true;
@@ -264,7 +264,7 @@ bool Parser::ParseSignature(Signature* signature) {
       lexer_.Accept('%');
       if (!lexer_.ExpectWord("a parameter, as in x: f32[]", &name)) return false;
       lexer_.Accept(':');
-      // What the body says counts: written by hand, the two do not always agree, and XLA does not mind.
+      // The body determines the signature. In handwritten programs this text may differ, and XLA ignores it too.
       Shape ignored;
       if (!ParseShape(lexer_, &ignored)) return false;
     } while (lexer_.Accept(','));

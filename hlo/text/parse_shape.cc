@@ -18,7 +18,7 @@ bool ParseTupleElements(Lexer& lexer, Shape* shape) {
   return lexer.Expect(')');
 }
 
-// "[128,<=3,?]"
+// Parses "[128,<=3,?]".
 bool ParseSizes(Lexer& lexer, Dims* dims, std::vector<Shape::Extent>* extents) {
   if (!lexer.Expect('[')) return false;
   if (lexer.Accept(']')) return true;
@@ -34,7 +34,8 @@ bool ParseSizes(Lexer& lexer, Dims* dims, std::vector<Shape::Extent>* extents) {
   return lexer.Expect(']');
 }
 
-// A layout stands directly behind the sizes; a '{' after a space opens a computation's body unless a number follows.
+// A layout directly follows the sizes. A '{' after a space begins a layout only if a number follows; otherwise it
+// begins the body of a computation.
 bool AtLayout(Lexer& lexer) {
   if (lexer.PeekRaw() == '{') return true;
   const char* const here = lexer.Here();
@@ -47,7 +48,7 @@ bool AtLayout(Lexer& lexer) {
   return layout;
 }
 
-// Up to the '}' that closes the layout, spaces dropped.
+// Reads up to the '}' of the layout and drops spaces.
 bool ParseLayoutSuffix(Lexer& lexer, std::string* suffix) {
   while (lexer.Peek() != '}') {
     absl::string_view part;
@@ -125,7 +126,7 @@ bool ParseShape(Lexer& lexer, Shape* shape) {
 }
 
 void SetLayout(Layout layout, Shape* shape) {
-  // Shapes without sizes; copies of one share its layout.
+  // One row-major layout per number of dimensions, in shapes without sizes; copies share the layout object.
   static const auto* const row_major = [] {
     auto* const table = new std::vector<Shape>(kSharedNdims);
     for (int64_t ndim = 0; ndim < kSharedNdims; ++ndim) {

@@ -27,17 +27,17 @@ bool ParseKind(Lexer& lexer, OpSharding::Kind* kind) {
   return lexer.FailAt(at, "replicated, maximal, manual, unknown, unreduced, devices=[...] or mesh[...]");
 }
 
-// "<=[4,2]T(1,0)" behind the "<=".
+// Parses "[4,2]T(1,0)" after "<=".
 bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
   return lexer.Expect('[') && ParseIntsUntil(lexer, ']', reshape) && ParseTranspose(lexer, reshape->size(), transpose);
 }
 
 bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
-  // More than any machine has, few enough to list.
-  constexpr int64_t kMostDevices = int64_t{1} << 20;
+  // More devices than any machine has, and few enough to list.
+  constexpr int64_t kMaxDevices = int64_t{1} << 20;
   *count = 1;
   for (const int64_t size : dims) {
-    if (size < 1 || size > kMostDevices / *count) {
+    if (size < 1 || size > kMaxDevices / *count) {
       return lexer.Fail(at, "found no device or more than 2^20 of them, expected 1 to 2^20");
     }
     *count *= size;
@@ -45,7 +45,7 @@ bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* c
   return true;
 }
 
-// "devices=[2,4]..." behind the '='.
+// Parses "[2,4]..." after "devices=".
 bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
   sharding->kind = OpSharding::Kind::kTiled;
   const char* const at = lexer.Here();
@@ -76,7 +76,7 @@ bool ParseShardingMetadata(Lexer& lexer, OpSharding* sharding) {
   return ParseBraced(lexer, [&] { return ParseMetadata(lexer, &sharding->metadata.emplace_back()); });
 }
 
-// One of the words and keys that a single sharding is made of, in any order.
+// Parses one word or key of a sharding. They may be in any order.
 bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
   const char* const at = lexer.Here();
   if (lexer.AcceptWord("devices")) return lexer.Expect('=') && ParseTiles(lexer, sharding);
@@ -120,7 +120,7 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   return true;
 }
 
-// The third generation, "mesh['a'=2], [{'a'}]", is kept as canonical text.
+// Parses the third generation, "mesh['a'=2], [{'a'}]", and stores it as canonical text.
 bool ParseNamed(Lexer& lexer, OpSharding* sharding) {
   sharding->kind = OpSharding::Kind::kNamed;
   NamedSharding named;
@@ -129,7 +129,7 @@ bool ParseNamed(Lexer& lexer, OpSharding* sharding) {
   return true;
 }
 
-// mesh['a'=2,'b'=2], device_ids=(1,0,3,2) {'b'} behind "mesh[".
+// Parses mesh['a'=2,'b'=2], device_ids=(1,0,3,2) {'b'} after "mesh[".
 bool ParseMeshGroups(Lexer& lexer, ReplicaGroups* groups) {
   ReplicaGroups::MeshAxes& mesh = groups->mesh_axes.emplace();
   NamedSharding named;
@@ -174,7 +174,7 @@ bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
     lexer.AcceptWord("T");
     if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
   }
-  // One spelling: none of one dimension, always one of several.
+  // The canonical form has no transposition of one dimension, and always one of several dimensions.
   if (ndim <= 1) transpose->clear();
   if (ndim > 1 && transpose->empty()) {
     for (size_t d = 0; d < ndim; ++d) transpose->push_back(static_cast<int64_t>(d));

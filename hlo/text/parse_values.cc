@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// "1_2" or "1x2x3": integers with a letter between them.
+// Parses "1_2" or "1x2x3": integers with a separator between them.
 bool SplitInts(absl::string_view text, char separator, Dims* values) {
   values->clear();
   for (const absl::string_view part : absl::StrSplit(text, separator)) {
@@ -20,7 +20,7 @@ bool SplitInts(absl::string_view text, char separator, Dims* values) {
   return true;
 }
 
-// A key of window={...}: what it sets, and how many numbers it gives a dimension.
+// A key of window={...}: the member that it sets, and how many numbers it has per dimension.
 struct WindowKey {
   absl::string_view name;
   size_t numbers;
@@ -69,7 +69,7 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
   return true;
 }
 
-// Where a label's letter stands in "b01f": the dimension of batch, of feature, and of each spatial number.
+// The positions of the letters in "b01f": the dimensions of the batch, the features, and each spatial number.
 struct LabelPlaces {
   int64_t* batch_dim;
   int64_t* feature_dim;
@@ -78,7 +78,7 @@ struct LabelPlaces {
 
 bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelPlaces& places) {
   const auto& [batch_dim, feature_dim, spatial] = places;
-  // A '?' is a dimension without a role, as vectors of convolutions in libraries have.
+  // A '?' is a dimension without a role. Some libraries split vectors off the features in this way.
   const auto known = labels.size() - static_cast<size_t>(std::count(labels.begin(), labels.end(), '?'));
   spatial->assign(known < 2 ? 0 : known - 2, -1);
   *batch_dim = *feature_dim = -1;
@@ -99,7 +99,7 @@ bool TakeLabels(absl::string_view labels, char batch, char feature, const LabelP
   return *batch_dim >= 0 && *feature_dim >= 0;
 }
 
-// A field of metadata with a place of its own.
+// A field of metadata with a member of its own.
 struct MetadataText {
   absl::string_view name;
   std::string Metadata::* member;
@@ -214,7 +214,7 @@ bool ParseConvolutionDimensions(Lexer& lexer, ConvolutionDimensions* d) {
 bool ParsePadding(Lexer& lexer, std::vector<PaddingDimension>* padding) {
   const char* const at = lexer.Here();
   const absl::string_view text = lexer.Packed();
-  if (text.empty()) return true;  // Of a scalar.
+  if (text.empty()) return true;  // The window of a scalar is empty.
   Dims numbers;
   for (const absl::string_view part : absl::StrSplit(text, 'x')) {
     if (!SplitInts(part, '_', &numbers) || numbers.size() < 2 || numbers.size() > 3) {

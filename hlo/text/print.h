@@ -1,4 +1,4 @@
-// Inside the HLO text printer: what its parts offer to each other. Callers outside use hlo/text/text.h.
+// The parts of the HLO text printer. Internal: other folders call hlo/text/text.h.
 #pragma once
 
 #include <string>

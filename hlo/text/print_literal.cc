@@ -1,4 +1,4 @@
-// HLO text: literals, printed. Floats are the shortest text that reads back to the same bits.
+// HLO text: prints literals. A float prints as the shortest text that parses to the same bits.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -21,7 +21,7 @@ T Load(const std::byte* element) {
   return value;
 }
 
-// "nan", "-nan", or with the mantissa's bits where they are not those of the plain quiet NaN.
+// Appends "nan" or "-nan", with the bits of the mantissa if they differ from those of the default quiet NaN.
 void AppendNan(bool negative, uint64_t mantissa, uint64_t plain, std::string* out) {
   out->append(negative ? "-nan" : "nan");
   if (mantissa != plain) absl::StrAppendFormat(out, "(0x%x)", mantissa);
@@ -35,7 +35,7 @@ void AppendIeee(ElementType, const std::byte* element, std::string* out) {
     const Bits mantissa = Load<Bits>(element) & ((Bits{1} << kMantissaBits) - 1);
     return AppendNan(std::signbit(value), mantissa, Bits{1} << (kMantissaBits - 1), out);
   }
-  // Other readers take "-0" for an integer and drop its sign.
+  // Other parsers read "-0" as an integer, without the sign.
   if (value == 0 && std::signbit(value)) return absl::StrAppend(out, "-0.0");
   char buffer[64];
   const auto [stop, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::general);
@@ -49,7 +49,7 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
   if (std::isnan(value)) {
     const uint16_t infinity = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::infinity());
     if (!std::isinf(tensor::DecodeSmallFloat(type, infinity))) {
-      // One NaN, or one of each sign.
+      // The type has one NaN, or one of each sign.
       const uint16_t negative = tensor::EncodeSmallFloat(type, -std::numeric_limits<double>::quiet_NaN());
       const uint16_t positive = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::quiet_NaN());
       return absl::StrAppend(out, bits == negative && negative != positive ? "-nan" : "nan");
@@ -66,8 +66,8 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
                                              std::chars_format::general, precision);
     double back = 0;
     std::from_chars(buffer, stop, back);
-    constexpr int kMostDigits = 9;
-    if (tensor::EncodeSmallFloat(type, back) == bits || std::isinf(value) || precision == kMostDigits) {
+    constexpr int kMaxDigits = 9;
+    if (tensor::EncodeSmallFloat(type, back) == bits || std::isinf(value) || precision == kMaxDigits) {
       const auto [end, bad] = std::to_chars(buffer, buffer + sizeof(buffer), back, std::chars_format::general);
       out->append(buffer, end);
       return;
@@ -118,7 +118,7 @@ ElementPrinter PrinterOf(ElementType type) {
   }
 }
 
-// "{{1, 2}, {3, 4}}"
+// Appends "{{1, 2}, {3, 4}}".
 void AppendDense(const tensor::Array& array, std::string* out) {
   const Dims& dims = array.shape().dims;
   const ElementPrinter print = PrinterOf(array.shape().type);
@@ -143,18 +143,18 @@ void AppendDense(const tensor::Array& array, std::string* out) {
   out->append(dims.size(), '}');
 }
 
-// Braces down to the first empty dimension, "{ {}, {} }"; "{...}" where that would be many.
+// Appends braces down to the first empty dimension, "{ {}, {} }", or "{...}" if there would be too many.
 void AppendEmpty(absl::Span<const int64_t> dims, std::string* out) {
-  constexpr size_t kMostText = 256;
-  // Levels from the inside out: each is the one inside, repeated.
+  constexpr size_t kMaxText = 256;
+  // Builds the text from the innermost level outwards. Each level repeats the one inside it.
   std::string text = "{}";
   const size_t empty = std::find(dims.begin(), dims.end(), 0) - dims.begin();
-  for (size_t d = empty; d-- > 0 && text.size() <= kMostText;) {
-    const int64_t repeat = std::min<int64_t>(dims[d], kMostText);
+  for (size_t d = empty; d-- > 0 && text.size() <= kMaxText;) {
+    const int64_t repeat = std::min<int64_t>(dims[d], kMaxText);
     const std::vector<absl::string_view> inner(repeat, text);
     text = absl::StrCat("{", absl::StrJoin(inner, ", "), "}");
   }
-  out->append(text.size() <= kMostText ? text : "{...}");
+  out->append(text.size() <= kMaxText ? text : "{...}");
 }
 
 }  // namespace

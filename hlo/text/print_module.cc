@@ -1,4 +1,4 @@
-// HLO text: instructions, computations and the module's header, printed.
+// HLO text: prints instructions, computations and the header of a module.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hlo/text/attribute_table.h"
@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// Long lists carry their element numbers in comments, as HLO dumps do.
+// Long lists have their element numbers in comments, as in XLA's dumps.
 constexpr size_t kIndexCommentInterval = 5;
 
 void AppendOperands(const Instruction& instruction, std::string* out) {
@@ -25,7 +25,7 @@ void AppendOperands(const Instruction& instruction, std::string* out) {
   }
 }
 
-// Carried attributes come before sharding and metadata, where dumps have most of them.
+// Attributes without a meaning in xlad are printed before the sharding and the metadata, as in most dumps.
 void AppendAttributes(const Instruction& instruction, std::string* out) {
   bool other_done = instruction.attributes().other.empty();
   for (const AttributeRow* const row : AttributeRows(instruction.opcode())) {
@@ -48,7 +48,7 @@ void AppendInstruction(const Instruction& instruction, bool is_root, std::string
   AppendAttributes(instruction, out);
 }
 
-// Shapes of a signature: without layouts, but with the element numbers of long tuples.
+// The shapes of a signature have no layouts, but long tuples have their element numbers.
 std::string SignatureShape(Shape shape) {
   shape.clear_layout();
   return shape.ToString();
@@ -97,7 +97,7 @@ void AppendAliases(const Module& module, std::string* out) {
   }
 }
 
-// entry_computation_layout as given, or as the entry's shapes have it.
+// Appends entry_computation_layout as given, or from the shapes of the entry.
 void AppendEntryLayout(const Module& module, std::string* out) {
   std::vector<Shape> parameters = module.entry_parameter_layouts;
   Shape result = module.entry_result_layout;
@@ -155,7 +155,7 @@ void AppendStackFrames(const StackFrames& frames, std::string* out) {
   }
   out->append("\nStackFrames\n");
   for (size_t i = 0; i < frames.frames.size(); ++i) {
-    // The text writes a parent's id plus one; 1 is "no parent".
+    // The text has the id of the parent plus one; 1 means no parent.
     absl::StrAppend(out, i + 1, " {file_location_id=", frames.frames[i].file_location_id,
                     " parent_frame_id=", frames.frames[i].parent_frame_id + 1, "}\n");
   }

@@ -1,4 +1,4 @@
-// HLO text: shardings and replica groups, printed in the form in which they are kept.
+// HLO text: prints shardings and replica groups in the form in which they are stored.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "hlo/text/named_sharding.h"

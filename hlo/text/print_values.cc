@@ -1,4 +1,4 @@
-// HLO text: the values of attributes, printed.
+// HLO text: prints the values of attributes.
 #include <algorithm>
 #include <charconv>
 
@@ -11,7 +11,7 @@
 namespace xlad::hlo {
 namespace {
 
-// A key of window={...}: one number a dimension, left out where all are the default.
+// Appends a key of window={...} with one number per dimension, unless all numbers are the default.
 template <typename Get>
 void AppendWindowKey(absl::string_view key, const Window& window, const Get& get, std::string* out) {
   if (out->back() != '{') out->push_back(' ');
@@ -35,8 +35,7 @@ void AppendField(absl::string_view name, int64_t value, std::string* out) {
   if (value != 0) absl::StrAppend(out, out->back() == '{' ? "" : " ", name, "=", value);
 }
 
-// The letters of "b01f".
-// A letter or a number for each dimension that has a role, '?' for those between them.
+// The labels of dimensions, such as "b01f": a letter or a number for each dimension with a role, '?' for the others.
 std::string Labels(std::initializer_list<std::pair<int64_t, char>> named, const Dims& spatial) {
   constexpr int64_t kMost = 64;
   std::string labels;

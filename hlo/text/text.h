@@ -1,4 +1,4 @@
-// HLO text in and out.
+// Reads and prints HLO text.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,13 @@
 
 namespace xlad::hlo {
 
-// Reads a module (or a single computation or instruction without header). Errors are InvalidArgument and start with
-// "LINE:COLUMN: ", then what was found and what was expected. The result has passed no verifier.
+// Parses a module, or a single computation or instruction without a header:
+//   ParseText("f32[2] add(f32[2] x, f32[2] y)")
+// returns a module whose entry has two parameters and an add. Errors are InvalidArgument "LINE:COLUMN: found ...,
+// expected ...". The result is not verified yet (hlo/verify/verifier.h).
 absl::StatusOr<std::unique_ptr<Module>> ParseText(absl::string_view text);
 
-// Stable to the byte: the same module prints the same, and what is printed parses back to an equal module.
+// Equal modules print the same bytes, and the text parses to an equal module.
 std::string PrintText(const Module& module);
 
 }  // namespace xlad::hlo

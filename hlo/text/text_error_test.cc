@@ -1,4 +1,4 @@
-// Bad HLO text: the exact message, with its place.
+// The exact error messages of bad HLO text, with their places.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hlo/text/text.h"
@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vect
     {Entry("y = f32[2] negat(x)"),
      "3:14: found unknown opcode \"negat\", expected one of HLO, did you mean \"negate\"?"},
     {Entry("y = f32[2] negate x"), "3:21: found \"x\", expected ("},
-    {Entry("y = f32[2] negate(z)"), "3:21: found operand %z, expected an instruction that stands above in %e"},
-    {Entry("y = f32[2] negate(y)"), "3:21: found operand %y, expected an instruction that stands above in %e"},
+    {Entry("y = f32[2] negate(z)"), "3:21: found operand %z, expected an instruction that is defined above in %e"},
+    {Entry("y = f32[2] negate(y)"), "3:21: found operand %y, expected an instruction that is defined above in %e"},
     {Entry("y = f32[2] negate(f32[3] x)"), "3:21: found shape f32[3] for operand %x, expected f32[2]"},
     {Entry("y = f32[2] negate(x"), "4:1: found \"}\", expected )"},
     {Entry("x = f32[2] negate(x)"), "3:3: found %x again, expected a name that is not in use (line 2 defines it)"},
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vect
      "4:2: found the end of the text, expected an instruction, as in %name = f32[] add(%x, %y)"},
     {Entry("y = f32[2] broadcast(x), dimensions=0"), "3:39: found \"0\", expected {"},
     {Entry("y = f32[2] negate(x), control-predecessors={z}"),
-     "3:47: found %z, expected an instruction that stands above in %e"},
+     "3:47: found %z, expected an instruction that is defined above in %e"},
     {Entry("y = f32[2] negate(x), metadata={op_name=}"), "3:43: found \"}\", expected a string in quotes"},
     {Entry("y = f32[2] negate(x), metadata={op_name=\"a}"),
      "3:43: found a string without end, expected its closing quote"},
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(ShapesAndLiterals, TextErrors, ::testing::ValuesIn(std:
     {"f32[] constant(1.5x)", "1:16: found \"1.5x\", expected a number of f32"},
     {"c64[] constant((1))", "1:18: found \")\", expected ,"},
     {"f32[0] constant({1})", "1:18: found \"1\", expected braces only, because the shape has no elements"},
-    {"token[] constant(1)", "1:18: found \"1\", expected no value, because the shape is no array or tuple"},
+    {"token[] constant(1)", "1:18: found \"1\", expected no value, because the shape is neither an array nor a tuple"},
     {"(f32[], s32[]) constant((1))", "1:27: found \")\", expected ,"},
 }));
 
@@ -200,11 +200,11 @@ TEST(TextNesting, IsLimited) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("1:")) << text.substr(0, 60);
   }
-  // 199 levels are fine.
+  // 199 levels are allowed.
   EXPECT_TRUE(ParseText(repeat("(", 199) + "f32[]" + repeat(")", 199) + " parameter(0)").ok());
 }
 
-// Time grows with the text, not with its square: lines of a megabyte, many names, many errors' worth of work.
+// The time is linear in the size of the text, for lines of a megabyte and for many names.
 TEST(TextSize, LongLinesAndManyInstructions) {
   std::string text = "ENTRY e { x0 = f32[] parameter(0) ";
   for (int i = 1; i < 50000; ++i) {

@@ -1,4 +1,5 @@
-// libFuzzer: any bytes as HLO text. Bad text is an error; good text prints, reads back and goes through a proto.
+// libFuzzer target: arbitrary bytes as HLO text. Bad text is an error; good text survives printing, parsing and a
+// proto.
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const xlad::hlo::FuzzTime time;
   const auto module = xlad::hlo::ParseText({reinterpret_cast<const char*>(data), size});
   if (!module.ok()) return 0;
-  // Programs that are wrong in a way the verifier knows are only to crash nothing.
+  // Programs that the verifier refuses need not round-trip, but must not crash.
   const absl::Status round_trips = xlad::hlo::CheckRoundTrips(**module);
   const bool valid = xlad::hlo::Verify(**module).ok();
   XLAD_CHECK(round_trips.ok() || !valid) << round_trips;

@@ -1,4 +1,4 @@
-// HLO text in and out: what is printed reads back to the same, and reads as what it should.
+// HLO text: the printed text parses to the same module, and texts parse to the expected modules.
 #include "hlo/text/text.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::unique_ptr<Module> Parse(absl::string_view text) {
   return module.ok() ? *std::move(module) : nullptr;
 }
 
-// Prints, reads and prints again; the text.
+// Parses, prints, parses and prints again. Returns the text.
 std::string ExpectStable(absl::string_view text) {
   const std::unique_ptr<Module> module = Parse(text);
   if (module == nullptr) return "";
@@ -82,7 +82,7 @@ TEST(Text, ModulesAreStable) {
   }
 }
 
-// Instructions share what they say in the same words, until one of them says something else.
+// Instructions with the same metadata text share one object until one of them changes it.
 TEST(Text, MetadataIsShared) {
   const std::unique_ptr<Module> module = Parse(R"(ENTRY e {
   a = f32[] parameter(0), metadata={op_name="a}b" source_line=1}

@@ -1,4 +1,4 @@
-// Verifier rules on attributes that shape inference does not look at.
+// Verifier rules on the attributes that shape inference does not check.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,14 +8,14 @@
 namespace xlad::hlo {
 namespace {
 
-// Opcodes that end what another began, and what may stand before them.
+// The opcodes that complete an operation, and the opcodes that their operand may have.
 struct ChainRow {
   Opcode done;
   std::initializer_list<Opcode> starts;
 };
 
 absl::Status CheckChain(const Instruction& instruction) {
-// A state may pass through loops, tuples and copies.
+// The state of an operation may pass through loops, tuples and copies.
 #define XLAD_ASYNC                                                                                              \
   Opcode::kAsyncStart, Opcode::kAsyncUpdate, Opcode::kGetTupleElement, Opcode::kParameter, Opcode::kWhile,      \
       Opcode::kConditional, Opcode::kCall, Opcode::kCopy, Opcode::kOptBarrier, Opcode::kTuple, Opcode::kBitcast
@@ -50,7 +50,7 @@ absl::Status CheckCustomCall(const Instruction& instruction) {
   if (!a.operand_layout_constraints.empty() &&
       std::ssize(a.operand_layout_constraints) != instruction.operand_count()) {
     return Violation("custom-call-layouts", Counted(a.operand_layout_constraints.size(), "operand layout"),
-                     absl::StrCat(instruction.operand_count(), ", one an operand"));
+                     absl::StrCat(instruction.operand_count(), ", one per operand"));
   }
   for (size_t k = 0; k < a.operand_layout_constraints.size(); ++k) {
     XLAD_RETURN_IF_ERROR(VerifyShape(a.operand_layout_constraints[k]));
@@ -63,14 +63,14 @@ absl::Status CheckCustomCall(const Instruction& instruction) {
   return absl::OkStatus();
 }
 
-// What lies in a buffer; anything else as it is.
+// The shape inside a buffer. Returns other shapes unchanged.
 const Shape* Pinned(const Shape* shape) {
   const bool buffer = shape != nullptr && shape->kind() == Shape::Kind::kBuffer && shape->tuple().size() == 1;
   return buffer ? shape->tuple().data() : shape;
 }
 
-// What the aliases of `instruction` speak of: its result and its operands; of an async-start, where both may be still
-// to come, all that its computation takes and gives.
+// The shapes that the aliases of `instruction` refer to: those of its result and its operands. An async-start may not
+// know them yet; for it they are the result and the parameters of its computation.
 void AliasedShapes(const Instruction& instruction, Shape* result, std::vector<const Shape*>* operands) {
   *result = instruction.shape();
   const bool start = instruction.opcode() == Opcode::kAsyncStart && instruction.called().size() == 1 &&
@@ -107,8 +107,8 @@ absl::Status CheckOutputAliases(const Instruction& instruction) {
                        "a part of the result and a part of an operand");
     }
     if (output->is_array() != operand->is_array() || output->bytes() != operand->bytes()) {
-      return Violation("output-operand-alias", absl::StrCat(Brief(*output), " in the place of ", Brief(*operand)),
-                       "as many bytes");
+      return Violation("output-operand-alias", absl::StrCat(Brief(*output), " aliased to ", Brief(*operand)),
+                       "an equal number of bytes");
     }
   }
   return absl::OkStatus();

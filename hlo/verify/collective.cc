@@ -1,4 +1,4 @@
-// Verifier rules on who takes part in a collective.
+// Verifier rules on the devices that take part in a collective.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// How many ids there are; 0 where the header leaves it open (it says one replica and one partition).
+// The number of ids, or 0 if the header does not determine it (one replica and one partition).
 int64_t IdCount(const Instruction& instruction) {
   const Module& module = *instruction.parent()->parent();
   if (module.replica_count * module.num_partitions == 1) return 0;
@@ -25,7 +25,7 @@ int64_t IdCount(const Instruction& instruction) {
   return module.replica_count * module.num_partitions;
 }
 
-// The product of sizes that must each be 1 or more, or an error beyond kMaxDevices.
+// The product of `sizes`. A size below 1 or a product above kMaxDevices is an error.
 absl::StatusOr<int64_t> DeviceProduct(const Dims& sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes) {
@@ -105,7 +105,7 @@ absl::Status CheckCover(int64_t covered, int64_t count, Opcode opcode) {
   return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"), absl::StrCat("all ", count));
 }
 
-// Of ids 0 to `ids` - 1, each once, whatever their order. There may be millions; nothing is made of them.
+// Checks groups that are a permutation of the ids 0 to `ids` - 1. There may be millions of ids, so they are not listed.
 absl::Status CheckPermutation(int64_t ids, int64_t count, Opcode opcode) {
   if (count > 1 && ids > count) {
     return Violation("replica-groups-id", absl::StrCat("id ", ids - 1), absl::StrCat("0 to ", count - 1));
@@ -128,7 +128,7 @@ absl::Status CheckGroups(const Instruction& instruction) {
   if (groups.mesh_axes.has_value() && groups.mesh_axes->device_ids.empty()) {
     return CheckPermutation(DevicesOf(*groups.mesh_axes), count, instruction.opcode());
   }
-  // From here on there are as many ids as the program lists.
+  // The remaining form lists its ids in the program, so that expanding it is cheap.
   const std::vector<std::vector<int64_t>> lists = groups.Expand(count);
   absl::flat_hash_set<int64_t> seen;
   for (const std::vector<int64_t>& group : lists) {
@@ -151,7 +151,8 @@ absl::Status CheckGroups(const Instruction& instruction) {
 absl::Status CheckPairs(const Instruction& instruction) {
   const int64_t count = IdCount(instruction);
   absl::flat_hash_set<int64_t> sources, targets;
-  const bool in_place = instruction.operand_count() == 4;  // May name a pair more than once, for several slices.
+  // The in-place form may list a pair several times, for several slices.
+  const bool in_place = instruction.operand_count() == 4;
   for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
     for (const int64_t id : {source, target}) {
       if (id < 0 || (count > 1 && id >= count) || id >= kMaxDevices) {

@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-using Place = std::pair<int64_t, Dims>;  // Parameter, index in it.
+using Place = std::pair<int64_t, Dims>;  // The number of a parameter and an index into its shape.
 
 const Shape* ParameterPart(const Module& module, int64_t parameter, const Dims& index) {
   const auto& parameters = module.entry()->parameters();
@@ -52,8 +52,8 @@ absl::Status CheckAliases(const Module& module) {
     }
     if (output->is_array() != input->is_array() || output->bytes() != input->bytes()) {
       return Violation("alias-size",
-                       absl::StrCat("output ", Brief(*output), " in the place of parameter ", Brief(*input)),
-                       "as many bytes");
+                       absl::StrCat("output ", Brief(*output), " aliased to parameter ", Brief(*input)),
+                       "an equal number of bytes");
     }
   }
   for (const BufferDonor& donor : module.buffer_donors) {
@@ -63,7 +63,8 @@ absl::Status CheckAliases(const Module& module) {
     if (!used.emplace(donor.parameter, donor.parameter_index).second) {
       return Violation(
           "donor-twice",
-          absl::StrCat("parameter ", donor.parameter, " ", Brief(donor.parameter_index), " aliased or donated already"),
+          absl::StrCat("parameter ", donor.parameter, " ", Brief(donor.parameter_index),
+                       " that is already aliased or donated"),
           "each once");
     }
   }
@@ -93,10 +94,10 @@ absl::Status CheckEntryLayout(const Module& module) {
   return absl::OkStatus();
 }
 
-// Walking from frame to parent ends: a parent is another frame, and no chain is longer than the table.
+// Checks that the chains of parents have no cycles.
 absl::Status CheckStackFrames(const StackFrames& tables) {
   const auto frames = std::ssize(tables.frames);
-  std::vector<int64_t> walked(tables.frames.size(), 0);  // 0: not yet; n: first reached from frame n.
+  std::vector<int64_t> walked(tables.frames.size(), 0);  // 0: not visited; n: first visited from frame n.
   for (int64_t start = 1; start <= frames; ++start) {
     int64_t id = start;
     while (id != 0) {
@@ -107,7 +108,7 @@ absl::Status CheckStackFrames(const StackFrames& tables) {
       if (first == start) return Violation("stack-frame", absl::StrCat("frame ", id, " above itself"), "no cycle");
       if (first != 0) break;
       first = start;
-      // A frame that names itself as its parent is a root, as in some dumps.
+      // In some dumps a root frame is its own parent.
       const int64_t parent = tables.frames[id - 1].parent_frame_id;
       id = parent == id ? 0 : parent;
     }

@@ -1,4 +1,4 @@
-// Verifier rules on shapes: bounded in every way, and a layout that orders the dimensions there are.
+// Verifier rules on shapes: limits on sizes and nesting, and layouts that order the dimensions.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 #include "hlo/verify/rules.h"
@@ -6,7 +6,7 @@
 namespace xlad::hlo {
 namespace {
 
-// What has been counted of one shape so far.
+// The totals over the parts of a shape.
 struct Totals {
   int64_t parts = 0, bytes = 0;
 };

@@ -79,18 +79,18 @@ absl::Status VerifySharding(const Instruction& instruction) {
   const OpSharding& sharding = *instruction.sharding();
   if (sharding.kind != OpSharding::Kind::kTuple) return CheckLeaf(sharding, instruction.shape());
   std::vector<const Shape*> leaves;
-  // An outfeed's are those of what it sends, and of its token.
+  // The sharding of an outfeed describes the values that it sends, and its token.
   const bool outfeed = instruction.opcode() == Opcode::kOutfeed && instruction.operand_count() == 2;
   if (outfeed) AppendLeaves(instruction.operand(0)->shape(), &leaves);
   if (outfeed && leaves.size() == sharding.tuple.size()) return absl::OkStatus();
   AppendLeaves(instruction.shape(), &leaves);
-  // An empty tuple, and a custom call that stands for several results, have one sharding.
+  // A value without leaves has one sharding.
   if (leaves.empty() && sharding.tuple.size() == 1) leaves.push_back(&instruction.shape());
   if (leaves.size() != sharding.tuple.size()) {
     return Violation("sharding-tuple",
                      absl::StrCat(Counted(std::ssize(sharding.tuple), "sharding"), " for ",
                                   Brief(instruction.shape())),
-                     absl::StrCat(leaves.size(), ", one an array"));
+                     absl::StrCat(leaves.size(), ", one per array"));
   }
   for (size_t k = 0; k < leaves.size(); ++k) XLAD_RETURN_IF_ERROR(CheckLeaf(sharding.tuple[k], *leaves[k]));
   return absl::OkStatus();

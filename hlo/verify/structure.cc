@@ -1,4 +1,4 @@
-// Verifier rules on how instructions and computations hang together.
+// Verifier rules on the references between instructions and computations.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +42,7 @@ absl::Status CheckInputs(const Computation& computation) {
                     absl::StrCat("one of %", computation.name())),
           user);
     }
-    return AtInstruction(Violation("operand-order", absl::StrCat(what, " %", input->name(), " at or behind its user"),
+    return AtInstruction(Violation("operand-order", absl::StrCat(what, " %", input->name(), " at or after its user"),
                                    "operands before users, without cycles"),
                          user);
   };
@@ -88,7 +88,8 @@ absl::Status CheckCalled(const Computation& computation, const ComputationSet& a
   return absl::OkStatus();
 }
 
-// The call graph, walked depth first without recursion: cycles, nesting and how large it is written out.
+// A depth-first walk of the call graph, without recursion. It finds cycles, the depth of calls, and the number of
+// instructions after inlining.
 class CallGraph {
  public:
   absl::Status Visit(const Computation* start) {

@@ -1,4 +1,4 @@
-// The verifier: runs its groups of rules and says where a violation is.
+// The verifier runs its groups of rules and adds the place to a violation.
 #include "hlo/verify/verifier.h"
 
 #include "absl/strings/str_cat.h"
@@ -13,10 +13,10 @@ absl::Status CheckResult(const Instruction& instruction) {
   XLAD_ASSIGN_OR_RETURN(const Shape expected, InferShape(instruction));
   if (instruction.shape().SameIgnoringLayout(expected)) return absl::OkStatus();
   return Violation("result-shape", absl::StrCat("result ", Brief(instruction.shape())),
-                   absl::StrCat(Brief(expected), ", which ", ToString(instruction.opcode()), " gives"));
+                   absl::StrCat(Brief(expected), ", the result shape of ", ToString(instruction.opcode())));
 }
 
-// The first of the operands' and the result's shapes with a "?"; nullptr where there is none.
+// The first shape with an unknown size ("?") among the operands and the result, or null if there is none.
 const Shape* FindUnbounded(const Instruction& instruction) {
   for (const Instruction* const operand : instruction.operands()) {
     if (operand->shape().has_unbounded()) return &operand->shape();
@@ -24,15 +24,15 @@ const Shape* FindUnbounded(const Instruction& instruction) {
   return instruction.shape().has_unbounded() ? &instruction.shape() : nullptr;
 }
 
-// A size "?" is computed with as if it were 0: that fits where sizes are passed on or must be the same, which is where
-// XLA's own rules say something of it, and nowhere else.
+// Inference treats an unknown size as 0. This is right for opcodes that only copy sizes or require equal sizes, which
+// are the opcodes for which XLA defines unknown sizes. For all others an unknown size is a violation.
 absl::Status VerifyResult(const Instruction& instruction) {
   const absl::Status status = CheckResult(instruction);
   if (status.ok() || IsElementwise(instruction.opcode())) return status;
   const Shape* const unbounded = FindUnbounded(instruction);
   if (unbounded == nullptr) return status;
   return Violation("unbounded-dimension", Brief(*unbounded),
-                   absl::StrCat("known sizes where ", ToString(instruction.opcode()), " computes with them"));
+                   absl::StrCat("known sizes, because ", ToString(instruction.opcode()), " computes with them"));
 }
 
 absl::Status VerifyInstruction(const Instruction& instruction) {
@@ -61,7 +61,7 @@ absl::Status AtComputation(const absl::Status& status, const Computation& comput
 
 absl::Status Verify(const Module& module) {
   XLAD_RETURN_IF_ERROR(VerifyStructure(module));
-  // All shapes before the first rule that computes with any.
+  // All shapes are checked before any rule computes with them.
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
       XLAD_RETURN_IF_ERROR(AtInstruction(VerifyShape(instruction->shape()), *instruction));

@@ -1,5 +1,5 @@
-// Structural and shape rules of every opcode. Each rule has a label (for example "dot-contracting-sizes") that its
-// message ends with, in brackets; tests and docs use the same label.
+// The verifier: structural rules, and shape rules of every opcode. Each rule has a label, for example
+// "dot-contracting-sizes". Its messages end with the label in brackets; `docs/reference/hlo-rules.md` lists all labels.
 #pragma once
 
 #include "base/status.h"
@@ -7,7 +7,8 @@
 
 namespace xlad::hlo {
 
-// OK, or the first violation: "12:3: %add.4: found ..., expected ... [label]". Protos have no line:column.
+// Returns OK, or InvalidArgument for the first violation: "12:3: %add.4: found ..., expected ... [label]". The line and
+// column are missing if the module was read from a proto. The module must not change meanwhile.
 absl::Status Verify(const Module& module);
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// Rules that text cannot break because its parser says so first: modules made in code, as passes and protos make them.
+// Rules that no text can violate, because the parser refuses it first. The modules are made in code.
 #include "hlo/verify/verifier.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace xlad::hlo {
 namespace {
 
-// A program to break: main(x: f32[4]) = negate(x), and f(y) = abs(y) beside it.
+// A valid program for the tests to break: main(x: f32[4]) = negate(x), and a second computation f(y) = abs(y).
 struct Program {
   Module module{"m"};
   Computation* f = module.Add(std::make_unique<Computation>("f"));
@@ -59,13 +59,13 @@ std::vector<Case> StructureCases() {
       {"operand-computation", "%negate: found operand %y of another computation, expected one of %main",
        [](Program& p) { p.root->ReplaceOperand(0, p.y); }},
       {"operand-order",
-       "%abs.1: found operand %abs.2 at or behind its user, expected operands before users, without cycles",
+       "%abs.1: found operand %abs.2 at or after its user, expected operands before users, without cycles",
        [](Program& p) {
          Instruction* const a = p.builder.Unary(Opcode::kAbs, p.x);
          a->ReplaceOperand(0, p.builder.Unary(Opcode::kAbs, a));
        }},
       {"operand-order",
-       "%negate: found control predecessor %negate at or behind its user, expected operands before users, without "
+       "%negate: found control predecessor %negate at or after its user, expected operands before users, without "
        "cycles",
        [](Program& p) { p.root->AddControlPredecessor(p.root); }},
       {"parameter-numbers", "computation %main: found no parameter(1), expected all of 0 to 2",
@@ -197,10 +197,10 @@ TEST(VerifierTest, PlacesOfText) {
       ParseText("HloModule m\n\nENTRY main {\n  x = f32[2] parameter(0)\n\n    ROOT y = f32[3] abs(x)\n}\n");
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_EQ(Verify(**module).message(),
-            "6:5: %y: found result f32[3], expected f32[2], which abs gives [result-shape]");
+            "6:5: %y: found result f32[3], expected f32[2], the result shape of abs [result-shape]");
 }
 
-// A tuple of tuples, each twice the one before: few words, more parts than memory.
+// Tuples that contain the previous tuple twice: a short program whose shape would exceed the memory.
 TEST(VerifierTest, PartsAreBounded) {
   Shape shape(ElementType::kPred, {});
   for (int i = 0; i < 7; ++i) shape = Shape::Tuple({shape, shape, shape, shape, shape});
@@ -210,7 +210,7 @@ TEST(VerifierTest, PartsAreBounded) {
             "%negate: found a tuple of more than 65536 parts, expected fewer [shape-parts]");
 }
 
-// Groups of more devices than anybody wants listed, again and again.
+// Many collectives over so many devices that listing their groups would take too long.
 TEST(VerifierTest, GroupsAreNotListed) {
   const std::vector<std::pair<std::string, std::string>> programs = {
       {"1048576", "[1048576,1]<=[1024,1024]T(1,0)"},

@@ -1,4 +1,5 @@
-// Attributes that are only carried: as text in xlad's own field, and in the fields that XLA has for them.
+// Attributes without a meaning in xlad. They are stored as text in a field of xlad, and in the fields that XLA has for
+// them.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/enum_names.h"
@@ -13,7 +14,8 @@ constexpr absl::string_view kPaddings[] = {"PADDING_INVALID", "PADDING_VALID", "
 constexpr absl::string_view kConvolutionKinds[] = {"unset", "fprop", "dgrad", "wgrad"};
 constexpr absl::string_view kAccuracyModes[] = {"default", "highest"};
 
-// How an attribute's text sets XLA's field, and what that field says in text (empty: nothing).
+// The functions that set the field of XLA from the text of an attribute, and that return the text of the field. The
+// text is empty if the field is not set.
 struct CarriedRow {
   absl::string_view name;
   void (*write)(absl::string_view value, pb::Instruction* out);
@@ -39,7 +41,7 @@ std::string ReadWord(const pb::Instruction& in) {
 void WriteComposite(absl::string_view value, pb::Instruction* out) { out->set_is_composite(value == "true"); }
 std::string ReadComposite(const pb::Instruction& in) { return in.is_composite() ? "true" : ""; }
 
-// {mode=highest} or {tolerance={atol=1, rtol=0.5, ulps=3}}
+// Parses {mode=highest} or {tolerance={atol=1, rtol=0.5, ulps=3}}.
 void WriteAccuracy(absl::string_view value, pb::Instruction* out) {
   Lexer lexer(value);
   if (!lexer.Accept('{')) return;

@@ -58,8 +58,8 @@ Dims* NumbersOf(InstructionFields* fields, uint32_t number) {
   }
 }
 
-// What XLA writes into every instruction, mostly empty: statistics for its own viewers, and frontend_attributes.
-bool SaysNothing(const Field& field) {
+// Returns true for the empty messages that XLA writes into every instruction: statistics and frontend_attributes.
+bool IsEmptyMessage(const Field& field) {
   constexpr uint32_t kStatistics = 82;
   return field.number == kStatistics ||
          (field.bytes.empty() && field.number == pb::Instruction::kFrontendAttributesFieldNumber);
@@ -81,7 +81,7 @@ bool InstructionFields::Scan(absl::string_view bytes, bool* merged) {
         *text = field.bytes;
         continue;
       }
-      if (SaysNothing(field)) continue;
+      if (IsEmptyMessage(field)) continue;
     } else if (field.type == WireReader::kVarint) {
       if (int64_t* const number = NumberOf(this, field.number); number != nullptr) {
         *number = field.value;
@@ -104,7 +104,7 @@ bool InstructionFields::Read(absl::string_view bytes, Bump* memory) {
   bool merged = false;
   if (!Scan(bytes, &merged)) return false;
   if (!merged) return true;
-  // A message may come in several pieces: protobuf puts them together.
+  // A message may be split into several pieces, which protobuf merges.
   pb::Instruction whole;
   return MergeMessage(bytes, &whole) && Scan(memory->Keep(whole.SerializeAsString()), &merged);
 }

@@ -1,5 +1,5 @@
-// An instruction's bytes, taken apart: the fields that most instructions have, found without making a message of them.
-// Reading a message takes longer than all that follows, and programs say the same few shapes and metadata throughout.
+// A fast reader of the serialized bytes of an instruction. It extracts the fields that most instructions have without
+// parsing a protobuf message, because parsing messages dominates the time to read a large program.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ namespace xlad::hlo {
 
 struct InstructionFields {
   absl::string_view name, opcode;
-  absl::string_view shape, metadata;  // Bytes of messages.
+  absl::string_view shape, metadata;  // The bytes of the messages.
   int64_t id = 0, parameter_number = 0, tuple_index = 0;
   Dims dimensions, operand_ids, control_predecessor_ids, called_computation_ids;
   std::string rest;  // The bytes of the other fields.
 
-  // Takes them from a pb::Instruction's bytes. What it holds refers to those, or to `memory`. False where they are no
-  // message.
+  // Reads the fields from the bytes of a pb::Instruction. The fields refer to `bytes` or to `memory`. Returns false if
+  // the bytes are not a valid message.
   bool Read(absl::string_view bytes, Bump* memory);
 
  private:
   bool Scan(absl::string_view bytes, bool* merged);
 };
 
-// Shapes and metadata by their bytes, which must live on.
+// A cache of shapes and metadata. The keys are their bytes, which must outlive the cache. Programs repeat few of them.
 class SharedParts {
  public:
   absl::Status ShapeOf(absl::string_view bytes, Shape* shape);

@@ -1,4 +1,4 @@
-// HLO as a serialised HloModuleProto, wire-compatible with XLA's.
+// Reads and writes modules as serialized HloModuleProto, wire-compatible with XLA.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace xlad::hlo {
 
-// Errors name the computation and instruction. The result has passed no verifier.
+// Reads an HloModuleProto, or the module inside an HloProto. Errors are InvalidArgument and name the computation and
+// the instruction. The result is not verified yet (hlo/verify/verifier.h).
 absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes);
 absl::StatusOr<std::string> SerializeProto(const Module& module);
 

@@ -1,4 +1,4 @@
-// libFuzzer: any bytes as a module's proto. Bad bytes are an error; a good module goes through text and proto.
+// libFuzzer target: arbitrary bytes as a module proto. Bad bytes are an error; a good module survives round trips.
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const xlad::hlo::FuzzTime time;
   const auto module = xlad::hlo::ParseProto({reinterpret_cast<const char*>(data), size});
   if (!module.ok()) return 0;
-  // Programs that are wrong in a way the verifier knows are only to crash nothing.
+  // Programs that the verifier refuses need not round-trip, but must not crash.
   const absl::Status round_trips = xlad::hlo::CheckRoundTrips(**module);
   const bool valid = xlad::hlo::Verify(**module).ok();
   XLAD_CHECK(round_trips.ok() || !valid) << round_trips;

@@ -1,4 +1,4 @@
-// Modules as protos: nothing of the text is lost, ids in every form, errors that name the place.
+// Modules as protos: round trips lose nothing, ids may have any form, and errors name the place.
 #include "hlo/wire/proto.h"
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +56,7 @@ TEST(Proto, KeepsAllThatTextSays) {
   }
 }
 
-// What other readers of HloModuleProto insist on.
+// Fields that other readers of HloModuleProto require.
 TEST(Proto, HasWhatOtherReadersNeed) {
   const hlo_proto::Module message = ToMessage(ModuleSnippets()[2]);
   std::set<int64_t> ids;
@@ -75,7 +75,7 @@ TEST(Proto, HasWhatOtherReadersNeed) {
   EXPECT_TRUE(shape.no_layout());
 }
 
-// XLA lists the instructions of a scheduled computation in any order that has operands first.
+// XLA may list the instructions of a scheduled computation in any order with operands before users.
 TEST(Proto, AScheduleGivesTheOrder) {
   hlo_proto::Module message = ToMessage(
       "HloModule m, is_scheduled=true\nENTRY e { a = f32[] parameter(0) b = f32[] negate(a) c = f32[] abs(a) "
@@ -126,7 +126,7 @@ constexpr absl::string_view kCall = R"(
 f { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] subtract(x, y) }
 ENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] negate(b) ROOT d = f32[] call(a, c), to_apply=f })";
 
-// Gives every instruction another id by `f(computation id, position)`; `g` for what refers to it.
+// Changes the id of every instruction to `f(computation id, position)`, and every reference by `g`.
 template <typename Id, typename Reference>
 std::string Renumber(const Id& id, const Reference& reference) {
   hlo_proto::Module message = ToMessage(kCall);
@@ -154,7 +154,7 @@ TEST(Proto, IdsMayCountInTheComputationOrCarryItsId) {
   EXPECT_EQ(ToText(Renumber(global, local)), text);
 }
 
-// A message's bytes may stand in several pieces, and numbers one by one: protobuf's readers put them together.
+// A message may be split into several pieces, and packed numbers may be separate. Readers merge them.
 TEST(Proto, MessagesMayComeInPieces) {
   const auto field = [](char tag, const std::string& bytes) {
     return std::string(1, tag) + static_cast<char>(bytes.size()) + bytes;
@@ -194,7 +194,7 @@ TEST(Proto, LiteralsComeInTheOrderOfTheirLayout) {
   EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("{{1, 3, 5}, {2, 4, 6}}"));
 }
 
-// A proto with one thing wrong, and what the error must say.
+// A proto with one defect, and the text that the error must contain.
 struct BadProto {
   absl::string_view what;
   void (*damage)(hlo_proto::Module&);
@@ -270,7 +270,7 @@ TEST(Proto, TextInsideProtosIsChecked) {
 }
 
 TEST(Proto, BytesThatAreNoProtoAreRefused) {
-  EXPECT_EQ(ToText("\x0a\xff\xff"), "found bytes that are no HloModuleProto (cut short, or of another format)");
+  EXPECT_EQ(ToText("\x0a\xff\xff"), "found bytes that are not an HloModuleProto (cut short, or of another format)");
   EXPECT_EQ(ToText(""), "found a module without computations");
 }
 

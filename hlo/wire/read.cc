@@ -1,4 +1,4 @@
-// Proto to module.
+// Reads a module from a proto.
 #include <algorithm>
 #include <climits>
 
@@ -18,7 +18,7 @@ namespace {
 
 absl::Status Bad(absl::string_view message) { return absl::InvalidArgumentError(message); }
 
-// Letters that HLO text has no place for become '_'.
+// Replaces characters that are not allowed in names of HLO text by '_'.
 std::string CleanName(absl::string_view name, absl::string_view otherwise) {
   std::string clean(name.empty() ? otherwise : name);
   if (IsWord(name)) return clean;
@@ -28,12 +28,12 @@ std::string CleanName(absl::string_view name, absl::string_view otherwise) {
   return clean;
 }
 
-// Instructions by their id. Ids mostly count from the first one on.
+// A map from ids to instructions. In most programs the ids are consecutive.
 class InstructionMap {
  public:
   explicit InstructionMap(size_t count) : dense_(2 * count + 64, nullptr) {}
 
-  // False where the id is there already.
+  // Returns false if the id is already present.
   bool Insert(int64_t id, Instruction* instruction) {
     if (!begun_) first_ = id;
     begun_ = true;
@@ -43,7 +43,7 @@ class InstructionMap {
     dense_[index] = instruction;
     return true;
   }
-  // nullptr where there is none.
+  // Returns null if there is no such instruction.
   Instruction* Find(int64_t id) const {
     const uint64_t index = Index(id);
     if (index < dense_.size()) return dense_[index];
@@ -56,27 +56,27 @@ class InstructionMap {
 
   bool begun_ = false;
   int64_t first_ = 0;
-  std::vector<Instruction*> dense_;  // From first_ on.
+  std::vector<Instruction*> dense_;  // Indexed by id - first_.
   absl::flat_hash_map<int64_t, Instruction*> others_;
 };
 
 class ModuleReader {
  public:
-  // `in`: the module without its computations, whose bytes are `computations`.
+  // `in` is the module without its computations, and `computations` are their bytes.
   ModuleReader(const pb::Module& in, absl::Span<const absl::string_view> computations)
       : in_(in), computation_bytes_(computations), module_(std::make_unique<Module>(CleanName(in.name(), "module"))) {}
 
   absl::StatusOr<std::unique_ptr<Module>> Read() {
     size_t bytes_in_all = 0;
     for (const absl::string_view bytes : computation_bytes_) bytes_in_all += bytes.size();
-    module_->ReserveNames(std::min(bytes_in_all / kLikelyInstructionBytes, kMostReserved));
+    module_->ReserveNames(std::min(bytes_in_all / kLikelyInstructionBytes, kMaxReserved));
     std::vector<absl::string_view> instructions;
     std::string rest;
     for (const absl::string_view bytes : computation_bytes_) {
       pb::Computation computation;
       instructions.clear();
-      // Its parameters and its root say what its program_shape does.
-      if (!TakeOut(bytes, pb::Computation::kInstructionsFieldNumber, &instructions, &rest,
+      // program_shape is skipped, because the parameters and the root determine it.
+      if (!SplitMessage(bytes, pb::Computation::kInstructionsFieldNumber, &instructions, &rest,
                    pb::Computation::kProgramShapeFieldNumber)) {
         return NoModule();
       }
@@ -92,14 +92,14 @@ class ModuleReader {
   }
 
  private:
-  static constexpr size_t kLikelyInstructionBytes = 128, kMostReserved = size_t{1} << 16;
+  static constexpr size_t kLikelyInstructionBytes = 128, kMaxReserved = size_t{1} << 16;
   static constexpr size_t kMessageBytes = size_t{1} << 14;  // Enough for most instructions.
 
   absl::Status ReadComputation(const pb::Computation& in, absl::Span<const absl::string_view> instruction_bytes) {
     Computation* const computation =
         module_->Add(std::make_unique<Computation>(CleanName(in.name(), "computation")));
     InstructionMap instructions(instruction_bytes.size());
-    // All in the same memory, one after the other, so that it stays in the cache.
+    // All messages use the same memory in turn, so that it stays in the cache.
     google::protobuf::ArenaOptions options;
     options.initial_block = message_memory_.data();
     options.initial_block_size = message_memory_.size();
@@ -127,14 +127,14 @@ class ModuleReader {
     computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
     XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
     XLAD_RETURN_IF_ERROR(ReadOrder(in.id(), instructions, computation));
-    // Not before: a computation cannot call itself.
+    // Entered only now, because a computation cannot call itself.
     if (!computations_.emplace(in.id(), computation).second) {
       return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
     }
     return absl::OkStatus();
   }
 
-  // A schedule's order of the instructions, which the computation's list need not have.
+  // Reorders the instructions as in the schedule, which may differ from the order of the list.
   absl::Status ReadOrder(int64_t id, const InstructionMap& instructions, Computation* computation) const {
     const auto found = in_.schedule().sequences().find(id);
     if (found == in_.schedule().sequences().end()) return absl::OkStatus();
@@ -173,7 +173,8 @@ class ModuleReader {
     return Bad(absl::StrCat("found ", count, " parameters, expected numbers 0 to ", count - 1, ", each once"));
   }
 
-  // Ids count within the computation or within the module; either may have the computation's id in its upper half.
+  // Ids are unique in the computation or in the module. Both kinds may have the id of the computation in the upper
+  // half.
   static Instruction* Find(const InstructionMap& instructions, int64_t computation_id, int64_t id) {
     for (const int64_t candidate : {id, id & int64_t{0xFFFFFFFF},
                                     static_cast<int64_t>(static_cast<uint64_t>(computation_id) << 32) | id}) {
@@ -182,7 +183,7 @@ class ModuleReader {
     return nullptr;
   }
 
-  // `in`: the fields that fields_ does not have.
+  // `in` has the fields that are not in fields_.
   absl::Status ReadInstruction(const pb::Instruction& in, int64_t computation_id, Computation* computation,
                                InstructionMap* instructions) {
     const std::optional<Opcode> opcode = ParseOpcode(fields_.opcode);
@@ -256,7 +257,7 @@ class ModuleReader {
       }
       called.push_back(found->second);
     }
-    // The proto has a loop's body before its condition.
+    // The proto has the body of a loop before the condition.
     if (instruction->opcode() == Opcode::kWhile && called.size() == 2) std::swap(called[0], called[1]);
     if (instruction->opcode() == Opcode::kFusion && called.size() == 1) called[0]->set_is_fusion(true);
     return absl::OkStatus();
@@ -333,7 +334,7 @@ class ModuleReader {
           {l.file_name_id(), l.function_name_id(), l.line(), l.end_line(), l.column(), l.end_column()});
     }
     for (const pb::StackFrameIndex::Frame& frame : in.stack_frames()) {
-      // Text writes the parent's id plus one, and reads 32 bits.
+      // The text has the id of the parent plus one, in 32 bits.
       frames.frames.push_back({frame.file_location_id(), std::clamp(frame.parent_frame_id(), 0, INT_MAX - 1)});
     }
   }
@@ -344,34 +345,34 @@ class ModuleReader {
   absl::flat_hash_map<int64_t, Computation*> computations_;
   int64_t elided_bytes_ = int64_t{1} << 28;
   std::vector<char> message_memory_ = std::vector<char>(kMessageBytes);
-  // Of the instruction that is being read.
+  // The fields of the current instruction.
   InstructionFields fields_;
   std::vector<Instruction*> operands_;
-  Bump merged_;  // Before what refers to it.
+  Bump merged_;  // Declared before the members that refer to it.
   SharedParts shared_;
 };
 
-// A module's bytes: its computations one by one, so that a message is never larger than an instruction.
+// Reads a module from its bytes. Computations are split first, so that no message is larger than an instruction.
 absl::StatusOr<std::unique_ptr<Module>> ReadBytes(absl::string_view bytes) {
   std::vector<absl::string_view> computations;
   std::string rest;
   pb::Module header;
-  if (!TakeOut(bytes, pb::Module::kComputationsFieldNumber, &computations, &rest)) return NoModule();
+  if (!SplitMessage(bytes, pb::Module::kComputationsFieldNumber, &computations, &rest)) return NoModule();
   if (!MergeMessage(rest, &header)) return NoModule();
   return ModuleReader(header, computations).Read();
 }
 
-// The module inside a HloProto: its first field is a message where the module's is a name.
+// Finds the module inside an HloProto. The first field of an HloProto is a message, and that of a module is a name.
 bool FindWrapped(absl::string_view bytes, absl::string_view* module) {
   std::vector<absl::string_view> modules, computations;
-  if (!TakeOut(bytes, pb::HloProto::kHloModuleFieldNumber, &modules, nullptr) || modules.size() != 1) return false;
+  if (!SplitMessage(bytes, pb::HloProto::kHloModuleFieldNumber, &modules, nullptr) || modules.size() != 1) return false;
   *module = modules[0];
-  return TakeOut(*module, pb::Module::kComputationsFieldNumber, &computations, nullptr) && !computations.empty();
+  return SplitMessage(*module, pb::Module::kComputationsFieldNumber, &computations, nullptr) && !computations.empty();
 }
 
 }  // namespace
 
-absl::Status NoModule() { return Bad("found bytes that are no HloModuleProto (cut short, or of another format)"); }
+absl::Status NoModule() { return Bad("found bytes that are not an HloModuleProto (cut short, or of another format)"); }
 
 absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes) {
   if (bytes.size() > INT_MAX) {

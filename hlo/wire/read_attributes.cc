@@ -1,4 +1,4 @@
-// Proto to module: what an instruction says besides shape and operands. One small function a group of opcodes.
+// Reads the attributes of an instruction from a proto: one small function per group of opcodes.
 #include <algorithm>
 
 #include "hlo/enum_names.h"
@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// The word of an enum's number, or an error.
+// Finds the word of an enum's number, or returns an error.
 absl::Status ReadWord(absl::string_view what, Words words, int64_t number, std::string* word) {
   if (number < 0 || number >= std::ssize(words)) {
     return absl::InvalidArgumentError(absl::StrCat("found ", what, " number ", number, ", expected 0 to ",
@@ -53,15 +53,16 @@ void ReadConvolution(const pb::ConvolutionDimensionNumbers& in, ConvolutionDimen
   d->output_spatial = ToDims(in.output_spatial_dimensions());
 }
 
-// Whether each dimension has one role, so that labels say all of it; of convolutions the verifier says what is wrong.
+// Returns true if each dimension has exactly one role, so that labels can represent the dimensions. The verifier checks
+// everything else.
 bool HaveLabels(int64_t first, int64_t second, Dims dims) {
-  constexpr size_t kMostSpatial = 10;  // One digit each.
-  constexpr int64_t kMostDimensions = 64;
-  if (dims.size() > kMostSpatial) return false;
+  constexpr size_t kMaxSpatial = 10;  // Labels have one digit per dimension.
+  constexpr int64_t kMaxDimensions = 64;
+  if (dims.size() > kMaxSpatial) return false;
   dims.push_back(first);
   dims.push_back(second);
   std::sort(dims.begin(), dims.end());
-  return dims.front() >= 0 && dims.back() < kMostDimensions &&
+  return dims.front() >= 0 && dims.back() < kMaxDimensions &&
          std::adjacent_find(dims.begin(), dims.end()) == dims.end();
 }
 
@@ -145,7 +146,7 @@ absl::Status ReadNumbers(const pb::Instruction& in, Opcode opcode, Attributes* a
   if (opcode == Opcode::kRngBitGenerator) {
     XLAD_RETURN_IF_ERROR(ReadWord("algorithm", kRngAlgorithms, in.rng_algorithm(), &a->rng_algorithm));
   }
-  // A topk of older protos does not say that it is stable.
+  // Older protos of a topk do not set is_stable, although it is true.
   a->is_stable = opcode == Opcode::kTopk ? !in.unstable() : in.is_stable();
   a->k = in.k();
   a->largest = opcode == Opcode::kTopk ? in.largest() : true;
@@ -195,7 +196,7 @@ absl::Status ReadCalls(const pb::Instruction& in, Opcode opcode, Attributes* a) 
   return absl::OkStatus();
 }
 
-// What every opcode may have. Carried text comes from outside: it must read as attributes that are only carried.
+// Reads the attributes that every opcode may have. The text in `other` is untrusted and must be checked.
 absl::Status ReadCommon(const pb::Instruction& in, std::string other, Attributes* a) {
   a->backend_config = in.backend_config();
   a->backend_config_is_json = IsBracedValue(a->backend_config);
@@ -203,7 +204,7 @@ absl::Status ReadCommon(const pb::Instruction& in, std::string other, Attributes
   return CheckCarried(a->other);
 }
 
-// Whether text has attributes for the opcode besides those of every opcode and those that are no members of Attributes.
+// Returns true if the opcode has attributes of its own that are members of Attributes.
 bool HasOwnAttributes(Opcode opcode) {
   static const auto* const table = [] {
     static constexpr absl::string_view kElsewhere[] = {
@@ -230,7 +231,7 @@ absl::Status ReadAttributes(const pb::Instruction& in, Instruction* instruction)
     if (other.empty() && in.backend_config().empty()) return absl::OkStatus();
     return ReadCommon(in, std::move(other), &instruction->mutable_attributes());
   }
-  // Into a copy that some instructions throw away again, because nothing is set.
+  // A local object, which is dropped if no attribute is set.
   Attributes a;
   XLAD_RETURN_IF_ERROR(ReadContraction(in, &a));
   if (in.has_convolution_dimension_numbers()) {

@@ -1,4 +1,4 @@
-// Proto to module: literals. Counts are checked before memory is taken.
+// Reads literals from protos. Counts are checked before memory is allocated.
 #include <cstring>
 
 #include "hlo/wire/parts.h"
@@ -11,7 +11,7 @@ absl::Status CountError(int64_t found, const tensor::Shape& shape) {
                                                  " of ", shape.ToString()));
 }
 
-// `parts`: values of the field that make an element (2 for complex numbers).
+// `parts` is the number of values of the field per element (2 for complex numbers).
 template <typename T, typename From>
 absl::Status Take(const google::protobuf::RepeatedField<From>& values, int64_t parts, tensor::Shape shape,
                   tensor::Array* array) {
@@ -29,7 +29,7 @@ absl::Status TakeBytes(const std::string& bytes, tensor::Shape shape, tensor::Ar
   *array = tensor::Array(std::move(shape));
   if (!bytes.empty()) std::memcpy(array->bytes().data(), bytes.data(), bytes.size());
   if (bits >= 8) return absl::OkStatus();
-  // One byte an element, the value in its low bits; arrays have signed ones sign-extended.
+  // One byte per element with the value in the low bits. In an array, signed values are sign-extended.
   const bool is_signed = tensor::IsSigned(array->shape().type);
   for (std::byte& element : array->bytes()) {
     unsigned value = std::to_integer<unsigned>(element) & ((1u << bits) - 1);
@@ -57,7 +57,7 @@ absl::Status TakeArray(const pb::Literal& in, const tensor::Shape& shape, tensor
   }
 }
 
-// Values come in the order of the literal's layout; arrays are row-major.
+// Converts the values from the order of the layout to row-major order.
 void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   const Dims& dims = array->shape().dims;
   bool row_major = true;
@@ -65,7 +65,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
     row_major &= minor_to_major[i] == static_cast<int64_t>(dims.size() - 1 - i);
   }
   if (row_major || array->elements() == 0) return;
-  Dims strides(dims.size(), 0);  // In the layout, in elements.
+  Dims strides(dims.size(), 0);  // In elements, as in the layout.
   int64_t stride = 1;
   for (const int64_t d : minor_to_major) {
     strides[d] = stride;
@@ -84,7 +84,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   *array = std::move(result);
 }
 
-// As the text's reader does it.
+// Makes an elided constant, like the text parser.
 void TakeElided(const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
   const bool fits = shape.bytes() <= *elided_bytes;
   literal->array = fits ? tensor::Array(shape) : tensor::Array(shape, {});

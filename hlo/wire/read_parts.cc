@@ -1,4 +1,4 @@
-// Proto to module: shapes, metadata, string maps.
+// Reads shapes, metadata and string maps from protos.
 #include "absl/strings/escaping.h"
 #include "hlo/text/parse.h"
 #include "hlo/wire/parts.h"

@@ -1,5 +1,4 @@
-// Proto to module: shardings and replica groups. What comes in is put into the text's form and read as text, so that
-// there is one set of checks.
+// Reads shardings and replica groups from protos. They are converted to text and parsed, so that the checks exist once.
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "hlo/text/named_sharding.h"
@@ -36,7 +35,7 @@ absl::Status ReadAxes(const google::protobuf::RepeatedPtrField<pb::AxisRef>& in,
   return absl::OkStatus();
 }
 
-// Reads `text` by `parse`; the error without its line and column, which mean nothing here.
+// Parses `text` with `parse`. Removes the line and column from the error, because the text is not part of the input.
 template <typename Parse>
 absl::Status ReadAsText(absl::string_view what, const std::string& text, const Parse& parse) {
   Lexer lexer(text);
@@ -73,10 +72,10 @@ absl::StatusOr<OpSharding::Kind> KindOf(int type) {
   return absl::InvalidArgumentError(absl::StrCat("found sharding type ", type, ", expected 0 to 6"));
 }
 
-// Of one dimension there is nothing to transpose.
+// A transposition of one dimension is omitted.
 Dims Transpose(const google::protobuf::RepeatedField<int32_t>& in) { return in.size() > 1 ? ToDims(in) : Dims(); }
 
-// The parts of a sharding that is no tuple, unchecked.
+// Fills in the parts of a sharding that is not a tuple, without checks.
 absl::Status FillSingle(const pb::OpSharding& in, OpSharding* sharding) {
   const bool tiled = sharding->kind == OpSharding::Kind::kTiled;
   if (tiled || sharding->kind == OpSharding::Kind::kMaximal) sharding->devices = ToDims(in.tile_assignment_devices());

@@ -27,7 +27,7 @@ bool WireReader::Skip(size_t bytes) {
   return ok_;
 }
 
-// Nobody writes groups any more; protobuf knows how they nest.
+// Groups are obsolete and rare, so protobuf skips them.
 bool WireReader::SkipGroup(const char* start) {
   CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), static_cast<int>(end_ - start));
   ok_ = WireFormatLite::SkipField(&stream, stream.ReadTag());
@@ -70,7 +70,7 @@ bool WireReader::Next(Field* field) {
   return true;
 }
 
-bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
+bool SplitMessage(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
              int dropped) {
   if (rest != nullptr) rest->clear();
   WireReader reader(message);
@@ -86,9 +86,9 @@ bool TakeOut(absl::string_view message, int number, std::vector<absl::string_vie
 }
 
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out) {
-  constexpr int kMostNesting = 500;
+  constexpr int kMaxNesting = 500;
   CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
-  stream.SetRecursionLimit(kMostNesting);
+  stream.SetRecursionLimit(kMaxNesting);
   return out->MergeFromCodedStream(&stream) && stream.ConsumedEntireMessage();
 }
 

@@ -1,4 +1,4 @@
-// The wire format of protos, as far as reading a large message piece by piece needs it.
+// The part of the protobuf wire format that is needed to read a large message piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace xlad::hlo {
 
-// The fields of a message's bytes, one after the other. What it gives refers to the bytes.
+// Iterates over the fields of a serialized message. The fields refer to the bytes of the message.
 class WireReader {
  public:
   enum Type : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kGroup = 3, kFixed32 = 5 };
   struct Field {
     uint32_t number = 0;
     Type type = kVarint;
-    uint64_t value = 0;       // Of kVarint.
-    absl::string_view bytes;  // Of kBytes.
-    absl::string_view whole;  // With its tag.
+    uint64_t value = 0;       // For kVarint.
+    absl::string_view bytes;  // For kBytes.
+    absl::string_view whole;  // The field with its tag.
     bool Is(uint32_t n, Type t) const { return number == n && type == t; }
   };
 
   explicit WireReader(absl::string_view message)
       : at_(message.data()), end_(message.data() + message.size()), ok_(true) {}
 
-  // False at the end, and where the bytes are no message: ok() tells which.
+  // Returns false at the end, and if the bytes are not a valid message; then ok() is false.
   bool Next(Field* field);
   bool ok() const { return ok_; }
-  // A number of a packed field's bytes; false as Next.
+  // Reads a number from the bytes of a packed field. Returns false like Next.
   bool NextVarint(uint64_t* value);
 
  private:
@@ -42,14 +42,14 @@ class WireReader {
   bool ok_;
 };
 
-// Takes a message apart: `parts` gets the bytes of each submessage in field `number`, `rest` those of all other
-// fields (nullptr: not wanted) but for submessages in field `dropped`. The parts refer to `message`. False where the
-// bytes are no message.
-bool TakeOut(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
+// Splits a message. `parts` receives the bytes of each submessage in field `number`; they refer to `message`. `rest`
+// receives the bytes of all other fields except `dropped`, unless it is null. Returns false if the bytes are not a
+// valid message.
+bool SplitMessage(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
              int dropped = 0);
 
-// Adds what the bytes say, all of them; false where they are no such message. Nests deep enough for every tuple that
-// text may nest.
+// Merges all of the bytes into `out`. Returns false if they are not a valid message of its type. Allows the nesting of
+// tuples that text allows.
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out);
 
 }  // namespace xlad::hlo

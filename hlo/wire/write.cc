@@ -1,4 +1,4 @@
-// Module to proto.
+// Writes a module to a proto.
 #include <climits>
 
 #include "absl/container/flat_hash_map.h"
@@ -9,7 +9,7 @@
 namespace xlad::hlo {
 namespace {
 
-// Ids are positions: of computations in the module, of instructions in the whole module, from 1.
+// Computations and instructions are numbered from 1 in the order of the module.
 struct Ids {
   absl::flat_hash_map<const Instruction*, int64_t> instructions;
   absl::flat_hash_map<const Computation*, int64_t> computations;
@@ -17,7 +17,7 @@ struct Ids {
 
 void WriteCalled(const Instruction& instruction, const Ids& ids, pb::Instruction* out) {
   const std::vector<Computation*>& called = instruction.called();
-  // The proto has a loop's body before its condition.
+  // The proto has the body of a loop before the condition.
   const bool swap = instruction.opcode() == Opcode::kWhile && called.size() == 2;
   for (size_t i = 0; i < called.size(); ++i) {
     const auto found = ids.computations.find(called[swap ? 1 - i : i]);
@@ -153,7 +153,7 @@ absl::StatusOr<std::string> SerializeProto(const Module& module) {
                                                    " bytes, expected at most 2 GiB, the most a proto can hold"));
   }
   std::string bytes;
-  // One order for the entries of maps, so that equal modules give equal bytes.
+  // A fixed order of the entries of maps, so that equal modules have equal bytes.
   google::protobuf::io::StringOutputStream stream(&bytes);
   {
     google::protobuf::io::CodedOutputStream coded(&stream);

@@ -1,4 +1,4 @@
-// Module to proto: what an instruction says besides shape and operands. One small function a group of opcodes.
+// Writes the attributes of an instruction to a proto: one small function per group of opcodes.
 #include "hlo/enum_names.h"
 #include "hlo/wire/parts.h"
 
@@ -72,7 +72,7 @@ void WriteGather(const Attributes& a, pb::Instruction* out) {
 void WriteWindow(const Instruction& i, const Attributes& a, pb::Instruction* out) {
   const bool windowed = i.opcode() == Opcode::kReduceWindow || i.opcode() == Opcode::kSelectAndScatter ||
                         i.opcode() == Opcode::kConvolution;
-  if (windowed) out->mutable_window();  // XLA wants one of scalars too.
+  if (windowed) out->mutable_window();  // XLA requires one for scalars too.
   if (!a.window.has_value()) return;
   out->mutable_window();
   for (const WindowDimension& d : *a.window) {
@@ -94,7 +94,7 @@ void WriteSlices(const Instruction& i, const Attributes& a, pb::Instruction* out
     slice->set_limit(d.limit);
     slice->set_stride(d.stride);
   }
-  if (i.opcode() == Opcode::kPad) out->mutable_padding_config();  // Present for a scalar too.
+  if (i.opcode() == Opcode::kPad) out->mutable_padding_config();  // Also required for a scalar.
   for (const PaddingDimension& d : a.padding) {
     pb::PaddingConfig::Dimension* const padding = out->mutable_padding_config()->add_dimensions();
     padding->set_edge_padding_low(d.low);
@@ -160,7 +160,7 @@ void WriteCalls(const Instruction& i, const Attributes& a, pb::Instruction* out)
   out->set_fusion_kind(a.fusion_kind);
   out->set_custom_call_target(a.custom_call_target);
   if (i.opcode() == Opcode::kCustomCall) {
-    // "Original" is what text does not say.
+    // The text omits API_VERSION_ORIGINAL.
     out->set_custom_call_api_version(a.api_version.empty() ? 1 : NumberOf(kApiVersions, a.api_version));
   }
   if (i.opcode() == Opcode::kCustomCall || i.opcode() == Opcode::kConvolution) {

@@ -1,4 +1,4 @@
-// Module to proto: literals.
+// Writes literals to protos.
 #include <cstring>
 
 #include "hlo/wire/parts.h"
@@ -55,12 +55,12 @@ bool IsRowMajor(const Dims& minor_to_major) {
   return true;
 }
 
-// The elements in the order in which a layout has them in memory, as a vector.
+// Returns a vector of the elements in the memory order of a layout.
 tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_major) {
   const Dims& dims = array.shape().dims;
   const Dims strides = tensor::Strides(dims);
   const size_t n = dims.size();
-  Dims sizes(n), steps(n);  // From major to minor.
+  Dims sizes(n), steps(n);  // From the major to the minor dimension.
   for (size_t d = 0; d < n; ++d) {
     const size_t from = minor_to_major[n - 1 - d];
     sizes[d] = dims[from];
@@ -82,7 +82,7 @@ tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_maj
 
 bool IsRowMajor(const Shape& shape) { return shape.layout() == nullptr || IsRowMajor(shape.layout()->minor_to_major); }
 
-// XLA wants the constant's own layout, without its tiles.
+// XLA expects the layout of the constant without tiles.
 Shape ShapeOf(const Literal& literal, const Shape& constant) {
   if (literal.is_tuple) {
     std::vector<Shape> elements;
@@ -113,7 +113,7 @@ void WriteLiteral(const Literal& literal, const Shape& constant, pb::Literal* ou
     }
     return;
   }
-  // Zeros for what the program left out: other readers want as many values as the shape says.
+  // An elided constant is written as zeros, because other readers require as many values as the shape has.
   out->set_elided(literal.elided);
   const bool as_it_is = IsRowMajor(constant) || literal.array.bytes().empty();
   WriteArray(as_it_is ? literal.array : InMemoryOrder(literal.array, constant.layout()->minor_to_major), out);

@@ -1,4 +1,4 @@
-// Module to proto: shapes, metadata, string maps.
+// Writes shapes, metadata and string maps to protos.
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,7 @@ bool TakeInt(absl::string_view* text, int64_t* value) {
   return true;
 }
 
-// "(8,128)" into `values`.
+// Parses "(8,128)" and calls `add` with each number.
 template <typename Add>
 bool TakeList(absl::string_view* text, const Add& add) {
   if (text->empty() || text->front() != '(') return false;
@@ -32,7 +32,7 @@ bool TakeList(absl::string_view* text, const Add& add) {
   }
 }
 
-// The letters that a layout's suffix has a proto field of one number for.
+// The letters of a layout's suffix that have a proto field with one number.
 struct SuffixLetter {
   char letter;
   void (pb::Layout::*set)(int64_t);
@@ -44,7 +44,7 @@ constexpr SuffixLetter kSuffixLetters[] = {
     {'M', &pb::Layout::set_dynamic_shape_metadata_prefix_bytes},
 };
 
-// As much of "T(8,128)(2,1)E(4)S(1)" as is understood.
+// Writes the known parts of a suffix such as "T(8,128)(2,1)E(4)S(1)".
 void WriteSuffix(absl::string_view text, pb::Layout* out) {
   while (!text.empty()) {
     const char letter = text.front();

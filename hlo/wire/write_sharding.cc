@@ -1,4 +1,4 @@
-// Module to proto: shardings and replica groups.
+// Writes shardings and replica groups to protos.
 #include "hlo/text/named_sharding.h"
 #include "hlo/wire/parts.h"
 
@@ -52,7 +52,7 @@ void WriteNamed(const std::string& text, pb::NamedSharding* out) {
   out->set_reduction_op(named.unreduced_op == "max" ? 1 : named.unreduced_op == "min" ? 2 : 0);
 }
 
-// The proto's numbers of OpSharding::Kind, in its order.
+// The number in the proto of each OpSharding::Kind.
 constexpr int kTypeNumbers[] = {0, 1, 4, 5, 6, 3, 2, 3};
 
 int TypeNumber(OpSharding::Kind kind) { return kTypeNumbers[static_cast<int>(kind)]; }

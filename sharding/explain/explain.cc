@@ -51,7 +51,7 @@ class Explainer {
 
   Explanation Run() {
     for (const Variant& variant : program_.variants) {
-      Visit(*variant.module->entry(), 1);
+      Visit(*variant.module->entry(), {1, 1});
       break;  // Variants' collectives are the same by id.
     }
     result_.bytes_per_device = std::llround(bytes_);
@@ -59,22 +59,29 @@ class Explainer {
   }
 
  private:
-  void Visit(const hlo::Computation& computation, std::optional<int64_t> times) {
+  // How often a step runs a computation.
+  struct Runs {
+    std::optional<int64_t> known;  // Nullopt in a loop whose trip count is not known.
+    double assumed;                // With kAssumedTripCount for such loops.
+  };
+
+  void Visit(const hlo::Computation& computation, const Runs& runs) {
     for (const auto& instruction : computation.instructions()) {
-      if (hlo::IsCollective(instruction->opcode())) Add(*instruction, times);
+      if (hlo::IsCollective(instruction->opcode())) Add(*instruction, runs);
       const bool control = instruction->opcode() == Opcode::kWhile || instruction->opcode() == Opcode::kConditional ||
                            instruction->opcode() == Opcode::kCall;
       if (!control) continue;
-      std::optional<int64_t> inner = times;
+      Runs inner = runs;
       if (instruction->opcode() == Opcode::kWhile) {
         const std::optional<int64_t> trips = TripCount(*instruction);
-        inner = times && trips ? std::optional(*times * *trips) : std::nullopt;
+        inner.known = runs.known && trips ? std::optional(*runs.known * *trips) : std::nullopt;
+        inner.assumed = runs.assumed * static_cast<double>(TripCountOrAssumed(*instruction));
       }
       for (const hlo::Computation* called : instruction->called()) Visit(*called, inner);
     }
   }
 
-  void Add(const Instruction& instruction, std::optional<int64_t> times) {
+  void Add(const Instruction& instruction, const Runs& runs) {
     const int64_t devices = program_.mesh.devices();
     ExplainedCollective entry;
     entry.kind = std::string(hlo::ToString(instruction.opcode()));
@@ -86,9 +93,10 @@ class Explainer {
     const double bytes = LeastBytes(instruction, entry.group_size);
     entry.bytes = std::llround(bytes);
     entry.wire_bytes = WireBytes(instruction, entry.group_size);
-    entry.trip_count = times;
+    entry.trip_count = runs.known;
     Describe(instruction, &entry);
-    bytes_ += bytes * static_cast<double>(times.value_or(1));
+    bytes_ += bytes * static_cast<double>(runs.known.value_or(1));
+    result_.assumed_bytes_per_device += bytes * runs.assumed;
     result_.collectives.push_back(std::move(entry));
   }
 

@@ -8,7 +8,7 @@ namespace xlad::sharding {
 absl::StatusOr<double> StepCost(const PartitionedProgram& program) {
   XLAD_ASSIGN_OR_RETURN(const Explanation explanation, Explain(program));
   const double flops = Flops(*program.variants[0].module->entry());
-  return static_cast<double>(explanation.bytes_per_device) + flops / kFlopsPerByte;
+  return explanation.assumed_bytes_per_device + flops / kFlopsPerByte;
 }
 
 }  // namespace xlad::sharding

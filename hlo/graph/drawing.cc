@@ -1,4 +1,4 @@
-#include "hlo/graph/parts.h"
+#include "hlo/graph/drawing.h"
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ struct Row {
   Opcode opcode;
   Class of;
 };
-// The others follow from their flags.
+// The kinds of all other opcodes follow from their flags.
 constexpr Row kRows[] = {
     {Opcode::kParameter, kSource},       {Opcode::kConstant, kSource},         {Opcode::kIota, kSource},
     {Opcode::kDot, kProduct},            {Opcode::kConvolution, kProduct},     {Opcode::kRaggedDot, kProduct},
@@ -43,8 +43,8 @@ std::string EscapeXml(absl::string_view text) {
   return absl::StrReplaceAll(plain, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-std::string Shortened(absl::string_view text, size_t most) {
-  return text.size() <= most ? std::string(text) : absl::StrCat(text.substr(0, most - 3), "...");
+std::string Shortened(absl::string_view text, size_t limit) {
+  return text.size() <= limit ? std::string(text) : absl::StrCat(text.substr(0, limit - 3), "...");
 }
 
 std::string ShardingText(const Instruction& instruction) {
@@ -65,17 +65,17 @@ const OpcodeClass& ClassOf(const Instruction& instruction) {
 
 absl::Span<const OpcodeClass> OpcodeClasses() { return kClasses; }
 
-std::vector<const Instruction*> Drawn(const Computation& computation, size_t most) {
+std::vector<const Instruction*> InstructionsToDraw(const Computation& computation, size_t limit) {
   const auto& instructions = computation.instructions();
   std::vector<const Instruction*> drawn;
-  if (instructions.size() <= most) {
+  if (instructions.size() <= limit) {
     for (const auto& instruction : instructions) drawn.push_back(instruction.get());
     return drawn;
   }
-  // The root, what it reads, what that reads ...
+  // Breadth-first from the root along operands.
   absl::flat_hash_set<const Instruction*> near;
   std::vector<const Instruction*> queue = {computation.root()};
-  for (size_t i = 0; i < queue.size() && near.size() < most; ++i) {
+  for (size_t i = 0; i < queue.size() && near.size() < limit; ++i) {
     if (!near.insert(queue[i]).second) continue;
     queue.insert(queue.end(), queue[i]->operands().begin(), queue[i]->operands().end());
   }
