@@ -54,7 +54,7 @@ std::atomic<int>* StopRequested() {
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
-    signal(SIGPIPE, SIG_IGN);  // A daemon outlives whoever read its output.
+    signal(SIGPIPE, SIG_IGN);  // A daemon outlives the reader of its output.
     return true;
   }();
   (void)installed;
@@ -96,7 +96,7 @@ CLI::Validator OutputFile() {
     std::string folder = std::filesystem::path(path).parent_path().string();
     if (folder.empty()) folder = ".";
     if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";
-    return absl::StrCat("cannot write ", path, ": ", folder, " is no folder that may be written");
+    return absl::StrCat("cannot write ", path, ": ", folder, " is not a folder that can be written");
   };
   return CLI::Validator(check, "");
 }

@@ -1,7 +1,7 @@
 // What every subcommand of `xlad` shares: exit codes, errors, output, signals.
 //
-// A subcommand is one file with one Add function that declares its flags on a CLI::App and sets `*action` to what runs
-// after parsing. cli/main.cc has the table.
+// A subcommand is one file with one Add function, which declares its flags on a CLI::App and sets `*action` to the
+// function that runs after parsing. cli/main.cc has the table.
 #pragma once
 
 #include <atomic>
@@ -28,18 +28,18 @@ enum ExitCode : int {
 
 using Action = std::function<int()>;
 
-// "xlad: error: ..." on standard error; returns the exit code that the error has.
+// Prints "xlad: error: ..." on standard error and returns the exit code for the error.
 int Fail(const absl::Status& status);
 
-// Writes to `path`, or to standard output where it is empty or "-".
+// Writes to `path`, or to standard output if it is empty or "-".
 absl::Status WriteOutput(const std::string& path, const std::string& bytes);
-// A file, or standard input for "-".
+// Reads a file, or standard input if `path` is "-".
 absl::StatusOr<std::string> ReadInput(const std::string& path);
 
 bool ErrorIsTerminal();
-// Installs handlers once: the first SIGINT or SIGTERM makes the value 1, a second one exits at once with 130.
+// Installs signal handlers once. The first SIGINT or SIGTERM sets the value to 1; a second one exits at once with 130.
 std::atomic<int>* StopRequested();
-// The signal that came, 0 where none did.
+// The signal that was received, or 0.
 int StopSignal();
 
 // --coordinator (where `xlad up` listens), --tls-ca, --token-file.
@@ -47,9 +47,9 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint);
 // --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 
-// For numbers of flags: a whole number from `least`.
+// Checks that the value of a flag is an integer of at least `least`.
 CLI::Validator AtLeast(int64_t least);
-// For paths that are written at the end of long work: that their folder is there and may be written.
+// Checks that the folder of an output file exists and can be written, before a long computation starts.
 CLI::Validator OutputFile();
 
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // "dp=4,tp=2" or "single"
@@ -73,6 +73,6 @@ void AddVersion(CLI::App& parent, Action* action);
 
 // Help of --cache; service::CacheFolder reads it.
 inline constexpr char kCacheHelp[] =
-    "folder for executables, so that nothing is compiled twice; off: none; without it XLAD_CACHE says";
+    "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
 
 }  // namespace xlad::cli

@@ -47,16 +47,16 @@ absl::Status Run(const Options& options) {
 
 void AddCompile(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or look at what becomes of it");
+  CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or print an intermediate form");
   app->footer("Examples:\n  xlad compile step.hlo --emit optimized\n  xlad compile step.hlo --emit asm -o step.s\n"
               "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--emit", options->emit, "optimized, llvm, asm, steps or buffers")
       ->check(CLI::IsMember({"optimized", "llvm", "asm", "steps", "buffers"}));
-  app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; none: this machine's");
+  app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
-  app->add_option("-o", options->output, "output file: the executable, or what --emit gives");
+  app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects");
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*options);

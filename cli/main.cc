@@ -93,7 +93,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return xlad::cli::Main(argc, argv);
-  } catch (const std::exception& error) {  // Of a library: ours return errors.
+  } catch (const std::exception& error) {  // Thrown by a library; xlad's functions return errors.
     std::fprintf(stderr, "xlad: error: %s\n", error.what());
     return xlad::cli::kFailed;
   }

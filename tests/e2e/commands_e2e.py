@@ -34,7 +34,7 @@ class Commands(unittest.TestCase):
         self.fails("partiton", PROGRAM, words=["did you mean partition?"], code=(2,))
         self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
         self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number from 0"], code=(2,))
-        self.fails("run", JOB, "--curve", "/no/where/c.json", words=["/no/where is no folder"], code=(2,))
+        self.fails("run", JOB, "--curve", "/no/where/c.json", words=["/no/where is not a folder"], code=(2,))
         self.assertIn("Usage: xlad run ", xlad("run", "--help")[1])
         self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
         self.fails("run", code=(2,))
