@@ -24,7 +24,6 @@ EXEMPT = {
     "deploy",
     "docs/reference/hlo-rules.md",
     "examples",
-    "hlo",
     "proto",
     "python",
     "scripts",
