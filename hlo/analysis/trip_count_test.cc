@@ -38,8 +38,8 @@ std::string TextOf(const Loop& loop) {
                       "  a = ", t, " get-tuple-element(s), index=2\n  b = ", t, " get-tuple-element(s), index=3\n",
                       "  count = s32[] add(n, one)\n  next = ", t, " ", loop.next, "\n  ROOT r = ", state,
                       " tuple(next, count, a, b) }\nENTRY main {\n  p = ", t, " parameter(0)\n  i = ", t, " ",
-                      loop.init, "\n  zero = s32[] constant(0)\n  step = ", t, " ", loop.step, "\n  bound = ", t, " ", loop.bound,
-                      "\n  t = ", state, " tuple(i, zero, step, bound)\n  ROOT w = ", state,
+                      loop.init, "\n  zero = s32[] constant(0)\n  step = ", t, " ", loop.step, "\n  bound = ", t,
+                      " ", loop.bound, "\n  t = ", state, " tuple(i, zero, step, bound)\n  ROOT w = ", state,
                       " while(t), condition=cond, body=body\n}");
 }
 
