@@ -6,6 +6,7 @@
 #include "cli/program.h"
 #include "cli/values.h"
 #include "hlo/eval/evaluate.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/proof/first_difference.h"
 #include "sharding/proof/manual_reference.h"
@@ -81,7 +82,7 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
 // What the program means: on one device, the whole module; with manual computations, on as many as they ask for.
 struct Meaning {
   std::unique_ptr<hlo::Module> whole;
-  std::optional<sharding::TracedProgram> manual;
+  std::optional<sharding::MappedProgram> manual;
 };
 
 absl::StatusOr<Meaning> MeaningOf(std::unique_ptr<hlo::Module> module, const sharding::ImportOptions& import) {
@@ -104,14 +105,14 @@ absl::StatusOr<Literal> Evaluate(const Meaning& meaning, const std::vector<Liter
 // Prints the first instruction of the whole program whose value the devices do not hold.
 absl::Status Locate(sharding::ShardedModule whole, const Meaning& meaning, const std::vector<Literal>& inputs,
                     double tolerance) {
-  sharding::TracedProgram traced;
-  traced.whole = std::move(whole);
-  XLAD_ASSIGN_OR_RETURN(traced.program, sharding::Partition(traced.whole, &traced.trace));
-  XLAD_RETURN_IF_ERROR(sharding::Widen(traced.whole.module.get()));
-  XLAD_RETURN_IF_ERROR(sharding::Widen(&traced.program));
+  sharding::MappedProgram mapped;
+  mapped.whole = std::move(whole);
+  XLAD_ASSIGN_OR_RETURN(mapped.program, sharding::Partition(mapped.whole, sharding::FamilyOf, &mapped.source_map));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(mapped.whole.module.get()));
+  XLAD_RETURN_IF_ERROR(sharding::Widen(&mapped.program));
   XLAD_ASSIGN_OR_RETURN(
       const std::optional<sharding::Difference> first,
-      sharding::FirstDifference(traced, meaning.manual ? &*meaning.manual : nullptr, inputs, tolerance));
+      sharding::FirstDifference(mapped, meaning.manual ? &*meaning.manual : nullptr, inputs, tolerance));
   std::printf("%s\n", first ? absl::StrCat("first difference: ", first->ToString()).c_str()
                             : "no single instruction differs by that much: differences add up");
   return absl::OkStatus();

@@ -51,6 +51,8 @@ inline constexpr char kManualAxesKey[] = "xlad.manual_axes";
 inline constexpr char kUnsplitMatricesKey[] = "xlad.unsplit_matrices";
 // The axes over which the devices hold partial sums of this instruction's result.
 inline constexpr char kPartialAxesKey[] = "xlad.partial";
+// How these are reduced, if not by addition: "or", "maximum".
+inline constexpr char kPartialReductionKey[] = "xlad.partial_reduction";
 // The three parts of a CollectiveOrigin.
 inline constexpr char kAxesKey[] = "xlad.axes";
 inline constexpr char kOpKey[] = "xlad.op";

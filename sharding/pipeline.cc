@@ -1,49 +1,84 @@
 #include "sharding/pipeline.h"
 
+#include <optional>
+
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/explain/step_cost.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/check.h"
 
 namespace xlad::sharding {
 namespace {
 
+// The program with the other order of propagation.
+struct Alternative {
+  ShardedModule sharded;
+  PartitionedProgram partitioned;
+};
+
 struct State {
-  std::unique_ptr<hlo::Module> module;  // Until import.
-  std::unique_ptr<hlo::Module> again;   // As imported, where it may be propagated in another order; else null.
+  std::unique_ptr<hlo::Module> module;  // Null from import on.
   const PipelineOptions* options;
   PipelineResult result;
+  std::optional<Alternative> alternative;  // From import to choose, if the order of propagation can matter.
 };
+
+ShardedModule Clone(const ShardedModule& source) {
+  ShardedModule clone;
+  clone.module = source.module->Clone();
+  clone.mesh = source.mesh;
+  clone.results = source.results;
+  clone.feeds = source.feeds;
+  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> copies;
+  for (size_t c = 0; c < source.module->computations().size(); ++c) {
+    const auto& from = source.module->computations()[c]->instructions();
+    const auto& to = clone.module->computations()[c]->instructions();
+    for (size_t i = 0; i < from.size(); ++i) copies[from[i].get()] = to[i].get();
+  }
+  for (const auto& [instruction, sharding] : source.shardings) clone.shardings[copies.at(instruction)] = sharding;
+  for (const auto& [instruction, direction] : source.barriers) clone.barriers[copies.at(instruction)] = direction;
+  for (const auto& group : source.groups) {
+    auto& copied = clone.groups.emplace_back();
+    for (const hlo::Instruction* instruction : group) copied.push_back(copies.at(instruction));
+  }
+  return clone;
+}
 
 absl::Status RunVerify(State& state) { return hlo::Verify(*state.module); }
 
 absl::Status RunImport(State& state) {
-  state.again = state.module->Clone();
   XLAD_ASSIGN_OR_RETURN(state.result.propagated, Import(std::move(state.module), state.options->import));
-  if (!OrderCanMatter(state.result.propagated)) state.again = nullptr;
+  if (OrderCanMatter(state.result.propagated)) state.alternative = Alternative{Clone(state.result.propagated), {}};
   return absl::OkStatus();
 }
 
 absl::Status RunPropagate(State& state) { return Propagate(&state.result.propagated); }
 
-// Propagated in the other order, if that costs less.
-absl::Status TryDataFirst(State& state) {
-  XLAD_ASSIGN_OR_RETURN(ShardedModule other, Import(std::move(state.again), state.options->import));
-  XLAD_RETURN_IF_ERROR(Propagate(&other, PropagationOrder::kStateLast));
-  XLAD_ASSIGN_OR_RETURN(PartitionedProgram partitioned, Partition(other));
-  XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(partitioned));
-  XLAD_ASSIGN_OR_RETURN(const double least, StepCost(state.result.partitioned));
-  if (cost >= least) return absl::OkStatus();
-  state.result.propagated = std::move(other);
-  state.result.partitioned = std::move(partitioned);
+absl::Status RunPartition(State& state) {
+  XLAD_ASSIGN_OR_RETURN(state.result.partitioned, Partition(state.result.propagated, FamilyOf));
   return absl::OkStatus();
 }
 
-absl::Status RunPartition(State& state) {
-  XLAD_ASSIGN_OR_RETURN(state.result.partitioned, Partition(state.result.propagated));
-  if (state.again != nullptr) TryDataFirst(state).IgnoreError();  // The first order stands.
+absl::Status RunPropagateAlternative(State& state) {
+  return Propagate(&state.alternative->sharded, PropagationOrder::kStateLast);
+}
+
+absl::Status RunPartitionAlternative(State& state) {
+  XLAD_ASSIGN_OR_RETURN(state.alternative->partitioned, Partition(state.alternative->sharded, FamilyOf));
+  return absl::OkStatus();
+}
+
+absl::Status RunChoose(State& state) {
+  XLAD_ASSIGN_OR_RETURN(const double cost, StepCost(state.result.partitioned));
+  XLAD_ASSIGN_OR_RETURN(const double alternative, StepCost(state.alternative->partitioned));
+  if (alternative < cost) {
+    state.result.propagated = std::move(state.alternative->sharded);
+    state.result.partitioned = std::move(state.alternative->partitioned);
+  }
+  state.alternative.reset();
   return absl::OkStatus();
 }
 
@@ -55,35 +90,42 @@ absl::Status RunCheck(State& state) {
 struct Pass {
   const char* name;
   absl::Status (*run)(State&);
+  bool only_alternative = false;
 };
 
 constexpr Pass kPasses[] = {
-    {"verify", RunVerify}, {"import", RunImport}, {"propagate", RunPropagate}, {"partition", RunPartition},
+    {"verify", RunVerify},
+    {"import", RunImport},
+    {"propagate", RunPropagate},
+    {"partition", RunPartition},
+    {"propagate-alternative", RunPropagateAlternative, true},
+    {"partition-alternative", RunPartitionAlternative, true},
+    {"choose", RunChoose, true},
     {"check", RunCheck},
 };
 
+// Writes the program as it is after the pass.
 absl::Status Dump(const State& state, size_t index, const char* pass) {
   const PipelineResult& result = state.result;
   std::string text;
   if (!result.partitioned.variants.empty()) text = hlo::PrintText(*result.partitioned.variants[0].module);
   else if (result.propagated.module != nullptr) text = PrintPropagated(result.propagated);
   else text = hlo::PrintText(*state.module);
-  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(state.options->dump_folder));
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(state.options->dump_directory));
   return RealFileSystem().WriteAtomically(
-      JoinPath(state.options->dump_folder, absl::StrCat(index, ".", pass, ".hlo")), text);
+      JoinPath(state.options->dump_directory, absl::StrCat(index, ".", pass, ".hlo")), text);
 }
 
 }  // namespace
 
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options) {
-  State state{std::move(module), nullptr, &options, {}};
-  size_t index = 0;
+  State state{std::move(module), &options, {}, {}};
   for (const Pass& pass : kPasses) {
+    if (pass.only_alternative && !state.alternative) continue;
     const int64_t start = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(pass.run(state));
     state.result.times.push_back({pass.name, RealClock().NowNs() - start});
-    if (!options.dump_folder.empty()) XLAD_RETURN_IF_ERROR(Dump(state, index, pass.name));
-    ++index;
+    if (!options.dump_directory.empty()) XLAD_RETURN_IF_ERROR(Dump(state, state.result.times.size() - 1, pass.name));
   }
   return std::move(state.result);
 }

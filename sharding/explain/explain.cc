@@ -46,7 +46,7 @@ int64_t WireBytes(const Instruction& collective, int64_t n) {
 class Explainer {
  public:
   explicit Explainer(const PartitionedProgram& program) : program_(program) {
-    for (const CollectiveInfo& info : program.collectives) infos_[info.collective_id] = &info;
+    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
   }
 
   Explanation Run() {

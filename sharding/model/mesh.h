@@ -34,6 +34,10 @@ struct AxisRef {
   int64_t pre = 1;
   int64_t size = 0;  // The size of the part; the size of the axis if the part is all of it. At least 1 in use.
   friend auto operator<=>(const AxisRef&, const AxisRef&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const AxisRef& ref) {
+    return H::combine(std::move(h), ref.axis, ref.pre, ref.size);
+  }
 };
 using AxisList = std::vector<AxisRef>;  // Major to minor.
 

@@ -10,29 +10,30 @@ namespace {
 
 int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[f].size; }
 
-// Reads the axes of one dimension as axes of its factors; a factor's axes may be cut in two where they reach beyond it.
+// Distributes the axes of a dimension to its factors, major to minor. An axis that is larger than the rest of a factor is
+// cut in two.
 class DimensionReader {
  public:
   DimensionReader(const OpRule& rule, const DimensionFactors& factors, Assignment* result)
       : rule_(rule), factors_(factors), result_(*result) {
     Skip();
-    alone_ = true;
-    for (size_t i = 0; i < factors.size(); ++i) alone_ &= i == at_ || FactorSize(rule, factors[i]) == 1;
+    single_ = true;
+    for (size_t i = 0; i < factors.size(); ++i) single_ &= i == at_ || FactorSize(rule, factors[i]) == 1;
   }
 
-  // False where the axis does not fit; nothing after it can be read.
+  // Returns false if the axis does not fit. No axis after it can be distributed then.
   bool Read(AxisRef axis, const OriginPtr& origin) {
     while (axis.size > 1) {
       if (at_ >= factors_.size()) return false;
-      if (alone_ || left_ % axis.size == 0) {
-        Give(axis, origin);
-        left_ = alone_ ? left_ : left_ / axis.size;
-        if (left_ == 1 && !alone_) Next();
+      if (single_ || left_ % axis.size == 0) {
+        Assign(axis, origin);
+        left_ = single_ ? left_ : left_ / axis.size;
+        if (left_ == 1 && !single_) Next();
         return true;
       }
       if (axis.size % left_ != 0) return false;
       const AxisRef part{axis.axis, axis.pre, left_};
-      Give(part, origin);
+      Assign(part, origin);
       axis = {axis.axis, axis.pre * left_, axis.size / left_};
       Next();
     }
@@ -40,7 +41,7 @@ class DimensionReader {
   }
 
  private:
-  void Give(const AxisRef& axis, const OriginPtr& origin) {
+  void Assign(const AxisRef& axis, const OriginPtr& origin) {
     FactorAxes& factor = result_[factors_[at_]];
     factor.axes.push_back(axis);
     factor.origins.push_back(origin);
@@ -58,9 +59,9 @@ class DimensionReader {
   const OpRule& rule_;
   const DimensionFactors& factors_;
   Assignment& result_;
-  size_t at_ = 0;
-  int64_t left_ = 1;
-  bool alone_ = false;
+  size_t at_ = 0;        // The factor that takes the next axis.
+  int64_t left_ = 1;     // The size of factor at_ that no axis splits yet.
+  bool single_ = false;  // Whether at most one factor has a size above 1. It takes every axis, even uneven ones.
 };
 
 Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
@@ -105,8 +106,8 @@ Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::
   return result;
 }
 
-// Adds what `more` has beyond `base`: to factors without axes, and behind those of which it has a continuation. Axes in
-// use end a factor, or are skipped.
+// Extends every factor of `base` whose axes are a prefix of those in `more` by the rest of them. An axis that is already
+// in use ends the extension, or is skipped if `skip_used`.
 void Merge(const Assignment& more, bool skip_used, Assignment* base) {
   for (size_t f = 0; f < base->size(); ++f) {
     FactorAxes& have = (*base)[f];
@@ -131,8 +132,8 @@ void Trim(FactorAxes* factor, size_t count) {
   factor->origins.resize(count);
 }
 
-// Where factors share a dimension: drops axes that do not divide, and those of minor factors behind a major factor that
-// is not split wholly. Repeats until nothing changes, because dropping in one tensor matters in another.
+// For dimensions with several factors: removes axes that do not divide their factor, and those of factors minor to one
+// that is not split completely. Repeats until nothing changes, because a factor occurs in several tensors.
 void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignment* assignment) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -141,13 +142,13 @@ void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignm
         if (factors.size() < 2) continue;
         const int64_t real =
             std::count_if(factors.begin(), factors.end(), [&](int f) { return FactorSize(rule, f) > 1; });
-        bool whole_so_far = true;
+        bool majors_split = true;
         for (int f : factors) {
           if (real < 2 && FactorSize(rule, f) > 1) continue;
           FactorAxes& factor = (*assignment)[f];
           size_t keep = 0;
           int64_t shards = 1;
-          while (whole_so_far && keep < factor.axes.size() &&
+          while (majors_split && keep < factor.axes.size() &&
                  FactorSize(rule, f) % (shards * factor.axes[keep].size) == 0) {
             shards *= factor.axes[keep++].size;
           }
@@ -155,7 +156,7 @@ void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignm
             Trim(&factor, keep);
             changed = true;
           }
-          whole_so_far &= shards == FactorSize(rule, f);
+          majors_split &= shards == FactorSize(rule, f);
         }
       }
     }
@@ -216,7 +217,7 @@ std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTenso
                                    [&](const Assignment& have) { return SameAxes(have, candidate); });
     if (!known) candidates.push_back(std::move(candidate));
   };
-  // Each tensor's own shardings first, then the others from large to small; and each tensor's alone.
+  // Each tensor in turn has precedence, followed by the others from large to small; then each tensor alone.
   for (const bool skip_used : {false, true}) {
     if (skip_used && !thorough) continue;
     for (size_t first = tensors.size(); first-- > 0;) {

@@ -1,8 +1,8 @@
-// Which axes split which factor of an op: the one decision from which all local shapes and collectives of the op
-// follow.
+// Assignments: which mesh axes split which factor of an op. All local shapes and collectives of the op follow from its
+// assignment. For dot f32[8,4] x f32[4,6] with the rule ([i, k],[k, j])->([i, j]), the assignment i={"dp"}, k={"tp"}
+// needs the operands as [{"dp"}, {"tp"}] and [{"tp"}, {}], and its result [{"dp"}, {}] is unreduced along "tp".
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "sharding/model/tensor_sharding.h"
@@ -16,24 +16,24 @@ struct FactorAxes {
 };
 using Assignment = std::vector<FactorAxes>;  // An entry for each factor.
 
-// One tensor of an op as the chooser sees it.
+// A tensor of an op: an operand with its sharding, or a result with the sharding that it is wanted in.
 struct OpTensor {
   const TensorFactors* factors = nullptr;
-  const TensorSharding* sharding = nullptr;  // As it lies (operand) or is wanted (result).
-  Dims dims;
+  const TensorSharding* sharding = nullptr;
   int64_t bytes = 0;
 };
 
-// The sharding that an assignment asks of a tensor.
+// The sharding that a tensor has under an assignment.
 TensorSharding Project(const Assignment& assignment, const TensorFactors& factors);
 
-// The axes of the assignment's split reduction factors, with the reduction: along these a result is partial.
+// The axes that split reduction factors, in mesh order. Along these axes a result is partial.
 AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 
-// Candidates, without duplicates: from the tensors' own shardings, each tensor first once, factors with
-// allowed[f] == false left whole. Every candidate is legal: no axis twice, and where several factors share a dimension
-// the split is even and major factors are split wholly before minor ones. `thorough`: also those in which a tensor
-// gives its later axes to a factor although an earlier one is used elsewhere.
+// Candidate assignments without duplicates: the factors take the axes of the tensors, and each tensor has precedence
+// once. Factors with allowed[f] == false stay unsplit. Every candidate is legal: no axis is used twice, and if several
+// factors share a dimension, their splits are even and a minor factor is split only if all major ones are split
+// completely. `thorough`: also those candidates in which a tensor gives its later axes to a factor although an earlier
+// one is used by another factor.
 std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
                                    const std::vector<bool>& allowed, bool thorough);
 

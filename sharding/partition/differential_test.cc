@@ -4,6 +4,7 @@
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/testing/random_sharding.h"
@@ -426,7 +427,7 @@ void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
   absl::StatusOr<Mesh> mesh = ParseMesh(mesh_text);
   ASSERT_TRUE(mesh.ok()) << mesh.status();
   const ShardedModule sharded = WithRandomShardings(*std::move(module), *mesh, seed);
-  absl::StatusOr<PartitionedProgram> partitioned = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> partitioned = Partition(sharded, FamilyOf);
   ASSERT_TRUE(partitioned.ok()) << partitioned.status();
   const hlo::Module& local = *partitioned->variants[0].module;
   EXPECT_TRUE(hlo::Verify(local).ok()) << hlo::Verify(local);

@@ -2,117 +2,121 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace xlad::sharding {
 namespace {
 
-// What `target` needs of `source`'s shard, as global indices.
-struct Range {
-  int64_t begin = 0, end = 0;
-  bool empty() const { return begin >= end; }
+// Elements that `target` needs of another shard: [offset, offset + length) of `source`.
+struct Piece {
+  int64_t source = 0, target = 0;
+  int64_t offset = 0, length = 0;
 };
 
-Range Needed(const HaloNeed& need, int64_t source, int64_t target) {
-  const int64_t start = need.starts[target];
-  return {std::max({start, source * need.shard, need.first}),
-          std::min({start + need.length, (source + 1) * need.shard, need.limit, need.size})};
-}
-
-bool Disjoint(const HaloRound& a, const HaloRound& b) {
-  std::vector<bool> sends(a.source.size(), false);
-  for (size_t k = 0; k < a.source.size(); ++k) {
-    if (a.source[k] >= 0 && b.source[k] >= 0) return false;
-    if (a.source[k] >= 0) sends[a.source[k]] = true;
-  }
-  return std::none_of(b.source.begin(), b.source.end(),
-                      [&](int64_t source) { return source >= 0 && sends[source]; });
-}
-
-HaloRound EmptyRound(const HaloNeed& need, int64_t length) {
-  return {length, Dims(need.starts.size(), -1), Dims(need.starts.size(), 0)};
-}
-
-// Adds the slot's permute to a round that has room for it, else as a round of its own. Slots come longest first.
-void PlaceSlot(const HaloNeed& need, HaloSlot* slot, HaloPlan* plan) {
-  HaloRound own = EmptyRound(need, slot->length);
-  for (int64_t k = 0; k < need.shards(); ++k) {
-    const int64_t source = k + slot->delta;
-    if (source < 0 || source >= need.shards() || Needed(need, source, k).empty()) continue;
-    own.source[k] = source;
-  }
-  // Between others, needed by nobody.
-  if (std::all_of(own.source.begin(), own.source.end(), [](int64_t source) { return source < 0; })) return;
-  size_t r = 0;
-  while (r < plan->rounds.size() && !Disjoint(plan->rounds[r], own)) ++r;
-  if (r == plan->rounds.size()) plan->rounds.push_back(EmptyRound(need, slot->length));
-  HaloRound& round = plan->rounds[r];
-  for (size_t k = 0; k < own.source.size(); ++k) {
-    if (own.source[k] < 0) continue;
-    round.source[k] = own.source[k];
-    round.offset[own.source[k]] = slot->delta < 0 ? need.shard - round.length : 0;
-  }
-  slot->round = static_cast<int>(r);
-}
-
-// Pieces side by side: of every shard to the left as much of its end as the neediest wants, to the right of its
-// beginning; shards in between are whole.
-HaloPlan AdjacentPlan(const HaloNeed& need) {
-  std::map<int64_t, int64_t> lengths;  // By delta.
-  for (int64_t k = 0; k < need.shards(); ++k) {
-    for (int64_t j = 0; j < need.shards(); ++j) {
-      const Range range = Needed(need, j, k);
-      if (j == k || range.empty()) continue;
-      const int64_t length = j < k ? (j + 1) * need.shard - range.begin : range.end - j * need.shard;
-      int64_t& longest = lengths[j - k];
-      longest = std::max(longest, length);
+// All pieces, by target, then by source.
+std::vector<Piece> PiecesOf(const HaloNeed& need) {
+  std::vector<Piece> pieces;
+  for (int64_t target = 0; target < need.shards(); ++target) {
+    const int64_t begin = std::max(need.starts[target], need.real_first());
+    const int64_t end = std::min(need.starts[target] + need.length, need.real_limit());
+    for (int64_t at = begin; at < end;) {
+      const int64_t source = at / need.shard;
+      const int64_t next = std::min((source + 1) * need.shard, end);
+      if (source != target) pieces.push_back({source, target, at - source * need.shard, next - at});
+      at = next;
     }
   }
-  HaloPlan plan;
-  const int64_t leftmost = lengths.empty() ? 0 : std::min<int64_t>(lengths.begin()->first, 0);
-  const int64_t rightmost = lengths.empty() ? 0 : std::max<int64_t>(lengths.rbegin()->first, 0);
+  return pieces;
+}
+
+// Rounds in the making, and which shards send and receive in each.
+class Rounds {
+ public:
+  explicit Rounds(const HaloNeed& need) : need_(need) {}
+
+  // The first round in which all pairs (source, target) are free, or a new one of `length`.
+  int Find(const std::vector<std::pair<int64_t, int64_t>>& pairs, int64_t length) {
+    const auto fits = [&](const Round& round) {
+      return std::none_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+        return round.sends[pair.first] || round.plan.source[pair.second] >= 0;
+      });
+    };
+    const auto found = std::find_if(rounds_.begin(), rounds_.end(), fits);
+    if (found != rounds_.end()) return static_cast<int>(found - rounds_.begin());
+    const size_t shards = need_.starts.size();
+    rounds_.push_back({{length, Dims(shards, -1), Dims(shards, 0)}, std::vector<bool>(shards, false)});
+    return static_cast<int>(rounds_.size()) - 1;
+  }
+  int64_t length(int round) const { return rounds_[round].plan.length; }
+  void Add(int round, int64_t source, int64_t target, int64_t offset) {
+    rounds_[round].plan.source[target] = source;
+    rounds_[round].plan.offset[source] = offset;
+    rounds_[round].sends[source] = true;
+  }
+  std::vector<HaloRound> Take() {
+    std::vector<HaloRound> plans;
+    for (Round& round : rounds_) plans.push_back(std::move(round.plan));
+    return plans;
+  }
+
+ private:
+  struct Round {
+    HaloRound plan;
+    std::vector<bool> sends;
+  };
+  const HaloNeed& need_;
+  std::vector<Round> rounds_;
+};
+
+// The slots of the adjacent form: of every shard to the left as much of its end as the target that needs most, of those
+// to the right as much of their beginning. Shards between others are complete.
+std::vector<HaloSlot> AdjacentSlots(const HaloNeed& need, const std::vector<Piece>& pieces) {
+  std::map<int64_t, int64_t> lengths = {{0, need.shard}};  // By delta.
+  for (const Piece& piece : pieces) {
+    const bool left = piece.source < piece.target;
+    int64_t& longest = lengths[piece.source - piece.target];
+    longest = std::max(longest, left ? need.shard - piece.offset : piece.offset + piece.length);
+  }
+  const int64_t leftmost = lengths.begin()->first, rightmost = lengths.rbegin()->first;
+  std::vector<HaloSlot> slots;
   for (int64_t delta = leftmost; delta <= rightmost; ++delta) {
     const bool between = delta != leftmost && delta != rightmost;
-    plan.slots.push_back({delta, delta == 0 || between ? need.shard : lengths[delta]});
+    slots.push_back({delta, between ? need.shard : lengths[delta]});
   }
+  return slots;
+}
+
+// Pieces that are concatenated.
+HaloPlan AdjacentPlan(const HaloNeed& need, const std::vector<Piece>& pieces, std::vector<HaloSlot> slots) {
+  std::map<int64_t, std::vector<std::pair<int64_t, int64_t>>> pairs;  // By delta: (source, target).
+  for (const Piece& piece : pieces) pairs[piece.source - piece.target].emplace_back(piece.source, piece.target);
   std::vector<HaloSlot*> order;
-  for (HaloSlot& slot : plan.slots) {
-    if (slot.delta != 0) order.push_back(&slot);
+  for (HaloSlot& slot : slots) {
+    if (slot.delta != 0 && pairs.contains(slot.delta)) order.push_back(&slot);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const HaloSlot* a, const HaloSlot* b) { return a->length > b->length; });
-  for (HaloSlot* slot : order) PlaceSlot(need, slot, &plan);
-  return plan;
+  Rounds rounds(need);
+  for (HaloSlot* slot : order) {
+    slot->round = rounds.Find(pairs[slot->delta], slot->length);
+    const int64_t offset = slot->delta < 0 ? need.shard - rounds.length(slot->round) : 0;
+    for (const auto& [source, target] : pairs[slot->delta]) rounds.Add(slot->round, source, target, offset);
+  }
+  return {rounds.Take(), std::move(slots)};
 }
 
-// Exactly what is needed, in rounds filled greedily from the longest piece down.
-HaloPlan ScatteredPlan(const HaloNeed& need) {
-  struct Piece {
-    int64_t source, target, offset, length;
-  };
-  std::vector<Piece> pieces;
-  for (int64_t target = 0; target < need.shards(); ++target) {
-    for (int64_t source = 0; source < need.shards(); ++source) {
-      const Range range = Needed(need, source, target);
-      if (source == target || range.empty()) continue;
-      pieces.push_back({source, target, range.begin - source * need.shard, range.end - range.begin});
-    }
-  }
+// Exactly the elements that are needed, in rounds that are filled greedily from the longest piece down.
+HaloPlan ScatteredPlan(const HaloNeed& need, std::vector<Piece> pieces) {
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(-a.length, a.source - a.target) < std::pair(-b.length, b.source - b.target);
+    return std::tuple(-a.length, a.source - a.target) < std::tuple(-b.length, b.source - b.target);
   });
-  HaloPlan plan;
+  Rounds rounds(need);
   for (const Piece& piece : pieces) {
-    HaloRound own = EmptyRound(need, piece.length);
-    own.source[piece.target] = piece.source;
-    size_t r = 0;
-    while (r < plan.rounds.size() && !Disjoint(plan.rounds[r], own)) ++r;
-    if (r == plan.rounds.size()) plan.rounds.push_back(EmptyRound(need, piece.length));
-    HaloRound& round = plan.rounds[r];
-    round.source[piece.target] = piece.source;
-    round.offset[piece.source] = std::min(piece.offset, need.shard - round.length);
+    const int round = rounds.Find({{piece.source, piece.target}}, piece.length);
+    rounds.Add(round, piece.source, piece.target, std::min(piece.offset, need.shard - rounds.length(round)));
   }
-  return plan;
+  return {rounds.Take(), {}};
 }
 
 }  // namespace
@@ -124,14 +128,15 @@ int64_t HaloPlan::sent() const {
 }
 
 HaloPlan PlanHalo(const HaloNeed& need) {
-  HaloPlan adjacent = AdjacentPlan(need);
-  HaloPlan scattered = ScatteredPlan(need);
-  // Far shards side by side would be a large array to cut a small one from.
-  int64_t total = 0;
-  for (const HaloSlot& slot : adjacent.slots) total += slot.length;
-  const bool wide = total > 2 * (need.length + need.shard);
-  const bool scatter = scattered.sent() < adjacent.sent() || (scattered.sent() == adjacent.sent() && wide);
-  return scatter ? std::move(scattered) : std::move(adjacent);
+  const std::vector<Piece> pieces = PiecesOf(need);
+  std::vector<HaloSlot> slots = AdjacentSlots(need, pieces);
+  int64_t assembled = 0;
+  for (const HaloSlot& slot : slots) assembled += slot.length;
+  // Shards that are far apart would be assembled to a large array of which little is used.
+  if (assembled > 2 * (need.length + need.shard)) return ScatteredPlan(need, pieces);
+  HaloPlan adjacent = AdjacentPlan(need, pieces, std::move(slots));
+  HaloPlan scattered = ScatteredPlan(need, pieces);
+  return scattered.sent() < adjacent.sent() ? std::move(scattered) : std::move(adjacent);
 }
 
 }  // namespace xlad::sharding

@@ -12,6 +12,7 @@
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/partition/halo_plan.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/proof/equivalence.h"
 
@@ -88,7 +89,7 @@ class Halo : public testing::Test {
     }
     absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(*sharded.module, inputs);
     EXPECT_TRUE(whole.ok()) << whole.status();
-    absl::StatusOr<PartitionedProgram> partitioned = Partition(sharded);
+    absl::StatusOr<PartitionedProgram> partitioned = Partition(sharded, FamilyOf);
     EXPECT_TRUE(partitioned.ok()) << partitioned.status();
     if (!whole.ok() || !partitioned.ok()) return std::nullopt;
     const hlo::Module& local = *partitioned->variants[0].module;

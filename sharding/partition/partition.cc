@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
-#include "sharding/partition/partitioner.h"
+#include "sharding/partition/computation_partitioner.h"
 
 namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
-
 
 const hlo::Shape* ShapeAt(const hlo::Shape& shape, const Dims& index) {
   const hlo::Shape* at = &shape;
@@ -20,7 +18,8 @@ const hlo::Shape* ShapeAt(const hlo::Shape& shape, const Dims& index) {
   return at;
 }
 
-// What belongs to the module and not to an instruction. A buffer is shared only where both ends are equally large.
+// Copies what belongs to the module and not to an instruction. An alias is kept only if parameter and result have equal
+// local shapes.
 void CarryHeader(const hlo::Module& from, const PartitionedProgram& program, hlo::Module* to) {
   to->num_partitions = program.mesh.devices();
   to->replica_count = from.replica_count;
@@ -60,21 +59,8 @@ void DescribeEntry(const ShardedModule& module, PartitionedProgram* program) {
   }
 }
 
-// Collectives whose instruction was removed as dead are no collectives.
-void DropUnused(const hlo::Module& module, std::vector<CollectiveInfo>* collectives) {
-  absl::flat_hash_set<int64_t> used;
-  for (const auto& computation : module.computations()) {
-    for (const auto& instruction : computation->instructions()) {
-      if (hlo::IsCollective(instruction->opcode()) && instruction->attributes().channel_id) {
-        used.insert(*instruction->attributes().channel_id);
-      }
-    }
-  }
-  std::erase_if(*collectives, [&](const CollectiveInfo& info) { return !used.contains(info.collective_id); });
-}
-
-// XLA runs its partitioner over a program that is partitioned already too, and refuses a partition-id unless all of the
-// program is marked as manual: per device as it stands. Reducers and comparators are marked by no one.
+// XLA runs its partitioner over programs that are already partitioned too, and rejects a partition-id unless every
+// instruction has the sharding "manual". Reducers and comparators need none.
 void MarkManual(const hlo::Computation& computation) {
   for (const auto& instruction : computation.instructions()) {
     auto manual = std::make_unique<hlo::OpSharding>();
@@ -96,37 +82,36 @@ bool UsesPartitionId(const hlo::Module& module) {
   return false;
 }
 
-absl::Status PartitionOverMesh(const ShardedModule& source, PartitionedProgram* program, Trace* trace) {
+absl::Status PartitionOverMesh(const ShardedModule& source, FamilyTable families, PartitionedProgram* program,
+                               SourceMap* source_map) {
   auto module = std::make_unique<hlo::Module>(source.module->name());
-  ProgramInProgress progress;
-  progress.source = &source;
-  progress.module = module.get();
-  progress.trace = trace;
+  PartitionContext context(source, families, module.get(), source_map);
   module->num_partitions = source.mesh.devices();
+  const ShardingChooser undeferred(source, context.deferred(), families);
+  context.set_deferred(DeferReductions(
+      source, [&](const Instruction& instruction) { return undeferred.PartialSumAxes(instruction); }));
   const hlo::Computation& entry = *source.module->entry();
   hlo::Computation* target = module->Add(std::make_unique<hlo::Computation>(entry.name()));
-  Partitioner partitioner(&progress, target);
-  progress.pending = PlacePendingSums(
-      source, [&](const Instruction& instruction) { return partitioner.PartialAxes(instruction); });
+  ComputationPartitioner partitioner(&context, target);
   XLAD_ASSIGN_OR_RETURN(LocalValue root, partitioner.Run(entry));
   XLAD_RETURN_IF_ERROR(partitioner.Finish(entry, std::move(root), program->results));
   module->set_entry(target);
   target->RemoveDead();
-  partitioner.RecordTrace();
+  partitioner.RecordSourceMap();
   module->RemoveUnusedComputations();
   module->SortComputations();
   if (UsesPartitionId(*module)) MarkManual(*module->entry());
   CarryHeader(*source.module, *program, module.get());
-  DropUnused(*module, &progress.collectives);
-  program->collectives = std::move(progress.collectives);
-  program->warnings = std::move(progress.warnings);
+  program->collectives = context.recorder().TakeRecords(*module);
+  program->warnings = context.TakeWarnings();
   program->variants.push_back({std::move(module), {}});
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Trace* trace) {
+absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
+                                             SourceMap* source_map) {
   PartitionedProgram program;
   program.mesh = module.mesh;
   program.feeds = module.feeds;
@@ -137,9 +122,9 @@ absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Trace*
   } else {
     if (module.module->replica_count != 1) {
       return absl::InvalidArgumentError(absl::StrCat("found a program of ", module.module->replica_count,
-                                                     " replicas, expected one that is split over a mesh only"));
+                                                     " replicas, expected 1: only programs without replicas can be partitioned over a mesh"));
     }
-    XLAD_RETURN_IF_ERROR(PartitionOverMesh(module, &program, trace));
+    XLAD_RETURN_IF_ERROR(PartitionOverMesh(module, families, &program, source_map));
   }
   for (int64_t d = 0; d < module.mesh.devices(); ++d) program.variants[0].devices.push_back(d);
   return program;

@@ -1,4 +1,4 @@
-// SPMD partitioning: from a sharded program to one program for every device, with collectives.
+// SPMD partitioning: from a sharded program to the program that every device runs, with collectives.
 #pragma once
 
 #include <map>
@@ -8,18 +8,22 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "sharding/model/sharded_module.h"
+#include "sharding/partition/op_family.h"
 
 namespace xlad::sharding {
 
-// One collective of a partitioned program; `collective_id` is its channel_id in the text.
-// The instruction carries the same facts as frontend attributes: xlad.axes="dp", xlad.because="line\nline",
-// xlad.op="dot.15".
+// Identifies a collective of a partitioned program. Its value is the instruction's channel_id.
+enum class CollectiveId : int64_t {};
+constexpr int64_t ChannelOf(CollectiveId id) { return static_cast<int64_t>(id); }
+
+// A collective of a partitioned program. The instruction has the same facts as frontend attributes: xlad.axes="dp",
+// xlad.because="line\nline", xlad.op="dot.15".
 struct CollectiveInfo {
-  int64_t collective_id = 0;
+  CollectiveId collective_id{};
   std::string kind;                  // "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
   AxisList axes;
-  std::string op;                    // The instruction of the user's program that needs it.
-  std::vector<std::string> because;  // Cause chain, nearest first.
+  std::string op;                    // The instruction of the user's program that needs the collective.
+  std::vector<std::string> because;  // The chain of causes, nearest first.
   bool written_by_user = false;      // In a manual computation (shard_map).
 };
 
@@ -32,24 +36,27 @@ struct PartitionedProgram {
   Mesh mesh;
   std::vector<Variant> variants;  // Usually one for all devices.
   std::vector<CollectiveInfo> collectives;
-  // Of the entry: global shapes and how they are split (a leaf each, in order).
+  // The global shapes and shardings of the entry's parameters and results, one per array leaf.
   std::vector<tensor::Shape> parameter_shapes, result_shapes;
   ValueSharding parameters, results;
   std::vector<Feed> feeds;
-  std::vector<std::string> warnings;  // "replicated whole: ..." and the like.
+  std::vector<std::string> warnings;  // "sort.3: gathered over tp: ..."
 };
 
-// Where the values of the whole program are found in the partitioned one. Valid as long as both modules are.
-struct Trace {
-  struct Place {
+// Maps instructions of the source program to those of the partitioned program that compute their values. Its pointers
+// are valid while both modules exist.
+struct SourceMap {
+  struct ShardOfValue {
     const hlo::Instruction* local = nullptr;
-    TensorSharding sharding;  // Of an array; the propagated one, unreduced where its sum is pending.
+    TensorSharding sharding;  // The propagated one, with the axes unreduced along which the reduction is deferred.
   };
-  absl::flat_hash_map<const hlo::Instruction*, Place> arrays;
-  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control;  // while, conditional
+  absl::flat_hash_map<const hlo::Instruction*, ShardOfValue> arrays;
+  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control;  // Loops and conditionals.
 };
 
-// `trace`: filled where it is not null.
-absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Trace* trace = nullptr);
+// Partitions a propagated program. `families`: how every op is partitioned (FamilyOf of ops/families.h). Fills `source_map` if it is not null. Errors: Unimplemented for an op that cannot be
+// partitioned, InvalidArgument for a program of several replicas, Internal if the shardings contradict each other.
+absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
+                                             SourceMap* source_map = nullptr);
 
 }  // namespace xlad::sharding

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sharding/cost/cost.h"
-#include "sharding/partition/pending.h"
+#include "sharding/partition/deferred_reductions.h"
 
 namespace xlad::sharding {
 namespace {
@@ -30,7 +30,7 @@ class Planner {
  private:
   size_t ndim() const { return state_.size(); }
   int64_t Local(const AxisList& axes, size_t d) const { return ShardSize(shape_.dims[d], ShardCount(axes)); }
-  double LocalBytes(const DimensionAxes& placement) const;
+  double LocalBytes(const DimensionAxes& dims) const;
   // Whether shards of `coarse` are made of whole shards of coarse + `extra`.
   bool Nests(size_t d, const AxisList& coarse, const AxisList& fine) const {
     return coarse.empty() || Local(coarse, d) == Local(fine, d) * (ShardCount(fine) / ShardCount(coarse));
@@ -58,9 +58,9 @@ class Planner {
   ReshardPlan plan_;
 };
 
-double Planner::LocalBytes(const DimensionAxes& placement) const {
+double Planner::LocalBytes(const DimensionAxes& dims) const {
   double bytes = static_cast<double>(tensor::ByteWidth(shape_.type));
-  for (size_t d = 0; d < ndim(); ++d) bytes *= static_cast<double>(Local(placement[d], d));
+  for (size_t d = 0; d < ndim(); ++d) bytes *= static_cast<double>(Local(dims[d], d));
   return bytes;
 }
 

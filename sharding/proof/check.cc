@@ -25,7 +25,7 @@ absl::Status Check(const ShardedModule& before, const PartitionedProgram& after)
     XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*variant.module), "partitioned program"));
     XLAD_RETURN_IF_ERROR(CheckCollectives(after, *variant.module));
     XLAD_RETURN_IF_ERROR(CheckPartials(after, *variant.module));
-    // What a manual computation says of its results is the user's word: there is nothing to prove it by.
+    // A manual computation declares the shardings of its results, and nothing proves these.
     if (after.variants.size() == 1 && !HasManual(*before.module)) {
       XLAD_RETURN_IF_ERROR(CheckReplicasAgree(after, *variant.module));
     }

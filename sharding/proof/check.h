@@ -1,13 +1,14 @@
-// The proof at every compile: structure of every collective, and each distinct local rewrite on a small instance.
+// The proof that runs at every compile: the structure of the partitioned program, and each distinct way in which an op
+// was partitioned, on a small instance.
 #pragma once
 
 #include "sharding/partition/partition.h"
 
 namespace xlad::sharding {
 
-// Structure: groups cover every device exactly once, partial sums are resolved exactly once, shapes fit. Then each
-// distinct (instruction kind, operand shardings -> result sharding) on a small instance, partitioned against whole
-// on the evaluator; memoised in the process. An error here is xlad's own fault and says which instruction.
+// Structure (check_structure.h): groups contain every device exactly once, partial results are reduced exactly once,
+// replicas agree. Then instances (check_instances.h). Results for instances are kept in the process. An error is a bug in
+// xlad, and says which instruction was partitioned wrongly.
 absl::Status Check(const ShardedModule& before, const PartitionedProgram& after);
 
 }  // namespace xlad::sharding

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/proof/instance_sizes.h"
 #include "sharding/rules/op_rule.h"
@@ -23,8 +24,9 @@ const ValueSharding* ShardingsOf(const ShardedModule& program, const Instruction
   return found == program.shardings.end() ? nullptr : &found->second;
 }
 
-// Ops that are tried: arrays in, arrays out, with a rule; sources, data flow and control flow have nothing to prove.
-bool IsTried(const ShardedModule& program, const Instruction& instruction) {
+// Whether the op has instances: its operands are arrays, it has a sharding rule, and something is split. Sources, data
+// flow and control flow have nothing to prove.
+bool HasInstance(const ShardedModule& program, const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kParameter:
     case Opcode::kConstant:
@@ -47,15 +49,16 @@ bool IsTried(const ShardedModule& program, const Instruction& instruction) {
   return split;
 }
 
-// A scalar constant stays one: what it is decides how reductions start.
+// A scalar constant stays a constant, because its value decides how a reduction starts.
 bool StaysConstant(const Instruction& operand) {
   return operand.opcode() == Opcode::kConstant && operand.shape().is_scalar();
 }
 
 // The module of one op, with the program's shardings.
-ShardedModule MakeInstance(const ShardedModule& program, const Instruction& instruction, const InstanceSizes& sizes) {
+ShardedModule MakeInstance(const ShardedModule& program, const Instruction& instruction, const InstanceSizes& sizes,
+                           const SmallMesh& mesh) {
   ShardedModule instance;
-  instance.mesh = program.mesh;
+  instance.mesh = mesh.mesh();
   instance.module = std::make_unique<hlo::Module>("instance");
   hlo::Computation* entry = instance.module->Add(std::make_unique<hlo::Computation>("main"));
   instance.module->set_entry(entry);
@@ -67,7 +70,7 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
     hlo::Shape shape(operand.shape().type(), sizes.operands[i]);
     Instruction* made = StaysConstant(operand) ? entry->Add(operand.CloneWithoutOperands())
                                                : builder.Parameter(parameters++, shape, absl::StrCat("operand", i));
-    instance.shardings[made] = *ShardingsOf(program, operand);
+    instance.shardings[made] = mesh.Shortened(*ShardingsOf(program, operand));
     operands.push_back(made);
   }
   std::unique_ptr<Instruction> op = instruction.CloneWithoutOperands();
@@ -76,7 +79,7 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   else for (hlo::Shape& leaf : op->mutable_shape().tuple()) leaf = hlo::Shape(leaf.type(), sizes.results[next++]);
   if (sizes.window) op->mutable_attributes().window = sizes.window;
   for (size_t d = 0; d < op->attributes().slice.size(); ++d) {
-    // Dimensions that are taken whole may have become smaller.
+    // A dimension that the slice does not cut may have become smaller.
     const int64_t size = sizes.operands[0][d];
     if (size != instruction.operand(0)->shape().dims()[d]) op->mutable_attributes().slice[d] = {0, size, 1};
   }
@@ -86,7 +89,7 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   Instruction* root = entry->Add(std::move(op), operands);
   root->set_name("op");
   entry->set_root(root);
-  instance.shardings[root] = *ShardingsOf(program, instruction);
+  instance.shardings[root] = mesh.Shortened(*ShardingsOf(program, instruction));
   instance.results = instance.shardings[root];
   instance.module->SortComputations();
   return instance;
@@ -117,20 +120,61 @@ bool FirstTime(const std::string& signature) {
   return seen->insert(signature).second;
 }
 
+// Which results of an op must be exact.
+Exactness ExactnessOf(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kBitcastConvert:
+    case Opcode::kBroadcast:
+    case Opcode::kConcatenate:
+    case Opcode::kCopy:
+    case Opcode::kDynamicSlice:
+    case Opcode::kDynamicUpdateSlice:
+    case Opcode::kGather:
+    case Opcode::kPad:
+    case Opcode::kReshape:
+    case Opcode::kReverse:
+    case Opcode::kSelect:
+    case Opcode::kSlice:
+    case Opcode::kTranspose: return Exactness::kBits;
+    case Opcode::kConvolution:
+    case Opcode::kDot:
+    case Opcode::kRaggedDot:
+    case Opcode::kReduce:
+    case Opcode::kReduceWindow:
+    case Opcode::kScaledDot:
+    case Opcode::kScatter:
+    case Opcode::kSelectAndScatter: return Exactness::kSums;
+    default: return Exactness::kArithmetic;
+  }
+}
+
 absl::Status Prove(const ShardedModule& instance, bool* skipped) {
-  const std::vector<hlo::Literal> inputs = SampleInputs(*instance.module, 17);
+  const Exactness exactness = ExactnessOf(instance.module->entry()->root()->opcode());
+  std::vector<hlo::Literal> inputs = SampleInputs(*instance.module, 17);
+  if (exactness == Exactness::kBits) inputs = WithSpecialValues(std::move(inputs));
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(*instance.module, inputs);
   if (whole.status().code() == absl::StatusCode::kUnimplemented) {
     *skipped = true;
     return absl::OkStatus();
   }
   XLAD_RETURN_IF_ERROR(whole.status());
-  XLAD_ASSIGN_OR_RETURN(const PartitionedProgram partitioned, Partition(instance));
+  XLAD_ASSIGN_OR_RETURN(const PartitionedProgram partitioned, Partition(instance, FamilyOf));
   XLAD_ASSIGN_OR_RETURN(const hlo::Literal joined, EvaluatePartitioned(partitioned, inputs));
-  return CompareValues(joined, *whole, 1e-4);
+  return CompareValues(joined, *whole, 1e-4, exactness);
 }
 
-absl::Status Blame(const ShardedModule& program, const Instruction& instruction, const absl::Status& status) {
+// Partitioning assumes laws of reducers that no proof covers.
+std::string HintFor(const Instruction& instruction) {
+  const bool reduces = instruction.opcode() == Opcode::kReduce || instruction.opcode() == Opcode::kReduceWindow ||
+                       instruction.opcode() == Opcode::kScatter || instruction.opcode() == Opcode::kSelectAndScatter;
+  if (!reduces) return "";
+  return absl::StrCat("; the partitioner assumes that the reducer ", instruction.called().back()->name(),
+                      " is associative, and that its initial value leaves every value as it is: this reducer is not what "
+                      "the partitioner may assume, or its partitioning has a fault");
+}
+
+// The error for an instance that was partitioned wrongly.
+absl::Status InstanceError(const ShardedModule& program, const Instruction& instruction, const absl::Status& status) {
   const std::string source = program.module->SourceOf(instruction);
   std::vector<std::string> operands;
   for (const Instruction* operand : instruction.operands()) {
@@ -140,7 +184,7 @@ absl::Status Blame(const ShardedModule& program, const Instruction& instruction,
       "partitioning of ", instruction.name(), source.empty() ? "" : absl::StrCat(" (", source, ")"), ", ",
       hlo::ToString(instruction.opcode()), " of ", absl::StrJoin(operands, ", "), " -> ",
       ToString(program.mesh, (*ShardingsOf(program, instruction))[0]), " over ", program.mesh.ToString(),
-      ", is wrong on a small instance: ", std::string(status.message()), " [instance]"));
+      ", is wrong on a small instance: ", std::string(status.message()), HintFor(instruction), " [instance]"));
 }
 
 }  // namespace
@@ -149,20 +193,21 @@ absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program) {
   InstanceCounts counts;
   for (const auto& computation : program.module->computations()) {
     for (const auto& instruction : computation->instructions()) {
-      if (!IsTried(program, *instruction)) continue;
-      const std::optional<InstanceSizes> sizes = SmallSizes(program, *instruction);
+      if (!HasInstance(program, *instruction)) continue;
+      const SmallMesh mesh(program, *instruction);
+      const std::optional<InstanceSizes> sizes = SmallSizes(program, *instruction, mesh);
       if (!sizes) {
         ++counts.skipped;
         continue;
       }
-      const ShardedModule instance = MakeInstance(program, *instruction, *sizes);
+      const ShardedModule instance = MakeInstance(program, *instruction, *sizes, mesh);
       if (!FirstTime(Signature(instance))) {
         ++counts.known;
         continue;
       }
       bool skipped = false;
       const absl::Status status = Prove(instance, &skipped);
-      if (!status.ok()) return Blame(program, *instruction, status);
+      if (!status.ok()) return InstanceError(program, *instruction, status);
       ++(skipped ? counts.skipped : counts.proven);
     }
   }

@@ -1,4 +1,5 @@
-// The proof by example: each distinct local rewrite, on an instance small enough to run at every compile.
+// The proof by example: every distinct way in which an op was partitioned, on an instance small enough to be evaluated at
+// every compile.
 #pragma once
 
 #include "sharding/partition/partition.h"
@@ -6,13 +7,14 @@
 namespace xlad::sharding {
 
 struct InstanceCounts {
-  int64_t proven = 0;    // Instances run now.
-  int64_t known = 0;     // Seen before in this process.
-  int64_t skipped = 0;   // Too large and not to be made smaller, control flow, or not evaluable.
+  int64_t proven = 0;   // Instances that were evaluated.
+  int64_t known = 0;    // Instances that this process has evaluated before.
+  int64_t skipped = 0;  // Ops without an instance: arrays too large, or an op that the evaluator does not have.
 };
 
-// Each distinct (opcode and attributes, operand shardings -> result sharding) of the program: a module of that one op
-// with sizes made small in a way that keeps what divides and what does not, partitioned, and run against the whole.
+// For each distinct (opcode, attributes, operand shardings, result sharding) of the program: a module of that one op with
+// small sizes is partitioned, and compared with the same module on one device. Data movement, bitcasts and selections
+// must agree in every bit, for inputs with special values. See Exactness for other ops.
 absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program);
 
 }  // namespace xlad::sharding

@@ -1,12 +1,14 @@
-// Partial results: from the op that makes them to the collective that makes them whole.
+// Follows partial results from the op that makes them to the collective that reduces them.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/build/builder.h"
 #include "sharding/model/axes.h"
-#include "sharding/partition/partitioner.h"
+#include "sharding/partition/identity.h"
+#include "sharding/partition/local_array.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/rules/linear.h"
 
@@ -16,26 +18,46 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// What is known of one array: the axes along which it is still to be reduced; zero is a sum of any number of zeros.
+// What is known of an array: the axes along which it is still to be reduced, and by what.
 struct Leaf {
   AxisList axes;
-  bool zero = false;
+  Opcode reduction = Opcode::kAdd;
+  bool zero = false;  // All elements are zero. The array can count as a partial sum along any axes.
 };
 using Leaves = std::vector<Leaf>;
 
-// Ops that only carry data elsewhere: of the parts of one sum they make the parts of another.
+// Ops that only move data between devices. Their results are partial as their operands are.
 bool IsMove(Opcode opcode) {
   return opcode == Opcode::kCopy || opcode == Opcode::kAllGather || opcode == Opcode::kAllToAll ||
          opcode == Opcode::kCollectivePermute;
 }
 
+// Ops that move elements or reinterpret their bits, and may therefore be applied before any reduction.
+bool KeepsBits(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kBitcastConvert:
+    case Opcode::kReal:
+    case Opcode::kImag:
+    case Opcode::kReshape:
+    case Opcode::kTranspose:
+    case Opcode::kSlice:
+    case Opcode::kDynamicSlice:
+    case Opcode::kConcatenate:
+    case Opcode::kPad: return true;
+    default: return IsMove(opcode);
+  }
+}
+
+// Whether every element is the constant zero of either sign.
+bool IsZeroArray(const Instruction& x) { return IsNeutralStart(*hlo::RepeatedValue(&x), Opcode::kAdd); }
+
 class PartialFlow {
  public:
   PartialFlow(const PartitionedProgram& program) : program_(program) {
-    for (const CollectiveInfo& info : program.collectives) infos_[info.collective_id] = &info;
+    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
   }
 
-  // The leaves of the root, where parameters have these.
+  // The leaves of the root if the parameters have the given leaves.
   absl::StatusOr<Leaves> Run(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
     for (const auto& instruction : computation.instructions()) {
       Leaves leaves;
@@ -50,8 +72,8 @@ class PartialFlow {
     return values_.at(computation.root());
   }
 
-  // The same where nothing may be left to reduce.
-  absl::Status RunWhole(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
+  // The same, but it is an error if the root is partial.
+  absl::Status RunReduced(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
     XLAD_ASSIGN_OR_RETURN(const Leaves root, Run(computation, parameters));
     for (const Leaf& leaf : root) {
       if (!leaf.axes.empty()) return Fault(*computation.root(), leaf.axes, "leaves its computation");
@@ -61,9 +83,10 @@ class PartialFlow {
 
  private:
   const Leaf& ArrayOf(const Instruction* x) const { return values_.at(x)[0]; }
-  AxisList PartialOf(const Instruction* x) const {
+  // The first leaf of x that is partial, or one that is not if there is none.
+  Leaf PartialOf(const Instruction* x) const {
     for (const Leaf& leaf : values_.at(x)) {
-      if (!leaf.axes.empty()) return leaf.axes;
+      if (!leaf.axes.empty()) return leaf;
     }
     return {};
   }
@@ -91,16 +114,14 @@ class PartialFlow {
   }
 
   Leaves Element(const Instruction& instruction) const {
-    const Leaves& all = values_.at(instruction.operand(0));
-    size_t first = 0;
-    for (int64_t i = 0; i < instruction.number(); ++i) {
-      first += LeafShapes(instruction.operand(0)->shape().tuple()[i]).size();
-    }
-    const auto begin = all.begin() + static_cast<int64_t>(first);
-    return Leaves(begin, begin + static_cast<int64_t>(LeafShapes(instruction.shape()).size()));
+    const Instruction* tuple = instruction.operand(0);
+    const auto leaves = absl::MakeSpan(values_.at(tuple))
+                            .subspan(FirstArrayLeaf(tuple->shape(), instruction.number()),
+                                     LeafShapes(instruction.shape()).size());
+    return Leaves(leaves.begin(), leaves.end());
   }
 
-  // What starts from zero may become a partial result in the body; then it is one from the start.
+  // A carried value that starts from zero may become partial in the body. It counts as partial from the start then.
   absl::StatusOr<Leaves> Loop(const Instruction& loop) {
     Leaves carried = values_.at(loop.operand(0));
     for (bool changed = true; changed;) {
@@ -116,46 +137,53 @@ class PartialFlow {
         }
       }
     }
-    XLAD_RETURN_IF_ERROR(RunWhole(*loop.called()[0], {carried}));
+    XLAD_RETURN_IF_ERROR(RunReduced(*loop.called()[0], {carried}));
     return carried;
   }
 
   absl::StatusOr<Leaves> Branches(const Instruction& conditional) {
     for (const Instruction* operand : conditional.operands()) {
-      if (!PartialOf(operand).empty()) return Fault(*operand, PartialOf(operand), "enters a branch");
+      const AxisList axes = PartialOf(operand).axes;
+      if (!axes.empty()) return Fault(*operand, axes, "enters a branch");
     }
     for (size_t i = 0; i < conditional.called().size(); ++i) {
       XLAD_RETURN_IF_ERROR(
-          RunWhole(*conditional.called()[i], {values_.at(conditional.operand(i + 1))}));
+          RunReduced(*conditional.called()[i], {values_.at(conditional.operand(i + 1))}));
     }
     return Leaves(LeafShapes(conditional.shape()).size());
   }
 
-  // The axes that are still to be reduced in an op's result.
+  // What is still to be reduced in an op's result.
   absl::StatusOr<Leaves> Op(const Instruction& instruction) {
     Leaves result(LeafShapes(instruction.shape()).size());
     const bool reduces = instruction.opcode() == Opcode::kAllReduce || instruction.opcode() == Opcode::kReduceScatter;
     const auto info = infos_.find(instruction.attributes().channel_id.value_or(-1));
     if (reduces && info != infos_.end() && !info->second->written_by_user) {
-      XLAD_ASSIGN_OR_RETURN(result[0].axes, Reduced(instruction, info->second->axes));
+      XLAD_ASSIGN_OR_RETURN(result[0], Reduced(instruction, info->second->axes));
       return result;
     }
-    XLAD_ASSIGN_OR_RETURN(AxisList axes, FromOperands(instruction));
+    XLAD_ASSIGN_OR_RETURN(Leaf leaf, FromOperands(instruction));
+    AxisList& axes = leaf.axes;
     if (const std::string* partial = hlo::FindAttribute(instruction, hlo::kPartialAxesKey)) {
       XLAD_ASSIGN_OR_RETURN(const AxisList own, ParseAxes(instruction, *partial));
       for (const AxisRef& axis : own) {
         if (OverlapsAny(axis, axes)) return Fault(instruction, axes, "is made partial along the same axis again");
       }
+      const Opcode reduction = OwnReduction(instruction);
+      if (!axes.empty() && leaf.reduction != reduction) {
+        return Fault(instruction, axes, "is reduced in another way than the op's own partial result");
+      }
+      leaf.reduction = reduction;
       axes.insert(axes.end(), own.begin(), own.end());
       std::sort(axes.begin(), axes.end());
       axes = Merged(axes);
     }
-    for (Leaf& leaf : result) leaf.axes = axes;
-    if (instruction.shape().is_array()) result[0].zero = IsZero(instruction) || MadeOfZeros(instruction);
+    std::fill(result.begin(), result.end(), leaf);
+    if (instruction.shape().is_array()) result[0].zero = IsZeroArray(instruction) || MadeOfZeros(instruction);
     return result;
   }
 
-  // Whether all that the op is linear in is zero: a row of a loop's accumulator before the first iteration.
+  // Whether all operands in which the op is linear are zero: a row of a loop's accumulator before the first iteration.
   bool MadeOfZeros(const Instruction& instruction) const {
     bool any = false;
     for (int64_t i = 0; i < instruction.operand_count(); ++i) {
@@ -166,43 +194,67 @@ class PartialFlow {
     return any;
   }
 
-  // Of the operands in which the op is linear either none is partial, or all are along the same axes, or zero.
-  absl::StatusOr<AxisList> FromOperands(const Instruction& instruction) const {
-    AxisList axes;
-    for (const Instruction* operand : instruction.operands()) {
-      if (axes.empty()) axes = PartialOf(operand);
-    }
-    if (axes.empty()) return axes;
-    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
-      const Instruction* operand = instruction.operand(i);
-      const AxisList own = PartialOf(operand);
-      const bool linear = IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
-      if (!own.empty() && !linear) return absl::StatusOr<AxisList>(Fault(
-          *operand, own, absl::StrCat("is used by ", instruction.name())));
-      if (linear && own != axes && !ArrayOf(operand).zero) {
-        return absl::StatusOr<AxisList>(Fault(*operand, axes, absl::StrCat("is added to another value by ",
-                                                                         instruction.name())));
-      }
-    }
-    return axes;
+  // How the partial result that an instruction is marked with is to be reduced.
+  static Opcode OwnReduction(const Instruction& instruction) {
+    const std::string* reduction = hlo::FindAttribute(instruction, hlo::kPartialReductionKey);
+    return reduction == nullptr ? Opcode::kAdd : hlo::ParseOpcode(*reduction).value_or(Opcode::kAdd);
   }
 
-  absl::StatusOr<AxisList> Reduced(const Instruction& collective, const AxisList& along) const {
+  // Whether the op may be applied to parts of operand i that `reduction` combines.
+  static bool Accepts(const Instruction& instruction, int64_t i, Opcode reduction) {
+    if (reduction != Opcode::kAdd) {
+      return KeepsBits(instruction.opcode()) && (i == 0 || instruction.opcode() == Opcode::kConcatenate);
+    }
+    return IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
+  }
+
+  // Of the operands that may be partial, either none is, or all are along the same axes, or zero.
+  absl::StatusOr<Leaf> FromOperands(const Instruction& instruction) const {
+    Leaf result;
+    for (const Instruction* operand : instruction.operands()) {
+      if (result.axes.empty()) result = PartialOf(operand);
+    }
+    result.zero = false;
+    if (result.axes.empty()) return result;
+    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
+      const Instruction* operand = instruction.operand(i);
+      const Leaf own = PartialOf(operand);
+      const bool accepts = Accepts(instruction, i, result.reduction);
+      if (!own.axes.empty() && !accepts) {
+        return absl::Status(Fault(*operand, own.axes, absl::StrCat("is used by ", instruction.name())));
+      }
+      const bool same = own.axes == result.axes && own.reduction == result.reduction;
+      if (accepts && !same && !ArrayOf(operand).zero) {
+        return absl::Status(
+            Fault(*operand, result.axes, absl::StrCat("is combined with another value by ", instruction.name())));
+      }
+    }
+    return result;
+  }
+
+  // The result of an all-reduce or reduce-scatter along `along`.
+  absl::StatusOr<Leaf> Reduced(const Instruction& collective, const AxisList& along) const {
+    const Instruction& operand = *collective.operand(0);
+    const Leaf from = PartialOf(&operand);
+    if (hlo::ReducerOpcode(*collective.called()[0]) != from.reduction) {
+      return absl::Status(Fault(operand, from.axes, absl::StrCat("is reduced by ", collective.name(), ", expected ",
+                                                                 hlo::ToString(from.reduction))));
+    }
     AxisCuts cuts;
     cuts.Add(along);
-    cuts.Add(PartialOf(collective.operand(0)));
-    const AxisList from = PartialOf(collective.operand(0));
+    cuts.Add(from.axes);
     if (!cuts.Resolve(program_.mesh)) {
-      return Fault(*collective.operand(0), from, "is reduced along unlike parts of axes");
+      return absl::Status(Fault(operand, from.axes, "is reduced along parts of axes that overlap it"));
     }
-    AxisList left = cuts.Cut(from);
+    AxisList left = cuts.Cut(from.axes);
     for (const AxisRef& axis : cuts.Cut(along)) {
       if (std::erase(left, axis) == 0) {
-        return Fault(*collective.operand(0), from, absl::StrCat("is reduced along ", ToString(program_.mesh, along)));
+        return absl::Status(
+            Fault(operand, from.axes, absl::StrCat("is reduced along ", ToString(program_.mesh, along))));
       }
     }
     std::sort(left.begin(), left.end());
-    return Merged(left);
+    return Leaf{Merged(left), left.empty() ? Opcode::kAdd : from.reduction};
   }
 
   // "dp,tp:(1)2" as ToString writes it.
@@ -235,7 +287,7 @@ absl::StatusOr<AxisList> PartialFlow::ParseAxes(const Instruction& instruction, 
 }  // namespace
 
 absl::Status CheckPartials(const PartitionedProgram& program, const hlo::Module& module) {
-  return PartialFlow(program).RunWhole(*module.entry(), {});
+  return PartialFlow(program).RunReduced(*module.entry(), {});
 }
 
 }  // namespace xlad::sharding

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "hlo/analysis/leaves.h"
+#include "sharding/proof/axis_dependence.h"
 
 namespace xlad::sharding {
 namespace {
@@ -19,19 +20,25 @@ absl::Status Fault(const Instruction& instruction, absl::string_view what, absl:
 }
 
 absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
+  const hlo::ReplicaGroups& groups = instruction.attributes().replica_groups;
+  if (groups.iota) {
+    // Every permutation of the iota contains each device exactly once.
+    if (tensor::Product(groups.iota->dims) == devices && groups.iota->dims.size() == 2) return absl::OkStatus();
+    return Fault(instruction, absl::StrCat("found groups of another number of devices than ", devices), "groups-cover");
+  }
   std::vector<int64_t> seen(devices, 0);
   size_t size = 0;
-  for (const auto& group : instruction.attributes().replica_groups.Expand(devices)) {
-    if (size != 0 && group.size() != size) return Fault(instruction, "groups of unlike size", "groups-equal");
+  for (const auto& group : groups.Expand(devices)) {
+    if (size != 0 && group.size() != size) return Fault(instruction, "groups of different sizes", "groups-equal");
     size = group.size();
     for (int64_t device : group) {
       if (device < 0 || device >= devices || seen[device]++ != 0) {
-        return Fault(instruction, absl::StrCat("device ", device, " twice or beyond ", devices), "groups-cover");
+        return Fault(instruction, absl::StrCat("found device ", device, " twice or outside of 0..", devices - 1), "groups-cover");
       }
     }
   }
   if (std::count(seen.begin(), seen.end(), 1) != devices) {
-    return Fault(instruction, "a device is in no group", "groups-cover");
+    return Fault(instruction, "found a device in no group", "groups-cover");
   }
   return absl::OkStatus();
 }
@@ -41,7 +48,7 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
   for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
     const bool inside = source >= 0 && source < devices && target >= 0 && target < devices;
     if (!inside || !sources.insert(source).second || !targets.insert(target).second) {
-      return Fault(instruction, absl::StrCat("pair {", source, ",", target, "} repeats a device or lies outside"),
+      return Fault(instruction, absl::StrCat("found pair {", source, ",", target, "}, which repeats a device or names none"),
                    "permute-one-to-one");
     }
   }
@@ -52,7 +59,7 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
 
 absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Module& module) {
   absl::flat_hash_map<int64_t, const CollectiveInfo*> infos;
-  for (const CollectiveInfo& info : program.collectives) infos[info.collective_id] = &info;
+  for (const CollectiveInfo& info : program.collectives) infos[ChannelOf(info.collective_id)] = &info;
   absl::flat_hash_set<int64_t> channels;
   const int64_t devices = program.mesh.devices();
   for (const auto& computation : module.computations()) {
@@ -79,31 +86,30 @@ uint64_t Mix(uint64_t a, uint64_t b) {
   return a ^ (a >> 31);
 }
 
-// The numbers of one instruction: for each leaf and device; `known` the value itself where it is a small integer that
-// depends on the device only.
-struct Value {
+// The numbers of an instruction's value, by leaf and device.
+struct NumberedValue {
   std::vector<Numbers> leaves;
-  std::vector<int64_t> known;
+  std::vector<int64_t> known;  // By device: the value itself, if it is an integer computed from the partition id only.
 };
 
 class Numbering {
  public:
   Numbering(const PartitionedProgram& program) : program_(program), devices_(program.mesh.devices()) {}
 
-  absl::StatusOr<Value> Run(const hlo::Computation& computation, const std::vector<Value>& parameters);
-  // Of entry parameters: by the part of the array that a device holds.
-  std::vector<Value> EntryParameters(const hlo::Computation& entry) const;
+  absl::StatusOr<NumberedValue> Run(const hlo::Computation& computation, const std::vector<NumberedValue>& parameters);
+  // The numbers of the entry's parameters: devices that hold the same shard have the same number.
+  std::vector<NumberedValue> EntryParameters(const hlo::Computation& entry) const;
   uint64_t PartOf(const TensorSharding& sharding, int64_t device) const;
 
  private:
-  using Values = absl::flat_hash_map<const Instruction*, Value>;
+  using Values = absl::flat_hash_map<const Instruction*, NumberedValue>;
 
-  Value Fresh(const Instruction& instruction) const;
-  Value Visit(const Instruction& instruction, const Values& values) const;
-  Value VisitCollective(const Instruction& instruction, const Values& values) const;
-  absl::StatusOr<Value> VisitWhile(const Instruction& instruction, const Values& values);
-  absl::StatusOr<Value> VisitConditional(const Instruction& instruction, const Values& values);
-  void Know(const Instruction& instruction, const Values& values, Value* value) const;
+  NumberedValue Fresh(const Instruction& instruction) const;
+  NumberedValue Visit(const Instruction& instruction, const Values& values) const;
+  NumberedValue VisitCollective(const Instruction& instruction, const Values& values) const;
+  absl::StatusOr<NumberedValue> VisitWhile(const Instruction& instruction, const Values& values);
+  absl::StatusOr<NumberedValue> VisitConditional(const Instruction& instruction, const Values& values);
+  void Know(const Instruction& instruction, const Values& values, NumberedValue* value) const;
 
   const PartitionedProgram& program_;
   const int64_t devices_;
@@ -120,11 +126,11 @@ uint64_t Numbering::PartOf(const TensorSharding& sharding, int64_t device) const
   return part;
 }
 
-std::vector<Value> Numbering::EntryParameters(const hlo::Computation& entry) const {
-  std::vector<Value> parameters;
+std::vector<NumberedValue> Numbering::EntryParameters(const hlo::Computation& entry) const {
+  std::vector<NumberedValue> parameters;
   size_t leaf = 0;
   for (const Instruction* parameter : entry.parameters()) {
-    Value value;
+    NumberedValue value;
     for (size_t i = 0; i < CountArrayLeaves(parameter->shape()); ++i, ++leaf) {
       Numbers numbers;
       for (int64_t d = 0; d < devices_; ++d) numbers.push_back(Mix(leaf + 1, PartOf(program_.parameters[leaf], d)));
@@ -135,26 +141,27 @@ std::vector<Value> Numbering::EntryParameters(const hlo::Computation& entry) con
   return parameters;
 }
 
-// The same on all devices.
-Value Numbering::Fresh(const Instruction& instruction) const {
-  Value value;
+// A number that the instruction has on all devices.
+NumberedValue Numbering::Fresh(const Instruction& instruction) const {
+  NumberedValue value;
   for (size_t i = 0; i < CountArrayLeaves(instruction.shape()); ++i) {
     value.leaves.emplace_back(devices_, Mix(reinterpret_cast<uintptr_t>(&instruction), i));
   }
   return value;
 }
 
-// Integer arithmetic on the partition id: exact, because a position along one axis must not look as if it depended on
-// all.
-void Numbering::Know(const Instruction& instruction, const Values& values, Value* value) const {
+// Evaluates integer arithmetic on the partition id, so that a position along one axis has equal numbers on all devices
+// that share it.
+void Numbering::Know(const Instruction& instruction, const Values& values, NumberedValue* value) const {
   if (!instruction.shape().is_scalar() || !tensor::IsInteger(instruction.shape().type())) return;
   const auto known = [&](int64_t i) -> const std::vector<int64_t>& { return values.at(instruction.operand(i)).known; };
   std::vector<int64_t> result;
   if (instruction.opcode() == Opcode::kPartitionId) {
     for (int64_t d = 0; d < devices_; ++d) result.push_back(d);
   } else if (instruction.opcode() == Opcode::kConstant && !instruction.literal()->elided &&
-             tensor::ByteWidth(instruction.shape().type()) == 4) {
-    result.assign(devices_, instruction.literal()->array.values<int32_t>()[0]);
+             tensor::ByteWidth(instruction.shape().type()) >= 4) {
+    const tensor::Array& array = instruction.literal()->array;
+    result.assign(devices_, array.bytes().size() == 8 ? array.values<int64_t>()[0] : array.values<int32_t>()[0]);
   } else if (instruction.opcode() == Opcode::kConvert || instruction.opcode() == Opcode::kCopy ||
              instruction.opcode() == Opcode::kReshape) {
     result = known(0);
@@ -176,8 +183,8 @@ void Numbering::Know(const Instruction& instruction, const Values& values, Value
   value->known = std::move(result);
 }
 
-Value Numbering::VisitCollective(const Instruction& instruction, const Values& values) const {
-  Value result = Fresh(instruction);
+NumberedValue Numbering::VisitCollective(const Instruction& instruction, const Values& values) const {
+  NumberedValue result = Fresh(instruction);
   for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
     const size_t operand = std::min(leaf, static_cast<size_t>(instruction.operand_count()) - 1);
     const Numbers& from = values.at(instruction.operand(operand)).leaves[0];
@@ -198,25 +205,24 @@ Value Numbering::VisitCollective(const Instruction& instruction, const Values& v
   return result;
 }
 
-Value Numbering::Visit(const Instruction& instruction, const Values& values) const {
+NumberedValue Numbering::Visit(const Instruction& instruction, const Values& values) const {
   if (hlo::IsCollective(instruction.opcode())) return VisitCollective(instruction, values);
   if (instruction.opcode() == Opcode::kTuple) {
-    Value result;
+    NumberedValue result;
     for (const Instruction* operand : instruction.operands()) {
-      const Value& value = values.at(operand);
+      const NumberedValue& value = values.at(operand);
       result.leaves.insert(result.leaves.end(), value.leaves.begin(), value.leaves.end());
     }
     return result;
   }
   if (instruction.opcode() == Opcode::kGetTupleElement) {
     const hlo::Shape& tuple = instruction.operand(0)->shape();
-    size_t first = 0;
-    for (int64_t i = 0; i < instruction.number(); ++i) first += CountArrayLeaves(tuple.tuple()[i]);
-    const auto begin = values.at(instruction.operand(0)).leaves.begin() + static_cast<int64_t>(first);
-    return {{begin, begin + static_cast<int64_t>(CountArrayLeaves(instruction.shape()))}, {}};
+    const auto begin =
+        values.at(instruction.operand(0)).leaves.begin() + FirstArrayLeaf(tuple, instruction.number());
+    return {{begin, begin + CountArrayLeaves(instruction.shape())}, {}};
   }
   if (instruction.opcode() == Opcode::kOptBarrier) return values.at(instruction.operand(0));
-  Value result = Fresh(instruction);
+  NumberedValue result = Fresh(instruction);
   for (Numbers& numbers : result.leaves) {
     for (const Instruction* operand : instruction.operands()) {
       for (const Numbers& from : values.at(operand).leaves) {
@@ -238,12 +244,12 @@ bool HasCollective(const hlo::Computation& computation) {
   return false;
 }
 
-bool Uniform(const Value& value) {
+bool Uniform(const NumberedValue& value) {
   return std::all_of(value.leaves[0].begin(), value.leaves[0].end(),
                      [&](uint64_t number) { return number == value.leaves[0][0]; });
 }
 
-// The first device with the same number, for every device.
+// For every device, the first one with the same number.
 Numbers Representatives(const Numbers& numbers) {
   absl::flat_hash_map<uint64_t, uint64_t> first;
   Numbers result;
@@ -251,12 +257,12 @@ Numbers Representatives(const Numbers& numbers) {
   return result;
 }
 
-// Starts from what is equal before the loop and gives up what the body makes unequal until nothing changes.
-absl::StatusOr<Value> Numbering::VisitWhile(const Instruction& instruction, const Values& values) {
+// The fixed point: carried values are equal on two devices if they are equal before the loop and after every iteration.
+absl::StatusOr<NumberedValue> Numbering::VisitWhile(const Instruction& instruction, const Values& values) {
   std::vector<Numbers> equal;
   for (const Numbers& leaf : values.at(instruction.operand(0)).leaves) equal.push_back(Representatives(leaf));
   for (;;) {
-    Value carried;
+    NumberedValue carried;
     for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
       Numbers numbers;
       for (uint64_t device : equal[leaf]) {
@@ -264,8 +270,8 @@ absl::StatusOr<Value> Numbering::VisitWhile(const Instruction& instruction, cons
       }
       carried.leaves.push_back(std::move(numbers));
     }
-    XLAD_ASSIGN_OR_RETURN(const Value condition, Run(*instruction.called()[0], {carried}));
-    XLAD_ASSIGN_OR_RETURN(const Value next, Run(*instruction.called()[1], {carried}));
+    XLAD_ASSIGN_OR_RETURN(const NumberedValue condition, Run(*instruction.called()[0], {carried}));
+    XLAD_ASSIGN_OR_RETURN(const NumberedValue next, Run(*instruction.called()[1], {carried}));
     bool changed = false;
     for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
       Numbers both;
@@ -277,7 +283,7 @@ absl::StatusOr<Value> Numbering::VisitWhile(const Instruction& instruction, cons
     if (changed) continue;
     if (!Uniform(condition)) {
       if (HasCollective(*instruction.called()[0]) || HasCollective(*instruction.called()[1])) {
-        return Fault(instruction, "devices may leave this loop of collectives at different times", "uniform-predicate");
+        return Fault(instruction, "devices may leave this loop, which contains collectives, at different times", "uniform-predicate");
       }
       for (Numbers& leaf : carried.leaves) {
         for (size_t d = 0; d < leaf.size(); ++d) leaf[d] = Mix(leaf[d], condition.leaves[0][d]);
@@ -287,15 +293,15 @@ absl::StatusOr<Value> Numbering::VisitWhile(const Instruction& instruction, cons
   }
 }
 
-absl::StatusOr<Value> Numbering::VisitConditional(const Instruction& instruction, const Values& values) {
-  const Value& predicate = values.at(instruction.operand(0));
-  Value result = Fresh(instruction);
+absl::StatusOr<NumberedValue> Numbering::VisitConditional(const Instruction& instruction, const Values& values) {
+  const NumberedValue& predicate = values.at(instruction.operand(0));
+  NumberedValue result = Fresh(instruction);
   for (size_t branch = 0; branch < instruction.called().size(); ++branch) {
     const hlo::Computation& called = *instruction.called()[branch];
     if (!Uniform(predicate) && HasCollective(called)) {
       return Fault(instruction, "devices may take different branches around a collective", "uniform-predicate");
     }
-    XLAD_ASSIGN_OR_RETURN(const Value value,
+    XLAD_ASSIGN_OR_RETURN(const NumberedValue value,
                           Run(called, {values.at(instruction.operand(branch + 1))}));
     for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
       for (size_t d = 0; d < result.leaves[leaf].size(); ++d) {
@@ -306,11 +312,11 @@ absl::StatusOr<Value> Numbering::VisitConditional(const Instruction& instruction
   return result;
 }
 
-absl::StatusOr<Value> Numbering::Run(const hlo::Computation& computation, const std::vector<Value>& parameters) {
+absl::StatusOr<NumberedValue> Numbering::Run(const hlo::Computation& computation, const std::vector<NumberedValue>& parameters) {
   Values values;
   for (const auto& owned : computation.instructions()) {
     const Instruction& instruction = *owned;
-    Value value;
+    NumberedValue value;
     switch (instruction.opcode()) {
       case Opcode::kParameter: value = parameters[instruction.number()]; break;
       case Opcode::kWhile: {
@@ -331,8 +337,9 @@ absl::StatusOr<Value> Numbering::Run(const hlo::Computation& computation, const 
 }  // namespace
 
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module) {
+  if (ReplicasAgreeByAxes(program, module)) return absl::OkStatus();
   Numbering numbering(program);
-  XLAD_ASSIGN_OR_RETURN(const Value root, numbering.Run(*module.entry(), numbering.EntryParameters(*module.entry())));
+  XLAD_ASSIGN_OR_RETURN(const NumberedValue root, numbering.Run(*module.entry(), numbering.EntryParameters(*module.entry())));
   for (size_t leaf = 0; leaf < root.leaves.size(); ++leaf) {
     absl::flat_hash_map<uint64_t, int64_t> holder;
     for (int64_t d = 0; d < program.mesh.devices(); ++d) {
@@ -341,8 +348,8 @@ absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Mo
       if (root.leaves[leaf][d] == root.leaves[leaf][first]) continue;
       return absl::InternalError(absl::StrCat(
           "partitioned program: result ", leaf, " as ", ToString(program.mesh, program.results[leaf]), ": devices ",
-          first, " and ", d, " hold the same part but may hold different values: a partial result was not reduced, or "
-          "a shard was taken for the whole [replicas-agree]"));
+          first, " and ", d, " hold the same shard but may hold different values: a partial result was not reduced, "
+          "or a shard was used as the global array [replicas-agree]"));
     }
   }
   return absl::OkStatus();

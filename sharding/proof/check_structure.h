@@ -1,23 +1,35 @@
-// Structure of a partitioned module: its collectives, and which devices provably hold the same values.
+// Checks of the structure of a partitioned module: its collectives, its partial results, and which devices provably hold
+// the same values.
 #pragma once
 
 #include "sharding/partition/partition.h"
 
 namespace xlad::sharding {
 
-// Every collective: a channel of its own, groups that hold each device exactly once, permutes that are one to one, a
-// cause.
+// Every collective has a channel of its own, a cause, and either groups of equal size that contain each device exactly
+// once, or pairs in which each device is a source and a target at most once.
 absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Module& module);
 
-// Devices that hold the same part of a result must provably hold the same values. Proof by numbering values for every
-// device: two devices have the same number for an instruction only where it computes the same from the same. A partial
-// sum that was never reduced, or a shard used as if it were whole, has other numbers. Predicates of loops and branches
-// with collectives inside must have one number on all devices.
+// Devices that hold the same shard of a result must provably hold the same values. A partial sum that is never reduced,
+// or a shard that is used as if it were the global array, violates this:
+//
+//   x = f32[4] parameter(0)                                  // f32[8], split over "dp".
+//   s = f32[] reduce(x, zero), dimensions={0}, to_apply=add  // Another value on every device, although replicated.
+//
+// Loops and conditionals that contain collectives must have the same predicate on all devices, or some devices would
+// wait forever. The proof is a data-flow analysis on mesh axes (axis_dependence.h). If that finds none, values are
+// numbered for every device (global value numbering: Alpern, Wegman, Zadeck, "Detecting equality of variables in
+// programs", 1988): two devices have the same number for an instruction only if it computes the same function of equal
+// values on both.
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module);
 
-// Every partial result (marked xlad.partial="tp" where an op makes one) is reduced exactly once along each of its axes,
-// before anything but what is linear in it (linear.h) sees it; and nothing else is reduced by a collective of
-// partitioning.
+// Every partial result is reduced exactly once along each of its axes, and until then used only by ops that are linear in
+// it (rules/linear.h). No other value is reduced by a collective that partitioning made. An op that makes a partial
+// result is marked:
+//
+//   d = f32[4,8] dot(x, y), frontend_attributes={xlad.partial="tp"}
+//   n = f32[4,8] negate(d)                                    // Linear: partial along "tp" too.
+//   r = f32[4,8] all-reduce(n), to_apply=add                  // Over "tp": no longer partial.
 absl::Status CheckPartials(const PartitionedProgram& program, const hlo::Module& module);
 
 }  // namespace xlad::sharding

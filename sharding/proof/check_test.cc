@@ -5,6 +5,7 @@
 
 #include "hlo/attribute_keys.h"
 #include "hlo/text/text.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/proof/check_instances.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/testing/random_sharding.h"
@@ -50,7 +51,7 @@ Instruction* Find(PartitionedProgram& program, Opcode opcode) {
 
 TEST(Check, AcceptsAndExplains) {
   const ShardedModule sharded = SplitContraction();
-  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_TRUE(Check(sharded, *program).ok()) << Check(sharded, *program);
   ASSERT_EQ(program->collectives.size(), 1u);
@@ -65,7 +66,7 @@ TEST(Check, AcceptsAndExplains) {
 
 TEST(Check, RefusesPartialSumThatIsNotReduced) {
   const ShardedModule sharded = SplitContraction();
-  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
   Instruction* reduce = Find(*program, Opcode::kAllReduce);
   ASSERT_NE(reduce, nullptr);
@@ -78,7 +79,7 @@ TEST(Check, RefusesPartialSumThatIsNotReduced) {
 
 TEST(Check, RefusesReducingTwice) {
   const ShardedModule sharded = SplitContraction();
-  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
   Instruction* reduce = Find(*program, Opcode::kAllReduce);
   reduce->operand(0)->mutable_frontend_attributes().erase(hlo::kPartialAxesKey);
@@ -88,7 +89,7 @@ TEST(Check, RefusesReducingTwice) {
 
 TEST(Check, RefusesGroupsThatMissADevice) {
   const ShardedModule sharded = SplitContraction();
-  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
   Find(*program, Opcode::kAllReduce)->mutable_attributes().replica_groups = {.groups = {{0, 1}, {2, 2}}};
   EXPECT_FALSE(Check(sharded, *program).ok());
@@ -99,7 +100,7 @@ TEST(Check, RefusesGroupsThatMissADevice) {
 
 TEST(Check, RefusesCollectiveWithoutCause) {
   const ShardedModule sharded = SplitContraction();
-  absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+  absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
   program->collectives[0].because.clear();
   const absl::Status status = Check(sharded, *program);
@@ -154,7 +155,7 @@ TEST(Check, NoticesRemovedReductions) {
   int removed = 0, noticed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     ShardedModule sharded = WithRandomShardings(*hlo::ParseText(kDot), *ParseMesh("a=2,b=3"), seed);
-    absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+    absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
     ASSERT_TRUE(program.ok()) << program.status();
     Instruction* reduce = Find(*program, Opcode::kAllReduce);
     if (reduce == nullptr) continue;

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
+#include "tensor/small_float.h"
 
 namespace xlad::sharding {
 namespace {
@@ -46,8 +47,8 @@ std::vector<std::vector<Literal>> ShardInputs(const PartitionedProgram& program,
 absl::StatusOr<Literal> JoinResults(const PartitionedProgram& program, const std::vector<Literal>& results) {
   absl::Status status;
   size_t leaf = 0;
-  std::vector<std::vector<const tensor::Array*>> leaves(results.size());
-  for (size_t device = 0; device < results.size(); ++device) leaves[device] = ArrayLeaves(results[device]);
+  std::vector<std::vector<const tensor::Array*>> leaves;
+  for (const Literal& result : results) leaves.push_back(ArrayLeaves(result));
   Literal joined = MapLeaves(results[0], [&](const tensor::Array&) {
     const size_t at = leaf++;
     const tensor::Shape& shape = program.result_shapes[at];
@@ -82,24 +83,6 @@ absl::StatusOr<Literal> EvaluatePartitioned(const PartitionedProgram& program, c
   return JoinResults(program, results);
 }
 
-namespace {
-
-double FromBits16(uint16_t bits, bool bfloat) {
-  if (bfloat) {
-    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float value;
-    std::memcpy(&value, &wide, sizeof(value));
-    return value;
-  }
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * HUGE_VAL;
-  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
-  return sign * std::ldexp(1024 + mantissa, exponent - 25);
-}
-
-}  // namespace
-
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
   switch (array.shape().type) {
     case ElementType::kF32: parts[0] = array.values<float>()[i]; return 1;
@@ -110,28 +93,32 @@ int FloatParts(const tensor::Array& array, size_t i, double parts[2]) {
     case ElementType::kC128:
       for (int p = 0; p < 2; ++p) parts[p] = reinterpret_cast<const double*>(array.bytes().data())[2 * i + p];
       return 2;
-    case ElementType::kBF16: parts[0] = FromBits16(array.values<uint16_t>()[i], true); return 1;
-    case ElementType::kF16: parts[0] = FromBits16(array.values<uint16_t>()[i], false); return 1;
+    case ElementType::kBF16:
+    case ElementType::kF16:
+      parts[0] = tensor::DecodeSmallFloat(array.shape().type, array.values<uint16_t>()[i]);
+      return 1;
     default: return 0;
   }
 }
 
 namespace {
 
-bool Close(double a, double b, double tolerance) {
+bool Close(double a, double b, double tolerance, Exactness exactness) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (a == 0 && b == 0) return exactness == Exactness::kSums || std::signbit(a) == std::signbit(b);
   if (a == b) return true;
   return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
 }
 
-// Rounding of the type itself.
+// The tolerance, or the rounding error of the type if that is larger.
 double ToleranceOf(ElementType type, double tolerance) {
   if (type == ElementType::kBF16) return std::max(tolerance, 4e-2);
   if (type == ElementType::kF16) return std::max(tolerance, 5e-3);
   return tolerance;
 }
 
-absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& whole, size_t leaf, double tolerance) {
+absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& whole, size_t leaf, double tolerance,
+                         Exactness exactness) {
   if (!(partitioned.shape() == whole.shape())) {
     return absl::InvalidArgumentError(absl::StrCat("result ", leaf, ": partitioned ", partitioned.shape().ToString(),
                                                    ", whole ", whole.shape().ToString()));
@@ -143,11 +130,12 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
     double a[2], b[2];
     const int parts = FloatParts(partitioned, i, a);
     FloatParts(whole, i, b);
-    bool same = parts > 0 || std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width,
-                                         width) == 0;
-    for (int p = 0; p < parts; ++p) same &= Close(a[p], b[p], allowed);
+    bool same = (parts > 0 && exactness != Exactness::kBits) ||
+                std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width, width) == 0;
+    for (int p = 0; p < parts && exactness != Exactness::kBits; ++p) same &= Close(a[p], b[p], allowed, exactness);
     if (!same) {
-      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", whole ", b[0]) : "other bits";
+      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", whole ", b[0])
+                                             : std::string("the bits differ");
       return absl::InvalidArgumentError(
           absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","), "]: ", values));
     }
@@ -158,12 +146,15 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
 
 }  // namespace
 
-absl::Status CompareValues(const Literal& partitioned, const Literal& whole, double tolerance) {
+absl::Status CompareValues(const Literal& partitioned, const Literal& whole, double tolerance,
+                           Exactness exactness) {
   const std::vector<const tensor::Array*> a = ArrayLeaves(partitioned), b = ArrayLeaves(whole);
   if (a.size() != b.size()) {
     return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, whole ", b.size()));
   }
-  for (size_t leaf = 0; leaf < a.size(); ++leaf) XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance));
+  for (size_t leaf = 0; leaf < a.size(); ++leaf) {
+    XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance, exactness));
+  }
   return absl::OkStatus();
 }
 
@@ -266,6 +257,51 @@ std::vector<Literal> SampleInputs(const hlo::Module& module, uint64_t seed) {
     inputs.push_back(SampleInput(parameter->shape(), seed + static_cast<uint64_t>(parameter->number())));
   }
   return inputs;
+}
+
+namespace {
+
+template <typename T>
+void MakeSpecial(tensor::Array* array, const std::vector<T>& patterns, Random& random) {
+  for (T& bits : array->values<T>()) {
+    if (random.Below(2) == 0) bits = patterns[random.Below(patterns.size())];
+  }
+}
+
+// Bit patterns: -0, +0, both infinities, two NaNs with payloads, the smallest denormal of either sign.
+void MakeSpecial(Literal* value, Random& random) {
+  for (Literal& element : value->tuple) MakeSpecial(&element, random);
+  if (value->is_tuple) return;
+  tensor::Array& array = value->array;
+  switch (array.shape().type) {
+    case ElementType::kF16:
+      MakeSpecial<uint16_t>(&array, {0x8000, 0, 0x7c00, 0xfc00, 0x7e05, 0xfe0b, 1, 0x8001}, random);
+      break;
+    case ElementType::kBF16:
+      MakeSpecial<uint16_t>(&array, {0x8000, 0, 0x7f80, 0xff80, 0x7fc5, 0xffcb, 1, 0x8001}, random);
+      break;
+    case ElementType::kF32:
+    case ElementType::kC64:
+      MakeSpecial<uint32_t>(
+          &array, {0x80000000u, 0, 0x7f800000u, 0xff800000u, 0x7fc00005u, 0xffc0000bu, 1, 0x80000001u}, random);
+      break;
+    case ElementType::kF64:
+    case ElementType::kC128: {
+      const uint64_t sign = uint64_t{1} << 63, infinity = uint64_t{0x7ff} << 52, quiet = infinity | uint64_t{1} << 51;
+      MakeSpecial<uint64_t>(&array, {sign, 0, infinity, infinity | sign, quiet | 5, quiet | sign | 11, 1, sign | 1},
+                            random);
+      break;
+    }
+    default: break;
+  }
+}
+
+}  // namespace
+
+std::vector<Literal> WithSpecialValues(std::vector<Literal> values) {
+  const std::unique_ptr<Random> random = SeededRandom(3);
+  for (Literal& value : values) MakeSpecial(&value, *random);
+  return values;
 }
 
 }  // namespace xlad::sharding

@@ -1,4 +1,4 @@
-// Whether a partitioned program computes what the whole one does, by running both on the evaluator.
+// Whether a partitioned program computes what its source program does: runs both on the evaluator and compares.
 #pragma once
 
 #include <vector>
@@ -8,36 +8,49 @@
 
 namespace xlad::sharding {
 
-// Every device's parameters: its shards of the whole ones, padded with zeros. Outer index: device.
+// The parameters of every device: its shards of the inputs, padded with zeros. Outer index: device.
 std::vector<std::vector<hlo::Literal>> ShardInputs(const PartitionedProgram& program,
                                                    const std::vector<hlo::Literal>& inputs);
-// The whole results from every device's; InvalidArgument where devices that hold the same part disagree in bits.
+// The global results, assembled from those of the devices. InvalidArgument if devices that hold the same shard differ
+// in any bit.
 absl::StatusOr<hlo::Literal> JoinResults(const PartitionedProgram& program, const std::vector<hlo::Literal>& results);
 
 // Runs the partitioned program on all its devices.
 absl::StatusOr<hlo::Literal> EvaluatePartitioned(const PartitionedProgram& program,
                                                  const std::vector<hlo::Literal>& inputs);
 
-// Integers bit-equal; floats |a - b| <= tolerance * max(1, |b|), NaN equal to NaN. The first difference is an error:
-// "result 3, element [0,2]: partitioned 1.5, whole 2".
-absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance);
+// How exactly values must agree.
+enum class Exactness {
+  kBits,        // All bits: what data movement, bitcasts and selections do.
+  kArithmetic,  // Floats up to the tolerance. NaN equals NaN; zeros must have equal signs.
+  kSums,        // As arithmetic, and a zero may have either sign: terms of a sum are added in another order.
+};
 
-// The parts of element i as doubles (two of a complex one) for the types that CompareValues allows a tolerance; 0 for
-// the others, which are compared by bits.
+// Compares integers bit by bit, and floats by |a - b| <= tolerance * max(1, |b|) unless `exactness` is kBits. The first
+// difference is an error: "result 3, element [0,2]: partitioned 1.5, whole 2".
+absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
+                           Exactness exactness = Exactness::kSums);
+
+// The value of element i as doubles (two for a complex one), and their number. 0 for types that are not floating or
+// have 8 bits or less: these are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 
-// The same values but for the last places of floats (f32, f64, complex), which go up or down at random. What a program
-// makes of them differs from what it makes of `values` by about its rounding: by much where it subtracts what is nearly
-// equal, or divides by that.
+// The values with the last place of every float (f32, f64, complex) incremented or decremented at random. The results
+// of a program for these differ from those for `values` by about the rounding error of the program, which is large if
+// it subtracts nearly equal values.
 std::vector<hlo::Literal> Nudged(const std::vector<hlo::Literal>& values);
-// The largest |a - b| of two arrays of one shape; infinite where one alone is NaN; 0 for types without a tolerance.
+// The largest |a - b| of two arrays of one shape; infinite if only one of a and b is NaN; 0 for types that are compared
+// by bits.
 double LargestDifference(const tensor::Array& a, const tensor::Array& b);
-// How much larger than the difference that nudging makes rounding may be.
+// By what factor rounding errors may exceed the difference that nudging makes.
 inline constexpr double kRoundingOverNudging = 64;
 
-// Reproducible input for a parameter of this shape: small values, of both signs where the type has them.
+// Reproducible values for a parameter of this shape: small numbers, of both signs if the type is signed.
 hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
-// One for each parameter of the module's entry, from seeds that are counted on from `seed`.
+// An input for each parameter of the module's entry. The seeds are seed, seed + 1, ...
 std::vector<hlo::Literal> SampleInputs(const hlo::Module& module, uint64_t seed = 0);
+// `values` with about half of the elements of type f16, bf16, f32, f64 and complex replaced by special ones: zeros of
+// both signs, infinities, quiet NaNs with payloads, denormal numbers.
+std::vector<hlo::Literal> WithSpecialValues(std::vector<hlo::Literal> values);
 
 }  // namespace xlad::sharding

@@ -11,7 +11,7 @@
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "sharding/model/axes.h"
-#include "sharding/partition/pending.h"
+#include "sharding/partition/deferred_reductions.h"
 #include "sharding/proof/equivalence.h"
 
 namespace xlad::sharding {
@@ -67,12 +67,12 @@ struct Pair {
 
 class Comparer {
  public:
-  Comparer(const TracedProgram& traced, const TracedProgram* reference, double tolerance)
-      : whole_(traced.whole), program_(traced.program), trace_(traced.trace), reference_(reference),
+  Comparer(const MappedProgram& mapped, const MappedProgram* reference, double tolerance)
+      : whole_(mapped.whole), program_(mapped.program), source_map_(mapped.source_map), reference_(reference),
         tolerance_(tolerance) {
     if (reference == nullptr) return;
-    for (const auto& [source, place] : reference->trace.arrays) arrays_[source->name()] = place;
-    for (const auto& [source, local] : reference->trace.control) control_[source->name()] = local;
+    for (const auto& [source, place] : reference->source_map.arrays) arrays_[source->name()] = place;
+    for (const auto& [source, local] : reference->source_map.control) control_[source->name()] = local;
   }
 
   absl::StatusOr<std::optional<Difference>> Run(const Pair& pair, const std::vector<Inputs>& expected,
@@ -91,9 +91,9 @@ class Comparer {
 
   const ShardedModule& whole_;
   const PartitionedProgram& program_;
-  const Trace& trace_;
-  const TracedProgram* const reference_;
-  absl::flat_hash_map<std::string, Trace::Place> arrays_;  // Of the reference, by name in the whole program.
+  const SourceMap& source_map_;
+  const MappedProgram* const reference_;
+  absl::flat_hash_map<std::string, SourceMap::ShardOfValue> arrays_;  // Of the reference, by name in the whole program.
   absl::flat_hash_map<std::string, const Instruction*> control_;
   const double tolerance_;
 };
@@ -116,7 +116,7 @@ const Instruction* Comparer::ExpectedControl(const Instruction& source) const {
 // The sum that `x` is a part of.
 Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& axes) const {
   if (axes.empty()) return x;
-  hlo::ReplicaGroups groups = ReplicaGroupsOver(program_.mesh, axes);
+  const hlo::ReplicaGroups groups = ReplicaGroupsOver(program_.mesh, axes);
   constexpr int64_t kFree = int64_t{1} << 40;  // Beyond all channels of the program.
   const int64_t channel = kFree + std::ssize(local.module->entry()->instructions());
   return hlo::Builder(local.module->entry())
@@ -166,7 +166,7 @@ bool Same(const tensor::Array& a, const tensor::Array& b, size_t i, double allow
 
 std::optional<Difference> Comparer::Compare(const Instruction& instruction, const Arrays& expected,
                                             const Arrays& nudged, const Arrays& found) const {
-  const TensorSharding& sharding = trace_.arrays.at(&instruction).sharding;
+  const TensorSharding& sharding = source_map_.arrays.at(&instruction).sharding;
   double allowed = 0;
   for (int64_t device = 0; device < program_.mesh.devices(); ++device) {
     const size_t at = expected.size() == 1 ? 0 : static_cast<size_t>(device);
@@ -212,7 +212,7 @@ bool Agree(const Shards& shards) {
 absl::StatusOr<std::optional<Difference>> Comparer::InsideLoop(const Instruction& loop, Shards expected,
                                                                Shards found) {
   const Instruction& reference = *ExpectedControl(loop);
-  const Instruction& local = *trace_.control.at(&loop);
+  const Instruction& local = *source_map_.control.at(&loop);
   const auto devices = std::ssize(expected);
   const Extract condition(*reference.called()[0], devices), body(*reference.called()[1], devices);
   const Extract local_body(*local.called()[1], program_.mesh.devices());
@@ -251,7 +251,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::InsideBranch(const Instructi
   for (const Literal& shard : expected) inputs.push_back({shard.tuple[at + 1]});
   for (const Literal& shard : found) local_inputs.push_back({shard.tuple[at + 1]});
   const Pair pair{*branch.called()[at], *ExpectedControl(branch)->called()[at],
-                  *trace_.control.at(&branch)->called()[at]};
+                  *source_map_.control.at(&branch)->called()[at]};
   XLAD_ASSIGN_OR_RETURN(std::optional<Difference> difference, Run(pair, inputs, local_inputs));
   if (difference) {
     difference->inside.insert(difference->inside.begin(), absl::StrCat("branch ", chosen, " of ", branch.name()));
@@ -269,9 +269,9 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
   std::vector<Compared> compared;
   std::vector<Instruction*> outputs, local_outputs;
   for (const Instruction* instruction : LiveInstructions(pair.source)) {
-    const auto array = trace_.arrays.find(instruction);
-    const auto control = trace_.control.find(instruction);
-    const Instruction* reference = control == trace_.control.end() ? nullptr : ExpectedControl(*instruction);
+    const auto array = source_map_.arrays.find(instruction);
+    const auto control = source_map_.control.find(instruction);
+    const Instruction* reference = control == source_map_.control.end() ? nullptr : ExpectedControl(*instruction);
     if (whole.copies.contains(reference) && part.copies.contains(control->second)) {
       hlo::Builder builder(whole.module->entry()), local_builder(part.module->entry());
       outputs.push_back(builder.Tuple(whole.copies.at(reference)->operands()));
@@ -279,7 +279,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
       compared.push_back({instruction, true});
     }
     AxisList unreduced;
-    reference = array == trace_.arrays.end() ? nullptr : ExpectedArray(*instruction, &unreduced);
+    reference = array == source_map_.arrays.end() ? nullptr : ExpectedArray(*instruction, &unreduced);
     if (whole.copies.contains(reference) && part.copies.contains(array->second.local)) {
       outputs.push_back(Reduced(whole, whole.copies.at(reference), unreduced));
       local_outputs.push_back(Reduced(part, part.copies.at(array->second.local), array->second.sharding.unreduced));
@@ -326,7 +326,7 @@ std::string Difference::ToString() const {
                       whole, ", found ", partitioned);
 }
 
-absl::StatusOr<std::optional<Difference>> FirstDifference(const TracedProgram& program, const TracedProgram* reference,
+absl::StatusOr<std::optional<Difference>> FirstDifference(const MappedProgram& program, const MappedProgram* reference,
                                                           const std::vector<Literal>& inputs, double tolerance) {
   const Computation& source = *program.whole.module->entry();
   const Computation& expected = reference == nullptr ? source : *reference->program.variants[0].module->entry();

@@ -26,7 +26,7 @@ struct Difference {
 // `program` was partitioned from its `whole`; inputs are as the whole program's.
 // A program with manual computations has no meaning before it is partitioned: it is compared with `reference`, what
 // PartitionManualOnly makes of it, device by device; values that `reference` splits are passed over. Null elsewhere.
-absl::StatusOr<std::optional<Difference>> FirstDifference(const TracedProgram& program, const TracedProgram* reference,
+absl::StatusOr<std::optional<Difference>> FirstDifference(const MappedProgram& program, const MappedProgram* reference,
                                                           const std::vector<hlo::Literal>& inputs, double tolerance);
 
 }  // namespace xlad::sharding

@@ -5,6 +5,7 @@
 
 #include "hlo/build/builder.h"
 #include "hlo/text/text.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/pipeline.h"
 #include "sharding/proof/equivalence.h"
 
@@ -49,7 +50,7 @@ ENTRY main {
   ROOT r = f32[4,6] negate(s)
 })";
 
-struct Made : TracedProgram {
+struct Made : MappedProgram {
   std::vector<hlo::Literal> inputs;
 };
 
@@ -60,7 +61,7 @@ Made Make(const char* text = kProgram) {
   absl::StatusOr<PipelineResult> result = RunPipeline(std::move(module), {});
   EXPECT_TRUE(result.ok()) << result.status();
   made.whole = std::move(result->propagated);
-  absl::StatusOr<PartitionedProgram> program = Partition(made.whole, &made.trace);
+  absl::StatusOr<PartitionedProgram> program = Partition(made.whole, FamilyOf, &made.source_map);
   EXPECT_TRUE(program.ok()) << program.status();
   made.program = *std::move(program);
   return made;
@@ -68,7 +69,7 @@ Made Make(const char* text = kProgram) {
 
 // Negates what the instruction of the whole program with this name became, for everything that uses it.
 void Corrupt(Made& made, absl::string_view name) {
-  for (const auto& [source, place] : made.trace.arrays) {
+  for (const auto& [source, place] : made.source_map.arrays) {
     if (source->name() != name) continue;
     auto* local = const_cast<hlo::Instruction*>(place.local);
     hlo::Computation* computation = local->parent();
@@ -77,7 +78,7 @@ void Corrupt(Made& made, absl::string_view name) {
     wrong->ReplaceOperand(0, local);
     if (computation->root() == local) computation->set_root(wrong);
     computation->SortTopologically();
-    made.trace.arrays[source].local = wrong;
+    made.source_map.arrays[source].local = wrong;
     return;
   }
   FAIL() << "no instruction " << name;

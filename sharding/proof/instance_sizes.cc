@@ -12,8 +12,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-constexpr int64_t kMostElements = 4096;        // Of one array of an instance.
-constexpr int64_t kMostElementsMoved = 65536;  // Where each is looked at once.
+constexpr int64_t kMaxElements = 4096;        // Of an array of an instance.
+constexpr int64_t kMaxElementsMoved = 65536;  // The same for ops whose work is proportional to the elements.
 
 // Whether every size of the instance is a product of its rule's factors' sizes.
 bool SizesFollowFactors(Opcode opcode) {
@@ -32,11 +32,12 @@ bool HasWindows(Opcode opcode) {
   return opcode == Opcode::kConvolution || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter;
 }
 
-// A size as small as keeps the way in which `shards` divide it: evenly or with a rest.
-int64_t SmallSize(int64_t size, int64_t shards) {
+// A small size that `small` shards divide as `shards` divide `size`: evenly or with a remainder.
+int64_t SmallSize(int64_t size, int64_t shards, int64_t small) {
   if (shards == 1) return std::min<int64_t>(size, 3);
-  if (size % shards == 0) return std::min(size, shards * 2);
-  return std::min(size, shards + size % shards);
+  if (size % shards == 0) return std::min(size, small * 2);
+  if (small == shards) return std::min(size, shards + size % shards);
+  return small + std::max<int64_t>(1, size % shards % small);
 }
 
 const ValueSharding& ShardingsOf(const ShardedModule& program, const Instruction& instruction) {
@@ -45,8 +46,8 @@ const ValueSharding& ShardingsOf(const ShardedModule& program, const Instruction
 
 class Shrinker {
  public:
-  Shrinker(const ShardedModule& program, const Instruction& instruction)
-      : program_(program), instruction_(instruction), rule_(RuleOf(instruction)) {}
+  Shrinker(const ShardedModule& program, const Instruction& instruction, const SmallMesh& mesh)
+      : program_(program), instruction_(instruction), mesh_(mesh), rule_(RuleOf(instruction)) {}
 
   std::optional<InstanceSizes> Run() {
     InstanceSizes sizes;
@@ -55,7 +56,7 @@ class Shrinker {
     const Opcode opcode = instruction_.opcode();
     if (SizesFollowFactors(opcode) || Moves(opcode) || HasWindows(opcode)) Shrink(&sizes);
     if (HasWindows(opcode)) ShrinkWindows(&sizes);
-    const int64_t most = Moves(opcode) ? kMostElementsMoved : kMostElements;
+    const int64_t most = Moves(opcode) ? kMaxElementsMoved : kMaxElements;
     const auto fits = [&](const Dims& dims) { return tensor::Product(dims) <= most; };
     const bool small = std::all_of(sizes.operands.begin(), sizes.operands.end(), fits) &&
                        std::all_of(sizes.results.begin(), sizes.results.end(), fits);
@@ -71,26 +72,31 @@ class Shrinker {
     }
   }
 
-  int64_t Shards(size_t factor) const {
+  int64_t ShardsInProgram(size_t factor) const {
     int64_t shards = 1;
     for (const AxisRef& axis : axes_[factor]) shards *= axis.size;
+    return shards;
+  }
+  int64_t Shards(size_t factor) const {
+    int64_t shards = 1;
+    for (const AxisRef& axis : axes_[factor]) shards *= mesh_.Shortened(axis).size;
     return shards;
   }
 
   Dims Small(const Dims& dims, const TensorFactors& factors) const {
     Dims result;
     for (size_t d = 0; d < dims.size(); ++d) {
-      int64_t whole = 1, small = 1;
+      int64_t size = 1, small = 1;
       for (int f : factors[d]) {
-        whole *= rule_.factors[f].size;
+        size *= rule_.factors[f].size;
         small *= small_[f];
       }
-      result.push_back(whole == dims[d] ? small : dims[d]);
+      result.push_back(size == dims[d] ? small : dims[d]);
     }
     return result;
   }
 
-  // Factors whose sizes are bound to attributes: along windows and moves, and groups.
+  // Factors whose sizes depend on attributes: those of windows, of moves, and of groups.
   std::vector<bool> Bound() const {
     std::vector<bool> bound(rule_.factors.size(), false);
     if (instruction_.opcode() == Opcode::kBitcastConvert) {  // The ratio of unequal widths is a dimension's size.
@@ -108,7 +114,7 @@ class Shrinker {
     for (int64_t d : instruction_.attributes().convolution->input_spatial) {
       for (int f : rule_.operands[0][d]) bound[f] = true;
     }
-    // The groups' factor is the first one.
+    // The first factor is that of the groups.
     if (instruction_.attributes().feature_group_count > 1 || instruction_.attributes().batch_group_count > 1) {
       bound[0] = true;
     }
@@ -126,7 +132,7 @@ class Shrinker {
     const std::vector<bool> bound = Bound();
     for (size_t f = 0; f < rule_.factors.size(); ++f) {
       const int64_t size = rule_.factors[f].size;
-      small_.push_back(bound[f] ? size : SmallSize(size, Shards(f)));
+      small_.push_back(bound[f] ? size : SmallSize(size, ShardsInProgram(f), Shards(f)));
     }
     for (size_t i = 0; i < sizes->operands.size(); ++i) {
       sizes->operands[i] = Small(sizes->operands[i], rule_.operands[i]);
@@ -139,13 +145,14 @@ class Shrinker {
 
   const ShardedModule& program_;
   const Instruction& instruction_;
+  const SmallMesh& mesh_;
   const OpRule rule_;
   std::vector<std::set<AxisRef>> axes_;
   std::vector<int64_t> small_;
 };
 
-// Takes as many whole rounds of all shards from the input, and the windows that go with them, as leave shards that are
-// longer than a window; where the window itself is split and summed over, from the window.
+// Removes elements from the input together with their windows, the same number from each shard, as long as shards stay
+// longer than a window. If the window itself is split and summed over, removes elements of the window instead.
 void Shrinker::ShrinkWindow(int64_t shards, bool summed, int64_t* input, int64_t* windows,
                             hlo::WindowDimension* window) const {
   const int64_t step = summed ? window->window_dilation : window->stride;
@@ -169,13 +176,13 @@ void Shrinker::ShrinkWindows(InstanceSizes* sizes) const {
     size_t in = s, out = s, kernel = s;
     if (convolution) {
       const hlo::ConvolutionDimensions& dims = *instruction_.attributes().convolution;
-      in = static_cast<size_t>(dims.input_spatial[s]);
-      out = static_cast<size_t>(dims.output_spatial[s]);
-      kernel = static_cast<size_t>(dims.kernel_spatial[s]);
+      in = dims.input_spatial[s];
+      out = dims.output_spatial[s];
+      kernel = dims.kernel_spatial[s];
     }
     const size_t factor = rule_.operands[0][in].back();
     const bool summed = rule_.factors[factor].kind == FactorKind::kReduction;
-    // A scatter's windows are its second operand's elements.
+    // The windows of a select-and-scatter are the elements of its second operand.
     const bool scatter = instruction_.opcode() == Opcode::kSelectAndScatter;
     int64_t input = sizes->operands[0][in];
     int64_t windows = scatter ? sizes->operands[1][out] : sizes->results[0][out];
@@ -196,8 +203,9 @@ std::vector<hlo::Shape> ResultsOf(const Instruction& instruction) {
   return instruction.shape().is_array() ? std::vector<hlo::Shape>{instruction.shape()} : instruction.shape().tuple();
 }
 
-std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const Instruction& instruction) {
-  return Shrinker(program, instruction).Run();
+std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const Instruction& instruction,
+                                        const SmallMesh& mesh) {
+  return Shrinker(program, instruction, mesh).Run();
 }
 
 }  // namespace xlad::sharding

@@ -1,4 +1,4 @@
-// Small sizes for an op's arrays that keep what matters to its partitioning.
+// Small sizes for the arrays of an op that are partitioned in the same way as the sizes of the program.
 #pragma once
 
 #include <optional>
@@ -7,18 +7,20 @@
 #include "hlo/module.h"
 #include "sharding/model/mesh.h"
 #include "sharding/model/sharded_module.h"
+#include "sharding/proof/small_mesh.h"
 
 namespace xlad::sharding {
 
-// Sizes of an instance's arrays: operands first, then results; and its window, where that changes with them.
+// The sizes of an instance's operands and results, and its window if that changes with them.
 struct InstanceSizes {
   std::vector<Dims> operands, results;
   std::optional<hlo::Window> window;
 };
 
-// Every size as small as keeps the way in which shards divide it, evenly or with a rest; along windows, also how shards
-// of the result lie to those of the operand. Nullopt where an array stays too large to try.
-std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const hlo::Instruction& instruction);
+// The smallest sizes that shards still divide as before, evenly or with a remainder. Along windows, shards of the result
+// also keep their offsets to those of the operand. Nothing if an array remains too large to evaluate quickly.
+std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const hlo::Instruction& instruction,
+                                        const SmallMesh& mesh);
 
 // The array leaves of a result.
 std::vector<hlo::Shape> ResultsOf(const hlo::Instruction& instruction);

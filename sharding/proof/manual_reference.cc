@@ -2,7 +2,8 @@
 
 #include "hlo/attribute_keys.h"
 #include "sharding/import/inline_calls.h"
-#include "sharding/partition/partitioner.h"
+#include "sharding/partition/computation_partitioner.h"
+#include "sharding/partition/ops/families.h"
 
 namespace xlad::sharding {
 namespace {
@@ -38,10 +39,10 @@ bool HasManualComputations(const hlo::Module& module) {
   return false;
 }
 
-absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options) {
-  TracedProgram traced;
-  XLAD_ASSIGN_OR_RETURN(traced.whole, Import(std::move(module), options));
-  ShardedModule& sharded = traced.whole;
+absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options) {
+  MappedProgram mapped;
+  XLAD_ASSIGN_OR_RETURN(mapped.whole, Import(std::move(module), options));
+  ShardedModule& sharded = mapped.whole;
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
     const bool in_entry = computation == sharded.module->entry();
     for (const auto& instruction : computation->instructions()) {
@@ -56,8 +57,8 @@ absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> m
   }
   sharded.groups.clear();
   XLAD_RETURN_IF_ERROR(Propagate(&sharded));
-  XLAD_ASSIGN_OR_RETURN(traced.program, Partition(sharded, &traced.trace));
-  return traced;
+  XLAD_ASSIGN_OR_RETURN(mapped.program, Partition(sharded, FamilyOf, &mapped.source_map));
+  return mapped;
 }
 
 }  // namespace xlad::sharding

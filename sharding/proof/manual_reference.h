@@ -9,15 +9,15 @@ namespace xlad::sharding {
 
 bool HasManualComputations(const hlo::Module& module);
 
-// A propagated program, what it was partitioned into, and what is where. The trace points into both.
-struct TracedProgram {
+// A propagated program, what it was partitioned into, and what is where. The map points into both.
+struct MappedProgram {
   ShardedModule whole;
   PartitionedProgram program;
-  Trace trace;
+  SourceMap source_map;
 };
 
 // The program with nothing split but what its manual computations split by hand: every annotation is dropped, every
 // other value is whole on every device. Compared with it a partitioning is checked for all that xlad added.
-absl::StatusOr<TracedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
+absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 }  // namespace xlad::sharding

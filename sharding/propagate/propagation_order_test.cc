@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "hlo/text/text.h"
 #include "sharding/explain/step_cost.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/pipeline.h"
 
 namespace xlad::sharding {
@@ -42,7 +43,7 @@ std::unique_ptr<hlo::Module> Parsed(const std::string& text) {
 double CostOf(const std::string& text, PropagationOrder order) {
   ShardedModule sharded = *Import(Parsed(text), Fed());
   XLAD_CHECK(Propagate(&sharded, order).ok());
-  return *StepCost(*Partition(sharded));
+  return *StepCost(*Partition(sharded, FamilyOf));
 }
 
 constexpr char kRows[] = "[{\\\"dp\\\"}, {}]", kColumns[] = "[{}, {\\\"dp\\\"}]", kOther[] = "[{}, {\\\"tp\\\"}]";

@@ -33,7 +33,8 @@ OpRule PadRule(const hlo::Instruction& instruction) {
 }
 
 // The start of the slice is known only at run time. If the operand is split along the sliced dimension, every device
-// returns the part of the slice that is in its shard, and zeros for the rest; the result is their sum.
+// returns the part of the slice that is in its shard, and zeros for the rest; the result is the disjunction of
+// their bits.
 OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
@@ -42,8 +43,8 @@ OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
       continue;
     }
     const int factor = rule.Add(rule.operand_dims(0)[d], FactorKind::kReduction, /*blocked=*/true);
-    const bool boolean = instruction.shape().type() == tensor::ElementType::kPred;
-    rule.factor(factor).reduction = boolean ? hlo::Opcode::kOr : hlo::Opcode::kAdd;
+    // The disjunction of the bits is exact. A sum would change the sign of a zero and the payload of a NaN.
+    rule.factor(factor).reduction = hlo::Opcode::kOr;
     rule.Operand(0, d, factor);
     rule.Result(0, d, rule.Add(rule.result_dims(0)[d], FactorKind::kNeedReplication, /*blocked=*/true));
   }

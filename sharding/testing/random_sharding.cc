@@ -1,7 +1,7 @@
 #include "sharding/testing/random_sharding.h"
 
 #include "sharding/model/axes.h"
-#include "sharding/partition/partitioner.h"
+#include "sharding/partition/local_array.h"
 
 namespace xlad::sharding {
 namespace {

@@ -106,8 +106,8 @@ std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
 // What the program gives with nothing split, but by hand.
 absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
   if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
-  XLAD_ASSIGN_OR_RETURN(const sharding::TracedProgram traced, sharding::PartitionManualOnly(module.Clone(), {}));
-  return sharding::EvaluatePartitioned(traced.program, inputs);
+  XLAD_ASSIGN_OR_RETURN(const sharding::MappedProgram mapped, sharding::PartitionManualOnly(module.Clone(), {}));
+  return sharding::EvaluatePartitioned(mapped.program, inputs);
 }
 
 // What the devices hold of a parameter or result.

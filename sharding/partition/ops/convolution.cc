@@ -1,12 +1,13 @@
 // Convolutions on shards.
 //
-// Forward and for the input's gradient (a base dilation), output and input are split along a spatial dimension: every
-// device fetches what its windows reach of its neighbours. For the kernel's gradient the "kernel" is as long as the
-// input and both are split: every device sums over its part of the kernel, which is a partial result.
+// In a forward convolution, and in that for the gradient of the input (which has a base dilation), output and input are
+// split along a spatial dimension: every device fetches the part of its windows that its neighbors hold. In the
+// convolution for the gradient of the kernel, the "kernel" is as long as the input and both are split: every device sums
+// over its part of the kernel, which makes a partial result.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/partition/ops/window_halo.h"
 
 namespace xlad::sharding {
@@ -18,7 +19,7 @@ using hlo::Instruction;
 struct SplitSpatial {
   size_t spatial = 0;
   int64_t input_dim = 0;
-  int64_t kernel_shard = 0;  // Elements of the kernel on a device where the kernel is split, else 0.
+  int64_t kernel_shard = 0;  // Elements of the kernel on a device if the kernel is split, else 0.
   WindowNeed need;
 };
 
@@ -26,7 +27,8 @@ hlo::WindowDimension WindowOf(const Instruction& instruction, size_t spatial) {
   return instruction.attributes().window ? (*instruction.attributes().window)[spatial] : hlo::WindowDimension{};
 }
 
-// Shard k of a split kernel meets the input where its elements lie in the window, from the other end if reversed.
+// By shard of a split kernel, the first position of the input that its elements are multiplied with. A reversed window
+// has its elements in opposite order.
 Dims KernelStarts(const hlo::WindowDimension& window, int64_t shard, int64_t shards) {
   Dims starts;
   for (int64_t k = 0; k < shards; ++k) {
@@ -62,8 +64,7 @@ std::vector<SplitSpatial> SplitSpatials(const Instruction& instruction, const Op
   return result;
 }
 
-// Groups that are split leave fewer groups to each device; which factor they are shows in the output's features, of
-// which they are the major one.
+// Divides the group counts by the shards of the groups' factor, the major factor of the output's features.
 void DivideGroups(const LocalOp& op, hlo::Attributes* attributes) {
   if (attributes->feature_group_count == 1 && attributes->batch_group_count == 1) return;
   const int group = op.rule->results[0][attributes->convolution->output_feature][0];
@@ -94,30 +95,30 @@ Halos ConvolutionHalos(const Instruction& instruction, const OpRule& rule, const
   return halos;
 }
 
-absl::Status EmitConvolution(Emitter& emitter, LocalOp& op) {
+absl::Status EmitConvolution(LocalBuilder& local, LocalOp& op) {
   const hlo::ConvolutionDimensions& dims = *op.source->attributes().convolution;
-  std::vector<Instruction*> operands = MaskedOperands(emitter, op);
+  std::vector<Instruction*> operands = MaskedOperands(local, op);
   hlo::Window window;
   for (size_t s = 0; s < dims.input_spatial.size(); ++s) window.push_back(WindowOf(*op.source, s));
-  // The exchange fills what lies outside of the input; features beyond the last are still to be masked.
+  // The halo exchange fills positions outside of the input. The padding of features is masked here.
   LocalArray input = op.operands[0];
-  Instruction* nothing = emitter.builder().Scalar(input.global.type, 0);
-  if (!ReducedDims(op, 0).empty()) input.local = emitter.MaskPadding(input, {dims.input_feature}, nothing);
+  Instruction* zero = local.builder().Scalar(input.global.type, 0);
+  if (!ReducedDims(op, 0).empty()) input.local = local.MaskPadding(input, {dims.input_feature}, zero);
   for (const SplitSpatial& split : SplitSpatials(*op.source, *op.rule, *op.assignment)) {
-    hlo::WindowDimension& local = window[split.spatial];
+    hlo::WindowDimension& dimension = window[split.spatial];
     const std::string what = absl::StrCat(
         split.kernel_shard > 0 ? "the sum over" : "windows over", " dimension ", split.input_dim,
-        " of operand 0 (size ", local.size, ", stride ", local.stride, ", dilation ", local.base_dilation, " and ",
-        local.window_dilation, ") reach into other shards");
-    input.local = FetchWindow(emitter, {input, split.input_dim, nothing, {op.source, what}}, split.need, &local);
-    if (split.kernel_shard > 0) local.size = split.kernel_shard;
+        " of operand 0 (size ", dimension.size, ", stride ", dimension.stride, ", dilation ", dimension.base_dilation,
+        " and ", dimension.window_dilation, ") reach into other shards");
+    input.local = FetchWindow(local, {input, split.input_dim, zero, {op.source, what}}, split.need, &dimension);
+    if (split.kernel_shard > 0) dimension.size = split.kernel_shard;
   }
   operands[0] = input.local;
-  emitter.builder().set_template(op.source);
-  Instruction* result = emitter.CloneLocal(*op.source, LocalResultShape(op), operands);
+  local.builder().set_template(op.source);
+  Instruction* result = local.CloneLocal(*op.source, LocalResultShape(op), operands);
   if (!window.empty()) result->mutable_attributes().window = std::move(window);
   DivideGroups(op, &result->mutable_attributes());
-  SetResults(emitter, op, result);
+  SetResults(local, op, result);
   return absl::OkStatus();
 }
 

@@ -1,12 +1,14 @@
 // Gather and scatter on shards.
 //
-// Batch and whole-slice dimensions are local. An operand split along an indexed dimension: every device looks at its
-// own rows; a gather gives zeros for the others' (the sum is whole), a scatter skips what falls outside. Updates split
-// along their index dimensions: every device has a partial scatter.
+// Batching dimensions, and dimensions of which every slice takes all elements, are local. If the operand is split along
+// an indexed dimension, every device reads or writes only its own rows: a gather gets zeros for the rows of other
+// devices, and a scatter ignores indices outside of the shard. If updates are split along a dimension that selects
+// where to write, every device has a partial scatter.
 #include <algorithm>
 #include <limits>
 
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/identity.h"
+#include "sharding/partition/ops/families.h"
 
 namespace xlad::sharding {
 namespace {
@@ -32,135 +34,141 @@ int64_t OperandDim(const OpRule& rule, size_t f) {
   return -1;
 }
 
-// The index components of gather and scatter: component c of an index counts along operand dimension map[c].
-struct Components {
-  const Dims* map;
-  int64_t vector_dim;
+// How an index vector addresses an operand: its component c counts along operand dimension dims[c].
+struct IndexComponents {
+  const Dims& dims;
+  int64_t vector_dim;  // The dimension of the indices that holds the components.
 };
 
-// A value for each component, broadcast to the shape of the indices.
-Instruction* PerComponent(Emitter& emitter, const Components& components, const hlo::Shape& indices,
+// One scalar for each component, broadcast to the shape of the indices.
+Instruction* PerComponent(LocalBuilder& local, const IndexComponents& components, const Dims& indices,
                           const std::vector<Instruction*>& values) {
-  hlo::Builder& builder = emitter.builder();
-  if (components.vector_dim == indices.ndim()) return builder.Full(indices, values[0]);
+  hlo::Builder& builder = local.builder();
+  if (components.vector_dim == std::ssize(indices)) {
+    return builder.Full(hlo::Shape(values[0]->shape().type(), indices), values[0]);
+  }
   std::vector<Instruction*> parts;
   for (Instruction* value : values) parts.push_back(builder.Reshape(value, {1}));
   Instruction* vector = parts.size() == 1 ? parts[0] : builder.Concatenate(parts, 0);
-  return builder.Broadcast(vector, indices.dims(), {components.vector_dim});
+  return builder.Broadcast(vector, indices, {components.vector_dim});
 }
 
-// Where this device's shard of every indexed dimension begins, by component, in `type`; false where none is split.
-bool ShardStarts(Emitter& emitter, const LocalArray& operand, const Components& components, ElementType type,
-                 std::vector<Instruction*>* starts) {
-  bool any = false;
-  for (int64_t d : *components.map) {
+// The type in which the indices are compared with positions in the operand: at least s32, and at least as wide as the
+// positions along split dimensions need.
+ElementType WideEnough(const LocalArray& operand, const IndexComponents& components, ElementType type) {
+  ElementType needed = ElementType::kS32;
+  for (int64_t d : components.dims) {
     const AxisList& axes = operand.sharding.dims[d].axes;
-    any |= !axes.empty();
-    Instruction* start = axes.empty()
-                             ? emitter.builder().Scalar(ElementType::kS32, 0)
-                             : emitter.ShardStart(axes, operand.local->shape().dims()[d]);
-    starts->push_back(type == ElementType::kS32 ? start : emitter.builder().Convert(type, start));
+    if (IndexType(operand.global.dims[d], ShardCount(axes)) == ElementType::kS64) needed = ElementType::kS64;
   }
-  return any;
+  return tensor::ByteWidth(type) < tensor::ByteWidth(needed) ? needed : type;
 }
 
-// Types too narrow for a bound or a shift are widened.
-Instruction* Widened(Emitter& emitter, Instruction* indices) {
-  return tensor::ByteWidth(indices->shape().type()) < 4 ? emitter.builder().Convert(ElementType::kS32, indices)
-                                                        : indices;
+Instruction* Converted(LocalBuilder& local, Instruction* x, ElementType type) {
+  return x->shape().type() == type ? x : local.builder().Convert(type, x);
+}
+
+// The global index of the shard's first element along every indexed dimension that `is_split` accepts, and 0 along the
+// others; by component, of type `type`.
+template <typename IsSplit>
+std::vector<Instruction*> ShardStarts(LocalBuilder& local, const LocalArray& operand,
+                                      const IndexComponents& components, ElementType type, const IsSplit& is_split) {
+  std::vector<Instruction*> starts;
+  for (int64_t d : components.dims) {
+    const AxisList& axes = operand.sharding.dims[d].axes;
+    starts.push_back(!axes.empty() && is_split(d)
+                         ? Converted(local, local.ShardStart(axes, operand.local->shape().dims()[d]), type)
+                         : local.builder().Scalar(type, 0));
+  }
+  return starts;
 }
 
 }  // namespace
 
-// An indexed dimension can be split where slices have size 1 along it and every index says where.
+// The rule has a reduction factor for an indexed dimension along which slices have size 1. It can be split if every
+// index has a component for it.
 std::vector<bool> SplitGather(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
   const hlo::GatherDimensions& dims = *instruction.attributes().gather;
-  const bool summable = instruction.shape().type() != ElementType::kPred;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     if (rule.factors[f].kind != FactorKind::kReduction) continue;
-    result[f] = summable && IndexOf(dims.start_index_map, OperandDim(rule, f)) >= 0;
+    result[f] = IndexOf(dims.start_index_map, OperandDim(rule, f)) >= 0;
   }
   return result;
 }
 
 namespace {
 
-// The indices moved into this shard, and for each index whether it lies in it.
+// Indices relative to the shard, and whether each of them is inside it.
 struct ShardIndices {
   Instruction* indices = nullptr;
   Instruction* inside = nullptr;  // pred, of the indices' shape without the vector dimension.
 };
 
-ShardIndices IndicesInShard(Emitter& emitter, const LocalOp& op, const Components& components) {
+ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexComponents& components) {
   const Dims reduced = ReducedDims(op, 0);
-  hlo::Builder& builder = emitter.builder();
+  hlo::Builder& builder = local.builder();
   const LocalArray& operand = op.operands[0];
-  Instruction* indices = Widened(emitter, op.operands[1].local);
-  const ElementType type = indices->shape().type();
-  // Clamped against the whole, as the definition says, then shifted.
-  std::vector<Instruction*> zeros, lasts, sizes, starts;
-  for (int64_t d : *components.map) {
-    const size_t at = d;
-    // A slice of the whole dimension is this shard's, wherever it is: its index is always 0.
-    const bool split = IndexOf(reduced, d) >= 0;
-    const int64_t last = operand.global.dims[at] - op.source->attributes().slice_sizes[at];
-    zeros.push_back(builder.Scalar(type, 0));
-    lasts.push_back(builder.Scalar(type, static_cast<double>(last)));
-    const int64_t shard = split ? operand.local->shape().dims()[at] : std::numeric_limits<int32_t>::max();
-    sizes.push_back(builder.Scalar(ElementType::kS32, static_cast<double>(shard)));
+  const ElementType given = op.operands[1].local->shape().type();
+  // Indices are clamped in a type that holds both them and the bounds. Afterwards a signed type holds them.
+  const ElementType clamped = WideEnough(operand, components, given);
+  const ElementType type = WideEnough(operand, components, ElementType::kS32);
+  Instruction* indices = Converted(local, op.operands[1].local, clamped);
+  const Dims dims = indices->shape().dims();
+  const auto is_split = [&](int64_t d) { return IndexOf(reduced, d) >= 0; };
+  std::vector<Instruction*> zeros, lasts, sizes;
+  for (int64_t d : components.dims) {
+    const int64_t size = operand.global.dims[d];
+    zeros.push_back(builder.Scalar(clamped, 0));
+    lasts.push_back(builder.Scalar(clamped, size - op.source->attributes().slice_sizes[d]));
+    sizes.push_back(builder.Scalar(type, is_split(d) ? operand.local->shape().dims()[d] : size));
   }
-  const auto spread = [&](const std::vector<Instruction*>& values) {
-    return PerComponent(emitter, components, hlo::Shape(values[0]->shape().type(), indices->shape().dims()), values);
-  };
-  indices = builder.Binary(Opcode::kMaximum, indices, spread(zeros));
-  indices = builder.Binary(Opcode::kMinimum, indices, spread(lasts));
-  if (type != ElementType::kS32) indices = builder.Convert(ElementType::kS32, indices);
-  ShardStarts(emitter, operand, components, ElementType::kS32, &starts);
-  for (size_t c = 0; c < starts.size(); ++c) {
-    if (IndexOf(reduced, (*components.map)[c]) < 0) starts[c] = builder.Scalar(ElementType::kS32, 0);
-  }
-  indices = builder.Binary(Opcode::kSubtract, indices, spread(starts));
-  Instruction* zero = builder.Zero(indices->shape());
-  Instruction* inside = builder.Binary(Opcode::kAnd, builder.Compare(hlo::Comparison::kGe, indices, zero),
-                                       builder.Compare(hlo::Comparison::kLt, indices, spread(sizes)));
+  indices = builder.Binary(Opcode::kMaximum, indices, PerComponent(local, components, dims, zeros));
+  indices = builder.Binary(Opcode::kMinimum, indices, PerComponent(local, components, dims, lasts));
+  indices = Converted(local, indices, type);
+  const std::vector<Instruction*> starts = ShardStarts(local, operand, components, type, is_split);
+  indices = builder.Binary(Opcode::kSubtract, indices, PerComponent(local, components, dims, starts));
+  Instruction* inside = builder.Binary(
+      Opcode::kAnd, builder.Compare(hlo::Comparison::kGe, indices, builder.Zero(indices->shape())),
+      builder.Compare(hlo::Comparison::kLt, indices, PerComponent(local, components, dims, sizes)));
   if (components.vector_dim < indices->shape().ndim()) {
     inside = builder.Reduce(inside, builder.Scalar(ElementType::kPred, 1), {components.vector_dim},
-                            hlo::ScalarReducer(emitter.program().module, Opcode::kAnd, ElementType::kPred));
+                            hlo::ScalarReducer(local.context().module(), Opcode::kAnd, ElementType::kPred));
   }
   return {indices, inside};
 }
 
 }  // namespace
 
-absl::Status EmitGather(Emitter& emitter, LocalOp& op) {
-  hlo::Builder& builder = emitter.builder();
+// The result is the disjunction of the bits of all devices' parts; see EmitDynamicSlice.
+absl::Status EmitGather(LocalBuilder& local, LocalOp& op) {
+  hlo::Builder& builder = local.builder();
   const hlo::GatherDimensions& dims = *op.source->attributes().gather;
   const LocalArray& operand = op.operands[0];
   std::vector<Instruction*> operands = Locals(op.operands);
   const Dims split = ReducedDims(op, 0);
   ShardIndices in_shard;
   if (!split.empty()) {
-    in_shard = IndicesInShard(emitter, op, {&dims.start_index_map, dims.index_vector_dim});
+    in_shard = IndicesInShard(local, op, {dims.start_index_map, dims.index_vector_dim});
     operands[1] = in_shard.indices;
   }
-  Instruction* local = emitter.CloneLocal(*op.source, LocalResultShape(op), operands);
-  Dims& sizes = local->mutable_attributes().slice_sizes;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    // A batching dimension has slices of size 1; a whole one takes what the shard has.
-    const bool whole = sizes[d] == operand.global.dims[d] && IndexOf(split, static_cast<int64_t>(d)) < 0 &&
-                       IndexOf(dims.operand_batching_dims, static_cast<int64_t>(d)) < 0;
-    if (whole) sizes[d] = operand.local->shape().dims()[d];
+  Instruction* gather = local.CloneLocal(*op.source, LocalResultShape(op), operands);
+  Dims& sizes = gather->mutable_attributes().slice_sizes;
+  for (int64_t d = 0; d < std::ssize(sizes); ++d) {
+    // A slice of all elements takes all of the shard. (Slices have size 1 along batching dimensions.)
+    const bool all = sizes[d] == operand.global.dims[d] && IndexOf(split, d) < 0 &&
+                     IndexOf(dims.operand_batching_dims, d) < 0;
+    if (all) sizes[d] = operand.local->shape().dims()[d];
   }
   if (!split.empty()) {
     Dims batch;
-    for (int64_t d = 0; d < local->shape().ndim(); ++d) {
+    for (int64_t d = 0; d < gather->shape().ndim(); ++d) {
       if (IndexOf(dims.offset_dims, d) < 0) batch.push_back(d);
     }
-    Instruction* inside = builder.Broadcast(in_shard.inside, local->shape().dims(), batch);
-    local = builder.Select(inside, local, builder.Zero(local->shape()));
+    Instruction* inside = builder.Broadcast(in_shard.inside, gather->shape().dims(), batch);
+    gather = builder.Select(inside, gather, builder.Zero(gather->shape()));
   }
-  SetResults(emitter, op, local);
+  SetResults(local, op, gather);
   return absl::OkStatus();
 }
 
@@ -191,49 +199,42 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
 
 namespace {
 
-// Whether every element is the scalar constant that `identity` is.
-bool IsFilledWith(const Instruction& x, const Instruction& identity) {
-  if (x.opcode() == Opcode::kBroadcast) return IsFilledWith(*x.operand(0), identity);
-  return x.opcode() == Opcode::kConstant && x.shape().is_scalar() && !x.literal()->elided &&
-         x.literal()->array == identity.literal()->array;
-}
-
-// Partial scatters: the operand counts on the first device of each group only, and padding adds nothing.
-void MakePartial(Emitter& emitter, const LocalOp& op, std::vector<Instruction*>* operands) {
+// Partial scatters: only the first device of each group starts from the operand, the others start from the identity, so
+// that the operand counts once. Padding of the updates is masked.
+void MakePartial(LocalBuilder& local, const LocalOp& op, std::vector<Instruction*>* operands) {
   const Dims split = ReducedDims(op, 2);
   if (split.empty()) return;
-  hlo::Builder& builder = emitter.builder();
+  hlo::Builder& builder = local.builder();
   const hlo::Opcode reduction = op.results[0].sharding.unreduced_reduction;
-  Instruction* identity = IdentityOf(emitter, reduction, op.operands[2].global.type);
-  (*operands)[2] = emitter.MaskPadding(op.operands[2], split, identity);
-  if (IsFilledWith(*(*operands)[0], *identity)) return;
-  const hlo::Shape& shape = (*operands)[0]->shape();
-  Instruction* position = emitter.Position(op.results[0].sharding.unreduced);
-  Instruction* first = builder.Compare(hlo::Comparison::kEq, position, builder.Scalar(ElementType::kS32, 0));
-  Instruction* everywhere = builder.Full(hlo::Shape(ElementType::kPred, shape.dims()), first);
-  (*operands)[0] = builder.Select(everywhere, (*operands)[0], builder.Full(shape, identity));
+  Instruction* identity = IdentityOf(builder, reduction, op.operands[2].global.type);
+  (*operands)[2] = local.MaskPadding(op.operands[2], split, identity);
+  Instruction*& start = (*operands)[0];
+  if (RepeatsNeutralStart(*start, reduction)) return;
+  const hlo::Shape shape = start->shape();
+  Instruction* first =
+      builder.Full(hlo::Shape(ElementType::kPred, shape.dims()), local.IsFirst(op.results[0].sharding.unreduced));
+  start = builder.Select(first, start, builder.Full(shape, identity));
 }
 
 }  // namespace
 
-absl::Status EmitScatter(Emitter& emitter, LocalOp& op) {
+absl::Status EmitScatter(LocalBuilder& local, LocalOp& op) {
   const hlo::ScatterDimensions& dims = *op.source->attributes().scatter;
   std::vector<Instruction*> operands = Locals(op.operands);
-  const size_t at = operands.size() / 2;  // Of the indices.
-  const Components components{&dims.scatter_dims_to_operand_dims, dims.index_vector_dim};
-  bool split = false;
-  for (int64_t d : dims.scatter_dims_to_operand_dims) {
-    split |= !op.operands[0].sharding.dims[d].axes.empty();
+  Instruction*& indices = operands[operands.size() / 2];
+  const LocalArray& operand = op.operands[0];
+  const IndexComponents components{dims.scatter_dims_to_operand_dims, dims.index_vector_dim};
+  const auto is_split = [&](int64_t d) { return !operand.sharding.dims[d].axes.empty(); };
+  if (std::any_of(components.dims.begin(), components.dims.end(), is_split)) {
+    // An index outside of the shard stays outside after the shift, even if it wraps around: it is ignored.
+    const ElementType type = WideEnough(operand, components, indices->shape().type());
+    indices = Converted(local, indices, type);
+    const std::vector<Instruction*> starts = ShardStarts(local, operand, components, type, is_split);
+    indices = local.builder().Binary(Opcode::kSubtract, indices,
+                                     PerComponent(local, components, indices->shape().dims(), starts));
   }
-  if (split) {
-    Instruction* indices = Widened(emitter, operands[at]);
-    std::vector<Instruction*> starts;
-    ShardStarts(emitter, op.operands[0], components, indices->shape().type(), &starts);
-    operands[at] = emitter.builder().Binary(Opcode::kSubtract, indices,
-                                            PerComponent(emitter, components, indices->shape(), starts));
-  }
-  if (operands.size() == 3) MakePartial(emitter, op, &operands);
-  SetResults(emitter, op, emitter.CloneLocal(*op.source, LocalResultShape(op), operands));
+  if (operands.size() == 3) MakePartial(local, op, &operands);
+  SetResults(local, op, local.CloneLocal(*op.source, LocalResultShape(op), operands));
   return absl::OkStatus();
 }
 

@@ -1,9 +1,9 @@
-// Slice, pad, reverse and concatenate along split dimensions: what a device needs of its result lies elsewhere in the
-// operand, and is fetched.
+// Slice, pad, reverse and concatenate along split dimensions: the elements of a shard of the result are in other shards
+// of the operand, and are fetched by halo exchanges.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/partition/ops/window_halo.h"
 
 namespace xlad::sharding {
@@ -12,8 +12,8 @@ namespace {
 using hlo::Instruction;
 using tensor::ElementType;
 
-// A split dimension in which the op moves elements.
-struct Moved {
+// A split dimension along which the op moves elements to other indices.
+struct MovedDim {
   size_t operand = 0;
   int64_t dim = 0;
   int64_t shards = 1;
@@ -22,7 +22,7 @@ struct Moved {
 
 int64_t DimOf(const Instruction& x, size_t d) { return x.shape().dims()[d]; }
 
-// Where the shards of the result begin.
+// By shard, the index of its first element.
 Dims ShardStarts(int64_t size, int64_t shards) {
   Dims starts;
   for (int64_t k = 0; k < shards; ++k) starts.push_back(k * ShardSize(size, shards));
@@ -67,9 +67,9 @@ bool Moves(const Instruction& op, size_t d) {
   }
 }
 
-std::vector<Moved> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
+std::vector<MovedDim> MovedDims(const Instruction& op, const OpRule& rule, const Assignment& assignment,
                              WindowNeed (*need)(const Instruction&, size_t, int64_t)) {
-  std::vector<Moved> moved;
+  std::vector<MovedDim> moved;
   for (size_t d = 0; d < rule.results[0].size(); ++d) {
     const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][d]));
     if (shards > 1 && Moves(op, d)) moved.push_back({0, static_cast<int64_t>(d), shards, need(op, d, shards)});
@@ -77,13 +77,13 @@ std::vector<Moved> MovedDims(const Instruction& op, const OpRule& rule, const As
   return moved;
 }
 
-Halos HalosOf(std::vector<Moved> moved) {
+Halos HalosOf(std::vector<MovedDim> moved) {
   Halos halos;
-  for (Moved& m : moved) halos.push_back({m.operand, m.dim, std::move(m.need.need)});
+  for (MovedDim& m : moved) halos.push_back({m.operand, m.dim, std::move(m.need.need)});
   return halos;
 }
 
-Why Because(const LocalOp& op, const Moved& moved) {
+ReshardCause CauseOf(const LocalOp& op, const MovedDim& moved) {
   return {op.source, absl::StrCat("along dimension ", moved.dim, " of operand ", moved.operand, ", which is split ",
                                   moved.shards, " ways, elements move to other shards")};
 }
@@ -107,17 +107,17 @@ Halos PadHalos(const Instruction& instruction, const OpRule& rule, const Assignm
   return HalosOf(MovedDims(instruction, rule, assignment, PadNeed));
 }
 
-absl::Status EmitPad(Emitter& emitter, LocalOp& op) {
+absl::Status EmitPad(LocalBuilder& local, LocalOp& op) {
   LocalArray x = op.operands[0];
   std::vector<hlo::PaddingDimension> padding = op.source->attributes().padding;
-  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, PadNeed)) {
-    x.local = FetchWindow(emitter, {x, moved.dim, op.operands[1].local, Because(op, moved)}, moved.need, nullptr);
+  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, PadNeed)) {
+    x.local = FetchWindow(local, {x, moved.dim, op.operands[1].local, CauseOf(op, moved)}, moved.need, nullptr);
     padding[moved.dim] = {};
   }
   const bool rest = std::any_of(padding.begin(), padding.end(),
                                 [](const hlo::PaddingDimension& p) { return p != hlo::PaddingDimension{}; });
   if (rest) {
-    x.local = emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local, op.operands[1].local});
+    x.local = local.CloneLocal(*op.source, LocalResultShape(op), {x.local, op.operands[1].local});
     x.local->mutable_attributes().padding = std::move(padding);
   }
   op.results[0].local = x.local;
@@ -128,12 +128,12 @@ Halos SliceHalos(const Instruction& instruction, const OpRule& rule, const Assig
   return HalosOf(MovedDims(instruction, rule, assignment, SliceNeed));
 }
 
-// A split dimension is taken whole or fetched; the others keep their bounds.
-absl::Status EmitSlice(Emitter& emitter, LocalOp& op) {
+// Split dimensions are fetched if the slice cuts them; others keep their bounds.
+absl::Status EmitSlice(LocalBuilder& local, LocalOp& op) {
   LocalArray x = op.operands[0];
   std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
-  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, SliceNeed)) {
-    x.local = FetchHalo(emitter, {x, moved.dim, nullptr, Because(op, moved)}, moved.need.need);
+  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, SliceNeed)) {
+    x.local = FetchHalo(local, {x, moved.dim, nullptr, CauseOf(op, moved)}, moved.need.need);
   }
   bool rest = false;
   for (size_t d = 0; d < slice.size(); ++d) {
@@ -143,7 +143,7 @@ absl::Status EmitSlice(Emitter& emitter, LocalOp& op) {
     rest |= slice[d].start != 0 || slice[d].limit != size || slice[d].stride != 1;
   }
   if (rest) {
-    x.local = emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local});
+    x.local = local.CloneLocal(*op.source, LocalResultShape(op), {x.local});
     x.local->mutable_attributes().slice = std::move(slice);
   }
   op.results[0].local = x.local;
@@ -154,27 +154,27 @@ Halos ReverseHalos(const Instruction& instruction, const OpRule& rule, const Ass
   return HalosOf(MovedDims(instruction, rule, assignment, ReverseNeed));
 }
 
-absl::Status EmitReverse(Emitter& emitter, LocalOp& op) {
+absl::Status EmitReverse(LocalBuilder& local, LocalOp& op) {
   LocalArray x = op.operands[0];
-  for (const Moved& moved : MovedDims(*op.source, *op.rule, *op.assignment, ReverseNeed)) {
-    x.local = FetchHalo(emitter, {x, moved.dim, nullptr, Because(op, moved)}, moved.need.need);
+  for (const MovedDim& moved : MovedDims(*op.source, *op.rule, *op.assignment, ReverseNeed)) {
+    x.local = FetchHalo(local, {x, moved.dim, nullptr, CauseOf(op, moved)}, moved.need.need);
   }
-  SetResults(emitter, op, emitter.CloneLocal(*op.source, LocalResultShape(op), {x.local}));
+  SetResults(local, op, local.CloneLocal(*op.source, LocalResultShape(op), {x.local}));
   return absl::OkStatus();
 }
 
 namespace {
 
-// The parts of a concatenation, each from its operand; where that is a slice along the same dimension alone (as in a
-// roll), from what is sliced, which saves moving it twice.
-struct Part {
-  Moved moved;
+// A part of a concatenation. It is fetched from its operand, or, if that is a slice along the same dimension (as in a
+// roll), from the array that is sliced, so that elements are moved once.
+struct ConcatenatedPart {
+  MovedDim moved;
   int64_t begin = 0;  // Index in the result.
   bool sliced = false;
 };
 
-std::vector<Part> PartsOf(const Instruction& op, const OpRule& rule, const Assignment& assignment) {
-  std::vector<Part> parts;
+std::vector<ConcatenatedPart> PartsOf(const Instruction& op, const OpRule& rule, const Assignment& assignment) {
+  std::vector<ConcatenatedPart> parts;
   const size_t along = op.dimensions()[0];
   const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][along]));
   if (shards == 1) return parts;
@@ -197,41 +197,33 @@ std::vector<Part> PartsOf(const Instruction& op, const OpRule& rule, const Assig
 
 }  // namespace
 
-bool IsSliceAlong(const Instruction& op, int64_t dim) {
-  if (op.opcode() != hlo::Opcode::kSlice || op.attributes().slice[dim].stride != 1) return false;
-  for (size_t d = 0; d < op.shape().dims().size(); ++d) {
-    if (static_cast<int64_t>(d) != dim && Moves(op, d)) return false;
-  }
-  return true;
-}
-
 Halos ConcatenateHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
   Halos halos;
-  for (Part& part : PartsOf(instruction, rule, assignment)) {
+  for (ConcatenatedPart& part : PartsOf(instruction, rule, assignment)) {
     halos.push_back({part.moved.operand, part.moved.dim, std::move(part.moved.need.need)});
   }
   return halos;
 }
 
-// Every part is fetched over the whole shard of the result; a later one covers what earlier ones have behind its begin.
-absl::Status EmitConcatenate(Emitter& emitter, LocalOp& op) {
-  const std::vector<Part> parts = PartsOf(*op.source, *op.rule, *op.assignment);
-  if (parts.empty()) return EmitSame(emitter, op);
-  hlo::Builder& builder = emitter.builder();
+// Every part is fetched with the length of a shard of the result. From its beginning on it replaces the earlier parts.
+absl::Status EmitConcatenate(LocalBuilder& local, LocalOp& op) {
+  const std::vector<ConcatenatedPart> parts = PartsOf(*op.source, *op.rule, *op.assignment);
+  if (parts.empty()) return EmitSame(local, op);
+  hlo::Builder& builder = local.builder();
   Instruction* result = nullptr;
-  for (const Part& part : parts) {
+  for (const ConcatenatedPart& part : parts) {
     const LocalArray& from = part.sliced ? op.sliced[part.moved.operand] : op.operands[part.moved.operand];
-    const Fetch fetch{from, part.moved.dim, nullptr, Because(op, part.moved)};
-    Instruction* x = FetchHalo(emitter, fetch, part.moved.need.need);
+    const HaloFetch fetch{from, part.moved.dim, nullptr, CauseOf(op, part.moved)};
+    Instruction* x = FetchHalo(local, fetch, part.moved.need.need);
     builder.set_template(op.source);
     if (result == nullptr) {
       result = x;
       continue;
     }
     const int64_t size = DimOf(*op.source, static_cast<size_t>(part.moved.dim)), shards = part.moved.shards;
-    Instruction* behind = IndexInside(emitter, fetch.along(), ShardStarts(size, shards), x->shape().dims(),
+    Instruction* from_here = IsIndexInRange(local, fetch.split(), ShardStarts(size, shards), x->shape().dims(),
                                       {part.begin, ShardSize(size, shards) * shards});
-    result = builder.Select(behind, x, result);
+    result = builder.Select(from_here, x, result);
   }
   op.results[0].local = result;
   return absl::OkStatus();

@@ -2,54 +2,86 @@
 #include <algorithm>
 
 #include "sharding/model/axes.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/identity.h"
+#include "sharding/partition/ops/families.h"
+#include "sharding/partition/ops/reducer_laws.h"
+#include "sharding/rules/linear.h"
 
 namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
+using hlo::Opcode;
 
-// Whether a scalar operand is the constant that `identity` is.
-bool IsConstant(const Instruction& scalar, const Instruction& identity) {
-  return scalar.opcode() == hlo::Opcode::kConstant && !scalar.literal()->elided &&
-         scalar.literal()->array == identity.literal()->array;
+// The opcode by which a collective can combine the partial results, or nothing if there is none.
+std::optional<Opcode> CollectiveReduction(const Instruction& reduce) {
+  if (reduce.operand_count() != 2) return std::nullopt;
+  const std::optional<Opcode> reducer = hlo::ReducerOpcode(*reduce.called()[0]);
+  return reducer && HasIdentity(*reducer, reduce.operand(0)->shape().type()) ? reducer : std::nullopt;
+}
+
+// Whether all reduced dimensions that are major to `dim` have one element.
+bool IsMostMajorReduced(const Instruction& reduce, int64_t dim) {
+  const Dims& dims = reduce.operand(0)->shape().dims();
+  return std::all_of(reduce.dimensions().begin(), reduce.dimensions().end(),
+                     [&](int64_t d) { return d >= dim || dims[d] == 1; });
 }
 
 }  // namespace
 
+// A reducer that a collective knows may be split along every dimension. Any other one is split only if its laws allow
+// that; if it does not commute, only along the most major dimension, whose shards are consecutive elements.
 std::vector<bool> SplitReduce(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
-  for (size_t f = 0; f < rule.factors.size(); ++f) {
-    result[f] = result[f] || rule.factors[f].kind == FactorKind::kReduction;
+  const bool known = CollectiveReduction(instruction).has_value();
+  std::optional<ReducerLaws> laws;
+  for (int64_t d : instruction.dimensions()) {
+    for (int f : rule.operands[0][d]) {
+      if (rule.factors[f].kind != FactorKind::kReduction) continue;
+      if (!known && !laws) laws = LawsOf(instruction);
+      result[f] = known || (laws->combines_parts && (laws->commutes || IsMostMajorReduced(instruction, d)));
+    }
   }
   return result;
 }
 
 namespace {
 
-// Several operands reduced together (argmax), or a reducer that is no single opcode: what each device makes of its
-// part, from the initial values on (which must leave everything as it is), is gathered and reduced once more.
-void CombineParts(Emitter& emitter, LocalOp& op, const Dims& dims) {
-  hlo::Builder& builder = emitter.builder();
+// The axes that split reduced dimensions, in the order in which they split them: the order of the parts.
+AxisList PartAxes(const LocalOp& op, const Dims& dims) {
+  AxisList axes;
+  for (int64_t d : dims) {
+    for (int f : op.rule->operands[0][d]) {
+      const AxisList& own = (*op.assignment)[f].axes;
+      axes.insert(axes.end(), own.begin(), own.end());
+    }
+  }
+  return axes;
+}
+
+// For reducers that no collective knows (argmax): every device reduces its part from the initial values on; the
+// results are gathered in order, and reduced once more. See ReducerLaws::combines_parts.
+void CombineParts(LocalBuilder& local, LocalOp& op, const Dims& dims) {
+  hlo::Builder& builder = local.builder();
   const size_t count = op.operands.size() / 2;
   std::vector<Instruction*> parts, inits;
   for (size_t i = 0; i < count; ++i) inits.push_back(op.operands[count + i].local);
-  for (size_t i = 0; i < count; ++i) parts.push_back(emitter.MaskPadding(op.operands[i], dims, inits[i]));
+  for (size_t i = 0; i < count; ++i) parts.push_back(local.MaskPadding(op.operands[i], dims, inits[i]));
   parts.insert(parts.end(), inits.begin(), inits.end());
-  SetResults(emitter, op, emitter.CloneLocal(*op.source, LocalResultShape(op), parts));
-  const AxisList axes = ReducedAxes(*op.rule, *op.assignment);
+  SetResults(local, op, local.CloneLocal(*op.source, LocalResultShape(op), parts));
+  const AxisList axes = PartAxes(op, dims);
   for (size_t i = 0; i < count; ++i) {
     Instruction* own = op.results[i].local;
     Dims one = own->shape().dims();
     one.insert(one.begin(), 1);
-    parts[i] = emitter.GatherParts(
+    parts[i] = local.GatherPieces(
         op.operands[i], builder.Reshape(own, one), 0, axes,
-        {op.source, "a reduced dimension is split, and what every device makes of its part is reduced once more"});
+        {op.source, "a reduced dimension is split, and the results of all devices' parts are reduced once more"});
   }
   builder.set_template(op.source);
-  Instruction* whole = emitter.CloneLocal(*op.source, LocalResultShape(op), parts);
-  whole->set_dimensions({0});
-  SetResults(emitter, op, whole);
+  Instruction* combined = local.CloneLocal(*op.source, LocalResultShape(op), parts);
+  combined->set_dimensions({0});
+  SetResults(local, op, combined);
   for (LocalArray& result : op.results) {
     std::erase_if(result.sharding.unreduced, [&](const AxisRef& axis) { return OverlapsAny(axis, axes); });
   }
@@ -57,29 +89,25 @@ void CombineParts(Emitter& emitter, LocalOp& op, const Dims& dims) {
 
 }  // namespace
 
-// Each shard reduces from the identity, so that the initial value counts once however many shards there are: it is
-// either the identity itself or is combined with the whole result afterwards (which the caller's all-reduce makes, so
-// then device 0 of each group starts from it).
-absl::Status EmitReduce(Emitter& emitter, LocalOp& op) {
+// The initial value must count once, however many shards there are. If it is a neutral start, every device reduces
+// from it. Otherwise the first device of each group reduces from it and the others from the identity.
+absl::Status EmitReduce(LocalBuilder& local, LocalOp& op) {
   const Dims dims = ReducedDims(op, 0);
-  if (dims.empty()) return EmitSame(emitter, op);
-  hlo::Builder& builder = emitter.builder();
-  const LocalArray& x = op.operands[0];
-  const hlo::Opcode reduction = op.results[0].sharding.unreduced_reduction;
-  if (op.operands.size() != 2 || !HasIdentity(reduction, x.global.type)) {
-    CombineParts(emitter, op, dims);
+  if (dims.empty()) return EmitSame(local, op);
+  const std::optional<Opcode> reduction = CollectiveReduction(*op.source);
+  if (!reduction) {
+    CombineParts(local, op, dims);
     return absl::OkStatus();
   }
-  Instruction* identity = IdentityOf(emitter, reduction, x.global.type);
-  XLAD_CHECK(identity != nullptr) << "a reduction without identity was split";
+  hlo::Builder& builder = local.builder();
   Instruction* init = op.operands[1].local;
-  if (!IsConstant(*init, *identity)) {
-    Instruction* position = emitter.Position(op.results[0].sharding.unreduced);
-    Instruction* first = builder.Compare(hlo::Comparison::kEq, position, builder.Scalar(tensor::ElementType::kS32, 0));
-    init = builder.Select(first, init, identity);
+  Instruction* identity = init;
+  if (!IsNeutralStart(*init, *reduction)) {
+    identity = IdentityOf(builder, *reduction, op.operands[0].global.type);
+    init = builder.Select(local.IsFirst(op.results[0].sharding.unreduced), init, identity);
   }
-  Instruction* masked = emitter.MaskPadding(x, dims, identity);
-  SetResults(emitter, op, emitter.CloneLocal(*op.source, LocalResultShape(op), {masked, init}));
+  Instruction* masked = local.MaskPadding(op.operands[0], dims, identity);
+  SetResults(local, op, local.CloneLocal(*op.source, LocalResultShape(op), {masked, init}));
   return absl::OkStatus();
 }
 

@@ -4,22 +4,23 @@
 #include "absl/strings/str_cat.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/halo.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/ops/families.h"
 
 namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
 
-// The first factor of a dimension that is not 1, or -1.
-int Major(const OpRule& rule, const DimensionFactors& factors) {
+// The major factor of a dimension, not counting factors of size 1; -1 if there is none.
+int MajorFactor(const OpRule& rule, const DimensionFactors& factors) {
   for (int f : factors) {
     if (rule.factors[f].size > 1) return f;
   }
   return -1;
 }
 
-bool IsFree(const Assignment& assignment, const AxisList& axes) {
+// Whether the assignment uses none of the axes.
+bool AreUnused(const Assignment& assignment, const AxisList& axes) {
   return std::none_of(assignment.begin(), assignment.end(), [&](const FactorAxes& factor) {
     return std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return OverlapsAny(axis, factor.axes); });
   });
@@ -33,21 +34,21 @@ std::vector<RaggedDim> RaggedDims(const Instruction& reshape, const OpRule& rule
   const Dims &in = reshape.operand(0)->shape().dims(), &out = reshape.shape().dims();
   for (size_t a = 0; a < in.size(); ++a) {
     const AxisList& axes = from.dims[a].axes;
-    const int major = Major(rule, rule.operands[0][a]);
-    if (axes.empty() || major < 0 || !IsFree(assignment, axes)) continue;
+    const int major = MajorFactor(rule, rule.operands[0][a]);
+    if (axes.empty() || major < 0 || !AreUnused(assignment, axes)) continue;
     if (!AxesOf(assignment, rule.operands[0][a]).empty()) continue;
     for (size_t b = 0; b < out.size(); ++b) {
-      const bool same = Merged(wanted.dims[b].axes) == Merged(axes) && Major(rule, rule.results[0][b]) == major;
+      const bool same = Merged(wanted.dims[b].axes) == Merged(axes) && MajorFactor(rule, rule.results[0][b]) == major;
       if (same && rule.factors[major].size == std::min(in[a], out[b])) ragged.push_back({a, b});
     }
   }
   return ragged;
 }
 
-// Where the sizes of a split dimension do not divide, shards of the operand and of the result begin in different
-// places: rows go to where they are wanted while the dimension is the longer one of the two.
-absl::Status EmitReshape(Emitter& emitter, LocalOp& op) {
-  if (op.ragged.empty()) return EmitSame(emitter, op);
+// If the sizes of a split dimension do not divide, the shards of the operand and of the result begin at different
+// elements. Elements are moved between shards in that of the two shapes in which the dimension is longer.
+absl::Status EmitReshape(LocalBuilder& local, LocalOp& op) {
+  if (op.ragged.empty()) return EmitSame(local, op);
   LocalArray x = op.operands[0];
   const hlo::Shape wanted = LocalResultShape(op);
   Dims dims = wanted.dims();
@@ -55,7 +56,7 @@ absl::Status EmitReshape(Emitter& emitter, LocalOp& op) {
     HaloNeed need{size, shard, {}, length, 0, size};
     const int64_t shards = ShardCount(x.sharding.dims[dim].axes);
     for (int64_t k = 0; k < shards; ++k) need.starts.push_back(k * length);
-    x.local = FetchHalo(emitter, {x, dim, nullptr, {op.source, absl::StrCat("dimension ", dim, " of ", size,
+    x.local = FetchHalo(local, {x, dim, nullptr, {op.source, absl::StrCat("dimension ", dim, " of ", size,
                                                                            " does not divide into ", shards)}}, need);
   };
   for (const RaggedDim& ragged : op.ragged) {
@@ -64,8 +65,8 @@ absl::Status EmitReshape(Emitter& emitter, LocalOp& op) {
     if (in >= out) fetch(static_cast<int64_t>(ragged.operand), in, shard, dims[ragged.result] * (in / out));
     else dims[ragged.result] = shard * (out / in);
   }
-  emitter.builder().set_template(op.source);
-  x.local = emitter.CloneLocal(*op.source, hlo::Shape(wanted.type(), dims), {x.local});
+  local.builder().set_template(op.source);
+  x.local = local.CloneLocal(*op.source, hlo::Shape(wanted.type(), dims), {x.local});
   x.global = op.results[0].global;
   x.sharding = op.results[0].sharding;
   for (const RaggedDim& ragged : op.ragged) {

@@ -1,10 +1,11 @@
-// select-and-scatter on shards: every device does all windows that touch its part of the operand, with what they cover
-// of neighbours, and keeps its own part of the sums.
+// Select-and-scatter on shards: every device computes all windows that overlap its shard of the operand. It fetches what
+// these windows cover of its neighbors' shards, and keeps its own shard of the sums.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/build/builder.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/identity.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/partition/ops/window_halo.h"
 
 namespace xlad::sharding {
@@ -12,18 +13,18 @@ namespace {
 
 using hlo::Instruction;
 
-struct SplitDim {
+struct ScatteredDim {
   int64_t dim = 0;
   HaloNeed operand, source;
-  Dims own;  // By shard: where its part begins in what it fetched of the operand.
+  Dims own;  // By shard: where it begins in what was fetched of the operand.
 };
 
-SplitDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::WindowDimension& window, int64_t shards) {
+ScatteredDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::WindowDimension& window, int64_t shards) {
   const int64_t shard = ShardSize(size, shards), low = window.padding_low, stride = window.stride;
-  SplitDim split{dim, {size, shard, {}, 0, 0, size}, {windows, ShardSize(windows, shards), {}, 0, 0, windows}, {}};
+  ScatteredDim split{dim, {size, shard, {}, 0, 0, size}, {windows, ShardSize(windows, shards), {}, 0, 0, windows}, {}};
   for (int64_t k = 0; k < shards; ++k) {
     const int64_t begin = k * shard, end = begin + shard;
-    // All that touch the shard, and on both sides as many that what they cover together holds the shard.
+    // All windows that overlap the shard, and as many more that together they cover it.
     const int64_t first = std::min(CeilDivide(begin - window.size + 1 + low, stride), FloorDivide(begin + low, stride));
     const int64_t last = std::max(FloorDivide(end - 1 + low, stride), CeilDivide(end - window.size + low, stride));
     split.source.starts.push_back(first);
@@ -35,9 +36,9 @@ SplitDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::WindowDi
   return split;
 }
 
-std::vector<SplitDim> SplitDims(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
   const Dims& dims = instruction.operand(0)->shape().dims();
-  std::vector<SplitDim> split;
+  std::vector<ScatteredDim> split;
   for (size_t d = 0; d < dims.size(); ++d) {
     const hlo::WindowDimension& window = (*instruction.attributes().window)[d];
     const int64_t shards = ShardCount(AxesOf(assignment, rule.operands[0][d]));
@@ -48,7 +49,8 @@ std::vector<SplitDim> SplitDims(const Instruction& instruction, const OpRule& ru
   return split;
 }
 
-// Which identity never stands against a real element: that of max where the larger one is selected.
+// The reduction whose identity is never selected instead of an element of the operand: the maximum if the larger element
+// is selected. Nothing if the selecting computation is not a comparison.
 std::optional<hlo::Opcode> Selected(const Instruction& instruction) {
   const Instruction& root = *instruction.called()[0]->root();
   if (root.opcode() != hlo::Opcode::kCompare) return std::nullopt;
@@ -86,39 +88,41 @@ std::vector<bool> SplitSelectAndScatter(const Instruction& instruction, const Op
 
 Halos SelectAndScatterHalos(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
   Halos halos;
-  for (SplitDim& split : SplitDims(instruction, rule, assignment)) {
+  for (ScatteredDim& split : ScatteredDims(instruction, rule, assignment)) {
     halos.push_back({0, split.dim, std::move(split.operand)});
     halos.push_back({1, split.dim, std::move(split.source)});
   }
   return halos;
 }
 
-absl::Status EmitSelectAndScatter(Emitter& emitter, LocalOp& op) {
-  const std::vector<SplitDim> splits = SplitDims(*op.source, *op.rule, *op.assignment);
-  if (splits.empty()) return EmitSame(emitter, op);
+absl::Status EmitSelectAndScatter(LocalBuilder& local, LocalOp& op) {
+  const std::vector<ScatteredDim> splits = ScatteredDims(*op.source, *op.rule, *op.assignment);
+  if (splits.empty()) return EmitSame(local, op);
   hlo::Window window = *op.source->attributes().window;
   LocalArray operand = op.operands[0], source = op.operands[1];
   const std::optional<hlo::Opcode> selected = Selected(*op.source);
-  Instruction* outside = selected ? IdentityOf(emitter, *selected, operand.global.type) : nullptr;
-  Instruction* nothing =
-      IdentityOf(emitter, *hlo::ReducerOpcode(*op.source->called()[1]), source.global.type);
-  for (const SplitDim& split : splits) {
-    hlo::WindowDimension& local = window[split.dim];
-    const std::string what = absl::StrCat("windows over dimension ", split.dim, " (size ", local.size, ", stride ",
-                                          local.stride, ") reach into other shards");
-    operand.local = FetchHalo(emitter, {operand, split.dim, outside, {op.source, what}}, split.operand);
-    source.local = FetchHalo(emitter, {source, split.dim, nothing, {op.source, what}}, split.source);
-    local.padding_low = local.padding_high = 0;
+  Instruction* outside = selected ? IdentityOf(local.builder(), *selected, operand.global.type) : nullptr;
+  const hlo::Opcode scatter = *hlo::ReducerOpcode(*op.source->called()[1]);
+  Instruction* init = op.operands[2].local;
+  Instruction* neutral =
+      IsNeutralStart(*init, scatter) ? init : IdentityOf(local.builder(), scatter, source.global.type);
+  for (const ScatteredDim& split : splits) {
+    hlo::WindowDimension& dimension = window[split.dim];
+    const std::string what = absl::StrCat("windows over dimension ", split.dim, " (size ", dimension.size, ", stride ",
+                                          dimension.stride, ") reach into other shards");
+    operand.local = FetchHalo(local, {operand, split.dim, outside, {op.source, what}}, split.operand);
+    source.local = FetchHalo(local, {source, split.dim, neutral, {op.source, what}}, split.source);
+    dimension.padding_low = dimension.padding_high = 0;
   }
-  emitter.builder().set_template(op.source);
-  Instruction* local = emitter.CloneLocal(*op.source, operand.local->shape(),
-                                          {operand.local, source.local, op.operands[2].local});
-  local->mutable_attributes().window = std::move(window);
-  for (const SplitDim& split : splits) {
-    const Along along{split.dim, operand.sharding.dims[split.dim].axes};
-    local = SliceByPosition(emitter, local, along, split.own, split.operand.shard);
+  local.builder().set_template(op.source);
+  Instruction* result =
+      local.CloneLocal(*op.source, operand.local->shape(), {operand.local, source.local, op.operands[2].local});
+  result->mutable_attributes().window = std::move(window);
+  for (const ScatteredDim& split : splits) {
+    const SplitDim along{split.dim, operand.sharding.dims[split.dim].axes};
+    result = SliceByPosition(local, result, along, split.own, split.operand.shard);
   }
-  SetResults(emitter, op, local);
+  SetResults(local, op, result);
   return absl::OkStatus();
 }
 

@@ -1,51 +1,46 @@
 // Iota and constants on shards.
 #include <algorithm>
-#include <cstring>
 
 #include "hlo/analysis/constants.h"
-#include "sharding/partition/op_family.h"
+#include "sharding/partition/ops/families.h"
 
 namespace xlad::sharding {
 
 using hlo::Instruction;
 using tensor::ElementType;
 
-// Counts in the shard, plus where the shard begins. Types that cannot count to the shard's begin exactly (s8 of a long
-// dimension wraps in the whole program too) wrap in the same way; floats count in s32 first.
-absl::Status EmitIota(Emitter& emitter, LocalOp& op) {
+// Counts from the global index of the shard's first element, as an index, and converts to the element type. A type that
+// is too narrow for the last index wraps as it does in the source program.
+absl::Status EmitIota(LocalBuilder& local, LocalOp& op) {
   const LocalArray& result = op.results[0];
-  const size_t d = op.source->dimensions()[0];
+  const int64_t d = op.source->dimensions()[0];
   const AxisList& axes = result.sharding.dims[d].axes;
-  if (axes.empty()) return EmitSame(emitter, op);
-  hlo::Builder& builder = emitter.builder();
-  const hlo::Shape shape(ElementType::kS32, LocalShape(result).dims());
-  Instruction* start = emitter.ShardStart(axes, shape.dims()[d]);
-  Instruction* local = builder.Binary(hlo::Opcode::kAdd, builder.Iota(shape, static_cast<int64_t>(d)),
-                                      builder.Full(shape, start));
-  if (result.global.type != ElementType::kS32) local = builder.Convert(result.global.type, local);
-  op.results[0].local = local;
+  if (axes.empty()) return EmitSame(local, op);
+  hlo::Builder& builder = local.builder();
+  const Dims dims = LocalShape(result).dims();
+  Instruction* start = local.ShardStart(axes, dims[d]);
+  const hlo::Shape shape(start->shape().type(), dims);
+  Instruction* index = builder.Binary(hlo::Opcode::kAdd, builder.Iota(shape, d), builder.Full(shape, start));
+  const bool same = result.global.type == shape.type();
+  op.results[0].local = same ? index : builder.Convert(result.global.type, index);
   return absl::OkStatus();
 }
 
-// One value everywhere: a broadcast of local size. Others stay whole on every device, and the caller slices.
-absl::Status EmitConstant(Emitter& emitter, LocalOp& op) {
+// A constant of one repeated value is a broadcast of local size. Every device holds any other constant unsplit, and the
+// caller slices it.
+absl::Status EmitConstant(LocalBuilder& local, LocalOp& op) {
   LocalArray& result = op.results[0];
   const hlo::Literal& literal = *op.source->literal();
-  if (result.sharding.IsReplicated()) return EmitSame(emitter, op);
-  if (!literal.elided && hlo::IsSplat(literal.array)) {
-    const tensor::Array& whole = literal.array;
-    const size_t width = tensor::ByteWidth(whole.shape().type);
-    std::vector<std::byte> first(whole.bytes().begin(), whole.bytes().begin() + width);
+  if (!result.sharding.IsReplicated() && !literal.elided && hlo::IsSplat(literal.array)) {
+    const auto bytes = literal.array.bytes();
+    std::vector<std::byte> first(bytes.begin(), bytes.begin() + tensor::ByteWidth(result.global.type));
     Instruction* scalar =
-        emitter.builder().Constant(tensor::Array(tensor::Shape{whole.shape().type, {}}, std::move(first)));
-    result.local = emitter.builder().Full(LocalShape(result), scalar);
+        local.builder().Constant(tensor::Array(tensor::Shape{result.global.type, {}}, std::move(first)));
+    result.local = local.builder().Full(LocalShape(result), scalar);
     return absl::OkStatus();
   }
-  LocalArray whole = result;
-  whole.sharding = TensorSharding::Replicated(whole.global.ndim());
-  whole.local = emitter.CloneLocal(*op.source, op.source->shape(), {});
-  result = emitter.Reshard(whole, result.sharding, {op.source, "a constant is split"});
-  return absl::OkStatus();
+  result.sharding = TensorSharding::Replicated(result.global.ndim());
+  return EmitSame(local, op);
 }
 
 }  // namespace xlad::sharding

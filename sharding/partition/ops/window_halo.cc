@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "sharding/partition/op_family.h"
-
 namespace xlad::sharding {
 
 using hlo::Instruction;
@@ -27,13 +25,13 @@ WindowNeed NeedOf(int64_t size, int64_t shard, const Dims& starts, int64_t span,
   result.dilation = dilation;
   result.need = {size, shard, {}, 0, 0, size};
   bool same = true;
-  int64_t tight = span;  // Indices in the span, at least.
+  int64_t fewest = span;  // The smallest number of indices in a span.
   for (int64_t start : starts) {
     same &= start - FloorDivide(start, dilation) * dilation == starts[0] - FloorDivide(starts[0], dilation) * dilation;
-    tight = std::min(tight, FloorDivide(start + span - 1, dilation) - CeilDivide(start, dilation) + 1);
+    fewest = std::min(fewest, FloorDivide(start + span - 1, dilation) - CeilDivide(start, dilation) + 1);
   }
   for (int64_t start : starts) {
-    const int64_t first = same && tight > 0 ? CeilDivide(start, dilation) : FloorDivide(start, dilation);
+    const int64_t first = same && fewest > 0 ? CeilDivide(start, dilation) : FloorDivide(start, dilation);
     result.need.starts.push_back(first);
     result.need.length = std::max(result.need.length, FloorDivide(start + span - 1, dilation) - first + 1);
     if (same) result.low = first * dilation - start;
@@ -42,9 +40,9 @@ WindowNeed NeedOf(int64_t size, int64_t shard, const Dims& starts, int64_t span,
   return result;
 }
 
-Instruction* FetchWindow(Emitter& emitter, const Fetch& fetch, const WindowNeed& need, hlo::WindowDimension* window) {
-  hlo::Builder& builder = emitter.builder();
-  Instruction* x = FetchHalo(emitter, fetch, need.need);
+Instruction* FetchWindow(LocalBuilder& local, const HaloFetch& fetch, const WindowNeed& need, hlo::WindowDimension* window) {
+  hlo::Builder& builder = local.builder();
+  Instruction* x = FetchHalo(local, fetch, need.need);
   const int64_t dilated = (need.need.length - 1) * need.dilation + 1;
   if (window != nullptr) {
     window->padding_low = window->padding_high = 0;
@@ -66,27 +64,7 @@ Instruction* FetchWindow(Emitter& emitter, const Fetch& fetch, const WindowNeed&
     x = builder.Pad(x, fetch.fill != nullptr ? fetch.fill : builder.Scalar(x->shape().type(), 0), std::move(padding));
   }
   if (need.phases.empty()) return x;
-  return SliceByPosition(emitter, x, fetch.along(), need.phases, need.span);
-}
-
-AxisList AxesOf(const Assignment& assignment, const DimensionFactors& factors) {
-  return Project(assignment, {factors}).dims[0].axes;
-}
-
-double HaloBytes(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
-  const OpFamily& family = FamilyOf(instruction.opcode());
-  if (family.halos == nullptr) return 0;
-  double bytes = 0;
-  for (const OperandHalo& halo : family.halos(instruction, rule, assignment)) {
-    const hlo::Shape& shape = instruction.operand(halo.operand)->shape();
-    const Dims local = LocalDims(shape.dims(), Project(assignment, rule.operands[halo.operand]));
-    double row = static_cast<double>(tensor::ByteWidth(shape.type()));
-    for (size_t d = 0; d < local.size(); ++d) {
-      if (static_cast<int64_t>(d) != halo.dim) row *= static_cast<double>(local[d]);
-    }
-    bytes += row * static_cast<double>(PlanHalo(halo.need).sent());
-  }
-  return bytes;
+  return SliceByPosition(local, x, fetch.split(), need.phases, need.span);
 }
 
 }  // namespace xlad::sharding

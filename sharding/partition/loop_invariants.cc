@@ -1,4 +1,4 @@
-#include "sharding/partition/loop_values.h"
+#include "sharding/partition/loop_invariants.h"
 
 #include <algorithm>
 
@@ -14,9 +14,9 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// What is held through a loop beside what it carries takes at most this part of it, so that the weights of a model
-// that is split to fit are gathered a few at a time still.
-constexpr double kRoom = 0.5;
+// Hoisted values may use at most this fraction of the memory of what the loop carries, so that a model whose weights are
+// split to fit into memory still gathers them a few at a time.
+constexpr double kMemoryFraction = 0.5;
 
 double LocalBytes(const LocalArray& array) {
   return static_cast<double>(tensor::Shape{array.global.type, LocalDims(array.global.dims, array.sharding)}.bytes());
@@ -41,61 +41,66 @@ bool MovesOrConverts(const Instruction& instruction) {
 
 }  // namespace
 
-LoopValues::LoopValues(const Instruction& loop, Emitter* before, const LocalValue& init)
-    : before_(*before), init_(init) {
+LoopInvariants::LoopInvariants(const Instruction& loop, ReshardEmitter* reshards, LocalBuilder* local,
+                               const LocalValue& init)
+    : reshards_(*reshards), local_(*local), init_(init) {
   const Instruction* root = loop.called()[1]->root();
   const Instruction* parameter = loop.called()[1]->parameter(0);
-  const bool once = TripCount(loop).value_or(2) < 2;
-  if (once || root->opcode() != Opcode::kTuple || root->operand_count() != init.size()) return;
+  const bool runs_once = TripCount(loop).value_or(2) < 2;
+  if (runs_once || root->opcode() != Opcode::kTuple || root->operand_count() != std::ssize(init)) return;
   for (size_t i = 0; i < init.size(); ++i) {
     const Instruction* next = root->operand(i);
     unchanged_.push_back(next->opcode() == Opcode::kGetTupleElement && next->operand(0) == parameter &&
                          next->number() == static_cast<int64_t>(i));
-    room_ += kRoom * LocalBytes(init[i]);
+    memory_budget_ += kMemoryFraction * LocalBytes(init[i]);
   }
 }
 
-std::optional<LocalArray> LoopValues::Reshard(Emitter& body, const LocalArray& array, const TensorSharding& to,
-                                              const Why& why) {
+std::optional<LocalArray> LoopInvariants::Reshard(const ReshardEmitter& body, const LocalArray& array,
+                                                  const TensorSharding& to, const ReshardCause& cause) {
   if (unchanged_.empty() || !to.unreduced.empty() || body.ReshardBytes(array, to) == 0) return std::nullopt;
-  for (const Moved& moved : moved_) {
-    if (moved.from != array.local || DimensionAxesOf(moved.outside.sharding) != DimensionAxesOf(to)) continue;
-    LocalArray result = moved.outside;
-    result.local = moved.inside;
+  for (const Hoisted& hoisted : hoisted_) {
+    if (hoisted.from != array.local || DimensionAxesOf(hoisted.outside.sharding) != DimensionAxesOf(to)) continue;
+    LocalArray result = hoisted.outside;
+    result.local = hoisted.inside;
     return result;
   }
-  LocalArray wanted = array;
-  wanted.sharding = to;
-  const double bytes = LocalBytes(wanted);
-  if (bytes > room_) return std::nullopt;
+  LocalArray resharded = array;
+  resharded.sharding = to;
+  const double bytes = LocalBytes(resharded);
+  if (bytes > memory_budget_) return std::nullopt;
   LocalArray outside = array;
   outside.local = Outside(array.local);
   if (outside.local == nullptr) return std::nullopt;
-  // A scalar that each device made by hand in the body is one of its own before the loop too.
-  if (RepeatedValue(array.local)->shape().is_scalar()) before_.TakeAsData(outside.local);
-  room_ -= bytes;
-  outside = before_.Reshard(outside, to, why);
-  Instruction* parameter = body.builder().computation()->parameter(0);
+  // The body asks for a reshard of a repeated scalar only if that scalar differs between devices. Then it differs
+  // between them before the loop too.
+  if (hlo::RepeatedValue(array.local)->shape().is_scalar()) reshards_.MarkNonUniform(outside.local);
+  memory_budget_ -= bytes;
+  outside = reshards_.Reshard(outside, to, cause);
+  hlo::Computation* computation = array.local->parent();
+  Instruction* parameter = computation->parameter(0);
   std::vector<hlo::Shape>& shapes = parameter->mutable_shape().tuple();
   shapes.push_back(outside.local->shape());
-  Instruction* inside = body.builder().GetTupleElement(parameter, std::ssize(shapes) - 1);
+  hlo::Builder builder(computation);
+  builder.set_template(cause.op);
+  Instruction* inside = builder.GetTupleElement(parameter, std::ssize(shapes) - 1);
   outside_[inside] = outside.local;
-  moved_.push_back({array.local, outside, inside});
+  hoisted_.push_back({array.local, outside, inside});
   outside.local = inside;
   return outside;
 }
 
-Instruction* LoopValues::Outside(Instruction* inside) {
+Instruction* LoopInvariants::Outside(Instruction* inside) {
   const auto found = outside_.find(inside);
   if (found != outside_.end()) return found->second;
-  Instruction* outside = MakeOutside(inside);
+  Instruction* outside = EmitOutside(inside);
   outside_[inside] = outside;
   return outside;
 }
 
-Instruction* LoopValues::MakeOutside(Instruction* inside) {
+Instruction* LoopInvariants::EmitOutside(Instruction* inside) {
   if (inside->opcode() == Opcode::kGetTupleElement && inside->operand(0)->opcode() == Opcode::kParameter) {
-    const size_t i = inside->number();
+    const int64_t i = inside->number();
     return unchanged_[i] ? init_[i].local : nullptr;
   }
   if (!MovesOrConverts(*inside)) return nullptr;
@@ -104,22 +109,22 @@ Instruction* LoopValues::MakeOutside(Instruction* inside) {
     operands.push_back(Outside(operand));
     if (operands.back() == nullptr) return nullptr;
   }
-  return before_.CloneLocal(*inside, inside->shape(), operands);
+  return local_.CloneLocal(*inside, inside->shape(), operands);
 }
 
-std::vector<Instruction*> LoopValues::Close(hlo::Computation* condition, hlo::Computation* body) {
-  absl::flat_hash_set<const Instruction*> left;
-  for (const auto& instruction : body->instructions()) left.insert(instruction.get());
-  std::erase_if(moved_, [&](const Moved& moved) { return !left.contains(moved.inside); });
+std::vector<Instruction*> LoopInvariants::AddToLoop(hlo::Computation* condition, hlo::Computation* body) {
+  absl::flat_hash_set<const Instruction*> alive;
+  for (const auto& instruction : body->instructions()) alive.insert(instruction.get());
+  std::erase_if(hoisted_, [&](const Hoisted& hoisted) { return !alive.contains(hoisted.inside); });
   Instruction* parameter = body->parameter(0);
   std::vector<hlo::Shape>& shapes = parameter->mutable_shape().tuple();
   shapes.resize(init_.size());
   std::vector<Instruction*> outside, next(body->root()->operands().begin(), body->root()->operands().end());
-  for (const Moved& moved : moved_) {
-    moved.inside->set_number(std::ssize(shapes));
-    shapes.push_back(moved.inside->shape());
-    next.push_back(moved.inside);
-    outside.push_back(moved.outside.local);
+  for (const Hoisted& hoisted : hoisted_) {
+    hoisted.inside->set_number(std::ssize(shapes));
+    shapes.push_back(hoisted.inside->shape());
+    next.push_back(hoisted.inside);
+    outside.push_back(hoisted.outside.local);
   }
   if (outside.empty()) return outside;
   condition->parameter(0)->mutable_shape() = parameter->shape();

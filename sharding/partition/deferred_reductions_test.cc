@@ -1,5 +1,5 @@
 // Partial results that wait: where the reduction stands, how often it runs, and that the numbers stay right.
-#include "sharding/partition/pending.h"
+#include "sharding/partition/deferred_reductions.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "hlo/text/text.h"
 #include "sharding/explain/explain.h"
 #include "sharding/partition/min_cut.h"
+#include "sharding/partition/ops/families.h"
 #include "sharding/pipeline.h"
 #include "sharding/proof/check.h"
 #include "sharding/proof/check_structure.h"
@@ -241,7 +242,7 @@ TEST(Pending, NumbersUnderRandomShardings) {
       const std::vector<hlo::Literal> inputs = SampleInputs(*module, seed);
       const hlo::Literal whole = *hlo::Evaluate(*module, inputs);
       const ShardedModule sharded = WithRandomShardings(std::move(module), *ParseMesh(mesh), seed);
-      absl::StatusOr<PartitionedProgram> program = Partition(sharded);
+      absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
       ASSERT_TRUE(program.ok()) << program.status();
       ASSERT_TRUE(CheckPartials(*program, *program->variants[0].module).ok())
           << CheckPartials(*program, *program->variants[0].module) << hlo::PrintText(*program->variants[0].module);

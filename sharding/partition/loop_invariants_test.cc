@@ -1,5 +1,5 @@
 // Values that a loop only reads: where they are resharded, how often, and that the numbers stay right.
-#include "sharding/partition/loop_values.h"
+#include "sharding/partition/loop_invariants.h"
 
 #include <gtest/gtest.h>
 
@@ -84,11 +84,11 @@ std::vector<std::string> Collectives(const std::string& text) {
 
 using Found = std::vector<std::string>;
 
-TEST(LoopValues, WeightIsGatheredBeforeTheLoop) {
+TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
   EXPECT_EQ(Collectives(Recurrence({})), Found{"all-gather 1x192"});
 }
 
-TEST(LoopValues, SoIsWhatTheBodyMakesOfIt) {
+TEST(LoopInvariants, SoIsWhatTheBodyMakesOfIt) {
   Loop loop;
   loop.weight = "h = f16[8,8] convert(w)  s = f16[8,8] transpose(h), dimensions={1,0}  u = f32[8,8] convert(s)";
   const Found found = Collectives(Recurrence(loop));
@@ -96,19 +96,19 @@ TEST(LoopValues, SoIsWhatTheBodyMakesOfIt) {
   EXPECT_EQ(found[0].substr(0, 13), "all-gather 1x");
 }
 
-TEST(LoopValues, OneRoundGainsNothing) {
+TEST(LoopInvariants, OneRoundGainsNothing) {
   Loop loop;
   loop.rounds = "1";
   EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 1x192"});
 }
 
-TEST(LoopValues, WhatTheBodyChangesIsGatheredEachTime) {
+TEST(LoopInvariants, WhatTheBodyChangesIsGatheredEachTime) {
   Loop loop;
   loop.next = "n";
   EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 5x192"});
 }
 
-TEST(LoopValues, SliceByTheCounterIsGatheredEachTime) {
+TEST(LoopInvariants, SliceByTheCounterIsGatheredEachTime) {
   Loop loop;
   loop.size = "40";
   loop.weight = "s = f32[5,8,8] reshape(w)  v = f32[1,8,8] dynamic-slice(s, i, zero, zero), "
@@ -121,7 +121,7 @@ TEST(LoopValues, SliceByTheCounterIsGatheredEachTime) {
 }
 
 // 512 rows by 8 gathered would take more than half of what the loop carries.
-TEST(LoopValues, LargeValuesAreNotHeld) {
+TEST(LoopInvariants, LargeValuesAreNotHeld) {
   Loop loop;
   loop.size = "512";
   loop.weight = "g = f32[64,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}  "
@@ -132,7 +132,7 @@ TEST(LoopValues, LargeValuesAreNotHeld) {
 }
 
 // A loop in a loop: gathered before both.
-TEST(LoopValues, OutOfAllLoops) {
+TEST(LoopInvariants, OutOfAllLoops) {
   const std::string text = absl::StrReplaceAll(
       R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
 inner {
@@ -178,7 +178,7 @@ ENTRY main {
 }
 
 // Each device's position, by hand, as an array: the same in every round, but not on every device.
-TEST(LoopValues, ScalarsOfTheirOwnAreGatheredBeforeTheLoop) {
+TEST(LoopInvariants, ScalarsOfTheirOwnAreGatheredBeforeTheLoop) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=4]>}"}
 position {

@@ -1,0 +1,82 @@
+// Partitions one computation: visits the instructions of the source in order and emits the local form of each.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "sharding/partition/op_family.h"
+#include "sharding/partition/reshard_emitter.h"
+#include "sharding/partition/sharding_chooser.h"
+
+namespace xlad::sharding {
+
+// A visitor: one Visit function per kind of instruction. Each has the local values of the operands, reshards them to
+// what its instruction needs, emits the local instructions, and reshards the result to its propagated sharding.
+class ComputationPartitioner {
+ public:
+  // Emits into `target`, an empty computation of the context's module. `in_manual`: the computation is called from
+  // inside a manual computation.
+  ComputationPartitioner(PartitionContext* context, hlo::Computation* target, bool in_manual = false)
+      : context_(*context), chooser_(context->source(), context->deferred(), context->families()), local_(context, target),
+        reshards_(&local_), in_manual_(in_manual) {}
+
+  // The local value of the source's root with its propagated shardings. Does not set the target's root.
+  absl::StatusOr<LocalValue> Run(const hlo::Computation& source);
+  // Reshards the leaves to `wanted` and sets the target's root to them, packed as the source's root is.
+  absl::Status Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted);
+  // Enters the values that RemoveDead left in the target into the source map, if the context has one.
+  void RecordSourceMap() const;
+
+ private:
+  // Called computations; see control_flow.cc.
+  struct LoopBody;
+
+  absl::Status Visit(const hlo::Instruction& instruction);
+  absl::Status VisitParameter(const hlo::Instruction& instruction);
+  absl::Status VisitCopy(const hlo::Instruction& instruction);
+  absl::Status VisitGetTupleElement(const hlo::Instruction& instruction);
+  absl::Status VisitBarrier(const hlo::Instruction& instruction);
+  absl::Status VisitOp(const hlo::Instruction& instruction);
+  // An op without a sharding rule: it runs on replicated operands.
+  absl::Status VisitReplicated(const hlo::Instruction& instruction);
+  absl::Status VisitManualBorder(const hlo::Instruction& instruction);  // manual_computations.cc
+  absl::Status VisitPartitionId(const hlo::Instruction& instruction);   // manual_computations.cc
+  absl::Status VisitWhile(const hlo::Instruction& instruction);        // control_flow.cc
+  absl::Status VisitConditional(const hlo::Instruction& instruction);  // control_flow.cc
+  // The partitioned form of a computation that `caller` calls, with the root resharded to `result`. `loop`: for the
+  // body of a loop, else null.
+  absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Instruction& caller, const hlo::Computation& source,
+                                                    const ValueSharding& result, LoopBody* loop);
+
+  // An op with its operands resharded as its assignment needs them.
+  LocalOp PrepareOp(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,
+                    const LocalValue& operands);
+  LocalValue SlicedOperands(const hlo::Instruction& concatenate, const OpRule& rule, const Assignment& assignment);
+  void WarnOfReplication(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
+
+  // The leaves of all operands, in order.
+  LocalValue Operands(const hlo::Instruction& instruction) const;
+  // Reshards every leaf to `wanted`; `what`: what needs it, for messages.
+  LocalValue ReshardAll(const hlo::Instruction& instruction, LocalValue value, const ValueSharding& wanted,
+                        absl::string_view what);
+  // One instruction of the structure of `shape` whose leaves are `leaves`, and the leaves of such an instruction.
+  hlo::Instruction* Packed(const hlo::Shape& shape, absl::Span<const LocalArray> leaves);
+  LocalValue Unpacked(hlo::Instruction* local, const hlo::Shape& global, absl::Span<const TensorSharding> shardings);
+  // Reshards a result to the propagated shardings and enters it as the instruction's value.
+  void SetValue(const hlo::Instruction& instruction, LocalValue value);
+
+  PartitionContext& context_;
+  const ShardingChooser chooser_;
+  LocalBuilder local_;
+  ReshardEmitter reshards_;
+  const bool in_manual_;
+  absl::flat_hash_map<const hlo::Instruction*, LocalValue> values_;
+  // The local instructions of loops and conditionals.
+  absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control_;
+};
+
+// Whether the instruction is inside a manual computation (jax.shard_map).
+bool IsInManualComputation(const hlo::Instruction& instruction);
+
+}  // namespace xlad::sharding

@@ -1,0 +1,258 @@
+#include "sharding/proof/axis_dependence.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "sharding/model/axes.h"
+#include "sharding/partition/local_array.h"
+
+namespace xlad::sharding {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+// A set of axis parts: bit i stands for part i.
+using PartSet = uint64_t;
+constexpr size_t kMaxParts = 64;
+
+// What is known of a value.
+struct Dependence {
+  std::vector<PartSet> leaves;
+  // For a value (device / stride) % size: an integer computed from the partition id. Size 0: unknown.
+  int64_t stride = 0, size = 0;
+};
+using Values = absl::flat_hash_map<const Instruction*, Dependence>;
+
+bool HasCollective(const hlo::Computation& computation) {
+  return std::any_of(computation.instructions().begin(), computation.instructions().end(), [](const auto& instruction) {
+    return hlo::IsCollective(instruction->opcode()) ||
+           std::any_of(instruction->called().begin(), instruction->called().end(),
+                       [](const hlo::Computation* called) { return HasCollective(*called); });
+  });
+}
+
+// The value of an integer constant, or 0 if it is not one.
+int64_t ConstantOf(const Instruction& x) {
+  if (x.opcode() != Opcode::kConstant || !x.shape().is_scalar() || x.literal()->elided) return 0;
+  const tensor::Array& array = x.literal()->array;
+  return tensor::IsInteger(array.shape().type) && array.bytes().size() == 4 ? array.values<int32_t>()[0] : 0;
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const PartitionedProgram& program) : program_(program), mesh_(program.mesh) {
+    for (const CollectiveInfo& info : program.collectives) infos_[ChannelOf(info.collective_id)] = &info;
+  }
+
+  bool Run(const hlo::Module& module) {
+    if (!CutAxes()) return false;
+    std::vector<Dependence> parameters;
+    size_t leaf = 0;
+    for (const Instruction* parameter : module.entry()->parameters()) {
+      Dependence& dependence = parameters.emplace_back();
+      for (size_t i = 0; i < LeafShapes(parameter->shape()).size(); ++i, ++leaf) {
+        dependence.leaves.push_back(PartsOf(program_.parameters[leaf]));
+      }
+    }
+    const Dependence root = RunComputation(*module.entry(), parameters);
+    for (size_t i = 0; i < root.leaves.size() && proven_; ++i) {
+      proven_ = (root.leaves[i] & ~PartsOf(program_.results[i])) == 0;
+    }
+    return proven_;
+  }
+
+ private:
+  // Cuts the axes that the program uses into parts_.
+  bool CutAxes() {
+    AxisCuts cuts;
+    AxisList full;
+    for (int axis = 0; axis < std::ssize(mesh_.axes()); ++axis) full.push_back(mesh_.Whole(axis));
+    cuts.Add(full);
+    for (const CollectiveInfo& info : program_.collectives) cuts.Add(info.axes);
+    for (const ValueSharding* value : {&program_.parameters, &program_.results}) {
+      for (const TensorSharding& sharding : *value) {
+        cuts.Add(DimensionAxesOf(sharding));
+        cuts.Add(sharding.unreduced);
+      }
+    }
+    if (!cuts.Resolve(mesh_)) return false;
+    parts_ = cuts.Cut(full);
+    return parts_.size() <= kMaxParts;
+  }
+
+  PartSet PartsOf(const AxisList& axes) const {
+    PartSet parts = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (OverlapsAny(parts_[i], axes)) parts |= PartSet{1} << i;
+    }
+    return parts;
+  }
+  PartSet PartsOf(const TensorSharding& sharding) const {
+    PartSet parts = PartsOf(sharding.unreduced);
+    for (const DimensionSharding& dim : sharding.dims) parts |= PartsOf(dim.axes);
+    return parts;
+  }
+  AxisList AxesOf(PartSet parts) const {
+    AxisList axes;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if ((parts >> i & 1) != 0) axes.push_back(parts_[i]);
+    }
+    return axes;
+  }
+
+  Dependence RunComputation(const hlo::Computation& computation, const std::vector<Dependence>& parameters) {
+    Values values;
+    for (const auto& instruction : computation.instructions()) {
+      values[instruction.get()] = instruction->opcode() == Opcode::kParameter ? parameters[instruction->number()]
+                                                                               : Visit(*instruction, values);
+    }
+    return values.at(computation.root());
+  }
+
+  Dependence Visit(const Instruction& instruction, const Values& values) {
+    switch (instruction.opcode()) {
+      case Opcode::kOptBarrier:
+      case Opcode::kTuple: {
+        Dependence result;
+        for (const Instruction* operand : instruction.operands()) {
+          const auto& leaves = values.at(operand).leaves;
+          result.leaves.insert(result.leaves.end(), leaves.begin(), leaves.end());
+        }
+        return result;
+      }
+      case Opcode::kGetTupleElement: {
+        const Instruction* tuple = instruction.operand(0);
+        const auto begin = values.at(tuple).leaves.begin() + FirstArrayLeaf(tuple->shape(), instruction.number());
+        return {{begin, begin + LeafShapes(instruction.shape()).size()}};
+      }
+      case Opcode::kWhile: return VisitWhile(instruction, values);
+      case Opcode::kConditional: return VisitConditional(instruction, values);
+      default: return VisitOp(instruction, values);
+    }
+  }
+
+  Dependence VisitOp(const Instruction& instruction, const Values& values) {
+    PartSet parts = 0;
+    for (const Instruction* operand : instruction.operands()) {
+      for (PartSet leaf : values.at(operand).leaves) parts |= leaf;
+    }
+    if (hlo::IsCollective(instruction.opcode())) parts = AfterCollective(instruction, parts);
+    Dependence result;
+    Follow(instruction, values, &result);
+    if (result.size > 0) {
+      const std::optional<AxisList> axes = AxesOfStride(mesh_, result.stride, result.size);
+      parts = axes ? PartsOf(*axes) : ~PartSet{0} >> (kMaxParts - parts_.size());
+    }
+    result.leaves.assign(LeafShapes(instruction.shape()).size(), parts);
+    return result;
+  }
+
+  // Follows the partition id through the division and the remainder by constants.
+  void Follow(const Instruction& instruction, const Values& values, Dependence* result) const {
+    if (!instruction.shape().is_scalar()) return;
+    if (instruction.opcode() == Opcode::kPartitionId) {
+      *result = {{}, 1, mesh_.devices()};
+      return;
+    }
+    const bool copies = instruction.opcode() == Opcode::kConvert || instruction.opcode() == Opcode::kCopy;
+    const bool divides = instruction.opcode() == Opcode::kDivide, remains = instruction.opcode() == Opcode::kRemainder;
+    if (!copies && !divides && !remains) return;
+    const Dependence& from = values.at(instruction.operand(0));
+    if (copies) *result = {{}, from.stride, from.size};
+    if (copies || from.size == 0) return;
+    const int64_t constant = ConstantOf(*instruction.operand(1));
+    if (constant <= 0 || from.size % constant != 0) return;
+    if (divides) *result = {{}, from.stride * constant, from.size / constant};
+    else *result = {{}, from.stride, constant};
+  }
+
+  PartSet AfterCollective(const Instruction& instruction, PartSet parts) {
+    const auto info = infos_.find(instruction.attributes().channel_id.value_or(-1));
+    if (info == infos_.end()) return Unproven();
+    const PartSet along = PartsOf(info->second->axes);
+    if (instruction.opcode() == Opcode::kCollectivePermute) return AfterPermute(instruction, parts, along);
+    if (instruction.attributes().replica_groups != ReplicaGroupsOver(mesh_, info->second->axes)) return Unproven();
+    const bool scatters = instruction.opcode() == Opcode::kReduceScatter || instruction.opcode() == Opcode::kAllToAll;
+    return (parts & ~along) | (scatters ? along : 0);
+  }
+
+  // A permute along `along` that is the same in all groups of devices: the source's position along these parts is a
+  // function of the target's. The result depends on the parts on which that function depends.
+  PartSet AfterPermute(const Instruction& instruction, PartSet parts, PartSet along) {
+    const AxisList axes = AxesOf(along), others = AxesOf(~along & (~PartSet{0} >> (kMaxParts - parts_.size())));
+    const AxisList seen = AxesOf(parts & along);
+    const int64_t positions = ShardCount(axes), groups = mesh_.devices() / positions;
+    constexpr int64_t kNothing = -1;
+    // By position of the target: what the value's dependence sees of the source's position, and how many targets.
+    std::vector<int64_t> from(positions, kNothing), targets(positions, 0);
+    for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
+      const int64_t at = mesh_.Position(target, axes), sees = mesh_.Position(source, seen);
+      if (mesh_.Position(source, others) != mesh_.Position(target, others)) return Unproven();
+      if (targets[at]++ > 0 && from[at] != sees) return Unproven();
+      from[at] = sees;
+    }
+    if (!std::all_of(targets.begin(), targets.end(), [&](int64_t n) { return n == 0 || n == groups; })) {
+      return Unproven();
+    }
+    PartSet depends = parts & ~along;
+    int64_t stride = positions;
+    for (const AxisRef& axis : axes) {
+      stride /= axis.size;
+      bool varies = false;
+      for (int64_t at = 0; at < positions; ++at) varies |= from[at] != from[at - at / stride % axis.size * stride];
+      if (varies) depends |= PartsOf(AxisList{axis});
+    }
+    return depends;
+  }
+
+  // The fixed point: what the carried values depend on in any iteration.
+  Dependence VisitWhile(const Instruction& loop, const Values& values) {
+    const hlo::Computation &condition = *loop.called()[0], &body = *loop.called()[1];
+    Dependence carried{values.at(loop.operand(0)).leaves};
+    for (bool changed = true; changed && proven_;) {
+      const Dependence next = RunComputation(body, {carried});
+      changed = false;
+      for (size_t i = 0; i < carried.leaves.size(); ++i) {
+        changed |= (next.leaves[i] & ~carried.leaves[i]) != 0;
+        carried.leaves[i] |= next.leaves[i];
+      }
+    }
+    const PartSet predicate = RunComputation(condition, {carried}).leaves[0];
+    if (predicate != 0 && (HasCollective(condition) || HasCollective(body))) Unproven();
+    for (PartSet& leaf : carried.leaves) leaf |= predicate;
+    return carried;
+  }
+
+  Dependence VisitConditional(const Instruction& conditional, const Values& values) {
+    const PartSet predicate = values.at(conditional.operand(0)).leaves[0];
+    Dependence result;
+    result.leaves.assign(LeafShapes(conditional.shape()).size(), predicate);
+    for (size_t branch = 0; branch < conditional.called().size(); ++branch) {
+      const hlo::Computation& called = *conditional.called()[branch];
+      if (predicate != 0 && HasCollective(called)) Unproven();
+      const Dependence value = RunComputation(called, {values.at(conditional.operand(branch + 1))});
+      for (size_t i = 0; i < result.leaves.size(); ++i) result.leaves[i] |= value.leaves[i];
+    }
+    return result;
+  }
+
+  PartSet Unproven() {
+    proven_ = false;
+    return 0;
+  }
+
+  const PartitionedProgram& program_;
+  const Mesh& mesh_;
+  absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
+  AxisList parts_;  // All parts of all axes of the mesh, in mesh order.
+  bool proven_ = true;
+};
+
+}  // namespace
+
+bool ReplicasAgreeByAxes(const PartitionedProgram& program, const hlo::Module& module) {
+  return Analysis(program).Run(module);
+}
+
+}  // namespace xlad::sharding

@@ -1,0 +1,29 @@
+// Small meshes for instances of ops: an op is partitioned over 65,536 devices as it is over 16.
+#pragma once
+
+#include <vector>
+
+#include "hlo/module.h"
+#include "sharding/model/sharded_module.h"
+
+namespace xlad::sharding {
+
+// A mesh in which axes are shortened. A mesh of up to 64 devices stays as it is. In a larger one, axes that the op does
+// not use get size 1, and longer ones that it uses only as a whole get size 4 or 3. "d=256,t=256" becomes "d=4,t=1" for
+// an op whose operands and results are split over "d".
+class SmallMesh {
+ public:
+  SmallMesh(const ShardedModule& program, const hlo::Instruction& instruction);
+
+  const Mesh& mesh() const { return mesh_; }
+  AxisRef Shortened(const AxisRef& axis) const {
+    return axis.size == mesh_.axes()[axis.axis].size || !shortened_[axis.axis] ? axis : mesh_.Whole(axis.axis);
+  }
+  ValueSharding Shortened(ValueSharding value) const;
+
+ private:
+  Mesh mesh_;
+  std::vector<bool> shortened_;  // By axis.
+};
+
+}  // namespace xlad::sharding
