@@ -43,6 +43,14 @@ int64_t WireBytes(const Instruction& collective, int64_t n) {
   return std::llround(CommunicationBytes(collective.opcode(), static_cast<double>(padded), n));
 }
 
+// The size of the largest group of a collective on `devices` devices.
+int64_t GroupSize(const hlo::ReplicaGroups& groups, int64_t devices) {
+  if (groups.iota) return groups.iota->dims.back();
+  int64_t size = 1;
+  for (const auto& group : groups.Expand(devices)) size = std::max(size, std::ssize(group));
+  return size;
+}
+
 class Explainer {
  public:
   explicit Explainer(const PartitionedProgram& program) : program_(program) {
@@ -52,7 +60,7 @@ class Explainer {
   Explanation Run() {
     for (const Variant& variant : program_.variants) {
       Visit(*variant.module->entry(), {1, 1});
-      break;  // Variants' collectives are the same by id.
+      break;  // All variants have the same collectives.
     }
     result_.bytes_per_device = std::llround(bytes_);
     return std::move(result_);
@@ -85,9 +93,7 @@ class Explainer {
     const int64_t devices = program_.mesh.devices();
     ExplainedCollective entry;
     entry.kind = std::string(hlo::ToString(instruction.opcode()));
-    for (const auto& group : instruction.attributes().replica_groups.Expand(devices)) {
-      entry.group_size = std::max(entry.group_size, std::ssize(group));
-    }
+    entry.group_size = GroupSize(instruction.attributes().replica_groups, devices);
     const bool permute = instruction.opcode() == Opcode::kCollectivePermute;
     if (permute) entry.group_size = devices;
     const double bytes = LeastBytes(instruction, entry.group_size);

@@ -1,4 +1,4 @@
-// What a partitioned program sends, and why.
+// Explains a partitioned program: the bytes that its collectives send, how often they run, and why they are there.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,10 @@ struct ExplainedCollective {
   // What a ring sends for it alone, in whole elements, once. When compiled, small all-reduces run as one, which sends
   // no more than theirs together.
   int64_t wire_bytes = 0;
-  std::optional<int64_t> trip_count;  // How often a step runs it; unknown: empty.
-  std::string op;
-  std::vector<std::string> because;
+  // How often a step executes it, or nothing if the trip count of a loop around it is unknown.
+  std::optional<int64_t> trip_count;
+  std::string op;                     // The instruction of the user's program that needs it.
+  std::vector<std::string> because;   // The chain of causes, nearest first.
 };
 
 struct Explanation {
@@ -30,6 +31,7 @@ struct Explanation {
   double assumed_bytes_per_device = 0;
 };
 
+// Explains the collectives in program order. InvalidArgument if the program has no module.
 absl::StatusOr<Explanation> Explain(const PartitionedProgram& program);
 
 }  // namespace xlad::sharding

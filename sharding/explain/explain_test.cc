@@ -42,7 +42,7 @@ ENTRY main {
   }
 }
 
-// Thirds of a byte add up before they are rounded.
+// Fractions of bytes are added before the total is rounded.
 TEST(Explain, RoundsTheTotalOnly) {
   std::string text = R"(HloModule m, num_partitions=3
 add { a = s8[] parameter(0) b = s8[] parameter(1) ROOT c = s8[] add(a, b) }

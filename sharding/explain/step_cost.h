@@ -5,7 +5,8 @@
 
 namespace xlad::sharding {
 
-// Bytes that a device sends in a step, and its flops as bytes.
+// The bytes that a device sends in a step, plus its floating-point operations divided by kFlopsPerByte. Pipelines
+// compare partitionings of one program by it.
 absl::StatusOr<double> StepCost(const PartitionedProgram& program);
 
 }  // namespace xlad::sharding

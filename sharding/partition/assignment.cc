@@ -10,8 +10,8 @@ namespace {
 
 int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[f].size; }
 
-// Distributes the axes of a dimension to its factors, major to minor. An axis that is larger than the rest of a factor is
-// cut in two.
+// Distributes the axes of a dimension to its factors, major to minor. An axis that is larger than the rest of a factor
+// is cut in two.
 class DimensionReader {
  public:
   DimensionReader(const OpRule& rule, const DimensionFactors& factors, Assignment* result)
@@ -80,8 +80,8 @@ Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bo
 }
 
 // Reads a tensor's axes, and moves those of factors that must stay unsplit to factors that may be split: the largest
-// one that they divide. The op then needs an all-to-all of the tensor instead of an all-gather. A sort of f32[1024,65536]
-// along dimension 1, sharded [{}, {"a"}], runs on [{"a"}, {}].
+// one that they divide. The op then needs an all-to-all of the tensor instead of an all-gather. A sort of
+// f32[1024,65536] along dimension 1, sharded [{}, {"a"}], runs on [{"a"}, {}].
 Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
   const Assignment read = Read(rule, tensor, std::vector<bool>(allowed.size(), true));
   Assignment result = Read(rule, tensor, allowed);
@@ -106,8 +106,8 @@ Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::
   return result;
 }
 
-// Extends every factor of `base` whose axes are a prefix of those in `more` by the rest of them. An axis that is already
-// in use ends the extension, or is skipped if `skip_used`.
+// Extends every factor of `base` whose axes are a prefix of those in `more` by the rest of them. An axis that is
+// already in use ends the extension, or is skipped if `skip_used`.
 void Merge(const Assignment& more, bool skip_used, Assignment* base) {
   for (size_t f = 0; f < base->size(); ++f) {
     FactorAxes& have = (*base)[f];

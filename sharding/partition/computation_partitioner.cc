@@ -310,7 +310,7 @@ absl::Status ComputationPartitioner::VisitReplicated(const Instruction& instruct
   LocalValue operands = Operands(instruction);
   for (size_t i = 0; i < operands.size(); ++i) {
     if (!operands[i].sharding.IsReplicated()) {
-      context_.Warn(instruction, absl::StrCat("replicated whole: ", hlo::ToString(instruction.opcode()),
+      context_.Warn(instruction, absl::StrCat("replicated: ", hlo::ToString(instruction.opcode()),
                                               " has no sharding rule; operand ", i, " is ",
                                               operands[i].global.ToString(), " as ",
                                               ToString(context_.mesh(), operands[i].sharding)));

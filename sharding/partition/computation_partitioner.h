@@ -18,8 +18,8 @@ class ComputationPartitioner {
   // Emits into `target`, an empty computation of the context's module. `in_manual`: the computation is called from
   // inside a manual computation.
   ComputationPartitioner(PartitionContext* context, hlo::Computation* target, bool in_manual = false)
-      : context_(*context), chooser_(context->source(), context->deferred(), context->families()), local_(context, target),
-        reshards_(&local_), in_manual_(in_manual) {}
+      : context_(*context), chooser_(context->source(), context->deferred(), context->families()),
+        local_(context, target), reshards_(&local_), in_manual_(in_manual) {}
 
   // The local value of the source's root with its propagated shardings. Does not set the target's root.
   absl::StatusOr<LocalValue> Run(const hlo::Computation& source);

@@ -1,4 +1,4 @@
-// Partial results that wait: where the reduction stands, how often it runs, and that the numbers stay right.
+// Deferred reductions: where partial sums are reduced, how often, and that results are equal to the source program's.
 #include "sharding/partition/deferred_reductions.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ struct Outcome {
   std::string text;
 };
 
-// Partitions, checks, and compares with the whole program on the evaluator.
+// Partitions and checks the program, and compares it with the source program on the evaluator.
 Outcome Partitioned(const std::string& text) {
   Outcome outcome;
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
@@ -99,7 +99,7 @@ constexpr const char* kAdd = "g2 = f32[6,8] add(g, d)";
 // 6 x 8 floats over 4 devices: 2 * 3/4 * 192 bytes.
 const Collectives kOnceAfterTheLoop = {"all-reduce 1x288"};
 
-TEST(Pending, AccumulatorIsReducedOnceAfterTheLoop) {
+TEST(DeferredReductions, AccumulatorIsReducedOnceAfterTheLoop) {
   const Outcome outcome = Partitioned(Accumulates(kAdd));
   EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
   ASSERT_FALSE(outcome.because.empty());
@@ -107,7 +107,7 @@ TEST(Pending, AccumulatorIsReducedOnceAfterTheLoop) {
                                 "partial result");
 }
 
-TEST(Pending, AccumulatorsOfManyForms) {
+TEST(DeferredReductions, AccumulatorsOfSeveralForms) {
   for (const char* next : {"g2 = f32[6,8] add(d, g)", "g2 = f32[6,8] subtract(g, d)",
                            "h = f32[] constant(0.5)\n hb = f32[6,8] broadcast(h), dimensions={}\n"
                            "dh = f32[6,8] multiply(d, hb)\n g2 = f32[6,8] add(g, dh)",
@@ -126,25 +126,25 @@ TEST(Pending, AccumulatorsOfManyForms) {
   }
 }
 
-// What the loop starts from counts once, however many devices have it.
-TEST(Pending, AccumulatorThatDoesNotStartFromZero) {
+// The initial value counts once, however many devices hold it.
+TEST(DeferredReductions, AccumulatorThatDoesNotStartFromZero) {
   const Outcome outcome = Partitioned(Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)", "g0 = f32[6,8] negate(w)"));
   EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
 }
 
-TEST(Pending, AccumulatorThatIsReadInTheLoopIsReducedThere) {
+TEST(DeferredReductions, AccumulatorThatIsReadInTheLoopIsReducedThere) {
   const Outcome outcome = Partitioned(Accumulates("k = f32[6,8] cosine(g)\n g2 = f32[6,8] add(k, d)"));
   EXPECT_EQ(outcome.collectives, (Collectives{"all-reduce 5x288"})) << outcome.text;
 }
 
-// 4 rows of 8 floats are half of the accumulator and a bit.
-TEST(Pending, OnlyWhatIsUsedIsReduced) {
+// 4 of 6 rows are used.
+TEST(DeferredReductions, OnlyWhatIsUsedIsReduced) {
   const Outcome outcome = Partitioned(
       Accumulates(kAdd, "s = f32[4,8] slice(o), slice={[1:5], [0:8]}\n ROOT r = f32[4,8] negate(s)"));
   EXPECT_EQ(outcome.collectives, (Collectives{"all-reduce 1x192"})) << outcome.text;
 }
 
-TEST(Pending, ReduceScatterWhereTheResultIsSplit) {
+TEST(DeferredReductions, ReduceScatterWhereTheResultIsSplit) {
   const Outcome outcome = Partitioned(absl::StrReplaceAll(
       Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)$tail"), {{"$tail", SPLIT(R"([{}, {\"dp\"}])")}}));
   for (const std::string& collective : outcome.collectives) {
@@ -152,8 +152,8 @@ TEST(Pending, ReduceScatterWhereTheResultIsSplit) {
   }
 }
 
-// Inner loop 3 times in an outer one of 2. Of whole numbers, for which bf16 is exact.
-TEST(Pending, NestedLoops) {
+// An inner loop of 3 iterations in an outer one of 2. The values are integers, which bf16 represents exactly.
+TEST(DeferredReductions, NestedLoops) {
   const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=2, \"tp\"=2)") R"(
 inner_body {
   p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
@@ -209,7 +209,7 @@ ENTRY main {
 }
 
 // Two uses of one weight: the sum of both gradients is reduced, not each.
-TEST(Pending, SumOfTwoPartialsIsReducedOnce) {
+TEST(DeferredReductions, SumOfTwoPartialsIsReducedOnce) {
   const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=4)") R"(
 ENTRY main {
   x = f32[16,6] parameter(0)$dp
@@ -226,8 +226,8 @@ ENTRY main {
   EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
 }
 
-// Programs of linear ops behind split contractions, under shardings that no propagation would choose.
-TEST(Pending, NumbersUnderRandomShardings) {
+// Programs of linear ops after split contractions, under random shardings.
+TEST(DeferredReductions, NumbersUnderRandomShardings) {
   const std::string text =
       Accumulates("h = f32[] constant(0.5)\n hb = f32[6,8] broadcast(h), dimensions={}\n"
                   "dh = f32[6,8] multiply(d, hb)\n v = f32[6,8] reverse(dh), dimensions={0}\n"
@@ -260,7 +260,7 @@ TEST(MinCut, NearestToTheSourceOfTheCheapest) {
   chain.AddEdge(1, 2, 3);
   chain.AddEdge(2, 3, 3);
   EXPECT_EQ(chain.SourceSide(0, 3), (std::vector<bool>{true, true, false, false}));
-  FlowNetwork joined(5);  // Two ways of 4 that meet in one of 5.
+  FlowNetwork joined(5);  // Two paths of capacity 4 that join in an edge of capacity 5.
   joined.AddEdge(0, 1, 4);
   joined.AddEdge(0, 2, 4);
   joined.AddEdge(1, 3, FlowNetwork::kUncuttable);

@@ -2,9 +2,9 @@
 // shards hold. Knows sizes only, no instructions. Takes time proportional to the number of shards and of pieces that
 // they exchange, and does not depend on the number of elements.
 //
-// Example: f32[16] split over 4 devices, slice={[1:16]} with a result f32[15] split over the same 4 devices. Every shard
-// of the result has 4 elements. Shard k needs the elements [1 + 4k, 5 + 4k): the last three of its own and the first
-// one of the shard to its right.
+// Example: f32[16] split over 4 devices, slice={[1:16]} with a result f32[15] split over the same 4 devices. Every
+// shard of the result has 4 elements. Shard k needs the elements [1 + 4k, 5 + 4k): the last three of its own and the
+// first one of the shard to its right.
 //
 //   HaloNeed{size = 16, shard = 4, starts = {1, 5, 9, 13}, length = 4, first = 1, limit = 16}
 //
@@ -20,8 +20,8 @@
 
 namespace xlad::sharding {
 
-// What the shards of a dimension need. Shard k holds the indices [k * shard, (k + 1) * shard) that are below `size`, and
-// needs [starts[k], starts[k] + length). Indices outside of [first, limit) or of the dimension are padding.
+// What the shards of a dimension need. Shard k holds the indices [k * shard, (k + 1) * shard) that are below `size`,
+// and needs [starts[k], starts[k] + length). Indices outside of [first, limit) or of the dimension are padding.
 struct HaloNeed {
   int64_t size = 0;
   int64_t shard = 0;

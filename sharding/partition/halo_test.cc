@@ -1,5 +1,5 @@
-// Windows, moves and their halos along split dimensions: random windows, sizes and numbers of shards, partitioned
-// against whole.
+// Windows, moves and their halos along split dimensions: programs with random windows, sizes and numbers of shards are
+// compared with their source programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b)
 ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
 )";
 
-// A program of one op and which dimensions of its operands and result are split: one entry each, -1 for none.
+// A program of one op. `operands` and `result`: the dimension that is split, or -1 for none.
 struct Case {
   std::string body;
   std::vector<int> operands;
@@ -57,7 +57,7 @@ class Halo : public testing::Test {
     return sharding;
   }
 
-  // Returns the elements that a device sends in permutes, or nothing where other collectives were needed.
+  // Returns the elements that a device sends in permutes, or nothing if there are other collectives.
   std::optional<int64_t> RunCase(const Case& c, int64_t shards) {
     shards_ = shards;
     const bool second = c.second_operand >= 0;
@@ -114,7 +114,7 @@ class Halo : public testing::Test {
     return elements;
   }
 
-  // A window over `size` with at least one position; its number of positions.
+  // A window with at least one position.
   struct Drawn {
     std::string text;
     int64_t positions = 0, size = 1, stride = 1, low = 0, high = 0, base = 1, dilation = 1;
@@ -308,7 +308,7 @@ TEST_F(Halo, Roll) {
     c.result = 0;
     const std::optional<int64_t> sent = RunCase(c, shards);
     if (HasFailure()) return;
-    // What comes from the next shard and what comes around: no device sends more than by rows for each.
+    // One exchange with the next shard and one around the ends: a device sends at most `by` rows for each.
     if (h % shards == 0 && 2 * by < h / shards) {
       ASSERT_TRUE(sent.has_value());
       EXPECT_LE(*sent, 2 * by * 3);
@@ -371,14 +371,14 @@ TEST_F(Halo, ReshapeWhereSizesDoNotDivide) {
     c.result = 1;
     const std::optional<int64_t> sent = RunCase(c, shards);
     if (HasFailure()) return;
-    // An axis may also be parted among both factors, where the sizes have a divisor in common.
+    // An axis may be divided between both factors if their sizes have a common divisor.
     if (std::gcd(h, shards) == 1) {
       EXPECT_TRUE(sent.has_value()) << c.body << shards;
     }
   }
 }
 
-// Of several operands: the parts of all devices are gathered, which is less than the operands.
+// A reduction of several operands gathers the results of all devices, which are smaller than the operands.
 TEST_F(Halo, ArgmaxOverSplitDimension) {
   for (int i = 0; i < 100; ++i) {
     const int64_t h = Pick(2, 17);
@@ -402,9 +402,22 @@ TEST(HaloPlan, NeighboursSendTheirEdgesOnly) {
   plan = PlanHalo({16, 8, {-1, 7}, 10, 0, 16});
   EXPECT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.sent(), 1);
-  // Windows that lie side by side on the shards' borders.
+  // Windows that begin and end at the borders of shards.
   plan = PlanHalo({16, 4, {0, 4, 8, 12}, 4, 0, 16});
   EXPECT_EQ(plan.sent(), 0);
+}
+
+// The time to plan does not depend on the elements, and grows with the shards as their pieces do.
+TEST(PlanHalo, ManyShards) {
+  constexpr int64_t kShards = 65536, kShard = int64_t{1} << 30;
+  HaloNeed shifted{kShards * kShard, kShard, {}, kShard, 7, kShards * kShard};
+  HaloNeed reversed{kShards * kShard, kShard, {}, kShard, 0, kShards * kShard};
+  for (int64_t k = 0; k < kShards; ++k) {
+    shifted.starts.push_back(7 + k * kShard);
+    reversed.starts.push_back((kShards - 1 - k) * kShard);
+  }
+  EXPECT_EQ(PlanHalo(shifted).sent(), 7);
+  EXPECT_EQ(PlanHalo(reversed).sent(), kShard);
 }
 
 }  // namespace

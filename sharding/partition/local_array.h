@@ -37,7 +37,8 @@ std::vector<hlo::Instruction*> Locals(const std::vector<LocalArray>& arrays);
 
 // The origin of `axis` in `sharding`, or null if the axis splits no dimension or its origin is unknown.
 OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis);
-// The sharding that splits the dimensions over `dims`. An axis has its origin in `first` if there is one, else that in `second`.
+// The sharding that splits the dimensions over `dims`. An axis has its origin in `first` if there is one, else that in
+// `second`.
 TensorSharding WithOrigins(const DimensionAxes& dims, const TensorSharding& first, const TensorSharding& second);
 
 }  // namespace xlad::sharding

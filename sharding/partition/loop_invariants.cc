@@ -14,8 +14,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Hoisted values may use at most this fraction of the memory of what the loop carries, so that a model whose weights are
-// split to fit into memory still gathers them a few at a time.
+// Hoisted values may use at most this fraction of the memory of what the loop carries, so that a model whose weights
+// are split to fit into memory still gathers them a few at a time.
 constexpr double kMemoryFraction = 0.5;
 
 double LocalBytes(const LocalArray& array) {

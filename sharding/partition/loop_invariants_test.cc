@@ -1,4 +1,4 @@
-// Values that a loop only reads: where they are resharded, how often, and that the numbers stay right.
+// Loop-invariant values: where they are resharded, how often, and that results are equal to the source program's.
 #include "sharding/partition/loop_invariants.h"
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ namespace {
 
 struct Loop {
   const char* rounds = "5";
-  const char* size = "8";                // Of the weight, by 8, split along its first dimension.
-  const char* weight = "u = f32[8,8] copy(w)";  // What the body makes `u` of.
-  const char* next = "w";                // What it hands on in the weight's place.
+  const char* size = "8";                // The weight has this many rows of 8, split over the rows.
+  const char* weight = "u = f32[8,8] copy(w)";  // How the body computes `u`.
+  const char* next = "w";                // What the body passes on as the weight.
 };
 
-// A recurrence x = sin(x u) over a batch of 64, which is split as well.
+// A recurrence x = sin(x u) over a batch of 64, which is split too.
 std::string Recurrence(const Loop& loop) {
   return absl::StrReplaceAll(R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
 body {
@@ -59,7 +59,7 @@ ENTRY main {
                               {"$next", loop.next}, {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
 }
 
-// "all-gather 5x192" for each collective; checked, and compared with the whole program on the evaluator.
+// "all-gather 5x192" for each collective. The program is checked and compared with its source program.
 std::vector<std::string> Collectives(const std::string& text) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
@@ -88,7 +88,7 @@ TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
   EXPECT_EQ(Collectives(Recurrence({})), Found{"all-gather 1x192"});
 }
 
-TEST(LoopInvariants, SoIsWhatTheBodyMakesOfIt) {
+TEST(LoopInvariants, ConvertedWeightIsGatheredBeforeTheLoop) {
   Loop loop;
   loop.weight = "h = f16[8,8] convert(w)  s = f16[8,8] transpose(h), dimensions={1,0}  u = f32[8,8] convert(s)";
   const Found found = Collectives(Recurrence(loop));
@@ -96,19 +96,19 @@ TEST(LoopInvariants, SoIsWhatTheBodyMakesOfIt) {
   EXPECT_EQ(found[0].substr(0, 13), "all-gather 1x");
 }
 
-TEST(LoopInvariants, OneRoundGainsNothing) {
+TEST(LoopInvariants, LoopOfOneIteration) {
   Loop loop;
   loop.rounds = "1";
   EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 1x192"});
 }
 
-TEST(LoopInvariants, WhatTheBodyChangesIsGatheredEachTime) {
+TEST(LoopInvariants, ChangedWeightIsGatheredInEveryIteration) {
   Loop loop;
   loop.next = "n";
   EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 5x192"});
 }
 
-TEST(LoopInvariants, SliceByTheCounterIsGatheredEachTime) {
+TEST(LoopInvariants, SliceByTheCounterIsGatheredInEveryIteration) {
   Loop loop;
   loop.size = "40";
   loop.weight = "s = f32[5,8,8] reshape(w)  v = f32[1,8,8] dynamic-slice(s, i, zero, zero), "
@@ -120,8 +120,8 @@ TEST(LoopInvariants, SliceByTheCounterIsGatheredEachTime) {
   EXPECT_EQ(Collectives(text), Found{"all-gather 5x192"});
 }
 
-// 512 rows by 8 gathered would take more than half of what the loop carries.
-TEST(LoopInvariants, LargeValuesAreNotHeld) {
+// The gathered weight would need more than half of the memory of what the loop carries.
+TEST(LoopInvariants, LargeValuesAreNotHoisted) {
   Loop loop;
   loop.size = "512";
   loop.weight = "g = f32[64,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}  "
@@ -131,8 +131,8 @@ TEST(LoopInvariants, LargeValuesAreNotHeld) {
   }
 }
 
-// A loop in a loop: gathered before both.
-TEST(LoopInvariants, OutOfAllLoops) {
+// Nested loops: the weight is gathered before the outer one.
+TEST(LoopInvariants, HoistedOutOfNestedLoops) {
   const std::string text = absl::StrReplaceAll(
       R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
 inner {
@@ -177,8 +177,8 @@ ENTRY main {
   EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
 }
 
-// Each device's position, by hand, as an array: the same in every round, but not on every device.
-TEST(LoopInvariants, ScalarsOfTheirOwnAreGatheredBeforeTheLoop) {
+// A manual computation makes an array of device ids: invariant, but not uniform.
+TEST(LoopInvariants, NonUniformScalarsAreGatheredBeforeTheLoop) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=4]>}"}
 position {

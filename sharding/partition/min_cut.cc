@@ -11,7 +11,7 @@ void FlowNetwork::AddEdge(int from, int to, int64_t cost) {
   edges_.push_back({from, 0});
 }
 
-void FlowNetwork::Level(int source) {
+void FlowNetwork::ComputeLevels(int source) {
   level_.assign(first_.size(), -1);
   level_[source] = 0;
   std::vector<int> queue = {source};
@@ -26,8 +26,7 @@ void FlowNetwork::Level(int source) {
   }
 }
 
-// One path along ascending levels, its edges' least capacity used up; 0 where there is none left.
-int64_t FlowNetwork::Push(int sink, std::vector<int>* path, int source) {
+int64_t FlowNetwork::AugmentPath(int sink, std::vector<int>* path, int source) {
   path->clear();
   int at = source;
   while (at != sink) {
@@ -60,9 +59,9 @@ int64_t FlowNetwork::Push(int sink, std::vector<int>* path, int source) {
 
 std::vector<bool> FlowNetwork::SourceSide(int source, int sink) {
   std::vector<int> path;
-  for (Level(source); level_[sink] >= 0; Level(source)) {
+  for (ComputeLevels(source); level_[sink] >= 0; ComputeLevels(source)) {
     next_.assign(first_.size(), 0);
-    while (Push(sink, &path, source) > 0) {
+    while (AugmentPath(sink, &path, source) > 0) {
     }
   }
   std::vector<bool> side;

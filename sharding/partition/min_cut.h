@@ -1,4 +1,5 @@
-// The cheapest places at which to cut every path of a graph from a source to a sink (max flow = min cut, Dinic).
+// Minimum s-t cut: the edges of least total cost whose removal leaves no path from a source to a sink. By the max-flow
+// min-cut theorem, found with Dinic's algorithm for maximum flow (E. A. Dinic, 1970): O(vertices^2 * edges).
 #pragma once
 
 #include <cstddef>
@@ -14,25 +15,28 @@ class FlowNetwork {
 
   explicit FlowNetwork(int nodes) : first_(static_cast<std::size_t>(nodes)) {}
 
-  // A directed edge; `cost` >= 0 of cutting it. The costs of all edges that can be cut must sum to less than
-  // kUncuttable.
+  // A directed edge and the cost of cutting it, at least 0. The costs of all edges that can be cut must sum to less
+  // than kUncuttable.
   void AddEdge(int from, int to, int64_t cost);
-  // By node: on the source's side of the cheapest cut; of several, the one nearest to the source. Call once.
+  // By node: whether it is on the source's side of a minimum cut; of several minimum cuts, the one nearest to the
+  // source. To be called once.
   std::vector<bool> SourceSide(int source, int sink);
 
  private:
   struct Edge {
     int to;
-    int64_t left;  // Capacity that is not used yet. Edge i's reverse is i ^ 1.
+    int64_t left;  // Residual capacity. The reverse of edge i is edge i ^ 1.
   };
 
-  void Level(int source);
-  int64_t Push(int sink, std::vector<int>* path, int source);
+  // The distances of all nodes from the source in the residual graph.
+  void ComputeLevels(int source);
+  // Finds a path along ascending levels and uses up its least residual capacity, which is returned; 0 if there is none.
+  int64_t AugmentPath(int sink, std::vector<int>* path, int source);
 
   std::vector<Edge> edges_;
   std::vector<std::vector<int>> first_;  // Edges by node.
-  std::vector<int> level_;
-  std::vector<std::size_t> next_;
+  std::vector<int> level_;         // By node; -1: not reachable.
+  std::vector<std::size_t> next_;  // By node: the next edge to try.
 };
 
 }  // namespace xlad::sharding

@@ -54,8 +54,9 @@ struct SourceMap {
   absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control;  // Loops and conditionals.
 };
 
-// Partitions a propagated program. `families`: how every op is partitioned (FamilyOf of ops/families.h). Fills `source_map` if it is not null. Errors: Unimplemented for an op that cannot be
-// partitioned, InvalidArgument for a program of several replicas, Internal if the shardings contradict each other.
+// Partitions a propagated program. `families`: how every op is partitioned (FamilyOf of ops/families.h). Fills
+// `source_map` if it is not null. Errors: Unimplemented for an op that cannot be partitioned, InvalidArgument for a
+// program of several replicas, Internal if the shardings contradict each other.
 absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
                                              SourceMap* source_map = nullptr);
 

@@ -10,33 +10,34 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-// How eagerly a candidate plan slices, and whether it permutes straight to the end where shard sizes agree.
+// What distinguishes the candidate plans: whether they slice a dimension before its major axes are in place, and
+// whether they permute directly to the target if shard sizes agree.
 struct Style {
   bool slice_out_of_order = false;
   bool direct_permute = false;
 };
 
-// One plan in the making.
+// Builds one plan.
 class Planner {
  public:
   Planner(const tensor::Shape& shape, DimensionAxes from, DimensionAxes to, AxisList reduce)
       : shape_(shape), state_(std::move(from)), target_(std::move(to)), reduce_(std::move(reduce)) {}
 
-  // Empty where some step does not work on these sizes.
+  // Nothing if a step is impossible for these sizes.
   std::optional<ReshardPlan> Run(Style style);
-  // Always works: what does not fit is gathered whole and sliced anew.
-  ReshardPlan RunWhole();
+  // Always possible: a dimension whose axes differ is all-gathered completely, and then sliced.
+  ReshardPlan GatherAndSlice();
 
  private:
   size_t ndim() const { return state_.size(); }
   int64_t Local(const AxisList& axes, size_t d) const { return ShardSize(shape_.dims[d], ShardCount(axes)); }
   double LocalBytes(const DimensionAxes& dims) const;
-  // Whether shards of `coarse` are made of whole shards of coarse + `extra`.
+  // Whether a shard of `coarse` consists of complete shards of `fine`, which extends `coarse`.
   bool Nests(size_t d, const AxisList& coarse, const AxisList& fine) const {
     return coarse.empty() || Local(coarse, d) == Local(fine, d) * (ShardCount(fine) / ShardCount(coarse));
   }
   bool Used(const AxisRef& axis) const;
-  bool IsPrefix(size_t d) const;  // Of the target.
+  bool IsPrefixOfTarget(size_t d) const;
 
   void Push(ReshardStep step);
   void SliceAndScatter(bool out_of_order);
@@ -69,7 +70,7 @@ bool Planner::Used(const AxisRef& axis) const {
   return std::any_of(state_.begin(), state_.end(), [&](const AxisList& axes) { return OverlapsAny(axis, axes); });
 }
 
-bool Planner::IsPrefix(size_t d) const {
+bool Planner::IsPrefixOfTarget(size_t d) const {
   return state_[d].size() <= target_[d].size() && std::equal(state_[d].begin(), state_[d].end(), target_[d].begin());
 }
 
@@ -95,10 +96,10 @@ void Planner::Push(ReshardStep step) {
   plan_.steps.push_back(std::move(step));
 }
 
-// Puts the next axes of the target on dimension d, as far as they are free (slice) or wait to be reduced
-// (reduce-scatter). One step.
+// Splits dimension d over the next axes of the target: by a slice if they are unused, by a reduce-scatter if they are
+// unreduced. Adds at most one step.
 bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
-  const bool prefix = IsPrefix(d);
+  const bool prefix = IsPrefixOfTarget(d);
   if (!prefix && !out_of_order) return false;
   AxisList slice, scatter;
   AxisList grown = state_[d];
@@ -112,8 +113,7 @@ bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
     }
     grown.push_back(axis);
     if (!Nests(d, state_[d], grown)) {
-      // A longer run may nest where a shorter one does not only when the dimension was whole; then all nest.
-      break;
+      break;  // No longer run of axes nests either, because the dimension is split already.
     }
     (partial ? scatter : slice).push_back(axis);
   }
@@ -153,7 +153,7 @@ void Planner::Reduce() {
   Push(std::move(step));
 }
 
-// Moves the longest suffix of dimension i that belongs on one other dimension there.
+// Moves the longest suffix of the axes of dimension i that belongs to one other dimension there.
 bool Planner::TryMove(size_t i) {
   for (size_t j = 0; j < ndim(); ++j) {
     if (i == j) continue;
@@ -195,7 +195,8 @@ bool Planner::HasMovers() const {
   return false;
 }
 
-// Every dimension's axes with those that stay in target order, then those to gather, then (or before) the movers.
+// The axes of every dimension in this order: those that stay, in target order; those to be gathered; those that move to
+// another dimension. The last two are swapped if not `movers_last`.
 DimensionAxes Planner::Arranged(bool movers_last) const {
   DimensionAxes result(ndim());
   for (size_t i = 0; i < ndim(); ++i) {
@@ -275,7 +276,7 @@ std::optional<ReshardPlan> Planner::Run(Style style) {
   return std::move(plan_);
 }
 
-ReshardPlan Planner::RunWhole() {
+ReshardPlan Planner::GatherAndSlice() {
   Reduce();
   for (size_t d = 0; d < ndim(); ++d) {
     if (state_[d].empty() || state_[d] == target_[d]) continue;
@@ -287,16 +288,17 @@ ReshardPlan Planner::RunWhole() {
     step.after[d].clear();
     Push(std::move(step));
   }
-  XLAD_CHECK(SliceRest()) << "a reshard by whole dimensions did not reach its end";
+  XLAD_CHECK(SliceRest()) << "a reshard by all-gathers and slices did not reach its target";
   return std::move(plan_);
 }
 
-// Everything gathered with the axes as `from` has them, then sliced as `to` has them: for axes whose cuts do not nest.
+// For axes whose cuts do not nest: everything is all-gathered along the axes of `from`, then sliced along those of
+// `to`.
 ReshardPlan PlanAcrossCuts(const tensor::Shape& shape, const TensorSharding& from, const TensorSharding& to,
                            const AxisList& reduce) {
-  DimensionAxes whole(shape.dims.size());
-  ReshardPlan first = Planner(shape, DimensionAxesOf(from), whole, reduce).RunWhole();
-  ReshardPlan second = Planner(shape, whole, DimensionAxesOf(to), {}).RunWhole();
+  const DimensionAxes replicated(shape.dims.size());
+  ReshardPlan first = Planner(shape, DimensionAxesOf(from), replicated, reduce).GatherAndSlice();
+  ReshardPlan second = Planner(shape, replicated, DimensionAxesOf(to), {}).GatherAndSlice();
   first.steps.insert(first.steps.end(), second.steps.begin(), second.steps.end());
   first.bytes += second.bytes;
   return first;
@@ -316,7 +318,7 @@ ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const Tens
   const DimensionAxes start = cuts.Cut(DimensionAxesOf(from)), end = cuts.Cut(DimensionAxesOf(to));
   reduce = cuts.Cut(reduce);
 
-  ReshardPlan best = Planner(shape, start, end, reduce).RunWhole();
+  ReshardPlan best = Planner(shape, start, end, reduce).GatherAndSlice();
   for (const Style style : {Style{false, false}, Style{true, false}, Style{false, true}}) {
     std::optional<ReshardPlan> plan = Planner(shape, start, end, reduce).Run(style);
     const bool better = plan && (plan->bytes < best.bytes ||

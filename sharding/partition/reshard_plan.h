@@ -1,8 +1,17 @@
-// How a value gets from one sharding to another with few bytes sent. Pure: knows meshes and sizes, no instructions.
+// Plans how an array gets from one sharding to another with few bytes sent. Knows meshes and sizes only, no
+// instructions.
 //
-// The order of a plan follows Shardy's and GSPMD's practice: slices first (they are free), then reductions of partial
-// results, all-to-alls and permutes on the small pieces, all-gathers last. A handful of candidate plans is priced and
-// the cheapest taken.
+// A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
+// all-to-alls and permutes of the small pieces, and all-gathers last. Shardy and GSPMD (Xu et al., "GSPMD: General and
+// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. Of a few candidate plans the one that
+// sends the fewest bytes is taken.
+//
+// Example: f32[16,8] on the mesh "dp=2,tp=2".
+//
+//   from [{"dp"}, {}] to [{}, {"dp"}]          all-to-all over dp: 128 bytes. (An all-gather and a slice send 256.)
+//   from [{"dp","tp"}, {}] to [{"tp"}, {}]     permute so that "tp" is major, then all-gather over dp.
+//   from [{}, {}] unreduced {"tp"} to [{"dp"}, {"tp"}]
+//                                              slice over dp, then reduce-scatter over tp along dimension 1.
 #pragma once
 
 #include <optional>
@@ -15,11 +24,11 @@ namespace xlad::sharding {
 struct ReshardStep {
   enum class Kind { kSlice, kAllReduce, kReduceScatter, kAllToAll, kPermute, kAllGather };
   Kind kind = Kind::kSlice;
-  int64_t dim = -1;       // Gets the axes (slice, reduce-scatter, all-to-all) or loses them (all-gather).
-  int64_t from_dim = -1;  // all-to-all: loses the axes.
+  int64_t dim = -1;       // The dimension that gets the axes, or that loses them in an all-gather.
+  int64_t from_dim = -1;  // The dimension that loses the axes in an all-to-all.
   AxisList axes;          // Major to minor; merged. Empty for a permute.
   DimensionAxes before, after;
-  double bytes = 0;       // The least that each device sends.
+  double bytes = 0;       // The bytes that each device sends; see CommunicationBytes.
 };
 
 struct ReshardPlan {
@@ -27,9 +36,9 @@ struct ReshardPlan {
   double bytes = 0;
 };
 
-// From `from` (with partial results along from.unreduced) to `to`, whose unreduced axes are a subset of from's.
-// Every state in between has shards of ceil(size / shards) elements; a step is taken only where the data that a shard
-// needs lies wholly inside its group.
+// A plan from `from` to `to`. Partial results along the axes that are unreduced in `from` but not in `to` are reduced;
+// from.unreduced must contain to.unreduced. After every step, shards have ceil(size / shards) elements. A step is used
+// only if every device finds the data that it needs in its own group.
 ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const TensorSharding& from,
                         const TensorSharding& to);
 

@@ -1,4 +1,4 @@
-// Plans by hand, and properties of random ones.
+// Plans that were computed by hand, and properties of random plans.
 #include "sharding/partition/reshard_plan.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-// "dp tp|" is dimension 0 over dp and tp, dimension 1 whole; "dp:(1)2" a sub-axis; "+dp" behind the last '|' partial.
+// "dp tp|" is dimension 0 over dp and tp, dimension 1 unsplit; "dp:(1)2" a sub-axis; "+dp" after the last '|'
+// unreduced.
 TensorSharding Parse(const Mesh& mesh, const std::string& text) {
   TensorSharding sharding = TensorSharding::Replicated(0);
   sharding.dims.emplace_back();
@@ -84,7 +85,8 @@ TEST(PlanReshard, ByHand) {
   }
 }
 
-// Sizes that do not divide: a whole dimension is split in one step; what does not nest is gathered whole.
+// Sizes that do not divide: an unsplit dimension is split in one step; a split that does not nest is gathered
+// completely.
 TEST(PlanReshard, Uneven) {
   const Mesh mesh = *ParseMesh("dp=2,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {10}};
@@ -95,7 +97,7 @@ TEST(PlanReshard, Uneven) {
             "all-gather dp,tp @0; slice dp @0");
 }
 
-// 2 and 3 of an axis of 6 have no common cut.
+// The first 2 and the first 3 of an axis of 6 have no common cut.
 TEST(PlanReshard, CutsThatDoNotNest) {
   const Mesh mesh = *ParseMesh("x=6");
   const tensor::Shape shape{tensor::ElementType::kF32, {12}};
@@ -103,8 +105,8 @@ TEST(PlanReshard, CutsThatDoNotNest) {
   EXPECT_EQ(Describe(mesh, plan), "all-gather x:(1)2 @0; slice x:(1)3 @0");
 }
 
-// Every plan ends where it should, each step begins where the one before ended, and no plan sends more than gathering
-// everything.
+// Every plan ends at its target, every step begins where the previous one ended, and no plan sends more than an
+// all-gather of everything.
 TEST(PlanReshard, RandomPlansConnect) {
   for (const char* text : {"a=2,b=2,c=2", "a=4,b=2", "a=3,b=2", "a=8", "a=2,b=6"}) {
     const Mesh mesh = *ParseMesh(text);

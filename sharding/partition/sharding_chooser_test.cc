@@ -1,4 +1,4 @@
-// Which of several ways to split an op is taken, where the cheapest for one op alone is not the cheapest for all.
+// Choices in which the cheapest way to split one op alone is not the cheapest one for the program.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +12,8 @@
 namespace xlad::sharding {
 namespace {
 
-// "all-gather 192" for each collective, of a program that is checked on the evaluator. "$whole" and "$split" in its
-// text are annotations.
+// "all-gather 192" for each collective of a program, which is compared with its source program. "$whole" and "$split"
+// in the text are annotations.
 std::vector<std::string> Collectives(const std::string& body) {
   const std::string annotation = ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, [{AXES}, {}]>\"}";
   const std::string text = absl::StrReplaceAll(
@@ -38,9 +38,8 @@ std::vector<std::string> Collectives(const std::string& body) {
   return collectives;
 }
 
-// Each half of the places would be sent by itself for 96 bytes and for what reaches into other shards; one all-gather
-// of the whole serves both.
-TEST(Choose, SlicesShareWhatTheyAreCutFrom) {
+// To send each slice would cost 96 bytes and a halo; one all-gather of the operand serves all of them.
+TEST(ShardingChooser, SlicesShareTheirOperand) {
   EXPECT_EQ(Collectives(R"(ENTRY main {
   x = f32[16,4] parameter(0)$split
   even = f32[7,4] slice(x), slice={[0:13:2], [0:4]}$whole
@@ -52,8 +51,8 @@ TEST(Choose, SlicesShareWhatTheyAreCutFrom) {
             std::vector<std::string>{"all-gather 192"});
 }
 
-// A single small slice is cut first.
-TEST(Choose, OneSliceIsSentAlone) {
+// A single small slice is cut before it is gathered.
+TEST(ShardingChooser, OneSliceIsGatheredAlone) {
   const std::vector<std::string> found = Collectives(R"(ENTRY main {
   x = f32[64,4] parameter(0)$split
   y = f32[8,4] slice(x), slice={[0:64:8], [0:4]}$whole

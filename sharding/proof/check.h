@@ -7,8 +7,8 @@
 namespace xlad::sharding {
 
 // Structure (check_structure.h): groups contain every device exactly once, partial results are reduced exactly once,
-// replicas agree. Then instances (check_instances.h). Results for instances are kept in the process. An error is a bug in
-// xlad, and says which instruction was partitioned wrongly.
+// replicas agree. Then instances (check_instances.h). Results for instances are kept in the process. An error is a bug
+// in xlad, and says which instruction was partitioned wrongly.
 absl::Status Check(const ShardedModule& before, const PartitionedProgram& after);
 
 }  // namespace xlad::sharding

@@ -33,7 +33,8 @@ absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
     size = group.size();
     for (int64_t device : group) {
       if (device < 0 || device >= devices || seen[device]++ != 0) {
-        return Fault(instruction, absl::StrCat("found device ", device, " twice or outside of 0..", devices - 1), "groups-cover");
+        return Fault(instruction, absl::StrCat("found device ", device, " twice or outside of 0..", devices - 1),
+                     "groups-cover");
       }
     }
   }
@@ -48,7 +49,8 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
   for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
     const bool inside = source >= 0 && source < devices && target >= 0 && target < devices;
     if (!inside || !sources.insert(source).second || !targets.insert(target).second) {
-      return Fault(instruction, absl::StrCat("found pair {", source, ",", target, "}, which repeats a device or names none"),
+      return Fault(instruction,
+                   absl::StrCat("found pair {", source, ",", target, "}, which repeats a device or names none"),
                    "permute-one-to-one");
     }
   }
@@ -283,7 +285,8 @@ absl::StatusOr<NumberedValue> Numbering::VisitWhile(const Instruction& instructi
     if (changed) continue;
     if (!Uniform(condition)) {
       if (HasCollective(*instruction.called()[0]) || HasCollective(*instruction.called()[1])) {
-        return Fault(instruction, "devices may leave this loop, which contains collectives, at different times", "uniform-predicate");
+        return Fault(instruction, "devices may leave this loop, which contains collectives, at different times",
+                     "uniform-predicate");
       }
       for (Numbers& leaf : carried.leaves) {
         for (size_t d = 0; d < leaf.size(); ++d) leaf[d] = Mix(leaf[d], condition.leaves[0][d]);
@@ -312,7 +315,8 @@ absl::StatusOr<NumberedValue> Numbering::VisitConditional(const Instruction& ins
   return result;
 }
 
-absl::StatusOr<NumberedValue> Numbering::Run(const hlo::Computation& computation, const std::vector<NumberedValue>& parameters) {
+absl::StatusOr<NumberedValue> Numbering::Run(const hlo::Computation& computation,
+                                             const std::vector<NumberedValue>& parameters) {
   Values values;
   for (const auto& owned : computation.instructions()) {
     const Instruction& instruction = *owned;
@@ -339,7 +343,8 @@ absl::StatusOr<NumberedValue> Numbering::Run(const hlo::Computation& computation
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module) {
   if (ReplicasAgreeByAxes(program, module)) return absl::OkStatus();
   Numbering numbering(program);
-  XLAD_ASSIGN_OR_RETURN(const NumberedValue root, numbering.Run(*module.entry(), numbering.EntryParameters(*module.entry())));
+  XLAD_ASSIGN_OR_RETURN(const NumberedValue root,
+                        numbering.Run(*module.entry(), numbering.EntryParameters(*module.entry())));
   for (size_t leaf = 0; leaf < root.leaves.size(); ++leaf) {
     absl::flat_hash_map<uint64_t, int64_t> holder;
     for (int64_t d = 0; d < program.mesh.devices(); ++d) {

@@ -1,5 +1,5 @@
-// Checks of the structure of a partitioned module: its collectives, its partial results, and which devices provably hold
-// the same values.
+// Checks of the structure of a partitioned module: its collectives, its partial results, and which devices provably
+// hold the same values.
 #pragma once
 
 #include "sharding/partition/partition.h"
@@ -23,8 +23,8 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
 // values on both.
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module);
 
-// Every partial result is reduced exactly once along each of its axes, and until then used only by ops that are linear in
-// it (rules/linear.h). No other value is reduced by a collective that partitioning made. An op that makes a partial
+// Every partial result is reduced exactly once along each of its axes, and until then used only by ops that are linear
+// in it (rules/linear.h). No other value is reduced by a collective that partitioning made. An op that makes a partial
 // result is marked:
 //
 //   d = f32[4,8] dot(x, y), frontend_attributes={xlad.partial="tp"}

@@ -1,11 +1,13 @@
-// The check refuses what is broken: partitioned programs with one thing changed.
+// The check rejects partitioned programs in which one thing was changed.
 #include "sharding/proof/check.h"
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/text/text.h"
 #include "sharding/partition/ops/families.h"
+#include "sharding/pipeline.h"
 #include "sharding/proof/check_instances.h"
 #include "sharding/proof/check_structure.h"
 #include "sharding/testing/random_sharding.h"
@@ -64,7 +66,7 @@ TEST(Check, AcceptsAndExplains) {
                               "x: annotated {\"tp\"} on dimension 1 (model.py:3)"}));
 }
 
-TEST(Check, RefusesPartialSumThatIsNotReduced) {
+TEST(Check, RejectsPartialSumThatIsNotReduced) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -77,7 +79,7 @@ TEST(Check, RefusesPartialSumThatIsNotReduced) {
   EXPECT_NE(std::string(replicas.message()).find("[replicas-agree]"), std::string::npos) << replicas;
 }
 
-TEST(Check, RefusesReducingTwice) {
+TEST(Check, RejectsReducingTwice) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -87,7 +89,7 @@ TEST(Check, RefusesReducingTwice) {
   EXPECT_NE(std::string(status.message()).find("[partial-reduced-once]"), std::string::npos) << status;
 }
 
-TEST(Check, RefusesGroupsThatMissADevice) {
+TEST(Check, RejectsGroupsThatMissADevice) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -98,7 +100,7 @@ TEST(Check, RefusesGroupsThatMissADevice) {
   EXPECT_NE(std::string(halves.message()).find("[replicas-agree]"), std::string::npos) << halves;
 }
 
-TEST(Check, RefusesCollectiveWithoutCause) {
+TEST(Check, RejectsCollectiveWithoutCause) {
   const ShardedModule sharded = SplitContraction();
   absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -107,8 +109,8 @@ TEST(Check, RefusesCollectiveWithoutCause) {
   EXPECT_NE(std::string(status.message()).find("[collective-cause]"), std::string::npos) << status;
 }
 
-// A loop of collectives whose end depends on the device.
-TEST(Check, RefusesLoopThatDevicesLeaveAtDifferentTimes) {
+// A loop with collectives whose trip count depends on the device.
+TEST(Check, RejectsLoopThatDevicesLeaveAtDifferentTimes) {
   const char* text = R"(HloModule m, num_partitions=2
 add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
 cond { t = (s32[], s32[]) parameter(0)
@@ -150,7 +152,7 @@ TEST(Check, InstancesAreProvenOnce) {
   EXPECT_EQ(second->known, 1);
 }
 
-// A reduction taken out of a random partitioned program is noticed.
+// The check notices that a reduction was removed from a random partitioned program.
 TEST(Check, NoticesRemovedReductions) {
   int removed = 0, noticed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
@@ -165,6 +167,41 @@ TEST(Check, NoticesRemovedReductions) {
   }
   EXPECT_GT(removed, 5);
   EXPECT_EQ(noticed, removed);
+}
+
+// Partitions a program with Sdy annotations on the mesh "a=N".
+std::string PartitionedText(const std::string& entry, int64_t devices) {
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(absl::StrReplaceAll(
+      absl::StrCat("HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"a\\\"=", devices,
+                   "]>}\"}\nENTRY e {\n", entry, "}\n"),
+      {{"$split", R"(, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"a\"}]>"})"},
+       {"$whole", R"(, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}]>"})"}}));
+  EXPECT_TRUE(module.ok()) << module.status();
+  if (!module.ok()) return "";
+  absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? hlo::PrintText(*result->partitioned.variants[0].module) : "";
+}
+
+// Positions beyond 2^31 are counted in s64.
+TEST(Check, LongDimensions) {
+  for (const char* entry : {
+           "x = s8[4294967296] parameter(0)$whole\n  ROOT r = s8[4294967296] negate(x)$split\n",
+           "x = s8[6442450941] parameter(0)$split\n  ROOT r = s8[6442450941] reverse(x), dimensions={0}$split\n",
+           "i = s64[] parameter(0)\n  x = s8[4294967296] parameter(1)$split\n"
+           "  ROOT r = s8[1] dynamic-slice(x, i), dynamic_slice_sizes={1}\n",
+           "ROOT r = s64[4294967296] iota(), iota_dimension=0$split\n",
+       }) {
+    EXPECT_NE(PartitionedText(entry, 2).find("s64[] constant(2147483648)"), std::string::npos)
+        << PartitionedText(entry, 2);
+  }
+}
+
+// The text, and the time to prove it, do not grow with the devices.
+TEST(Check, ManyDevices) {
+  const std::string entry = "x = f32[1048576] parameter(0)$split\n  y = f32[1048576] cosine(x)\n"
+                            "  ROOT r = f32[1048576] add(x, y)$whole\n";
+  EXPECT_LT(PartitionedText(entry, 65536).size(), PartitionedText(entry, 2).size() + 200);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using hlo::Instruction;
 using hlo::Literal;
 using hlo::Opcode;
 
-// A computation made the entry of a module of its own.
+// A copy of a computation, as the entry of a module of its own.
 struct Extract {
   std::unique_ptr<hlo::Module> module;
   absl::flat_hash_map<const Instruction*, Instruction*> copies;
@@ -57,8 +57,8 @@ std::vector<Inputs> AsInputs(const Shards& shards) {
   return inputs;
 }
 
-// A computation of the whole program as the reference runs it, on one device or on all, and as the partitioned program
-// does.
+// A computation of the source program, the one that the reference runs for it (on one device or on all), and the
+// partitioned one.
 struct Pair {
   const Computation& source;
   const Computation& expected;
@@ -79,7 +79,7 @@ class Comparer {
                                                 const std::vector<Inputs>& found);
 
  private:
-  // Where the reference has a value; null where it has none, or splits it.
+  // The instruction that has the value in the reference, or null if there is none or the reference splits the value.
   const Instruction* ExpectedArray(const Instruction& source, AxisList* unreduced) const;
   const Instruction* ExpectedControl(const Instruction& source) const;
   Instruction* Reduced(Extract& local, Instruction* x, const AxisList& axes) const;
@@ -93,7 +93,8 @@ class Comparer {
   const PartitionedProgram& program_;
   const SourceMap& source_map_;
   const MappedProgram* const reference_;
-  absl::flat_hash_map<std::string, SourceMap::ShardOfValue> arrays_;  // Of the reference, by name in the whole program.
+  // Of the reference, by name in the source program.
+  absl::flat_hash_map<std::string, SourceMap::ShardOfValue> arrays_;
   absl::flat_hash_map<std::string, const Instruction*> control_;
   const double tolerance_;
 };
@@ -113,12 +114,12 @@ const Instruction* Comparer::ExpectedControl(const Instruction& source) const {
   return found == control_.end() ? nullptr : found->second;
 }
 
-// The sum that `x` is a part of.
+// The sum of the partial sums `x`.
 Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& axes) const {
   if (axes.empty()) return x;
   const hlo::ReplicaGroups groups = ReplicaGroupsOver(program_.mesh, axes);
-  constexpr int64_t kFree = int64_t{1} << 40;  // Beyond all channels of the program.
-  const int64_t channel = kFree + std::ssize(local.module->entry()->instructions());
+  constexpr int64_t kFirstUnusedChannel = int64_t{1} << 40;
+  const int64_t channel = kFirstUnusedChannel + std::ssize(local.module->entry()->instructions());
   return hlo::Builder(local.module->entry())
       .AllReduce(x, hlo::ScalarReducer(local.module.get(), Opcode::kAdd, x->shape().type()), groups, channel);
 }
@@ -133,7 +134,7 @@ double Largest(const tensor::Array& array) {
   return largest;
 }
 
-// `digits` of floats.
+// The element as text; floats with `digits` digits.
 std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   double parts[2];
   const int count = FloatParts(array, i, parts);
@@ -200,15 +201,14 @@ std::optional<Difference> Comparer::Compare(const Instruction& instruction, cons
   return std::nullopt;
 }
 
-// Whether all devices hold the same.
+// Whether all devices hold the same bytes.
 bool Agree(const Shards& shards) {
   return std::all_of(shards.begin(), shards.end(), [&](const Literal& shard) {
     return absl::c_equal(shard.array.bytes(), shards[0].array.bytes());
   });
 }
 
-// Steps a loop until an iteration's results differ, then looks into that iteration. A loop that devices of the
-// reference do not run equally often is not looked into.
+// Compares a loop iteration by iteration. Stops if devices of the reference leave the loop at different times.
 absl::StatusOr<std::optional<Difference>> Comparer::InsideLoop(const Instruction& loop, Shards expected,
                                                                Shards found) {
   const Instruction& reference = *ExpectedControl(loop);
@@ -218,8 +218,8 @@ absl::StatusOr<std::optional<Difference>> Comparer::InsideLoop(const Instruction
   const Extract local_body(*local.called()[1], program_.mesh.devices());
   for (int64_t iteration = 0;; ++iteration) {
     const std::vector<Inputs> inputs = AsInputs(expected), local_inputs = AsInputs(found);
-    XLAD_ASSIGN_OR_RETURN(const Shards goes_on, Evaluate(*condition.module, inputs));
-    if (goes_on[0].array.bytes()[0] == std::byte{0} || !Agree(goes_on)) return std::nullopt;
+    XLAD_ASSIGN_OR_RETURN(const Shards continues, Evaluate(*condition.module, inputs));
+    if (continues[0].array.bytes()[0] == std::byte{0} || !Agree(continues)) return std::nullopt;
     XLAD_ASSIGN_OR_RETURN(
         std::optional<Difference> difference,
         Run({*loop.called()[1], *reference.called()[1], *local.called()[1]}, inputs, local_inputs));
@@ -264,7 +264,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
   Extract whole(pair.expected, std::ssize(expected)), part(pair.found, program_.mesh.devices());
   struct Compared {
     const Instruction* instruction;
-    bool inside;  // What goes into a loop or branch; else an array.
+    bool is_control;  // Operands of a loop or conditional; otherwise an array.
   };
   std::vector<Compared> compared;
   std::vector<Instruction*> outputs, local_outputs;
@@ -296,7 +296,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
   for (size_t i = 0; i < compared.size(); ++i) {
     const Instruction& instruction = *compared[i].instruction;
     std::optional<Difference> difference;
-    if (!compared[i].inside) {
+    if (!compared[i].is_control) {
       const auto arrays = [i](const Shards& shards) {
         Arrays found;
         for (const Literal& shard : shards) found.push_back(&shard.tuple[i].array);

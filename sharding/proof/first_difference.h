@@ -1,4 +1,4 @@
-// Where a partitioned program first computes something else than the whole one: the instruction, not only the result.
+// Finds the first instruction whose value in a partitioned program differs from that in the source program.
 #pragma once
 
 #include <optional>
@@ -11,21 +11,22 @@
 namespace xlad::sharding {
 
 struct Difference {
-  std::string instruction;  // Its name in the whole program, and where it stands: "dot.3 (dot) at model.py:12".
-  std::vector<std::string> inside;  // Outermost first: "iteration 2 of while.7".
+  std::string instruction;  // Its name in the source program, and its source line: "dot.3 (dot) at model.py:12".
+  std::vector<std::string> inside;  // Loops and branches around it, outermost first: "iteration 2 of while.7".
   int64_t device = 0;
-  Dims index;               // Of the whole array.
-  std::string whole, partitioned;  // The element's values.
+  Dims index;               // In the global array.
+  std::string whole, partitioned;  // The values of the element.
   std::string ToString() const;
 };
 
-// Runs both on the evaluator and compares every array value of the whole program, in program order, with what the
-// devices hold of it; where a loop or branch is the first to differ, its iterations and instructions in turn. Floats
-// may differ by `tolerance` times the largest value of their array, and by rounding (Nudged); all else by nothing.
-// nullopt: no value differs.
-// `program` was partitioned from its `whole`; inputs are as the whole program's.
-// A program with manual computations has no meaning before it is partitioned: it is compared with `reference`, what
-// PartitionManualOnly makes of it, device by device; values that `reference` splits are passed over. Null elsewhere.
+// Evaluates both programs and compares every array of the source program, in program order, with its shards. If a loop
+// or a conditional is the first to differ, its iterations or its branch are compared in turn. Floats may differ by
+// `tolerance` times the largest value of their array plus the rounding error (see Nudged). Zeros may differ in sign.
+// All other values must be equal. Returns nothing if no value differs.
+//
+// `inputs` are those of the source program. `reference` is null unless the program has manual computations: these have
+// no meaning on one device, so the program is compared with the result of PartitionManualOnly, device by device. Values
+// that `reference` splits are skipped.
 absl::StatusOr<std::optional<Difference>> FirstDifference(const MappedProgram& program, const MappedProgram* reference,
                                                           const std::vector<hlo::Literal>& inputs, double tolerance);
 

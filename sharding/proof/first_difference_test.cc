@@ -1,4 +1,4 @@
-// A fault put into a partitioned program is found at the instruction that it was put into.
+// A fault that is inserted into a partitioned program is found at its instruction.
 #include "sharding/proof/first_difference.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ Made Make(const char* text = kProgram) {
   return made;
 }
 
-// Negates what the instruction of the whole program with this name became, for everything that uses it.
+// Negates the local value of the instruction with this name, for all its users.
 void Corrupt(Made& made, absl::string_view name) {
   for (const auto& [source, place] : made.source_map.arrays) {
     if (source->name() != name) continue;
@@ -91,7 +91,7 @@ TEST(FirstDifference, NoneInASoundProgram) {
   EXPECT_FALSE(found->has_value()) << (*found)->ToString();
 }
 
-// A sum of terms that cancel is nothing but rounding, whose largest value says nothing.
+// A sum of terms that cancel consists of rounding errors, so that its largest value is no measure of them.
 TEST(FirstDifference, RoundingIsNone) {
   const char* text = R"(HloModule m,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
@@ -145,7 +145,7 @@ TEST(FirstDifference, NamesTheInstructionThatWasCorrupted) {
   }
 }
 
-// Inside, "tp" is split by hand, in a loop, and "dp" by xlad.
+// Inside the loop, "tp" is split by hand and "dp" by xlad.
 constexpr const char* kManual = R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=2, \"tp\"=2]>}"}
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

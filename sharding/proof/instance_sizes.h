@@ -17,8 +17,8 @@ struct InstanceSizes {
   std::optional<hlo::Window> window;
 };
 
-// The smallest sizes that shards still divide as before, evenly or with a remainder. Along windows, shards of the result
-// also keep their offsets to those of the operand. Nothing if an array remains too large to evaluate quickly.
+// The smallest sizes that shards still divide as before, evenly or with a remainder. Along windows, shards of the
+// result also keep their offsets to those of the operand. Nothing if an array remains too large to evaluate quickly.
 std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const hlo::Instruction& instruction,
                                         const SmallMesh& mesh);
 

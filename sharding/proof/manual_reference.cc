@@ -11,7 +11,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Whether its sharding is that of a border, which stays, or of what it passes on, which propagation finds.
+// Whether propagation finds the sharding of the instruction: that of data flow, or of a border of a manual computation.
 bool IsFree(const Instruction& instruction, bool in_entry) {
   switch (instruction.opcode()) {
     case Opcode::kGetTupleElement: case Opcode::kWhile: case Opcode::kConditional: return true;

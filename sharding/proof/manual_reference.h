@@ -1,4 +1,4 @@
-// What a program with manual computations (jax.shard_map) means: they have no meaning on one device.
+// The reference for programs with manual computations (jax.shard_map), which cannot run on one device.
 #pragma once
 
 #include "sharding/import/import.h"
@@ -9,15 +9,15 @@ namespace xlad::sharding {
 
 bool HasManualComputations(const hlo::Module& module);
 
-// A propagated program, what it was partitioned into, and what is where. The map points into both.
+// A propagated program, its partitioned form, and the map between them, which points into both.
 struct MappedProgram {
   ShardedModule whole;
   PartitionedProgram program;
   SourceMap source_map;
 };
 
-// The program with nothing split but what its manual computations split by hand: every annotation is dropped, every
-// other value is whole on every device. Compared with it a partitioning is checked for all that xlad added.
+// Partitions the program with only the splits that its manual computations make: all annotations are removed, and every
+// other value is replicated. What xlad adds to it is then checked by comparison with this program.
 absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 }  // namespace xlad::sharding

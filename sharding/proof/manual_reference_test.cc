@@ -58,7 +58,7 @@ TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
   EXPECT_TRUE(same.ok()) << same;
 }
 
-// Each device's scalar becomes an element of an array, which everybody needs whole.
+// The scalar of each device becomes an element of an array, which is needed replicated.
 TEST(PartitionManualOnly, ScalarsOfTheirOwnAreGathered) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=2,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
@@ -89,7 +89,8 @@ ENTRY main {
   EXPECT_EQ(std::vector<float>(most.begin(), most.end()), (std::vector<float>{5, 7}));
 }
 
-// A free axis that does not divide a manual shard: shards of 5 in parts of 3 and 2, but 10 in parts of 3, 3, 3 and 1.
+// A free axis that does not divide a manual shard: manual shards of 5 split into 3 and 2, but the global 10 into 3, 3,
+// 3 and 1.
 TEST(PartitionManualOnly, PartsOfShardsAreNotPartsOfTheArray) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2, \"z\"=2]>}"}

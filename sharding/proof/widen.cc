@@ -40,7 +40,7 @@ absl::StatusOr<Literal> WidenLiteral(const Literal& literal) {
   return wide;
 }
 
-// Between a narrow type's bits and something else: the bits stay, and conversions stand around the instruction.
+// Surrounds an instruction that reads or writes the bits of a narrow type with conversions.
 void KeepBits(Instruction* bits, ElementType from, ElementType to) {
   hlo::Builder builder(bits->parent());
   if (Wide(from) != from) bits->ReplaceOperand(0, builder.Convert(from, bits->operand(0)));
@@ -56,7 +56,7 @@ bool ReadsBits(const Instruction& instruction) {
          instruction.shape().type() != instruction.operand(0)->shape().type();
 }
 
-// LAPACK's routines have their type's letter in their names: "lapack_sgetrf_ffi" becomes "lapack_dgetrf_ffi".
+// The names of LAPACK routines contain a letter for the type: "lapack_sgetrf_ffi" becomes "lapack_dgetrf_ffi".
 void WidenTarget(std::string* target) {
   constexpr absl::string_view kPrefix = "lapack_";
   if (!absl::StartsWith(*target, kPrefix) || target->size() == kPrefix.size()) return;

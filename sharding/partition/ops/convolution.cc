@@ -2,8 +2,8 @@
 //
 // In a forward convolution, and in that for the gradient of the input (which has a base dilation), output and input are
 // split along a spatial dimension: every device fetches the part of its windows that its neighbors hold. In the
-// convolution for the gradient of the kernel, the "kernel" is as long as the input and both are split: every device sums
-// over its part of the kernel, which makes a partial result.
+// convolution for the gradient of the kernel, the "kernel" is as long as the input and both are split: every device
+// sums over its part of the kernel, which makes a partial result.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -37,7 +37,8 @@ struct WindowedDim {
 };
 
 // The split dimensions with windows that are not cumulative.
-std::vector<WindowedDim> WindowedDims(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+std::vector<WindowedDim> WindowedDims(const Instruction& instruction, const OpRule& rule,
+                                      const Assignment& assignment) {
   const Dims& dims = instruction.operand(0)->shape().dims();
   const hlo::Shape& result = instruction.shape().is_array() ? instruction.shape() : instruction.shape().tuple()[0];
   std::vector<WindowedDim> split;
@@ -63,8 +64,8 @@ std::vector<SplitDim> CumulativeDims(const LocalOp& op) {
   return dims;
 }
 
-// Combines `x`, the cumulative results of a shard, with the totals of the preceding shards (or of the following ones, if
-// the reduction runs backwards).
+// Combines `x`, the cumulative results of a shard, with the totals of the preceding shards (or of the following ones,
+// if the reduction runs backwards).
 Instruction* AddTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& along, Instruction* x) {
   hlo::Builder& builder = local.builder();
   const size_t d = along.dim;

@@ -1,5 +1,5 @@
-// Select-and-scatter on shards: every device computes all windows that overlap its shard of the operand. It fetches what
-// these windows cover of its neighbors' shards, and keeps its own shard of the sums.
+// Select-and-scatter on shards: every device computes all windows that overlap its shard of the operand. It fetches
+// what these windows cover of its neighbors' shards, and keeps its own shard of the sums.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +36,8 @@ ScatteredDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::Wind
   return split;
 }
 
-std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const OpRule& rule, const Assignment& assignment) {
+std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const OpRule& rule,
+                                        const Assignment& assignment) {
   const Dims& dims = instruction.operand(0)->shape().dims();
   std::vector<ScatteredDim> split;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -49,8 +50,8 @@ std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const Op
   return split;
 }
 
-// The reduction whose identity is never selected instead of an element of the operand: the maximum if the larger element
-// is selected. Nothing if the selecting computation is not a comparison.
+// The reduction whose identity is never selected instead of an element of the operand: the maximum if the larger
+// element is selected. Nothing if the selecting computation is not a comparison.
 std::optional<hlo::Opcode> Selected(const Instruction& instruction) {
   const Instruction& root = *instruction.called()[0]->root();
   if (root.opcode() != hlo::Opcode::kCompare) return std::nullopt;

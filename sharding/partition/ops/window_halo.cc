@@ -40,7 +40,8 @@ WindowNeed NeedOf(int64_t size, int64_t shard, const Dims& starts, int64_t span,
   return result;
 }
 
-Instruction* FetchWindow(LocalBuilder& local, const HaloFetch& fetch, const WindowNeed& need, hlo::WindowDimension* window) {
+Instruction* FetchWindow(LocalBuilder& local, const HaloFetch& fetch, const WindowNeed& need,
+                         hlo::WindowDimension* window) {
   hlo::Builder& builder = local.builder();
   Instruction* x = FetchHalo(local, fetch, need.need);
   const int64_t dilated = (need.need.length - 1) * need.dilation + 1;
