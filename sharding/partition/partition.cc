@@ -122,7 +122,7 @@ absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, Family
   } else {
     if (module.module->replica_count != 1) {
       return absl::InvalidArgumentError(absl::StrCat("found a program of ", module.module->replica_count,
-                                                     " replicas, expected 1: a program with replicas cannot be partitioned"));
+                                                     " replicas, expected 1: replicas cannot be partitioned"));
     }
     XLAD_RETURN_IF_ERROR(PartitionOverMesh(module, families, &program, source_map));
   }

@@ -36,6 +36,7 @@ bool IsMove(Opcode opcode) {
 bool KeepsBits(Opcode opcode) {
   switch (opcode) {
     case Opcode::kBitcastConvert:
+    case Opcode::kComplex:
     case Opcode::kReal:
     case Opcode::kImag:
     case Opcode::kReshape:
@@ -203,7 +204,8 @@ class PartialFlow {
   // Whether the op may be applied to parts of operand i that `reduction` combines.
   static bool Accepts(const Instruction& instruction, int64_t i, Opcode reduction) {
     if (reduction != Opcode::kAdd) {
-      return KeepsBits(instruction.opcode()) && (i == 0 || instruction.opcode() == Opcode::kConcatenate);
+      const bool all = instruction.opcode() == Opcode::kConcatenate || instruction.opcode() == Opcode::kComplex;
+      return KeepsBits(instruction.opcode()) && (i == 0 || all);
     }
     return IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
   }

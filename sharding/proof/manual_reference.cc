@@ -46,7 +46,8 @@ absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> m
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
     const bool in_entry = computation == sharded.module->entry();
     for (const auto& instruction : computation->instructions()) {
-      if (IsInSharding(*instruction) || (IsManualBorder(*instruction) && !IsCustomCall(*instruction, hlo::kEnterManualCall))) continue;
+      const bool leaves = IsManualBorder(*instruction) && !IsCustomCall(*instruction, hlo::kEnterManualCall);
+      if (IsInSharding(*instruction) || leaves) continue;
       sharded.shardings.erase(instruction.get());
       if (IsFree(*instruction, in_entry)) continue;
       sharded.shardings[instruction.get()] = {TensorSharding::Replicated(instruction->shape().ndim())};
