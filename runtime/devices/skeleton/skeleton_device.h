@@ -1,4 +1,5 @@
-// A device kind to copy: every method exists and answers Unimplemented. CONTRIBUTING.md, "A device kind", has the steps.
+// A device kind to copy: every method exists and answers Unimplemented. CONTRIBUTING.md, "A device kind", has the
+// steps.
 #pragma once
 
 #include <memory>
