@@ -1,4 +1,4 @@
-"""An LSTM that sums up a sequence in its head, on 6 devices (dp=3, tp=2): python examples/lstm.py"""
+"""An LSTM that learns to sum marked numbers of a sequence, on 6 devices (dp=3, tp=2): python examples/lstm.py"""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +10,7 @@ WIDTH, LENGTH, BATCH = 64, 24, 48
 
 
 def sequences(rng, count):
-    """Numbers and marks; what is asked for, at every place, is the sum of the marked numbers so far."""
+    """Numbers and marks; the target at every position is the sum of the marked numbers so far."""
     number = rng.uniform(-1, 1, (count, LENGTH)).astype(np.float32)
     mark = (rng.uniform(size=(count, LENGTH)) < 0.3).astype(np.float32)
     return {"input": np.stack([number, mark], -1), "wanted": np.cumsum(number * mark, 1)}
@@ -48,7 +48,7 @@ def step(state, batch):
 
 
 def split(name):
-    """Every gate by its units; the matrix that reads them by its rows."""
+    """Every gate is split by its units, the matrix that reads them by its rows."""
     return {"input": P(None, None, "tp"), "hidden": P(None, None, "tp"), "bias": P(None, "tp"),
             "out": P("tp")}.get(name.split(".")[-1])
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes the readers and the evaluator with libFuzzer, under AddressSanitizer and UBSan, from the tests' programs.
 #   scripts/fuzz.sh RUNS [text|proto|eval ...]    e.g. scripts/fuzz.sh 2000000 eval
-# Deterministic for a given RUNS. What is found lies in build/fuzz/found; the exit code says whether anything is.
-# Besides crashes: more than a second of CPU time for one input, ten seconds of any, or an allocation above 512 MiB.
+# Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An input
+# fails if it crashes, takes more than one second of CPU time or ten seconds of time, or allocates more than 512 MiB at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval ...]}
@@ -17,7 +17,7 @@ XLAD_FUZZ_SEEDS=$work/seeds build/release/bin/hlo_test --gtest_filter=Mutants.Ar
   { cat "$work/seeds.log"; exit 1; }
 find hlo -name '*.hlo' -size -20k | while read -r file; do cp "$file" "$work/seeds/text/${file//\//_}"; done
 cp -r "$work/seeds/text" "$work/seeds/eval"
-# Every word of the tables of opcodes, types and attributes.
+# The dictionary: every word of the tables of opcodes, types and attributes.
 cat hlo/opcode.def hlo/text/attribute_table.cc hlo/enum_names.h hlo/text/parse_module.cc tensor/element_type.cc |
   grep -oE '"[A-Za-z][A-Za-z0-9_-]*"' | sort -u >"$work/words.dict"
 

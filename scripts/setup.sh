@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what xlad needs on Debian 12, as root or with sudo. Does nothing where everything is there.
+# Installs the dependencies of xlad on Debian 12, as root or with sudo. Does nothing if they are installed.
 #   scripts/setup.sh           packages for building and running
-#   scripts/setup.sh --python  also build/venv with jax and the package of python/, for the demo and the tests
+#   scripts/setup.sh --python  also build/venv with jax and the Python package, for the demo and the tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,11 +20,11 @@ if ((${#missing[@]})); then
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 fi
 
-# Made anew where what it is made of has changed.
+# The environment is updated if one of its inputs has changed.
 ready=build/venv/ready
 if [[ "${1:-}" == --python ]] && { [[ ! -e $ready ]] || [[ -n $(find scripts/requirements.txt proto python/setup.py \
     python/pyproject.toml -newer $ready -print -quit) ]]; }; then
-  # The oldest Python that has the tested jax; tests that need jax say so and are skipped where none is found.
+  # The oldest Python for which the tested jax exists. Tests that need jax are skipped, with a message, if there is none.
   for python in python3.11 python3.12 python3.13 python3; do
     command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
   done

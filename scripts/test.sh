@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
 # What every change must pass: the release build with all tests, the threaded folders under ThreadSanitizer, the parsers
-# under AddressSanitizer and UBSan, clang-tidy on what changed. --all: everything under everything.
+# under AddressSanitizer and UBSan, a short fuzzing run, clang-tidy on changed files. With --all every folder is tested
+# under both sanitizers. Ends with the time of each part.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python
 all=false
 [[ "${1:-}" == --all ]] && all=true
 
-step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
+times=()
+part=""
+part_start=0
+# Begins a part: records the time of the previous one.
+step() {
+  if [[ -n $part ]]; then times+=("$(printf '%5d s  %s' $((SECONDS - part_start)) "$part")"); fi
+  part=$1
+  part_start=$SECONDS
+  printf '\n== %s\n' "$1"
+}
 build() {  # preset targets...
   local preset=$1
   shift
@@ -42,4 +52,5 @@ scripts/fuzz.sh 5000
 
 step "tidy"
 scripts/tidy.sh
-step "done"
+step "done: parts and their times"
+printf '%s\n' "${times[@]}" "$(printf '%5d s  in total' "$SECONDS")"

@@ -1,4 +1,4 @@
-"""A small MLP that tells the arms of three spirals apart; writes this folder, a job directory for the command alone.
+"""A small MLP that classifies the arms of three spirals; writes this folder, a job directory for the command.
 
     python examples/spiral_mlp/train.py
 
@@ -53,12 +53,12 @@ def step(state: dict, batch: dict, t: jax.Array) -> tuple[dict, dict]:
 
 
 def tensor_parallel(name: str) -> P:
-    """Megatron's way: the first matrix by columns, the second by rows."""
+    """Splits as Megatron does: the first matrix by columns, the second by rows."""
     return {"w0": P(None, "tp"), "b0": P("tp"), "w1": P("tp", None)}.get(name.split(".")[-1], P())
 
 
 def curve(state: dict, data: dict) -> dict:
-    """What JAX gets on one device."""
+    """Returns the losses of JAX on one device."""
     metrics = []
     for t in range(STEPS):
         first = t * BATCH % ROWS

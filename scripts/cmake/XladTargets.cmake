@@ -1,5 +1,5 @@
-# Every folder is one or a few libraries (xlad_<folder>) and their tests, declared by the functions below. A library's
-# sources are all *.cc beside its CMakeLists.txt (or in the given subfolders) that are not *_test.cc.
+# Every folder is one or a few libraries (xlad_<folder>) and their tests, declared by the functions below. The sources of a
+# library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
                     -Wno-deprecated-declarations -fno-omit-frame-pointer -pthread)
@@ -13,8 +13,8 @@ elseif(XLAD_TSAN)
   add_link_options(-fsanitize=thread)
 endif()
 
-# Two precompiled headers, shared by all libraries and by all tests. Clang wants the same flags wherever one is used, so
-# executables are compiled with -fPIC too; without a timestamp inside, ccache can share what includes them.
+# Two precompiled headers, one for all libraries and one for all tests. Clang requires the same flags for every user of a
+# precompiled header, so executables are compiled with -fPIC too. Without a timestamp in them, ccache can share objects.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
 set(pch_folder ${CMAKE_CURRENT_LIST_DIR})
 function(xlad_precompiled_header name)
@@ -48,8 +48,8 @@ function(xlad_library name)
   endif()
 endfunction()
 
-# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...]): one test binary of all *_test.cc. Test cases become ctest tests of
-# one process each binary, so that the cost of starting is paid once.
+# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...]): one test binary of all *_test.cc, which is one ctest test, so that the cost
+# of starting a process is paid once per binary.
 function(xlad_tests name)
   cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
