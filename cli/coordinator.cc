@@ -18,7 +18,7 @@ int Run(const service::DaemonOptions& options) {
   if (!daemon.ok()) return Fail(daemon.status());
   LogInfo("coordinator listens", {{"address", (*daemon)->Address()}, {"data", options.data_folder}});
   while (*stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  LogInfo("coordinator stops; running jobs go on at their workers");
+  LogInfo("coordinator stops; running jobs continue on their workers");
   (*daemon)->Shutdown();
   return kOk;
 }
@@ -32,12 +32,12 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   auto cache = std::make_shared<std::string>();
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
-              "SIGTERM stops it in order; jobs that run go on, and are adopted at the next start.");
+              "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
   app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
       ->capture_default_str();
   app->add_option("--data", options->data_folder, "folder for the job log and blobs")->capture_default_str();
-  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (needed off loopback)");
-  app->add_option("--tls-key", options->tls_key_file, "PEM private key (needed off loopback)");
+  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (required off loopback)");
+  app->add_option("--tls-key", options->tls_key_file, "PEM private key (required off loopback)");
   app->add_option("--token-file", options->token_file, "file whose first line is the token that clients must send");
   app->add_option("--cache", *cache, kCacheHelp);
   app->callback([=] {

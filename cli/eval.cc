@@ -39,7 +39,7 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
   return ConvertArray(values, shape.type);
 }
 
-// The tensor for parameter `p` of device `device`: "p0.in.1" of several devices, "in.1", or the parameter's name.
+// Returns the tensor for a parameter: named "p0.in.1" (device 0 of several), "in.1", or like the parameter.
 absl::StatusOr<Array> FindInput(const Options& options, const tensor::NamedArrays& given,
                                 const hlo::Instruction& parameter, int64_t device) {
   const std::string number = absl::StrCat("in.", parameter.number());
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& opti
   return inputs;
 }
 
-// "out.0", "out.1", ...; with several devices "p0.out.0", ...
+// Names the results "out.0", "out.1", ...; with several devices "p0.out.0", ...
 tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
   tensor::NamedArrays named;
   for (size_t d = 0; d < results.size(); ++d) {
@@ -109,7 +109,7 @@ absl::Status CompareOne(const Options& options, const std::string& name, const A
                                                     " of ", found.elements(), " elements differ)"));
 }
 
-// Every result must be in the file, and every out.N of the file be a result.
+// Compares every result with the file. A result that the file lacks and an out.N that is not a result are errors.
 absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
   XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays expected,
                         tensor::ReadSafetensors(RealFileSystem(), options.expected));
@@ -156,7 +156,7 @@ void WarnOfElided(const hlo::Module& module) {
   }
   if (count > 0) {
     std::fprintf(stderr,
-                 "xlad: warning: the dump leaves out the values of %lld constants (\"{...}\"): taken as zeros\n",
+                 "xlad: warning: the program omits the values of %lld constants (\"{...}\"); they count as zeros\n",
                  static_cast<long long>(count));
   }
 }
@@ -225,7 +225,7 @@ void AddEval(CLI::App& parent, Action* action) {
       "  xlad eval --corpus conformance --format json");
   auto* program = app->add_option("PROGRAM", options->program, "HLO text or proto, or - for standard input");
   auto* inputs = app->add_option("--inputs", options->inputs, "safetensors with in.0, in.1, ... or parameter names");
-  app->add_option("--random", options->seed, "make inputs from this seed (0 where no inputs are given)")
+  app->add_option("--random", options->seed, "generate inputs from this seed (default if there is no --inputs: 0)")
       ->excludes(inputs);
   app->add_option("--devices", options->devices, "run on N devices, whose tensors are p0.in.0, p1.in.0, ...")
       ->check(CLI::Range(1, 4096));
@@ -238,7 +238,7 @@ void AddEval(CLI::App& parent, Action* action) {
   app->add_option("--expected-failures", options->expected_failures,
                   "cases that must fail, lines of \"NAME  # reason\"; one of them passing fails the run")
       ->needs(corpus);
-  app->add_option("--form", options->form, "read the corpus as text, or again through our own proto")
+  app->add_option("--form", options->form, "read the corpus as text, or convert it to a proto and back first")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "proto"}));
   AddFormatFlag(app, &options->format);

@@ -33,18 +33,18 @@ std::string ToJson(const sharding::Explanation& explanation) {
   return json.dump(2) + "\n";
 }
 
-// What a step sends by this collective; an unknown number of times counts as once, as in the total.
+// The bytes that a step sends by this collective. An unknown trip count counts as 1, as in the total.
 double PerStep(const sharding::ExplainedCollective& collective) {
   return static_cast<double>(collective.bytes) * static_cast<double>(collective.trip_count.value_or(1));
 }
 
-// One row a collective, the most bytes first; under it the nearest cause and the user's own words at the chain's end.
+// One row per collective, most bytes first. Below it: the first and the last link of the cause chain.
 std::string ToTable(sharding::Explanation explanation) {
   std::stable_sort(explanation.collectives.begin(), explanation.collectives.end(),
                    [](const auto& a, const auto& b) { return PerStep(a) > PerStep(b); });
   constexpr const char* kRow = "%-18s %-16s %7s %14s %7s %16s  %s\n";
   std::string out =
-      absl::StrFormat(kRow, "collective", "over", "devices", "bytes once", "times", "bytes a step", "for");
+      absl::StrFormat(kRow, "collective", "over", "devices", "bytes once", "times", "bytes per step", "for");
   for (const sharding::ExplainedCollective& collective : explanation.collectives) {
     absl::StrAppend(&out, absl::StrFormat(
                               kRow, collective.kind, absl::StrJoin(collective.axes, ","),
@@ -78,7 +78,7 @@ void AddExplain(CLI::App& parent, Action* action) {
   auto path = std::make_shared<std::string>();
   auto mesh = std::make_shared<std::string>();
   auto format = std::make_shared<std::string>();
-  CLI::App* app = parent.add_subcommand("explain", "say what a program sends between devices, and why");
+  CLI::App* app = parent.add_subcommand("explain", "print what a program sends between devices, and why");
   app->footer("Example:\n  xlad explain examples/spiral_mlp --mesh dp=4,tp=2 --format json");
   app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");

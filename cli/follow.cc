@@ -11,9 +11,9 @@
 namespace xlad::cli {
 namespace {
 
-constexpr int64_t kPatienceMs = 60'000;  // How long the coordinator may be away.
+constexpr int64_t kPatienceMs = 60'000;  // How long the coordinator may be unreachable.
 
-// Everything that the steps reported, in step order.
+// The reports of all steps, in step order.
 class History {
  public:
   explicit History(const JobSpec& spec) {
@@ -35,7 +35,7 @@ class History {
   std::vector<float> losses() const { return loss_column_ < 0 ? std::vector<float>() : columns_[loss_column_]; }
   const std::vector<double>& step_ms() const { return step_ms_; }
 
-  // The build and every step, one after the other, in Chrome's trace format (ui.perfetto.dev opens it).
+  // Returns the build and the steps in Chrome's trace format, which ui.perfetto.dev can open.
   std::string ToTrace(double compile_ms) const {
     nlohmann::ordered_json events = nlohmann::ordered_json::array();
     double at_us = 0;
@@ -91,7 +91,7 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   std::fflush(stderr);
 }
 
-// Where there is no progress line: says once what a job waits for that has waited for long.
+// Prints once why a job has been pending for long. Used when there is no progress line.
 class WaitingNotice {
  public:
   void Update(const JobStatus& status) {
@@ -106,7 +106,7 @@ class WaitingNotice {
 
  private:
   static constexpr int64_t kSayAfterMs = 5000;
-  int64_t since_ns_ = 0;  // 0: it does not wait.
+  int64_t since_ns_ = 0;  // When the job became pending; 0 if it is not.
   std::string said_;
 };
 
@@ -166,7 +166,7 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
     if (options.cancel_on_stop) {
       (void)client.Cancel(job_id);
     } else {
-      std::fprintf(stderr, "xlad: %s goes on; see: xlad ps\n", job_id.c_str());
+      std::fprintf(stderr, "xlad: %s continues; see: xlad ps\n", job_id.c_str());
     }
     return kInterrupted;
   }

@@ -1,4 +1,4 @@
-// Following a job to its end: progress line, curve file, final state.
+// Follows a job to its end: progress line, curve file, final state.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,17 @@
 namespace xlad::cli {
 
 struct FollowOptions {
-  std::string curve_path;  // JSON: {"loss", "metrics", "step_ms", "compile_ms"}; empty: none.
-  std::string state_path;  // safetensors; empty: none.
-  std::string plot_path;   // SVG; empty: none.
-  std::string trace_path;  // Build and steps in Chrome's trace format; empty: none.
-  bool chart = false;      // Draw the loss on standard error at the end.
-  bool cancel_on_stop = false;  // Ctrl-C cancels the job instead of just leaving it.
-  // Called at every update; an error ends the following.
+  std::string curve_path;  // JSON: {"loss", "metrics", "step_ms", "compile_ms"}; empty for none.
+  std::string state_path;  // safetensors; empty for none.
+  std::string plot_path;   // SVG; empty for none.
+  std::string trace_path;  // Build and steps in Chrome's trace format; empty for none.
+  bool chart = false;      // Draws the loss on standard error at the end.
+  bool cancel_on_stop = false;  // Ctrl-C cancels the job; otherwise the job continues.
+  // Called at every update. If it returns an error, FollowJob returns.
   std::function<absl::Status()> check;
 };
 
-// Returns the exit code: 0 where the job succeeded.
+// Returns the exit code: 0 if the job succeeded.
 int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
               const FollowOptions& options);
 

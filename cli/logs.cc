@@ -28,7 +28,7 @@ int Run(const Endpoint& endpoint, const std::string& job_id) {
 void AddLogs(CLI::App& parent, Action* action) {
   auto endpoint = std::make_shared<Endpoint>();
   auto job_id = std::make_shared<std::string>();
-  CLI::App* app = parent.add_subcommand("logs", "print what happened to a job (UTC)");
+  CLI::App* app = parent.add_subcommand("logs", "print the events of a job (times in UTC)");
   app->footer("Example:\n  xlad logs job-1a2b3c4d --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
   AddEndpointFlags(app, endpoint.get());

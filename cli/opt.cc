@@ -55,19 +55,20 @@ absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module
   return compiler::RunPipeline(*module, context, options, &times);
 }
 
-// The module as it is after a stage of the way to code.
+// Returns the module after a stage of the build.
 absl::StatusOr<std::string> EmitStage(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.input, options.mesh));
   if (options.stage == "hlo") return Emit(*program.module, options.emit);
   if (options.stage == "propagated") {
     if (options.emit != "text") {
-      return absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: shardings of ",
-                                                     "--stage propagated are written beside the instructions"));
+      return absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: the printer of ",
+                                                     "--stage propagated writes shardings only as text"));
     }
     XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
                           sharding::Import(program.module->Clone(), program.import));
     XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
-    // Of two orders of propagation the partitioned programs decide; what cannot be partitioned has one.
+    // The pipeline chooses the propagation order by the cost of the partitioned programs. A program that cannot be
+    // partitioned is propagated in the default order.
     const auto result = PartitionProgram(std::move(program));
     return sharding::PrintPropagated(result.ok() ? result->propagated : sharded);
   }
@@ -119,7 +120,7 @@ void AddOpt(CLI::App& parent, Action* action) {
               "  xlad opt step.hlo --passes inline-calls,simplify\n"
               "  xlad opt step.hlo --stage partitioned --mesh dp=4,tp=2");
   app->add_option("IN", options->input,
-                  "HLO text or proto, told apart by content; -: standard input; with --stage also a job directory");
+                  "HLO text or proto (recognized by content), - for standard input; with --stage also a job directory");
   app->add_option("-o", options->output, "output file");
   app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
       ->check(CLI::IsMember({"text", "proto", "dot", "html"}));

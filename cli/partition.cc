@@ -15,7 +15,7 @@ absl::Status WriteProgram(const hlo::Module& module, const std::string& path) {
   return WriteOutput(path, proto);
 }
 
-// out.hlo -> out.1.hlo for the second of several variants.
+// The output path of a variant: out.hlo becomes out.1.hlo for the second one.
 std::string VariantPath(const std::string& path, size_t variant, size_t variants) {
   if (variants == 1 || path.empty() || path == "-") return path;
   const size_t dot = path.find_first_of('.', path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
@@ -47,7 +47,7 @@ void AddPartition(CLI::App& parent, Action* action) {
   app->footer("Examples:\n  xlad partition step.hlo --mesh dp=8\n  xlad partition step.hlo -o partitioned.hlo.pb");
   app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", *mesh, "other sizes for the program's mesh axes, as dp=4,tp=2");
-  app->add_option("-o", *output, "output file; a name that ends in .pb gets the proto");
+  app->add_option("-o", *output, "output file; a proto if the name ends in .pb");
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*path, *mesh, *output);

@@ -37,7 +37,7 @@ std::string Number(const char* format, double value) {
 std::string PlotText(const std::vector<float>& values, int columns, int rows) {
   const Range range = RangeOf(values);
   if (range.empty) return "(no values to draw)\n";
-  // Braille cells: 2 x 4 dots each.
+  // A braille character has 2 x 4 dots.
   const int width = columns * 2, height = rows * 4;
   static constexpr int kDots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
   std::vector<int> cells(columns * rows, 0);

@@ -1,4 +1,4 @@
-// A curve as text for a terminal and as SVG for a page.
+// Draws a curve as text for a terminal and as SVG.
 #pragma once
 
 #include <string>
@@ -6,10 +6,11 @@
 
 namespace xlad::cli {
 
-// `columns` x `rows` characters with an axis of values on the left and of indices below. Values that are not finite
-// are left out; an empty curve gives a line that says so.
+// Returns `columns` x `rows` characters of braille dots, with the axis of values on the left and of indices below.
+// Values that are not finite are omitted. If no value is finite, returns one line that says so.
 std::string PlotText(const std::vector<float>& values, int columns, int rows);
 
+// Returns an SVG document with axes and `title`.
 std::string PlotSvg(const std::string& title, const std::vector<float>& values);
 
 }  // namespace xlad::cli

@@ -15,7 +15,7 @@ absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const std::string& bytes, const
   return index;
 }
 
-// As the coordinator does before it builds.
+// Checks the job as the coordinator does before it builds.
 absl::Status CheckJob(const client::Job& job, const hlo::Module& module) {
   XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex state, IndexOf(job.state, "state.safetensors"));
   XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex data, IndexOf(job.data, "data.safetensors"));

@@ -1,5 +1,4 @@
-// A program and what is known of how it is fed, from a file or a job directory: for the commands that look at
-// programs without running them.
+// Reads a program, and its feeds if it comes from a job directory, for the commands that inspect programs.
 #pragma once
 
 #include <memory>
@@ -15,14 +14,15 @@ namespace xlad::cli {
 struct LoadedProgram {
   std::unique_ptr<hlo::Module> module;
   sharding::ImportOptions import;
-  client::Job job;          // Empty unless it came from a job directory.
+  client::Job job;          // Empty unless the program came from a job directory.
   bool is_job = false;
 };
 
-// `path` is a program file ("-": standard input) or a job directory; `mesh` as in --mesh. Errors start with the path.
+// Reads `path`: a program file, "-" for standard input, or a job directory. `mesh` is the value of --mesh. Errors start
+// with the path.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh);
 
-// Verify, import, propagate, partition, check.
+// Runs the sharding pipeline: verify, import, propagate, partition, check.
 absl::StatusOr<sharding::PipelineResult> PartitionProgram(LoadedProgram program);
 
 }  // namespace xlad::cli

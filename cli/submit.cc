@@ -49,9 +49,10 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")
       ->check(OutputFile());
-  app->add_option("--attempts", options->attempts, "start again so often after a failure")->capture_default_str()
+  app->add_option("--attempts", options->attempts, "how many attempts may fail before the job fails")
+      ->capture_default_str()
       ->check(AtLeast(1));
-  app->add_option("--key", options->client_key, "submitting again with the same key gives the same job");
+  app->add_option("--key", options->client_key, "submitting again with the same key returns the same job");
   AddEndpointFlags(app, &options->endpoint);
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }

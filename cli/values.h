@@ -1,11 +1,11 @@
-// Arrays of any element type as f64 and back, for printing and comparing.
+// Converts arrays of any element type to f64 and back, for printing and comparing.
 #pragma once
 
 #include "tensor/array.h"
 
 namespace xlad::cli {
 
-// By HLO's convert: rounds to nearest even, saturates to integers; the real part of complex values.
+// Converts like HLO's convert: rounds to nearest even, saturates to integers, takes the real part of complex values.
 tensor::Array ConvertArray(const tensor::Array& array, tensor::ElementType type);
 
 }  // namespace xlad::cli

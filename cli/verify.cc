@@ -20,7 +20,7 @@ using hlo::Literal;
 using tensor::Array;
 using tensor::ElementType;
 
-// The inputs of step `t`: state, rows of data, the step number.
+// Returns the inputs of step `t`: state, rows of data, the step number.
 absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo::Module& module, int64_t t) {
   XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays state, tensor::ParseSafetensors(job.state));
   tensor::NamedArrays data;
@@ -60,7 +60,8 @@ const Array& ResultOf(const Literal& results, size_t r) {
   return results.is_tuple ? results.tuple[r].array : results.array;
 }
 
-// Prints the results that differ by more than the tolerance and rounding (`nudged`: of nudged inputs); how many.
+// Prints the results that differ by more than the tolerance and the effect of rounding, which `nudged`, the results of
+// slightly changed inputs, estimates. Returns their number.
 int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
                          double tolerance) {
   int64_t bad = 0;
@@ -79,7 +80,7 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
   return bad;
 }
 
-// What the program means: on one device, the whole module; with manual computations, on as many as they ask for.
+// Evaluates the unpartitioned program: on one device, or on the devices of its mesh if it has manual computations.
 struct Meaning {
   std::unique_ptr<hlo::Module> whole;
   std::optional<sharding::MappedProgram> manual;
@@ -102,7 +103,7 @@ absl::StatusOr<Literal> Evaluate(const Meaning& meaning, const std::vector<Liter
                         : hlo::Evaluate(*meaning.whole, inputs);
 }
 
-// Prints the first instruction of the whole program whose value the devices do not hold.
+// Prints the first instruction of the unpartitioned program whose value differs on the devices.
 absl::Status Locate(sharding::ShardedModule whole, const Meaning& meaning, const std::vector<Literal>& inputs,
                     double tolerance) {
   sharding::MappedProgram mapped;
@@ -114,7 +115,7 @@ absl::Status Locate(sharding::ShardedModule whole, const Meaning& meaning, const
       const std::optional<sharding::Difference> first,
       sharding::FirstDifference(mapped, meaning.manual ? &*meaning.manual : nullptr, inputs, tolerance));
   std::printf("%s\n", first ? absl::StrCat("first difference: ", first->ToString()).c_str()
-                            : "no single instruction differs by that much: differences add up");
+                            : "no single instruction differs by that much; small differences accumulate");
   return absl::OkStatus();
 }
 
@@ -122,7 +123,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   if (!program.is_job) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " is no job directory; xlad verify takes its inputs from one"));
+        absl::StrCat(path, ": expected a job directory, from which xlad verify takes the inputs"));
   }
   const client::Job job = program.job;
   const sharding::ImportOptions import = program.import;
@@ -139,11 +140,14 @@ absl::Status Run(const std::string& path, const std::string& mesh, double tolera
   const int64_t bad = PrintDifferences(job.spec, expected, nudged, partitioned, tolerance);
   if (bad > 0) {
     const absl::Status located = Locate(std::move(result.propagated), meaning, inputs, tolerance);
-    if (!located.ok()) std::printf("the first difference is not known: %s\n", std::string(located.message()).c_str());
+    if (!located.ok()) {
+      std::printf("the first difference could not be located: %s\n", std::string(located.message()).c_str());
+    }
     return absl::FailedPreconditionError(absl::StrCat(bad, " of ", results, " results of the partitioned program "
-                                                      "differ from the whole program's by more than ", tolerance));
+                                                      "differ from the unpartitioned program's by more than ",
+                                                      tolerance));
   }
-  std::printf("%zu results on %s agree with the whole program within %g\n", results,
+  std::printf("%zu results on %s agree with the unpartitioned program within %g\n", results,
               result.partitioned.mesh.ToString().c_str(), tolerance);
   return absl::OkStatus();
 }
@@ -155,7 +159,7 @@ void AddVerify(CLI::App& parent, Action* action) {
   auto mesh = std::make_shared<std::string>();
   auto tolerance = std::make_shared<double>(1e-6);
   CLI::App* app =
-      parent.add_subcommand("verify", "run a job's first step partitioned and whole on the evaluator, and compare");
+      parent.add_subcommand("verify", "compare a job's first step, partitioned and unpartitioned, on the evaluator");
   app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");
   app->add_option("JOBDIR", *path, "job directory")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");

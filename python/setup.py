@@ -1,4 +1,4 @@
-"""Adds proto/ of the checkout to the package, as one file of descriptors from which the messages are made."""
+"""Compiles proto/ of the checkout into a file of descriptors, from which the package creates its messages."""
 
 import pathlib
 import shutil
@@ -13,7 +13,7 @@ class BuildWithProtos(build_py):
     def run(self) -> None:
         built = HERE / "xlad" if self.editable_mode else pathlib.Path(self.build_lib) / "xlad"
         if not self.editable_mode:
-            shutil.rmtree(built, ignore_errors=True)  # Modules of an older build.
+            shutil.rmtree(built, ignore_errors=True)  # Remove modules of an earlier build.
         super().run()
         if not (HERE.parent / "proto" / "worker.proto").exists():
             raise SystemExit(f"found no {HERE.parent / 'proto'}, expected to be in a checkout of xlad")

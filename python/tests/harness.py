@@ -1,4 +1,4 @@
-"""What the package's tests share."""
+"""Shared parts of the tests of the Python package."""
 
 import contextlib
 import importlib.util
@@ -16,7 +16,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 def example(name):
-    """The script examples/NAME.py as a module; its main part does not run."""
+    """The script examples/NAME.py as a module, without its main part."""
     spec = importlib.util.spec_from_file_location(name, REPO / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,7 +30,7 @@ def batches_of(data, batch, steps):
 
 
 def by_jax(step, state, batches):
-    """(losses, final state) of jax.jit on one device. Empty batches: a step without data."""
+    """Returns (losses, final state) of jax.jit on one device. If `batches` is empty, the step has no data."""
     takes = len(inspect.signature(step).parameters)
     jitted = jax.jit(step)
     losses = []

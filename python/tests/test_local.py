@@ -1,4 +1,4 @@
-"""Local clusters: found, started, and gone with the process that wanted them, however it ends."""
+"""Local clusters: finding the command, starting, and ending with the process in every case."""
 
 import os
 import pathlib
@@ -41,7 +41,7 @@ for step in cluster.train(lambda s: (s + 1, s), 1.0, steps=1_000_000_000):
 
 
 def processes_of(folder):
-    """What runs with this folder in its environment."""
+    """The processes that have this folder in their environment."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""The package as a user installs it, and its own formats."""
+"""The package as a user installs it, and its formats."""
 
 import json
 import os
@@ -74,7 +74,7 @@ class Installed(unittest.TestCase):
         self.assertLess(losses[-1], 0.5 * losses[0])
 
     def test_in_a_fresh_environment(self):
-        """From the checkout's folder, as the README says, but with the jax that is here already."""
+        """Installs from the checkout as README.md says, with the installed jax."""
         with tempfile.TemporaryDirectory() as where:
             subprocess.run([sys.executable, "-m", "venv", where], check=True)
             python = pathlib.Path(where) / "bin" / "python"

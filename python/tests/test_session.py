@@ -1,4 +1,4 @@
-"""Functions on a local cluster: arrays stay there, donated ones are gone, and everything is as jax.jit has it."""
+"""Functions on a local cluster: arrays stay there, donated arrays are consumed, and results equal those of jax.jit."""
 
 import gc
 import unittest
@@ -48,7 +48,7 @@ class Sessions(ClusterTest):
                                       jax.random.key_data(jax.random.split(jax.random.key(5))[0]))
         again = use({"a": tree["a"], "k": key}, b)  # Results of several functions in one call.
         np.testing.assert_allclose(again[0], product)
-        other = self.cluster.jit(lambda x: x + 1)  # Another mesh: its arrays are brought there.
+        other = self.cluster.jit(lambda x: x + 1)  # Another mesh: the array is moved there.
         np.testing.assert_allclose(other(product), (a @ b).T + 1)
 
     def test_arrays_make_room_for_other_meshes(self):
@@ -71,7 +71,7 @@ class Sessions(ClusterTest):
         for x in (1.0, 2.0, np.float32(3), jnp.float32(4)):
             self.assertEqual(float(jitted(x)), 2 * float(x))
         before = len(traced)
-        self.assertLessEqual(before, 2)  # Once for the shapes of the results, once for the program.
+        self.assertLessEqual(before, 2)  # Traced for the shapes of the results and for the program.
         self.assertEqual(int(jitted(np.int32(4))), 8)
         np.testing.assert_array_equal(jitted(np.ones((3, 0), np.float32)), np.ones((3, 0)))
         self.assertGreater(len(traced), before)
@@ -81,7 +81,7 @@ class Sessions(ClusterTest):
     def test_sessions_in_turns_compile_once(self):
         traced = []
         arrays, steps = [], []
-        for axis in ("a", "b"):  # Neither leaves devices for the other.
+        for axis in ("a", "b"):  # Each mesh needs all devices.
             def step(x, axis=axis):
                 traced.append(axis)
                 return x + 1
@@ -123,7 +123,7 @@ class Sessions(ClusterTest):
             self.cluster.jit(lambda x, *, only_named: x)(1.0, only_named=2)
         with self.assertRaisesRegex(ValueError, "in donate_argnums and in static_argnums"):
             self.cluster.jit(power, donate_argnums=0, static_argnums=0)
-        made = self.cluster.jit(lambda: jnp.arange(4.0), mesh={"dp": 2})()  # No argument says what mesh it is.
+        made = self.cluster.jit(lambda: jnp.arange(4.0), mesh={"dp": 2})()  # No argument determines the mesh.
         np.testing.assert_array_equal(made, np.arange(4.0))
         self.assertEqual((made.size, made.nbytes, jax.block_until_ready(made) is made), (4, 16, True))
         self.assertEqual((f"{scale(2.0, 3.0, 'times'):.2f}", scale(2.0, 3.0, "times").item()), ("6.00", 6.0))

@@ -1,4 +1,4 @@
-"""Training on a local cluster does what jax.jit does on one device, whatever state, data and metrics are made of."""
+"""Training on a local cluster equals jax.jit on one device, for all kinds of state, data and metrics."""
 
 import tempfile
 import unittest
@@ -180,7 +180,7 @@ class Trees(ClusterTest):
 
 
 class Mistakes(ClusterTest):
-    """Every one is an error that says what was found and what was expected."""
+    """Every mistake raises an error with what was found and what was expected."""
 
     DEVICES = 4
 

@@ -1,4 +1,4 @@
-"""A coordinator and its workers, seen from Python."""
+"""A cluster: a coordinator and its workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Worker(NamedTuple):
 
 
 class Cluster:
-    """What `connect` and `local` return. Thread-safe; a context manager that closes itself."""
+    """The result of `connect` and `local`. Thread-safe. A context manager that closes the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -54,7 +54,7 @@ class Cluster:
         in_shardings: Any = None,
         name: str | None = None,
     ) -> Run:
-        """Submits a training job; iterate over what is returned for its steps, then take its `result()`.
+        """Submits a training job. Iterate over the returned `Run` for its steps, then call its `result()`.
 
         Arguments are as of `xlad.export`. Instead of a function `step` may be the path of a job directory; then only
         `mesh` ("dp=4,tp=2") and `steps` are looked at.
@@ -79,7 +79,7 @@ class Cluster:
         donate_argnums: int | Sequence[int] = (),
         static_argnums: int | Sequence[int] = (),
     ) -> Jitted:
-        """Like jax.jit, but calls run on the cluster, and what they return stays there, as `RemoteArray`s.
+        """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s.
 
         `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static. Arrays
         that are passed to `donate_argnums` cannot be used any more; parts of the result that look like them stay where
@@ -104,7 +104,7 @@ class Cluster:
         return [Worker(w.id, w.host, w.pid, w.devices, w.state) for w in found]
 
     def close(self) -> None:
-        """Jobs go on; arrays of jitted functions are gone."""
+        """Closes the connection. Jobs continue; arrays of jitted functions are freed."""
         for session in self._sessions.values():
             session.close()
         self._connection.close()
@@ -131,20 +131,19 @@ class Cluster:
             yield session
 
     def _make_room(self, axes: Axes) -> None:
-        """Before devices for a mesh are asked for: sessions without arrays let go of theirs. Programs stay cached."""
+        """Called before devices for a mesh are requested: closes sessions without arrays. Programs stay cached."""
         self._sessions = {text: session for text, session in self._sessions.items()
                           if session.ended is None and not session.give_up(with_arrays=False)}
 
     def _check_alive(self) -> None:
-        """Raises where the coordinator cannot come back."""
+        """Raises an error if the coordinator has ended for good."""
 
 
 def connect(address: str | None = None, *, ca_file: str | None = None, token_file: str | None = None) -> Cluster:
-    """A coordinator that runs already, at HOST:PORT.
+    """Connects to a running coordinator at HOST:PORT.
 
-    What is not given is taken from XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE; an address that is not there
-    either is that of `xlad up`, 127.0.0.1:7411. Off loopback both files are
-    needed. Error where nobody answers there.
+    Defaults are XLAD_COORDINATOR (otherwise the address of `xlad up`, 127.0.0.1:7411), XLAD_TLS_CA and
+    XLAD_TOKEN_FILE. Off loopback both files are required. Raises an error if no coordinator answers.
     """
     address = address or os.environ.get("XLAD_COORDINATOR") or "127.0.0.1:7411"
     ca_file = ca_file or os.environ.get("XLAD_TLS_CA")

@@ -75,7 +75,7 @@ class Connection:
             raise self._error(error) from None
 
     def stream(self, method: str, *, timeout: float | None = None, **fields: Any) -> Generator[Any, None, None]:
-        """The answers as they come. Closing the generator cancels the call."""
+        """Yields the responses of a streaming call. Closing the generator cancels the call."""
         m = self._method(method)
         stub = self._channel.unary_stream(m.path, m.request.SerializeToString, m.response.FromString)
         call = stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
@@ -89,7 +89,7 @@ class Connection:
             call.cancel()
 
     def put_blobs(self, blobs: Iterable[bytes]) -> None:
-        """Uploads those that the coordinator lacks."""
+        """Uploads the blobs that the coordinator does not have."""
         by_digest = {sha256(blob): blob for blob in blobs}
         put = protos.METHODS["PutBlob"].request
         for digest in self.call("HasBlobs", digests=list(by_digest)).missing:
@@ -103,7 +103,7 @@ class Connection:
     def get_blob(self, digest: str) -> bytes:
         data = b"".join(chunk.data for chunk in self.stream("GetBlob", digest=digest, timeout=TRANSFER_S))
         if sha256(data) != digest:
-            raise Error(f"blob {digest} arrived with other contents", "DATA_LOSS")
+            raise Error(f"blob {digest} has other contents than its digest says", "DATA_LOSS")
         return data
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Connection:
     def _method(self, name: str) -> protos.Method:
         interrupts.check()
         if self._closed:
-            raise Error(f"the cluster at {self.address} is closed, expected to be used before close() and inside its "
+            raise Error(f"the cluster at {self.address} is closed, expected a call before close() and inside its "
                         "with block", "FAILED_PRECONDITION")
         return protos.METHODS[name]
 

@@ -1,4 +1,4 @@
-"""Element types by the names that numpy, HLO and safetensors have for them."""
+"""Element types and their names in numpy, HLO and safetensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ElementType(NamedTuple):
     numpy: str
     hlo: str
     number: int  # XLA's PrimitiveType
-    safetensors: str | None  # None: stored as bytes, with one more dimension where an element has several.
+    safetensors: str | None  # None: stored as bytes, with one more dimension if an element has several.
 
 
 TYPES = [
@@ -50,7 +50,7 @@ def of_dtype(dtype: np.dtype, place: str) -> ElementType:
 
 
 def shape_text(dtype: np.dtype, shape: tuple[int, ...], place: str = "") -> str:
-    """As HLO writes it: "f32[8,192]"."""
+    """The shape in HLO text: "f32[8,192]"."""
     return f"{of_dtype(dtype, place).hlo}[{','.join(map(str, shape))}]"
 
 

@@ -1,10 +1,10 @@
-"""The one exception of this package that is not about a wrong argument."""
+"""The exception for all errors except wrong arguments."""
 
 from __future__ import annotations
 
 
 class Error(RuntimeError):
-    """What the coordinator, a job or a local cluster says went wrong, in its own words.
+    """An error that the coordinator, a job or a local cluster reported, with the original message.
 
     code: the name of the status ("INVALID_ARGUMENT", "UNAVAILABLE", ...).
     """

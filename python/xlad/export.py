@@ -1,4 +1,4 @@
-"""Writes a job directory from a JAX training step: what `xlad run` and `xlad submit` take."""
+"""Writes a job directory, the input of `xlad run` and `xlad submit`, from a JAX training step."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def export(
 ) -> pathlib.Path:
     """Exports `step(state, batch) -> (state, metrics)` to the folder `to`; returns its path.
 
-    step: may take the step number as one more argument, and no batch where `data` is None. metrics is a scalar, the
-      loss, or a tree of scalars, of which the one named "loss" is the loss.
-    state: a tree of arrays and numbers; random keys may be among them.
-    data: a tree of arrays of equal numbers of rows, of which every step takes the next `batch` (none: all), from the
-      start again after the last whole batch; or a list or iterator of batches: the first `steps`, again and again
-      where there are fewer.
-    mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; none: one device. A list of meshes gives a program for
+    step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is the loss, a
+      scalar, or a tree of scalars with one named "loss".
+    state: a tree of arrays, numbers and random keys.
+    data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all) and starts
+      again after the last complete batch. Or a list or iterator of batches, of which the first `steps` are used,
+      starting again if there are fewer.
+    mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; default: one device. A list of meshes exports a program for
       each. No devices are needed.
     in_shardings: how state and batch are split, as (state, batch): each a PartitionSpec, a NamedSharding, a function
-      from a leaf's name ("params.w0") to a PartitionSpec, None (not split), or a tree of these. Axes that are in none
-      of the meshes are an error; those that are in another of them split nothing.
+      from a leaf's name ("params.w0") to a PartitionSpec, None (replicated), or a tree of these. An axis that no mesh
+      has is an error; an axis of another mesh of the list splits nothing.
     """
     training = Training(step, state, data, steps=steps, batch=batch, name=name)
     meshes = mesh if isinstance(mesh, (list, tuple)) else [mesh]

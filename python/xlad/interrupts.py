@@ -1,8 +1,8 @@
-"""Ctrl-C that is not lost.
+"""Delivers Ctrl-C reliably while a cluster is in use.
 
-Python drops what is raised inside a callback of its garbage collector, and JAX has such a callback: a KeyboardInterrupt
-that happens to be raised there never reaches the user. And gRPC waits forever where one is raised while it takes a
-lock. While a cluster is in use, one that comes then is put off.
+Python drops exceptions that are raised inside a callback of its garbage collector, and JAX has such a callback: a
+KeyboardInterrupt that is raised there never reaches the user. If one is raised while gRPC takes a lock, gRPC waits
+forever. While a cluster is in use, an interrupt that arrives at such a point is deferred.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 
 import grpc
 
-WHOLE: set[CodeType] = set()  # Functions that return to their caller before one is raised.
+WHOLE: set[CodeType] = set()  # Functions that complete before an interrupt is raised.
 _PUT_OFF_S = 0.01
 _GRPC = os.path.dirname(grpc.__file__) + os.sep
 _WAIT = threading.Condition.wait.__code__
 _users = 0
-_critical = 0  # Of the main thread: how many `put_off` it is in.
-_through = False  # In `let_through`.
+_critical = 0  # The number of `put_off` blocks that the main thread is in.
+_through = False  # The main thread is in `let_through`.
 _pending = False
 _sent_again = False
 _handling = False
@@ -32,7 +32,8 @@ _lock = threading.Lock()
 
 
 def _does_harm_in(frame: FrameType | None) -> bool:
-    """Inside gRPC it may come where that waits: in a condition, or below `_blocking` in no code of Python's."""
+    """Returns whether an interrupt in this frame would be lost or block gRPC. Inside gRPC it is harmless only while
+    gRPC waits: in a condition, or directly below `_blocking`."""
     here = frame
     while frame is not None and not frame.f_code.co_filename.startswith(_GRPC):
         frame = frame.f_back
@@ -56,7 +57,7 @@ def _is_dropped_in(frame: FrameType | None) -> bool:
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     global _handling, _pending, _sent_again
-    if _handling:  # Another one while this one is put off.
+    if _handling:  # Another interrupt arrived while this one is deferred.
         _pending, _sent_again = _pending or not _sent_again, False
         return
     _handling = True
@@ -70,7 +71,7 @@ def _raise_or_put_off(number: int, frame: FrameType | None) -> None:
     global _pending, _sent_again
     again, _sent_again = _sent_again, False
     if again and not _pending:
-        return  # It was raised while it was on its way.
+        return  # It has been raised meanwhile.
     first = (again or not _pending) and not _through and (_critical > 0 or _is_in_whole(frame))
     if not (first or _is_dropped_in(frame) or _does_harm_in(frame)):
         _pending = False
@@ -98,7 +99,7 @@ def _is_main() -> bool:
 
 
 def check() -> None:
-    """Raises one that was put off; where nothing is lost by it."""
+    """Raises a deferred interrupt. Called at points at which no result can be lost."""
     global _pending
     if _pending and _critical == 0 and _is_main():
         _pending = False
@@ -107,7 +108,8 @@ def check() -> None:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Inside, the first Ctrl-C waits for the end, and a second one does not: what a call returns is not to be lost.
+    """Defers the first Ctrl-C to the end of the block, so that the result of a call is not lost. A second one is not
+    deferred.
 
     It waits until the function has returned where that is in WHOLE.
     """
@@ -124,7 +126,7 @@ def put_off() -> Iterator[None]:
 
 @contextlib.contextmanager
 def let_through() -> Iterator[None]:
-    """Inside `put_off`, around what takes long and may be cut off."""
+    """Inside `put_off`: marks a long operation that may be interrupted."""
     global _critical, _through
     before = _critical, _through
     if _is_main():
@@ -138,7 +140,7 @@ def let_through() -> Iterator[None]:
 
 
 def hold() -> None:
-    """Until as many calls of `release`. Leaves handlers of the user's own alone, and threads but the main one."""
+    """Installs the handler until the matching call of `release`, unless the user has installed another one."""
     global _users
     with _lock:
         _users += 1

@@ -1,4 +1,4 @@
-"""Functions that are called on a cluster."""
+"""Functions that run on a cluster."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class _Lowered(NamedTuple):
     program: bytes
     feeds: list[int]
     results: list[_Result]
-    tree: Any  # Of the results.
+    tree: Any  # The structure of the results.
 
 
 class Jitted:
-    """What Cluster.jit returns. Every new combination of trees, shapes and types is compiled, once. Thread-safe."""
+    """The result of Cluster.jit. Each new combination of trees, shapes and types is compiled once. Thread-safe."""
 
     def __init__(self, function: Callable[..., Any], session_for: Callable[[Axes], AbstractContextManager[Session]],
                  mesh: Any, in_shardings: Any, donate_argnums: int | Sequence[int],
@@ -44,11 +44,11 @@ class Jitted:
         self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
         self._static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         if both := set(self._donated) & set(self._static):
-            raise ValueError(f"found {sorted(both)} in donate_argnums and in static_argnums, expected either")
+            raise ValueError(f"found {sorted(both)} in donate_argnums and in static_argnums, expected them in one")
         self._lock = threading.Lock()
         self._lowered: dict[Any, _Lowered] = {}
-        self._loaded: dict[Any, tuple[Session, int]] = {}  # Where, and under which number.
-        self._names: dict[Any, list[str]] = {}  # By tree, of its leaves.
+        self._loaded: dict[Any, tuple[Session, int]] = {}  # Session and program number, by signature.
+        self._names: dict[Any, list[str]] = {}  # The names of the leaves, by tree.
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __call__(self, *arguments: Tree, **named: Tree) -> Tree:
@@ -92,7 +92,7 @@ class Jitted:
 
     def _on_host(self, leaves: list[Any], keys: list[Any], names: list[str],
                  session: Session) -> tuple[list[Any], list[Any]]:
-        """What is not in this session becomes numpy arrays."""
+        """Replaces remote arrays of other sessions by numpy arrays."""
         from xlad import program
 
         leaves = [leaf.get() if isinstance(leaf, RemoteArray) and not leaf.is_of(session) else leaf for leaf in leaves]
@@ -111,7 +111,7 @@ class Jitted:
 
     def _program(self, session: Session, leaves: list[Any], keys: list[Any], tree: Any, positions: list[int],
                  static: tuple[tuple[int, Any], ...]) -> tuple[_Lowered, int]:
-        """Lowered once, and loaded once into each session."""
+        """Lowers the function once and loads it once into each session."""
         shapes = tuple((np.dtype(leaf.dtype).name, tuple(leaf.shape), str(key)) for leaf, key in zip(leaves, keys))
         signature = (tree, shapes, static, tuple(type(value) for _, value in static))  # 1 and True are equal.
         try:
@@ -159,7 +159,7 @@ class Jitted:
 
     def _feeds(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,
                donated: Sequence[int]) -> tuple[list[int], Tree]:
-        """Parts of the result that look like a donated argument will be passed there again: same shardings, no copies.
+        """Matches results to donated arguments of the same shape and type. Both get one sharding: loops copy nothing.
 
         By result leaf the parameter; and the shardings of the results, None where they are free.
         """

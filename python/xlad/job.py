@@ -1,4 +1,4 @@
-"""A job in memory: what a job directory holds, for one mesh. docs/reference/job-directory.md has the format."""
+"""A job in memory: the contents of a job directory for one mesh (docs/reference/job-directory.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def axes_text(axes: Mapping[str, int]) -> str:
 
 
 def parse_axes(text: str) -> Axes:
-    """Of "dp=4,tp=2"; of "" and "single": one device."""
+    """Parses "dp=4,tp=2". The texts "" and "single" mean one device."""
     axes: Axes = {}
     for part in text.split(",") if text not in ("", "single") else []:
         name, _, size = part.strip().partition("=")
@@ -34,7 +34,7 @@ def parse_axes(text: str) -> Axes:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    manifest: dict[str, Any]  # As in manifest.json; its meshes are not looked at.
+    manifest: dict[str, Any]  # The contents of manifest.json; its meshes are ignored.
     axes: Axes
     program: bytes  # HLO text or proto
     state: bytes  # safetensors
@@ -45,7 +45,7 @@ class Job:
         return [r["name"] for r in self.manifest["results"] if r["kind"] in ("loss", "metric")]
 
     def spec(self, keep_final_state: bool) -> Any:
-        """The JobSpec."""
+        """Returns the JobSpec."""
         spec = protos.message("JobSpec")(
             name=self.manifest.get("name", "job"),
             program_blob=sha256(self.program),
@@ -78,7 +78,7 @@ def _fill(message: Any, entry: Mapping[str, Any], kinds: Mapping[str, int]) -> N
 
 
 def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
-    """The text, unless it leaves out constants and there is a proto."""
+    """Returns the text, or the proto if there is one and the text omits constants."""
     texts: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".hlo")]
     protobufs: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".pb")]
     if texts and ("constant({...})" not in texts[0].read_text() or not protobufs):
@@ -89,7 +89,7 @@ def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
 
 
 def read_directory(directory: str | pathlib.Path, axes: Axes, steps: int | None) -> Job:
-    """The program of the manifest's mesh with these axes, else of one with the same names in any sizes."""
+    """Returns the program of the mesh with these axes, otherwise that of a mesh with the same axis names."""
     folder = pathlib.Path(directory)
     path = folder / "manifest.json"
     if not path.is_file():

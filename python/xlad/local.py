@@ -1,4 +1,4 @@
-"""A whole cluster on this machine, for as long as this process wants it."""
+"""A local cluster: `xlad up` as a child process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _STOP_S = 10.0
 
 
 def find_program() -> str:
-    """The xlad command: what XLAD names, else on PATH, else build/release/bin of a checkout that the main script, the
-    working directory or this package lies in."""
+    """Returns the path of the xlad command: the variable XLAD, otherwise PATH, otherwise build/release/bin of a
+    checkout that contains the main script, the working directory or this package."""
     named = os.environ.get("XLAD")
     if named:
         if not os.access(named, os.X_OK) or os.path.isdir(named):
@@ -46,7 +46,7 @@ def find_program() -> str:
 
 
 class LocalCluster(Cluster):
-    """`xlad up`, ended by close(), by leaving the with-block, at exit, and with this process however that ends."""
+    """A cluster that ends at close(), at the end of the with-block, at exit, and when this process ends."""
 
     def __init__(self, devices: int, workers: int, data: str | pathlib.Path | None) -> None:
         program = find_program()
@@ -60,7 +60,7 @@ class LocalCluster(Cluster):
         if not data:
             command.append("--remove-data")
         with open(self._log, "ab") as log:
-            # A group of its own: Ctrl-C comes to this process, which ends the daemon in order.
+            # A separate process group: only this process receives Ctrl-C, and it stops the daemon cleanly.
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                              process_group=0)
         atexit.register(self.close)
@@ -72,7 +72,7 @@ class LocalCluster(Cluster):
 
     @property
     def log(self) -> pathlib.Path:
-        """What the daemon says."""
+        """Returns the log of the daemon."""
         return self._log
 
     @property
@@ -80,7 +80,7 @@ class LocalCluster(Cluster):
         return self._process.pid
 
     def _make_room(self, axes: Axes) -> None:
-        """Arrays that are in the way come here; they go back when they are used."""
+        """Moves arrays of sessions that hold needed devices to this process. They are moved back when they are used."""
         needed = math.prod(axes.values())
         if needed > self.devices:
             raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, as "
@@ -92,7 +92,7 @@ class LocalCluster(Cluster):
                 session.give_up(with_arrays=True)
 
     def close(self) -> None:
-        """Ends the cluster and whatever runs on it."""
+        """Ends the cluster and everything that runs on it."""
         atexit.unregister(self.close)
         if hasattr(self, "_connection"):
             super().close()
@@ -103,7 +103,7 @@ class LocalCluster(Cluster):
             try:
                 self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()  # Its workers die with it.
+                self._process.kill()  # Its workers end with it.
                 self._process.wait()
         if self._folder.name.startswith("xlad-local-"):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -113,7 +113,7 @@ class LocalCluster(Cluster):
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             if not selector.select(_START_S):
-                raise Error(f"xlad up said nothing for {_START_S:.0f} s; its log:\n{self._last_lines()}", "INTERNAL")
+                raise Error(f"xlad up did not start in {_START_S:.0f} s; its log:\n{self._last_lines()}", "INTERNAL")
         address = self._process.stdout.readline().decode().strip()
         if not address:
             self._process.wait()
@@ -125,7 +125,7 @@ class LocalCluster(Cluster):
         said = [line.partition("xlad: error: ")[2] for line in lines if line.startswith("xlad: error: ")]
         code = self._process.returncode
         how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-        return said[-1] if said else f"xlad up (pid {self.pid}) ended: {how}; the last it said:\n{self._last_lines()}"
+        return said[-1] if said else f"xlad up (pid {self.pid}) ended: {how}; the end of its log:\n{self._last_lines()}"
 
     def _last_lines(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:]) if self._log.exists() else ""
@@ -140,7 +140,7 @@ class LocalCluster(Cluster):
 
 
 def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
-    """Starts a coordinator and `workers` processes (none: one) that share `devices`, on this machine.
+    """Starts a coordinator and `workers` worker processes that share `devices` devices, on this machine.
 
     They end with the with-block, and with this process however it ends. `data` is a folder for job log, blobs and
     logs, kept; none: a temporary one. The xlad command is the one that the environment variable XLAD names, or on

@@ -1,4 +1,4 @@
-"""From JAX functions to HLO programs. The only module that needs jax; it is imported when it is used."""
+"""Converts JAX functions to HLO programs. The only module that needs jax, which it imports when it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 try:
     import jax
 except ModuleNotFoundError:
-    raise ImportError("found no jax, expected it where functions are exported, trained or jitted: "
+    raise ImportError("found no jax, which exporting, training and jitting functions require: "
                       "pip install 'jax>=0.10.2'") from None
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -26,13 +26,13 @@ Tree = Any
 
 
 class KeyLeaf(NamedTuple):
-    """A leaf that is a typed random key outside, and its words (uint32) inside programs and files."""
+    """A leaf that is a typed random key for the user, and its words (uint32) in programs and files."""
 
     impl: Any
 
 
 def leaf_names(tree: Tree, whole: str, before: str = "") -> list[str]:
-    """"layers.0.w", by the path of each leaf, with `before` before it; `whole` where the tree is one leaf. Names are
+    """"layers.0.w": the path of each leaf, prefixed with `before`; `whole` if the tree is one leaf. Names are
     unlike each other.
     """
     names: dict[str, None] = {}
@@ -51,11 +51,11 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-_INSTEAD = " (what is no number may be bound with functools.partial, or be named in static_argnums of jit)"
+_INSTEAD = " (bind other values with functools.partial, or name them in static_argnums of jit)"
 
 
 def to_array(leaf: Any, place: str) -> np.ndarray:
-    """As jit takes it: 64-bit types become 32-bit ones unless JAX is told otherwise; random keys become words."""
+    """Returns the array that jit would see: 32-bit types unless JAX enables 64-bit ones; words of random keys."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.core.Tracer):
@@ -82,7 +82,7 @@ def unwrap_keys(tree: Tree) -> Tree:
 
 
 class Placement(NamedTuple):
-    """A mesh, and the shardings of the arguments on it as the caller wrote them."""
+    """A mesh and the shardings of the arguments as the caller wrote them."""
 
     axes: Axes
     mesh: AbstractMesh | None  # None: one device.
@@ -90,7 +90,7 @@ class Placement(NamedTuple):
 
 
 def placement(mesh: Any, in_shardings: Any) -> Placement:
-    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding, else one device."""
+    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding, otherwise one device."""
     if mesh is None:
         is_leaf = lambda x: isinstance(x, NamedSharding)
         leaves = jax.tree_util.tree_leaves(in_shardings, is_leaf=is_leaf)
@@ -111,7 +111,7 @@ def placement(mesh: Any, in_shardings: Any) -> Placement:
 
 
 class Specs(NamedTuple):
-    """A PartitionSpec for each leaf of each argument; whether all sizes are multiples of what they are split into."""
+    """Returns a PartitionSpec for each leaf of each argument, and whether all sizes are divisible by their axes."""
 
     arguments: tuple[Tree, ...]
     even: bool
@@ -143,7 +143,7 @@ def argument_specs(place: Placement, arguments: Sequence[Tree], names: Sequence[
 
 
 def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]:
-    """The PartitionSpecs of the argument's leaves, of which `entry` may be a prefix."""
+    """Returns the PartitionSpecs of the argument's leaves; the tree `entry` may be a prefix of the argument's tree."""
     is_sharding = lambda x: x is None or isinstance(x, (P, NamedSharding)) or callable(x)
     treedef = jax.tree_util.tree_structure(argument)
     found = [P()] * len(names)
@@ -187,7 +187,7 @@ def _is_even(axes: Axes, spec: P, shape: tuple[int, ...]) -> bool:
 
 
 def positional(function: Callable[..., Any], default: int) -> int:
-    """How many arguments the function takes by position; `default` where it does not say."""
+    """Returns the number of positional arguments of the function, or `default` if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -201,7 +201,7 @@ def positional(function: Callable[..., Any], default: int) -> int:
 
 
 def name_arguments(wrapper: Any, function: Callable[..., Any], positions: Sequence[int]) -> None:
-    """Gives the wrapper's arguments the names of those of the function, which programs and messages show."""
+    """Names the wrapper's arguments like those of the function, because programs and messages show these names."""
     with contextlib.suppress(TypeError, ValueError, IndexError):
         given = list(inspect.signature(function).parameters.values())
         parameters = [given[i] for i in positions]
@@ -216,7 +216,7 @@ class Lowered(NamedTuple):
 
 
 def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs) -> Tree:
-    """With shardings where types have them: on meshes with explicit axes."""
+    """Adds shardings to the types on meshes with explicit axes."""
     typed = mesh if mesh is not None and AxisType.Explicit in mesh.axis_types else None
     leaves, treedef = jax.tree_util.tree_flatten(tuple(arguments))
     shardings = [NamedSharding(typed, spec) if typed is not None else None
@@ -233,7 +233,8 @@ def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place
 
 
 def _mesh_of_doors(place: Placement, specs: Specs) -> AbstractMesh | None:
-    """JAX wants even shards at its doors. The coordinator does not, and binds the sizes of axes anew."""
+    """Returns a mesh on which all sizes are divisible, which JAX requires for arguments. The coordinator does not, and
+    replaces the sizes of the axes."""
     mesh = place.mesh
     if mesh is None or specs.even:
         return mesh
@@ -242,7 +243,7 @@ def _mesh_of_doors(place: Placement, specs: Specs) -> AbstractMesh | None:
 
 def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs, *,
           out_specs: Tree = None, donate: Sequence[int] = ()) -> Lowered:
-    """The function's HLO, global shapes with annotations. No devices are needed: the mesh is abstract."""
+    """Returns the function's HLO with global shapes and annotations. The mesh is abstract: no devices are needed."""
     options: dict[str, Any] = {"donate_argnums": tuple(donate), "keep_unused": True}
     is_spec = lambda x: isinstance(x, P)
     mesh = _mesh_of_doors(place, specs)
@@ -257,10 +258,10 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
         stack.enter_context(_sources_from_here())
         traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
         program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
-    # The module's own printer keeps the source lines, which as_hlo_text leaves out.
+    # This printer keeps source lines, which as_hlo_text omits.
     text = program.get_hlo_module().to_string()
     if mesh is not None and "sdy.mesh<" not in text and not jax.tree_util.tree_leaves(out_specs, is_leaf=is_spec):
-        # Nothing says on which mesh it runs: no arguments, and no constraints inside.
+        # The program has no arguments and no constraints that name a mesh.
         return lower(function, arguments, place, specs, out_specs=P(), donate=donate)
     if "python_cpu_callback" in text:
         raise TypeError("found calls back into Python (jax.debug.print, pure_callback, io_callback), expected none: "
@@ -270,7 +271,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
 
 @contextlib.contextmanager
 def _sources_from_here() -> Any:
-    """Source files by their path from here, so that errors and explanations read the same on every machine."""
+    """Makes paths of source files relative to the working directory, so that messages are the same on every machine."""
     name = "jax_hlo_source_file_canonicalization_regex"
     before = getattr(jax.config, name)
     jax.config.update(name, re.escape(os.getcwd() + os.sep))

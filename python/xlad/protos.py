@@ -1,4 +1,4 @@
-"""The messages and calls of proto/, made at import from the descriptors that the installation has put here."""
+"""The messages and calls of proto/, created at import from the descriptors that the installation compiled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for _file in _files.file:
 
 
 def message(name: str) -> Any:
-    """The class of message `name` of package xlad."""
+    """Returns the class of the message `name` of package xlad."""
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"xlad.{name}"))
 
 

@@ -11,12 +11,12 @@ from xlad.connection import Connection
 from xlad.errors import Error
 from xlad.waiting import Waiting
 
-PATIENCE_S = 60.0  # How long the coordinator may be away.
+PATIENCE_S = 60.0  # How long the coordinator may be unreachable.
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
 class Step(NamedTuple):
-    """What one step reported."""
+    """The report of one step."""
 
     step: int
     metrics: dict[str, float]
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class Status(NamedTuple):
-    """job_id, name, state ("PENDING", "COMPILING", "STARTING", "RUNNING", or one of ENDED), steps done and in all."""
+    """job_id, name, state ("PENDING", "COMPILING", "STARTING", "RUNNING", or one of ENDED), steps done and in total."""
 
     job_id: str
     name: str
@@ -51,14 +51,14 @@ class Status(NamedTuple):
 
 
 class Run(Iterator[Step]):
-    """Yields each step once, in order, as it is reported. Not thread-safe.
+    """Yields each step once, in order, when it is reported. Not thread-safe.
 
     Leaving the loop early leaves the job running; `cancel()` ends it.
     """
 
     def __init__(self, connection: Connection, job_id: str, metric_names: list[str],
                  restore: Callable[[Mapping[str, Any]], Any], alive: Callable[[], None]) -> None:
-        """`alive` raises where nobody is there any more to wait for."""
+        """`alive` raises an error if the coordinator has ended for good."""
         self.job_id = job_id
         self.history: list[Step] = []
         self._connection = connection
@@ -75,30 +75,30 @@ class Run(Iterator[Step]):
             return next(self._updates)
         except StopIteration:
             raise
-        except BaseException:  # Ctrl-C in a notebook, say: asking again goes on where this was.
+        except BaseException:  # For example Ctrl-C in a notebook: the next iteration continues here.
             self._updates = None
             raise
 
     @property
     def losses(self) -> list[float]:
-        """Of the steps that were iterated over so far."""
+        """The metrics of the steps that were iterated over so far."""
         return [step.loss for step in self.history]
 
     def status(self) -> Status:
         return Status.of(self._connection.call("GetJob", job_id=self.job_id))
 
     def wait(self) -> Status:
-        """Until the job has ended. Errors where it did not succeed."""
+        """Waits until the job has ended. Raises an error if it did not succeed."""
         for _ in self:
             pass
         self._has_ended()
         return Status.of(self._status)
 
     def result(self) -> Any:
-        """Waits, then the final state: a tree like the one that training began with (of a job directory: by name)."""
+        """Waits and returns the final state: a tree like the initial state (for a job directory: arrays by name)."""
         self.wait()
         if not self._status.final_state_blob:
-            raise Error(f"job {self.job_id} kept no final state", "NOT_FOUND")
+            raise Error(f"job {self.job_id} has no final state", "NOT_FOUND")
         return self._restore(safetensors.parse(self._connection.get_blob(self._status.final_state_blob)))
 
     def cancel(self) -> None:

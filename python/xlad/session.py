@@ -1,4 +1,4 @@
-"""Devices that are held for a client, and arrays that stay on them between calls."""
+"""Sessions: devices that a client holds, and arrays that stay on them between calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Session:
 
     def __init__(self, connection: Connection, axes: Axes) -> None:
         self._connection = connection
-        self.ended: str | None = None  # Why, where it has.
+        self.ended: str | None = None  # Why it has ended, if it has.
         self._unused: list[int] = []
         self._lock = threading.Lock()
         self._arrays: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
@@ -56,7 +56,7 @@ class Session:
         return int(self._connection.upload("PutArray", (r for part in ([first], rest) for r in part)).array)
 
     def call(self, program: int, arguments: Sequence[int | np.ndarray], donated: Sequence[int]) -> list[int]:
-        """`arguments`: numbers of arrays, or arrays themselves."""
+        """Calls a program. `arguments` are numbers of arrays on the workers, or numpy arrays."""
         uploaded: list[int] = []
         entries = []
         for argument in arguments:
@@ -86,7 +86,7 @@ class Session:
         self._arrays.discard(array)
 
     def drop(self, array: int) -> None:
-        """Freed with the next call."""
+        """Frees the array with the next call."""
         with self._lock:
             self._unused.append(array)
 
@@ -101,7 +101,7 @@ class Session:
                 self._calls -= 1
 
     def give_up(self, with_arrays: bool) -> bool:
-        """Closes it where no call is under way and nobody refers to its arrays; with_arrays: these come here first."""
+        """Closes the session if no call is running and no array is in use; `with_arrays` fetches the arrays first."""
         if self._calls or (self._arrays and not with_arrays):
             return False
         for array in list(self._arrays):
@@ -115,7 +115,7 @@ class Session:
             try:
                 self._connection.call("CloseSession", session_id=self.id, timeout=5)
             except Error:
-                pass  # It ends by itself once nobody holds it.
+                pass  # The coordinator ends a session that is not held.
 
     def _call(self, method: str, **fields: Any) -> Any:
         try:
@@ -140,10 +140,10 @@ class Session:
 
 
 class RemoteArray:
-    """An array on the workers. np.asarray(), float() and int() fetch it; it is freed when nobody refers to it."""
+    """An array on the workers. np.asarray(), float() and int() fetch it. It is freed when no longer referenced."""
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], key: Any = None) -> None:
-        """`key`: the implementation of random keys, whose words (uint32) these are."""
+        """`key`: the implementation of the random keys whose words (uint32) the array contains."""
         self.dtype = dtype
         self.shape = shape
         self._session = session
@@ -165,7 +165,7 @@ class RemoteArray:
         return self.size * self.dtype.itemsize
 
     def get(self) -> Any:
-        """As a numpy array; random keys as keys of JAX."""
+        """Returns a numpy array, or JAX keys if the array has random keys."""
         array = self._here
         if array is None:
             data = self._session.get(self.number())
@@ -177,17 +177,17 @@ class RemoteArray:
         return program.wrap_keys([array], [self._key])[0]
 
     def move_here(self) -> None:
-        """Its session is about to go."""
+        """Fetches the array before its session ends."""
         data = self._session.get(self.number())
         self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
 
     def number(self, what: str = "the array") -> int:
-        """`what` it is to the caller, for errors."""
+        """Returns its number. `what` names the array in errors."""
         if self._number is None:
-            raise Error(f"{what} was donated to an earlier call, expected one that is still there: use what that call "
+            raise Error(f"{what} was donated to an earlier call, expected an array that exists: use what that call "
                         "returned, or do not donate it", "NOT_FOUND")
         if self._session.ended is not None:
-            raise Error(f"{what} is gone with its session: {self._session.ended}", "ABORTED")
+            raise Error(f"{what} was lost with its session: {self._session.ended}", "ABORTED")
         return self._number
 
     def is_of(self, session: Session) -> bool:
@@ -204,7 +204,7 @@ class RemoteArray:
         return self.get().item()
 
     def block_until_ready(self) -> RemoteArray:
-        """Waits until it is computed, as jax.block_until_ready does; a fetch whose bytes are not waited for."""
+        """Waits until the array is computed, like jax.block_until_ready: cancels a fetch at its first bytes."""
         if self._here is None:
             self._session.wait(self.number())
         return self
@@ -230,7 +230,7 @@ class RemoteArray:
 
 
 def fetch(tree: Tree) -> Tree:
-    """The tree with every RemoteArray in it fetched."""
+    """Returns the tree with every RemoteArray replaced by its contents."""
     from xlad.program import jax
 
     return jax.tree_util.tree_map(lambda leaf: leaf.get() if isinstance(leaf, RemoteArray) else leaf, tree)

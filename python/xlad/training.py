@@ -19,9 +19,9 @@ Tree = Any
 
 
 class Batches(NamedTuple):
-    """Data of all batches, and how a batch is cut out of it."""
+    """The data of all batches."""
 
-    example: Tree  # One batch as programs get it.
+    example: Tree  # One batch as programs receive it.
     names: list[str]
     arrays: list[np.ndarray]  # count * rows of each leaf, in the order of the batches.
     rows: int
@@ -30,7 +30,7 @@ class Batches(NamedTuple):
 
 
 class Training:
-    """What `export` and `Cluster.train` share. `batch`: rows of a batch where `data` holds the rows of all of them."""
+    """A step, its state and data, for `export` and `Cluster.train`. `batch`: rows per batch, unless `data` has batches."""
 
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, batch: int | None,
                  name: str | None) -> None:
@@ -65,7 +65,7 @@ class Training:
         self._metrics: list[tuple[str, str]] = []  # Name and kind, found when the step is traced.
 
     def lower(self, mesh: Any, in_shardings: Any, known_axes: Collection[str] = ()) -> tuple[Axes, Any]:
-        """The axes and the program for one mesh."""
+        """Returns the axes and the program for one mesh."""
         from jax.sharding import PartitionSpec as P
 
         from xlad import program
@@ -82,7 +82,7 @@ class Training:
         return place.axes, lowered
 
     def _call(self, state: Tree, rest: Sequence[Any]) -> tuple[Tree, Any]:
-        """The step on plain arrays: keys become words, metrics f32 scalars."""
+        """The step on plain arrays: keys are passed as words, metrics are f32 scalars."""
         import jax
 
         from xlad import program
@@ -115,7 +115,7 @@ class Training:
                                 f"expected {shape_text(before.dtype, before.shape)}, as it is given")
 
     def manifest(self) -> dict[str, Any]:
-        """All of manifest.json but the meshes. The step must have been lowered."""
+        """Returns manifest.json without the meshes. The step must have been lowered."""
         parameters = [{"name": n, "shape": shape_text(a.dtype, a.shape), "kind": "state"}
                       for n, a in zip(self.state_names, self._arrays)]
         state_count = len(parameters)
@@ -151,7 +151,7 @@ class Training:
         return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes())
 
     def restore(self, arrays: dict[str, np.ndarray]) -> Tree:
-        """The state as it was given: JAX arrays and random keys where it had them, else numpy arrays."""
+        """Returns the state in its original form: JAX arrays and random keys in their places, else numpy arrays."""
         import jax
         import jax.numpy as jnp
 
@@ -177,7 +177,7 @@ def write_directory(training: Training, directory: str | pathlib.Path, meshes: S
     for axes, step in lowered:
         name = axes_text(axes).replace("=", "").replace(",", "_")
         files = [f"step.{name}.hlo.pb"]
-        if "{...}" not in step.text:  # Large constants are left out of text.
+        if "{...}" not in step.text:  # Text omits large constants.
             files.insert(0, f"step.{name}.hlo")
             (out / files[0]).write_text(step.text)
         (out / files[-1]).write_bytes(step.proto)
@@ -208,7 +208,7 @@ def _kind(value: Any) -> str:
 
 
 def _metrics(metrics: Any) -> tuple[list[tuple[str, str]], list[Any]]:
-    """Names and kinds of the metrics, and their values as f32 scalars. A lone scalar is the loss."""
+    """Returns names and kinds of the metrics and their values as f32 scalars. A single scalar is the loss."""
     import jax.numpy as jnp
 
     from xlad import program
@@ -262,7 +262,7 @@ def _data_array(leaf: Any, place: str) -> np.ndarray:
 
 def _is_tree(data: Any) -> bool:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns of leaves that can be iterated over.
+        warnings.simplefilter("ignore")  # JAX warns about iterable leaves.
         leaves, _ = _flatten(data)
     return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
 

@@ -1,4 +1,4 @@
-"""Says so where something waits for devices for long."""
+"""Reports through the logger when something waits for devices for long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SAY_AFTER_S = 5.0
 
 
 class Waiting:
-    """`update(state, reason)` at each change; a state of PENDING that lasts is a warning of the logger "xlad"."""
+    """Receives `update(state, reason)` at each change. Logs a warning (logger "xlad") if the state stays PENDING."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""Every command by hand: outputs, exit codes, and one clear error for every bad input."""
+"""Every command: outputs, exit codes, and the error for every bad input."""
 
 import json
 import random
@@ -145,7 +145,7 @@ class Commands(unittest.TestCase):
                     self.fails("verify", where / "job", words=words)
 
     def test_verify_names_the_first_difference(self):
-        code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")  # Sums in another order.
+        code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")  # The devices sum in another order.
         self.assertEqual(code, 1)
         found = re.search(r"first difference: \S+ \([a-z-]+\) at train.py:\d+ .*expected (\S+), found (\S+)\n", out)
         self.assertTrue(found, out)

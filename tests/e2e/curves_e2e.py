@@ -1,4 +1,4 @@
-"""Every example on every mesh and with 1, 2 and 4 worker processes follows its curve, to the bit the same each time."""
+"""Every example, on every mesh and with 1, 2 and 4 worker processes, follows its curve with equal bits each time."""
 
 import json
 import unittest

@@ -1,4 +1,7 @@
-"""Killed workers, killed coordinators, SIGTERM: named, adopted, drained; nothing hangs, nothing acknowledged is lost."""
+"""Faults: a killed worker is named in the error, a restarted coordinator adopts running jobs, SIGTERM drains.
+
+No command hangs, and no acknowledged job or step is lost.
+"""
 
 import contextlib
 import json
@@ -38,7 +41,7 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: f"pid {victim.pid}" in made.workers[name].log(), f"{name}'s log to name the victim", 5)
                 lines = [line for line in made.workers[name].log().splitlines() if f"pid {victim.pid}" in line]
                 self.assertTrue(any("w2" in line and "step" in line for line in lines), lines)
-            # The survivors are of use for the next job.
+            # The remaining workers run the next job.
             again = made.submit(JOB, "--mesh", "dp=3,tp=2", "--steps", "20")
             wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
 
@@ -50,7 +53,7 @@ class Faults(unittest.TestCase):
             running(made, job_id)
             before = made.job(job_id)
             made.coordinator.kill()
-            time.sleep(1)  # The job goes on without a coordinator.
+            time.sleep(1)  # The job continues without a coordinator.
             made.start_coordinator()
             self.assertEqual([job["id"] for job in made.ps()], [ended, job_id])
             running(made, job_id, before["step"] + 1)
@@ -109,7 +112,7 @@ class Faults(unittest.TestCase):
                 up.close()
                 up = Process(where / "up2.log", *args)
                 where_up = wait_for(lambda: address(up), "xlad up again")
-                wait_for(lambda: step() > 5, "the job to go on")
+                wait_for(lambda: step() > 5, "the job to continue")
                 log = xlad("logs", out.split()[0], "--coordinator", where_up)[1]
                 self.assertIn("drains", log)
             finally:
@@ -125,7 +128,7 @@ class Faults(unittest.TestCase):
                 submit.close()
 
     def test_ctrl_c_while_it_is_built_is_no_failure(self):
-        with folder() as where:  # A terminal sends it to every process.
+        with folder() as where:  # Like a terminal, sends SIGINT to every process of the group.
             with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
                                   stderr=subprocess.PIPE) as run:
                 try:
@@ -160,7 +163,7 @@ def command_lines(pids):
 
 
 def children(pid):
-    """Of all its threads."""
+    """Returns the CPU time of all threads of a process."""
     found = []
     for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: running xlad, clusters that are always taken down, job directories."""
+"""Shared parts of the end-to-end tests: running xlad, clusters that end with the test, job directories."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ def xlad(*args, timeout=300, stdin=None):
 
 
 def job_directories():
-    """(directory, manifest) of the project's own examples, and of those that XLAD_EXAMPLES names."""
+    """Yields (directory, manifest) of the examples in the repository and of those in XLAD_EXAMPLES."""
     folders = [OWN_EXAMPLES / "spiral_mlp"]
     if "XLAD_EXAMPLES" in os.environ:
         folders += [pathlib.Path(os.environ["XLAD_EXAMPLES"]) / name for name in ("digits_mlp", "dropout_rng")]
@@ -137,11 +137,11 @@ def cluster(workers, devices):
 
 
 def wait_for(condition, what, timeout=60):
-    """Polls until the condition gives something true; returns that."""
+    """Polls until the condition returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.05)
-    raise AssertionError(f"waited {timeout} s in vain for {what}")
+    raise AssertionError(f"waited {timeout} s for {what}, which did not happen")

@@ -1,4 +1,4 @@
-"""jaxlib beside xlad: partitioned protos against the whole program, random instructions, programs of JAX."""
+"""Comparison with jaxlib: partitioned against unpartitioned protos, random instructions, programs of JAX."""
 
 import os
 import subprocess

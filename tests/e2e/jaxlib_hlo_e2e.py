@@ -1,4 +1,4 @@
-"""What xlad prints and serialises, read by jaxlib: the same module from the text and from the proto."""
+"""jaxlib reads what xlad prints and serializes, as the same module from the text and from the proto."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from harness import REPO, folder, xlad
 PYTHON = REPO / "build" / "venv" / "bin" / "python"
 TESTS = pathlib.Path(os.environ.get("XLAD", "")).parent / "hlo_test"
 
-# Why jaxlib refuses a snippet that xlad reads: newer than jaxlib, half a pair, or values left out that are too many to
-# be written as zeros.
+# Why jaxlib refuses a snippet that xlad reads: newer than jaxlib, a start without its done, or an omitted constant that
+# is too large to be written as zeros.
 REFUSED = ("Unknown opcode", "unexpected attribute", "must take the context operand", "composite call op", "s1[2]",
            "u1[2]", "Async update requires", "Async done requires", "AsyncUpdate and AsyncDone", "alias_config",
            "expects attribute name", "unexpected token", "expects a list starting", "MeshAxesReplicaGroupList",
            "Expected 1000000000 elements", "attribute mode is expected")
-# What XLA's proto has no field for, what its text reader rounds, what stands for left-out values.
+# Differences to ignore: fields that XLA's proto lacks, numbers that its text reader rounds, omitted constants.
 LOST = ("domain={", "cross_program_prefetch_index=0", "channel_id=0", "origin={", "(nan, inf)", "constant({...})",
         "debug_attributes=")
 

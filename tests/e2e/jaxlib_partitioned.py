@@ -1,4 +1,4 @@
-"""Runs a partitioned program in jaxlib, beside the whole program, and compares their results.
+"""Runs a partitioned and the unpartitioned program in jaxlib and compares their results.
 
 The second opinion on what `xlad partition` writes: XLA loads the per-device module, runs it on N virtual CPU devices,
 and the results, put together from the shards, must equal those of the whole program on one device.
@@ -7,10 +7,10 @@ and the results, put together from the shards, must equal those of the whole pro
         --axes dp=4,tp=2 [--steps 3]
     python jaxlib_partitioned.py --job JOBDIR --whole step.single.hlo.pb --partitioned local.hlo.pb --axes dp=8 --specs specs.json
 
---partitioned is a serialised HloModuleProto. How parameters and results lie is read from --specs, a JSON
-file {"parameters": [spec, ...], "results": [spec, ...]} where a spec is one list of axis names for each dimension;
-without it, from the job's manifest (parameter_shardings; a result that feeds a parameter lies like it, others are
-replicated).
+--partitioned is a serialized HloModuleProto. --specs is a JSON file with the shardings of parameters and results:
+{"parameters": [spec, ...], "results": [spec, ...]}, in which a spec has one list of axis names per dimension. Without it
+the shardings are those of the job's manifest (parameter_shardings; a result that feeds a parameter has its sharding,
+other results are replicated).
 """
 
 import argparse
@@ -52,7 +52,7 @@ from safetensors.numpy import load_file  # noqa: E402
 def load_computation(path):
     data = path.read_bytes()
     if data.lstrip().startswith(b"HloModule"):
-        sys.exit(f"{path}: found HLO text, expected a serialised HloModuleProto: this jaxlib reads no text")
+        sys.exit(f"{path}: found HLO text, expected a serialized HloModuleProto: this jaxlib reads no text")
     return _jax.mlir.xla_computation_to_mlir_module(xc.XlaComputation(data))
 
 
@@ -79,7 +79,7 @@ def coordinates(device):
 
 
 def box_of(shape, spec, device):
-    """The slice of every dimension that a device holds, and the padded local shape."""
+    """Returns the slice of every dimension that a device holds, and the padded local shape."""
     at = coordinates(device)
     slices, local = [], []
     for size, axes in zip(shape, spec):

@@ -10,7 +10,7 @@ import sys
 from jaxlib import _hlo
 
 
-# What a header says that XLA's proto has no field for.
+# Attributes of a module's header for which XLA's proto has no field.
 NOT_IN_PROTOS = re.compile(r", (allow_spmd_sharding_propagation_to_\w+=\{[^}]*\}|(num_partitions|replica_count)=\d+|"
                            r"alias_passthrough_params=true)")
 

@@ -7,11 +7,11 @@
 
 namespace xlad::simulation {
 
-// The tasks of one attempt: they form when all are there, and step together.
+// The tasks of one attempt. They form when all have started, and step in lockstep.
 struct SimulatedCluster::Gang {
   LaunchTask launch;
   std::map<int, SimulatedTask*> members;  // By worker.
-  int64_t finished = 0;                   // Steps.
+  int64_t finished = 0;                   // The number of steps.
   bool formed = false;
   bool over = false;
   int64_t ready_ns = 0;
@@ -22,7 +22,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
   SimulatedTask(int w, std::shared_ptr<Gang> gang) : worker_(w), gang_(std::move(gang)) { gang_->members[w] = this; }
   ~SimulatedTask() override {
     gang_->members.erase(worker_);
-    gang_->over = true;  // Without one of them the others cannot go on.
+    gang_->over = true;  // The others cannot continue without this one.
   }
   void Lease(int64_t until) override { lease = std::max(lease, until); }
   bool StopAt(int64_t step) override {
@@ -38,7 +38,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
 
   int64_t lease = -1;
   int64_t stop_at = -1;
-  int64_t commanded = 0;  // Of a session: the last command that came.
+  int64_t commanded = 0;  // In a session: the last command received.
   bool told_ready = false, told_stopped = false, told_end = false;
 
  private:
@@ -59,7 +59,7 @@ SimulatedCluster::~SimulatedCluster() {
 
 void SimulatedCluster::Note(const std::string& what) { trace_hash_ = Hash64(what, trace_hash_); }
 
-// Messages of one connection stay in order; those of a connection that is gone are lost.
+// Messages of one connection stay in order. Messages of a closed connection are lost.
 void SimulatedCluster::Later(int64_t connection, int64_t delay_ms, std::function<void()> deliver) {
   int64_t due_ns = clock_.NowNs() + delay_ms * kNsPerMs;
   if (connection != 0) {
@@ -147,7 +147,7 @@ void SimulatedCluster::Connect(int w) {
   HandleOf(w, worker::Connected{});
 }
 
-// Both ends notice, the coordinator a little later.
+// Both ends are notified, the coordinator a little later.
 void SimulatedCluster::Disconnect(int w) {
   WorkerProcess& process = workers_[w];
   if (process.connection == 0) return;
@@ -219,7 +219,7 @@ void SimulatedCluster::Perform(const service::Actions& actions) {
   }
 }
 
-// A worker that dies takes its members out; their peers see the connections close.
+// The tasks of a killed worker end; their peers are notified that the connections closed.
 void SimulatedCluster::LeaveGangs(int w, const std::string& why) {
   for (auto& [key, gang] : gangs_) {
     if (gang->over || !gang->members.contains(w)) continue;
@@ -253,7 +253,7 @@ void SimulatedCluster::StepGangs() {
                                       : task->lease > gang->finished &&
                                             (task->stop_at < 0 || task->stop_at > gang->finished));
     }
-    if (session) {  // A command is done when all of them have it.
+    if (session) {  // A command is done when all members have received it.
       if (can_step) ++gang->finished;
       for (const auto& [w, task] : members) {
         if (can_step) HandleOf(w, worker::CommandIsDone{task_key, gang->finished});

@@ -1,8 +1,9 @@
-// A whole cluster in one thread on a virtual clock: one coordinator, many workers, a network that delays and cuts, a
-// log that fails, processes that die. Everything follows from a seed, so that a failure replays exactly.
+// A complete cluster in one thread on a virtual clock: one coordinator, many workers, a network that delays messages
+// and breaks connections, a job log whose appends fail, processes that are killed. A seed determines everything, so
+// that a failure can be replayed exactly. Used by one thread.
 //
-// Real: CoordinatorCore, WorkerCore, the job's fold. Simulated: streams, builds, and tasks, which step in lockstep as
-// the collectives of a real one would make them.
+// CoordinatorCore, WorkerCore and Job are the real classes. Streams, builds and tasks are simulated; the tasks of an
+// attempt step in lockstep, as collectives would force them to.
 #pragma once
 
 #include <deque>
@@ -25,15 +26,15 @@ class SimulatedCluster {
   SimulatedCluster(uint64_t seed, int workers, int devices_each);
   ~SimulatedCluster();
 
-  // Lets virtual time pass, 10 ms at a time.
+  // Advances the virtual clock in steps of 10 ms.
   void Run(int64_t ms);
 
-  // Returns the job's id, or empty where it was not acknowledged (the log failed, the coordinator is down).
+  // Returns the job's id, or empty if it was not acknowledged (the log failed, or the coordinator is down).
   std::string Submit(const std::string& key, int64_t devices, int64_t steps, int attempts);
 
-  // Opens a session and holds it until the coordinator or ReleaseSessions ends that. Empty as above.
+  // Opens a session and holds it until the coordinator or ReleaseSessions ends it. Empty if it was not acknowledged.
   std::string OpenSession(const std::string& key, int64_t devices);
-  // One load of a program without parameters, and one call of it. False where the session cannot be used now.
+  // Loads a program without parameters and calls it once. Returns false if the session cannot be used now.
   bool UseSession(const std::string& id);
   void ReleaseSessions();
 
@@ -42,7 +43,7 @@ class SimulatedCluster {
   void StartCoordinator();
   void KillWorker(int w);
   void StartWorker(int w);
-  void CutConnection(int w);   // The stream breaks; both sides notice later.
+  void CutConnection(int w);   // The stream breaks; both sides are notified later.
   void DrainWorker(int w);     // SIGTERM.
   void FailNextAppends(int n) { store_.fail_next_appends = n; }
   bool coordinator_is_up() const { return coordinator_ != nullptr; }
@@ -50,7 +51,7 @@ class SimulatedCluster {
 
   service::CoordinatorCore* coordinator() { return coordinator_.get(); }
   const service::MemoryJobStore& store() const { return store_; }
-  // Grows with everything that happens; equal for equal seeds.
+  // A record of all events; equal for equal seeds.
   uint64_t trace_hash() const { return trace_hash_; }
 
  private:
@@ -59,7 +60,7 @@ class SimulatedCluster {
   struct WorkerProcess {
     std::unique_ptr<worker::WorkerCore> core;
     uint64_t incarnation = 0;
-    int64_t connection = 0;        // 0: none.
+    int64_t connection = 0;        // 0 means not connected.
     int64_t connect_at_ns = 0;
     bool drained = false;
   };
@@ -89,8 +90,8 @@ class SimulatedCluster {
   std::vector<WorkerProcess> workers_;
   const int devices_each_;
   int64_t next_connection_ = 1;
-  std::map<int64_t, int> connections_;            // To workers.
-  std::vector<std::string> held_sessions_;        // By the coordinator of now.
+  std::map<int64_t, int> connections_;            // The worker of each connection.
+  std::vector<std::string> held_sessions_;        // Sessions of the current coordinator.
   std::map<int64_t, int64_t> last_due_ns_;        // By connection and direction: messages stay in order.
   std::deque<Message> messages_;                  // By due time.
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // By job and attempt.

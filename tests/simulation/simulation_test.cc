@@ -1,5 +1,5 @@
-// Whole clusters on a virtual clock, with faults from a seed. XLAD_SIMULATION_SEEDS says how many seeds (default 40);
-// XLAD_SIMULATION_SEED runs one, to replay it.
+// Complete clusters on a virtual clock, with faults from a seed. XLAD_SIMULATION_SEEDS is the number of seeds (default
+// 40); XLAD_SIMULATION_SEED runs one seed, to replay it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Submitted {
   int64_t steps = 0;
 };
 
-// One of the things that go wrong, and its repair a little later.
+// Injects one fault and repairs it a little later.
 void Misfortune(SimulatedCluster* cluster, Random* random) {
   const int w = static_cast<int>(random->Below(kWorkers));
   switch (random->Below(7)) {
@@ -30,7 +30,7 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
     case 2: cluster->CutConnection(w); break;
     case 3: cluster->DrainWorker(w); break;
     case 4: cluster->FailNextAppends(1 + static_cast<int>(random->Below(3))); break;
-    default: break;  // A quiet time.
+    default: break;  // No fault.
   }
   cluster->Run(static_cast<int64_t>(random->Below(3000)));
   if (!cluster->coordinator_is_up()) cluster->StartCoordinator();
@@ -39,7 +39,7 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
   }
 }
 
-// Every step of a job that succeeded is on record once, in order, with the value that it had.
+// Every step of a job that succeeded is recorded once, in order, with its value.
 void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
   std::vector<bool> seen(job.steps, false);
   for (const auto& [id, metrics] : cluster.store().metrics) {
@@ -68,11 +68,11 @@ uint64_t RunSeed(uint64_t seed) {
   for (int w = 0; w < kWorkers; ++w) {
     if (!cluster.worker_is_up(w)) cluster.StartWorker(w);
   }
-  // With everything up again, every accepted job ends within a bounded time.
+  // When all processes run again, every accepted job ends within a bounded time.
   for (int minute = 0; minute < 20; ++minute) {
     cluster.Run(15'000);
     for (int w = 0; w < kWorkers; ++w) {
-      if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // One that was draining.
+      if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // A worker that had drained.
     }
   }
   EXPECT_EQ(cluster.coordinator()->ListJobs().size(), jobs.size());
@@ -98,7 +98,7 @@ TEST(Simulation, AcceptedJobsSurviveEverything) {
   }
 }
 
-// Whatever happens, a session ends when its client has gone, and then jobs get its devices.
+// Under any faults, a session ends after its client has gone, and jobs then get its devices.
 TEST(Simulation, SessionsLeaveNothingBehind) {
   for (uint64_t seed = 0; seed < 25; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -132,7 +132,7 @@ TEST(Simulation, SessionsLeaveNothingBehind) {
   }
 }
 
-// A connection that breaks and comes back costs a session nothing.
+// A session survives a connection that breaks and is restored.
 TEST(Simulation, SessionsOutliveBrokenConnections) {
   SimulatedCluster cluster(9, 3, 2);
   cluster.Run(2000);
