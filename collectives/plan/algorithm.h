@@ -1,5 +1,5 @@
-// The table of collective algorithms. To add one, write its functions in a file in algorithms/, declare its row in
-// algorithms/rows.h and list it in algorithms/algorithms.cc.
+// The table of collective algorithms. To add one, write its functions in a file in algorithms/ and add a row to
+// algorithms/algorithms.def.
 #pragma once
 
 #include <vector>

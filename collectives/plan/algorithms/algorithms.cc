@@ -8,7 +8,9 @@ namespace xlad::collectives {
 
 absl::Span<const Algorithm> Algorithms() {
   static const Algorithm kTable[] = {
-      DirectAlgorithm(), OneShotAlgorithm(), RingAlgorithm(), Ring2dAlgorithm(), DoubleBinaryTreeAlgorithm(),
+#define XLAD_ALGORITHM(function) function(),
+#include "collectives/plan/algorithms/algorithms.def"
+#undef XLAD_ALGORITHM
   };
   return kTable;
 }

@@ -1,14 +1,12 @@
-// The rows of the table of algorithms.
+// Declares the function of every row of algorithms.def.
 #pragma once
 
 #include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 
-Algorithm DirectAlgorithm();            // direct.cc
-Algorithm OneShotAlgorithm();           // direct.cc
-Algorithm RingAlgorithm();              // ring.cc
-Algorithm Ring2dAlgorithm();            // ring_2d.cc
-Algorithm DoubleBinaryTreeAlgorithm();  // double_binary_tree.cc
+#define XLAD_ALGORITHM(function) Algorithm function();
+#include "collectives/plan/algorithms/algorithms.def"
+#undef XLAD_ALGORITHM
 
 }  // namespace xlad::collectives
