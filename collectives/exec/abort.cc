@@ -1,4 +1,3 @@
-// How an error reaches everyone who takes part in a task on this worker.
 #include "collectives/exec/abort.h"
 
 namespace xlad::collectives {
@@ -11,7 +10,7 @@ bool AbortSignal::Raise(Failure failure) {
     raised_.store(true, std::memory_order_release);
   }
   std::lock_guard<std::mutex> lock(listeners_mutex_);
-  told_ = true;
+  notified_ = true;
   for (const auto& [id, listener] : listeners_) listener(failure);
   return true;
 }
@@ -26,7 +25,7 @@ Failure AbortSignal::failure() const {
 
 int64_t AbortSignal::AddListener(std::function<void(const Failure&)> listener) {
   std::lock_guard<std::mutex> lock(listeners_mutex_);
-  if (told_) listener(failure());
+  if (notified_) listener(failure());
   listeners_.emplace(next_id_, std::move(listener));
   return next_id_++;
 }

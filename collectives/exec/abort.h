@@ -1,4 +1,4 @@
-// How an error of one device or peer reaches everyone who takes part in a task on this worker.
+// Propagates the first error of a device or peer to all threads of a task on this worker.
 #pragma once
 
 #include <atomic>
@@ -12,27 +12,27 @@
 
 namespace xlad::collectives {
 
-// Why a task cannot go on. `suspect_worker` is the id of the peer that was lost, where one was.
+// Why a task failed. `suspect_worker` is the id of the worker whose loss caused the failure; empty if there is none.
 struct Failure {
   absl::Status status;
   std::string suspect_worker;
 };
 
-// Raised once, by whoever finds the first error; wakes all that wait. Thread-safe.
+// Raised once, by the thread that finds the first error; wakes all waiting threads. Thread-safe.
 class AbortSignal {
  public:
-  // False where it was raised before: the first failure stays.
+  // Returns false if the signal was raised before; the first failure is kept.
   bool Raise(Failure failure);
 
   bool raised() const { return raised_.load(std::memory_order_acquire); }
-  // OK until raised.
+  // Returns OK until the signal is raised.
   absl::Status status() const;
   Failure failure() const;
 
-  // Calls `listener` once, in the thread that raises, or at once where that has happened. A listener must not block
-  // and must not add or remove listeners.
+  // Calls `listener` once: in the thread that raises the signal, or immediately if it is raised already. A listener
+  // must not block and must not add or remove listeners. Returns an id for RemoveListener.
   int64_t AddListener(std::function<void(const Failure&)> listener);
-  // After this the listener neither runs nor will.
+  // When this returns, the listener is not running and will not run.
   void RemoveListener(int64_t id);
 
  private:
@@ -40,7 +40,7 @@ class AbortSignal {
   mutable std::mutex mutex_;
   Failure failure_;
   std::mutex listeners_mutex_;  // Held while listeners run.
-  bool told_ = false;
+  bool notified_ = false;
   int64_t next_id_ = 0;
   std::map<int64_t, std::function<void(const Failure&)>> listeners_;
 };

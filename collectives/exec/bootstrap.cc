@@ -1,4 +1,3 @@
-// How workers of a task find each other.
 #include "collectives/exec/bootstrap.h"
 
 #include <mutex>
@@ -19,13 +18,13 @@ class InMemory final : public Bootstrap {
   absl::Status Put(const std::string& key, const std::string& value) override {
     std::lock_guard<std::mutex> lock(mutex_);
     const bool added = values_.emplace(key, value).second;
-    return added ? absl::OkStatus() : absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " was put before"));
+    return added ? absl::OkStatus() : absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " is already set"));
   }
 
   absl::StatusOr<std::string> Get(const std::string& key) override {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = values_.find(key);
-    if (found == values_.end()) return absl::NotFoundError(absl::StrCat("no one has put bootstrap key ", key));
+    if (found == values_.end()) return absl::NotFoundError(absl::StrCat("bootstrap key ", key, " is not set"));
     return found->second;
   }
 
@@ -40,14 +39,14 @@ class InFiles final : public Bootstrap {
 
   absl::Status Put(const std::string& key, const std::string& value) override {
     const std::string path = PathOf(key);
-    if (files_.Exists(path)) return absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " was put before"));
+    if (files_.Exists(path)) return absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " is already set"));
     XLAD_RETURN_IF_ERROR(files_.MakeDirectories(folder_));
     return files_.WriteAtomically(path, value);
   }
 
   absl::StatusOr<std::string> Get(const std::string& key) override {
     const std::string path = PathOf(key);
-    if (!files_.Exists(path)) return absl::NotFoundError(absl::StrCat("no one has put bootstrap key ", key));
+    if (!files_.Exists(path)) return absl::NotFoundError(absl::StrCat("bootstrap key ", key, " is not set"));
     return files_.Read(path);
   }
 

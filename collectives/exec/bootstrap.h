@@ -1,6 +1,6 @@
-// A small key-value exchange by which the workers of a task find each other.
+// A key-value store through which the workers of a task find each other.
 //
-// Thread-safe. Keys are written once.
+// Thread-safe. Each key is written once.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   virtual absl::Status Put(const std::string& key, const std::string& value) = 0;
-  // The value, or NotFound where no one has put it yet.
+  // Returns the value, or NotFound if the key has not been written yet.
   virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;
 };
 
-// Where a device is, and who to blame when it is gone.
+// The worker that runs a device, for connecting to it and for naming it in errors.
 struct PeerInfo {
   std::string worker_id;
   uint64_t incarnation = 0;
@@ -33,14 +33,14 @@ struct PeerInfo {
   friend bool operator==(const PeerInfo&, const PeerInfo&) = default;
 };
 
-// "device/3" and its value.
+// The key of a device ("device/3") and its value.
 std::string PeerKey(int device);
 std::string EncodePeer(const PeerInfo& peer);
 absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text);
 
-// In memory: filled from a launch message.
+// In memory, with all values from a launch message.
 std::unique_ptr<Bootstrap> MapBootstrap(std::map<std::string, std::string> values);
-// A file for each key in a folder that all workers see; the folder is made where it is missing.
+// One file per key in a folder that all workers share. The folder is created if it does not exist.
 std::unique_ptr<Bootstrap> FileBootstrap(FileSystem& files, const std::string& folder);
 
 }  // namespace xlad::collectives

@@ -1,4 +1,3 @@
-// All collectives of an executable with their plans and schedules.
 #include "collectives/exec/collective_set.h"
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +37,7 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
     const int64_t elements = std::max(collective.spec.input_elements(), collective.spec.output_elements());
     set.max_message_bytes = std::max(set.max_message_bytes, elements * tensor::ByteWidth(collective.spec.type));
   }
-  // Forming compares a hash for each collective.
+  // Communicators compare one hash per collective when they form.
   set.max_message_bytes = std::max<int64_t>(set.max_message_bytes, 8 * (specs.size() + 1));
   return set;
 }

@@ -9,19 +9,20 @@
 
 namespace xlad::collectives {
 
-// One launch: buffers of the collective's operands and results, in order, and when it is. All members of a group
-// must launch the same collective at the same point; where they do not, the error names both sides.
+// One launch of a collective: the buffers of its operands and results, in order, and its position in the program. All
+// members of a group must launch the same collective at the same position; otherwise the error names both sides.
 struct CollectiveLaunch {
   int spec = 0;                               // Index into Executable.collectives.
   absl::Span<const std::byte* const> inputs;  // Element i has the bytes of the spec's counts[i].
   absl::Span<std::byte* const> outputs;       // May be the inputs.
   int64_t step = 0;
-  uint64_t iteration = 0;  // Fingerprint of the counters of the loops around it; 0: none.
+  uint64_t iteration = 0;  // Fingerprint of the counters of the enclosing loops; 0 outside loops.
 };
 
-// Threads: the device's own. Buffers are the caller's; on return they are free for other use.
-// Errors: the task is over for all devices of the task here, and peers are told; outputs are undefined. The error
-// names collective, step, rank, the schedule's operation, and the peer where one is to blame.
+// Threads: used by the thread of its device only.
+// Ownership: buffers belong to the caller, who may reuse them when Launch returns.
+// Errors: an error ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The
+// message names collective, step, rank, the operation of the schedule, and the peer that caused the error, if one did.
 class Communicator {
  public:
   virtual ~Communicator() = default;

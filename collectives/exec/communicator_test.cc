@@ -1,4 +1,4 @@
-// Collectives through schedules and transports give what their definition says, with the same bits everywhere.
+// Collectives over all transports compute what their definition says, with equal bits on all devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ int Read(ElementType type, const std::byte* in) {
   return static_cast<int>(v);
 }
 
-// By the definition of the kinds.
+// The expected result, by the definition of the kind.
 int ExpectedAt(const CollectiveSpec& spec, int index, int rank, size_t operand, int64_t element) {
   const int64_t count = spec.counts[operand], n = spec.ranks;
   const auto value = [&](int64_t from, int64_t at) { return ValueAt(index, static_cast<int>(from), operand, at); };
@@ -181,7 +181,7 @@ absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& c
   return absl::OkStatus();
 }
 
-class CommunicatorTest : public ::testing::TestWithParam<Placement> {};
+class CommunicatorTest : public ::testing::TestWithParam<DevicesOfWorkers> {};
 
 TEST_P(CommunicatorTest, EveryKindSizeTypeAndAlgorithm) {
   for (int slots : {1, 4}) {
@@ -194,9 +194,10 @@ TEST_P(CommunicatorTest, EveryKindSizeTypeAndAlgorithm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, CommunicatorTest,
-                         ::testing::Values(Placement{{0}}, Placement{{0, 1}}, Placement{{0, 1, 2}}, Placement{{0}, {1}},
-                                           Placement{{0, 1, 2, 3, 4, 5, 6, 7}}, Placement{{0, 1, 2}, {3, 4, 5}, {6, 7}},
-                                           Placement{{0, 3}, {1}, {2, 4}}));
+                         ::testing::Values(DevicesOfWorkers{{0}}, DevicesOfWorkers{{0, 1}}, DevicesOfWorkers{{0, 1, 2}},
+                                           DevicesOfWorkers{{0}, {1}}, DevicesOfWorkers{{0, 1, 2, 3, 4, 5, 6, 7}},
+                                           DevicesOfWorkers{{0, 1, 2}, {3, 4, 5}, {6, 7}},
+                                           DevicesOfWorkers{{0, 3}, {1}, {2, 4}}));
 
 CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, ElementType type = ElementType::kF32) {
   CollectiveSet set;
@@ -211,8 +212,8 @@ CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, E
   return set;
 }
 
-// The bytes of device 0 after an AllReduce of random floats; all devices must have the same.
-std::vector<std::byte> Bits(const Placement& placement, const std::string& algorithm, ElementType type) {
+// Returns the bytes of device 0 after an AllReduce of random floats. All devices must have the same bytes.
+std::vector<std::byte> Bits(const DevicesOfWorkers& placement, const std::string& algorithm, ElementType type) {
   TestWorld world(placement);
   const int n = world.num_devices();
   const CollectiveSet set = OneAllReduce(n, 5003, algorithm, type);
@@ -234,7 +235,7 @@ std::vector<std::byte> Bits(const Placement& placement, const std::string& algor
   return results[0][0];
 }
 
-TEST(Communicator, BitsDoNotDependOnWhoSharesAProcess) {
+TEST(Communicator, BitsDoNotDependOnThePlacement) {
   for (const char* algorithm : {"ring", "direct", "direct_one_shot", "ring_2d", "double_binary_tree"}) {
     for (ElementType type : {ElementType::kF32, ElementType::kBF16}) {
       const std::vector<std::byte> bits = Bits({{0, 1, 2, 3, 4, 5}}, algorithm, type);
@@ -244,10 +245,10 @@ TEST(Communicator, BitsDoNotDependOnWhoSharesAProcess) {
   }
 }
 
-// 128 + seven times 0.25 in bf16: with a rounding after each addition nothing would be added at all.
+// 128 plus seven times 0.25 in bf16: with a rounding after each addition the sum would stay 128.
 TEST(Communicator, DirectRoundsLowPrecisionOnce) {
   for (const char* algorithm : {"direct", "direct_one_shot"}) {
-    TestWorld world(Placement{{0, 1, 2, 3, 4, 5, 6, 7}});
+    TestWorld world(DevicesOfWorkers{{0, 1, 2, 3, 4, 5, 6, 7}});
     const CollectiveSet set = OneAllReduce(8, 9, algorithm, ElementType::kBF16);
     world.RunCommunicators({&set}, [&](int device, Communicator& c) {
       const uint16_t value = tensor::EncodeBf16(device == 0 ? 128.0f : 0.25f);
@@ -276,9 +277,9 @@ TEST(Communicator, PartlyOverlappingBuffersAreCopied) {
   });
 }
 
-class Disagreement : public ::testing::TestWithParam<Placement> {};
+class Disagreement : public ::testing::TestWithParam<DevicesOfWorkers> {};
 
-TEST_P(Disagreement, OfSchedulesIsFoundWhenForming) {
+TEST_P(Disagreement, OfSchedulesIsReportedWhenForming) {
   TestWorld world(GetParam());
   const int n = world.num_devices();
   const CollectiveSet ours = OneAllReduce(n, 100, "ring"), theirs = OneAllReduce(n, 100, "direct");
@@ -336,13 +337,14 @@ TEST_P(Disagreement, OfStepIterationOrCollectiveNamesBothSides) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, Disagreement,
-                         ::testing::Values(Placement{{0, 1, 2}}, Placement{{0}, {1}}, Placement{{0, 2}, {1, 3}}));
+                         ::testing::Values(DevicesOfWorkers{{0, 1, 2}}, DevicesOfWorkers{{0}, {1}},
+                                           DevicesOfWorkers{{0, 2}, {1, 3}}));
 
-// The survivors may be forming still, or be one step behind or ahead.
-TEST(Communicator, DeathOfAWorkerInTheMiddleReachesAllSurvivors) {
+// The remaining devices may still be forming, or be one step behind or ahead.
+TEST(Communicator, LostWorkerIsReportedByAllOthers) {
   for (const char* algorithm : {"ring", "direct"}) {
     for (int last = 0; last < 3; ++last) {
-      TestWorld world(Placement{{0, 1}, {2}, {3}});
+      TestWorld world(DevicesOfWorkers{{0, 1}, {2}, {3}});
       const CollectiveSet set = OneAllReduce(4, 50000, algorithm);
       const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
         std::vector<float> values(50000, 1.0f);
@@ -355,7 +357,7 @@ TEST(Communicator, DeathOfAWorkerInTheMiddleReachesAllSurvivors) {
           }
           XLAD_RETURN_IF_ERROR(c.Launch({0, {&input, 1}, {&buffer, 1}, step, 0}));
         }
-        return absl::InternalError("nobody noticed");
+        return absl::InternalError("no error was reported");
       });
       for (int device = 0; device < 3; ++device) {
         EXPECT_THAT(std::string(statuses[device].message()),
@@ -367,7 +369,7 @@ TEST(Communicator, DeathOfAWorkerInTheMiddleReachesAllSurvivors) {
   }
 }
 
-TEST(Communicator, WatchdogNamesWhoWaitsForWhat) {
+TEST(Communicator, WatchdogNamesWaitingDevicesAndOperations) {
   TestWorld world({{0, 1}});
   const CollectiveSet set = OneAllReduce(2, 10, "direct");
   ManualClock clock;

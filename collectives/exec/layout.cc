@@ -1,4 +1,3 @@
-// Where the elements of a schedule's buffer lie among an operation's operands.
 #include "collectives/exec/layout.h"
 
 #include <algorithm>

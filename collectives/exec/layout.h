@@ -1,4 +1,4 @@
-// Where the elements of a schedule's buffer lie among an operation's operands.
+// Maps elements of a schedule's buffer to byte ranges of a collective's operands.
 #pragma once
 
 #include <vector>
@@ -14,17 +14,20 @@ struct Piece {
   int64_t bytes = 0;
 };
 
-// A buffer's elements are numbered part by part, and inside a part operand by operand (collectives/plan/spec.h).
+// A buffer's elements are numbered part by part, and within a part operand by operand (collectives/plan/spec.h).
+//
+// Example: operands a and b with 4 and 2 elements and 2 parts: the buffer is a0 a1 b0 | a2 a3 b1, so that elements [1,
+// 4) are the pieces a[1, 2), b[0, 1) and a[2, 3).
 class BufferLayout {
  public:
-  // `counts`: elements of each operand, divisible by `parts`.
+  // `counts` has the number of elements of each operand, which must be divisible by `parts`.
   BufferLayout(const std::vector<int64_t>& counts, int parts, int64_t element_bytes);
 
-  // The pieces of elements [begin, begin + count), in order; neighbours in one operand are joined.
+  // Returns the pieces of elements [begin, begin + count), in order. Adjacent pieces of one operand are merged.
   std::vector<Piece> Pieces(int64_t begin, int64_t count) const;
 
  private:
-  std::vector<int64_t> ends_;  // Of the operands in a part, in elements.
+  std::vector<int64_t> ends_;  // The end of each operand within a part, in elements.
   int64_t element_bytes_;
 };
 

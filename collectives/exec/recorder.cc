@@ -1,4 +1,3 @@
-// The last collectives of a device.
 #include "collectives/exec/recorder.h"
 
 #include "absl/strings/str_cat.h"

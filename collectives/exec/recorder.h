@@ -1,4 +1,4 @@
-// The last collectives of a device: for error messages, and for finding out who waits for whom.
+// Records the most recent collectives of a device, for error messages and for the watchdog.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace xlad::collectives {
 
-// Written by the device's thread, read by any.
+// Written by the device's thread, read by any thread.
 class Recorder {
  public:
   static constexpr int kRecords = 16;
@@ -21,7 +21,7 @@ class Recorder {
       : device_(device), collectives_(collectives), clock_(clock) {}
 
   void Begin(int spec, int rank, int64_t step, uint64_t iteration);
-  // The operation of the schedule that starts now.
+  // Records the start of an operation of the schedule. Lock-free.
   void AtOp(int op) {
     op_.store(op, std::memory_order_relaxed);
     progress_ns_.store(clock_->NowNs(), std::memory_order_relaxed);
@@ -30,12 +30,12 @@ class Recorder {
 
   struct Waiting {
     bool running = false;
-    int64_t since_ns = 0;  // On the clock: start of the schedule's operation it is in.
+    int64_t since_ns = 0;  // Clock time at which the current operation of the schedule started.
     std::string text;      // "device 1 is in all-reduce.7 of step 12, rank 1, at \"recv <-2 ...\""
   };
   Waiting Now() const;
 
-  // The records, newest first, a line each.
+  // Returns the records, newest first, one per line.
   std::string ToString() const;
 
  private:
@@ -45,7 +45,7 @@ class Recorder {
     int64_t step = 0;
     uint64_t iteration = 0;
     int64_t begin_ns = 0;
-    int64_t end_ns = -1;  // Below 0: runs.
+    int64_t end_ns = -1;  // Negative while the collective runs.
   };
 
   std::string Text(const Record& record) const;

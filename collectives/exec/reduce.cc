@@ -13,10 +13,10 @@ namespace {
 
 using tensor::ElementType;
 
-// Accumulated values stay in cache for this many elements.
+// Elements per block: the accumulated values of a block stay in the cache.
 constexpr int64_t kBlock = 1024;
 
-// How a type lies in memory and in what it is combined.
+// Traits of a type: its representation in memory and the type in which it is accumulated.
 template <typename T>
 struct Plain {
   using Storage = T;
@@ -33,7 +33,7 @@ struct Widened {
   static Storage Store(float value) { return Codec::Encode(value); }
 };
 
-// Signed and unsigned integers below 8 bits: a byte each, sign-extended where signed.
+// Integers below 8 bits: one byte per element, sign-extended if signed.
 template <int kBits, bool kSigned>
 struct Narrow {
   using Storage = uint8_t;
@@ -59,7 +59,7 @@ T Combine(T a, T b) {
     return kIsOr ? (a || b) : (a && b);
   } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
     if constexpr (std::is_integral_v<T>) {
-      // Through 64 unsigned bits: no overflow is undefined, and the low bits are those of the type.
+      // Computed in unsigned 64-bit arithmetic, which has no undefined overflow; the low bits are those of the type.
       const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
       return static_cast<T>(kReduction == Reduction::kSum ? x + y : x * y);
     } else {
@@ -94,7 +94,7 @@ void Reduce(void* dst, absl::Span<const void* const> sources, int64_t count) {
   }
 }
 
-// By reduction; null where it makes no sense.
+// Indexed by reduction; null if the reduction has no meaning for the type.
 struct Row {
   ElementType type;
   ReduceFunction by_reduction[6];

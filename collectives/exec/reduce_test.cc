@@ -28,7 +28,7 @@ std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vecto
   return result;
 }
 
-// Integers, three operands: the low bits of what 128-bit arithmetic gives.
+// Integers with three operands: the result has the low bits of the 128-bit result.
 template <typename T>
 void CheckIntegers(ElementType type) {
   SCOPED_TRACE(std::string(tensor::ToString(type)));
@@ -87,7 +87,7 @@ TEST(Reduce, PredIsLogical) {
   }
 }
 
-TEST(Reduce, FloatsGoFromLeftToRight) {
+TEST(Reduce, FloatsAreSummedFromLeftToRight) {
   const std::unique_ptr<Random> random = SeededRandom(3);
   std::vector<std::vector<float>> operands(5, std::vector<float>(3000));
   for (auto& operand : operands) {
@@ -101,7 +101,7 @@ TEST(Reduce, FloatsGoFromLeftToRight) {
   }
 }
 
-TEST(Reduce, NanWinsInMaxAndMin) {
+TEST(Reduce, MaxAndMinPropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (Reduction reduction : {Reduction::kMax, Reduction::kMin}) {
     EXPECT_TRUE(std::isnan(ReduceAll<float>(ElementType::kF32, reduction, {{nan}, {1}})[0]));
@@ -118,7 +118,7 @@ TEST(Reduce, ComplexNumbersAddAndMultiply) {
   EXPECT_EQ(ReduceAll<Complex>(ElementType::kC64, Reduction::kProduct, {{{1, 2}}, {{3, -5}}})[0], Complex(13, 1));
 }
 
-TEST(Reduce, ResultMayTakeAnOperandsPlace) {
+TEST(Reduce, ResultMayBeStoredInAnOperand) {
   std::vector<float> a(3000, 1.0f), b(3000, 2.0f), c(3000, 4.0f);
   for (std::vector<float>* dst : {&a, &b, &c}) {
     std::vector<float> copies[3] = {a, b, c};
@@ -128,7 +128,7 @@ TEST(Reduce, ResultMayTakeAnOperandsPlace) {
   }
 }
 
-TEST(Reduce, SaysWhatItCannotDo) {
+TEST(Reduce, RefusesUnsupportedPairs) {
   EXPECT_THAT(std::string(FindReduceFunction(ElementType::kC64, Reduction::kMax).status().message()),
               HasSubstr("found a reduction by max of c64"));
   EXPECT_FALSE(FindReduceFunction(ElementType::kF32, Reduction::kAnd).ok());

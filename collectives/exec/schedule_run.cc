@@ -1,4 +1,3 @@
-// One run of a schedule.
 #include "collectives/exec/schedule_run.h"
 
 #include <cstring>
@@ -9,7 +8,7 @@
 namespace xlad::collectives {
 namespace {
 
-// What a header says, for people.
+// Describes a header in error messages.
 std::string Describe(const MessageHeader& header, int64_t bytes) {
   return absl::StrFormat("collective %d (schedule %016x), step %d, iteration %x, run %d, message %d of %d bytes",
                          header.spec, header.schedule_hash, header.step, header.iteration, header.sequence,
@@ -45,8 +44,8 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   return absl::OkStatus();
 }
 
-// The schedule reads the input and writes the output as if they were different memory, or exactly the same where it
-// says in_place. Whatever else the caller's buffers are, a copy of the input makes them so.
+// A schedule requires that input and output are disjoint or, if it is in_place, equal. If the caller's buffers overlap
+// in another way, the input is copied first.
 void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
   const CollectiveSpec& spec = program_.collective->spec;
   const int64_t width = tensor::ByteWidth(spec.type);
@@ -113,7 +112,8 @@ absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOp
                                                     Describe(message.header, message.bytes)));
 }
 
-// Everything that writes dst: takes the messages among the sources, waits until dst may be overwritten, combines.
+// Runs an operation that writes dst: receives the messages among the sources, waits until dst may be overwritten, then
+// combines.
 absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   std::vector<Pieces> sources;
   int held = 0;
@@ -127,7 +127,7 @@ absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   return status;
 }
 
-// `held`: messages that were taken and must be released, also after an error.
+// `held` counts the received messages, which must be released even after an error.
 absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held) {
   for (const ScheduleOperand& operand : op.sources) {
     if (operand.link == nullptr) {
@@ -151,7 +151,7 @@ absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<co
   return Combine(op, sources);
 }
 
-// dst and all sources have equal sizes but may be cut into pieces at different places.
+// dst and all sources have equal sizes, but their pieces may end at different places.
 absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const int64_t width = tensor::ByteWidth(program_.collective->spec.type);
   const size_t n = sources.size();

@@ -1,4 +1,4 @@
-// A schedule of one rank, ready to run, and one run of it.
+// The schedule of one rank, resolved to links and memory, and one run of it.
 #pragma once
 
 #include <vector>
@@ -13,15 +13,15 @@
 
 namespace xlad::collectives {
 
-// Both directions to a peer device on one channel.
+// Both directions of the connection to a peer device on one channel.
 struct ScheduleLink {
   int peer = 0;
   SendLink* send = nullptr;
   ReceiveLink* receive = nullptr;
-  int64_t sent = 0;  // Messages before the current operation.
+  int64_t sent = 0;  // Messages sent in earlier runs.
 };
 
-// A message (link set) or elements of a buffer.
+// A message, if `link` is set, otherwise elements of a buffer.
 struct ScheduleOperand {
   ScheduleLink* link = nullptr;
   uint32_t message_index = 0;
@@ -35,8 +35,9 @@ struct ScheduleInstruction {
   uint32_t message_index = 0;  // kSend
   std::vector<ScheduleOperand> sources;
   ScheduleOperand dst;
-  int64_t bytes = 0;  // Of dst.
-  // Messages of this run that may be read from what dst overwrites: so many of the link's.
+  int64_t bytes = 0;  // The size of dst.
+  // By link: the number of messages of this run that must be released before dst is overwritten, because the receiver
+  // may read them from there.
   std::vector<std::pair<ScheduleLink*, int64_t>> overwrites;
 };
 
@@ -44,17 +45,17 @@ struct ScheduleProgram {
   const Collective* collective = nullptr;
   int spec_index = 0;
   int rank = 0;
-  uint32_t sequence = 0;  // Runs before.
+  uint32_t sequence = 0;  // The number of earlier runs.
   ReduceFunction reduce = nullptr;
   std::vector<ScheduleInstruction> ops;
-  std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // Messages of a run.
+  std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // By link: the number of messages per run.
 };
 
 class ScheduleRun {
  public:
   ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport, Recorder* recorder);
 
-  // Runs all of it. `scratch` is as large as the schedule says; `staging` grows as needed.
+  // Runs all operations. `scratch` has the size that the schedule requires; `staging` grows as needed.
   absl::Status Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging);
 
  private:

@@ -1,4 +1,3 @@
-// Runs collectives by their schedules over a transport.
 #include "collectives/exec/scheduled_communicator.h"
 
 #include <cstring>
@@ -18,8 +17,8 @@ bool Overlap(const Region& a, const Region& b, bool in_place) {
   return same && a.begin < b.end() && b.begin < a.end();
 }
 
-// Turns one rank's schedule into a program: regions into pieces of operands, ranks into links, and for every write
-// the earlier messages that may still be read from what it overwrites.
+// Resolves the schedule of one rank: regions become pieces of operands, ranks become links, and each write lists the
+// earlier messages whose memory it overwrites.
 class Compiler {
  public:
   using OpenLink = std::function<absl::StatusOr<ScheduleLink*>(int peer_rank, int channel)>;
@@ -108,7 +107,7 @@ class Compiler {
   std::map<ScheduleLink*, uint32_t> received_;
 };
 
-// The group of `collective` that the device is in, and its rank there; -1 where it is in none.
+// Returns the group of `collective` that contains the device, and its rank there, or -1 if no group does.
 std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device) {
   for (const std::vector<int>& group : collective.groups) {
     for (size_t rank = 0; rank < group.size(); ++rank) {
@@ -146,13 +145,13 @@ absl::Status ScheduledCommunicator::Connect() {
   std::vector<uint64_t> hashes;
   for (const Collective& collective : collectives) hashes.push_back(collective.hash);
   const absl::Status same = CompareHashes(std::vector<int>(peers.begin(), peers.end()), hashes);
-  // Fail revokes the links while `hashes` still lives.
+  // Fail revokes the links before `hashes` is destroyed.
   if (!same.ok()) return Fail(same);
   for (int spec = 0; spec < std::ssize(collectives); ++spec) XLAD_RETURN_IF_ERROR(Compile(spec));
   return absl::OkStatus();
 }
 
-// Everyone sends the hashes of all its schedules to everyone else and compares.
+// Sends the hashes of all schedules to every peer and compares the hashes received.
 absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own) {
   const ConstPiece payload(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(uint64_t));
   for (int peer : peers) {
@@ -178,7 +177,7 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
           collective.plan.ToString(), own[i], options_.device, theirs[i], options_.transport->Describe(peer)));
     }
   }
-  // Peers read the hashes from here.
+  // Peers read the hashes from this memory.
   for (int peer : peers) {
     XLAD_RETURN_IF_ERROR((links_[{peer, kFormChannel}]->send->WaitReleased(1)));
   }

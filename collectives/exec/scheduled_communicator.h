@@ -13,7 +13,7 @@
 
 namespace xlad::collectives {
 
-// Results depend on the schedules alone: not on the transport, on timing, or on which devices share a process.
+// Results depend only on the schedules: not on the transport, on timing, or on which devices share a process.
 class ScheduledCommunicator final : public Communicator {
  public:
   struct Options {
@@ -24,8 +24,8 @@ class ScheduledCommunicator final : public Communicator {
     Recorder* recorder = nullptr;
   };
 
-  // Connects to all devices with which `device` shares a group and compares the hashes of all collectives' schedules
-  // with theirs. Blocks until they have got here too. Everything in `options` must outlive the communicator.
+  // Connects to all devices with which `device` shares a group and compares the hashes of the schedules of all
+  // collectives. Blocks until these devices call Form too. Everything in `options` must outlive the communicator.
   static absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> Form(const Options& options);
 
   ~ScheduledCommunicator() override;
@@ -35,16 +35,16 @@ class ScheduledCommunicator final : public Communicator {
   explicit ScheduledCommunicator(const Options& options) : options_(options) {}
   absl::Status Connect();
   absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
-  // Tells everyone, and returns when no one reads this device's memory any more.
+  // Raises the abort signal, and returns when no peer reads this device's memory any longer.
   absl::Status Fail(const absl::Status& status);
   absl::Status Compile(int spec);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;
   std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> links_;  // By peer and channel.
-  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null where the device takes no part.
+  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null if the device is in no group.
   std::vector<std::byte> scratch_;
-  std::vector<std::byte> staging_;  // A copy of the input where it is overwritten too early.
+  std::vector<std::byte> staging_;  // A copy of the input if the output would overwrite it too early.
 };
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// What every transport must do: one suite, run on in-process links, on connections, and on both at once.
+// Transport conformance: one suite, run on in-process links, on connections, and on both together.
 #include "collectives/exec/transport.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 struct TransportCase {
   std::string name;
-  Placement placement;
+  DevicesOfWorkers placement;
   size_t ring_bytes = 0;
 };
 
@@ -135,12 +135,12 @@ TEST_P(TransportTest, LargeMessagesBothWaysAtOnce) {
   });
 }
 
-TEST_P(TransportTest, AbortWakesEveryoneWhoWaits) {
+TEST_P(TransportTest, AbortWakesAllWaitingDevices) {
   TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   const int n = world.num_devices();
   std::atomic<int> woken = 0;
   world.Run([&](int device) {
-    // Everyone but device 0 waits for a message from 0 that never comes, and has a connection to 0.
+    // All other devices are connected to device 0 and wait for a message from it that is never sent.
     if (device == 0) {
       for (int peer = 1; peer < n; ++peer) {
         ASSERT_TRUE((*world.transport(0).OpenSend(peer, 0))->Post(Header(0), {}).ok());
@@ -159,7 +159,7 @@ TEST_P(TransportTest, AbortWakesEveryoneWhoWaits) {
   EXPECT_EQ(woken.load(), n - 1);
 }
 
-TEST_P(TransportTest, RefusesWhatIsNoLink) {
+TEST_P(TransportTest, RefusesInvalidLinks) {
   TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
   EXPECT_FALSE(world.transport(0).OpenSend(99, 0).ok());
   EXPECT_FALSE(world.transport(0).OpenReceive(0, 0).ok());
@@ -167,7 +167,7 @@ TEST_P(TransportTest, RefusesWhatIsNoLink) {
   EXPECT_FALSE(world.transport(0).OpenSend(1, kMaxChannels).ok());
 }
 
-// Rings of 200 bytes: no frame fits, every one is cut and goes around the end.
+// Rings of 200 bytes: no frame fits, so that every frame is split and wraps around.
 INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                          ::testing::Values(TransportCase{"in_process", {{0, 1, 2, 3}}},
                                            TransportCase{"tcp", {{0}, {1}, {2}, {3}}},
@@ -177,9 +177,9 @@ INSTANTIATE_TEST_SUITE_P(All, TransportTest,
                                            TransportCase{"mixed_shared", {{0, 2}, {1, 3, 4}}, 4096}),
                          [](const auto& info) { return info.param.name; });
 
-class TcpFabricTest : public ::testing::TestWithParam<size_t> {};  // Bytes of the rings.
+class TcpFabricTest : public ::testing::TestWithParam<size_t> {};  // The size of the rings in bytes.
 
-TEST_P(TcpFabricTest, FinishIsNoFailure) {
+TEST_P(TcpFabricTest, FinishIsNotAFailure) {
   TestWorld world({{0}, {1}}, 4, GetParam());
   world.Run([&](int device) {
     SendLink* to = *world.transport(device).OpenSend(1 - device, 0);
@@ -188,7 +188,7 @@ TEST_P(TcpFabricTest, FinishIsNoFailure) {
     ASSERT_TRUE(from->Next().ok());
     ASSERT_TRUE(from->Release().ok());
     EXPECT_TRUE(world.worker_of(device).fabric->Finish().ok());
-    // Who goes on after the peer has finished is told so.
+    // A call after the peer has finished fails.
     const absl::Status status = from->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), HasSubstr("has finished and sends nothing more"));
@@ -197,7 +197,7 @@ TEST_P(TcpFabricTest, FinishIsNoFailure) {
   EXPECT_FALSE(world.worker(1).abort.raised());
 }
 
-TEST_P(TcpFabricTest, ADeadPeerIsNamedAtOnceByEveryone) {
+TEST_P(TcpFabricTest, AllDevicesNameALostPeer) {
   TestWorld world({{0}, {1}, {2}}, 4, GetParam());
   std::promise<void> connected[2];
   world.Run([&](int device) {
@@ -208,11 +208,11 @@ TEST_P(TcpFabricTest, ADeadPeerIsNamedAtOnceByEveryone) {
     }
     if (device == 2) {
       for (std::promise<void>& promise : connected) promise.get_future().wait();
-      world.worker(2).fabric.reset();  // As a killed process: closed without a word.
+      world.worker(2).fabric.reset();  // Like a killed process: closed without notice.
       return;
     }
     connected[device].set_value();
-    // Device 0 waits for device 1, which is well; it must hear of device 2 all the same.
+    // Device 0 waits for device 1, which is healthy, and must still learn that device 2 is lost.
     const absl::Status status = (*world.transport(device).OpenReceive(1 - device, 0))->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("lost device 2 (worker w2, host host2, pid 102)"));
@@ -220,8 +220,8 @@ TEST_P(TcpFabricTest, ADeadPeerIsNamedAtOnceByEveryone) {
   });
 }
 
-// Everyone sends large messages around before anyone takes one: who waits for room must make room.
-TEST_P(TcpFabricTest, FullRingsDoNotLockUp) {
+// All devices send large messages before any device receives one: a sender that waits for room must receive.
+TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   TestWorld world({{0, 1}, {2, 3}, {4}}, 4, GetParam());
   const int n = world.num_devices();
   world.Run([&](int device) {
@@ -252,7 +252,7 @@ TEST_P(TcpFabricTest, FullRingsDoNotLockUp) {
 
 INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, 100, 64 << 10));
 
-TEST(SharedMemory, WhoCannotMapItGoesByTcp) {
+TEST(SharedMemory, FallsBackToTcp) {
   SetLogLevel(LogLevel::kError);
   TestWorld world({{0}, {1}});
   for (const char* name : {"1/2", "x/y/z", "1/0/5", "999999999/3/7", "-1/-1/0", "/etc/passwd"}) {
@@ -274,7 +274,7 @@ TEST(SharedMemory, WhoCannotMapItGoesByTcp) {
   EXPECT_FALSE(welcome.shared());
 }
 
-TEST(SharedMemory, ASegmentIsTheOneOfItsName) {
+TEST(SharedMemory, OpensOnlyTheSegmentOfItsName) {
   const auto made = *SharedSegment::Create(1000);
   made->data()[999] = std::byte{42};
   const auto opened = *SharedSegment::Open(made->name(), 1000);
@@ -283,7 +283,7 @@ TEST(SharedMemory, ASegmentIsTheOneOfItsName) {
   EXPECT_FALSE(SharedSegment::Open(made->name() + "1", 1000).ok());  // Another nonce.
 }
 
-TEST(SharedMemory, PositionsThatCannotBeAreFound) {
+TEST(SharedMemory, RefusesImpossiblePositions) {
   const auto here = *SharedWaiters::Create(1), there = *SharedWaiters::Create(3);
   const auto dialer = *SharedPipe::Create(*here, 0, 512);
   const auto acceptor = *SharedPipe::Open(dialer->name(), *there, 2);
@@ -295,15 +295,15 @@ TEST(SharedMemory, PositionsThatCannotBeAreFound) {
   EXPECT_EQ(*acceptor->Read(absl::MakeSpan(out)), 512u);
   EXPECT_EQ(*dialer->Room(), 512u);
   dialer->NotifyPeer();
-  EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // Nobody waited for room, so that nothing else has told it.
-  // A peer that writes nonsense over everything.
+  EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // No side waited for room, so there was no other notification.
+  // The peer overwrites everything with random bytes.
   const auto segment = *SharedSegment::Open(dialer->name(), 0);
   for (size_t i = 0; i < segment->bytes(); ++i) segment->data()[i] = static_cast<std::byte>(i * 7);
   EXPECT_EQ(acceptor->Readable().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(dialer->Room().status().code(), absl::StatusCode::kDataLoss);
 }
 
-// Says a hello to the data plane of worker 1 in place of device 0.
+// Sends a hello to the data plane of worker 1 in the name of device 0.
 std::string Answer(TestWorld* world, const PeerHello& hello) {
   std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world->worker(1).data_plane->address(), 1000);
   EXPECT_TRUE(WriteBlock(connection.get(), hello.SerializeAsString()).ok());
@@ -332,9 +332,9 @@ TEST(DataPlane, RefusesStaleAndWrongHellos) {
   EXPECT_EQ(Answer(&world, hello), "");
 }
 
-TEST(DataPlane, StrangersDoNoHarm) {
+TEST(DataPlane, SurvivesConnectionsWithoutAHello) {
   const std::unique_ptr<Random> random = SeededRandom(5);
-  SetLogLevel(LogLevel::kError);  // Each is a warning.
+  SetLogLevel(LogLevel::kError);  // Each refused hello logs a warning.
   TestWorld world({{0}, {1}});
   for (int i = 0; i < 50; ++i) {
     std::unique_ptr<Connection> stranger = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
@@ -342,7 +342,7 @@ TEST(DataPlane, StrangersDoNoHarm) {
     for (char& c : noise) c = static_cast<char>(random->Next());
     stranger->Write(AsBytes(noise)).IgnoreError();
   }
-  // One who says nothing at all and stays.
+  // A peer that connects and sends nothing.
   std::unique_ptr<Connection> silent = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
   world.Run([&](int device) {
     ASSERT_TRUE((*world.transport(device).OpenSend(1 - device, 0))->Post({}, {}).ok());

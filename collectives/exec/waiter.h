@@ -1,4 +1,4 @@
-// Waiting of one device thread for what others do: a short spin where cores are plenty, then sleep.
+// Lets the thread of a device wait for a condition: spins briefly if there are enough cores, then sleeps on a futex.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,14 +14,15 @@
 
 namespace xlad::collectives {
 
-// What sleepers and those who wake them look at. Zeros to begin with. May lie in memory shared between processes.
+// The state shared by a waiting thread and the threads that notify it. Initially zero. May be in memory that processes
+// share.
 struct WaiterWords {
   std::atomic<uint32_t> epoch = 0;
   std::atomic<uint32_t> sleeping = 0;
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Wakes whoever sleeps on the words. Whoever makes a condition true stores it before.
+// Wakes the thread that sleeps on the words. The condition must be stored before this call.
 inline void NotifyWords(WaiterWords* words, bool shared) {
   words->epoch.fetch_add(1);
   if (words->sleeping.load() == 0) return;
@@ -31,36 +32,37 @@ inline void NotifyWords(WaiterWords* words, bool shared) {
 // One thread waits, any threads notify.
 class Waiter {
  public:
-  // `spins`: looks at the condition before it sleeps; 1 where threads outnumber cores. `shared`: words that other
-  // processes notify too; they must outlive the waiter.
+  // `spins` is the number of times that the condition is tested before sleeping; use 1 if threads outnumber cores.
+  // `shared` are words that other processes notify too; they must outlive the waiter.
   explicit Waiter(int spins = 1, WaiterWords* shared = nullptr)
       : spins_(spins), shared_(shared != nullptr), words_(shared != nullptr ? shared : &own_) {}
 
-  // Called by the waiting thread before each look: moves in what others have left in shared memory. Before any wait.
+  // Sets a function that the waiting thread calls before each test, to receive from shared memory. Call before any
+  // wait.
   void SetPump(std::function<void()> pump) { pump_ = std::move(pump); }
 
-  // Until `ready()` or the signal is raised; false in the second case.
+  // Waits until `ready()` returns true or the signal is raised. Returns false in the second case.
   template <typename Ready>
   bool Wait(const AbortSignal& abort, const Ready& ready) {
-    const auto look = [&] {
+    const auto test = [&] {
       if (pump_ != nullptr) pump_();
       return ready();
     };
     for (int spin = 0; spin < spins_; ++spin) {
-      if (look()) return true;
+      if (test()) return true;
     }
     while (true) {
       const uint32_t seen = words_->epoch.load();
-      if (look()) return true;
+      if (test()) return true;
       if (abort.raised()) return false;
       words_->sleeping.store(1);
-      // Whoever notified between the look and here has moved the epoch on, and the sleep ends at once.
-      if (!look() && !abort.raised()) Sleep(seen);
+      // A notification since `seen` was read has changed the epoch, and the sleep then returns at once.
+      if (!test() && !abort.raised()) Sleep(seen);
       words_->sleeping.store(0);
     }
   }
 
-  // As Wait, but goes on waiting when the signal is raised: for what is sure to come soon.
+  // Like Wait, but ignores the signal: for conditions that are certain to become true soon.
   template <typename Ready>
   void WaitRegardless(const Ready& ready) {
     while (true) {

@@ -1,4 +1,3 @@
-// Aborts a task whose collectives make no progress.
 #include "collectives/exec/watchdog.h"
 
 #include "absl/strings/str_cat.h"

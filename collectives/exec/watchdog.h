@@ -8,14 +8,15 @@
 
 namespace xlad::collectives {
 
-// Off unless someone polls it. A stopped or overloaded peer looks the same as a slow one: limits are for minutes.
+// Works only while it is polled. A stopped peer cannot be distinguished from a slow one, so limits should be minutes.
+// Poll may be called from any one thread.
 class ProgressWatchdog {
  public:
   ProgressWatchdog(const Clock* clock, int64_t limit_ms, std::vector<const Recorder*> recorders, AbortSignal* abort)
       : clock_(clock), limit_ms_(limit_ms), recorders_(std::move(recorders)), abort_(abort) {}
 
-  // Raises DeadlineExceeded, with what every device here is doing, where one has been in one operation of a schedule
-  // for longer than the limit. True where it did.
+  // Raises DeadlineExceeded, with the current operation of every device on this worker, if a device has been in one
+  // operation of a schedule for longer than the limit. Returns true if it did.
   bool Poll();
 
  private:

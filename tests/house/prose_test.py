@@ -80,6 +80,8 @@ One device per shard.
 A revised schedule.
 The program exercises every opcode.
 Wakes the thread when its turn comes.
+Tells the peer that nothing more will be sent.
+One launch of a collective.
 """.strip().split("\n")
 
 

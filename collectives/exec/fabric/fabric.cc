@@ -1,4 +1,3 @@
-// How the devices of one task on one worker reach each other and their peers.
 #include "collectives/exec/fabric/fabric.h"
 
 #include <algorithm>
@@ -9,7 +8,7 @@
 
 namespace xlad::collectives {
 
-// Picks the transport by where the peer is.
+// Selects the transport by the location of the peer.
 class Fabric::Router final : public Transport {
  public:
   Router(const Fabric* fabric, Transport* inside, Transport* outside)
@@ -48,11 +47,11 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
       LogWarn("no shared memory; messages go by TCP", {{"error", std::string(shared.status().message())}});
     }
   }
-  // Spinning only helps where every device thread has a core: all devices together, lest those of another process here
-  // are kept from theirs.
+  // Spinning helps only if every device thread has a core. All devices of the task count, because other processes on
+  // this machine may run the others.
   const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency() / 2;
   for (int device : options.devices) fabric->waiters_[device] = nullptr;
-  std::map<int, Waiter*> waiters;  // In the order of the shared words.
+  std::map<int, Waiter*> waiters;  // Same order as the shared words.
   for (auto& [device, waiter] : fabric->waiters_) {
     WaiterWords* words =
         fabric->shared_ == nullptr ? nullptr : fabric->shared_->words(static_cast<int>(waiters.size()));

@@ -1,5 +1,5 @@
-// How the devices of one task on one worker reach each other and their peers: in-process links inside, connections
-// to the outside.
+// The transports of the devices of one task on one worker: in-process links between them, connections to devices of
+// other workers.
 #pragma once
 
 #include <map>
@@ -12,29 +12,29 @@
 namespace xlad::collectives {
 
 struct FabricOptions {
-  std::vector<int> devices;  // Here, by mesh position.
-  int num_devices = 0;       // In all.
+  std::vector<int> devices;  // The devices on this worker, by mesh position.
+  int num_devices = 0;       // The number of devices of the task.
   TcpOptions tcp;
   InProcessOptions in_process;
-  Network* network = nullptr;       // May be null where all devices are here.
-  DataPlane* data_plane = nullptr;  // May be null where all devices are here.
+  Network* network = nullptr;       // May be null if all devices are on this worker.
+  DataPlane* data_plane = nullptr;  // May be null if all devices are on this worker.
 };
 
-// Thread-safe; each device's transport is for its thread alone.
+// Thread-safe, except that a device's transport is used by its thread only.
 class Fabric {
  public:
-  // Finds the peers of all other devices in `bootstrap` (PeerKey). `abort` and what `options` points to must outlive
-  // the fabric.
+  // Reads the workers of all other devices from `bootstrap` (PeerKey). `abort` and the objects in `options` must
+  // outlive the fabric.
   static absl::StatusOr<std::unique_ptr<Fabric>> Make(const FabricOptions& options, Bootstrap& bootstrap,
                                                       AbortSignal* abort);
   ~Fabric();
 
   Transport& transport(int device);
-  // How many of the connections to other processes pass their messages through shared memory.
+  // The number of connections to other processes that send messages through shared memory.
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
-  // Ends in good order; see TcpFabric::Finish.
+  // Waits until all peers have finished; see TcpFabric::Finish.
   absl::Status Finish();
-  // Ends without waiting for anyone; see TcpFabric::Leave.
+  // Ends without waiting for peers; see TcpFabric::Leave.
   void Leave();
 
  private:
@@ -45,7 +45,7 @@ class Fabric {
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
   int64_t listener_id_ = -1;
-  std::unique_ptr<SharedWaiters> shared_;  // Null: no memory is shared with other processes.
+  std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;
   std::unique_ptr<InProcessFabric> in_process_;
   std::unique_ptr<TcpFabric> tcp_;

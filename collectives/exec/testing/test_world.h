@@ -1,4 +1,4 @@
-// For tests: several workers in one process, joined by real loopback connections, with a thread for each device.
+// For tests: several workers in one process, connected by loopback TCP, with one thread per device.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 
 namespace xlad::collectives {
 
-// workers[w]: the devices of worker w.
-using Placement = std::vector<std::vector<int>>;
+// Element w has the devices of worker w.
+using DevicesOfWorkers = std::vector<std::vector<int>>;
 
 class TestWorld {
  public:
@@ -22,8 +22,8 @@ class TestWorld {
     std::unique_ptr<Fabric> fabric;
   };
 
-  // `ring_bytes`: of the shared memory between workers; 0: they use TCP alone.
-  explicit TestWorld(const Placement& placement, int slots = 4, size_t ring_bytes = TcpOptions().ring_bytes)
+  // `ring_bytes` is the size of the rings in shared memory between workers; 0 to use only TCP.
+  explicit TestWorld(const DevicesOfWorkers& placement, int slots = 4, size_t ring_bytes = TcpOptions().ring_bytes)
       : placement_(placement) {
     std::map<std::string, std::string> values;
     for (size_t w = 0; w < placement.size(); ++w) {
@@ -64,14 +64,14 @@ class TestWorld {
   }
   Transport& transport(int device) { return worker_of(device).fabric->transport(device); }
 
-  // Runs `body` on a thread for each device and waits for all.
+  // Runs `body` on one thread per device and waits for all.
   void Run(const std::function<void(int device)>& body) {
     std::vector<std::thread> threads;
     for (int device = 0; device < num_devices_; ++device) threads.emplace_back([&body, device] { body(device); });
     for (std::thread& thread : threads) thread.join();
   }
 
-  // As Run, with a communicator formed first; `body` is not called where that fails. The status of each device.
+  // Like Run, with a communicator formed first; `body` is not called if that fails. Returns the status of each device.
   std::vector<absl::Status> RunCommunicators(
       const std::vector<const CollectiveSet*>& sets,
       const std::function<absl::Status(int device, Communicator& communicator)>& body) {
@@ -87,7 +87,7 @@ class TestWorld {
   }
 
  private:
-  const Placement placement_;
+  const DevicesOfWorkers placement_;
   int num_devices_ = 0;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -1,4 +1,3 @@
-// A worker's listener for connections from other workers' devices.
 #include "collectives/exec/transports/data_plane.h"
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +15,7 @@ void Refuse(Connection* connection, absl::string_view why) {
   WriteBlock(connection, welcome.SerializeAsString()).IgnoreError();
 }
 
-// Whether `hello` is of an earlier start of the job than `task`.
+// Whether `hello` belongs to an earlier attempt or generation than `task`.
 bool IsStale(const PeerHello& hello, const TcpOptions& task) {
   return std::make_pair(hello.attempt(), hello.generation()) < std::make_pair(task.attempt, task.generation);
 }
@@ -74,7 +73,7 @@ void DataPlane::AcceptLoop() {
   }
 }
 
-// Ends threads whose work is over.
+// Joins the threads that have finished.
 void DataPlane::JoinDone() {
   std::list<Greeting> done;
   {
@@ -88,7 +87,7 @@ void DataPlane::JoinDone() {
   for (Greeting& greeting : done) greeting.thread.join();
 }
 
-// Reads what the peer wants; a thread each, because a stranger may say nothing for long.
+// Reads the hello of a new connection. Each connection has a thread, because a peer may send nothing for long.
 void DataPlane::Greet(Greeting* greeting) {
   const absl::StatusOr<std::string> block = ReadBlock(greeting->connection);
   std::unique_ptr<Connection> connection;
@@ -101,7 +100,7 @@ void DataPlane::Greet(Greeting* greeting) {
   if (block.ok() && hello.ParseFromString(*block)) {
     Route(std::move(connection), hello);
   } else {
-    LogWarn("data plane: a connection did not say hello",
+    LogWarn("data plane: a connection sent no hello",
             {{"peer", connection->Peer()}, {"error", std::string(block.status().message())}});
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -124,7 +123,7 @@ void DataPlane::AddTask(TcpFabric* fabric) {
   std::lock_guard<std::mutex> lock(mutex_);
   const TcpOptions& options = fabric->options();
   TcpFabric*& here = tasks_[options.job_id];
-  // An attempt that is on its way out must not take the place of the one that follows it.
+  // An ending attempt must not replace the attempt that follows it.
   if (here != nullptr && IsLater(here->options(), options)) return;
   here = fabric;
   for (auto at = waiting_.begin(); at != waiting_.end();) {

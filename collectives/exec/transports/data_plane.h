@@ -1,7 +1,7 @@
 // A worker's listener for connections from other workers' devices.
 //
-// Thread-safe. A hello for a task that is not here yet waits until the task is added; one for an older attempt or
-// generation than the one here is refused.
+// Thread-safe. A hello for an unknown task waits until the task is added. A hello for an older attempt or generation
+// than that of the task is refused.
 #pragma once
 
 #include <list>
@@ -19,15 +19,15 @@ namespace xlad::collectives {
 
 class DataPlane {
  public:
-  // Listens on `address` (HOST:PORT, port 0: any). InvalidArgument for a host that is not loopback: the data plane
-  // neither encrypts nor asks for a token.
+  // Listens on `address` (HOST:PORT; if the port is 0, the system chooses one). InvalidArgument if the host is not a
+  // loopback address, because the data plane has neither encryption nor tokens.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
   ~DataPlane();
 
-  // HOST:PORT where peers connect.
+  // The HOST:PORT to which peers connect.
   std::string address() const { return listener_->Address(); }
 
-  // Hands connections for the fabric's task to it until RemoveTask.
+  // Passes connections for the fabric's task to the fabric until RemoveTask.
   void AddTask(TcpFabric* fabric);
   void RemoveTask(TcpFabric* fabric);
 
@@ -52,7 +52,7 @@ class DataPlane {
   const std::unique_ptr<Listener> listener_;
   std::mutex mutex_;
   bool closing_ = false;
-  std::map<std::string, TcpFabric*> tasks_;  // By job.
+  std::map<std::string, TcpFabric*> tasks_;  // By job id.
   std::list<Waiting> waiting_;
   std::list<Greeting> greetings_;
   std::thread acceptor_;

@@ -1,4 +1,3 @@
-// Between devices of one process.
 #include "collectives/exec/transports/in_process.h"
 
 #include <cstring>
@@ -51,7 +50,7 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
 
   absl::StatusOr<Incoming> Next() override {
     if (!receiver_->Wait(*abort_, [&] { return posted_.load() > received_; })) return abort_->status();
-    // First say that it is being read, then look whether it may be: Revoke does it the other way round.
+    // Marks the message as being read before testing for revocation. Revoke does these in the opposite order.
     held_.fetch_add(1);
     if (revoked_.load()) {
       Drop();
@@ -91,9 +90,9 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
   AbortSignal* const abort_;
   const InProcessOptions options_;
   std::vector<Slot> slots_;
-  std::atomic<int> held_ = 0;  // Messages handed out by Next and not released.
+  std::atomic<int> held_ = 0;  // Messages that Next returned and that are not released.
   std::atomic<bool> revoked_ = false;
-  int64_t received_ = 0;  // Handed out by Next; the receiver's own.
+  int64_t received_ = 0;  // Messages that Next returned; used by the receiver's thread only.
   alignas(64) std::atomic<int64_t> posted_ = 0;
   alignas(64) std::atomic<int64_t> released_ = 0;
 };

@@ -1,4 +1,4 @@
-// Between devices of one process: the receiver reads the sender's memory; small messages are copied on the way.
+// The transport between devices of one process: the receiver reads the sender's memory; small messages are copied.
 #pragma once
 
 #include <map>
@@ -14,13 +14,14 @@ namespace xlad::collectives {
 
 struct InProcessOptions {
   int slots = 4;
-  int64_t copy_below_bytes = 4096;  // Messages below this size are copied, so that their sender need not wait.
+  int64_t copy_below_bytes = 4096;  // Smaller messages are copied, so that the sender need not wait.
 };
 
-// All links among some devices of this process. Thread-safe; each device's transport is for its thread alone.
+// All links among some devices of this process. Thread-safe, except that a device's transport is used by its thread
+// only.
 class InProcessFabric {
  public:
-  // `waiters` by device; they and `abort` must outlive the fabric.
+  // `waiters` has the waiter of each device. Waiters and `abort` must outlive the fabric.
   InProcessFabric(const std::map<int, Waiter*>& waiters, AbortSignal* abort, InProcessOptions options = {});
   ~InProcessFabric();
 

@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Create(size_t byte
   segment->file_ = memfd_create("xlad", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (segment->file_ < 0) return SystemError("memfd_create");
   if (ftruncate(segment->file_, static_cast<off_t>(bytes + 64)) != 0) return SystemError("ftruncate");
-  // Whoever maps it may rely on its size.
+  // Sealed, so that processes that map it can rely on its size.
   if (fcntl(segment->file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return SystemError("seal");
   XLAD_RETURN_IF_ERROR(segment->Map(bytes + 64));
   SegmentHead head;
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Open(const std::st
   const int seals = fcntl(segment->file_, F_GET_SEALS);
   if (fstat(segment->file_, &info) != 0 || !S_ISREG(info.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (bytes != 0 && static_cast<size_t>(info.st_size) != bytes + 64) || info.st_size < 64) {
-    return absl::InvalidArgumentError(absl::StrCat("segment ", name, " is not what a peer makes"));
+    return absl::InvalidArgumentError(absl::StrCat("segment ", name, " does not have the size or the header of one"));
   }
   XLAD_RETURN_IF_ERROR(segment->Map(static_cast<size_t>(info.st_size)));
   SegmentHead head;
@@ -107,14 +107,14 @@ absl::StatusOr<std::unique_ptr<SharedWaiters>> SharedWaiters::Create(int devices
   return waiters;
 }
 
-// Positions count bytes from the beginning of time; the writer's own and the reader's own.
+// Positions count all bytes ever written and read. Only the writer changes the first, only the reader the second.
 struct SharedPipe::Ring {
   alignas(64) std::atomic<uint64_t> written = 0;
   alignas(64) std::atomic<uint64_t> read = 0;
   alignas(64) std::atomic<uint32_t> room_wanted = 0;
 };
 
-// Where the waiting words of both sides are: dialer, acceptor.
+// The location of the waiting words of both sides: dialer, acceptor.
 struct SharedPipe::Head {
   struct Side {
     char waiters[kMaxName];
@@ -129,7 +129,7 @@ size_t SharedPipe::SegmentBytes(size_t ring_bytes) {
   return sizeof(Head) + 64 + 2 * sizeof(Ring) + 2 * ring_bytes;
 }
 
-// Side 0 writes the first ring.
+// Side 0 writes to the first ring.
 absl::Status SharedPipe::MapRings(size_t ring_bytes, int side) {
   ring_bytes_ = ring_bytes;
   std::byte* at = segment_->data() + (sizeof(Head) + 63) / 64 * 64;
@@ -148,7 +148,7 @@ absl::Status SharedPipe::MapPeer(int side) {
   const Head::Side& peer = head.sides[1 - side];
   const std::string name(peer.waiters, strnlen(peer.waiters, kMaxName));
   if (peer.index < 0 || peer.devices <= peer.index || peer.devices > (1 << 20)) {
-    return absl::InvalidArgumentError("the peer's waiting words are not in their segment");
+    return absl::InvalidArgumentError("the index of the peer's waiting words is outside its segment");
   }
   XLAD_ASSIGN_OR_RETURN(peer_waiters_,
                         SharedSegment::Open(name, static_cast<size_t>(peer.devices) * SharedWaiters::kLine));
@@ -180,7 +180,7 @@ absl::StatusOr<std::unique_ptr<SharedPipe>> SharedPipe::Open(const std::string& 
   if (first->bytes() < sizeof head) return absl::InvalidArgumentError("the peer's segment is too small");
   std::memcpy(&head, first->data(), sizeof head);
   if (head.ring_bytes == 0 || head.ring_bytes > kMaxRingBytes || first->bytes() != SegmentBytes(head.ring_bytes)) {
-    return absl::InvalidArgumentError("the peer's segment has rings of another size");
+    return absl::InvalidArgumentError("the peer's segment has rings of a different size than announced");
   }
   pipe->segment_ = std::move(first);
   XLAD_RETURN_IF_ERROR(pipe->MapRings(head.ring_bytes, 1));

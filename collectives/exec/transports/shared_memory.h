@@ -1,7 +1,7 @@
 // Memory that two processes of one machine share, and a pair of byte rings in it.
 //
-// Segments are anonymous files of the process that makes them, found by others through /proc: they are gone with their
-// last mapping, however the processes end.
+// Segments are anonymous files (memfd) of the process that creates them, which other processes open through /proc. The
+// system frees them with their last mapping, no matter how the processes end.
 #pragma once
 
 #include <atomic>
@@ -16,34 +16,34 @@
 
 namespace xlad::collectives {
 
-// Equal in processes that can open each other's segments, as far as can be told: one boot of one machine, one space of
-// process numbers. Empty: there is no telling.
+// Returns a name that is equal in processes that can probably open each other's segments: same boot of the same
+// machine, same process namespace. Empty if it cannot be determined.
 std::string MachineName();
 
 class SharedSegment {
  public:
-  // Zeros. Its size never changes.
+  // Creates a segment of zeros. Its size never changes.
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(size_t bytes);
-  // One that Create made, by its name; NotFound or InvalidArgument where it is not there, or not what it should be.
+  // Opens a segment by the name that Create gave it. NotFound if it does not exist, InvalidArgument if it is not one.
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Open(const std::string& name, size_t bytes);
   ~SharedSegment();
 
   const std::string& name() const { return name_; }  // "PID/FD/NONCE"
   size_t bytes() const { return mapped_ - 64; }
-  // Behind the segment's own first line of 64 bytes.
+  // The data starts after a header of 64 bytes.
   std::byte* data() const { return static_cast<std::byte*>(address_) + 64; }
 
  private:
   SharedSegment() = default;
   absl::Status Map(size_t bytes);
 
-  int file_ = -1;  // Of the process that made it.
+  int file_ = -1;  // Set in the process that created the segment.
   std::string name_;
   void* address_ = nullptr;
   size_t mapped_ = 0;
 };
 
-// The waiting words of a worker's devices, one after the other on lines of their own.
+// The WaiterWords of a worker's devices, each on a separate cache line.
 class SharedWaiters {
  public:
   static constexpr size_t kLine = 64;
@@ -57,28 +57,28 @@ class SharedWaiters {
   int devices_ = 0;
 };
 
-// Two rings between two devices, seen from one side. Used by that device's thread alone.
+// One side of a pair of byte rings between two devices. Used by the thread of that device only.
 //
-// Nothing that the other side writes is trusted: positions that cannot be are DataLoss.
+// Positions written by the other side are checked: impossible ones are DataLoss.
 class SharedPipe {
  public:
-  // The dialing side: makes the segment. `waiters`: this side's own, `index` that of the device.
+  // The dialing side creates the segment. `waiters` are those of this side, `index` is that of the device.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Create(const SharedWaiters& waiters, int index,
                                                             size_t ring_bytes);
-  // The accepting side: maps the segment `name` and leaves its own waiting words in it.
+  // The accepting side maps the segment `name` and stores the name of its waiters in it.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Open(const std::string& name, const SharedWaiters& waiters,
                                                           int index);
-  // The dialing side, when the other side has opened it.
+  // Called by the dialing side when the other side has opened the segment.
   absl::Status Connect();
 
   const std::string& name() const { return segment_->name(); }
 
-  // As much as there is room for; how much that was.
+  // Writes as much as there is room for and returns the number of bytes.
   absl::StatusOr<size_t> Write(absl::Span<const std::byte> bytes);
   absl::StatusOr<size_t> Room() const;
-  // Has the other side notify this one when it makes room.
+  // Makes the other side notify this one when it has read, so that there is room.
   void WantRoom(bool wanted);
-  // As much as there is.
+  // Reads as much as there is and returns the number of bytes.
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes);
   absl::StatusOr<size_t> Readable() const;
   // Wakes the other side's device.

@@ -1,4 +1,3 @@
-// Connections between the devices of a task on different workers.
 #include "collectives/exec/transports/tcp.h"
 
 #include <chrono>
@@ -10,7 +9,7 @@
 namespace xlad::collectives {
 namespace {
 
-// How long a writer may take after an abort until its connection is cut.
+// How long a writer may be blocked after an abort before its connection is closed.
 constexpr std::chrono::milliseconds kCutAfter{250};
 
 }  // namespace
@@ -60,7 +59,7 @@ TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& wa
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
 }
 
-// The peer may have taken the connection already, and would blame this worker for its end.
+// Tells the peer the reason: it may have accepted the connection and would attribute its end to this worker.
 void TcpFabric::TellDialed(Connection* connection) {
   connection->TryWrite(AsBytes(AbortFrame(abort_->failure())));
   connection->Shutdown();
@@ -73,7 +72,7 @@ void TcpFabric::OnAbort() {
   for (const auto& [pair, connection] : dialing_) TellDialed(connection);
   changed_.notify_all();
   if (all_told || cutter_.joinable()) return;
-  // A peer that has stopped reading must not keep a writer here for ever.
+  // A peer that has stopped reading must not block a writer forever.
   cutter_ = std::thread([this] {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, kCutAfter, [this] { return closing_; });
@@ -125,7 +124,7 @@ void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& 
   absl::Status status = abort_->raised() ? abort_->status() : CheckHello(hello);
   std::unique_lock<std::mutex> lock(mutex_);
   if (status.ok() && (closing_ || connections_.count(pair) > 0)) {
-    status = absl::FailedPreconditionError("there is a connection of these devices already");
+    status = absl::FailedPreconditionError("these devices are already connected");
   }
   std::unique_ptr<SharedPipe> pipe = status.ok() ? AcceptPipe(hello) : nullptr;
   PeerWelcome welcome;
@@ -167,7 +166,7 @@ void TcpFabric::Pump(int device) {
   for (TcpConnection* connection : pumped.seen) connection->Pump();
 }
 
-// Call with mutex_ held.
+// Requires mutex_.
 TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   const PeerInfo& peer = peers_.at(pair.second);
   TcpConnection::Options options;
@@ -188,7 +187,7 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   }
   connections_[pair] = std::move(adopted);
   changed_.notify_all();
-  // Where the signal was raised before the connection was in the table, no listener has told it.
+  // If the signal was raised before the connection was in the table, no listener has notified it.
   if (abort_->raised()) result->TellAbort();
   return result;
 }
@@ -257,14 +256,14 @@ absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const Shar
   }
   XLAD_RETURN_IF_ERROR(answer.status());
   PeerWelcome welcome;
-  if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is no welcome");
+  if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is not a PeerWelcome");
   return welcome;
 }
 
 void TcpFabric::Leave() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (abort_->raised()) return;
-  for (const auto& [pair, connection] : connections_) connection->SayBye();
+  for (const auto& [pair, connection] : connections_) connection->SendBye();
 }
 
 absl::Status TcpFabric::Finish() {
@@ -273,7 +272,7 @@ absl::Status TcpFabric::Finish() {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [pair, connection] : connections_) open.push_back(connection.get());
   }
-  for (TcpConnection* connection : open) connection->SayBye();
+  for (TcpConnection* connection : open) connection->SendBye();
   for (TcpConnection* connection : open) connection->WaitForBye();
   return abort_->raised() ? abort_->status() : absl::OkStatus();
 }

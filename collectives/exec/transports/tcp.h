@@ -1,8 +1,8 @@
-// Between devices of different processes: one connection for each pair of devices, over base/network.h; and where both
-// processes are on one machine and can map each other's memory, messages go through that.
+// The transport between devices of different processes: one connection per pair of devices, over base/network.h. If
+// both processes are on one machine and can map each other's memory, messages are sent through shared memory.
 //
-// A thread for each connection reads all the time, so that a peer's death is noticed at once and senders never lock
-// up; messages wait in memory until the device takes them, at most `slots` for each link.
+// One thread per connection reads continuously, so that the end of a peer is detected at once and senders cannot
+// deadlock. Messages are kept in memory until the device takes them, at most `slots` per link.
 #pragma once
 
 #include <atomic>
@@ -34,39 +34,42 @@ struct TcpOptions {
   int slots = 4;
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
-  // The waiting words of the devices here, in order; null: no memory is shared. Outlives the fabric.
+  // The waiting words of the devices on this worker, in order; null to share no memory. Must outlive the fabric.
   const SharedWaiters* shared = nullptr;
-  size_t ring_bytes = 256 << 10;  // Of shared memory, for each direction between two devices; 0: none is used.
+  size_t ring_bytes = 256 << 10;  // Shared memory per direction between two devices; 0 to use none.
 };
 
-// All connections of one task's devices on this worker. Thread-safe; each device's transport is for its thread alone.
+// All connections of one task's devices on this worker. Thread-safe, except that a device's transport is used by its
+// thread only.
 class TcpFabric {
  public:
-  // `waiters`: the devices here. `peers`: all others. Waiters, network and abort signal must outlive the fabric.
+  // `waiters` has the devices on this worker, `peers` all others. Waiters, network and abort signal must outlive the
+  // fabric.
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
-  // Ends what is open without a word, unless Finish came before.
+  // Closes open connections without notice, unless Finish was called.
   ~TcpFabric();
 
   Transport& transport(int device);
   const TcpOptions& options() const { return options_; }
 
-  // Takes what has come for the device through shared memory. By its thread.
+  // Receives the device's messages from shared memory. Called by the device's thread.
   void Pump(int device);
-  // So many connections pass their messages through shared memory.
+  // The number of connections that send messages through shared memory.
   int shared_connections() const { return shared_connections_; }
 
-  // A connection that a peer dialed, and what it said. Answers it.
+  // Takes over a connection that a peer dialed, with its hello, and answers it.
   void Accept(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // Says good-bye to every peer and waits until they have done so too. The abort signal's error where it was raised.
+  // Sends the end of the task to every peer and waits until all peers have sent theirs. Returns the error of the abort
+  // signal if that is raised.
   absl::Status Finish();
-  // Says good-bye without waiting: peers that need nothing more see no failure.
+  // Sends the end of the task without waiting: peers that need no more messages see no failure.
   void Leave();
 
  private:
   friend class TcpTransport;
-  using Pair = std::pair<int, int>;  // Here, there.
+  using Pair = std::pair<int, int>;  // Local device, peer device.
 
   absl::StatusOr<TcpConnection*> GetConnection(int device, int peer);
   struct Dialed {
@@ -75,7 +78,7 @@ class TcpFabric {
   };
   absl::StatusOr<Dialed> Dial(int device, int peer);
   absl::StatusOr<PeerWelcome> SayHello(int device, int peer, const SharedPipe* pipe, Connection* connection);
-  // Where memory cannot be shared: null, and the log says why.
+  // Returns null, and logs the reason, if memory cannot be shared.
   std::unique_ptr<SharedPipe> OfferPipe(int device);
   std::unique_ptr<SharedPipe> AcceptPipe(const PeerHello& hello);
   absl::Status CheckHello(const PeerHello& hello) const;
@@ -86,7 +89,7 @@ class TcpFabric {
 
   const TcpOptions options_;
   const std::map<int, Waiter*> waiters_;
-  const std::string machine_;  // Empty: no memory is shared.
+  const std::string machine_;  // Empty if no memory is shared.
   const std::map<int, PeerInfo> peers_;
   Network* const network_;
   AbortSignal* const abort_;
@@ -94,16 +97,16 @@ class TcpFabric {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::thread cutter_;  // From an abort on: ends connections whose writer does not come back.
+  std::thread cutter_;  // Started by an abort: closes connections whose writer is blocked.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
-  // Those of a device that share memory; `seen` is for its thread.
+  // The connections of a device that use shared memory. `seen` is used by its thread only.
   struct Pumped {
     std::vector<TcpConnection*> all, seen;
     std::atomic<size_t> count = 0;
   };
   std::map<int, std::unique_ptr<Pumped>> pumped_;
   std::atomic<int> shared_connections_ = 0;
-  std::map<Pair, Connection*> dialing_;  // Waiting for the peer's answer.
+  std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
   std::map<int, std::unique_ptr<Transport>> transports_;
 };
 

@@ -1,4 +1,3 @@
-// One connection between a device here and a device there, and the links on it.
 #include "collectives/exec/transports/tcp_connection.h"
 
 #include <cstring>
@@ -8,7 +7,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Below this, a frame is put together in memory and written at once.
+// Smaller frames are assembled in memory and written at once.
 constexpr int64_t kJoinBelowBytes = 16 * 1024;
 
 struct Buffer {
@@ -18,7 +17,7 @@ struct Buffer {
 
 }  // namespace
 
-// How far the frame has come that is being taken out of shared memory.
+// The progress of the frame that is being received from shared memory.
 struct TcpConnection::Arriving {
   FrameHead head;
   size_t head_bytes = 0;
@@ -34,7 +33,7 @@ class TcpConnection::Outbox final : public SendLink {
   absl::Status Post(const MessageHeader& header, absl::Span<const ConstPiece> pieces) override {
     TcpConnection& c = *connection_;
     const int slots = c.options_.slots;
-    if (!c.waiter_->Wait(*c.abort_, [&] { return posted_ - released_.load() < slots || c.heard_bye_.load(); })) {
+    if (!c.waiter_->Wait(*c.abort_, [&] { return posted_ - released_.load() < slots || c.received_bye_.load(); })) {
       return c.abort_->status();
     }
     FrameHead head;
@@ -43,13 +42,13 @@ class TcpConnection::Outbox final : public SendLink {
     for (const ConstPiece& piece : pieces) head.bytes += piece.size();
     ++posted_;
     if (c.WriteFrame(head, pieces).ok()) return absl::OkStatus();
-    // The reader finds out why: the peer may have said so before it closed.
-    if (!c.waiter_->Wait(*c.abort_, [&] { return c.heard_bye_.load(); })) return c.abort_->status();
+    // The reader thread reports the reason, which the peer may have sent before it closed.
+    if (!c.waiter_->Wait(*c.abort_, [&] { return c.received_bye_.load(); })) return c.abort_->status();
     return absl::FailedPreconditionError(
         absl::StrCat(c.options_.peer, " has finished and takes nothing more from ", c.options_.self));
   }
 
-  // The payload was copied to the system.
+  // The system has copied the payload.
   absl::Status WaitReleased(int64_t) override { return absl::OkStatus(); }
   void Revoke() override {}
 
@@ -68,9 +67,9 @@ class TcpConnection::Inbox final : public ReceiveLink {
 
   absl::StatusOr<Incoming> Next() override {
     TcpConnection& c = *connection_;
-    const auto ready = [&] { return arrived_.load() > taken_ || c.heard_bye_.load(); };
+    const auto ready = [&] { return arrived_.load() > taken_ || c.received_bye_.load(); };
     if (!c.waiter_->Wait(*c.abort_, ready)) return c.abort_->status();
-    // The peer's last messages may have come before its good-bye and after the last look at them.
+    // The last messages of the peer may have arrived after the previous test and before the end of its task.
     if (arrived_.load() == taken_) c.Pump();
     if (arrived_.load() == taken_) {
       return absl::FailedPreconditionError(
@@ -90,23 +89,23 @@ class TcpConnection::Inbox final : public ReceiveLink {
       messages_.pop_front();
       ++released_;
     }
-    // Told in batches, so that a message does not cost a frame in each direction.
-    if (++untold_ >= std::max(1, connection_->options_.slots / 2)) connection_->TellReleased(this);
+    // Sent in batches, so that not every message needs a frame in the other direction.
+    if (++unsent_releases_ >= std::max(1, connection_->options_.slots / 2)) connection_->SendReleased(this);
     return absl::OkStatus();
   }
 
-  // What is to be told now; nothing where it is not enough for a frame.
+  // Returns the number of releases to send now; 0 if there are too few for a frame.
   FrameHead TakeReleases() {
     FrameHead head;
     head.kind = FrameKind::kReleased;
     head.channel = static_cast<uint32_t>(channel_);
-    if (untold_ >= std::max(1, connection_->options_.slots / 2)) {
-      head.count = static_cast<uint32_t>(std::exchange(untold_, 0));
+    if (unsent_releases_ >= std::max(1, connection_->options_.slots / 2)) {
+      head.count = static_cast<uint32_t>(std::exchange(unsent_releases_, 0));
     }
     return head;
   }
 
-  // Called by the reader.
+  // Called by the reader thread.
   Buffer TakeBuffer(size_t bytes) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -144,12 +143,13 @@ class TcpConnection::Inbox final : public ReceiveLink {
   TcpConnection* const connection_;
   const int channel_;
   std::mutex mutex_;
-  std::deque<Received> messages_;  // Not released yet. A deque: growing leaves the others where they are.
+  // Messages that are not released. A deque, because growing does not move its elements.
+  std::deque<Received> messages_;
   std::vector<Buffer> spare_;
   std::atomic<int64_t> arrived_ = 0;
-  int64_t taken_ = 0;  // The device thread's own.
+  int64_t taken_ = 0;  // Used by the device's thread only.
   int64_t released_ = 0;
-  int untold_ = 0;
+  int unsent_releases_ = 0;
 };
 
 TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection,
@@ -205,7 +205,7 @@ absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const C
   return status;
 }
 
-// Waits for room, and takes out what comes in meanwhile: the peer may be waiting for room too.
+// Waits for room in the ring. Receives meanwhile, because the peer may be waiting for room too.
 absl::Status TcpConnection::WriteShared(ConstPiece bytes) {
   while (true) {
     XLAD_ASSIGN_OR_RETURN(const size_t written, pipe_->Write(bytes));
@@ -215,33 +215,33 @@ absl::Status TcpConnection::WriteShared(ConstPiece bytes) {
     pipe_->WantRoom(true);
     const bool go_on = waiter_->Wait(*abort_, [&] {
       const absl::StatusOr<size_t> room = pipe_->Room();
-      return !room.ok() || *room > 0 || heard_bye_.load();
+      return !room.ok() || *room > 0 || received_bye_.load();
     });
     pipe_->WantRoom(false);
     if (!go_on) return abort_->status();
-    if (heard_bye_) return absl::UnavailableError("the peer has finished");
+    if (received_bye_) return absl::UnavailableError("the peer has finished");
   }
 }
 
-// Never waits: where there is no room now, the next pump tries again.
-void TcpConnection::TellReleased(Inbox* inbox) {
+// Never waits: if there is no room now, the next Pump tries again.
+void TcpConnection::SendReleased(Inbox* inbox) {
   if (pipe_ != nullptr) {
     const absl::StatusOr<size_t> room = pipe_->Room();
-    releases_wait_ = writing_ || !room.ok() || *room < sizeof(FrameHead);
-    if (releases_wait_) return;
+    releases_pending_ = writing_ || !room.ok() || *room < sizeof(FrameHead);
+    if (releases_pending_) return;
   }
   const FrameHead head = inbox->TakeReleases();
-  // The reader finds out where the connection is broken.
+  // The reader thread detects and reports a broken connection.
   if (head.count > 0) WriteFrame(head, {}).IgnoreError();
 }
 
 void TcpConnection::Pump() {
   if (pipe_ == nullptr) return;
-  if (releases_wait_ && !writing_) {
+  if (releases_pending_ && !writing_) {
     std::lock_guard<std::mutex> lock(links_mutex_);
-    releases_wait_ = false;
+    releases_pending_ = false;
     for (const auto& [channel, inbox] : inboxes_) {
-      if (!releases_wait_) TellReleased(inbox.get());
+      if (!releases_pending_) SendReleased(inbox.get());
     }
   }
   const absl::Status status = PumpFrames();
@@ -262,7 +262,7 @@ absl::Status TcpConnection::PumpFrames() {
       if (a.head_bytes < sizeof a.head) continue;
       if (a.head.magic != FrameHead::kFrameMagic || a.head.channel >= kMaxChannels ||
           (a.head.kind != FrameKind::kMessage && a.head.kind != FrameKind::kReleased)) {
-        return absl::DataLossError("found bytes in shared memory that are no frame");
+        return absl::DataLossError("found bytes in shared memory that do not start a frame");
       }
       if (a.head.kind == FrameKind::kMessage) {
         a.inbox = FindInbox(static_cast<int>(a.head.channel));
@@ -305,8 +305,8 @@ absl::Status TcpConnection::WriteLocked(const FrameHead& head, absl::Span<const 
   return absl::OkStatus();
 }
 
-void TcpConnection::SayBye() {
-  if (said_bye_.exchange(true)) return;
+void TcpConnection::SendBye() {
+  if (sent_bye_.exchange(true)) return;
   FrameHead head;
   head.kind = FrameKind::kBye;
   WriteFrame(head, {}).IgnoreError();
@@ -327,22 +327,22 @@ bool TcpConnection::TellAbort() {
 
 void TcpConnection::ReadLoop() {
   const absl::Status status = ReadFrames();
-  if (status.ok() || (said_bye_ && heard_bye_)) return;
-  // Cancelled: shut down here. Otherwise the first to see it names the peer for everyone.
+  if (status.ok() || (sent_bye_ && received_bye_)) return;
+  // Cancelled means that this side closed it. Otherwise the first thread that detects the failure names the peer.
   if (!absl::IsCancelled(status)) {
     abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
                    options_.peer_worker});
   }
 }
 
-// Until both sides have said good-bye, or an error.
+// Reads until both sides have sent the end of the task, or an error occurs.
 absl::Status TcpConnection::ReadFrames() {
   while (true) {
     FrameHead head;
     XLAD_RETURN_IF_ERROR(
         ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(&head), sizeof head)));
     if (head.magic != FrameHead::kFrameMagic || head.channel >= kMaxChannels) {
-      return absl::DataLossError("found bytes that are no frame");
+      return absl::DataLossError("found bytes that do not start a frame");
     }
     switch (head.kind) {
       case FrameKind::kMessage:
@@ -354,7 +354,7 @@ absl::Status TcpConnection::ReadFrames() {
       case FrameKind::kAbort:
         return OnAbort(head);
       case FrameKind::kBye:
-        heard_bye_ = true;
+        received_bye_ = true;
         waiter_->Notify();
         return absl::OkStatus();
       default:
@@ -378,9 +378,9 @@ absl::Status TcpConnection::OnMessage(const FrameHead& head) {
 
 absl::Status TcpConnection::CheckMessage(const FrameHead& head, Inbox* inbox) const {
   if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes) || inbox->IsFull()) {
-    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, or one too many, expected ",
-                                            options_.max_message_bytes, " bytes and ", options_.slots,
-                                            " messages at most"));
+    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes,
+                                            " bytes or too many messages, expected at most ",
+                                            options_.max_message_bytes, " bytes and ", options_.slots, " messages"));
   }
   return absl::OkStatus();
 }

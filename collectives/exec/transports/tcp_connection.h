@@ -1,7 +1,10 @@
-// One connection between a device here and a device there, and the links on it.
+// One connection between a local device and a peer device, and the links on it.
 //
-// Where the two share memory, messages and what releases them go through it, and the device's own thread takes them out
-// whenever it waits (Pump); the connection then only says good-bye, tells of aborts, and ends when a process does.
+// If the two processes share memory, messages and releases are sent through it, and the device's thread receives them
+// whenever it waits (Pump). The connection then carries only the end of the task and aborts, and detects the end of the
+// peer's process.
+//
+// Threads: links are used by the device's thread; a reader thread belongs to the connection; the rest is thread-safe.
 #pragma once
 
 #include <deque>
@@ -25,12 +28,12 @@ class TcpConnection {
     std::string self;  // "device 1 (worker w0, ...)"
     std::string peer;  // "device 3 (worker w2, ...)"
     std::string self_worker;
-    std::string peer_worker;  // Blamed where the connection breaks.
+    std::string peer_worker;  // Named as the suspect if the connection breaks.
     int slots = 4;
     int64_t max_message_bytes = 0;
   };
 
-  // Starts reading. `waiter` is woken for each message. `pipe` may be null.
+  // Starts the reader thread. Each message wakes `waiter`. `pipe` may be null.
   TcpConnection(const Options& options, std::unique_ptr<Connection> connection, std::unique_ptr<SharedPipe> pipe,
                 Waiter* waiter, AbortSignal* abort);
   ~TcpConnection();
@@ -38,18 +41,18 @@ class TcpConnection {
   SendLink* OpenSend(int channel);
   ReceiveLink* OpenReceive(int channel);
 
-  // Takes what has come through shared memory. By the device's thread.
+  // Receives from shared memory. Called by the device's thread.
   void Pump();
   bool has_pipe() const { return pipe_ != nullptr; }
 
-  // Nothing more will be sent.
-  void SayBye();
-  // Until the peer has said so too, or the connection has ended.
+  // Tells the peer that nothing more will be sent.
+  void SendBye();
+  // Waits until the peer has sent the same, or the connection has ended.
   void WaitForBye();
-  // Tells the peer why, as far as that goes without waiting, and ends the connection. Never blocks. False where the
-  // device's thread is writing: then it does so when it is done.
+  // Sends the reason of an abort, as far as possible without blocking, and closes the connection. Returns false if the
+  // device's thread is writing; that thread then does the same when its write ends.
   bool TellAbort();
-  // Ends the connection whatever anyone does.
+  // Closes the connection at once, even while a thread writes.
   void Cut() { connection_->Shutdown(); }
 
  private:
@@ -60,7 +63,7 @@ class TcpConnection {
   Inbox* FindInbox(int channel);
   absl::Status WriteFrame(const FrameHead& head, absl::Span<const ConstPiece> pieces);
   absl::Status WriteShared(ConstPiece bytes);
-  void TellReleased(Inbox* inbox);
+  void SendReleased(Inbox* inbox);
   absl::Status PumpFrames();
   absl::Status WriteLocked(const FrameHead& head, absl::Span<const ConstPiece> pieces);
   void ReadLoop();
@@ -78,14 +81,14 @@ class TcpConnection {
   std::mutex links_mutex_;
   std::map<int, std::unique_ptr<Outbox>> outboxes_;
   std::map<int, std::unique_ptr<Inbox>> inboxes_;
-  // The device thread's own: the frame that is coming in, the one that is going out, releases that are to be told.
+  // Used by the device's thread only: the frame being received, the frame being sent, releases that are not sent yet.
   struct Arriving;
   std::unique_ptr<Arriving> arriving_;
   bool writing_ = false;
-  bool releases_wait_ = false;
+  bool releases_pending_ = false;
   std::atomic<bool> abort_wanted_ = false;
-  std::atomic<bool> said_bye_ = false;
-  std::atomic<bool> heard_bye_ = false;
+  std::atomic<bool> sent_bye_ = false;
+  std::atomic<bool> received_bye_ = false;
   std::thread reader_;
 };
 

@@ -1,4 +1,3 @@
-// What travels on a connection between two devices.
 #include "collectives/exec/transports/tcp_frame.h"
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 namespace xlad::collectives {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "frames are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "frames are written in memory order");
 
 constexpr uint32_t kMaxBlockBytes = 64 * 1024;
 
@@ -45,8 +44,8 @@ absl::StatusOr<std::string> ReadBlock(Connection* connection) {
   uint32_t size = 0;
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(&size), sizeof size)));
   if (size > kMaxBlockBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size, " bytes, expected ",
-                                                   kMaxBlockBytes, " at most: not a worker"));
+    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size,
+                                                   " bytes, expected at most ", kMaxBlockBytes, "; the peer is not a worker"));
   }
   std::string block(size, '\0');
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(block.data()), size)));

@@ -1,4 +1,4 @@
-// What travels on a connection between two devices: a hello and its answer, then frames.
+// The wire format of a connection between two devices: a hello and its answer, then frames.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace xlad::collectives {
 enum class FrameKind : uint32_t {
   kMessage = 1,   // A message of a link: header, then `bytes` of payload.
   kReleased = 2,  // The receiver released `count` messages of channel `channel`.
-  kAbort = 3,     // The task failed there; payload: worker id of the suspect, a line end, the error.
-  kBye = 4,       // The task is finished there; nothing follows.
+  kAbort = 3,     // The sender's task failed. Payload: worker id of the suspect, a newline, the error.
+  kBye = 4,       // The sender's task is finished; no frame follows.
 };
 
-// The fixed start of every frame, as it lies in memory (little-endian hosts only).
+// The fixed start of every frame, in memory order (little-endian hosts only).
 struct FrameHead {
   uint32_t magic = kFrameMagic;
   FrameKind kind = FrameKind::kMessage;
@@ -32,13 +32,13 @@ static_assert(sizeof(FrameHead) == 64);
 
 constexpr uint64_t kMaxReasonBytes = 16 * 1024;
 
-// A whole kAbort frame; a longer reason is cut.
+// Returns a complete kAbort frame. The reason is truncated to kMaxReasonBytes.
 std::string AbortFrame(const Failure& failure);
 
-// Reads exactly bytes.size() bytes; Unavailable where the peer ends before.
+// Reads exactly bytes.size() bytes. Unavailable if the connection ends first.
 absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes);
 
-// A serialised message with its length in front, at most 64 KiB.
+// Writes or reads a serialized message with a length prefix, at most 64 KiB.
 absl::Status WriteBlock(Connection* connection, const std::string& block);
 absl::StatusOr<std::string> ReadBlock(Connection* connection);
 
