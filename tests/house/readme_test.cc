@@ -1,4 +1,4 @@
-// Every command that README.md shows in a code block is run by CI: .ci/run has it as a line.
+// CI runs every command in the code blocks of README.md: .ci/run has each as a line, once.
 #include <set>
 
 #include "gtest/gtest.h"
@@ -42,16 +42,33 @@ TEST(ReadmeTest, CiRunsEveryCommandOnce) {
   std::multiset<std::string> ran;
   for (const std::string& line : Lines(ReadText(".ci/run"))) ran.insert(Trim(line));
   for (const std::string& command : CommandsOf(ReadText("README.md"))) {
-    EXPECT_EQ(ran.count(command), 1u) << "README.md shows \"" << command << "\"; .ci/run is to run it once";
+    EXPECT_EQ(ran.count(command), 1u) << "README.md shows \"" << command << "\"; expected .ci/run to run it once";
   }
 }
 
-// Links to files of the project lead somewhere.
-TEST(ReadmeTest, LinksLeadSomewhere) {
+std::string WithoutCodeBlocks(const std::string& markdown) {
+  std::string text;
+  bool inside = false;
+  for (const std::string& line : Lines(markdown)) {
+    const size_t start = line.find_first_not_of(' ');
+    const bool is_fence = start != std::string::npos && line.compare(start, 3, "```") == 0;
+    if (is_fence) inside = !inside;
+    if (!inside && !is_fence) text += line + "\n";
+  }
+  return text;
+}
+
+TEST(ReadmeTest, CodeBlocksAreRemoved) {
+  EXPECT_EQ(WithoutCodeBlocks("a\n```\n[x](y)\n```\nb\n   ```cpp\n[](int)\n   ```\nc\n"), "a\nb\nc\n");
+}
+
+// Links to files of the project lead to existing files.
+TEST(ReadmeTest, LinkedFilesExist) {
   for (const SourceFile& page : FilesEndingWith({".md"})) {
     const auto folder = std::filesystem::path(page.path).parent_path();
-    for (size_t at = page.text.find("]("); at != std::string::npos; at = page.text.find("](", at + 1)) {
-      std::string target = page.text.substr(at + 2, page.text.find(')', at) - at - 2);
+    const std::string text = WithoutCodeBlocks(page.text);
+    for (size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+      std::string target = text.substr(at + 2, text.find(')', at) - at - 2);
       target = target.substr(0, target.find('#'));
       if (target.empty() || target.find("://") != std::string::npos) continue;
       EXPECT_TRUE(std::filesystem::exists(folder / target)) << page.path << " links to " << target;
