@@ -17,7 +17,7 @@
 
 namespace xlad::cli {
 
-// Documented in docs/reference/exit-codes.md.
+// Documented in docs/reference/commands.md.
 enum ExitCode : int {
   kOk = 0,
   kFailed = 1,       // Bad input, or the job failed.
