@@ -145,7 +145,7 @@ class Eval(unittest.TestCase):
             self.assertEqual(code, 1)
             failed = [c for c in json.loads(out)["cases"] if not c["passed"]]
             self.assertEqual([c["name"] for c in failed], ["good"])
-            self.assertIn("take it from the list", failed[0]["message"])
+            self.assertIn("remove it from the list", failed[0]["message"])
             self.assertEqual(xlad(*run, where / "absent.list")[0], 1)
 
 
