@@ -220,8 +220,9 @@ absl::Status ComputationPartitioner::VisitBarrier(const Instruction& instruction
 }
 
 // Warns of operands that are all-gathered because the op cannot run on shards of a dimension.
-void ComputationPartitioner::WarnOfReplication(const Instruction& instruction, const OpRule& rule,
-                                               const LocalValue& operands) {
+void ComputationPartitioner::WarnOfReplication(const LocalOp& op, const LocalValue& operands) {
+  const Instruction& instruction = *op.source;
+  const OpRule& rule = *op.rule;
   const std::vector<bool> allowed = context_.families()(instruction.opcode()).splittable(instruction, rule);
   for (size_t i = 0; i < operands.size(); ++i) {
     for (size_t d = 0; d < operands[i].sharding.dims.size(); ++d) {
@@ -229,7 +230,11 @@ void ComputationPartitioner::WarnOfReplication(const Instruction& instruction, c
       const bool blocked = std::any_of(rule.operands[i][d].begin(), rule.operands[i][d].end(), [&](int f) {
         return !allowed[f] && rule.factors[f].size > 1;
       });
-      if (axes.empty() || !blocked) continue;
+      const auto is_used = [&](const AxisRef& axis) {  // Another dimension may have got the axis.
+        return std::any_of(op.assignment->begin(), op.assignment->end(),
+                           [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
+      };
+      if (!blocked || std::all_of(axes.begin(), axes.end(), is_used)) continue;
       context_.Warn(instruction, absl::StrCat("gathered over ", ToString(context_.mesh(), axes), ": ",
                                               hlo::ToString(instruction.opcode()), " needs dimension ", d,
                                               " of operand ", i, ", ", operands[i].global.ToString(), ", whole"));
@@ -289,8 +294,8 @@ absl::Status ComputationPartitioner::VisitOp(const Instruction& instruction) {
       chooser_.Choose(instruction, rule, arrays, [&](size_t i, const TensorSharding& to) {
         return reshards_.ReshardBytes(operands[i], to);
       }).assignment;
-  WarnOfReplication(instruction, rule, operands);
   LocalOp op = PrepareOp(instruction, rule, assignment, operands);
+  WarnOfReplication(op, operands);
   local_.builder().set_template(&instruction);
   XLAD_RETURN_IF_ERROR(Annotate(context_.families()(instruction.opcode()).emit(local_, op), instruction.name()));
   OriginPtr partial = PartialOrigin(context_.source(), instruction, rule, assignment);

@@ -53,7 +53,8 @@ class ComputationPartitioner {
   LocalOp PrepareOp(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,
                     const LocalValue& operands);
   LocalValue SlicedOperands(const hlo::Instruction& concatenate, const OpRule& rule, const Assignment& assignment);
-  void WarnOfReplication(const hlo::Instruction& instruction, const OpRule& rule, const LocalValue& operands);
+  // `operands`: before resharding.
+  void WarnOfReplication(const LocalOp& op, const LocalValue& operands);
 
   // The leaves of all operands, in order.
   LocalValue Operands(const hlo::Instruction& instruction) const;

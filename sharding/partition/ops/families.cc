@@ -116,7 +116,7 @@ const OpFamily& FamilyOf(Opcode opcode) {
       {Opcode::kReduce, {SplitReduce, EmitReduce}},
       {Opcode::kBroadcast, {SplitResults, EmitSame}},
       {Opcode::kIota, {SplitResults, EmitIota}},
-      {Opcode::kRngBitGenerator, {SplitNone, EmitSame}},
+      {Opcode::kRngBitGenerator, {SplitRandomBits, EmitRandomBits}},
       {Opcode::kRng, {SplitNone, EmitSame}},
       {Opcode::kConstant, {SplitResults, EmitConstant}},
       {Opcode::kGather, {SplitGather, EmitGather}},

@@ -70,6 +70,10 @@ Halos ReverseHalos(const hlo::Instruction& instruction, const OpRule& rule, cons
 absl::Status EmitConcatenate(LocalBuilder& local, LocalOp& op);
 Halos ConcatenateHalos(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment);
 
+// random_bits.cc
+std::vector<bool> SplitRandomBits(const hlo::Instruction& instruction, const OpRule& rule);
+absl::Status EmitRandomBits(LocalBuilder& local, LocalOp& op);
+
 // reduce.cc
 std::vector<bool> SplitReduce(const hlo::Instruction& instruction, const OpRule& rule);
 absl::Status EmitReduce(LocalBuilder& local, LocalOp& op);
