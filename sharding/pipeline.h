@@ -31,7 +31,7 @@ struct PipelineOptions {
 struct PipelineResult {
   ShardedModule propagated;
   PartitionedProgram partitioned;
-  std::vector<PassTime> times;  // Of the passes that ran.
+  std::vector<PassTime> times;  // One entry for each pass that ran.
 };
 
 // Runs the pipeline. Errors are those of the first pass that fails.

@@ -33,7 +33,7 @@ Sample Dot(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
     x.array = builder.Transpose(x.array, permutation);
   }
   hlo::DotDimensions dims;
-  Dims sizes;  // Of the right operand: batch, contracting and free dimensions in random order.
+  Dims sizes;  // The right operand's batch, contracting and free dimensions, in random order.
   Dims roles;  // For each, the left operand's dimension, or -1 if it is free.
   double terms = 1;
   for (int64_t d = 0; d < x.ndim(); ++d) {

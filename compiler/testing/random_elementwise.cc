@@ -19,7 +19,7 @@ constexpr double kF32Unit = 0x1p-24;
 struct SmoothFunction {
   Opcode opcode;
   double slope;
-  double bound;  // Of the result; 0: the operand's bound.
+  double bound;  // The result's bound, or 0 if it is the operand's bound.
 };
 constexpr SmoothFunction kEverywhere[] = {
     {Opcode::kTanh, 1, 1},  {Opcode::kLogistic, 0.25, 1}, {Opcode::kSine, 1, 1}, {Opcode::kCosine, 1, 1},

@@ -100,7 +100,7 @@ class RandomValues {
   // A constant of special values: a scalar on all elements, or random elements if the array is small.
   hlo::Instruction* SpecialConstant(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
 
-  // Brings a value that was just made back to where it can be used further: recognizes that it is no longer exact, and
+  // Makes a new value usable as an operand: recognizes that it is no longer exact, and
   // scales, clamps or floors it if its bound or its grid has grown too far. Empty if its error is too large.
   Sample Normalize(hlo::Builder& builder, Sample value);
   // An exact array of the shape with small elements.

@@ -25,7 +25,7 @@ struct ExplainedCollective {
 
 struct Explanation {
   std::vector<ExplainedCollective> collectives;
-  // The sum of bytes x trip count. An unknown trip count counts as 1, as in the figures of XLA that it is compared with.
+  // The sum of bytes x trip count. An unknown trip count counts as 1, as in the XLA figures that it is compared with.
   int64_t bytes_per_device = 0;
   // The same sum for cost models, in which a loop with an unknown trip count runs hlo::kAssumedTripCount times.
   double assumed_bytes_per_device = 0;

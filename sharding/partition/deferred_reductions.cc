@@ -225,8 +225,8 @@ int64_t DataFlowGraph::ReductionCost(const ArrayNode& array, const AxisRef& axis
   return std::llround(std::min(array.runs * ((scatters ? 1 : 2) * bytes + kLatencyBytes), 1e14));
 }
 
-// The cut for one axis. Every array that partial sums can reach is an edge from a vertex where its op takes operands to
-// a vertex where users take its result. To cut the edge is to reduce there. The source is connected to ops that make
+// The cut for one axis. Every array that partial sums can reach is an edge from the vertex of its op's operands to
+// the vertex of its users. To cut the edge is to reduce there. The source is connected to ops that make
 // partial sums, and vertices whose users need a reduced value are connected to the sink. A user that is split by the
 // axis takes its shard of the sum by a reduce-scatter, which other users that are split alike share.
 class DataFlowGraph::Cut {

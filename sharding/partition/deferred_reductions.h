@@ -1,4 +1,4 @@
-// Chooses where partial sums are reduced: not necessarily where they arise, but where it costs least.
+// Chooses the places at which partial sums are reduced: those of the least cost, not those at which they arise.
 //
 // An op whose contracted dimension is split leaves a partial sum on every device (the gradient of a batch that is
 // split). The ops that follow are often linear, that is, they can be computed on the partial sums: an addition of two
@@ -13,8 +13,8 @@
 //   r = f32[8,8] tanh(total)             // Not linear: `total` is all-reduced here, once.
 //
 // Every path from an op that makes partial sums to a use that is not linear must contain one reduction. The cheapest
-// set of places is a minimum s-t cut of the data-flow graph, where a place costs the bytes that are sent there times
-// the number of times it runs. The cut is found by Dinic's algorithm (E. A. Dinic, "Algorithm for solution of a
+// set of places is a minimum s-t cut of the data-flow graph. A place costs the bytes that are sent there times the
+// number of times it runs. The cut is found by Dinic's algorithm (E. A. Dinic, "Algorithm for solution of a
 // problem of maximum flow in networks with power estimation", 1970), for each mesh axis separately.
 #pragma once
 
@@ -26,8 +26,8 @@
 namespace xlad::sharding {
 
 struct DeferredReductions {
-  // Ops that are computed on partial sums, and the axes along which they are partial. Of the op's operands, those in
-  // which the op is linear are partial sums.
+  // Ops that are computed on partial sums, and the axes along which they are partial. The op's operands
+  // in which it is linear are partial sums.
   absl::flat_hash_map<const hlo::Instruction*, AxisList> computed_on_partials;
   // Values that their users get unreduced, and along which axes, leaf by leaf. For a loop, its parameters are listed
   // too.

@@ -66,7 +66,7 @@ ENTRY main {
 
 struct Outcome {
   std::vector<std::string> collectives;  // "all-reduce 1x192", in order.
-  std::vector<std::string> because;      // Of the first.
+  std::vector<std::string> because;      // The cause chain of the first collective.
   std::string text;
 };
 

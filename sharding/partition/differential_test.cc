@@ -227,7 +227,7 @@ ENTRY main {
   ROOT s = f32[10,6] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
       scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
 })", Exactness::kBits},
-    // Initial values that are no identities of the reducer.
+    // Initial values that are not identities of the reducer.
     {"variadic_sum_from_five", R"(HloModule m
 both { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3)
   p = f32[] add(a, c) q = s32[] add(b, d) ROOT t = (f32[], s32[]) tuple(p, q) }

@@ -30,7 +30,7 @@ std::vector<Piece> PiecesOf(const HaloNeed& need) {
   return pieces;
 }
 
-// Rounds in the making, and which shards send and receive in each.
+// The rounds planned so far, and the shards that send and receive in each.
 class Rounds {
  public:
   explicit Rounds(const HaloNeed& need) : need_(need) {}

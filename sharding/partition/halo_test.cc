@@ -393,7 +393,7 @@ TEST_F(Halo, ArgmaxOverSplitDimension) {
   }
 }
 
-TEST(HaloPlan, NeighboursSendTheirEdgesOnly) {
+TEST(HaloPlan, NeighborsSendTheirEdgesOnly) {
   // A window of 3 with padding 1 on both sides.
   HaloPlan plan = PlanHalo({16, 4, {-1, 3, 7, 11}, 6, 0, 16});
   EXPECT_EQ(plan.rounds.size(), 2u);

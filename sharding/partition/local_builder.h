@@ -33,7 +33,7 @@ class LocalBuilder {
   hlo::Instruction* Position(const AxisList& axes);
   // pred[]: whether the position along `axes` is 0. Each group of devices along `axes` has one such device.
   hlo::Instruction* IsFirst(const AxisList& axes);
-  // The global index of the first element of the device's shard. Of type IndexType of all shards together.
+  // The global index of the first element of the device's shard, in the IndexType of all shards together.
   hlo::Instruction* ShardStart(const AxisList& axes, int64_t shard_size);
   // pred[shard]: whether an element of a dimension of `size` elements, split over `axes`, is not padding.
   hlo::Instruction* RealIndices(const AxisList& axes, int64_t size);
@@ -50,7 +50,7 @@ class LocalBuilder {
                                  std::vector<hlo::Computation*> called, absl::Span<hlo::Instruction* const> operands);
 
   // What a permute of `piece`, which is a part of `from`, brings: the device `target` of a pair gets the piece of the
-  // device `source`, and a device that is no target gets zeros. Records the collective.
+  // device `source`, and a device that is not a target gets zeros. Records the collective.
   hlo::Instruction* Permute(const LocalArray& from, hlo::Instruction* piece,
                             std::vector<std::pair<int64_t, int64_t>> pairs, const AxisList& axes,
                             const ReshardCause& cause);

@@ -23,9 +23,9 @@ struct LocalOp {
   const OpRule* rule = nullptr;
   const Assignment* assignment = nullptr;
   std::vector<LocalArray> operands;  // Resharded; one per array leaf.
-  // Of a concatenation: for an operand that is a slice, what it is a slice of; `local` is null for other operands.
+  // For each operand of a concatenation that is a slice, the array that it is a slice of; `local` is null for others.
   std::vector<LocalArray> sliced;
-  std::vector<RaggedDim> ragged;    // Of a reshape.
+  std::vector<RaggedDim> ragged;    // For a reshape.
   std::vector<LocalArray> results;  // One per array leaf, with their shardings; the family sets `local`.
 };
 

@@ -22,7 +22,7 @@ class PartitionContext {
   const Mesh& mesh() const { return source_.mesh; }
   FamilyTable families() const { return families_; }
   hlo::Module* module() { return module_; }
-  SourceMap* source_map() { return source_map_; }  // Null if nobody needs the map.
+  SourceMap* source_map() { return source_map_; }  // Null if the caller does not need the map.
   CollectiveRecorder& recorder() { return recorder_; }
   const DeferredReductions& deferred() const { return deferred_; }
   void set_deferred(DeferredReductions deferred) { deferred_ = std::move(deferred); }

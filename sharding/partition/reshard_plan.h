@@ -3,8 +3,8 @@
 //
 // A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
 // all-to-alls and permutes of the small pieces, and all-gathers last. Shardy and GSPMD (Xu et al., "GSPMD: General and
-// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. Of a few candidate plans the one that
-// sends the fewest bytes is taken.
+// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. The plan that sends
+// the fewest bytes is chosen from a few candidates.
 //
 // Example: f32[16,8] on the mesh "dp=2,tp=2".
 //

@@ -210,7 +210,7 @@ class PartialFlow {
     return IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
   }
 
-  // Of the operands that may be partial, either none is, or all are along the same axes, or zero.
+  // The operands that may be partial: either none is partial, or each is zero or partial along the same axes.
   absl::StatusOr<Leaf> FromOperands(const Instruction& instruction) const {
     Leaf result;
     for (const Instruction* operand : instruction.operands()) {

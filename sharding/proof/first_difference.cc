@@ -43,7 +43,7 @@ struct Extract {
   }
 };
 
-using Inputs = std::vector<Literal>;  // Of one device.
+using Inputs = std::vector<Literal>;  // The inputs of one device.
 using Shards = std::vector<Literal>;  // One value, by device.
 using Arrays = std::vector<const tensor::Array*>;
 
@@ -93,7 +93,7 @@ class Comparer {
   const PartitionedProgram& program_;
   const SourceMap& source_map_;
   const MappedProgram* const reference_;
-  // Of the reference, by name in the source program.
+  // The arrays of the reference, by name in the source program.
   absl::flat_hash_map<std::string, SourceMap::ShardOfValue> arrays_;
   absl::flat_hash_map<std::string, const Instruction*> control_;
   const double tolerance_;

@@ -91,8 +91,8 @@ TEST(FirstDifference, NoneInASoundProgram) {
   EXPECT_FALSE(found->has_value()) << (*found)->ToString();
 }
 
-// A sum of terms that cancel consists of rounding errors, so that its largest value is no measure of them.
-TEST(FirstDifference, RoundingIsNone) {
+// A sum of terms that cancel consists of rounding errors, so its largest value does not measure them.
+TEST(FirstDifference, RoundingIsNotADifference) {
   const char* text = R"(HloModule m,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

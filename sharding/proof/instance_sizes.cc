@@ -12,7 +12,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-constexpr int64_t kMaxElements = 4096;        // Of an array of an instance.
+constexpr int64_t kMaxElements = 4096;        // The limit for one array of an instance.
 constexpr int64_t kMaxElementsMoved = 65536;  // The same for ops whose work is proportional to the elements.
 
 // Whether every size of the instance is a product of its rule's factors' sizes.

@@ -40,7 +40,7 @@ OpRule GatherRule(const hlo::Instruction& instruction) {
       rule.Result(0, result_dim, factor);
     } else if (sizes[d] == 1 && operand[d] > 1) {
       const int factor = rule.Add(operand[d], FactorKind::kReduction);
-      rule.factor(factor).reduction = hlo::Opcode::kOr;  // Of the bits, as for a dynamic slice.
+      rule.factor(factor).reduction = hlo::Opcode::kOr;  // An OR of the bits, as for a dynamic slice.
       rule.Operand(0, d, factor);
     } else {
       rule.Operand(0, d, rule.Add(operand[d], FactorKind::kNeedReplication, /*blocked=*/true));

@@ -58,7 +58,7 @@ def result_type(opcode, name):
 
 
 def unary(program, rng, opcode, name):
-    # XLA's formulas for complex functions overflow to NaN where C's (and ours) give infinities: no such numbers.
+    # XLA's formulas for complex functions overflow to NaN, but C's and xlad's to infinities: such numbers are avoided.
     tame = name in COMPLEX and UNARY[opcode][1] is not None
     x = random_array(rng, name, dims_for(rng), name not in COMPLEX, not tame)
     attributes = "dimensions={" + ",".join(map(str, range(x.ndim))) + "}" if opcode == "reverse" else ""
@@ -115,7 +115,7 @@ def clamp(program, rng, opcode, name):
 
 
 def convert(program, rng, source, target):
-    # XLA keeps no rule for what NaN becomes where there is none.
+    # XLA has no rule for converting NaN to a type that has no NaN.
     x = random_array(rng, source, dims_for(rng), special=target != "f4e2m1fn")
     result = shape(target, x.shape)
     program.result(program.op(result, "convert", [program.parameter(x)]), result, EXACT)

@@ -171,7 +171,7 @@ absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
 
 using Try = absl::Status (*)(const hlo::Module&, const Case&);
 
-// What `run` says about the module, from a child process; empty where all is well.
+// The message of `run` about the module, from a child process; empty if it succeeded.
 std::string InChild(Try run, const hlo::Module& module, const Case& test) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";

@@ -2,8 +2,7 @@
 
     python3 tests/house/prose.py [PATH...]    prints FILE:LINE: "what was found": what to write; exit code 1 if anything was
 
-Without PATH the whole tree is checked, except the folders in `EXEMPT`: delete a folder's line there once
-`python3 tests/house/prose.py FOLDER` finds nothing. A PATH on the command line is checked even if it is exempt.
+Without PATH the whole tree is checked.
 
 What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
 double quotes inside these is an example or a quotation, and is not checked. Spelling is also checked in names.
@@ -15,17 +14,6 @@ import sys
 import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# Folders that are not rewritten yet. Delete a line when the folder is clean; this set ends empty.
-EXEMPT = {
-    "compiler",
-    "docs/reference/hlo-rules.md",
-    "proto",
-    "sharding",
-    "tests/compiled",
-    "tests/conformance",
-    "tests/differential",
-}
 
 USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only they want anything.
 # (pattern, what to write). Patterns are case-sensitive only where they begin a sentence: BEGIN matches there.
@@ -297,16 +285,11 @@ def source_files(root=ROOT):
     return files
 
 
-def is_exempt(path):
-    name = path.relative_to(ROOT).as_posix()
-    return any(name == entry or name.startswith(entry + "/") for entry in EXEMPT)
-
-
 def chosen_files(arguments):
-    """The files under the paths in `arguments`; if there are none, all that are not exempt."""
+    """The files under the paths in `arguments`; if there are none, all of them."""
     chosen = [pathlib.Path(argument).resolve() for argument in arguments]
     if not chosen:
-        return [path for path in source_files() if not is_exempt(path)]
+        return source_files()
     return [path for path in source_files() if any(path == c or c in path.parents for c in chosen)]
 
 

@@ -118,8 +118,6 @@ class ProseTest(unittest.TestCase):
         problems = [problem for path in prose.chosen_files([]) for problem in prose.check(path)]
         self.assertEqual(problems, [], "\n" + "\n".join(problems))
 
-    def test_exempt_entries_exist(self):
-        self.assertEqual([entry for entry in prose.EXEMPT if not (prose.ROOT / entry).exists()], [])
 
 
 class ReferencesTest(unittest.TestCase):

@@ -2,7 +2,7 @@
 
     python3 tests/house/references.py [PATH...]    prints FILE:LINE: what was named; exit code 1 if anything is missing
 
-PATH and exempt folders are as in prose.py.
+PATH is as in prose.py.
 
 Checked in comments and Markdown: names of files (`sharding/pipeline.h`, `pipeline.h`, also without backticks), identifiers in
 backticks (`Propagate`, `xlad::hlo::Module`, `chunk_bytes`), and, in Markdown, flags in backticks (`--mesh`). A reference with a

@@ -86,8 +86,8 @@ void Normalize(BatchNorm& norm, IrBuilder& b, llvm::Value* feature, llvm::Value*
   llvm::Value* factor = b.CreateFMul(norm.InverseDeviation(variance), norm.Of(1, feature));
   llvm::Value* offset = norm.Of(2, feature);
   norm.ForEachElement(feature, [&](const Index& index) {
-    llvm::Value* centred = b.CreateFSub(norm.At(0, index), mean);
-    norm.Store(0, index, b.CreateFAdd(b.CreateFMul(centred, factor), offset));
+    llvm::Value* centered = b.CreateFSub(norm.At(0, index), mean);
+    norm.Store(0, index, b.CreateFAdd(b.CreateFMul(centered, factor), offset));
   });
 }
 

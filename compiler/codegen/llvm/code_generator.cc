@@ -27,7 +27,7 @@
 namespace xlad::compiler {
 namespace {
 
-void InitialiseTargets() {
+void InitializeTargets() {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -155,7 +155,7 @@ Target CompleteTarget(const Target& target) {
 }
 
 absl::StatusOr<std::unique_ptr<CodeGenerator>> CodeGenerator::Create(const Target& requested) {
-  InitialiseTargets();
+  InitializeTargets();
   const Target target = CompleteTarget(requested);
   std::string problem;
   const llvm::Target* backend = llvm::TargetRegistry::lookupTarget(target.triple(), problem);

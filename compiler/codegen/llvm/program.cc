@@ -65,7 +65,7 @@ class ProgramEmitter {
         return EmitIf(step.if_());
       default:
         return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() +
-                                          "' cannot stand in a native program (found a collective or nothing)");
+                                          "' cannot be part of a native program (found a collective or nothing)");
     }
   }
 

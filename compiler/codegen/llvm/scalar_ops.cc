@@ -114,7 +114,7 @@ ElementType OperandType(const hlo::Instruction& instruction) {
 
 bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
   switch (instruction.opcode()) {
-    case Opcode::kBitcastConvert:  // Of equal widths. Other widths change the shape: see index_rules.cc.
+    case Opcode::kBitcastConvert:  // Equal widths only. Other widths change the shape: see index_rules.cc.
       return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);

@@ -59,7 +59,7 @@ float E8M0ToFloat(uint32_t bits) {
   return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
 
-// Ties round up, as in ml_dtypes and XLA. Of the subnormal floats, 2^-127 and smaller ones have code 0.
+// Ties round up, as in ml_dtypes and XLA. Subnormal floats of at most 2^-127 have code 0.
 llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());

@@ -79,7 +79,7 @@ struct UpdateWindow {
   int64_t dim = 0;
   int64_t shard = 0;             // The size of the array's shard.
   int64_t update = 0;            // The size of the update.
-  Instruction* start = nullptr;  // Where the update starts, counted from the shard's first element. May be outside.
+  Instruction* start = nullptr;  // The first index of the update, from the shard's first element. May be outside.
 };
 
 // Writes the update into a shard that is padded so that the update fits on both sides, and removes the padding again.

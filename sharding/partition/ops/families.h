@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sharding/partition/local_builder.h"
-#include "sharding/partition/ops/families.h"
 
 namespace xlad::sharding {
 

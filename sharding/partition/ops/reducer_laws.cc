@@ -63,7 +63,7 @@ class Reducer {
   bool failed_ = false;
 };
 
-// Equal but for the rounding of floats; the sign of a zero and the payload of a NaN may differ.
+// Equal up to the rounding of floats; the sign of a zero and the payload of a NaN may differ.
 bool Same(const Values& a, const Values& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     const tensor::Array &x = a[i].array, &y = b[i].array;

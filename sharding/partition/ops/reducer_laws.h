@@ -15,7 +15,7 @@ struct ReducerLaws {
 };
 
 // Evaluates the laws on samples: pairs and triples of values that include zeros of both signs, infinities, NaN and the
-// initial values. Comparison is exact, but for the rounding of floats. No law holds if an initial value is not a
+// initial values. Comparison is exact up to the rounding of floats. No law holds if an initial value is not a
 // constant, or the reducer cannot be evaluated.
 ReducerLaws LawsOf(const hlo::Instruction& reduce);
 
