@@ -228,7 +228,7 @@ TEST(Program, RefusesStepsThatDoNotFit) {
   const BufferSlice x = Slice(0, 0, 4);
   const std::vector<std::pair<Step, std::string>> bad = {
       {collective, "all-reduce.1"},
-      {Step(), "cannot stand"},
+      {Step(), "cannot be part"},
       {Kernel("nothing", {x}), "'nothing'"},
       {Kernel("twice", {x}), "as many arguments"},
       {Copy(Slice(1, 0, 4), x), "allocation 1"},
