@@ -166,7 +166,7 @@ class Sessions(ClusterTest):
         with self.assertRaisesRegex(xlad.Error, "it was closed"):
             x.get()
         for use in (cluster.jobs, lambda: cluster.jit(lambda x: x)(1.0)):
-            with self.assertRaisesRegex(xlad.Error, "is closed, expected to be used before close"):
+            with self.assertRaisesRegex(xlad.Error, "is closed, expected a call before close"):
                 use()
 
 

@@ -45,12 +45,17 @@ llvm::Value* Clamp(Ir& ir, Operands x) {
   return ir.b.CreateMinimum(raised, x[2]);
 }
 
-// Maximum or minimum without LLVM's intrinsic, which loses NaNs if LLVM 19 narrows f16 arithmetic on x86.
+// Maximum or minimum of two floats without LLVM's intrinsic, which loses NaNs if LLVM 19 narrows f16 arithmetic on x86.
+// Equal operands differ at most in the sign of a zero: the AND of their bits is the maximum, the OR is the minimum.
 llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   IrBuilder& b = ir.b;
   llvm::Value* first = is_max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
   llvm::Value* take_first = b.CreateOr(b.CreateFCmpUNO(x, x), b.CreateAnd(first, b.CreateFCmpORD(y, y)));
-  return b.CreateSelect(take_first, x, y);
+  llvm::Type* integer = b.getIntNTy(x->getType()->getScalarSizeInBits());
+  llvm::Value* x_bits = b.CreateBitCast(x, integer);
+  llvm::Value* y_bits = b.CreateBitCast(y, integer);
+  llvm::Value* tie = is_max ? b.CreateAnd(x_bits, y_bits) : b.CreateOr(x_bits, y_bits);
+  return b.CreateSelect(b.CreateFCmpOEQ(x, y), b.CreateBitCast(tie, x->getType()), b.CreateSelect(take_first, x, y));
 }
 
 // Returns null for other opcodes.

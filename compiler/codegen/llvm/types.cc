@@ -1,6 +1,7 @@
 #include "compiler/codegen/llvm/types.h"
 
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/Instructions.h>
 
 #include <cstring>
 
@@ -13,6 +14,11 @@ namespace {
 // Converts a small float in f32 to an integer of its width, and back.
 llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kF16) {
+    // A value that was only moved keeps its bits: a conversion would make a signaling NaN quiet.
+    auto* const extended = llvm::dyn_cast<llvm::FPExtInst>(value);
+    if (extended != nullptr && extended->getSrcTy()->isHalfTy()) {
+      return b.CreateBitCast(extended->getOperand(0), b.getInt16Ty());
+    }
     return b.CreateBitCast(b.CreateFPTrunc(value, b.getHalfTy()), b.getInt16Ty());
   }
   if (type == ElementType::kBF16) {
@@ -150,6 +156,12 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
   if (tensor::IsInteger(type)) return llvm::ConstantInt::get(context, llvm::APInt(64, bits).trunc(width));
   if (type == ElementType::kF64) {
     return llvm::ConstantFP::get(context, llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, bits)));
+  }
+  if (type == ElementType::kF16) {  // LLVM's conversion keeps the payload of a NaN.
+    llvm::APFloat half(llvm::APFloat::IEEEhalf(), llvm::APInt(16, bits));
+    bool loses_information = false;
+    half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
+    return llvm::ConstantFP::get(context, half);
   }
   const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));
   uint32_t float_bits;
