@@ -5,193 +5,21 @@
 // shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S: with both,
 // XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S, a failure is run again.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/compile.h"
-#include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/shrink.h"
-#include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
-#include "hlo/verify/verifier.h"
-#include "hlo/wire/proto.h"
-#include "sharding/pipeline.h"
-#include "sharding/proof/equivalence.h"
-#include "sharding/proof/manual_reference.h"
-#include "tests/differential/run_on_devices.h"
+#include "tests/differential/try_program.h"
 
 namespace xlad {
 namespace {
 
-using compiler::ArraysOf;
-using tensor::Array;
-
-absl::Status Named(absl::string_view stage, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(stage, ": ", std::string(status.message())));
-}
-
 int Setting(const char* name, int otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr ? otherwise : std::atoi(value);
-}
-
-absl::StatusOr<Executable> CompileModule(const hlo::Module& module, const sharding::Mesh& mesh,
-                                         CompileRequest request = {}) {
-  XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
-  for (const sharding::Axis& axis : mesh.axes()) {
-    request.add_mesh()->set_name(axis.name);
-    request.mutable_mesh(request.mesh_size() - 1)->set_size(axis.size);
-  }
-  return compiler::Compile(request);
-}
-
-hlo::Literal TupleOf(const std::vector<Array>& arrays) {
-  std::vector<hlo::Literal> elements;
-  for (const Array& array : arrays) elements.emplace_back(array);
-  return hlo::Literal::Tuple(std::move(elements));
-}
-
-struct Case {
-  uint64_t seed = 0;
-  sharding::Mesh mesh;
-  std::vector<compiler::Exactness> exactness;
-  std::vector<bool> special;  // By parameter.
-};
-
-// A program of its own for every device, compiled and run, against the evaluator.
-absl::Status TryLocal(const hlo::Module& module, const Case& test) {
-  XLAD_RETURN_IF_ERROR(Named("verify", hlo::Verify(module)));
-  const auto random = SeededRandom(test.seed + 1);
-  DeviceArrays inputs;
-  std::vector<std::vector<hlo::Literal>> literals;
-  for (int d = 0; d < test.mesh.devices(); ++d) {
-    inputs.push_back(compiler::RandomInputs(module, random.get(), test.special));
-    literals.push_back(TupleOf(inputs.back()).tuple);
-  }
-  const auto expected = hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), literals);
-  XLAD_RETURN_IF_ERROR(Named("evaluate", expected.status()));
-  const auto executable = CompileModule(module, test.mesh);
-  XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
-  const auto results = RunOnDevices(*executable, inputs);
-  XLAD_RETURN_IF_ERROR(Named("run", results.status()));
-  for (size_t d = 0; d < inputs.size(); ++d) {
-    XLAD_RETURN_IF_ERROR(Named(absl::StrCat("compare: device ", d),
-                               compiler::CompareResults((*results)[d], ArraysOf((*expected)[d]), test.exactness)));
-  }
-  return absl::OkStatus();
-}
-
-bool IsAnnotation(const hlo::Instruction& instruction) {
-  return instruction.opcode() == hlo::Opcode::kCustomCall &&
-         !instruction.attributes().custom_call_target.starts_with("lapack_");
-}
-
-// The program without annotations of shardings.
-std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
-  std::unique_ptr<hlo::Module> bare = module.Clone();
-  for (const auto& computation : bare->computations()) {
-    for (const auto& instruction : computation->instructions()) {
-      if (IsAnnotation(*instruction)) instruction->ReplaceAllUsesWith(instruction->operand(0));
-    }
-    computation->RemoveDead();
-  }
-  return bare;
-}
-
-// What the program gives with nothing split, but by hand.
-absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
-  if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
-  XLAD_ASSIGN_OR_RETURN(const sharding::MappedProgram mapped, sharding::PartitionManualOnly(module.Clone(), {}));
-  return sharding::EvaluatePartitioned(mapped.program, inputs);
-}
-
-// What the devices hold of a parameter or result.
-void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
-               EntryValue* entry) {
-  const tensor::Dims local = sharding::LocalDims(shape.dims, sharding);
-  for (ArrayShape* out : {entry->mutable_global(), entry->mutable_local()}) {
-    out->set_element_type(static_cast<int32_t>(shape.type));
-    const tensor::Dims& dims = out == entry->mutable_global() ? shape.dims : local;
-    out->mutable_dims()->Add(dims.begin(), dims.end());
-  }
-  const int64_t boxes = sharding.IsReplicated() ? 1 : mesh.devices();
-  for (int64_t device = 0; device < boxes; ++device) {
-    const tensor::Box box = sharding::BoxOf(shape.dims, mesh, sharding, device);
-    Box* out = entry->add_boxes();
-    out->mutable_lo()->Add(box.lo.begin(), box.lo.end());
-    out->mutable_hi()->Add(box.hi.begin(), box.hi.end());
-  }
-}
-
-absl::StatusOr<Executable> CompileProgram(const sharding::PartitionedProgram& program) {
-  CompileRequest request;
-  for (size_t p = 0; p < program.parameter_shapes.size(); ++p) {
-    FillEntry(program.mesh, program.parameter_shapes[p], program.parameters[p], request.add_parameters());
-  }
-  for (size_t r = 0; r < program.result_shapes.size(); ++r) {
-    FillEntry(program.mesh, program.result_shapes[r], program.results[r], request.add_results());
-  }
-  return CompileModule(*program.variants[0].module, program.mesh, std::move(request));
-}
-
-// A user's program, partitioned by its annotations: on the evaluator, and compiled, both against the bare one.
-absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
-  XLAD_RETURN_IF_ERROR(Named("verify", hlo::Verify(module)));
-  const auto random = SeededRandom(test.seed + 1);
-  const std::vector<hlo::Literal> inputs = TupleOf(compiler::RandomInputs(module, random.get(), test.special)).tuple;
-  const auto whole = Meaning(module, inputs);
-  XLAD_RETURN_IF_ERROR(Named("evaluate", whole.status()));
-  const std::vector<Array> expected = ArraysOf(*whole);
-  const auto sharded = sharding::RunPipeline(module.Clone(), {});
-  XLAD_RETURN_IF_ERROR(Named("partition", sharded.status()));
-  const sharding::PartitionedProgram& program = sharded->partitioned;
-  const auto evaluated = sharding::EvaluatePartitioned(program, inputs);
-  XLAD_RETURN_IF_ERROR(Named("evaluate partitioned", evaluated.status()));
-  XLAD_RETURN_IF_ERROR(Named("compare partitioned",
-                             compiler::CompareResults(ArraysOf(*evaluated), expected, test.exactness)));
-  const auto executable = CompileProgram(program);
-  XLAD_RETURN_IF_ERROR(Named("compile", executable.status()));
-  DeviceArrays local;
-  for (const std::vector<hlo::Literal>& shards : sharding::ShardInputs(program, inputs)) {
-    local.push_back(ArraysOf(hlo::Literal::Tuple(shards)));
-  }
-  const auto results = RunOnDevices(*executable, local);
-  XLAD_RETURN_IF_ERROR(Named("run", results.status()));
-  std::vector<hlo::Literal> parts;
-  for (const std::vector<Array>& arrays : *results) parts.push_back(TupleOf(arrays));
-  const auto joined = sharding::JoinResults(program, parts);
-  XLAD_RETURN_IF_ERROR(Named("join", joined.status()));
-  return Named("compare compiled", compiler::CompareResults(ArraysOf(*joined), expected, test.exactness));
-}
-
-using Try = absl::Status (*)(const hlo::Module&, const Case&);
-
-// The message of `run` about the module, from a child process; empty if it succeeded.
-std::string InChild(Try run, const hlo::Module& module, const Case& test) {
-  int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);  // A hang ends here; nothing waits for it otherwise.
-    const absl::Status status = run(module, test);
-    const std::string text = status.ok() ? "ok" : std::string(status.message());
-    const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    _exit(written ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string text;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status), ": the child died of it");
-  return text == "ok" ? "" : text.empty() ? "nothing: the child said nothing" : text;
 }
 
 std::string Stage(const std::string& failure) { return failure.substr(0, failure.find(':')); }

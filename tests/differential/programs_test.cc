@@ -1,0 +1,99 @@
+// Programs of testdata/ and of the folder $XLAD_CASES, partitioned, compiled and run on the devices of their meshes,
+// against the evaluator. Programs with tuple parameters, large arrays or many devices are only parsed and imported.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file_system.h"
+#include "base/random.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/analysis/leaves.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text/text.h"
+#include "sharding/import/import.h"
+#include "tests/differential/try_program.h"
+
+namespace xlad {
+namespace {
+
+constexpr int64_t kMaxElements = 1 << 19;  // In one array, because the evaluator is slow.
+constexpr int64_t kMaxDevices = 16;
+
+// Sums across devices are in another order than the evaluator's: the error relative to the largest element.
+constexpr double kRelativeError = 1e-5;
+
+bool CanRun(const hlo::Module& module) {
+  for (const hlo::Instruction* parameter : module.entry()->parameters()) {
+    if (!parameter->shape().is_array()) return false;
+  }
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      for (const hlo::Shape* leaf : hlo::Leaves(instruction->shape())) {
+        if (leaf->is_array() && leaf->elements() > kMaxElements) return false;
+      }
+    }
+  }
+  return true;
+}
+
+double LargestFinite(const tensor::Array& array) {
+  double largest = 0;
+  const auto visit = [&largest](auto values) {
+    for (const auto value : values) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(static_cast<double>(value)));
+    }
+  };
+  if (array.shape().type == tensor::ElementType::kF32) visit(array.values<float>());
+  if (array.shape().type == tensor::ElementType::kF64) visit(array.values<double>());
+  return largest;
+}
+
+// How exactly the results for the inputs of `test` must agree.
+std::vector<compiler::Exactness> ExactnessOf(const hlo::Module& module, const Case& test) {
+  const auto random = SeededRandom(test.seed + 1);
+  const auto results = hlo::Evaluate(module, LiteralsOf(compiler::RandomInputs(module, random.get(), test.special)));
+  std::vector<compiler::Exactness> exactness;
+  if (!results.ok()) return exactness;  // The test of the program reports the error.
+  for (const tensor::Array& array : compiler::ArraysOf(*results)) {
+    exactness.push_back({compiler::Agreement::kNumbers, kRelativeError * LargestFinite(array)});
+  }
+  return exactness;
+}
+
+void Check(const std::filesystem::path& path) {
+  SCOPED_TRACE(path.string());
+  const auto text = RealFileSystem().Read(path.string());
+  ASSERT_TRUE(text.ok()) << text.status();
+  auto module = hlo::ParseText(*text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  if (!CanRun(**module)) return;
+  const auto imported = sharding::Import((*module)->Clone(), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  Case test;
+  test.mesh = imported->mesh;
+  if (test.mesh.devices() > kMaxDevices) return;
+  test.special.assign((*module)->entry()->parameters().size(), false);
+  for (test.seed = 1; test.seed <= 3; ++test.seed) {
+    test.exactness = ExactnessOf(**module, test);
+    EXPECT_EQ(InChild(TryAnnotated, **module, test), "") << "seed " << test.seed;
+  }
+}
+
+TEST(Programs, AgreeWithTheEvaluator) {
+  std::vector<std::string> folders = {"tests/differential/testdata"};
+  if (const char* given = std::getenv("XLAD_CASES")) folders.push_back(given);
+  int tried = 0;
+  for (const std::string& folder : folders) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() != ".hlo") continue;
+      Check(entry.path());
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 0);
+}
+
+}  // namespace
+}  // namespace xlad
