@@ -38,7 +38,7 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-// A usage error with what was probably meant.
+// Prints a usage error. Suggests the most similar command or flag, if there is one.
 int UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   for (const CLI::App* used : app.get_subcommands()) command = used;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kDefaultDevices = 2;
 constexpr int64_t kGraceMs = 20'000;
-constexpr int64_t kParentsGraceMs = 2'000;  // Shorter, because the jobs of a parent's cluster do not continue later.
+constexpr int64_t kParentsGraceMs = 2'000;  // Shorter, because jobs of a cluster with a parent are not resumed.
 
 struct UpOptions {
   LocalClusterOptions cluster;
@@ -31,7 +31,7 @@ struct UpOptions {
 
 int RunCluster(const UpOptions& options) {
   std::atomic<int>* stop = StopRequested();
-  // Whether the parent has died, in which case this process has another parent. It may have died already.
+  // Whether the parent has died: this process then has another parent. The parent may have died before this call.
   const auto abandoned = [&] { return options.parent != 0 && getppid() != options.parent; };
   if (abandoned()) return kOk;
   const auto cluster = LocalCluster::Start(options.cluster);

@@ -1,7 +1,7 @@
 // The attributes of an instruction: everything besides its opcode, shape and operands.
 //
-// The few attributes that most instructions have are members of Instruction. The others are here, and most instructions
-// have none of them. Names are those of HLO text.
+// The few attributes that most instructions have are members of Instruction. This file has the others; most
+// instructions do not have any of them. Names are those of HLO text.
 #pragma once
 
 #include <array>
@@ -80,7 +80,7 @@ struct ReplicaGroups {
   };
   std::optional<MeshAxes> mesh_axes;
 
-  // The groups as lists of ids. `devices` is the number of ids, which the empty form needs.
+  // The groups as lists of ids. `devices` is the number of ids; it is used if no form is set.
   std::vector<std::vector<int64_t>> Expand(int64_t devices) const;
   friend bool operator==(const ReplicaGroups&, const ReplicaGroups&) = default;
 };
@@ -176,7 +176,7 @@ struct Attributes {
   friend bool operator==(const Attributes&, const Attributes&);
 };
 
-// The comparison type of a compare that names none: it follows from the type of its operands.
+// The comparison type of a compare whose text does not name it; it depends on the type of the operands.
 ComparisonType DefaultComparisonType(ElementType type);
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// How a target's kind of device is written: "cpu", or "KIND:MODEL" for a kind that has models.
+// Formats the device kind of a target as text: "cpu", or "KIND:MODEL" for a kind that has models.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace xlad {
 
-// Executables and workers of versions before device kinds name none; they are for the cpu device.
+// Executables and workers from versions without device kinds leave `device_kind` empty; they are for the cpu device.
 inline std::string DeviceName(const Target& target) {
   const std::string kind = target.device_kind().empty() ? "cpu" : target.device_kind();
   return target.device_model().empty() ? kind : kind + ":" + target.device_model();

@@ -1,4 +1,4 @@
-// How results become parameters.
+// Tests how the results of one step become the parameters of the next step.
 #include "runtime/device_buffers.h"
 
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Parameters and results of 4 bytes each; result r feeds parameter feeds[r]; shares[r] is the parameter whose
-// allocation the result has, or -1.
+// An executable whose parameters and results have 4 bytes each. Result r feeds parameter feeds[r], and is in the
+// allocation of parameter shares[r], or in its own allocation if shares[r] is -1.
 struct Entry {
   Executable executable;
   JobSpec spec;
@@ -57,7 +57,8 @@ int32_t ReadInt(const DeviceBuffers& buffers, const BufferSlice& slice) {
   return value;
 }
 
-// Writes a mark into every result, feeds back, and looks for the marks in the parameters; several rounds.
+// In each of several rounds, writes a different number into every result, calls FeedBack, and checks that the
+// parameters contain these numbers.
 void CheckFeedsOn(const Entry& entry, Device* device) {
   const absl::StatusOr<FeedPlan> plan = PlanFeeds(entry.executable, entry.spec);
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -1,4 +1,4 @@
-// One thread for each shard on a worker, which run the same function side by side, call after call.
+// One thread for each shard on a worker. In each call, all threads run the same function concurrently.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 
 namespace xlad::runtime {
 
-// RunOnAll is called by one thread at a time, and not after or during destruction.
+// Only one thread at a time may call RunOnAll, and none during or after destruction.
 class DeviceThreads {
  public:
   explicit DeviceThreads(int count);

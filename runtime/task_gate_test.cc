@@ -56,7 +56,7 @@ TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
   EXPECT_EQ(gate.Begin(1), Decision::kStop);
   EXPECT_FALSE(gate.ReachStop(1));
   EXPECT_TRUE(gate.ReachStop(1));
-  // Some other worker had begun step 1: all devices continue and stop later.
+  // Another worker had already begun step 1, so all devices continue and stop later.
   EXPECT_TRUE(gate.StopAt(2));
   gate.WaitWhileStopped(1);
   EXPECT_EQ(gate.Begin(1), Decision::kRun);

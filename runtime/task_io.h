@@ -12,12 +12,13 @@
 namespace xlad::runtime {
 
 // The source of blobs, state and data, and the destination of state. Thread-safe. Calls block; they retry while the
-// coordinator cannot be reached, and return the signal's status when it is raised.
+// coordinator cannot be reached. When `abort` is raised, they return its status.
 class TaskStore {
  public:
   virtual ~TaskStore() = default;
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
-  // Reads a box of a tensor in a safetensors blob, row-major, without padding; `out` has exactly its bytes.
+  // Reads a box of a tensor in a safetensors blob, row-major, without padding. `out` must have the size of the box in
+  // bytes.
   virtual absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
                                  absl::Span<std::byte> out, collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
@@ -32,7 +33,7 @@ class TaskListener {
   virtual void OnStep(const StepMetrics& metrics) = 0;  // After each step, on the worker that has device 0.
   virtual void OnStopped(int64_t step) = 0;  // All devices here have stopped before the step and uploaded their state.
   virtual void OnFinished() = 0;  // All steps have been run, and the state is uploaded if the spec keeps it.
-  // At most once, as the last call. `step`: the number of steps that all devices here had finished.
+  // Called at most once, as the last call. `step` is the number of steps that all devices here had finished.
   virtual void OnFailed(int64_t step, const collectives::Failure& failure) = 0;
 };
 

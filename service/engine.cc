@@ -109,7 +109,7 @@ void Engine::RunTicks() {
     Actions actions;
     core_->OnTick(&actions);
     Perform(actions);
-    // Changes wake this thread early; the next tick is still due at its time.
+    // Every notification of `changed_` wakes this thread, but the next tick happens only at `due`.
     const auto due = std::chrono::steady_clock::now() + kTick;
     while (!stopping_ && changed_.wait_until(lock, due) == std::cv_status::no_timeout) {
     }

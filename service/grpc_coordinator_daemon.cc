@@ -27,7 +27,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-// Sends messages to one worker: the engine queues them, a thread per stream writes them.
+// Sends messages to one worker: the engine queues them, and one thread per stream writes them.
 class StreamOutbox final : public Outbox {
  public:
   using Stream = grpc::ServerReaderWriter<CoordinatorMessage, WorkerMessage>;
@@ -322,10 +322,11 @@ class GrpcDaemon final : public CoordinatorDaemon {
 
   absl::Status Serve(const std::string& listen, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
-    if (host_port.port != 0) {  // Listening first here gives an error message with the reason; gRPC gives none.
+    if (host_port.port != 0) {  // TcpNetwork reports the reason if it cannot listen; gRPC does not.
       XLAD_RETURN_IF_ERROR(TcpNetwork().Listen(listen).status());
     }
-    // Prevents the shutdown of gRPC with its last user, which waits 10 s if a call was interrupted at that moment.
+    // Keeps gRPC initialized. Otherwise, gRPC shuts down together with its last user, which takes 10 s if a call was
+    // interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
     grpc::EnableDefaultHealthCheckService(true);

@@ -1,7 +1,8 @@
 // Moves messages between two devices.
 //
-// A link is one direction between two devices on one channel: ordered, reliable, with a bounded number of messages
-// (slots) that are sent and not yet released by the receiver. Devices are identified by mesh position.
+// A link carries messages in one direction between two devices on one channel. Delivery is ordered and reliable. Every
+// message takes a slot of the link from when it is sent until the receiver releases it; the number of slots is bounded.
+// Devices are identified by mesh position.
 //
 // Threads: all calls on a device's transport and its links come from the one thread of that device.
 // Ownership: a transport owns its links. Posted memory belongs to the sender and is borrowed until it is released.
@@ -49,15 +50,15 @@ class SendLink {
   virtual absl::Status Post(const MessageHeader& header, absl::Span<const ConstPiece> pieces) = 0;
   // Waits until the first `messages` messages of this link are released, so that their memory may be reused.
   virtual absl::Status WaitReleased(int64_t messages) = 0;
-  // Called after the abort signal was raised. Returns when no receiver reads, or will read, memory of this link's
-  // messages.
+  // May be called only after the abort signal was raised. When it returns, no receiver is reading the memory of this
+  // link's messages, and none will read it later.
   virtual void Revoke() = 0;
 };
 
 class ReceiveLink {
  public:
   virtual ~ReceiveLink() = default;
-  // Waits for the next message. It stays valid until it is released; several may be held at once.
+  // Waits for the next message. The message stays valid until it is released; several messages may be held at once.
   virtual absl::StatusOr<Incoming> Next() = 0;
   // Releases the oldest message that is held. Every message that Next returned must be released, even after an error.
   virtual absl::Status Release() = 0;

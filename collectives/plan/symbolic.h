@@ -19,8 +19,8 @@ class ReductionTrees {
 
   explicit ReductionTrees(int ranks);
 
-  // The tree that combines `operands` from left to right with one rounding; the operand itself if there is only one.
-  // Internal if a rank contributes twice, or if an operand is undefined or zero.
+  // Returns the tree that combines `operands` from left to right with one rounding; a single operand is returned
+  // unchanged. Returns Internal if a rank contributes twice, or if an operand is undefined or zero.
   absl::StatusOr<int> Combine(absl::Span<const int> operands);
   // Whether every rank contributes.
   bool IsComplete(int tree) const;
@@ -37,7 +37,8 @@ class ReductionTrees {
   std::map<std::vector<int>, int> by_operands_;
 };
 
-// Elements [begin, end) whose value at position p is `tree` over element p + shift of the ranks' inputs.
+// The elements [begin, end) of a buffer. The value at position p is `tree` applied to element p + shift of the ranks'
+// inputs.
 struct Segment {
   int64_t begin = 0;
   int64_t end = 0;
@@ -51,10 +52,10 @@ using Segments = std::vector<Segment>;
 
 // The part [begin, begin + count) of `all`, with positions relative to `begin`.
 Segments ReadSegments(const Segments& all, int64_t begin, int64_t count);
-// Replaces the elements of `all` from position `begin` on by `values`, whose positions are relative to `begin`.
+// Replaces the elements of `all` that start at `begin` by `values`, whose positions are relative to `begin`.
 void WriteSegments(Segments* all, int64_t begin, const Segments& values);
-// The element-wise combination of operands of equal size. Errors as in ReductionTrees::Combine, and Internal if
-// elements of different positions are combined.
+// Combines operands of equal size element by element. Returns the errors of ReductionTrees::Combine, and Internal if
+// elements of different positions would be combined.
 absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, ReductionTrees* trees);
 
 }  // namespace xlad::collectives

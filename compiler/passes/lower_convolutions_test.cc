@@ -23,7 +23,7 @@ class Maker {
   explicit Maker(uint64_t seed) : random_(SeededRandom(seed)) {}
   int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
 
-  // A module with one convolution of 1 or 2 spatial dimensions; null if the choices leave no output.
+  // Returns a module with one convolution of 1 or 2 spatial dimensions, or null if its shape is invalid or empty.
   std::unique_ptr<Module> Run() {
     const int spatial = 1 + Below(2);
     const int64_t groups = 1 + Below(2), batch = 1 + Below(3), features = groups * (1 + Below(3)),

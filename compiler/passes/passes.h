@@ -2,8 +2,8 @@
 //
 // A pass changes the module in place and keeps its meaning: the evaluator returns the same results before and after it,
 // except that arithmetic may round differently and a NaN result may have another payload. A pass may assume that the
-// module is verified and has run through all rows above its own. An error stops the pipeline; the pipeline adds the
-// name of the pass.
+// module is verified and that the passes in all rows above its own have run. An error stops the pipeline, which adds
+// the name of the pass to the message.
 //
 // Passes run on one thread and keep no state between calls.
 #pragma once
@@ -18,7 +18,7 @@ namespace xlad::compiler {
 
 // What a pass may know besides the module.
 struct PassContext {
-  int64_t devices = 1;  // That run this module, numbered from 0 (partition ids).
+  int64_t devices = 1;  // The number of devices that run this module. Their partition ids count from 0.
   // parameter_labels[leaf][device]: devices with equal labels hold equal values of this leaf of the entry's parameters.
   // Leaves without an entry may differ between any two devices.
   std::vector<std::vector<int>> parameter_labels;

@@ -18,7 +18,7 @@ bool IsNegativeZero(const Instruction* instruction) {
 }
 
 bool IsFloat(const Instruction* instruction) { return tensor::IsFloating(instruction->shape().type()); }
-// Whether the type has neither rounding, NaN nor signed zeros.
+// Whether the element type has no rounding, no NaNs and no signed zeros.
 bool IsExact(const Instruction* instruction) {
   return tensor::IsInteger(instruction->shape().type()) || instruction->shape().type() == ElementType::kPred;
 }
@@ -33,7 +33,7 @@ Instruction* SimplifyAdd(Instruction* add) {
 }
 
 Instruction* SimplifySubtract(Instruction* subtract) {
-  // x - (+0) is x for every x, -0 included; x - (-0) is not, because -0 - (-0) is +0.
+  // x - (+0) is x for every x, including -0; x - (-0) is not, because -0 - (-0) is +0.
   if (IsSplat(subtract->operand(1), 0) && !IsNegativeZero(subtract->operand(1))) return subtract->operand(0);
   return nullptr;
 }
@@ -140,8 +140,9 @@ Instruction* SimplifyInvolution(Instruction* instruction) {
   return x->opcode() == instruction->opcode() ? x->operand(0) : nullptr;
 }
 
-// Whether the instruction applies one scalar operation at every index. Not so for a bitcast-convert between element
-// types of different widths, which adds or removes a minor dimension. Clamp and select may have scalar operands.
+// Whether the instruction applies one scalar operation at every index. This is false for a bitcast-convert between
+// element types of different widths, which adds or removes a minor dimension. Clamp and select may have scalar
+// operands.
 bool MapsScalars(const Instruction& instruction) {
   if (!hlo::IsElementwise(instruction.opcode()) || !instruction.shape().is_array()) return false;
   const bool may_mix = instruction.opcode() == Opcode::kClamp || instruction.opcode() == Opcode::kSelect;

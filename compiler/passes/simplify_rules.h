@@ -2,8 +2,8 @@
 // computation, or null if no rule applies. The replacement has the instruction's type and dimensions.
 //
 // Every rule is exact: the results have the same bits for all inputs, signs of zeros included. NaN payloads may differ
-// after arithmetic. power(x, 2) is the one exception: x * x is rounded correctly, the power function may be off by one
-// unit in the last place.
+// after arithmetic. The only exception is power(x, 2): x * x is rounded correctly, whereas the power function may be
+// off by one unit in the last place.
 #pragma once
 
 #include "compiler/analysis/hlo_names.h"

@@ -88,7 +88,8 @@ class StepBuilder {
     step->set_symbol(FindOrAddKernel(std::move(request)));
   }
 
-  // The symbol of an earlier kernel with the same code, or of this one as a new kernel.
+  // Returns the symbol of an earlier kernel with the same code. If there is none, adds the requested kernel and returns
+  // its symbol.
   const std::string& FindOrAddKernel(KernelRequest request) {
     std::vector<size_t>& similar = kernels_by_hash_[CodeHash(*request.root)];
     for (size_t k : similar) {

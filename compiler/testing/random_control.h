@@ -9,15 +9,16 @@ namespace xlad::compiler {
 
 class RandomControl : public RandomValues {
  public:
-  // One more family, which the caller brings: collectives, annotations. May return an empty value.
+  // A family of values that the caller adds, such as collectives or annotations. It may return an empty value.
   using ExtraFamily = std::function<Sample(hlo::Builder&, const Pool&)>;
   RandomControl(hlo::Module* module, Random* random, Options options, ExtraFamily extra);
 
-  // With uniform control, all devices take the same branches and run as many iterations: required if there are
-  // collectives inside.
+  // With uniform control, all devices take the same branches and run the same number of iterations. This is required if
+  // branches or loops contain collectives.
   void set_uniform_control(bool uniform) { uniform_control_ = uniform; }
 
-  // Appends about `count` random values to the pool. `depth` counts the computations around the builder's one.
+  // Appends about `count` random values to the pool. `depth` is the nesting depth of the builder's computation; the
+  // entry computation has depth 0.
   void AddValues(hlo::Builder& builder, Pool* pool, int count, int depth);
 
  private:
@@ -26,17 +27,17 @@ class RandomControl : public RandomValues {
   Sample While(hlo::Builder& builder, const Pool& pool, int depth);
   Sample Conditional(hlo::Builder& builder, const Pool& pool, int depth);
   Sample Call(hlo::Builder& builder, const Pool& pool, int depth);
-  // Values of the pool as a loop or a branch may take them; some of them twice.
+  // Picks values of the pool, adapted so that a loop or a branch may take them. Some values are picked twice.
   Pool Carried(hlo::Builder& builder, const Pool& pool);
-  // `value` in a form that the slot may take in the next iteration: its error and bound are no more than the slot's. An
-  // empty value if there is none.
+  // Adapts `value` so that the slot may hold it in the next iteration: its error and bound are at most those of the
+  // slot. Returns an empty value if that is not possible.
   Sample FitSlot(hlo::Builder& builder, Sample value, const Sample& slot, Agreement agreement);
   // The elements of a computation's only parameter.
   Pool OpenParameter(hlo::Builder& builder, const hlo::Shape& tuple, const Pool& like);
   hlo::Instruction* AndData(hlo::Builder& builder, hlo::Instruction* condition, const Sample& value);
 
   ExtraFamily extra_;
-  // Every third value is of this family, so that programs differ (swarm testing, Groce et al. 2012).
+  // About a third of the values are of this family, so that programs differ (swarm testing, Groce et al. 2012).
   const Family favorite_;
   bool uniform_control_ = false;
 };

@@ -1,4 +1,4 @@
-// Random reductions in which the order of elements or the initial value matters.
+// Random reductions whose result depends on the order of the elements or on the initial value.
 //
 // The evaluator combines elements in row-major order, beginning with the initial value. Reducers here are not
 // commutative (the last element, the first of equal ones, composition of affine maps), not associative (subtraction),
@@ -36,7 +36,8 @@ Instruction* FirstOf(RandomValues& random, Builder& builder, Instruction* tuple,
   return results[pick];
 }
 
-// A reduce of two arrays by `reducer`; one of the results, or for integers of one type, both combined.
+// Reduces two arrays by `reducer`. Returns one of the two results or, if both are integers of one type, possibly the
+// xor of both.
 Sample ReducePair(RandomValues& random, Builder& builder, Computation* reducer, const Dims& dimensions,
                   const std::vector<Instruction*>& operands) {
   auto reduce = std::make_unique<Instruction>(Opcode::kReduce, Shape());
@@ -52,13 +53,14 @@ Sample ReducePair(RandomValues& random, Builder& builder, Computation* reducer, 
   return {first};
 }
 
-// A scalar integer: small, or any.
+// A random scalar integer: either a small number or a special value of the type.
 Instruction* Initial(RandomValues& random, Builder& builder, ElementType type) {
   return random.OneIn(3) ? random.SpecialConstant(builder, type, {})
                          : IntegerScalar(builder, type, random.Below(12));
 }
 
-// The best value and its index: the first or last of equal ones, by comparison alone. Beginning values may win, too.
+// Reduces to the best value and its index. The comparison alone decides whether the first or the last of equal values
+// is kept. The initial value may be the best.
 Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
   static constexpr hlo::Comparison kComparisons[] = {hlo::Comparison::kGe, hlo::Comparison::kGt, hlo::Comparison::kLe,
                                                      hlo::Comparison::kLt};
@@ -86,7 +88,7 @@ Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
   return result;
 }
 
-// Composition of x -> a x + b: associative, not commutative, exact in integers that wrap.
+// Composes maps x -> a x + b. Composition is associative, not commutative, and exact in integers that wrap around.
 Sample Affine(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
   Computation* reducer = random.module().Add(std::make_unique<Computation>("compose"));
   Builder in(reducer);
@@ -118,7 +120,7 @@ Sample TwoAtOnce(RandomValues& random, Builder& builder, const Sample& x, const 
                     {x.array, y.array, Initial(random, builder, x.type()), Initial(random, builder, y.type())});
 }
 
-// One integer array, in order: subtraction, the last element, a commutative reducer that begins with any value.
+// Reduces one integer array: by subtraction, to its last element, or by a commutative reducer with any initial value.
 Sample InOrder(RandomValues& random, Builder& builder, const Sample& x) {
   Computation* reducer = nullptr;
   const int kind = random.Below(3);
@@ -137,7 +139,8 @@ Sample InOrder(RandomValues& random, Builder& builder, const Sample& x) {
   return {builder.Reduce(x.array, Initial(random, builder, x.type()), SomeDimensions(random, x.ndim()), reducer)};
 }
 
-// Over dimensions of size 1, each element meets the initial value alone: exact for any operation and any values.
+// Reduces over dimensions of size 1, so each element is combined only with the initial value. The result is exact for
+// any operation and any values.
 Sample OverUnitDimensions(RandomValues& random, Builder& builder, const Pool& pool) {
   static constexpr Opcode kOpcodes[] = {Opcode::kSubtract, Opcode::kDivide,  Opcode::kAdd,
                                         Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum};
@@ -157,7 +160,7 @@ Sample OverUnitDimensions(RandomValues& random, Builder& builder, const Pool& po
   Computation* reducer = nullptr;
   if (random.OneIn(2)) {
     reducer = hlo::ScalarReducer(&random.module(), opcode, x.type());
-  } else {  // The operands of the operation swapped.
+  } else {  // The reducer swaps the operands of the operation.
     reducer = random.module().Add(std::make_unique<Computation>("swapped"));
     Builder in(reducer);
     Instruction* a = in.Parameter(0, Shape(x.type(), {}));

@@ -17,7 +17,7 @@ namespace {
 using hlo::Builder;
 using hlo::Opcode;
 
-// All devices, or both halves of them, in descending order.
+// One group of all devices, or two groups with half of the devices each. The ids in a group are in descending order.
 DeviceGroups RandomGroups(RandomControl& random, int devices) {
   DeviceGroups groups;
   const int size = devices % 2 == 0 && random.OneIn(2) ? devices / 2 : devices;
@@ -28,7 +28,7 @@ DeviceGroups RandomGroups(RandomControl& random, int devices) {
   return groups;
 }
 
-// Some parameters have equal shapes, so that results may be aliased to each other's parameters.
+// Some parameters have equal shapes, so that a parameter can be returned in the buffer of another one.
 Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* special) {
   Pool pool;
   for (int p = 2 + random.Below(3); p > 0; --p) {
@@ -43,7 +43,7 @@ Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* spec
   return pool;
 }
 
-// A root of several values, some of which take the place of a parameter.
+// Makes the root a tuple of several values, some of which are aliased to a parameter.
 std::vector<Exactness> MakeRoot(RandomControl& random, Builder& builder, const Pool& pool) {
   hlo::Module& module = random.module();
   Pool results;

@@ -66,7 +66,7 @@ Opcode OpcodeOf(CollectiveSpec::Reduction reduction) {
   }
 }
 
-// Reduces `with` into `into`. Both are flat arrays of the spec's type.
+// Stores the reduction of `into` and `with` in `into`. Both are flat arrays of the spec's type.
 absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>& with, std::vector<std::byte>* into) {
   const auto type = static_cast<ElementType>(spec.element_type());
   const tensor::Shape shape{type, {static_cast<int64_t>(into->size()) / tensor::ByteWidth(type)}};
@@ -145,7 +145,7 @@ class Machine {
     return Load(memory(device), slice, {ElementType::kPred, {}}).values<uint8_t>()[0] != 0;
   }
 
-  // The devices that continue run each iteration together, so that collectives inside the loop meet.
+  // All devices whose condition is still true run each iteration together, because the loop may contain collectives.
   absl::Status RunWhile(const WhileStep& loop, Devices devices) {
     for (int64_t round = 0;; ++round) {
       XLAD_RETURN_IF_ERROR(Run(loop.condition(), devices));
@@ -194,7 +194,7 @@ class Machine {
     return Shape(static_cast<ElementType>(shape.element_type()), {shape.dims().begin(), shape.dims().end()});
   }
 
-  // Runs other library ops by their instruction.
+  // Runs a library op by evaluating the instruction that has the step's name.
   absl::Status RunNamed(const Step& step, const Devices& devices) {
     for (const Computation* computation : StepComputations(*compilation_.module)) {
       for (const auto& instruction : computation->instructions()) {
@@ -205,7 +205,7 @@ class Machine {
     return absl::InternalError(absl::StrCat("library op: found no instruction named ", step.name()));
   }
 
-  // Runs a dot by its descriptor alone, as the runtime does.
+  // Runs a dot from its descriptor, as the runtime does, without its instruction.
   absl::Status RunDot(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);

@@ -8,7 +8,7 @@ void AppendArrayLeaves(const Literal& literal, std::vector<const tensor::Array*>
   for (const Literal& element : literal.tuple) AppendArrayLeaves(element, leaves);
 }
 
-// The number of leaves before element `index` of a tuple, if `count` counts those of one element.
+// The number of leaves before element `index` of a tuple. `count` returns the number of leaves of one element.
 int64_t CountBefore(const Shape& tuple, int64_t index, int64_t (*count)(const Shape&)) {
   int64_t before = 0;
   for (int64_t i = 0; i < index; ++i) before += count(tuple.tuple()[i]);

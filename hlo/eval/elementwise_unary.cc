@@ -110,7 +110,7 @@ struct Imag {
   }
 };
 
-// Counts bits of the element type, not of its carrier, which has more bits below 8.
+// Counts the bits of the element type. The carrier is wider if the element type has fewer than 8 bits.
 template <typename F>
 absl::StatusOr<Value> EvalCount(const Operation& operation, const F& count) {
   const ElementType type = operation.operand(0).type();

@@ -65,7 +65,7 @@ std::string Ranges(const std::vector<int64_t>& devices) {
   return absl::StrJoin(parts, ",");
 }
 
-// All devices of one evaluation, run in turn: each until it is done or waits at a collective.
+// All devices of one evaluation. They run in turn, each until it is done or waits at a collective.
 class Cluster {
  public:
   Cluster(const std::vector<const Module*>& modules, const EvaluateLimits& limits) : modules_(modules), state_(limits) {
@@ -189,7 +189,7 @@ absl::Status CheckSizesAreKnown(const Module& module) {
   return absl::OkStatus();
 }
 
-// Runs called computations for EvaluateInstruction, outside a program.
+// Runs the computations that an instruction calls, for EvaluateInstruction, which has no program.
 class StandaloneCaller final : public Caller {
  public:
   StandaloneCaller() : state_(EvaluateLimits()), interpreter_(&state_, 0, 0) {}

@@ -1,4 +1,5 @@
-// The interpreter of one device. Its call stack is data, so that it can stop at a collective and continue later.
+// The interpreter of one device. Its call stack is a data structure, so that it can stop at a collective and
+// continue later.
 #pragma once
 
 #include <deque>
@@ -32,7 +33,7 @@ class EvaluationState {
  public:
   explicit EvaluationState(const EvaluateLimits& limits)
       : meter(limits.live_bytes), instructions_left(limits.instructions), work_left(limits.element_steps) {}
-  // The plan of a computation, made at the first call.
+  // Returns the plan of a computation, which the first call makes.
   const ComputationPlan& PlanOf(const Computation& computation);
 
   MemoryMeter meter;
@@ -57,7 +58,8 @@ class Interpreter final : public Caller {
   bool done() const { return frames_.empty(); }
   Value TakeResult() { return std::move(result_); }
 
-  // The collective or recv-done that the device waits at, or null, and its operands. Resume sets its result.
+  // The collective or recv-done that the device waits at (null if it does not wait), and its operands. Resume sets the
+  // result of this instruction.
   const Instruction* waiting_at() const { return waiting_at_; }
   std::vector<Value>& waiting_operands() { return waiting_operands_; }
   void Resume(Value result);
@@ -66,7 +68,7 @@ class Interpreter final : public Caller {
   absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) override;
 
  private:
-  // Why a frame was pushed, which says how the frame below it uses its result.
+  // Why a frame was pushed. The role determines how the frame below uses the result.
   enum class Role { kCall, kCondition, kBody, kAsync };
   struct Frame {
     const ComputationPlan* plan = nullptr;
@@ -92,8 +94,8 @@ class Interpreter final : public Caller {
 
   EvaluationState* state_;
   int64_t replica_, partition_;
-  std::deque<Frame> frames_;  // A deque: pushing keeps references valid.
-  int64_t calls_ = 0;         // The number of active Calls, in which collectives are errors.
+  std::deque<Frame> frames_;  // A deque, because references must stay valid when a frame is pushed.
+  int64_t calls_ = 0;         // The number of active Calls. During a Call, a collective is an error.
   const Instruction* waiting_at_ = nullptr;
   std::vector<Value> waiting_operands_;
   Value result_;

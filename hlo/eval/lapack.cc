@@ -36,12 +36,12 @@ std::pair<char, absl::string_view> SplitTarget(absl::string_view target) {
   return {target[0], target.substr(1)};
 }
 
-// The type of the real parts.
+// The type of the real and imaginary parts; for a real type, the type itself.
 ElementType PartType(ElementType type) {
   return type == ElementType::kC64 ? ElementType::kF32 : type == ElementType::kC128 ? ElementType::kF64 : type;
 }
 
-// The type in which arrays of type `type` are passed to a routine.
+// The type to which arrays of type `type` are converted before they are passed to a routine.
 ElementType ComputeType(ElementType type) {
   return tensor::IsInteger(type) ? ElementType::kS32 : DoublePrecisionOf(type);
 }
@@ -67,7 +67,7 @@ class SignatureCheck {
   }
 
  private:
-  // Sets the size of a dimension at its first use. Returns whether it is `size`.
+  // Sets the size of the dimension `letter` if it is not set yet. Returns whether its size is `size`.
   bool Bind(char letter, int64_t size) {
     if (letter == 'k' && sizes_.count('m') > 0 && sizes_.count('n') > 0) {
       return size == std::min(sizes_['m'], sizes_['n']);

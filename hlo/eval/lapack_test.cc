@@ -210,7 +210,7 @@ TEST_P(LapackTest, Qr) {
   }
 }
 
-// Scaling the operand by a power of two scales R exactly, also if squares of its elements overflow or underflow.
+// If the operand is scaled by a power of two, so is R, exactly, even if squares of its elements overflow or underflow.
 TEST_P(LapackTest, QrOfLargeAndSmallValues) {
   const int exponent = kind_.part == ElementType::kF64 ? 900 : 100;
   Matrix a = Random(kind_, 5, 4, &random_);
@@ -297,7 +297,7 @@ TEST_P(LapackTest, SingularValues) {
   for (const auto& [m, n] : kShapes) {
     for (const bool whole : {true, false}) {
       Matrix a = Random(kind_, m, n, &random_);
-      for (int64_t j = 0; m > 1 && j < n; ++j) a(1, j) = 2.0 * a(0, j);  // Not of full rank.
+      for (int64_t j = 0; m > 1 && j < n; ++j) a(1, j) = 2.0 * a(0, j);  // The matrix does not have full rank.
       const int64_t k = std::min(m, n), u_size = whole ? m : k, v_size = whole ? n : k;
       const auto result =
           Run("gesdd", {ToLiteral(kind_, a)},

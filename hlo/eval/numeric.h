@@ -1,8 +1,8 @@
 // The C++ types in which the evaluator computes ("carriers"), and conversions from and to the element types.
 //
 // There are 13 carriers: Bool, (u)int8_t to (u)int64_t, float, double, and complex numbers of these two. Elements of
-// f16, bf16, f8* and f4 are computed in float and rounded to nearest even; s1, s2 and s4 in int8_t, and u1, u2 and u4
-// in uint8_t, and wrapped.
+// f16, bf16, f8* and f4 are computed in float, and the results are rounded to nearest even. Elements of s1, s2 and s4
+// are computed in int8_t and those of u1, u2 and u4 in uint8_t, and the results are wrapped.
 #pragma once
 
 #include <bit>
@@ -29,7 +29,7 @@ using tensor::WrapSubByte;
 using Complex64 = std::complex<float>;
 using Complex128 = std::complex<double>;
 
-// The carrier of pred: not uint8_t, which is the carrier of u8.
+// The carrier of pred. It is a separate type because uint8_t is the carrier of u8.
 enum class Bool : uint8_t { kFalse = 0, kTrue = 1 };
 inline Bool ToBool(bool value) { return value ? Bool::kTrue : Bool::kFalse; }
 inline bool IsTrue(Bool value) { return value != Bool::kFalse; }
@@ -58,16 +58,17 @@ auto TotalOrder(T x) {
   return bits < 0 ? std::numeric_limits<Int>::max() ^ bits : bits;
 }
 
-// The elements in their carrier type. Shares the bytes if that is the value's type, or has the same encoding.
+// Converts the elements to their carrier type. The result shares the bytes of `value` if the carrier is the element
+// type itself or has the same encoding.
 Value Widen(const Value& value);
 // The inverse: rounds or wraps elements of the carrier of `type` to `type`.
 Array Narrow(Array carrier, ElementType type);
 // Floats rounded to the small float type of `shape`.
 Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape);
 
-// `value` rounded to odd, that is, with the last bit set if the rounding is inexact: rounding the result to a narrower
-// float gives the same as rounding `value` once (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums",
-// 2008).
+// Returns `value` rounded to odd: if the rounding is inexact, the last bit of the significand is set. Rounding the
+// result to a narrower float gives the same as rounding `value` to it directly (Boldo and Melquiond, "Emulation of FMA
+// and correctly rounded sums", 2008).
 double RoundToOdd(int64_t value);
 double RoundToOdd(uint64_t value);
 

@@ -1,4 +1,4 @@
-// The table from opcode to evaluation function, and the opcodes without one.
+// Maps each opcode to its evaluation function, and gives the reason if an opcode has none.
 #include "base/containers.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/operation.h"

@@ -60,9 +60,9 @@ Inferred InferBitcastConvert(const Instruction& i) {
                      "both complex or neither");
   }
   Dims dims = x.dims();
-  if (from > to) {  // Each element becomes several, in a new last dimension.
+  if (from > to) {  // Each element becomes several elements along a new last dimension.
     dims.push_back(from / to);
-  } else if (from < to) {  // The elements along the last dimension become one.
+  } else if (from < to) {  // All elements along the last dimension become one element.
     if (dims.empty() || dims.back() != to / from) {
       return Violation("bitcast-convert-sizes", Brief(x),
                        absl::StrCat("a last dimension of size ", to / from, " to make one ",

@@ -27,7 +27,7 @@ std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
 std::string Counted(int64_t count, absl::string_view what);            // "1 operand", "2 operands"
 
-int KindOf(ElementType type);  // The one kind (TypeSet) of a type.
+int KindOf(ElementType type);  // The bit of TypeSet for a type.
 std::string TypeSetName(int set);          // "element type float or complex"
 ElementType RealPartOf(ElementType type);  // c64 -> f32; returns real types unchanged.
 
@@ -35,13 +35,13 @@ ElementType RealPartOf(ElementType type);  // c64 -> f32; returns real types unc
 absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set = kAnyType);
 absl::Status ExpectArrays(const Instruction& instruction);  // Checks all operands.
 absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum);
-// Checks that the instruction's own shape is an array, for rules of ShapeSource::kGiven.
+// Checks that the instruction's own shape is an array. Rules of opcodes whose ShapeSource is kGiven need this.
 absl::Status ExpectArrayResult(const Instruction& instruction);
 // Checks that `dimensions` are distinct and in [0, ndim).
 absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t> dimensions, int64_t ndim);
 absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t ndim);
 
-// The result of an opcode with these results: the shape itself if there is one, otherwise a tuple.
+// The shape of an instruction with these results: the shape itself if there is only one, otherwise a tuple.
 Shape OneOrTuple(std::vector<Shape> shapes);
 
 // The signature of called computation number `i`. A missing root or parameter is an error.
@@ -52,14 +52,15 @@ struct Signature {
 };
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i);
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count);
-// Checks that the parameters have the shapes of `arguments`.
+// Checks that the parameters of the called computation have the shapes of `arguments`.
 absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
                          const std::vector<const Shape*>& arguments);
 std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes);
 std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first = 0);
 
-// Checks the reducer of N inputs: it has 2N scalar parameters and N results. Its accumulators have the element types of
-// the initial values; the types of the inputs may differ from them in the width of floats.
+// Checks the reducer of N inputs. It must have 2N scalar parameters, which have the element types of the initial values
+// and then those of the inputs, and N scalar results, which have the element types of the initial values. Any two
+// floating-point types match each other.
 absl::Status ExpectReducer(const Instruction& instruction, size_t called, const std::vector<ElementType>& inputs,
                            const std::vector<ElementType>& inits);
 
@@ -67,7 +68,7 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
 // size with every instruction.
 absl::Status ExpectFewParts(const std::vector<const Shape*>& elements);
 
-// The number of positions of a window in each dimension of `dims`. `window` has one entry per dimension.
+// The number of positions that a window takes in each dimension of `dims`. `window` has one entry per dimension.
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window);
 
 // The meaning of the numbers in the replica groups or source-target pairs of a collective. It follows from channel_id

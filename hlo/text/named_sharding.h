@@ -1,8 +1,10 @@
-// The third generation of sharding={...}, which names axes of a mesh:
+// The third form of sharding={...}, which names the axes of a mesh. Example:
+//
 //   mesh['a'=2,'b'=4], [{'a'}, {'b':(1)2, ?}], replicated={'b':(2)2}
-// splits dimension 0 over axis a and dimension 1 over the major half of axis b; propagation may add further axes to
-// dimension 1, and the minor half of b is replicated. Instructions store the canonical text (OpSharding::named). This
-// is the parsed form, for the parser and the proto.
+//
+// This sharding splits dimension 0 over axis a and dimension 1 over the major half of axis b. Propagation may add
+// further axes to dimension 1. The tensor is replicated over the minor half of b. Instructions store the canonical text
+// (OpSharding::named); NamedSharding is the parsed form, which the parser and the proto conversion use.
 #pragma once
 
 #include <string>
@@ -21,11 +23,12 @@ struct NamedSharding {
     bool open = false;  // '?' follows the axes.
   };
   std::vector<std::pair<std::string, int64_t>> mesh;  // If empty, the sharding has one device, `device_ids[0]`.
-  Dims device_ids;                      // Empty if the devices are in the order of the mesh,
-  Dims iota_reshape, iota_transpose;    // or if their order is an iota of these sizes, transposed.
+  // The order of the devices, as a list or as a transposed iota. If both are empty, it is the order of the mesh.
+  Dims device_ids;
+  Dims iota_reshape, iota_transpose;
   std::vector<Dimension> dims;
   std::vector<Axis> replicated, unreduced, manual;
-  std::string unreduced_op;             // "max" or "min"; a sum if empty.
+  std::string unreduced_op;             // "max" or "min". Empty for a sum.
   std::vector<Metadata> metadata;
 };
 

@@ -9,7 +9,8 @@
 namespace xlad::hlo {
 namespace {
 
-// The number of ids, or 0 if the header does not determine it (one replica and one partition).
+// The number of valid ids (replicas, partitions or devices). Returns 0 if the module's header has one replica and one
+// partition and thus does not determine the number.
 int64_t IdCount(const Instruction& instruction) {
   const Module& module = *instruction.parent()->parent();
   if (module.replica_count * module.num_partitions == 1) return 0;
@@ -105,7 +106,8 @@ absl::Status CheckCover(int64_t covered, int64_t count, Opcode opcode) {
   return Violation("replica-groups-cover", absl::StrCat("groups of ", covered, " ids"), absl::StrCat("all ", count));
 }
 
-// Checks groups that are a permutation of the ids 0 to `ids` - 1. There may be millions of ids, so they are not listed.
+// Checks groups that are a permutation of the ids 0 to `ids` - 1. There may be millions of ids, so the groups are
+// not expanded.
 absl::Status CheckPermutation(int64_t ids, int64_t count, Opcode opcode) {
   if (count > 1 && ids > count) {
     return Violation("replica-groups-id", absl::StrCat("id ", ids - 1), absl::StrCat("0 to ", count - 1));
@@ -128,7 +130,7 @@ absl::Status CheckGroups(const Instruction& instruction) {
   if (groups.mesh_axes.has_value() && groups.mesh_axes->device_ids.empty()) {
     return CheckPermutation(DevicesOf(*groups.mesh_axes), count, instruction.opcode());
   }
-  // The remaining form lists its ids in the program, so that expanding it is cheap.
+  // The remaining forms list their ids in the program, so expanding them is cheap.
   const std::vector<std::vector<int64_t>> lists = groups.Expand(count);
   absl::flat_hash_set<int64_t> seen;
   for (const std::vector<int64_t>& group : lists) {

@@ -1,4 +1,5 @@
-// libFuzzer target: arbitrary bytes as a module proto. Bad bytes are an error; a good module survives round trips.
+// libFuzzer target that parses arbitrary bytes as a module proto. The parser must return an error for malformed bytes,
+// and a valid module must survive round trips.
 #include <cstddef>
 #include <cstdint>
 

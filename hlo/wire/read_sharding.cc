@@ -1,4 +1,5 @@
-// Reads shardings and replica groups from protos. They are converted to text and parsed, so that the checks exist once.
+// Reads shardings and replica groups from protos. They are converted to text and parsed, so that the checks of the
+// parser are not duplicated here.
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "hlo/text/named_sharding.h"
@@ -72,7 +73,7 @@ absl::StatusOr<OpSharding::Kind> KindOf(int type) {
   return absl::InvalidArgumentError(absl::StrCat("found sharding type ", type, ", expected 0 to 6"));
 }
 
-// A transposition of one dimension is omitted.
+// A transposition of a single dimension is the identity, so it is omitted.
 Dims Transpose(const google::protobuf::RepeatedField<int32_t>& in) { return in.size() > 1 ? ToDims(in) : Dims(); }
 
 // Fills in the parts of a sharding that is not a tuple, without checks.

@@ -26,7 +26,7 @@ class Session:
 
     def __init__(self, connection: Connection, axes: Axes) -> None:
         self._connection = connection
-        self.ended: str | None = None  # Why it has ended, if it has.
+        self.ended: str | None = None  # Why the session has ended; None while it is open.
         self._unused: list[int] = []
         self._lock = threading.Lock()
         self._arrays: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
@@ -143,7 +143,7 @@ class RemoteArray:
     """An array on the workers. np.asarray(), float() and int() fetch it. It is freed when no longer referenced."""
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], key: Any = None) -> None:
-        """`key`: the implementation of the random keys whose words (uint32) the array contains."""
+        """If the array contains random keys as uint32 words, `key` is the implementation of the keys."""
         self.dtype = dtype
         self.shape = shape
         self._session = session
@@ -182,7 +182,7 @@ class RemoteArray:
         self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
 
     def number(self, what: str = "the array") -> int:
-        """Returns its number. `what` names the array in errors."""
+        """Returns the number of the array. `what` names the array in errors."""
         if self._number is None:
             raise Error(f"{what} was donated to an earlier call, expected an array that exists: use what that call "
                         "returned, or do not donate it", "NOT_FOUND")
@@ -204,7 +204,7 @@ class RemoteArray:
         return self.get().item()
 
     def block_until_ready(self) -> RemoteArray:
-        """Waits until the array is computed, like jax.block_until_ready: cancels a fetch at its first bytes."""
+        """Waits like jax.block_until_ready until the array is computed. It cancels a fetch at its first bytes."""
         if self._here is None:
             self._session.wait(self.number())
         return self

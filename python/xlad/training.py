@@ -1,4 +1,4 @@
-"""A JAX training step with its state and data, as jobs for any number of meshes."""
+"""Converts a JAX training step, its state and its data to jobs for any number of meshes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Batches(NamedTuple):
 
 
 class Training:
-    """A step, its state and data, for `export` and `Cluster.train`. `batch`: rows per batch, unless `data` has batches."""
+    """A step, its state and its data. `batch` is the number of rows per batch, unless `data` consists of batches."""
 
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, batch: int | None,
                  name: str | None) -> None:
@@ -82,7 +82,7 @@ class Training:
         return place.axes, lowered
 
     def _call(self, state: Tree, rest: Sequence[Any]) -> tuple[Tree, Any]:
-        """The step on plain arrays: keys are passed as words, metrics are f32 scalars."""
+        """Calls the step on plain arrays: random keys are passed as words, and metrics are returned as f32 scalars."""
         import jax
 
         from xlad import program
@@ -151,7 +151,7 @@ class Training:
         return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes())
 
     def restore(self, arrays: dict[str, np.ndarray]) -> Tree:
-        """Returns the state in its original form: JAX arrays and random keys in their places, else numpy arrays."""
+        """Returns the state with the leaf types of the original: JAX arrays, random keys, or otherwise numpy arrays."""
         import jax
         import jax.numpy as jnp
 
@@ -177,7 +177,7 @@ def write_directory(training: Training, directory: str | pathlib.Path, meshes: S
     for axes, step in lowered:
         name = axes_text(axes).replace("=", "").replace(",", "_")
         files = [f"step.{name}.hlo.pb"]
-        if "{...}" not in step.text:  # Text omits large constants.
+        if "{...}" not in step.text:  # The text form omits large constants, so such a step is written only as a proto.
             files.insert(0, f"step.{name}.hlo")
             (out / files[0]).write_text(step.text)
         (out / files[-1]).write_bytes(step.proto)
@@ -208,7 +208,7 @@ def _kind(value: Any) -> str:
 
 
 def _metrics(metrics: Any) -> tuple[list[tuple[str, str]], list[Any]]:
-    """Returns names and kinds of the metrics and their values as f32 scalars. A single scalar is the loss."""
+    """Returns the names, kinds and f32 values of the metrics. If the metrics are a single scalar, it is the loss."""
     import jax.numpy as jnp
 
     from xlad import program
@@ -225,7 +225,7 @@ def _metrics(metrics: Any) -> tuple[list[tuple[str, str]], list[Any]]:
 
 
 def _batches(data: Any, rows: int | None, steps: int) -> Batches | None:
-    """`data`: None, a tree of arrays whose rows are cut into batches, or a list or iterator of batches."""
+    """`data` is None, a tree of arrays whose rows are cut into batches, or a list or iterator of batches."""
     from xlad import program
 
     if data is None:

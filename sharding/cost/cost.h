@@ -1,7 +1,7 @@
-// The cost model: bytes that a device sends and floating-point operations that it does.
+// The cost model: the bytes that a device sends and the floating-point operations that it executes.
 //
-// The model knows instructions, shapes and groups. It does not know how a program is partitioned, so that choosing a
-// sharding, planning a resharding and explaining a partitioned program all use the same formulas.
+// The inputs of the model are instructions, shapes and groups, but not how the program is partitioned. The same
+// formulas are therefore used to choose a sharding, to plan a resharding and to explain a partitioned program.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ namespace xlad::sharding {
 // and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations" (2009), prove the lower bound.
 double CommunicationBytes(hlo::Opcode collective, double bytes, int64_t group_size);
 
-// How many floating-point operations an accelerator does in the time in which it sends one byte: a few hundred
-// teraflops per second beside a few hundred gigabytes per second, and less between hosts. Divides Flops to compare
-// computation with communication.
+// The number of floating-point operations that an accelerator executes in the time it takes to send one byte. The value
+// assumes a few hundred teraflops and a bandwidth of a few hundred gigabytes per second, less between hosts. Flops
+// divided by this number can be compared with CommunicationBytes.
 inline constexpr double kFlopsPerByte = 3072;
 
 // The floating-point operations of the dots and convolutions of a computation, including those in the computations

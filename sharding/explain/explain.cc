@@ -21,14 +21,15 @@ int64_t BytesOf(absl::Span<Instruction* const> values) {
   return bytes;
 }
 
-// The least that a device sends.
+// The minimum number of bytes that each device sends.
 double LeastBytes(const Instruction& collective, int64_t n) {
   const bool gathers = collective.opcode() == Opcode::kAllGather;
   const int64_t bytes = gathers ? collective.shape().bytes() : BytesOf(collective.operands());
   return CommunicationBytes(collective.opcode(), static_cast<double>(bytes), n);
 }
 
-// What a ring sends: a reduced or exchanged operand is cut into n chunks of ceil(elements / n) elements.
+// The number of bytes that each device sends in a ring algorithm, which cuts a reduced or exchanged operand into n
+// chunks of ceil(elements / n) elements.
 int64_t WireBytes(const Instruction& collective, int64_t n) {
   switch (collective.opcode()) {
     case Opcode::kAllReduce:
@@ -67,10 +68,10 @@ class Explainer {
   }
 
  private:
-  // How often a step runs a computation.
+  // The number of times that one step of the program runs a computation.
   struct Runs {
-    std::optional<int64_t> known;  // Nullopt in a loop whose trip count is not known.
-    double assumed;                // With kAssumedTripCount for such loops.
+    std::optional<int64_t> known;  // Nullopt in a loop whose trip count is unknown.
+    double assumed;                // Counts kAssumedTripCount iterations of each such loop.
   };
 
   void Visit(const hlo::Computation& computation, const Runs& runs) {

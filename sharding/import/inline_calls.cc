@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kMaxInstructions = 4'000'000;
 constexpr int64_t kMaxNesting = 1'000;
 
-// The number of instructions of a computation after everything that it calls is inlined or cloned, and the depth of its
-// calls.
+// The number of instructions that a computation has after all computations that it calls are inlined or cloned, and how
+// deep its calls and loops nest.
 struct Extent {
   int64_t instructions = 0, nesting = 0;
 };
@@ -47,7 +47,7 @@ absl::Status CheckExtent(const hlo::Module& module) {
 
 bool HasSource(const hlo::Metadata& metadata) { return metadata.stack_frame_id != 0 || !metadata.source_file.empty(); }
 
-// Copies the source line of the call to an instruction without one, so that every message can name a source line.
+// If the instruction has no source line, copies that of the call, so that every message can name a source line.
 void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (HasSource(*metadata)) return;
   metadata->stack_frame_id = call.stack_frame_id;
@@ -59,7 +59,8 @@ void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (metadata->op_name.empty()) metadata->op_name = call.op_name;
 }
 
-// The border call of a manual computation that produces an operand of `call` or uses its result, or null.
+// Returns the custom call that enters a manual computation if it produces an operand of `call`, or the custom call that
+// leaves one if it uses the result of `call`; otherwise null.
 const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
   for (const hlo::Instruction* operand : call.operands()) {
     if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
@@ -129,7 +130,7 @@ absl::Status InlineInto(hlo::Computation* caller) {
     XLAD_ASSIGN_OR_RETURN(hlo::Instruction * root, CloneBody(*call, caller));
     call->ReplaceAllUsesWith(root);
   }
-  // A call without a callee has no side effects, so that it is removed if it is dead.
+  // A call without a callee has no side effects, so RemoveDead removes it if it is unused.
   for (hlo::Instruction* call : calls) call->mutable_called().clear();
   caller->SortTopologically();
   ForwardTupleElements(caller);
@@ -137,14 +138,15 @@ absl::Status InlineInto(hlo::Computation* caller) {
   calls.clear();
   for (const auto& instruction : caller->instructions()) {
     if (instruction->opcode() == hlo::Opcode::kCall && instruction->called().empty()) {
-      calls.push_back(instruction.get());  // Only a control dependency keeps it.
+      calls.push_back(instruction.get());  // Has no users, only control dependencies.
     }
   }
   for (hlo::Instruction* call : calls) caller->Remove(call);
   return absl::OkStatus();
 }
 
-// Makes the computations that control-flow instructions in `caller` call unique: one in `claimed` is cloned.
+// Makes sure that control-flow instructions in `caller` share no called computation: clones a computation that is
+// already in `claimed`, and adds the clone or the computation itself to `claimed`.
 void MakeUnique(hlo::Module* module, hlo::Computation* caller, absl::flat_hash_set<const hlo::Computation*>* claimed) {
   for (const auto& instruction : caller->instructions()) {
     if (!IsControlFlow(*instruction)) continue;

@@ -45,7 +45,7 @@ constexpr absl::string_view kColumn = R"(
   magnitude = $T[$B,$M] abs(x)
 )";
 
-// The divisor of each matrix or vector whose largest magnitude is `largest`: see the header.
+// `scale` is the divisor of each matrix or vector; `largest` is its largest magnitude. The header explains the scaling.
 constexpr absl::string_view kScale = R"(
   low = $T[] constant($LOW)
   lows = $T[$B] broadcast(low), dimensions={}
@@ -68,8 +68,8 @@ constexpr absl::string_view kScale = R"(
 //     if a[j,j] == 0: info = j + 1 if it is still 0
 //     else: a[j+1:,j] /= a[j,j];  a[j+1:,j+1:] -= a[j+1:,j] a[j,j+1:]
 //
-// |a[i,j] / a[j,j]| <= 1, so nothing needs scaling. A NaN is the largest element of the column if it is in row j, and
-// is ignored in the other rows, as in LAPACK's search for the pivot.
+// |a[i,j] / a[j,j]| <= 1, so nothing needs scaling. In the search for the pivot, a NaN in row j counts as the largest
+// element of the column, and NaNs in the other rows are ignored, as in LAPACK.
 constexpr absl::string_view kLu = R"(
 body {
   s = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) parameter(0)$COLUMN
@@ -309,7 +309,7 @@ ENTRY reflectors {
 }
 )";
 
-// Columns p and q of the matrices $X, rotated by (c, s), in $X2.
+// $X2 is the matrices $X with columns p and q rotated by (c, s).
 constexpr absl::string_view kRotateColumns = R"(
   $Xp = $T[$B,$N,1] dynamic-slice($X, i0, i0, p), dynamic_slice_sizes={$B,$N,1}
   $Xq = $T[$B,$N,1] dynamic-slice($X, i0, i0, q), dynamic_slice_sizes={$B,$N,1}

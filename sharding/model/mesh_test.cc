@@ -84,7 +84,7 @@ TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
                             {AxisRef{1, 1, 2}},
                             {AxisRef{1, 2, 3}, mesh.Whole(0)},
                             {AxisRef{2, 2, 2}, AxisRef{1, 1, 3}},
-                            {AxisRef{1, 1, 2}, AxisRef{1, 3, 2}},  // The cuts do not nest.
+                            {AxisRef{1, 1, 2}, AxisRef{1, 3, 2}},  // No split of b = 6 has both parts.
                             {mesh.Whole(0), mesh.Whole(1), mesh.Whole(2)}};
   for (const AxisList& axes : lists) {
     const hlo::ReplicaGroups groups = ReplicaGroupsOver(mesh, axes);

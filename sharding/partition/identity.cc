@@ -10,7 +10,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-// Only ordered types with a greatest and a least value have an identity of minimum and maximum.
+// Minimum and maximum have an identity only for ordered types with a greatest and a least value.
 bool HasLimits(ElementType type) {
   return type == ElementType::kPred || tensor::IsInteger(type) || type == ElementType::kF16 ||
          type == ElementType::kBF16 || type == ElementType::kF32 || type == ElementType::kF64;
@@ -38,7 +38,7 @@ Instruction* Limit(hlo::Builder& builder, ElementType type, bool largest) {
   return builder.Scalar(type, largest ? infinity : -infinity);
 }
 
-// Some floating-point types of 8 bits have no negative zero.
+// Returns false for all floating-point types of 8 bits or fewer, because some of them have no negative zero.
 bool HasNegativeZero(ElementType type) {
   return type == ElementType::kF16 || type == ElementType::kBF16 || type == ElementType::kF32 ||
          type == ElementType::kF64;

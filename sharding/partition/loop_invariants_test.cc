@@ -1,4 +1,4 @@
-// Loop-invariant values: where they are resharded, how often, and that results are equal to the source program's.
+// Tests where and how often loop-invariant values are resharded, and that the results equal the source program's.
 #include "sharding/partition/loop_invariants.h"
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ namespace {
 
 struct Loop {
   const char* rounds = "5";
-  const char* size = "8";                // The weight has this many rows of 8, split over the rows.
+  const char* size = "8";                // The number of rows of the weight, which are split. Each has 8 elements.
   const char* weight = "u = f32[8,8] copy(w)";  // How the body computes `u`.
-  const char* next = "w";                // What the body passes on as the weight.
+  const char* next = "w";                // The weight of the next iteration.
 };
 
-// A recurrence x = sin(x u) over a batch of 64, which is split too.
+// A loop that computes x = sin(x u) for a batch of 64 rows. The batch is split as well.
 std::string Recurrence(const Loop& loop) {
   return absl::StrReplaceAll(R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
 body {
@@ -59,7 +59,8 @@ ENTRY main {
                               {"$next", loop.next}, {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
 }
 
-// "all-gather 5x192" for each collective. The program is checked and compared with its source program.
+// Returns one string per collective: "all-gather 5x192" runs 5 times, and each device sends 192 bytes each time. Also
+// checks that the partitioned program computes the same values as the source program.
 std::vector<std::string> Collectives(const std::string& text) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
@@ -120,7 +121,7 @@ TEST(LoopInvariants, SliceByTheCounterIsGatheredInEveryIteration) {
   EXPECT_EQ(Collectives(text), Found{"all-gather 5x192"});
 }
 
-// The gathered weight would need more than half of the memory of what the loop carries.
+// The gathered weight would need more than half as much memory as the values that the loop carries.
 TEST(LoopInvariants, LargeValuesAreNotHoisted) {
   Loop loop;
   loop.size = "512";
@@ -177,7 +178,7 @@ ENTRY main {
   EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
 }
 
-// A manual computation makes an array of device ids: invariant, but not uniform.
+// A manual computation makes an array of device ids. It is loop-invariant, but its shards differ between the devices.
 TEST(LoopInvariants, NonUniformScalarsAreGatheredBeforeTheLoop) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=4]>}"}

@@ -1,10 +1,10 @@
-// Plans how an array gets from one sharding to another with few bytes sent. Knows meshes and sizes only, no
-// instructions.
+// Plans how an array is resharded from one sharding to another with little communication. A plan depends only on the
+// mesh, the shape of the array and the shardings, not on instructions.
 //
 // A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
 // all-to-alls and permutes of the small pieces, and all-gathers last. Shardy and GSPMD (Xu et al., "GSPMD: General and
-// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. The plan that sends
-// the fewest bytes is chosen from a few candidates.
+// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. The plan that sends the fewest bytes
+// is chosen from a few candidates.
 //
 // Example: f32[16,8] on the mesh "dp=2,tp=2".
 //

@@ -6,7 +6,7 @@
 
 namespace xlad::sharding {
 
-// The instruction from which each copy was made.
+// Maps each copy to the instruction from which it was made.
 using CloneMap = absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*>;
 
 // Before propagation: every user, and every element of a tuple, gets its own copy of constants, iotas, broadcasts of

@@ -1,8 +1,8 @@
-// One step of propagation: from the tensors of a node in which a factor is split to those that may be split alike.
+// One step of propagation at a node: if some tensors are split along a factor, the others are split along it as well.
 //
-// This is Shardy's aggressive strategy. For each factor: the longest list of axes such that no tensor of the node
-// contradicts it. Every tensor takes as much of that list as it can. If several factors compete for an axis in a
-// tensor, the factor whose source is the largest tensor gets it. Example, mesh "a=2,b=2":
+// This is Shardy's aggressive strategy. Each factor is assigned the longest list of axes that no tensor of the node
+// contradicts. Every tensor is then split by as many axes of that list as possible. If several factors compete for an
+// axis in a tensor, the factor whose source is the largest tensor gets it. Example with mesh "a=2,b=2":
 //
 //   dot ([i, k], [k, j])->([i, j])    operand 0: [{"a"}, {?}]    operand 1: [{?}, {"b"}]    result: [{?}, {?}]
 //   factor i: "a" (operand 0); factor j: "b" (operand 1)          result becomes [{"a"}, {"b"}]

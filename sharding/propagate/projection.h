@@ -6,12 +6,13 @@
 //   y = f32[8] reshape(f32[4,2] x)                  rule ([i, j])->([ij]) {i=4, j=2}
 //   y is sharded [{"a", "b"}]                       projection of y: i: "a", "b":(1)2    j: "b":(2)2
 //
-// because i = 4 is split by a = 2 and the major half of b, and j by the minor half. Propagating the factors to x gives
+// The reason is that i = 4 is split by a = 2 and the major half of b, and j by the minor half of b. If the factors are
+// propagated to x, then
 //
 //   x is sharded [{"a", "b":(1)2}, {"b":(2)2}]
 //
-// Axes that no factor can express (an axis of 3 on the dimension above) stay on the dimension: they are not propagated,
-// and the dimension is not split further.
+// Axes that no factor can express, such as an axis of size 3 on the dimension of y above, stay on the dimension. They
+// are not propagated, and the dimension is not split further.
 #pragma once
 
 #include <vector>
@@ -28,7 +29,7 @@ struct FactorSharding {
   AxisList axes;
   std::vector<OriginPtr> origins;  // Parallel to axes.
   bool closed = false;             // No axis may be added.
-  bool divides = false;            // The dimension has several factors, so this one must be split evenly.
+  bool divides = false;            // The dimension has several factors, so the axes must split this one evenly.
   bool changed = false;            // Axes were added since Project.
 };
 

@@ -35,12 +35,12 @@ Step Copy(const BufferSlice& from, const BufferSlice& to) {
   return step;
 }
 
-// Emits kernels of instructions that are given as text, and a program of steps that it runs.
+// Emits kernels for instructions that are given as text, and a program whose steps call them. Runs the program.
 class Machine {
  public:
   Machine() : emitter_(*ObjectEmitter::Create(Target())), device_(runtime::MakeCpuDevice()) {}
 
-  // Adds a kernel of the root, with the given results in place.
+  // Adds a kernel that computes the root of `body`. `in_place` is that of KernelRequest.
   void AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {}) {
     auto module = hlo::ParseText(
         "HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
@@ -201,7 +201,7 @@ TEST(Program, FailingLibraryOpEndsTheProgramWithItsError) {
 
 TEST(Program, CallsProgramsAndPassesScratch) {
   Machine machine;
-  // A reduction inside a fusion needs scratch.
+  // The inner program keeps the kernel's result in scratch.
   machine.AddKernel("norm",
                     "x = f32[4] parameter(0)\n z = f32[] parameter(1)\n ROOT s = f32[] reduce(x, z), "
                     "dimensions={0}, to_apply=add");

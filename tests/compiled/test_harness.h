@@ -17,12 +17,13 @@ namespace xlad::compiler {
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
                                                         const std::vector<tensor::Array>& inputs);
 
-// Values for a parameter: small numbers of both signs, floats with fractions. `specials` adds infinities, NaNs, zeros
-// of both signs, denormal numbers and extreme integers.
+// Random values for a parameter: small integers, or floats with fractions, of both signs. If `specials` is set, the
+// values also include infinities, NaNs, zeros of both signs, denormal numbers and extreme integers.
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
-// Programs that are compiled into one object file (because LLVM's pipeline costs more than a kernel), run, and compared
-// with the evaluator. The entry becomes one fusion, or one instruction if its operands are the parameters.
+// Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
+// because a run of LLVM's pipeline takes longer than compiling one kernel in it. The entry of a program becomes one
+// fusion, or stays one instruction if that instruction's operands are the parameters.
 class Batch {
  public:
   explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}
@@ -30,7 +31,7 @@ class Batch {
   // Adds a program with random inputs.
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
-  // Makes the last program share memory: (result leaf, operand leaf) pairs, as in KernelRequest::in_place.
+  // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
   // Compiles, runs and compares all programs. Test failures contain the programs that differ.
   void Run();

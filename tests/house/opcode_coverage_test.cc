@@ -1,4 +1,4 @@
-// Every opcode of hlo/opcode.def has a row in every table that is to know all opcodes, or a reason why not.
+// Checks that each table of opcodes has a row for every opcode in hlo/opcode.def, or gives a reason why it has none.
 #include <fstream>
 
 #include "compiler/kernel/cpu_lowering.h"

@@ -1,5 +1,5 @@
-// The transports of the devices of one task on one worker: in-process links between them, connections to devices of
-// other workers.
+// The transports of one task's devices on one worker: in-process links between these devices, and connections to the
+// devices of other workers.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct FabricOptions {
 // Thread-safe, except that a device's transport is used by its thread only.
 class Fabric {
  public:
-  // Reads the workers of all other devices from `bootstrap` (PeerKey). `abort` and the objects in `options` must
-  // outlive the fabric.
+  // Reads from `bootstrap` (key PeerKey) which worker has each device that is not in `options.devices`. `abort` and the
+  // objects in `options` must outlive the fabric.
   static absl::StatusOr<std::unique_ptr<Fabric>> Make(const FabricOptions& options, Bootstrap& bootstrap,
                                                       AbortSignal* abort);
   ~Fabric();
@@ -34,7 +34,7 @@ class Fabric {
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
   // Waits until all peers have finished; see TcpFabric::Finish.
   absl::Status Finish();
-  // Ends without waiting for peers; see TcpFabric::Leave.
+  // Sends the end of the task to the peers without waiting for theirs; see TcpFabric::Leave.
   void Leave();
 
  private:

@@ -17,8 +17,8 @@ struct InProcessOptions {
   int64_t copy_below_bytes = 4096;  // Smaller messages are copied, so that the sender need not wait.
 };
 
-// All links among some devices of this process. Thread-safe, except that a device's transport is used by its thread
-// only.
+// All links among a set of devices of this process. Thread-safe, except that a device's transport may be used only by
+// the thread of that device.
 class InProcessFabric {
  public:
   // `waiters` has the waiter of each device. Waiters and `abort` must outlive the fabric.

@@ -1,4 +1,4 @@
-// From an LLVM module to optimized object code for a target.
+// Generates optimized object code for a target from an LLVM module.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,17 @@ namespace xlad::compiler {
 
 class CodeGenerator {
  public:
-  // InvalidArgument for a triple, CPU or feature that LLVM does not know.
+  // Returns InvalidArgument if LLVM does not know the triple, the CPU or a feature.
   static absl::StatusOr<std::unique_ptr<CodeGenerator>> Create(const Target& target);
   virtual ~CodeGenerator() = default;
 
   virtual const Target& target() const = 0;
-  // Sets triple and data layout. Must be called before anything is built into the module.
+  // Sets the triple and the data layout. Must be called before anything is built into the module.
   virtual void Prepare(llvm::Module& module) const = 0;
-  // Sets the attributes of a function that say CPU, features and vector width.
+  // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
-  // Runs the O2 pipeline with the loop and SLP vectorizers. Internal error if the module is malformed.
+  // Runs the O2 pipeline with the loop and SLP vectorizers. Returns an Internal error if the module is
+  // malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
   virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;  // ELF, relocatable.
   virtual absl::StatusOr<std::string> Assembly(llvm::Module& module) = 0;

@@ -1,7 +1,7 @@
 // One LLVM function under construction: index arithmetic, structured loops and branches.
 //
 // Control flow is structured: a value made in a scope (a loop body, a branch) may be used until that scope is closed.
-// InScope tells memo tables whether a value made in scope `id` may still be used.
+// InScope(id) returns whether a value made in scope `id` may still be used; memo tables check it.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Ir {
   llvm::Function* function() const { return function_; }
   llvm::Value* api() const { return api_; }
 
-  // Index arithmetic on i64, folded if operands are constant. Operands are not negative and results do not overflow,
-  // except in AddSigned and Clamp.
+  // Index arithmetic on i64, folded if operands are constant. Operands must not be negative and results must not
+  // overflow, except in AddSigned and Clamp.
   llvm::Value* I64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   llvm::Value* Add(llvm::Value* x, llvm::Value* y);
   llvm::Value* Mul(llvm::Value* x, int64_t factor);
@@ -39,13 +39,13 @@ class Ir {
   llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
   llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
 
-  // Emits `body` for i = 0 .. count-1: nothing if count is 0, no loop if it is 1. Short loops of little code are
-  // unrolled.
+  // Emits a loop that runs `body` for i = 0 .. count-1. If count is 0, nothing is emitted; if it is 1, only the body
+  // is. Short loops with little code are unrolled.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
-  // The same with a bound that is computed at run time and may be 0.
+  // Like Loop, but the bound is computed at run time and may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
-  // Notes that the code emitted here is as long as `copies` usual loop bodies, for the decision to unroll loops around
-  // it.
+  // Records that the code emitted here is as long as `copies` ordinary loop bodies. Enclosing loops use this number
+  // when they decide whether to unroll.
   void CountCopies(int64_t copies) { copies_ = std::max(copies_, copies); }
   // Emits `body` for all indices of `dims`, in row-major order.
   void LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body);
@@ -53,7 +53,7 @@ class Ir {
   // Emits a loop that runs `body` while `condition` returns true.
   void While(const std::function<llvm::Value*()>& condition, const std::function<void()>& body);
 
-  // A stack variable of `count` elements of `type`, 64-byte aligned if there are several. mem2reg promotes single ones.
+  // A stack variable of `count` elements of `type`, 64-byte aligned if `count` > 1. mem2reg promotes single elements.
   llvm::Value* Slot(llvm::Type* type, int64_t count = 1);
   llvm::Value* Address(llvm::Type* type, llvm::Value* base, llvm::Value* index) {
     return b.CreateInBoundsGEP(type, base, index);
@@ -62,7 +62,7 @@ class Ir {
   int scope() const { return scopes_.back(); }
   bool InScope(int id) const;
 
-  // Calls a function of the C math library, without side effects, that the loader provides.
+  // Calls a function of the C math library that has no side effects and that the loader provides.
   llvm::Value* CallLibm(const char* name, llvm::ArrayRef<llvm::Value*> arguments);
 
  private:
@@ -76,7 +76,7 @@ class Ir {
   llvm::Value* api_;
   std::vector<int> scopes_ = {0};
   int next_scope_ = 1;
-  int64_t copies_ = 1;  // Copies of the code inside that unrolling the loops at this depth will make.
+  int64_t copies_ = 1;  // How many copies of a loop body unrolling produces at this depth.
   struct Made {
     llvm::Value* value;
     int scope;

@@ -160,8 +160,8 @@ Values Map(Elements& elements, const Instruction& map, const Index& index) {
   return elements.Apply(*map.called()[0], operands);
 }
 
-// Maps an output element to an operand element: the start indices, clamped so that the slice fits, plus offsets. If the
-// slice has size 0 in a collapsed dimension, the output is 0.
+// Maps an output element to an operand element. The operand's index is the sum of the start indices, clamped so that
+// the slice fits, and the offsets. If a collapsed dimension has slice size 0, the output is 0.
 Values Gather(Elements& elements, const Instruction& gather, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *operand = gather.operand(0), *indices = gather.operand(1);

@@ -26,10 +26,11 @@ class Double {
   llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, b.getDoubleTy()); }
 };
 
-// log2 of a positive finite f64 that was converted from f32, and so is normal. The relative error is below 2^-43.
+// log2 of a positive finite f64 that was converted from f32, and is therefore normal. The relative error is below
+// 2^-43.
 llvm::Value* Log2(const Double& d, llvm::Value* x) {
   IrBuilder& b = d.b;
-  // x = 2^e m with m in [sqrt(1/2), sqrt(2)); log2 m by s = (m - 1) / (m + 1).
+  // x = 2^e m with m in [sqrt(1/2), sqrt(2)); log2 m is computed as s q(s^2) with s = (m - 1) / (m + 1).
   llvm::Value* offset = b.CreateSub(d.Bits(x), b.getInt64(0x3fe6a09e667f3bcd));
   llvm::Value* e = b.CreateAShr(offset, 52);
   llvm::Value* m = d.FromBits(b.CreateSub(d.Bits(x), b.CreateShl(e, 52)));
@@ -74,7 +75,8 @@ llvm::Value* EmitPowerF32(Ir& ir, llvm::Value* x, llvm::Value* y) {
   llvm::Value* is_nan = b.CreateFCmpUNO(t, t);
   llvm::Value* value = b.CreateFPTrunc(Exp2(d, b.CreateSelect(is_nan, d.C(0), t)), b.getFloatTy());
   value = f.Select(is_nan, llvm::ConstantFP::getNaN(b.getFloatTy()), value);
-  // Negative bases have powers for integer exponents alone, which are negative if the exponent is odd.
+  // The power of a negative base is negative if the exponent is odd. The power of a finite negative base is a NaN if
+  // the exponent is not an integer.
   const auto is_whole = [&](llvm::Value* v) {
     return b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, v), v);
   };

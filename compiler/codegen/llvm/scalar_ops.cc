@@ -36,7 +36,7 @@ llvm::Value* Sign(Ir& ir, Operands x) {
   llvm::Value* zero = llvm::ConstantFP::get(x[0]->getType(), 0.0);
   llvm::Value* one = llvm::ConstantFP::get(x[0]->getType(), 1.0);
   llvm::Value* sign = ir.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, one, x[0]);
-  // Keeps the sign of zeros, and NaNs.
+  // If the operand is a zero or a NaN, the result is the operand.
   return ir.b.CreateSelect(ir.b.CreateFCmpUEQ(x[0], zero), x[0], sign);
 }
 
@@ -45,8 +45,9 @@ llvm::Value* Clamp(Ir& ir, Operands x) {
   return ir.b.CreateMinimum(raised, x[2]);
 }
 
-// Maximum or minimum of two floats without LLVM's intrinsic, which loses NaNs if LLVM 19 narrows f16 arithmetic on x86.
-// Equal operands differ at most in the sign of a zero: the AND of their bits is the maximum, the OR is the minimum.
+// The maximum or minimum of two floats, computed without LLVM's intrinsic, because the intrinsic loses NaNs if LLVM 19
+// narrows f16 arithmetic on x86. Equal operands can differ only in the sign of a zero, so the AND of their bits is the
+// maximum and the OR is the minimum.
 llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   IrBuilder& b = ir.b;
   llvm::Value* first = is_max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
@@ -58,7 +59,7 @@ llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   return b.CreateSelect(b.CreateFCmpOEQ(x, y), b.CreateBitCast(tie, x->getType()), b.CreateSelect(take_first, x, y));
 }
 
-// Returns null for other opcodes.
+// Emits maximum, minimum and clamp of f16. Returns null for other opcodes.
 llvm::Value* HalfExtremum(Ir& ir, Opcode opcode, Operands x) {
   if (opcode == Opcode::kMaximum) return Extremum(ir, true, x[0], x[1]);
   if (opcode == Opcode::kMinimum) return Extremum(ir, false, x[0], x[1]);
@@ -113,7 +114,7 @@ bool IsTypeless(Opcode opcode) {
 }
 
 ElementType OperandType(const hlo::Instruction& instruction) {
-  // select's first operand is its predicate.
+  // The first operand of a select is its predicate.
   return instruction.operand(instruction.opcode() == Opcode::kSelect ? 1 : 0)->shape().type();
 }
 

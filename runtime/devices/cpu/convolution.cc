@@ -1,11 +1,12 @@
 // Convolutions by oneDNN.
 //
-// Plans are tried in order when an executable is loaded: the weights in a layout that oneDNN chooses, all three tensors
-// in such layouts, all in their own layout, and then the first two plans in f32 for machines without bf16. The first
-// plan with an implementation of the fastest kind is used; tensors whose layout differs are rearranged in scratch
-// memory. Weights in their own layout come late although they need no rearranging: oneDNN has only its general matrix
-// product for them, which is several times slower than code for the shape, and weights are small. Times are not
-// measured, because the choice decides the order of sums and therefore the bits.
+// When an executable is loaded, these plans are tried in order: oneDNN chooses the layout of the weights; oneDNN
+// chooses the layouts of all three tensors; all tensors keep the layout that they have in the program; and the first
+// two plans in f32, for machines without bf16. The first plan that has the fastest kind of implementation is used.
+// Tensors whose layout differs are rearranged in scratch memory. The plan that keeps the layout of the weights comes
+// late although it rearranges nothing: oneDNN has only its general matrix product for it, which is several times slower
+// than code for the shape, and weights are small. The plan is not chosen by measured times, because it determines the
+// order of sums and therefore the bits of the result.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -75,7 +76,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
     return absl::StrCat(kinds[static_cast<int>(shape_.kind)], op_.name, sides_[0].bytes > 0 ? ", lhs moved" : "",
                         sides_[1].bytes > 0 ? ", rhs moved" : "", sides_[2].bytes > 0 ? ", result moved" : "");
   }
-  // 0 for code that is specific to the shape, 1 for a general matrix product, 2 for plain loops; lower is faster.
+  // The kind of the implementation: 0 is code that is specific to the shape, 1 is a general matrix product, 2 is plain
+  // loops. Lower is faster.
   int Rank() const { return !op_.IsFast() ? 2 : absl::StrContains(op_.name, "gemm") ? 1 : 0; }
 
  private:
@@ -90,7 +92,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
       sides_[i].query = query;
       sides_[i].tensor = side.tensor;
     };
-    // lhs, rhs and result of the program.
+    // sides_ are the program's lhs, rhs and result.
     switch (shape_.kind) {
       case ConvolutionKind::kForward:
         set(0, src, src.argument, src.query);

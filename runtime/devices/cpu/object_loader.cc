@@ -35,7 +35,7 @@ struct Provided {
     #name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f)) \
   }
 
-// Everything that compiled code may call.
+// All functions of this process that compiled code may call.
 const Provided kProvided[] = {
     XLAD_UNARY(exp),
     XLAD_UNARY(exp2),
@@ -99,7 +99,7 @@ class JitObject final : public LoadedObject {
         layer_(session_, std::make_unique<llvm::jitlink::InProcessMemoryManager>(
                              session_.getExecutorProcessControl().getPageSize())),
         library_(session_.createBareJITDylib("kernels")) {
-    // Lookups return errors; what the session reports in addition is kept for their messages.
+    // A failed lookup returns an error. The session may report further details here, and Find adds them to its message.
     session_.setErrorReporter([this](llvm::Error error) { report_ += llvm::toString(std::move(error)) + " "; });
   }
 
