@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/containers.h"
 #include "sharding/partition/identity.h"
 #include "sharding/partition/ops/families.h"
 
@@ -17,13 +18,8 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-int64_t IndexOf(const Dims& dims, int64_t d) {
-  const auto it = std::find(dims.begin(), dims.end(), d);
-  return it == dims.end() ? -1 : it - dims.begin();
-}
-
 bool Has(const DimensionFactors& factors, size_t f) {
-  return std::find(factors.begin(), factors.end(), static_cast<int>(f)) != factors.end();
+  return Contains(factors, static_cast<int>(f));
 }
 
 // The operand dimension that has factor f, or -1.
@@ -92,7 +88,7 @@ std::vector<bool> SplitGather(const Instruction& instruction, const OpRule& rule
   const hlo::GatherDimensions& dims = *instruction.attributes().gather;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     if (rule.factors[f].kind != FactorKind::kReduction) continue;
-    result[f] = IndexOf(dims.start_index_map, OperandDim(rule, f)) >= 0;
+    result[f] = Contains(dims.start_index_map, OperandDim(rule, f));
   }
   return result;
 }
@@ -115,7 +111,7 @@ ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexC
   const ElementType type = WideEnough(operand, components, ElementType::kS32);
   Instruction* indices = Converted(local, op.operands[1].local, clamped);
   const Dims dims = indices->shape().dims();
-  const auto is_split = [&](int64_t d) { return IndexOf(reduced, d) >= 0; };
+  const auto is_split = [&](int64_t d) { return Contains(reduced, d); };
   std::vector<Instruction*> zeros, lasts, sizes;
   for (int64_t d : components.dims) {
     const int64_t size = operand.global.dims[d];
@@ -156,14 +152,14 @@ absl::Status EmitGather(LocalBuilder& local, LocalOp& op) {
   Dims& sizes = gather->mutable_attributes().slice_sizes;
   for (int64_t d = 0; d < std::ssize(sizes); ++d) {
     // A slice of all elements takes all of the shard. (Slices have size 1 along batching dimensions.)
-    const bool all = sizes[d] == operand.global.dims[d] && IndexOf(split, d) < 0 &&
-                     IndexOf(dims.operand_batching_dims, d) < 0;
+    const bool all = sizes[d] == operand.global.dims[d] && !Contains(split, d) &&
+                     !Contains(dims.operand_batching_dims, d);
     if (all) sizes[d] = operand.local->shape().dims()[d];
   }
   if (!split.empty()) {
     Dims batch;
     for (int64_t d = 0; d < gather->shape().ndim(); ++d) {
-      if (IndexOf(dims.offset_dims, d) < 0) batch.push_back(d);
+      if (!Contains(dims.offset_dims, d)) batch.push_back(d);
     }
     Instruction* inside = builder.Broadcast(in_shard.inside, gather->shape().dims(), batch);
     gather = builder.Select(inside, gather, builder.Zero(gather->shape()));
@@ -184,14 +180,14 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
       continue;
     }
     const int64_t d = OperandDim(rule, f);
-    if (d < 0 || IndexOf(dims.input_batching_dims, d) >= 0) continue;
+    if (d < 0 || Contains(dims.input_batching_dims, d)) continue;
     const TensorFactors& update = rule.operands[first_update];
     const bool whole_window =
         std::any_of(update.begin(), update.end(), [&](const DimensionFactors& factors) { return Has(factors, f); });
-    const bool row = IndexOf(dims.inserted_window_dims, d) >= 0 &&
-                     IndexOf(dims.scatter_dims_to_operand_dims, d) >= 0;
+    const bool row = Contains(dims.inserted_window_dims, d) &&
+                     Contains(dims.scatter_dims_to_operand_dims, d);
     // A window that covers a dimension may also be moved along it: then it would be skipped as outside.
-    const bool fixed = whole_window && IndexOf(dims.scatter_dims_to_operand_dims, d) < 0;
+    const bool fixed = whole_window && !Contains(dims.scatter_dims_to_operand_dims, d);
     result[f] = result[f] && (fixed || row);
   }
   return result;
