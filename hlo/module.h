@@ -41,7 +41,7 @@ namespace xlad::hlo {
 class Computation;
 class Module;
 
-class Instruction {
+class Instruction {  // It has more than 25 methods because each attribute has one that reads and one that sets it.
  public:
   Instruction(Opcode opcode, Shape shape) : opcode_(opcode), shape_(std::move(shape)) {}
   Instruction(const Instruction&) = delete;

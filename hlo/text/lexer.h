@@ -14,7 +14,7 @@
 
 namespace xlad::hlo {
 
-class Lexer {
+class Lexer {  // It has more than 25 methods: one for each kind of token.
  public:
   explicit Lexer(absl::string_view text)
       : begin_(text.data()), end_(text.data() + text.size()), at_(text.data()),

@@ -84,7 +84,7 @@ bool SplitAsyncName(absl::string_view name, Opcode* opcode, Opcode* wrapped);
 bool IsAsyncAttribute(absl::string_view name);
 
 // parse_module.cc, parse_instruction.cc, parse_async.cc
-class Parser {
+class Parser {  // It has more than 25 methods: one for each part of the grammar.
  public:
   explicit Parser(absl::string_view text) : lexer_(text) {}
   absl::StatusOr<std::unique_ptr<Module>> Run();

@@ -18,9 +18,12 @@ namespace xlad::house {
 
 struct Function {
   std::string name;
+  std::string class_name;  // The innermost class or struct whose body contains it, or empty if there is none.
+  int class_line = 0;      // The first line of the head of that class.
   int line = 0;   // The first line of its head, 1-based.
   int lines = 0;  // Head to closing brace; 0 for a declaration.
   int parameters = 0;
+  bool is_friend_or_not_written = false;  // A friend, or "= default" or "= delete".
 };
 
 // In the order of the text.
@@ -93,8 +96,9 @@ class Blanker {
 struct Head {
   bool is_function = false;
   bool is_scope = false;  // A namespace or class, which may have functions inside.
-  std::string name;
+  std::string name;       // The name of the function, class or struct.
   int parameters = 0;
+  bool is_friend_or_not_written = false;
 };
 
 inline bool HasWord(const std::string& text, const std::string& word) {
@@ -174,6 +178,21 @@ inline size_t FindParameterList(const std::string& head) {
   return std::string::npos;
 }
 
+// The name in "class Name final : public Base", or empty if the head is not one of a class.
+inline std::string ClassName(const std::string& head) {
+  size_t at = 0;
+  for (const char* const keyword : {"class ", "struct ", "union "}) {
+    if (head.compare(0, std::string(keyword).size(), keyword) == 0) at = std::string(keyword).size();
+  }
+  if (at == 0) return "";
+  std::string name;
+  while (at < head.size() && (IsWordChar(head[at]) || head[at] == ':')) {
+    if (head[at] == ':' && (at + 1 >= head.size() || (head[at + 1] != ':' && head[at - 1] != ':'))) break;
+    name += head[at++];
+  }
+  return name;
+}
+
 inline Head ReadHead(const std::string& text) {
   const std::string head = WithoutPrefixes(text);
   const size_t open = FindParameterList(head);
@@ -182,6 +201,7 @@ inline Head ReadHead(const std::string& text) {
     const bool scope = HasWord(head, "namespace") || HasWord(head, "class") || HasWord(head, "struct") ||
                        HasWord(head, "union") || HasWord(head, "extern");
     result.is_scope = scope && !HasWord(head, "enum") && head.find('=') == std::string::npos;
+    if (result.is_scope) result.name = ClassName(head);
     return result;
   }
   const std::string before = head.substr(0, open);
@@ -190,7 +210,10 @@ inline Head ReadHead(const std::string& text) {
   const size_t end = SkipBrackets(head, open);
   result.name = is_operator ? "operator" : NameBefore(head, open);
   result.parameters = CountParameters(head.substr(open + 1, end - open - 2));
-  result.is_function = !result.name.empty() && !EndsInMemberInitializer(head.substr(end));
+  const std::string tail = head.substr(end);
+  result.is_friend_or_not_written =
+      HasWord(before, "friend") || HasWord(tail, "delete") || HasWord(tail, "default");
+  result.is_function = !result.name.empty() && !EndsInMemberInitializer(tail);
   return result;
 }
 
@@ -212,6 +235,11 @@ inline size_t ClosingBrace(const std::string& text, size_t open) {
 inline std::vector<Function> FindFunctions(const std::string& source) {
   const std::string text = internal::Blanker(source).Run();
   std::vector<Function> functions;
+  struct Scope {
+    std::string class_name;  // Empty for a namespace.
+    int line;
+  };
+  std::vector<Scope> scopes = {{"", 0}};
   size_t start = 0;  // The offset of the current head.
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -224,8 +252,11 @@ inline std::vector<Function> FindFunctions(const std::string& source) {
     if (head.is_function) {
       const int line = internal::LineOf(text, first);
       const int lines = c == ';' ? 0 : internal::LineOf(text, std::min(end, text.size() - 1)) - line + 1;
-      functions.push_back({head.name, line, lines, head.parameters});
+      functions.push_back({head.name, scopes.back().class_name, scopes.back().line, line, lines, head.parameters,
+                           head.is_friend_or_not_written});
     }
+    if (head.is_scope && c == '{') scopes.push_back({head.name, internal::LineOf(text, first)});
+    if (c == '}' && scopes.size() > 1) scopes.pop_back();
     // The braces of an initializer are part of the head.
     const bool head_continues = c == '{' && !head.is_scope && !head.is_function;
     i = std::min(end, text.size());

@@ -1,4 +1,8 @@
-// Files of at most 600 lines, functions of at most 70, at most 5 parameters, lines of at most 120 columns.
+// Files of at most 600 lines, functions of at most 70, at most 5 parameters, lines of at most 120 columns, and classes
+// of at most 25 methods.
+#include <map>
+#include <utility>
+
 #include "gtest/gtest.h"
 #include "tests/house/function_scanner.h"
 #include "tests/house/source_tree.h"
@@ -10,6 +14,45 @@ constexpr int kMaxFileLines = 600;
 constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxParameters = 5;
 constexpr size_t kMaxColumns = 120;
+constexpr int kMaxMethods = 25;
+// The comment of a class with more methods has these words and says why.
+constexpr const char* kMethodsReason = "ore than 25 methods";
+
+struct LargeClass {
+  std::string name;
+  int line = 0;  // The first line of its head.
+  int methods = 0;
+};
+
+// The comment lines that end at the line before `line` (1-based), without "//", and `line` itself, as one line.
+std::string CommentOf(const std::vector<std::string>& lines, int line) {
+  std::string comment = lines[line - 1];
+  for (int i = line - 2; i >= 0; --i) {
+    const size_t start = lines[i].find_first_not_of(" ");
+    if (start == std::string::npos || lines[i].compare(start, 2, "//") != 0) break;
+    comment = lines[i].substr(std::min(lines[i].size(), start + 3)) + " " + comment;
+  }
+  return comment;
+}
+
+// The classes of a file that have more than kMaxMethods methods, public and private together, and no comment that gives
+// a reason. Constructors, destructors, friends and defaulted or deleted functions do not count.
+std::vector<LargeClass> LargeClasses(const std::string& source) {
+  std::map<int, LargeClass> classes;  // By line.
+  for (const Function& function : FindFunctions(source)) {
+    if (function.class_name.empty() || function.is_friend_or_not_written) continue;
+    if (function.name == function.class_name || function.name[0] == '~') continue;
+    LargeClass& in = classes[function.class_line];
+    in = {function.class_name, function.class_line, in.methods + 1};
+  }
+  const std::vector<std::string> lines = Lines(source);
+  std::vector<LargeClass> large;
+  for (const auto& [line, in] : classes) {
+    const bool has_reason = CommentOf(lines, line).find(kMethodsReason) != std::string::npos;
+    if (in.methods > kMaxMethods && !has_reason) large.push_back(in);
+  }
+  return large;
+}
 
 TEST(FunctionScannerTest, FindsFunctionsAndTheirSizes) {
   const std::vector<Function> found = FindFunctions(R"text(
@@ -51,6 +94,37 @@ enum class E { kA, kB };
   EXPECT_EQ(found[4].parameters, 6);
 }
 
+// A class with a constructor, a destructor and `methods` methods, every third of them defined in the class.
+std::string ClassWithMethods(const std::string& comment, int methods) {
+  std::string text = "namespace a {\n" + comment + "class Large final : public Base {\n";
+  text += " public:\n  Large();\n  ~Large();\n";
+  text += "  Large& operator=(const Large&) = delete;\n  friend bool operator==(Large a, Large b) { return true; }\n";
+  for (int i = 0; i < methods; ++i) {
+    text += "  int F" + std::to_string(i) + "(int a) const" + (i % 3 == 0 ? " { return a; }\n" : ";\n");
+  }
+  return text + " private:\n  struct Small { int G() { return 1; } };\n  int x_ = 0;\n};\nint Free();\n}\n";
+}
+
+TEST(LargeClassesTest, CountsMethodsAndReadsReasons) {
+  EXPECT_TRUE(LargeClasses(ClassWithMethods("", kMaxMethods)).empty());
+  EXPECT_TRUE(LargeClasses(ClassWithMethods("// It has more than\n// 25 methods: one per opcode.\n", 40)).empty());
+  const std::vector<LargeClass> found = LargeClasses(ClassWithMethods("// Large.\n", kMaxMethods + 1));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].name, "Large");
+  EXPECT_EQ(found[0].line, 3);
+  EXPECT_EQ(found[0].methods, kMaxMethods + 1);
+}
+
+TEST(SizesTest, Classes) {
+  for (const SourceFile& file : CppFiles()) {
+    for (const LargeClass& found : LargeClasses(file.text)) {
+      ADD_FAILURE() << file.path << ":" << found.line << ": " << found.name << " has " << found.methods
+                    << " methods; at most " << kMaxMethods << " are allowed. Split the class, or write in a comment "
+                    << "above it or in its first line why it has more than 25 methods.";
+    }
+  }
+}
+
 TEST(SizesTest, Files) {
   for (const SourceFile& file : FilesEndingWith({".cc", ".h", ".def", ".proto", ".py", ".sh", ".c"})) {
     const std::vector<std::string> lines = Lines(file.text);
@@ -59,7 +133,7 @@ TEST(SizesTest, Files) {
     std::string too_long;
     for (size_t i = 0; i < lines.size(); ++i) {
       // Beyond ASCII a byte is not a column.
-      const size_t columns = 
+      const size_t columns =
           std::count_if(lines[i].begin(), lines[i].end(), [](char c) { return (c & 0xC0) != 0x80; });
       if (columns > kMaxColumns) too_long += " " + std::to_string(i + 1);
     }

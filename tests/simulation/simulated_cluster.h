@@ -21,6 +21,7 @@
 
 namespace xlad::simulation {
 
+// It has more than 25 methods: one for each kind of fault and of client request, and those that deliver messages.
 class SimulatedCluster {
  public:
   SimulatedCluster(uint64_t seed, int workers, int devices_each);
