@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,20 +18,19 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   const int error = errno;
   const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
-  if (error == EEXIST) return absl::AlreadyExistsError(text);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);
 }
 
-class Descriptor {
+class File {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
     if (fd_ >= 0) close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
   int fd() const { return fd_; }
 
  private:
@@ -66,7 +64,7 @@ std::string FollowLinks(const std::string& given) {
 }
 
 absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd() < 0) return SystemError("cannot open", path);
   std::string bytes;
   std::vector<char> piece(1 << 16);
@@ -79,48 +77,12 @@ absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
   }
 }
 
-absl::Status SyncFolder(const std::string& path) {
-  Descriptor file(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync folder", path);
+absl::Status SyncDirectory(const std::string& path) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  File file(open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync the directory of", path);
   return absl::OkStatus();
 }
-
-absl::Status ReadExactly(int fd, int64_t offset, absl::Span<std::byte> out, const std::string& path) {
-  size_t done = 0;
-  while (done < out.size()) {
-    const ssize_t n = pread(fd, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return SystemError("cannot read", path);
-    if (n == 0) {
-      return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
-                                              offset + out.size()));
-    }
-    done += n;
-  }
-  return absl::OkStatus();
-}
-
-class PosixFile final : public File {
- public:
-  PosixFile(int fd, std::string path) : file_(fd), path_(std::move(path)) {}
-
-  absl::StatusOr<int64_t> Size() const override {
-    struct stat info {};
-    if (fstat(file_.fd(), &info) != 0) return SystemError("cannot read the size of", path_);
-    return info.st_size;
-  }
-  absl::Status Read(int64_t offset, absl::Span<std::byte> out) const override {
-    return ReadExactly(file_.fd(), offset, out, path_);
-  }
-  absl::Status Append(absl::string_view bytes) override { return WriteAll(file_.fd(), bytes, path_); }
-  absl::Status Sync() override {
-    return fsync(file_.fd()) == 0 ? absl::OkStatus() : SystemError("cannot sync", path_);
-  }
-
- private:
-  const Descriptor file_;
-  const std::string path_;
-};
 
 class PosixFileSystem final : public FileSystem {
  public:
@@ -131,11 +93,20 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
-    Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.fd() < 0) return SystemError("cannot open", path);
     std::string bytes(size, '\0');
-    const absl::Span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
-    XLAD_RETURN_IF_ERROR(ReadExactly(file.fd(), offset, out, path));
+    int64_t done = 0;
+    while (done < size) {
+      const ssize_t n = pread(file.fd(), bytes.data() + done, size - done, offset + done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return SystemError("cannot read", path);
+      if (n == 0) {
+        return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
+                                                offset + size));
+      }
+      done += n;
+    }
     return bytes;
   }
 
@@ -151,7 +122,7 @@ class PosixFileSystem final : public FileSystem {
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
     if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe is not replaced.
-      Descriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
+      File file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
       return file.fd() < 0 ? SystemError("cannot write", given) : WriteAll(file.fd(), bytes, given);
     }
     const std::string path = FollowLinks(given);
@@ -162,7 +133,7 @@ class PosixFileSystem final : public FileSystem {
       unlink(temporary.c_str());
       return status;
     }
-    return SyncFolder(std::filesystem::path(path).parent_path().string());
+    return SyncDirectory(path);
   }
 
   bool Exists(const std::string& path) override { return access(path.c_str(), F_OK) == 0; }
@@ -199,34 +170,9 @@ class PosixFileSystem final : public FileSystem {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode) override {
-    const int flags = mode == OpenMode::kRead ? O_RDONLY : O_WRONLY | O_CREAT | O_EXCL | O_APPEND;
-    const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
-    if (fd < 0) return SystemError(mode == OpenMode::kRead ? "cannot open" : "cannot create", path);
-    return std::make_unique<PosixFile>(fd, path);
-  }
-
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (rename(from.c_str(), to.c_str()) != 0) return SystemError(absl::StrCat("cannot rename ", from, " to"), to);
-    return absl::OkStatus();
-  }
-
-  absl::Status SyncDirectory(const std::string& path) override { return SyncFolder(path); }
-
-  absl::Status RemoveDirectory(const std::string& path) override {
-    if (rmdir(path.c_str()) != 0) return SystemError("cannot remove folder", path);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<int64_t> FreeBytes(const std::string& path) override {
-    struct statvfs info {};
-    if (statvfs(path.c_str(), &info) != 0) return SystemError("cannot read the free space of", path);
-    return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
-  }
-
  private:
   static absl::Status WriteAndSync(const std::string& temporary, const std::string& path, absl::string_view bytes) {
-    Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.fd() < 0) return SystemError("cannot write", path);
     XLAD_RETURN_IF_ERROR(WriteAll(file.fd(), bytes, path));
     if (fsync(file.fd()) != 0) return SystemError("cannot sync", path);

@@ -151,7 +151,7 @@ class TcpNetworkImpl final : public Network {
     const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int one = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, 128) != 0) {
+    if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
       const int error = errno;
       if (fd >= 0) close(fd);
       const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
@@ -183,6 +183,10 @@ class TcpNetworkImpl final : public Network {
 Network& TcpNetwork() {
   static TcpNetworkImpl network;
   return network;
+}
+
+std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer) {
+  return std::make_unique<TcpConnection>(fd, peer);
 }
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {

@@ -54,6 +54,9 @@ class Network {
 // TCP with TCP_NODELAY, on the system's clock. The object exists until the process ends.
 Network& TcpNetwork();
 
+// Takes over a connected stream socket, for example one that another process accepted. `peer` is for messages.
+std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer);
+
 // The parts of "HOST:PORT" or "[IPV6]:PORT".
 struct HostPort {
   std::string host;

@@ -350,6 +350,42 @@ TEST(DataPlane, SurvivesConnectionsWithoutAHello) {
   });
 }
 
+TEST(DataPlane, HellosForUnknownTasksDoNotKeepOthersOut) {
+  TestWorld world({{0}, {1}});
+  std::vector<std::unique_ptr<Connection>> strangers;
+  PeerHello hello;
+  hello.set_job_id("unknown");
+  for (int i = 0; i < 1100; ++i) {
+    strangers.push_back(*TcpNetwork().Dial(world.worker(1).data_plane->address(), 10'000));
+    ASSERT_TRUE(WriteBlock(strangers.back().get(), hello.SerializeAsString()).ok());
+  }
+  world.Run([&](int device) {
+    ASSERT_TRUE((*world.transport(device).OpenSend(1 - device, 0))->Post({}, {}).ok());
+    ASSERT_TRUE((*world.transport(device).OpenReceive(1 - device, 0))->Next().ok());
+  });
+}
+
+TEST(DataPlane, TakesConnectionsThatAnotherProcessAccepted) {
+  const std::unique_ptr<DataPlane> data_plane = DataPlane::WithoutListener();
+  EXPECT_EQ(data_plane->address(), "");
+  const std::unique_ptr<Listener> listener = *TcpNetwork().Listen("127.0.0.1:0");
+  const std::unique_ptr<Connection> dialed = *TcpNetwork().Dial(listener->Address(), 1000);
+  PeerHello hello;
+  hello.set_job_id("job");
+  data_plane->Deliver(*listener->Accept(), hello);  // Waits for its task.
+  AbortSignal abort;
+  TcpOptions options;
+  options.job_id = "job";
+  options.attempt = 2;
+  TcpFabric fabric(options, {}, {}, &TcpNetwork(), &abort);
+  data_plane->AddTask(&fabric);
+  PeerWelcome welcome;
+  const absl::StatusOr<std::string> answer = ReadBlock(dialed.get());
+  ASSERT_TRUE(answer.ok() && welcome.ParseFromString(*answer)) << answer.status();
+  EXPECT_THAT(welcome.refused(), HasSubstr("a later attempt of the job runs here"));
+  data_plane->RemoveTask(&fabric);
+}
+
 TEST(DataPlane, ListensOnLoopbackOnly) {
   const absl::Status status = DataPlane::Listen(&TcpNetwork(), "0.0.0.0:0").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

@@ -37,8 +37,10 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Listen(Network* network, c
   return std::unique_ptr<DataPlane>(new DataPlane(std::move(listener)));
 }
 
+std::unique_ptr<DataPlane> DataPlane::WithoutListener() { return std::unique_ptr<DataPlane>(new DataPlane(nullptr)); }
+
 DataPlane::DataPlane(std::unique_ptr<Listener> listener) : listener_(std::move(listener)) {
-  acceptor_ = std::thread([this] { AcceptLoop(); });
+  if (listener_ != nullptr) acceptor_ = std::thread([this] { AcceptLoop(); });
 }
 
 DataPlane::~DataPlane() {
@@ -49,8 +51,10 @@ DataPlane::~DataPlane() {
       if (greeting.connection != nullptr) greeting.connection->Shutdown();
     }
   }
-  listener_->Shutdown();
-  acceptor_.join();
+  if (listener_ != nullptr) {
+    listener_->Shutdown();
+    acceptor_.join();
+  }
   for (Greeting& greeting : greetings_) greeting.thread.join();
 }
 
@@ -65,7 +69,7 @@ void DataPlane::AcceptLoop() {
     }
     JoinDone();
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || greetings_.size() + waiting_.size() >= kMaxWaiting) continue;
+    if (closing_ || greetings_.size() >= kMaxWaiting) continue;
     Greeting& greeting = greetings_.emplace_back();
     greeting.owned = *std::move(connection);
     greeting.connection = greeting.owned.get();
@@ -98,7 +102,7 @@ void DataPlane::Greet(Greeting* greeting) {
   }
   PeerHello hello;
   if (block.ok() && hello.ParseFromString(*block)) {
-    Route(std::move(connection), hello);
+    Deliver(std::move(connection), hello);
   } else {
     LogWarn("data plane: a connection sent no hello",
             {{"peer", connection->Peer()}, {"error", std::string(block.status().message())}});
@@ -107,12 +111,13 @@ void DataPlane::Greet(Greeting* greeting) {
   greeting->done = true;
 }
 
-void DataPlane::Route(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+void DataPlane::Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto task = tasks_.find(hello.job_id());
   const TcpOptions* here = task == tasks_.end() ? nullptr : &task->second->options();
   if (here == nullptr ||
       std::make_pair(hello.attempt(), hello.generation()) > std::make_pair(here->attempt, here->generation)) {
+    if (waiting_.size() >= kMaxWaiting) waiting_.pop_front();
     waiting_.push_back({std::move(connection), hello});
     return;
   }

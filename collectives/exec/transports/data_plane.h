@@ -1,4 +1,5 @@
-// A worker's listener for connections from other workers' devices.
+// Gives connections from other workers' devices to the fabrics of the tasks of this process. The connections come from a
+// listener of its own, or from another process that accepted them (Deliver).
 //
 // Thread-safe. A hello for an unknown task waits until the task is added. A hello for an older attempt or generation
 // than that of the task is refused.
@@ -22,10 +23,14 @@ class DataPlane {
   // Listens on `address` (HOST:PORT; if the port is 0, the system chooses one). InvalidArgument if the host is not a
   // loopback address, because the data plane has neither encryption nor tokens.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
+  static std::unique_ptr<DataPlane> WithoutListener();
   ~DataPlane();
 
-  // The HOST:PORT to which peers connect.
-  std::string address() const { return listener_->Address(); }
+  // The HOST:PORT to which peers connect; empty without a listener.
+  std::string address() const { return listener_ == nullptr ? "" : listener_->Address(); }
+
+  // Takes a connection over whose hello has been read. Of too many that wait for their task, the oldest is closed.
+  void Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
   // Passes connections for the fabric's task to the fabric until RemoveTask.
   void AddTask(TcpFabric* fabric);
@@ -46,10 +51,9 @@ class DataPlane {
   explicit DataPlane(std::unique_ptr<Listener> listener);
   void AcceptLoop();
   void Greet(Greeting* greeting);
-  void Route(std::unique_ptr<Connection> connection, const PeerHello& hello);
   void JoinDone();
 
-  const std::unique_ptr<Listener> listener_;
+  const std::unique_ptr<Listener> listener_;  // May be null.
   std::mutex mutex_;
   bool closing_ = false;
   std::map<std::string, TcpFabric*> tasks_;  // By job id.
