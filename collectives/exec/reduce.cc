@@ -77,11 +77,11 @@ T Combine(T a, T b) {
 }
 
 template <typename Access, Reduction kReduction>
-void Reduce(void* dst, absl::Span<const void* const> sources, int64_t count) {
+void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind) {
   using Storage = typename Access::Storage;
   using Value = decltype(Access::Load(Storage()));
-  auto* out = static_cast<Storage*>(dst);
   Value values[kBlock];
+  Storage stored[kBlock];
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t n = std::min(kBlock, count - begin);
     const auto* first = static_cast<const Storage*>(sources[0]) + begin;
@@ -90,7 +90,8 @@ void Reduce(void* dst, absl::Span<const void* const> sources, int64_t count) {
       const auto* next = static_cast<const Storage*>(sources[s]) + begin;
       for (int64_t i = 0; i < n; ++i) values[i] = Combine<kReduction, Value>(values[i], Access::Load(next[i]));
     }
-    for (int64_t i = 0; i < n; ++i) out[begin + i] = Access::Store(values[i]);
+    for (int64_t i = 0; i < n; ++i) stored[i] = Access::Store(values[i]);
+    for (void* const dst : dsts) std::copy(stored, stored + n, static_cast<Storage*>(dst) + begin);
   }
 }
 
@@ -157,7 +158,7 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {
+absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduction reduction) {
   const int index = static_cast<int>(reduction) - 1;
   for (const Row& row : kRows) {
     if (row.type == type && index >= 0 && index < 6 && row.by_reduction[index] != nullptr)
@@ -167,6 +168,12 @@ absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction re
       absl::StrCat("found a reduction by ", ToString(reduction), " of ", tensor::ToString(type),
                    ", for which collectives have no kernel; expected ",
                    "sum or product of numbers, max or min of real ones, and/or of integers"));
+}
+
+absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {
+  const ReduceFunction vector = FindVectorReduceFunction(type, reduction);
+  if (vector != nullptr) return vector;
+  return FindScalarReduceFunction(type, reduction);
 }
 
 }  // namespace xlad::collectives

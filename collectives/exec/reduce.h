@@ -10,13 +10,29 @@
 
 namespace xlad::collectives {
 
-// Computes dst[i] = sources[0][i] (+) sources[1][i] (+) ..., from left to right. Floating-point types below 32 bits are
-// accumulated in f32 and rounded once, to nearest even; integers wrap around; the sum of pred is "or", the product
-// "and"; max and min with a NaN are NaN. `dst` may be equal to a source but must not overlap one partially. The result
-// depends only on the values, not on `count` or alignment.
-using ReduceFunction = void (*)(void* dst, absl::Span<const void* const> sources, int64_t count);
+// Where the results of a reduction are stored. Streaming stores bypass the cache: they do not read a line before they
+// overwrite it, which is faster for results that are too large to stay in the cache.
+enum class StoreKind : uint8_t { kCached, kStreaming };
+
+// Computes sources[0][i] (+) sources[1][i] (+) ... from left to right and stores it in every dsts[k][i].
+//
+// Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even; integers wrap around;
+// the sum of pred is "or", the product "and"; max and min with a NaN are NaN. A destination may be equal to a source
+// but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
+// Streaming stores are visible to other threads in the usual order when the function returns.
+using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count,
+                                StoreKind store);
 
 // Unimplemented if there is no kernel for the pair. ValidateSpec refuses pairs that have no meaning.
 absl::StatusOr<ReduceFunction> FindReduceFunction(tensor::ElementType type, Reduction reduction);
+
+// The function that FindReduceFunction returns if the CPU has no vector instructions. The tests compare both.
+absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type, Reduction reduction);
+
+// The kernel for the vector instructions of this CPU, or null if there is none for the pair.
+ReduceFunction FindVectorReduceFunction(tensor::ElementType type, Reduction reduction);
+
+// Copies with streaming stores if `store` says so. The ranges must not overlap.
+void CopyBytes(void* dst, const void* src, int64_t bytes, StoreKind store);
 
 }  // namespace xlad::collectives

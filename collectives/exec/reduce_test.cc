@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "tensor/small_float.h"
 
@@ -24,7 +25,8 @@ std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vecto
   std::vector<T> result(operands[0].size());
   const absl::StatusOr<ReduceFunction> function = FindReduceFunction(type, reduction);
   EXPECT_TRUE(function.ok()) << function.status();
-  (*function)(result.data(), sources, std::ssize(result));
+  void* const dsts[] = {result.data()};
+  (*function)(dsts, sources, std::ssize(result), StoreKind::kCached);
   return result;
 }
 
@@ -123,8 +125,105 @@ TEST(Reduce, ResultMayBeStoredInAnOperand) {
   for (std::vector<float>* dst : {&a, &b, &c}) {
     std::vector<float> copies[3] = {a, b, c};
     const void* sources[] = {a.data(), b.data(), c.data()};
-    (*FindReduceFunction(ElementType::kF32, Reduction::kSum))(dst->data(), sources, 3000);
+    void* const dsts[] = {dst->data()};
+    (*FindReduceFunction(ElementType::kF32, Reduction::kSum))(dsts, sources, 3000, StoreKind::kCached);
     for (int i = 0; i < 3000; ++i) ASSERT_EQ((*dst)[i], copies[0][i] + copies[1][i] + copies[2][i]);
+  }
+}
+
+// Runs both kernels on the same random bits, at odd sizes and offsets, with one and with several destinations.
+void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
+  SCOPED_TRACE(absl::StrCat(tensor::ToString(type), " ", ToString(reduction)));
+  const ReduceFunction vector = FindVectorReduceFunction(type, reduction);
+  const absl::StatusOr<ReduceFunction> scalar = FindScalarReduceFunction(type, reduction);
+  if (vector == nullptr) return;
+  ASSERT_TRUE(scalar.ok());
+  const std::unique_ptr<Random> random = SeededRandom(7);
+  const int64_t width = tensor::ByteWidth(type);
+  for (const int64_t count : {0, 1, 3, 15, 16, 17, 63, 64, 65, 127, 1000, 4099}) {
+    for (const int sources : {1, 2, 3, 8}) {
+      std::vector<std::vector<uint8_t>> bytes(sources, std::vector<uint8_t>((count + 1) * width));
+      std::vector<const void*> from;
+      for (auto& source : bytes) {
+        for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Next());
+        // The sign of the sum of two NaNs is that of either, as the compiler chooses.
+        if (type == ElementType::kBF16) {
+          for (size_t i = 1; i < source.size(); i += 2) source[i] &= 0xBF;
+        }
+        from.push_back(source.data() + width * (count % 2));
+      }
+      std::vector<uint8_t> expected(count * width + 1), a(count * width + 64), b(count * width + 64);
+      void* const expected_dsts[] = {expected.data()};
+      (*scalar)(expected_dsts, from, count, StoreKind::kCached);
+      void* const dsts[] = {a.data() + width, b.data() + width};
+      vector(absl::MakeSpan(dsts).subspan(0, 1 + count % 2), from, count, store);
+      ASSERT_EQ(std::memcmp(dsts[0], expected.data(), count * width), 0) << count << " elements of " << sources;
+      if (count % 2 == 1) {
+        ASSERT_EQ(std::memcmp(dsts[1], expected.data(), count * width), 0);
+      }
+    }
+  }
+}
+
+TEST(Reduce, VectorKernelsHaveTheBitsOfScalarOnes) {
+  int pairs = 0;
+  for (int type = 0; type < 64; ++type) {
+    for (int reduction = 1; reduction <= 6; ++reduction) {
+      const ElementType element = static_cast<ElementType>(type);
+      if (FindVectorReduceFunction(element, static_cast<Reduction>(reduction)) == nullptr) continue;
+      ++pairs;
+      const bool nan_bits_are_free = element == ElementType::kF32 || element == ElementType::kF64;
+      if (!nan_bits_are_free) {
+        CompareWithScalar(element, static_cast<Reduction>(reduction), StoreKind::kCached);
+        CompareWithScalar(element, static_cast<Reduction>(reduction), StoreKind::kStreaming);
+      }
+    }
+  }
+  EXPECT_GE(pairs, 60);
+}
+
+// A NaN that is the sum of two has the bits of either, as the CPU chooses; so these operands are finite.
+TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
+  const std::unique_ptr<Random> random = SeededRandom(8);
+  for (const int64_t count : {1, 31, 64, 65, 4099}) {
+    std::vector<float> narrow[3];
+    std::vector<double> wide[3];
+    for (int i = 0; i < 3; ++i) {
+      for (int64_t k = 0; k < count; ++k) {
+        narrow[i].push_back(static_cast<float>(random->Unit() * 8 - 4));
+        wide[i].push_back(random->Unit() * 8 - 4);
+      }
+    }
+    for (int reduction = 1; reduction <= 4; ++reduction) {
+      const Reduction r = static_cast<Reduction>(reduction);
+      std::vector<float> a(count + 16), b(count);
+      std::vector<double> c(count + 16), d(count);
+      void* const as[] = {a.data() + 3};
+      void* const bs[] = {b.data()};
+      void* const cs[] = {c.data() + 3};
+      void* const ds[] = {d.data()};
+      const void* const narrow_from[] = {narrow[0].data(), narrow[1].data(), narrow[2].data()};
+      const void* const wide_from[] = {wide[0].data(), wide[1].data(), wide[2].data()};
+      (*FindReduceFunction(ElementType::kF32, r))(as, narrow_from, count, StoreKind::kStreaming);
+      (*FindScalarReduceFunction(ElementType::kF32, r))(bs, narrow_from, count, StoreKind::kCached);
+      (*FindReduceFunction(ElementType::kF64, r))(cs, wide_from, count, StoreKind::kStreaming);
+      (*FindScalarReduceFunction(ElementType::kF64, r))(ds, wide_from, count, StoreKind::kCached);
+      ASSERT_EQ(std::memcmp(as[0], b.data(), count * sizeof(float)), 0) << ToString(r) << " of " << count;
+      ASSERT_EQ(std::memcmp(cs[0], d.data(), count * sizeof(double)), 0) << ToString(r) << " of " << count;
+    }
+  }
+}
+
+TEST(Reduce, CopiesWithStreamingStoresAtAnyAlignment) {
+  std::vector<uint8_t> from(10000);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 31);
+  for (const int64_t bytes : {0, 1, 63, 64, 65, 4097, 9000}) {
+    for (const int offset : {0, 1, 17, 64}) {
+      std::vector<uint8_t> to(10100, 0xEE);
+      CopyBytes(to.data() + offset, from.data() + 5, bytes, StoreKind::kStreaming);
+      ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + 5, bytes), 0);
+      ASSERT_EQ(to[offset + bytes], 0xEE);
+    }
   }
 }
 

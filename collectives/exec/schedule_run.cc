@@ -175,7 +175,8 @@ absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<cons
       } else if (n == 1) {
         if (addresses[0] != dst) std::memcpy(dst, addresses[0], bytes);
       } else {
-        program_.reduce(dst, addresses, static_cast<int64_t>(bytes) / width);
+        void* const dsts[] = {dst};
+        program_.reduce(dsts, addresses, static_cast<int64_t>(bytes) / width, StoreKind::kCached);
       }
       for (size_t& at : byte_at) at += bytes;
       dst += bytes;

@@ -1,0 +1,316 @@
+// Reductions by vector instructions, compiled for several instruction sets by Highway (github.com/google/highway),
+// which chooses one when the program runs.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "collectives/exec/reduce.h"
+#include "tensor/small_float.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/exec/reduce_vector.cc"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace xlad::collectives {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using tensor::ElementType;
+using tensor::FloatFormat;
+
+// How elements are represented in memory and while they are reduced. kCount elements are loaded at once.
+template <typename T>
+struct Plain {
+  using Storage = T;
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static HWY_INLINE V Load(const Storage* from) { return hn::LoadU(D(), from); }
+  template <bool kStream>
+  static HWY_INLINE void Store(V value, Storage* to) {
+    if constexpr (kStream) {
+      hn::Stream(value, D(), to);
+    } else {
+      hn::StoreU(value, D(), to);
+    }
+  }
+};
+
+// Zero is false and every other value true; the results are 0 and 1.
+struct Pred : Plain<uint8_t> {
+  static HWY_INLINE V Load(const uint8_t* from) { return hn::Min(hn::LoadU(D(), from), hn::Set(D(), 1)); }
+};
+
+// The formulas are those of tensor/small_float.h, element by element.
+template <ElementType kType>
+struct Small {
+  static constexpr const FloatFormat& kFormat = *tensor::FloatFormatOf(kType);
+  using Storage = std::conditional_t<(kFormat.bits > 8), uint16_t, uint8_t>;
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  using DU = hn::RebindToUnsigned<D>;
+  using DS = hn::Rebind<Storage, D>;
+  static constexpr int kMantissa = kFormat.mantissa_bits;
+  static constexpr bool kUnsignedZero = kFormat.specials == FloatFormat::Specials::kUnsignedZero;
+  static constexpr uint32_t PowerOfTwo(int exponent) { return static_cast<uint32_t>(exponent + 127) << 23; }
+
+  static HWY_INLINE V Load(const Storage* from) {
+    const D d;
+    const DU du;
+    const auto bits = hn::PromoteTo(du, hn::LoadU(DS(), from));
+    if constexpr (kType == ElementType::kBF16) return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+    const auto code = hn::And(bits, hn::Set(du, (1u << (kFormat.bits - 1)) - 1));
+    const auto sign = hn::ShiftLeft<32 - kFormat.bits>(hn::AndNot(hn::Set(du, (1u << (kFormat.bits - 1)) - 1), bits));
+    const auto normal = hn::Add(hn::ShiftLeft<23 - kMantissa>(code), hn::Set(du, (127u - kFormat.bias) << 23));
+    const auto scale = hn::BitCast(d, hn::Set(du, PowerOfTwo(1 - kFormat.bias - kMantissa)));
+    const auto subnormal =
+        hn::BitCast(du, hn::Mul(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<D>(), code)), scale));
+    auto magnitude = hn::IfThenElse(hn::Lt(code, hn::Set(du, 1u << kMantissa)), subnormal, normal);
+    const auto nan = hn::Set(du, 0x7FC00000u);
+    magnitude = hn::IfThenElse(hn::Gt(code, hn::Set(du, kFormat.max_finite)), nan, magnitude);
+    if constexpr (kFormat.specials == FloatFormat::Specials::kIeee) {
+      magnitude = hn::IfThenElse(hn::Eq(code, hn::Set(du, kFormat.overflow)), hn::Set(du, 0x7F800000u), magnitude);
+    }
+    auto result = hn::Or(magnitude, sign);
+    if constexpr (kUnsignedZero) result = hn::IfThenElse(hn::Eq(bits, hn::Set(du, kFormat.nan)), nan, result);
+    return hn::BitCast(d, result);
+  }
+
+  static HWY_INLINE hn::Vec<DU> Encode(V value) {
+    const D d;
+    const DU du;
+    const auto all = hn::BitCast(du, value);
+    const auto sign = hn::ShiftLeft<kFormat.bits - 1>(hn::ShiftRight<31>(all));
+    const auto magnitude = hn::And(all, hn::Set(du, 0x7FFFFFFFu));
+    const auto is_nan = hn::Gt(magnitude, hn::Set(du, 0x7F800000u));
+    constexpr int kDrop = 23 - kMantissa;
+    const auto odd = hn::And(hn::ShiftRight<kDrop>(magnitude), hn::Set(du, 1));
+    const auto rounded = hn::Add(hn::Add(magnitude, hn::Set(du, (1u << (kDrop - 1)) - 1)), odd);
+    if constexpr (kType == ElementType::kBF16) {
+      return hn::Or(hn::IfThenElse(is_nan, hn::Set(du, kFormat.nan), hn::ShiftRight<kDrop>(rounded)), sign);
+    }
+    const auto normal = hn::Sub(hn::ShiftRight<kDrop>(rounded), hn::Set(du, (127u - kFormat.bias) << kMantissa));
+    const auto shifted = hn::Set(du, PowerOfTwo(1 - kFormat.bias - kMantissa + 23));
+    const auto subnormal =
+        hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, shifted))), shifted);
+    auto code = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, PowerOfTwo(1 - kFormat.bias))), subnormal, normal);
+    code = hn::IfThenElse(hn::Gt(code, hn::Set(du, kFormat.max_finite)), hn::Set(du, kFormat.overflow), code);
+    if constexpr (kUnsignedZero) {
+      const auto nan = hn::Set(du, kFormat.nan);
+      const auto unsigned_code = hn::Or(hn::Eq(code, hn::Zero(du)), hn::Eq(code, nan));
+      return hn::IfThenElse(is_nan, nan, hn::IfThenElse(unsigned_code, code, hn::Or(code, sign)));
+    } else {
+      return hn::Xor(hn::IfThenElse(is_nan, hn::Set(du, kFormat.nan), code), sign);
+    }
+  }
+
+  template <bool kStream>
+  static HWY_INLINE void Store(V value, Storage* to) {
+    hn::StoreU(hn::TruncateTo(DS(), Encode(value)), DS(), to);
+  }
+};
+
+template <Reduction kReduction, class D, class V>
+HWY_INLINE V Combine(D d, V a, V b) {
+  if constexpr (kReduction == Reduction::kSum) return hn::Add(a, b);
+  if constexpr (kReduction == Reduction::kProduct) return hn::Mul(a, b);
+  if constexpr (kReduction == Reduction::kAnd) return hn::And(a, b);
+  if constexpr (kReduction == Reduction::kOr) return hn::Or(a, b);
+  if constexpr (kReduction == Reduction::kMax || kReduction == Reduction::kMin) {
+    constexpr bool kIsMax = kReduction == Reduction::kMax;
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      const auto first = kIsMax ? hn::Gt(a, b) : hn::Lt(a, b);
+      return hn::IfThenElse(hn::Or(first, hn::IsNaN(a)), a, b);
+    } else {
+      return kIsMax ? hn::Max(a, b) : hn::Min(a, b);
+    }
+  }
+}
+
+constexpr int kUnroll = 4;
+
+// Reduces kUnroll vectors of each source.
+template <class Access, Reduction kReduction, bool kStream>
+HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t at) {
+  using Storage = typename Access::Storage;
+  const typename Access::D d;
+  const int64_t lanes = hn::Lanes(d);
+  const Storage* from = static_cast<const Storage*>(sources[0]) + at;
+  auto v0 = Access::Load(from), v1 = Access::Load(from + lanes);
+  auto v2 = Access::Load(from + 2 * lanes), v3 = Access::Load(from + 3 * lanes);
+  for (size_t s = 1; s < sources.size(); ++s) {
+    from = static_cast<const Storage*>(sources[s]) + at;
+    v0 = Combine<kReduction>(d, v0, Access::Load(from));
+    v1 = Combine<kReduction>(d, v1, Access::Load(from + lanes));
+    v2 = Combine<kReduction>(d, v2, Access::Load(from + 2 * lanes));
+    v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
+  }
+  for (void* const dst : dsts) {
+    Storage* const to = static_cast<Storage*>(dst) + at;
+    Access::template Store<kStream>(v0, to);
+    Access::template Store<kStream>(v1, to + lanes);
+    Access::template Store<kStream>(v2, to + 2 * lanes);
+    Access::template Store<kStream>(v3, to + 3 * lanes);
+  }
+}
+
+// Reduces fewer elements than a block has, through copies that are padded with zeros.
+template <class Access, Reduction kReduction>
+void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t at, int64_t count) {
+  using Storage = typename Access::Storage;
+  const typename Access::D d;
+  const int64_t lanes = hn::Lanes(d);
+  HWY_ALIGN Storage buffer[hn::MaxLanes(typename Access::D())] = {};
+  for (int64_t i = 0; i < count; i += lanes) {
+    const size_t bytes = std::min(lanes, count - i) * sizeof(Storage);
+    std::memcpy(buffer, static_cast<const Storage*>(sources[0]) + at + i, bytes);
+    auto value = Access::Load(buffer);
+    for (size_t s = 1; s < sources.size(); ++s) {
+      std::memcpy(buffer, static_cast<const Storage*>(sources[s]) + at + i, bytes);
+      value = Combine<kReduction>(d, value, Access::Load(buffer));
+    }
+    Access::template Store<false>(value, buffer);
+    for (void* const dst : dsts) std::memcpy(static_cast<Storage*>(dst) + at + i, buffer, bytes);
+  }
+}
+
+// The elements before the first one at which all destinations are aligned for streaming stores, or -1 if there is none.
+template <typename Storage>
+int64_t ElementsBeforeAligned(absl::Span<void* const> dsts, int64_t vector_bytes) {
+  const auto offset = [&](void* dst) { return reinterpret_cast<uintptr_t>(dst) % vector_bytes; };
+  const int64_t first = offset(dsts[0]);
+  for (void* const dst : dsts) {
+    if (static_cast<int64_t>(offset(dst)) != first) return -1;
+  }
+  const int64_t missing = (vector_bytes - first) % vector_bytes;
+  return missing % sizeof(Storage) == 0 ? missing / sizeof(Storage) : -1;
+}
+
+template <class Access, Reduction kReduction>
+void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
+  using Storage = typename Access::Storage;
+  constexpr bool kCanStream = std::is_same_v<Storage, hn::TFromD<typename Access::D>>;
+  const int64_t lanes = hn::Lanes(typename Access::D());
+  const int64_t block = kUnroll * lanes;
+  int64_t at = 0;
+  if constexpr (kCanStream) {
+    const int64_t before = store == StoreKind::kStreaming && !dsts.empty()
+                               ? ElementsBeforeAligned<Storage>(dsts, lanes * sizeof(Storage))
+                               : -1;
+    if (before >= 0 && before + block <= count) {
+      ReduceRest<Access, kReduction>(dsts, sources, 0, before);
+      for (at = before; at + block <= count; at += block) ReduceBlock<Access, kReduction, true>(dsts, sources, at);
+      hwy::FlushStream();
+    }
+  }
+  for (; at + block <= count; at += block) ReduceBlock<Access, kReduction, false>(dsts, sources, at);
+  ReduceRest<Access, kReduction>(dsts, sources, at, count - at);
+}
+
+template <class A>
+ReduceFunction Ordered(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return Reduce<A, Reduction::kSum>;
+    case Reduction::kProduct:
+      return Reduce<A, Reduction::kProduct>;
+    case Reduction::kMax:
+      return Reduce<A, Reduction::kMax>;
+    case Reduction::kMin:
+      return Reduce<A, Reduction::kMin>;
+    default:
+      return nullptr;
+  }
+}
+
+// Products of integers of 8 and 64 bits are left to the scalar loop.
+template <typename T>
+ReduceFunction Integer(Reduction reduction) {
+  if (reduction == Reduction::kAnd) return Reduce<Plain<T>, Reduction::kAnd>;
+  if (reduction == Reduction::kOr) return Reduce<Plain<T>, Reduction::kOr>;
+  if (reduction == Reduction::kSum) return Reduce<Plain<T>, Reduction::kSum>;
+  if (reduction == Reduction::kMax) return Reduce<Plain<T>, Reduction::kMax>;
+  if (reduction == Reduction::kMin) return Reduce<Plain<T>, Reduction::kMin>;
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+    if (reduction == Reduction::kProduct) return Reduce<Plain<T>, Reduction::kProduct>;
+  }
+  return nullptr;
+}
+
+ReduceFunction Logical(Reduction reduction) {
+  const bool any = reduction == Reduction::kSum || reduction == Reduction::kMax || reduction == Reduction::kOr;
+  return any ? Reduce<Pred, Reduction::kMax> : Reduce<Pred, Reduction::kMin>;
+}
+
+ReduceFunction Find(ElementType type, Reduction reduction) {
+  switch (type) {
+    case ElementType::kPred:
+      return Logical(reduction);
+    case ElementType::kS8:
+      return Integer<int8_t>(reduction);
+    case ElementType::kS16:
+      return Integer<int16_t>(reduction);
+    case ElementType::kS32:
+      return Integer<int32_t>(reduction);
+    case ElementType::kS64:
+      return Integer<int64_t>(reduction);
+    case ElementType::kU8:
+      return Integer<uint8_t>(reduction);
+    case ElementType::kU16:
+      return Integer<uint16_t>(reduction);
+    case ElementType::kU32:
+      return Integer<uint32_t>(reduction);
+    case ElementType::kU64:
+      return Integer<uint64_t>(reduction);
+    case ElementType::kF8E4M3FN:
+      return Ordered<Small<ElementType::kF8E4M3FN>>(reduction);
+    case ElementType::kF8E5M2:
+      return Ordered<Small<ElementType::kF8E5M2>>(reduction);
+    case ElementType::kF16:
+      return Ordered<Small<ElementType::kF16>>(reduction);
+    case ElementType::kBF16:
+      return Ordered<Small<ElementType::kBF16>>(reduction);
+    case ElementType::kF32:
+      return Ordered<Plain<float>>(reduction);
+    case ElementType::kF64:
+      return Ordered<Plain<double>>(reduction);
+    default:
+      return nullptr;
+  }
+}
+
+void Copy(void* dst, const void* src, int64_t bytes) {
+  void* const dsts[] = {dst};
+  const void* const sources[] = {src};
+  Reduce<Plain<uint8_t>, Reduction::kOr>(dsts, sources, bytes, StoreKind::kStreaming);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace xlad::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace xlad::collectives {
+
+HWY_EXPORT(Find);
+HWY_EXPORT(Copy);
+
+ReduceFunction FindVectorReduceFunction(tensor::ElementType type, Reduction reduction) {
+  if (reduction < Reduction::kSum || reduction > Reduction::kOr) return nullptr;
+  return HWY_DYNAMIC_DISPATCH(Find)(type, reduction);
+}
+
+void CopyBytes(void* dst, const void* src, int64_t bytes, StoreKind store) {
+  if (bytes == 0) return;
+  if (store == StoreKind::kCached) {
+    std::memcpy(dst, src, bytes);
+  } else {
+    HWY_DYNAMIC_DISPATCH(Copy)(dst, src, bytes);
+  }
+}
+
+}  // namespace xlad::collectives
+#endif  // HWY_ONCE
