@@ -14,6 +14,7 @@
 #include "base/grpc_channel.h"
 #include "base/status.h"
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::cli {
 

@@ -13,6 +13,7 @@
 #include "client/job_directory.h"
 #include "proto/job.pb.h"
 #include "proto/job_state.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::client {
 

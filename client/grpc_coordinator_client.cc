@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "client/coordinator_client.h"
 #include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::client {
 namespace {

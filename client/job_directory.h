@@ -7,6 +7,7 @@
 
 #include "base/file_system.h"
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::client {
 

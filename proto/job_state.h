@@ -2,6 +2,7 @@
 #pragma once
 
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad {
 

@@ -13,6 +13,7 @@
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/device.h"
 #include "runtime/device_buffers.h"
 #include "runtime/step_program.h"

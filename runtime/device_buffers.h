@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "proto/executable.pb.h"
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/device.h"
 #include "runtime/slice.h"
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "proto/executable.pb.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/device.h"
 
 namespace xlad::runtime {

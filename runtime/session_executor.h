@@ -18,6 +18,7 @@
 
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/connected_executable.h"
 #include "runtime/device_threads.h"
 #include "runtime/entry_layout.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/device_buffers.h"
 #include "runtime/entry_layout.h"
 #include "runtime/task_io.h"

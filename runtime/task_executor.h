@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/connected_executable.h"
 #include "runtime/task_data.h"
 #include "runtime/task_gate.h"

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "collectives/exec/abort.h"
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 #include "tensor/box.h"
 
 namespace xlad::runtime {

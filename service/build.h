@@ -8,6 +8,7 @@
 #include "base/child_process.h"
 #include "base/status.h"
 #include "proto/compile.pb.h"
+#include "proto/xlad_v1.h"
 #include "sharding/partition/partition.h"
 
 namespace xlad::service {

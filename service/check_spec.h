@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "hlo/module.h"
 #include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::service {

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "proto/compile.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::service {
 

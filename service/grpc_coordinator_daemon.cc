@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/network.h"
 #include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
 

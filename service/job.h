@@ -8,6 +8,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_log.pb.h"
 #include "proto/job_state.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::service {
 

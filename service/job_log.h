@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "proto/job.pb.h"
 #include "proto/job_log.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::service {
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::service {
 

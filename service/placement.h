@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "proto/executable.pb.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "service/job.h"
 
 namespace xlad::service {

@@ -23,6 +23,7 @@
 #include "proto/executable.pb.h"
 #include "proto/session.pb.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "tensor/shape.h"
 
 namespace xlad::service {

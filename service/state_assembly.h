@@ -11,6 +11,7 @@
 
 #include "proto/job.pb.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "tensor/box.h"
 #include "tensor/safetensors.h"
 

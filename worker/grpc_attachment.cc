@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::worker {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "worker/worker_core.h"
 
 namespace grpc {

@@ -10,6 +10,7 @@
 #include "base/grpc_channel.h"
 #include "base/random.h"
 #include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
 #include "tensor/wire.h"
 
 namespace xlad::worker {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/session_executor.h"
 #include "runtime/task_io.h"
 

@@ -21,6 +21,7 @@
 
 #include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::worker {
 

@@ -7,6 +7,7 @@
 #include "collectives/plan/plan.h"
 #include "proto/executable.pb.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::collectives {
 

@@ -30,12 +30,16 @@ for _file in _files.file:
 
 
 def message(name: str) -> Any:
-    """Returns the class of the message `name` of package xlad."""
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"xlad.{name}"))
+    """Returns the class of the message `name` of package xlad.v1, or of package xlad if it is not there."""
+    try:
+        found = _pool.FindMessageTypeByName(f"xlad.v1.{name}")
+    except KeyError:
+        found = _pool.FindMessageTypeByName(f"xlad.{name}")
+    return message_factory.GetMessageClass(found)
 
 
 def enum_name(enum: str, number: int) -> str:
-    value = _pool.FindEnumTypeByName(f"xlad.{enum}").values_by_number.get(number)
+    value = _pool.FindEnumTypeByName(f"xlad.v1.{enum}").values_by_number.get(number)
     return value.name if value is not None else str(number)
 
 
@@ -44,7 +48,7 @@ def _methods() -> dict[str, Method]:
     for file in _files.file:
         for service in file.service:
             for m in service.method:
-                request, response = (message(name.removeprefix(".xlad.")) for name in (m.input_type, m.output_type))
+                request, response = (message(name.removeprefix(".xlad.v1.")) for name in (m.input_type, m.output_type))
                 path = f"/{file.package}.{service.name}/{m.name}"
                 methods[m.name] = Method(path, request, response, m.client_streaming, m.server_streaming)
     return methods

@@ -20,6 +20,7 @@
 #include "collectives/exec/transports/shared_memory.h"
 #include "collectives/exec/waiter.h"
 #include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 
 namespace xlad::collectives {
 

@@ -1,0 +1,14 @@
+// The version of the messages between the coordinator and its workers.
+#pragma once
+
+#include <cstdint>
+
+namespace xlad {
+
+// Raised by each change after which a coordinator or a worker of the version before could misunderstand a message.
+inline constexpr int32_t kProtocol = 1;
+
+// Whether a coordinator of protocol `own` works with workers of protocol `theirs`: its own and the one before.
+inline bool IsProtocolAccepted(int32_t own, int32_t theirs) { return theirs >= 1 && theirs <= own && theirs >= own - 1; }
+
+}  // namespace xlad
