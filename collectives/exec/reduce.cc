@@ -2,6 +2,7 @@
 #include "collectives/exec/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <type_traits>
 
@@ -65,10 +66,12 @@ T Combine(T a, T b) {
     } else {
       return kReduction == Reduction::kSum ? a + b : a * b;
     }
-  } else if constexpr (kReduction == Reduction::kMax) {
-    return a > b || a != a ? a : b;
-  } else if constexpr (kReduction == Reduction::kMin) {
-    return a < b || a != a ? a : b;
+  } else if constexpr (kReduction == Reduction::kMax || kReduction == Reduction::kMin) {
+    constexpr bool kIsMax = kReduction == Reduction::kMax;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (a == b) return std::signbit(a) == kIsMax ? b : a;  // -0 is less than +0.
+    }
+    return (kIsMax ? a > b : a < b) || a != a ? a : b;
   } else if constexpr (kReduction == Reduction::kAnd) {
     return a & b;
   } else {

@@ -114,6 +114,20 @@ TEST(Reduce, MaxAndMinPropagateNan) {
   }
 }
 
+TEST(Reduce, MaxAndMinOrderTheZeros) {
+  for (const size_t count : {1, 64}) {  // Without vectors, and with them.
+    const std::vector<float> plus(count, 0.0f), minus(count, -0.0f);
+    for (const auto& [a, b] : {std::pair(plus, minus), std::pair(minus, plus)}) {
+      for (const float zero : ReduceAll<float>(ElementType::kF32, Reduction::kMax, {a, b})) {
+        EXPECT_FALSE(std::signbit(zero));
+      }
+      for (const float zero : ReduceAll<float>(ElementType::kF32, Reduction::kMin, {a, b})) {
+        EXPECT_TRUE(std::signbit(zero));
+      }
+    }
+  }
+}
+
 TEST(Reduce, ComplexNumbersAddAndMultiply) {
   using Complex = std::complex<float>;
   EXPECT_EQ(ReduceAll<Complex>(ElementType::kC64, Reduction::kSum, {{{1, 2}}, {{3, -5}}})[0], Complex(4, -3));

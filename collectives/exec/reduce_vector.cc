@@ -123,7 +123,10 @@ HWY_INLINE V Combine(D d, V a, V b) {
     constexpr bool kIsMax = kReduction == Reduction::kMax;
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
       const auto first = kIsMax ? hn::Gt(a, b) : hn::Lt(a, b);
-      return hn::IfThenElse(hn::Or(first, hn::IsNaN(a)), a, b);
+      const V unequal = hn::IfThenElse(hn::Or(first, hn::IsNaN(a)), a, b);
+      // Equal operands differ at most in the sign of a zero, and -0 is less than +0.
+      const V equal = kIsMax ? hn::And(a, b) : hn::Or(a, b);
+      return hn::IfThenElse(hn::Eq(a, b), equal, unequal);
     } else {
       return kIsMax ? hn::Max(a, b) : hn::Min(a, b);
     }

@@ -45,7 +45,7 @@ XLAD_STD_FUNCTION(Exponential, exp)
 XLAD_STD_FUNCTION(Log, log)
 XLAD_STD_FUNCTION(Sine, sin)
 XLAD_STD_FUNCTION(Sinh, sinh)
-XLAD_STD_FUNCTION(Sqrt, sqrt)
+XLAD_STD_FUNCTION(StdSqrt, sqrt)
 XLAD_STD_FUNCTION(Tan, tan)
 XLAD_STD_FUNCTION(Tanh, tanh)
 #undef XLAD_STD_FUNCTION
@@ -88,6 +88,12 @@ struct Logistic {
   }
 };
 
+// The square root of a double is correctly rounded; computed in long double, it would be rounded twice.
+struct Sqrt : RealOrComplex<StdSqrt> {
+  using RealOrComplex<StdSqrt>::Apply;
+  static double Apply(double x) { return std::sqrt(x); }
+};
+
 struct Rsqrt {
   template <typename T>
   static T On(T x) {
@@ -114,7 +120,7 @@ constexpr EvalRow kRows[] = {
     {Opcode::kRsqrt, EvalUnary<RealOrComplex<Rsqrt>>},
     {Opcode::kSine, EvalUnary<RealOrComplex<Sine>>},
     {Opcode::kSinh, EvalUnary<RealOrComplex<Sinh>>},
-    {Opcode::kSqrt, EvalUnary<RealOrComplex<Sqrt>>},
+    {Opcode::kSqrt, EvalUnary<Sqrt>},
     {Opcode::kTan, EvalUnary<RealOrComplex<Tan>>},
     {Opcode::kTanh, EvalUnary<RealOrComplex<Tanh>>},
 };

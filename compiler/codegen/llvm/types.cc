@@ -163,9 +163,11 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
     half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
     return llvm::ConstantFP::get(context, half);
   }
-  const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));
-  uint32_t float_bits;
-  std::memcpy(&float_bits, &value, sizeof(value));
+  uint32_t float_bits = static_cast<uint32_t>(bits) << 16;  // If the type is bf16: exact, with the payload of a NaN.
+  if (type != ElementType::kBF16) {
+    const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));
+    std::memcpy(&float_bits, &value, sizeof(value));
+  }
   return llvm::ConstantFP::get(context, llvm::APFloat(llvm::APFloat::IEEEsingle(), llvm::APInt(32, float_bits)));
 }
 
