@@ -54,10 +54,7 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   spec.ranks = devices;
   XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
-  CollectivePlanProto* out = plans.Add();
-  out->set_algorithm(plan.algorithm);
-  out->set_chunks(plan.chunks);
-  out->set_channels(plan.channels);
+  *plans.Add() = collectives::PlanToProto<CollectivePlanProto>(plan, 0);
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
 }
 

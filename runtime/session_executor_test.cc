@@ -207,10 +207,7 @@ class World {
     }
     const collectives::CollectiveSpec spec = *collectives::SpecFromProto(executable.collectives(0), kDevices);
     const collectives::CollectivePlan plan = *collectives::MakePlan(spec);
-    CollectivePlanProto* out = command.add_plans();
-    out->set_algorithm(plan.algorithm);
-    out->set_chunks(plan.chunks);
-    out->set_channels(plan.channels);
+    *command.add_plans() = collectives::PlanToProto<CollectivePlanProto>(plan, 0);
     Send(command);
   }
   void Call(int64_t program, const std::vector<int64_t>& arguments, const std::vector<int64_t>& results,

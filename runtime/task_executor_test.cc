@@ -258,11 +258,8 @@ class Cluster {
     for (const xlad::CollectiveSpec& proto : executable.collectives()) {
       const collectives::CollectiveSpec collective = *collectives::SpecFromProto(proto, kDevices);
       const collectives::CollectivePlan plan = *collectives::MakePlan(collective);
-      CollectivePlanProto* out = launch_.add_plans();
-      out->set_algorithm(plan.algorithm);
-      out->set_chunks(plan.chunks);
-      out->set_channels(plan.channels);
-      out->set_schedule_hash(*collectives::ScheduleHash(plan, collective));
+      *launch_.add_plans() =
+          collectives::PlanToProto<CollectivePlanProto>(plan, *collectives::ScheduleHash(plan, collective));
     }
     for (size_t w = 0; w < placement.size(); ++w) {
       data_planes_.push_back(*collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));

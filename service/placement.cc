@@ -116,11 +116,7 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
     XLAD_RETURN_IF_ERROR(collectives::CheckPlan(plan, spec));
     XLAD_ASSIGN_OR_RETURN(const uint64_t hash, collectives::ScheduleHash(plan, spec));
-    CollectivePlanProto& out = plans.emplace_back();
-    out.set_algorithm(plan.algorithm);
-    out.set_chunks(plan.chunks);
-    out.set_channels(plan.channels);
-    out.set_schedule_hash(hash);
+    plans.push_back(collectives::PlanToProto<CollectivePlanProto>(plan, hash));
   }
   return plans;
 }

@@ -23,11 +23,11 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
     collective.why = specs[i].because_size() > 0 ? specs[i].because(0) : specs[i].source();
     XLAD_ASSIGN_OR_RETURN(collective.spec, SpecFromProto(specs[i], num_devices));
     collective.groups = GroupsFromProto(specs[i], num_devices);
-    collective.plan = {plans[i].algorithm(), plans[i].chunks(), plans[i].channels()};
+    XLAD_ASSIGN_OR_RETURN(collective.plan, PlanFromProto(plans[i]));
     absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(collective.plan, collective.spec);
     if (!schedules.ok()) return Annotate(schedules.status(), collective.name);
     collective.schedules = *std::move(schedules);
-    collective.hash = HashSchedules(collective.schedules);
+    XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, collective.spec));
     if (plans[i].schedule_hash() != 0 && plans[i].schedule_hash() != collective.hash) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: found schedules with hash %016x for plan %s, expected %016x as the coordinator has: coordinator and "

@@ -19,7 +19,7 @@ struct Collective {
   std::vector<std::vector<int>> groups;  // Rank r of group g is device groups[g][r].
   CollectivePlan plan;
   std::vector<Schedule> schedules;  // By rank.
-  uint64_t hash = 0;                // HashSchedules(schedules).
+  uint64_t hash = 0;                // ScheduleHash(plan, spec).
   // "all-reduce.7: all_reduce(sum) f32[8] over 4 ranks"
   std::string ToString() const;
 };

@@ -128,6 +128,8 @@ int ExpectedAt(const CollectiveSpec& spec, int index, int rank, size_t operand, 
         if (pair.target == rank) return value(pair.source, element);
       }
       return 0;
+    default:
+      break;
   }
   return 0;
 }

@@ -97,6 +97,7 @@ MessageHeader ScheduleRun::Header(uint32_t message_index) const {
 }
 
 absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
+  if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
   return op.kind == OpKind::kSend ? Send(op) : Write(op);
 }
 

@@ -70,8 +70,14 @@ class Compiler {
   }
 
   absl::StatusOr<ScheduleInstruction> CompileOp(const ScheduleOp& op) {
+    if (NeedsWindows(op, schedule_.rank) || !op.more_dsts.empty() || op.kind == OpKind::kReduceTree) {
+      return absl::UnimplementedError(
+          absl::StrCat("found operation \"", Print(op), "\", which this communicator cannot run; expected operations on "
+                       "its own memory with one destination"));
+    }
     ScheduleInstruction out;
     out.kind = op.kind;
+    if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return out;  // Operations run in order of the list.
     if (op.kind == OpKind::kSend) {
       XLAD_ASSIGN_OR_RETURN(out.to, open_link_(op.peer, op.channel));
       out.message_index = static_cast<uint32_t>(sent_[out.to]++);

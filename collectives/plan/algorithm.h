@@ -23,8 +23,8 @@ struct Algorithm {
   absl::string_view summary;  // One line for display.
   // Whether the algorithm can run a collective of this spec.
   bool (*applies)(const CollectiveSpec& spec);
-  // The schedules of all ranks, in order of rank.
-  std::vector<Schedule> (*build)(const CollectivePlan& plan, const CollectiveSpec& spec);
+  // The schedule of one rank.
+  Schedule (*build)(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);
   AlgorithmCost (*cost)(const CollectivePlan& plan, const CollectiveSpec& spec);
 };
 

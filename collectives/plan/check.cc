@@ -68,8 +68,8 @@ class Execution {
     buffers_.resize(spec_.ranks);
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       const Schedule& schedule = schedules_[rank];
-      if (schedule.rank != rank || schedule.ranks != spec_.ranks || schedule.input != spec_.input_elements() ||
-          schedule.output != spec_.output_elements() || schedule.scratch < 0) {
+      if (schedule.rank != rank || schedule.ranks != spec_.ranks || schedule.input != spec_.input_elements(rank) ||
+          schedule.output != spec_.output_elements(rank) || schedule.scratch < 0) {
         return Error(rank, "the buffer sizes or the rank do not agree with the spec");
       }
       const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
@@ -164,6 +164,8 @@ class Execution {
         WriteSegments(&BufferOf(rank, op.dst.buffer), op.dst.begin, {{0, op.dst.count, ReductionTrees::kZero, 0, 0}});
         return true;
       }
+      default:
+        break;
     }
     return Error(rank, "unknown operation");
   }
@@ -267,10 +269,9 @@ class Execution {
           if (pair.target == rank) return {pair.source, 0, size};
         }
         return {ReductionTrees::kZero, 0, size};
-      case CollectiveKind::kBroadcast:
-        return {0, 0, size};
+      default:
+        return {spec_.root, 0, size};
     }
-    return {};
   }
 
   absl::Status CheckOutput(int rank) {

@@ -17,9 +17,9 @@ struct PlanCost {
 };
 
 // The predicted time of a plan in microseconds. Errors as in BuildSchedules.
-absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const Topology& topology);
+absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const CostParameters& costs);
 
 // One plan for each algorithm that applies, fastest first. Equally fast ones are in the order of Algorithms().
-absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const Topology& topology);
+absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostParameters& costs);
 
 }  // namespace xlad::collectives

@@ -2,6 +2,7 @@
 #include "collectives/plan/plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/cost.h"
 
@@ -29,23 +30,31 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
 
 }  // namespace
 
-std::string CollectivePlan::ToString() const {
-  return absl::StrCat(algorithm, " chunks=", chunks, " channels=", channels);
+absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
+  XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
+  return std::move(ranked.front().plan);
 }
 
-absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const Topology& topology) {
-  XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, topology));
-  return std::move(ranked.front().plan);
+absl::StatusOr<Schedule> BuildSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
+  XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, AlgorithmFor(plan, spec));
+  if (rank < 0 || rank >= spec.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("found rank ", rank, " of ", spec.ToString()));
+  }
+  return algorithm->build(plan, spec, rank);
 }
 
 absl::StatusOr<std::vector<Schedule>> BuildSchedules(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, AlgorithmFor(plan, spec));
-  return algorithm->build(plan, spec);
+  std::vector<Schedule> schedules;
+  schedules.reserve(spec.ranks);
+  for (int rank = 0; rank < spec.ranks; ++rank) schedules.push_back(algorithm->build(plan, spec, rank));
+  return schedules;
 }
 
 absl::StatusOr<uint64_t> ScheduleHash(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Schedule> schedules, BuildSchedules(plan, spec));
-  return HashSchedules(schedules);
+  XLAD_ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(plan, spec, 0));
+  const uint64_t texts = Hash64(plan.ToString(), Hash64(spec.ToString()));
+  return Hash64(absl::StrCat(HashSchedules({&schedule, 1})), texts);
 }
 
 absl::StatusOr<int64_t> WireBytes(const CollectivePlan& plan, const CollectiveSpec& spec) {

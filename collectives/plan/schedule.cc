@@ -9,7 +9,15 @@ namespace {
 
 std::string Text(const Region& region) {
   static constexpr absl::string_view kNames[] = {"input", "output", "scratch"};
-  return absl::StrCat(kNames[static_cast<int>(region.buffer)], "[", region.begin, ":", region.end(), "]");
+  const std::string rank = region.rank == kOwnRank ? "" : absl::StrCat("@", region.rank);
+  return absl::StrCat(kNames[static_cast<int>(region.buffer)], rank, "[", region.begin, ":", region.end(), "]");
+}
+
+// All destinations, and "=" if operands follow.
+std::string Destinations(const ScheduleOp& op, bool has_operands) {
+  std::string out = Text(op.dst);
+  for (const Region& dst : op.more_dsts) absl::StrAppend(&out, " ", Text(dst));
+  return has_operands ? out + " =" : out;
 }
 
 // Appends a number as 8 bytes, little-endian.
@@ -21,6 +29,7 @@ void Append(std::string* out, const Region& region) {
   Append(out, static_cast<int64_t>(region.buffer));
   Append(out, region.begin);
   Append(out, region.count);
+  Append(out, region.rank);
 }
 
 void Append(std::string* out, const ScheduleOp& op) {
@@ -29,6 +38,9 @@ void Append(std::string* out, const ScheduleOp& op) {
   Append(out, op.peer);
   Append(out, op.src);
   Append(out, op.dst);
+  Append(out, op.flag);
+  Append(out, std::ssize(op.more_dsts));
+  for (const Region& dst : op.more_dsts) Append(out, dst);
   Append(out, std::ssize(op.sources));
   for (const ReduceSource& source : op.sources) {
     Append(out, source.peer);
@@ -38,27 +50,70 @@ void Append(std::string* out, const ScheduleOp& op) {
 
 }  // namespace
 
+InPlaceOffsets InPlaceOffsetsOf(const CollectiveSpec& spec, int rank) {
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kBarrier:
+      return {true, 0, 0};
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter: {
+      int64_t begin = 0;
+      for (int r = 0; r < rank && !spec.sizes.empty(); ++r) begin += spec.sizes[r];
+      const bool gathers = spec.kind == CollectiveKind::kAllGather;
+      if (spec.sizes.empty()) begin = rank * (gathers ? spec.input_elements() : spec.output_elements());
+      return gathers ? InPlaceOffsets{true, 0, begin} : InPlaceOffsets{true, begin, 0};
+    }
+    default:
+      return {};
+  }
+}
+
+bool NeedsWindows(const ScheduleOp& op, int rank) {
+  const auto foreign = [&](const Region& region) { return region.rank != kOwnRank && region.rank != rank; };
+  if ((op.kind == OpKind::kSignal || op.kind == OpKind::kWait) && op.peer != rank) return true;
+  if (foreign(op.src) || foreign(op.dst)) return true;
+  for (const Region& dst : op.more_dsts) {
+    if (foreign(dst)) return true;
+  }
+  for (const ReduceSource& source : op.sources) {
+    if (source.peer < 0 && foreign(source.region)) return true;
+  }
+  return false;
+}
+
 std::string Print(const ScheduleOp& op) {
+  static constexpr absl::string_view kNames[] = {"send", "recv",        "recv_reduce", "copy", "reduce_many",
+                                                 "zero", "reduce_tree", "signal",      "wait"};
+  const size_t kind = static_cast<size_t>(op.kind);
+  if (kind >= std::size(kNames)) return "unknown";
+  std::string out(kNames[kind]);
+  const bool to_peer = op.kind == OpKind::kSend || op.kind == OpKind::kSignal;
+  const bool from_peer = op.kind == OpKind::kRecv || op.kind == OpKind::kRecvReduce || op.kind == OpKind::kWait;
+  if (to_peer || from_peer) absl::StrAppend(&out, to_peer ? " ->" : " <-", op.peer);
+  absl::StrAppend(&out, " ch", op.channel, " ");
   switch (op.kind) {
     case OpKind::kSend:
-      return absl::StrCat("send ->", op.peer, " ch", op.channel, " ", Text(op.src));
+      return out + Text(op.src);
+    case OpKind::kSignal:
+    case OpKind::kWait:
+      return absl::StrCat(out, "flag", op.flag);
     case OpKind::kRecv:
-      return absl::StrCat("recv <-", op.peer, " ch", op.channel, " ", Text(op.dst));
-    case OpKind::kRecvReduce:
-      return absl::StrCat("recv_reduce <-", op.peer, " ch", op.channel, " ", Text(op.dst), " = ", Text(op.src));
-    case OpKind::kCopy:
-      return absl::StrCat("copy ", Text(op.dst), " = ", Text(op.src));
     case OpKind::kZero:
-      return absl::StrCat("zero ", Text(op.dst));
-    case OpKind::kReduceMany: {
-      std::string out = absl::StrCat("reduce_many ch", op.channel, " ", Text(op.dst), " =");
-      for (const ReduceSource& source : op.sources) {
-        absl::StrAppend(&out, " ", source.peer >= 0 ? absl::StrCat("<-", source.peer) : Text(source.region));
-      }
-      return out;
-    }
+      return out + Destinations(op, /*has_operands=*/false);
+    case OpKind::kRecvReduce:
+    case OpKind::kCopy:
+      return absl::StrCat(out, Destinations(op, /*has_operands=*/true), " ", Text(op.src));
+    case OpKind::kReduceMany:
+    case OpKind::kReduceTree:
+      break;
   }
-  return "unknown";
+  absl::StrAppend(&out, Destinations(op, /*has_operands=*/true));
+  for (const ReduceSource& source : op.sources) {
+    absl::StrAppend(&out, " ", source.peer >= 0 ? absl::StrCat("<-", source.peer) : Text(source.region));
+  }
+  return out;
 }
 
 std::string Print(const Schedule& schedule) {
@@ -69,8 +124,14 @@ std::string Print(const Schedule& schedule) {
   return out;
 }
 
+std::string Print(const ScheduleSet& set) {
+  std::string out = absl::StrCat("collective ", set.spec.ToString(), "\n");
+  for (const Schedule& schedule : set.schedules) absl::StrAppend(&out, Print(schedule));
+  return out;
+}
+
 uint64_t HashSchedules(absl::Span<const Schedule> schedules) {
-  uint64_t hash = Hash64("xlad schedules 1", schedules.size());
+  uint64_t hash = Hash64("xlad schedules 2", schedules.size());
   std::string bytes;
   for (const Schedule& schedule : schedules) {
     bytes.clear();

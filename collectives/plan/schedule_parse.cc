@@ -42,21 +42,43 @@ class Words {
 
   absl::Status ReadRegion(Region* out) { return ToRegion(Next(), out); }
 
+  // "output[0:4]", or "output@2[0:4]" for the memory of rank 2.
   absl::Status ToRegion(absl::string_view found, Region* out) {
-    static constexpr absl::string_view kNames[] = {"input[", "output[", "scratch["};
+    static constexpr absl::string_view kNames[] = {"input", "output", "scratch"};
     for (int i = 0; i < 3; ++i) {
       absl::string_view rest = found;
       if (!absl::ConsumePrefix(&rest, kNames[i]) || !absl::ConsumeSuffix(&rest, "]")) continue;
-      const std::vector<absl::string_view> ends = absl::StrSplit(rest, ':');
+      const std::vector<absl::string_view> parts = absl::StrSplit(rest, '[');
+      if (parts.size() != 2) break;
+      int rank = kOwnRank;
+      absl::string_view rank_text = parts[0];
+      if (absl::ConsumePrefix(&rank_text, "@")) {
+        if (!absl::SimpleAtoi(rank_text, &rank) || rank < 0) break;
+      } else if (!rank_text.empty()) {
+        break;
+      }
+      const std::vector<absl::string_view> ends = absl::StrSplit(parts[1], ':');
       int64_t begin = 0, end = 0;
       if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &begin) || !absl::SimpleAtoi(ends[1], &end) || begin < 0 ||
           end < begin) {
         break;
       }
-      *out = Region{static_cast<ScheduleBuffer>(i), begin, end - begin};
+      *out = Region{static_cast<ScheduleBuffer>(i), begin, end - begin, rank};
       return absl::OkStatus();
     }
-    return Error(found, "a region such as \"output[0:4]\"");
+    return Error(found, "a region such as \"output[0:4]\" or \"output@2[0:4]\"");
+  }
+
+  // The destinations, up to "=" if operands follow, else up to the end of the line.
+  absl::Status ReadDestinations(bool has_operands, ScheduleOp* op) {
+    XLAD_RETURN_IF_ERROR(ReadRegion(&op->dst));
+    while (!empty()) {
+      const absl::string_view word = Next();
+      if (has_operands && word == "=") return absl::OkStatus();
+      if (!has_operands && word.find('[') == absl::string_view::npos) return Error(word, "the end of the line");
+      XLAD_RETURN_IF_ERROR(ToRegion(word, &op->more_dsts.emplace_back()));
+    }
+    return has_operands ? Error("", "\"=\"") : absl::OkStatus();
   }
 
  private:
@@ -65,11 +87,7 @@ class Words {
   int number_;
 };
 
-absl::Status ParseReduceMany(Words* words, ScheduleOp* op) {
-  op->kind = OpKind::kReduceMany;
-  XLAD_RETURN_IF_ERROR(words->Number("ch", &op->channel));
-  XLAD_RETURN_IF_ERROR(words->ReadRegion(&op->dst));
-  XLAD_RETURN_IF_ERROR(words->Expect("="));
+absl::Status ParseSources(Words* words, ScheduleOp* op) {
   while (!words->empty()) {
     const absl::string_view word = words->Next();
     ReduceSource source;
@@ -84,34 +102,37 @@ absl::Status ParseReduceMany(Words* words, ScheduleOp* op) {
   return absl::OkStatus();
 }
 
-absl::Status ParseOp(Words* words, ScheduleOp* op) {
+absl::StatusOr<OpKind> ParseOpKind(Words* words) {
+  static constexpr std::pair<absl::string_view, OpKind> kKinds[] = {
+      {"send", OpKind::kSend},
+      {"recv", OpKind::kRecv},
+      {"recv_reduce", OpKind::kRecvReduce},
+      {"copy", OpKind::kCopy},
+      {"reduce_many", OpKind::kReduceMany},
+      {"zero", OpKind::kZero},
+      {"reduce_tree", OpKind::kReduceTree},
+      {"signal", OpKind::kSignal},
+      {"wait", OpKind::kWait},
+  };
   const absl::string_view name = words->Next();
-  if (name == "reduce_many") return ParseReduceMany(words, op);
-  if (name == "zero") {
-    op->kind = OpKind::kZero;
-    return words->ReadRegion(&op->dst);
+  for (const auto& [text, kind] : kKinds) {
+    if (text == name) return kind;
   }
-  if (name == "copy") {
-    op->kind = OpKind::kCopy;
-    XLAD_RETURN_IF_ERROR(words->ReadRegion(&op->dst));
-    XLAD_RETURN_IF_ERROR(words->Expect("="));
-    return words->ReadRegion(&op->src);
-  }
-  if (name != "send" && name != "recv" && name != "recv_reduce") {
-    return words->Error(name, "send, recv, recv_reduce, copy, reduce_many or zero");
-  }
-  XLAD_RETURN_IF_ERROR(words->Number(name == "send" ? "->" : "<-", &op->peer));
+  return words->Error(name, "send, recv, recv_reduce, copy, reduce_many, reduce_tree, zero, signal or wait");
+}
+
+absl::Status ParseOp(Words* words, ScheduleOp* op) {
+  XLAD_ASSIGN_OR_RETURN(op->kind, ParseOpKind(words));
+  const bool to_peer = op->kind == OpKind::kSend || op->kind == OpKind::kSignal;
+  const bool from_peer = op->kind == OpKind::kRecv || op->kind == OpKind::kRecvReduce || op->kind == OpKind::kWait;
+  if (to_peer || from_peer) XLAD_RETURN_IF_ERROR(words->Number(to_peer ? "->" : "<-", &op->peer));
   XLAD_RETURN_IF_ERROR(words->Number("ch", &op->channel));
-  if (name == "send") {
-    op->kind = OpKind::kSend;
-    return words->ReadRegion(&op->src);
-  }
-  XLAD_RETURN_IF_ERROR(words->ReadRegion(&op->dst));
-  op->kind = OpKind::kRecv;
-  if (name == "recv") return absl::OkStatus();
-  op->kind = OpKind::kRecvReduce;
-  XLAD_RETURN_IF_ERROR(words->Expect("="));
-  return words->ReadRegion(&op->src);
+  if (op->kind == OpKind::kSignal || op->kind == OpKind::kWait) return words->Number("flag", &op->flag);
+  if (op->kind == OpKind::kSend) return words->ReadRegion(&op->src);
+  const bool has_operands = op->kind != OpKind::kRecv && op->kind != OpKind::kZero;
+  XLAD_RETURN_IF_ERROR(words->ReadDestinations(has_operands, op));
+  if (HasSources(op->kind)) return ParseSources(words, op);
+  return has_operands ? words->ReadRegion(&op->src) : absl::OkStatus();
 }
 
 absl::Status ParseHead(Words* words, Schedule* schedule) {
@@ -133,15 +154,12 @@ absl::Status ParseHead(Words* words, Schedule* schedule) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
+// Parses the lines of `text`, of which the first has the number `number`.
+absl::StatusOr<Schedule> ParseLines(absl::Span<const absl::string_view> lines, int number) {
   Schedule schedule;
-  int number = 0;
   bool head = true;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++number;
-    Words words(line, number);
+  for (const absl::string_view line : lines) {
+    Words words(line, number++);
     if (words.empty()) continue;
     if (head) {
       XLAD_RETURN_IF_ERROR(ParseHead(&words, &schedule));
@@ -153,6 +171,41 @@ absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
   }
   if (head) return absl::InvalidArgumentError("schedule: found no line, expected \"schedule rank ...\"");
   return schedule;
+}
+
+}  // namespace
+
+absl::StatusOr<Schedule> ParseSchedule(absl::string_view text) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  return ParseLines(lines, 1);
+}
+
+absl::StatusOr<ScheduleSet> ParseScheduleSet(absl::string_view text) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  constexpr absl::string_view kHead = "collective ";
+  absl::string_view head = lines[0];
+  if (!absl::ConsumePrefix(&head, kHead)) {
+    return absl::InvalidArgumentError(absl::StrCat("schedules, line 1: found \"", lines[0],
+                                                   "\", expected \"collective\" and a spec such as \"all_reduce(sum) "
+                                                   "f32[10] over 4 ranks\""));
+  }
+  ScheduleSet set;
+  XLAD_ASSIGN_OR_RETURN(set.spec, ParseSpec(head));
+  const auto starts_schedule = [&](size_t i) { return absl::StartsWith(lines[i], "schedule "); };
+  for (size_t begin = 1; begin < lines.size();) {
+    size_t end = begin + 1;
+    while (end < lines.size() && !starts_schedule(end)) ++end;
+    const absl::Span<const absl::string_view> span = absl::MakeSpan(lines).subspan(begin, end - begin);
+    if (end < lines.size() || starts_schedule(begin)) {
+      XLAD_ASSIGN_OR_RETURN(set.schedules.emplace_back(), ParseLines(span, static_cast<int>(begin) + 1));
+    }
+    begin = end;
+  }
+  if (std::ssize(set.schedules) != set.spec.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("schedules: found ", set.schedules.size(), ", expected ",
+                                                   set.spec.ranks, ", one for each rank of ", set.spec.ToString()));
+  }
+  return set;
 }
 
 }  // namespace xlad::collectives

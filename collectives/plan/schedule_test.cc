@@ -63,6 +63,69 @@ TEST(Schedule, TextRoundTrips) {
   }
 }
 
+TEST(Schedule, EveryOperationRoundTrips) {
+  const std::string text = R"(schedule rank 1 of 4, input 10, output 10, scratch 5
+  send ->2 ch1 input[0:3]
+  recv <-0 ch0 output[0:3] output@2[4:7]
+  recv_reduce <-3 ch2 output[7:10] scratch[0:3] = input[7:10]
+  copy ch0 output@3[0:4] output[0:4] = input@2[6:10]
+  reduce_many ch0 output[0:3] = <-0 input[0:3] input@2[0:3]
+  reduce_tree ch4 output[0:3] output@0[0:3] = input[0:3] input@0[0:3] <-3
+  zero ch0 output[0:3]
+  signal ->0 ch0 flag3
+  wait <-1 ch3 flag0
+)";
+  const absl::StatusOr<Schedule> parsed = ParseSchedule(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(Print(*parsed), text);
+  std::vector<int> windows;
+  for (const ScheduleOp& op : parsed->ops) windows.push_back(NeedsWindows(op, 1));
+  EXPECT_THAT(windows, ::testing::ElementsAre(0, 1, 0, 1, 1, 1, 0, 1, 0));
+  const ScheduleSet set{AllReduce(2, 9), *BuildSchedules({"ring"}, AllReduce(2, 9))};
+  const absl::StatusOr<ScheduleSet> again = ParseScheduleSet(Print(set));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec, set.spec);
+  EXPECT_EQ(again->schedules, set.schedules);
+  EXPECT_THAT(std::string(ParseScheduleSet("collective all_reduce(sum) f32[1] over 2 ranks").status().message()),
+              HasSubstr("found 0, expected 2"));
+}
+
+TEST(Spec, TextRoundTrips) {
+  for (const char* const text : {"all_reduce(avg) bf16[3,4] over 5 ranks canonical",
+                                 "reduce(xor) u32[7] over 3 ranks root 2", "all_gather f32[6] over 3 ranks sizes 1,0,5",
+                                 "all_to_all s8[10] over 2 ranks sizes 1,2,3,4", "barrier f32[0] over 7 ranks",
+                                 "scatter f64[12] over 4 ranks root 1", "send_recv f32[3] over 4 ranks {0->1,2->0}"}) {
+    const absl::StatusOr<CollectiveSpec> spec = ParseSpec(text);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->ToString(), text);
+  }
+  const auto message = [](absl::string_view text) { return std::string(ParseSpec(text).status().message()); };
+  EXPECT_THAT(message("all_reduce(sum) f32[3]"), HasSubstr("expected text such as"));
+  EXPECT_THAT(message("all_reduce(sums) f32[3] over 2 ranks"),
+              HasSubstr("found reduction \"sums\", expected one of sum"));
+  EXPECT_THAT(message("all_redux f32[3] over 2 ranks"), HasSubstr("found collective \"all_redux\""));
+  EXPECT_THAT(message("all_gather f32[3] over 2 ranks root 1"), HasSubstr("the kind has no root"));
+  EXPECT_THAT(message("all_gather f32[3] over 2 ranks sizes 1,1"), HasSubstr("expected one operand of 2 elements"));
+}
+
+TEST(Spec, SizesOfRaggedParts) {
+  const CollectiveSpec spec = *ParseSpec("all_to_all f32[21] over 3 ranks sizes 0,1,2,3,4,5,6,0,0");
+  EXPECT_EQ(spec.input_elements(1), 12);
+  EXPECT_EQ(spec.output_elements(0), 9);
+  EXPECT_EQ(spec.output_elements(2), 7);
+}
+
+TEST(CollectivePlan, TextRoundTrips) {
+  for (const char* const text : {"ring chunks=1 channels=1", "ring_2d chunks=4 channels=2 grid=4x8 order=1,0,2,3",
+                                 "binomial chunks=1 channels=1 radix=4 protocol=windows engine=nccl"}) {
+    const absl::StatusOr<CollectivePlan> plan = ParsePlan(text);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(plan->ToString(), text);
+  }
+  EXPECT_THAT(std::string(ParsePlan("ring chunk=2").status().message()), HasSubstr("found parameter \"chunk\""));
+  EXPECT_THAT(std::string(ParsePlan("ring grid=4y4").status().message()), HasSubstr("parameter \"grid=4y4\""));
+}
+
 TEST(Schedule, ErrorsHaveTheLine) {
   const auto message = [](absl::string_view text) { return std::string(ParseSchedule(text).status().message()); };
   EXPECT_THAT(message(""), HasSubstr("found no line"));
@@ -70,7 +133,7 @@ TEST(Schedule, ErrorsHaveTheLine) {
   const std::string head = "schedule rank 0 of 2, input 1, output 1, scratch 0\n";
   EXPECT_THAT(message(head + "\n  sned ->1"), HasSubstr("line 3: found \"sned\", expected send, recv"));
   EXPECT_THAT(message(head + "send ->1 ch0 input[3:1]"), HasSubstr("found \"input[3:1]\", expected a region"));
-  EXPECT_THAT(message(head + "zero output[0:1] more"), HasSubstr("found \"more\", expected the end of the line"));
+  EXPECT_THAT(message(head + "zero ch0 output[0:1] more"), HasSubstr("found \"more\", expected the end of the line"));
   EXPECT_THAT(message(head + "recv <-1"), HasSubstr("found the end of the line"));
 }
 

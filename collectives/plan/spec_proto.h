@@ -1,12 +1,12 @@
-// Conversion of the message CollectiveSpec of proto/executable.proto. It is a template over the message type because
-// this folder does not depend on proto/.
+// Conversion of the messages CollectiveSpec of proto/executable.proto and CollectivePlanProto of proto/worker.proto.
+// These are templates over the message type because this folder does not depend on proto/.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/plan/spec.h"
+#include "collectives/plan/plan.h"
 
 namespace xlad::collectives {
 
@@ -57,6 +57,25 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
   const absl::Status valid = ValidateSpec(spec);
   if (!valid.ok()) return error(valid.message());
   return spec;
+}
+
+// The field `algorithm` of the message has the text of the plan without chunks and channels: "ring_2d grid=4x4".
+template <typename PlanProto>
+absl::StatusOr<CollectivePlan> PlanFromProto(const PlanProto& proto) {
+  XLAD_ASSIGN_OR_RETURN(CollectivePlan plan, ParsePlan(proto.algorithm()));
+  plan.chunks = proto.chunks();
+  plan.channels = proto.channels();
+  return plan;
+}
+
+template <typename PlanProto>
+PlanProto PlanToProto(const CollectivePlan& plan, uint64_t schedule_hash) {
+  PlanProto proto;
+  proto.set_algorithm(plan.AlgorithmText());
+  proto.set_chunks(plan.chunks);
+  proto.set_channels(plan.channels);
+  proto.set_schedule_hash(schedule_hash);
+  return proto;
 }
 
 }  // namespace xlad::collectives

@@ -20,10 +20,7 @@ absl::StatusOr<collectives::CollectiveSet> MakeSet(const Executable& executable,
   for (const CollectiveSpec& proto : executable.collectives()) {
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
-    CollectivePlanProto* out = plans.Add();
-    out->set_algorithm(plan.algorithm);
-    out->set_chunks(plan.chunks);
-    out->set_channels(plan.channels);
+    *plans.Add() = collectives::PlanToProto<CollectivePlanProto>(plan, 0);
   }
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
 }

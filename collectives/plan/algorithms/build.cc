@@ -13,32 +13,32 @@ std::vector<Interval> Parts(Interval all, int64_t n) {
 ScheduleBuilder::ScheduleBuilder(const CollectiveSpec& spec, int rank) {
   schedule_.rank = rank;
   schedule_.ranks = spec.ranks;
-  schedule_.input = spec.input_elements();
-  schedule_.output = spec.output_elements();
+  schedule_.input = spec.input_elements(rank);
+  schedule_.output = spec.output_elements(rank);
 }
 
 void ScheduleBuilder::Send(int peer, Region src) {
-  if (src.count > 0) schedule_.ops.push_back({OpKind::kSend, channel_, peer, src, {}, {}});
+  if (src.count > 0) schedule_.ops.push_back({OpKind::kSend, channel_, peer, src, {}, {}, {}, 0});
 }
 
 void ScheduleBuilder::Recv(int peer, Region dst) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecv, channel_, peer, {}, dst, {}});
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecv, channel_, peer, {}, dst, {}, {}, 0});
 }
 
 void ScheduleBuilder::RecvReduce(int peer, Region dst, Region src) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecvReduce, channel_, peer, src, dst, {}});
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecvReduce, channel_, peer, src, dst, {}, {}, 0});
 }
 
 void ScheduleBuilder::Copy(Region dst, Region src) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kCopy, channel_, -1, src, dst, {}});
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kCopy, channel_, -1, src, dst, {}, {}, 0});
 }
 
 void ScheduleBuilder::Zero(Region dst) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kZero, channel_, -1, {}, dst, {}});
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kZero, channel_, -1, {}, dst, {}, {}, 0});
 }
 
 void ScheduleBuilder::ReduceMany(Region dst, std::vector<ReduceSource> sources) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kReduceMany, channel_, -1, {}, dst, std::move(sources)});
+  if (dst.count > 0) schedule_.ops.push_back({OpKind::kReduceMany, channel_, -1, {}, dst, std::move(sources), {}, 0});
 }
 
 Schedule ScheduleBuilder::Finish(bool in_place, int64_t scratch) {

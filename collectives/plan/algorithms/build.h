@@ -66,15 +66,6 @@ struct Unit {
 // The units of `all`: it is split into the parts of the channels, and each of these into chunks. Ordered by chunk.
 std::vector<Unit> Units(const CollectivePlan& plan, Interval all);
 
-// The schedules of all ranks, where `build_rank` builds the schedule of one.
-template <typename BuildRank>
-std::vector<Schedule> ForAllRanks(const CollectiveSpec& spec, const BuildRank& build_rank) {
-  std::vector<Schedule> schedules;
-  schedules.reserve(spec.ranks);
-  for (int rank = 0; rank < spec.ranks; ++rank) schedules.push_back(build_rank(rank));
-  return schedules;
-}
-
 // The largest value of a function of the rank.
 template <typename F>
 int64_t MaxOverRanks(int ranks, const F& f) {

@@ -118,11 +118,10 @@ Schedule Broadcast(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-std::vector<Schedule> Build(const CollectivePlan& plan, const CollectiveSpec& spec) {
+Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   static constexpr decltype(&AllReduce) kByKind[] = {AllReduce, AllGather,         ReduceScatter,
                                                      AllToAll,  CollectivePermute, Broadcast};
-  auto* const build = kByKind[static_cast<int>(spec.kind) - 1];
-  return ForAllRanks(spec, [&](int rank) { return build(plan, spec, rank); });
+  return kByKind[static_cast<int>(spec.kind) - 1](plan, spec, rank);
 }
 
 AlgorithmCost AllReduceCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
@@ -179,15 +178,12 @@ AlgorithmCost OneShotCost(const CollectivePlan& plan, const CollectiveSpec& spec
 
 Algorithm DirectAlgorithm() {
   return {"direct", "all ranks with all others; fewest bytes, two rounds for an AllReduce, one for other kinds",
-          [](const CollectiveSpec&) { return true; }, Build, Cost};
+          [](const CollectiveSpec& spec) { return spec.kind <= CollectiveKind::kBroadcast; }, Build, Cost};
 }
 
 Algorithm OneShotAlgorithm() {
   return {"direct_one_shot", "the input of each rank to all others; one round",
-          [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; },
-          [](const CollectivePlan& plan, const CollectiveSpec& spec) {
-            return ForAllRanks(spec, [&](int rank) { return OneShot(plan, spec, rank); });
-          },
+          [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; }, OneShot,
           OneShotCost};
 }
 

@@ -129,10 +129,7 @@ Algorithm DoubleBinaryTreeAlgorithm() {
   return {"double_binary_tree",
           "two trees for half the data each; 2 log n rounds for an AllReduce, twice the data sent",
           [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; },
-          [](const CollectivePlan& plan, const CollectiveSpec& spec) {
-            return ForAllRanks(spec, [&](int rank) { return BuildRank(plan, spec, rank); });
-          },
-          Cost};
+          BuildRank, Cost};
 }
 
 }  // namespace xlad::collectives

@@ -101,12 +101,12 @@ bool Applies(const CollectiveSpec& spec) {
   }
 }
 
-std::vector<Schedule> Build(const CollectivePlan& plan, const CollectiveSpec& spec) {
+Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   auto* const build = spec.kind == CollectiveKind::kAllReduce       ? AllReduce
                       : spec.kind == CollectiveKind::kReduceScatter ? ReduceScatter
                       : spec.kind == CollectiveKind::kAllGather     ? AllGather
                                                                     : Broadcast;
-  return ForAllRanks(spec, [&](int rank) { return build(plan, spec, rank); });
+  return build(plan, spec, rank);
 }
 
 // In an AllReduce, a rank sends all parts except for its own in the reduce-scatter phase, and all parts except for its

@@ -79,10 +79,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 Algorithm Ring2dAlgorithm() {
   return {"ring_2d", "rings along rows and columns; fewest bytes, 2(X+Y-2) rounds for an AllReduce",
           [](const CollectiveSpec& spec) { return spec.kind == CollectiveKind::kAllReduce && Columns(spec.ranks) > 1; },
-          [](const CollectivePlan& plan, const CollectiveSpec& spec) {
-            return ForAllRanks(spec, [&](int rank) { return BuildRank(plan, spec, rank); });
-          },
-          Cost};
+          BuildRank, Cost};
 }
 
 }  // namespace xlad::collectives
