@@ -1,5 +1,7 @@
 #include "tensor/box.h"
 
+#include <algorithm>
+
 namespace xlad::tensor {
 namespace {
 
@@ -37,7 +39,13 @@ int64_t Box::elements() const { return Product(sizes()); }
 
 std::string Box::ToString() const {
   std::string text = "[";
-  for (const int64_t d : Indices(lo)) absl::StrAppend(&text, d == 0 ? "" : ", ", lo[d], ":", hi[d]);
+  // A box from outside may have bounds of different lengths, which errors print.
+  for (int64_t d = 0; d < std::max(std::ssize(lo), std::ssize(hi)); ++d) {
+    absl::StrAppend(&text, d == 0 ? "" : ", ");
+    if (d < std::ssize(lo)) absl::StrAppend(&text, lo[d]);
+    absl::StrAppend(&text, ":");
+    if (d < std::ssize(hi)) absl::StrAppend(&text, hi[d]);
+  }
   return text + "]";
 }
 

@@ -10,8 +10,6 @@
 namespace xlad::tensor {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
-
 constexpr std::pair<absl::string_view, ElementType> kNames[] = {
     {"BOOL", ElementType::kPred},      {"I8", ElementType::kS8},     {"I16", ElementType::kS16},
     {"I32", ElementType::kS32},        {"I64", ElementType::kS64},   {"U8", ElementType::kU8},
@@ -25,54 +23,147 @@ absl::Status MalformedError(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("not a valid safetensors file: ", what));
 }
 
-struct Entry {
-  Shape shape;
-  int64_t begin = 0;
-  int64_t end = 0;
+const auto* RowOf(ElementType type) {
+  return std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& row) { return row.second == type; });
+}
+
+// What the header says of one tensor, before it is checked.
+struct RawEntry {
+  std::string dtype;
+  Dims dims;
+  Dims offsets;
 };
 
-absl::StatusOr<Entry> ParseEntry(const std::string& name, const nlohmann::json& json, int64_t data_bytes) {
-  Entry entry;
-  try {
-    const std::string dtype = json.at("dtype").get<std::string>();
-    const auto* row = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const auto& candidate) { return candidate.first == dtype; });
-    if (row == std::end(kNames)) return MalformedError(absl::StrCat("tensor \"", name, "\" has unknown dtype ", dtype));
-    entry.shape.type = row->second;
-    entry.shape.dims = json.at("shape").get<Dims>();
-    entry.begin = json.at("data_offsets").at(0).get<int64_t>();
-    entry.end = json.at("data_offsets").at(1).get<int64_t>();
-  } catch (const nlohmann::json::exception& error) {
-    return MalformedError(absl::StrCat("tensor \"", name, "\": ", error.what()));
+absl::StatusOr<SafetensorsEntry> CheckEntry(const std::string& name, const RawEntry& raw, int64_t data_begin,
+                                            int64_t data_bytes) {
+  const auto* row = std::find_if(std::begin(kNames), std::end(kNames),
+                                 [&](const auto& candidate) { return candidate.first == raw.dtype; });
+  if (row == std::end(kNames)) {
+    return MalformedError(absl::StrCat("tensor \"", name, "\" has unknown dtype \"", raw.dtype, "\""));
   }
-  XLAD_ASSIGN_OR_RETURN(const int64_t elements, CheckedElements(entry.shape.type, entry.shape.dims));
-  if (entry.begin < 0 || entry.end < entry.begin || entry.end > data_bytes) {
-    return MalformedError(absl::StrCat("tensor \"", name, "\" has the bytes [", entry.begin, ", ", entry.end,
-                                       ") of the ", data_bytes, " bytes of data"));
+  SafetensorsEntry entry{{row->second, raw.dims}, 0};
+  if (raw.offsets.size() != 2) {
+    return MalformedError(absl::StrCat("tensor \"", name, "\" has ", raw.offsets.size(), " data_offsets, expected 2"));
   }
-  const int64_t expected = elements * ByteWidth(entry.shape.type);
-  if (entry.end - entry.begin != expected) {
-    return MalformedError(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ",
-                                       entry.end - entry.begin, " bytes, expected ", expected));
+  const int64_t begin = raw.offsets[0], end = raw.offsets[1];
+  const absl::StatusOr<int64_t> elements = CheckedElements(entry.shape.type, entry.shape.dims);
+  if (!elements.ok()) {
+    return MalformedError(absl::StrCat("tensor \"", name, "\": ", elements.status().message()));
   }
+  if (begin < 0 || end < begin || end > data_bytes) {
+    return MalformedError(absl::StrCat("tensor \"", name, "\" has the bytes [", begin, ", ", end, ") of the ",
+                                       data_bytes, " bytes of data"));
+  }
+  if (end - begin != entry.shape.bytes()) {
+    return MalformedError(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ", end - begin,
+                                       " bytes, expected ", entry.shape.bytes()));
+  }
+  entry.begin = data_begin + begin;
   return entry;
 }
 
+// Reads {NAME: {"dtype": TEXT, "shape": [INTEGER...], "data_offsets": [INTEGER...]}, "__metadata__": {KEY: TEXT}} and
+// stops at the first value that is anything else.
+class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::map<std::string, RawEntry> entries;
+  std::string error;
+
+  bool key(string_t& text) override {
+    if (depth_ == 2) {
+      field_ = text;
+      return true;
+    }
+    name_ = text;
+    in_metadata_ = text == "__metadata__";
+    if (!in_metadata_ && !entries.try_emplace(name_).second) return Refuse("is there twice");
+    return true;
+  }
+  bool start_object(size_t) override {
+    if (++depth_ > 2 || in_array_) return Refuse(depth_ > 2 ? "is nested too deeply" : "has an object in a list");
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t) override {
+    const bool known = depth_ == 2 && !in_metadata_ && !in_array_ && (field_ == "shape" || field_ == "data_offsets");
+    in_array_ = true;
+    return known || Refuse(absl::StrCat("has a list in \"", field_, "\""));
+  }
+  bool end_array() override {
+    in_array_ = false;
+    return true;
+  }
+  bool number_integer(number_integer_t value) override { return Number(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<uint64_t>(INT64_MAX)) return Refuse(absl::StrCat("has the number ", value));
+    return Number(static_cast<int64_t>(value));
+  }
+  bool string(string_t& text) override {
+    if (in_metadata_ && depth_ == 2 && !in_array_) return true;
+    if (depth_ != 2 || field_ != "dtype" || in_array_) return Refuse(absl::StrCat("has text in \"", field_, "\""));
+    entries[name_].dtype = text;
+    return true;
+  }
+  bool null() override { return Refuse("has a null"); }
+  bool boolean(bool) override { return Refuse("has a truth value"); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return Refuse(absl::StrCat("has the number ", text));
+  }
+  bool binary(binary_t&) override { return Refuse("has binary data"); }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    error = absl::StrCat("the header is not a JSON object: error at its byte ", position);
+    return false;
+  }
+
+ private:
+  bool Number(int64_t value) {
+    if (!in_array_) return Refuse(absl::StrCat("has the number ", value, " in \"", field_, "\""));
+    (field_ == "shape" ? entries[name_].dims : entries[name_].offsets).push_back(value);
+    return true;
+  }
+  bool Refuse(absl::string_view what) {
+    error = depth_ == 0 || name_.empty() ? absl::StrCat("the header is not a JSON object: it ", what)
+                                         : absl::StrCat("tensor \"", name_.substr(0, 80), "\" ", what);
+    return false;
+  }
+
+  int depth_ = 0;
+  bool in_array_ = false;
+  bool in_metadata_ = false;
+  std::string name_;
+  std::string field_;
+};
+
 }  // namespace
+
+bool IsStoredAsBytes(const Shape& stored, const Shape& shape) {
+  Dims with_bytes = shape.dims;
+  if (ByteWidth(shape.type) > 1) with_bytes.push_back(ByteWidth(shape.type));
+  return stored.type == ElementType::kU8 && stored.dims == with_bytes;
+}
+
+void ToStored(ElementType type, absl::Span<std::byte> bytes) {
+  const int width = BitWidth(type);
+  if (width >= 8) return;
+  for (std::byte& byte : bytes) byte &= static_cast<std::byte>((1 << width) - 1);
+}
+
+void FromStored(ElementType type, absl::Span<std::byte> bytes) {
+  if (!IsSigned(type) || BitWidth(type) >= 8) return;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(WrapSubByte(type, static_cast<int8_t>(byte)));
+}
 
 absl::StatusOr<Array> FromStored(const Array& stored, const Shape& shape) {
   const Shape& found = stored.shape();
-  Dims with_bytes = shape.dims;
-  if (ByteWidth(shape.type) > 1) with_bytes.push_back(ByteWidth(shape.type));
-  const bool as_bytes = found.type == ElementType::kU8 && found.dims == with_bytes;
-  if (!(found == shape) && !as_bytes) {
+  if (!(found == shape) && !IsStoredAsBytes(found, shape)) {
     return absl::InvalidArgumentError(absl::StrCat("found ", found.ToString(), ", expected ", shape.ToString(),
                                                    found.dims == shape.dims ? "" : " or its bytes as u8"));
   }
   Array array(shape, std::vector<std::byte>(stored.bytes().begin(), stored.bytes().end()));
-  if (IsSigned(shape.type) && BitWidth(shape.type) < 8) {
-    for (int8_t& value : array.values<int8_t>()) value = WrapSubByte(shape.type, value);
-  }
+  FromStored(shape.type, array.bytes());
   return array;
 }
 
@@ -80,17 +171,18 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, 
   if (bytes.size() < 8) return MalformedError(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
+  if (header_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes) || header_bytes > bytes.size() - 8) {
     return MalformedError(absl::StrCat("header length ", header_bytes, " is past the end of ", bytes.size(), " bytes"));
   }
-  const auto header = nlohmann::json::parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, nullptr, false);
-  if (!header.is_object()) return MalformedError("the header is not a JSON object");
-  const int64_t data_begin = 8 + header_bytes;
+  HeaderReader reader;
+  if (!nlohmann::json::sax_parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, &reader)) {
+    return MalformedError(reader.error);
+  }
+  const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
   SafetensorsIndex index;
-  for (const auto& [name, json] : header.items()) {
-    if (name == "__metadata__") continue;
-    XLAD_ASSIGN_OR_RETURN(Entry entry, ParseEntry(name, json, file_bytes - data_begin));
-    index.emplace(name, SafetensorsEntry{std::move(entry.shape), data_begin + entry.begin});
+  for (const auto& [name, raw] : reader.entries) {
+    XLAD_ASSIGN_OR_RETURN(SafetensorsEntry entry, CheckEntry(name, raw, data_begin, file_bytes - data_begin));
+    index.emplace(name, std::move(entry));
   }
   return index;
 }
@@ -106,35 +198,45 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes) {
   return arrays;
 }
 
-std::string SerializeSafetensors(const NamedArrays& arrays) {
+std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t offset = 0;
-  for (const auto& [name, array] : arrays) {
-    const Shape& shape = array.shape();
-    const auto* row = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const auto& candidate) { return candidate.second == shape.type; });
-    nlohmann::ordered_json entry;
-    Dims dims = shape.dims;
-    if (row == std::end(kNames) && ByteWidth(shape.type) > 1) dims.push_back(ByteWidth(shape.type));
-    entry["dtype"] = std::string(row == std::end(kNames) ? "U8" : row->first);
-    entry["shape"] = dims;
-    entry["data_offsets"] = {offset, offset + shape.bytes()};
-    offset += shape.bytes();
-    header[name] = std::move(entry);
-  }
   std::string text = header.dump();
+  text.pop_back();  // The closing brace. Entries are appended as text: looking up a key in ordered_json is linear.
+  for (const auto& [name, shape] : tensors) {
+    const auto* row = RowOf(shape.type);
+    const bool named = row != std::end(kNames);
+    Dims dims = shape.dims;
+    if (!named && ByteWidth(shape.type) > 1) dims.push_back(ByteWidth(shape.type));
+    const std::string dtype(named ? row->first : "U8");
+    absl::StrAppend(&text, text.size() > 1 ? "," : "", nlohmann::json(name).dump(), ":{\"dtype\":\"", dtype,
+                    "\",\"shape\":", nlohmann::json(dims).dump(), ",\"data_offsets\":[", offset, ",",
+                    offset + shape.bytes(), "]}");
+    offset += shape.bytes();
+  }
+  text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t header_bytes = text.size();
   std::string out(8, '\0');
   std::memcpy(out.data(), &header_bytes, 8);
-  out += text;
-  out.reserve(out.size() + offset);
+  return out + text;
+}
+
+std::string SerializeSafetensors(const NamedArrays& arrays) {
+  std::vector<std::pair<std::string, Shape>> tensors;
+  int64_t data_bytes = 0;
+  for (const auto& [name, array] : arrays) {
+    tensors.emplace_back(name, array.shape());
+    data_bytes += array.shape().bytes();
+  }
+  std::string out = SafetensorsHeader(tensors);
+  out.reserve(out.size() + data_bytes);
   for (const auto& [name, array] : arrays) {
     const size_t begin = out.size();
     out.append(reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size());
-    const int width = BitWidth(array.shape().type);
-    if (width >= 8) continue;
-    for (size_t i = begin; i < out.size(); ++i) out[i] &= (1 << width) - 1;
+    ToStored(array.shape().type, absl::MakeSpan(reinterpret_cast<std::byte*>(out.data()) + begin, out.size() - begin));
   }
   return out;
 }

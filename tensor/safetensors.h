@@ -3,16 +3,22 @@
 // row-major order.
 //
 // Reading trusts nothing: a malformed header, and data that is missing or has the wrong size for its shape, are
-// InvalidArgument with the tensor and its byte range in the message.
+// InvalidArgument with the tensor and its byte range in the message. A header is read in one pass, without a tree of its
+// values, and is refused at its first value that the format does not have.
 #pragma once
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/file_system.h"
 #include "tensor/array.h"
 
 namespace xlad::tensor {
+
+// Longer headers are refused, as the safetensors package does.
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 using NamedArrays = std::map<std::string, Array>;
 
@@ -21,6 +27,20 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 // Element types that the format does not have (s4, c128, f8e4m3fnuz, ...) are written as U8: one byte per element, with
 // the unused high bits 0, for types of at most 8 bits; otherwise with one more dimension for the bytes of an element.
 std::string SerializeSafetensors(const NamedArrays& arrays);
+
+// The header of a file, with its length, for tensors whose bytes follow in this order. Their types are written as
+// SerializeSafetensors does. `metadata` is free text by key. An example, for f32[2]:
+//   (8 bytes) {"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}
+std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
+                              const std::map<std::string, std::string>& metadata = {});
+
+// Makes bytes of elements of a type of less than 8 bits what the format stores: sets the unused high bits to 0. Does
+// nothing for other types.
+void ToStored(ElementType type, absl::Span<std::byte> bytes);
+// The inverse: extends the sign of elements of signed types of less than 8 bits.
+void FromStored(ElementType type, absl::Span<std::byte> bytes);
+// Whether a tensor of shape `stored` in a file may be an array of shape `shape` in its U8 form.
+bool IsStoredAsBytes(const Shape& stored, const Shape& shape);
 
 // The array of shape `shape` that was written as `stored`: `stored` itself if it has that shape, or the elements in
 // their U8 form (see SerializeSafetensors). Anything else is InvalidArgument: "found f32[2], expected s4[2]".

@@ -128,6 +128,32 @@ TEST(Safetensors, TypesWithoutANameAreStoredAsBytes) {
   EXPECT_EQ(FromStored(arrays["f32"], {ElementType::kS4, {2}}).status().message(), "found f32[2], expected s4[2]");
 }
 
+std::string FileWithHeader(const std::string& header) {
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), 8) + header;
+}
+
+TEST(Safetensors, HeadersAreRefusedAtTheirFirstForeignValue) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"([1])", "has a list"},
+      {R"({"w":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", "tensor \"w\" has a list in \"shape\""},
+      {R"({"w":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", "tensor \"w\" has the number 2.5"},
+      {R"({"w":{"dtype":{"a":1},"shape":[2],"data_offsets":[0,8]}})", "tensor \"w\" is nested too deeply"},
+      {R"({"w":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", "18446744073709551615"},
+      {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8,9]}})", "has 3 data_offsets"},
+      {R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{}})", "tensor \"w\" is there twice"},
+      {R"({"w":{"dtype":"F99","shape":[0],"data_offsets":[0,0]}})", "unknown dtype \"F99\""},
+      {R"({"w":)", "error at its byte 6"},
+      {std::string(20'000'000, '['), "has a list"},
+  };
+  for (const auto& [header, words] : cases) {
+    const auto read = ParseSafetensorsIndex(FileWithHeader(header), 1 << 30);
+    ASSERT_FALSE(read.ok()) << header.substr(0, 80);
+    EXPECT_THAT(std::string(read.status().message()), ::testing::HasSubstr(words)) << header.substr(0, 80);
+  }
+  EXPECT_TRUE(ParseSafetensorsIndex(FileWithHeader(R"({"__metadata__":{"format":"pt"}})"), 1 << 20).ok());
+}
+
 TEST(Safetensors, TruncatedAndMutatedFilesDoNotCrash) {
   const auto random = SeededRandom(3);
   NamedArrays arrays;

@@ -1,0 +1,98 @@
+#include "storage/checkpoint_folder.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "storage/checkpoint_index.h"
+#include "storage/object_writer.h"
+
+namespace xlad::storage {
+namespace {
+
+struct StepAndAttempt {
+  int64_t step = 0;
+  int64_t attempt = 0;
+};
+
+// What the name of a checkpoint's folder says, or nothing if it is the name of something else.
+std::optional<StepAndAttempt> ParseName(const std::string& name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+  StepAndAttempt parsed;
+  if (parts.size() != 4 || parts[0] != "step" || parts[2] != "attempt" || !absl::SimpleAtoi(parts[1], &parsed.step) ||
+      !absl::SimpleAtoi(parts[3], &parsed.attempt)) {
+    return std::nullopt;
+  }
+  return parsed;
+}
+
+void AddCheckpoint(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
+  const std::string path = JoinPath(folder, kIndexFileName);
+  if (!files.Exists(path)) return;
+  const auto read = [&]() -> absl::StatusOr<v1::CheckpointIndex> {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
+    return ParseIndex(text);
+  };
+  absl::StatusOr<v1::CheckpointIndex> index = read();
+  if (!index.ok()) index = Annotate(index.status(), path);
+  found->push_back({folder, std::move(index)});
+}
+
+// The checkpoints in the folder of one job.
+absl::Status AddJob(FileSystem& files, const std::string& folder, std::vector<FoundCheckpoint>* found) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
+  for (const std::string& name : names) {
+    if (ParseName(name).has_value()) AddCheckpoint(files, JoinPath(folder, name), found);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteIndexFile(FileSystem& files, const std::string& folder, const v1::CheckpointIndex& index) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, SerializeIndex(index));
+  return files.WriteAtomically(JoinPath(folder, kIndexFileName), text);
+}
+
+absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder) {
+  if (!files.IsDirectory(folder)) return absl::OkStatus();
+  const std::string index = JoinPath(folder, kIndexFileName);
+  if (files.Exists(index)) {
+    XLAD_RETURN_IF_ERROR(files.Remove(index));
+    XLAD_RETURN_IF_ERROR(files.SyncDirectory(folder));
+  }
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
+  for (const std::string& name : names) XLAD_RETURN_IF_ERROR(files.Remove(JoinPath(folder, name)));
+  XLAD_RETURN_IF_ERROR(files.RemoveDirectory(folder));
+  return files.SyncDirectory(FolderOf(folder));
+}
+
+absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(path));
+  std::vector<FoundCheckpoint> found;
+  AddCheckpoint(files, path, &found);
+  XLAD_RETURN_IF_ERROR(AddJob(files, path, &found));
+  for (const std::string& name : names) {
+    const std::string folder = JoinPath(path, name);
+    if (!ParseName(name).has_value() && files.IsDirectory(folder)) XLAD_RETURN_IF_ERROR(AddJob(files, folder, &found));
+  }
+  return found;
+}
+
+absl::Status RemoveUnfinished(FileSystem& files, const std::string& job_folder, int64_t step, int64_t attempt) {
+  if (!files.IsDirectory(job_folder)) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(job_folder));
+  for (const std::string& name : names) {
+    const std::optional<StepAndAttempt> parsed = ParseName(name);
+    const std::string folder = JoinPath(job_folder, name);
+    if (!parsed.has_value() || files.Exists(JoinPath(folder, kIndexFileName))) continue;
+    if (parsed->step < step || parsed->attempt < attempt) {
+      XLAD_RETURN_IF_ERROR(RemoveCheckpointFolder(files, folder));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::storage

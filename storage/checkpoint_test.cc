@@ -1,0 +1,398 @@
+// Checkpoints of random states on random meshes: written by some workers, read by others, damaged and cut off.
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/hash.h"
+#include "gmock/gmock.h"
+#include "storage/checkpoint_folder.h"
+#include "storage/checkpoint_index.h"
+#include "storage/checkpoint_shard.h"
+#include "storage/export.h"
+#include "storage/store.h"
+#include "storage/testing/memory_files.h"
+#include "tensor/wire.h"
+
+namespace xlad::storage {
+namespace {
+
+using tensor::Array;
+using tensor::Box;
+using tensor::Dims;
+using tensor::ElementType;
+using tensor::Shape;
+using ::testing::HasSubstr;
+using Random = std::mt19937_64;
+
+constexpr ElementType kTypes[] = {ElementType::kF32, ElementType::kBF16, ElementType::kS4,
+                                  ElementType::kC128, ElementType::kPred, ElementType::kS64};
+
+// A tensor and the boxes that cover it: those of a mesh of devices, of which several may have the same box.
+struct Sharded {
+  Array array;
+  std::vector<Box> boxes;  // By device.
+};
+using State = std::map<std::string, Sharded>;
+
+// The boxes of `devices` devices: each dimension is divided into an equal number of rows, the last of which may be
+// shorter or empty, as the partitioner divides it.
+std::vector<Box> RandomBoxes(Random& random, const Shape& shape, int64_t devices) {
+  std::vector<int64_t> parts(shape.dims.size(), 1);
+  int64_t rest = devices;
+  for (int64_t& part : parts) {
+    const int64_t factor = random() % 3 == 0 ? rest : (rest % 2 == 0 ? 2 : 1);
+    part = factor;
+    rest /= factor;
+  }
+  std::vector<Box> boxes;
+  for (int64_t device = 0; device < devices; ++device) {
+    Box box = FullBox(shape);
+    int64_t index = device;
+    for (const int64_t d : tensor::Indices(parts)) {
+      const int64_t rows = (shape.dims[d] + parts[d] - 1) / parts[d];
+      box.lo[d] = std::min(shape.dims[d], rows * (index % parts[d]));
+      box.hi[d] = std::min(shape.dims[d], box.lo[d] + rows);
+      index /= parts[d];
+    }
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
+Array RandomArray(Random& random, const Shape& shape) {
+  Array array(shape);
+  for (std::byte& byte : array.bytes()) byte = static_cast<std::byte>(random());
+  tensor::ToStored(shape.type, array.bytes());
+  tensor::FromStored(shape.type, array.bytes());
+  return array;
+}
+
+State RandomState(Random& random, int64_t devices) {
+  State state;
+  const int64_t tensors = 1 + random() % 6;
+  for (int64_t t = 0; t < tensors; ++t) {
+    Shape shape{kTypes[random() % std::size(kTypes)], {}};
+    const int64_t ndim = random() % 4;
+    for (int64_t d = 0; d < ndim; ++d) shape.dims.push_back(random() % 5 == 0 ? 0 : random() % 40);
+    Sharded& sharded = state[absl::StrCat("t\"", t)];
+    sharded.array = RandomArray(random, shape);
+    sharded.boxes = RandomBoxes(random, shape, devices);
+  }
+  return state;
+}
+
+// A checkpoint of `state` in /c: each of the workers has `devices_each` devices, and of all devices that have the same
+// box the first one writes it. Returns its folder.
+absl::StatusOr<std::string> WriteCheckpoint(FileSystem& files, const State& state, int64_t workers,
+                                            int64_t devices_each, const ShardOrigin& origin) {
+  const std::string folder = CheckpointFolder("/c", origin);
+  v1::CheckpointIndex index;
+  index.set_job_id(origin.job_id);
+  index.set_step(origin.step);
+  index.set_attempt(origin.attempt);
+  for (const auto& [name, sharded] : state) {
+    v1::CheckpointTensor* tensor = index.add_tensors();
+    tensor->set_name(name);
+    tensor::ShapeToWire(sharded.array.shape(), tensor->mutable_shape());
+  }
+  for (int64_t worker = 0; worker < workers; ++worker) {
+    std::vector<Array> arrays;
+    std::vector<PieceBytes> pieces;
+    arrays.reserve(state.size() * devices_each);
+    for (int64_t device = worker * devices_each; device < (worker + 1) * devices_each; ++device) {
+      for (const auto& [name, sharded] : state) {
+        const Box& box = sharded.boxes[device];
+        const auto first = std::find(sharded.boxes.begin(), sharded.boxes.end(), box);
+        if (box.elements() == 0 || first - sharded.boxes.begin() != device) continue;
+        arrays.push_back(tensor::ExtractBox(sharded.array, box, box.sizes()));
+        tensor::ToStored(sharded.array.shape().type, arrays.back().bytes());
+        pieces.push_back({name, sharded.array.shape(), box, arrays.back().bytes()});
+      }
+    }
+    const std::string name = absl::StrCat("shard-", worker, ".safetensors");
+    XLAD_ASSIGN_OR_RETURN(*index.add_shards(),
+                          WriteShardFile(files, folder, name, SerializedShard(std::move(pieces), origin)));
+  }
+  XLAD_RETURN_IF_ERROR(WriteIndexFile(files, folder, index));
+  return folder;
+}
+
+// Reads every box and compares it with the state. `boxes` are read together, as a worker does.
+absl::Status ReadBoxes(const TensorSource& source, const State& state) {
+  std::vector<Array> arrays;
+  std::vector<BoxRead> reads;
+  std::vector<Array> expected;
+  for (const auto& [name, sharded] : state) {
+    XLAD_RETURN_IF_ERROR(source.CheckShape(name, sharded.array.shape()));
+    for (const Box& box : sharded.boxes) {
+      expected.push_back(tensor::ExtractBox(sharded.array, box, box.sizes()));
+      arrays.emplace_back(expected.back().shape());
+    }
+  }
+  size_t next = 0;
+  for (const auto& [name, sharded] : state) {
+    for (const Box& box : sharded.boxes) {
+      reads.push_back({name, sharded.array.shape().type, box, arrays[next++].bytes()});
+    }
+  }
+  XLAD_RETURN_IF_ERROR(source.Read(reads));
+  return arrays == expected ? absl::OkStatus() : absl::InternalError("the arrays differ");
+}
+
+absl::Status ReadCheckpoint(FileSystem& files, const std::string& folder, const State& state) {
+  const Store store(files);
+  XLAD_ASSIGN_OR_RETURN(const auto source, store.OpenTensors(FileUri(folder)));
+  return ReadBoxes(*source, state);
+}
+
+TEST(Checkpoint, IsReadOnEveryOtherMesh) {
+  Random random(5);
+  for (int round = 0; round < 150; ++round) {
+    const int64_t workers = 1 + random() % 4, devices_each = 1 + random() % 3;
+    State state = RandomState(random, workers * devices_each);
+    MemoryFiles files;
+    const auto folder = WriteCheckpoint(files, state, workers, devices_each, {"job", 1, round});
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_TRUE(Store(files).VerifyCheckpoint(FileUri(*folder)).ok());
+    for (const int64_t devices : {1, 2, 3, 4, 6, 8, 16}) {
+      for (auto& [name, sharded] : state) sharded.boxes = RandomBoxes(random, sharded.array.shape(), devices);
+      const absl::Status read = ReadCheckpoint(files, *folder, state);
+      ASSERT_TRUE(read.ok()) << read << " round " << round << ", " << devices << " devices";
+    }
+  }
+}
+
+TEST(Checkpoint, LargeTensorsAreReadInParts) {
+  Random random(6);
+  State state;
+  state["rows"].array = RandomArray(random, {ElementType::kF32, {5, 1'000'003}});
+  state["columns"].array = RandomArray(random, {ElementType::kF32, {1'000'003, 5}});
+  for (auto& [name, sharded] : state) sharded.boxes = RandomBoxes(random, sharded.array.shape(), 4);
+  MemoryFiles files;
+  const auto folder = WriteCheckpoint(files, state, 2, 2, {"job", 1, 9});
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (auto& [name, sharded] : state) {
+    for (const int64_t d : {0, 1}) {
+      Box low = FullBox(sharded.array.shape()), high = low;
+      low.hi[d] = high.lo[d] = low.hi[d] / 2;
+      sharded.boxes = {low, high};
+      const absl::Status read = ReadCheckpoint(files, *folder, {{name, sharded}});
+      EXPECT_TRUE(read.ok()) << read;
+    }
+  }
+}
+
+TEST(Checkpoint, ExportsToOneFile) {
+  Random random(7);
+  const State state = RandomState(random, 6);
+  MemoryFiles files;
+  const auto folder = WriteCheckpoint(files, state, 2, 3, {"job", 1, 9});
+  const auto source = Store(files).OpenTensors(FileUri(*folder));
+  ASSERT_TRUE(source.ok()) << source.status();
+  ASSERT_TRUE(ExportSafetensors(**source, files, "/whole.safetensors").ok());
+  const auto arrays = tensor::ReadSafetensors(files, "/whole.safetensors");
+  ASSERT_TRUE(arrays.ok()) << arrays.status();
+  EXPECT_EQ(arrays->size(), state.size());
+  for (const auto& [name, sharded] : state) {
+    const auto array = tensor::FromStored(arrays->at(name), sharded.array.shape());
+    ASSERT_TRUE(array.ok()) << array.status();
+    EXPECT_EQ(*array, sharded.array) << name;
+  }
+}
+
+State SmallState(Random& random) {
+  State state;
+  state["w"].array = RandomArray(random, {ElementType::kF32, {40, 100}});
+  state["m"].array = RandomArray(random, {ElementType::kBF16, {77}});
+  for (auto& [name, sharded] : state) sharded.boxes = RandomBoxes(random, sharded.array.shape(), 4);
+  return state;
+}
+
+TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
+  Random random(8);
+  const State first = SmallState(random), second = SmallState(random);
+  bool finished = false;
+  for (int64_t fail_after = 0; !finished; ++fail_after) {
+    for (const int how : {0, 1, 2}) {  // The process dies; the machine loses power, with and without new names.
+      MemoryFiles files;
+      const std::string old = *WriteCheckpoint(files, first, 2, 2, {"job", 1, 10});
+      files.fail_after = files.operations + fail_after;
+      const auto written = WriteCheckpoint(files, second, 2, 2, {"job", 1, 20});
+      finished = written.ok();
+      if (how > 0) files.Crash(/*lose_names=*/how == 2);
+      files.fail_after = INT64_MAX;
+      const auto found = ListCheckpoints(files, "/c");
+      ASSERT_TRUE(found.ok()) << found.status();
+      ASSERT_FALSE(found->empty());
+      const FoundCheckpoint& newest = found->back();
+      ASSERT_TRUE(newest.index.ok()) << newest.index.status() << " after " << fail_after;
+      if (finished) EXPECT_EQ(newest.index->step(), 20);
+      const absl::Status read = ReadCheckpoint(files, newest.folder, newest.index->step() == 20 ? second : first);
+      EXPECT_TRUE(read.ok()) << read << " after " << fail_after << " operations";
+      EXPECT_TRUE(ReadCheckpoint(files, old, first).ok());
+      // A later attempt tidies up and is not disturbed by what was left.
+      EXPECT_TRUE(RemoveUnfinished(files, "/c/job", 30, 2).ok());
+      const auto next = WriteCheckpoint(files, second, 2, 2, {"job", 2, 20});
+      ASSERT_TRUE(next.ok()) << next.status();
+      EXPECT_TRUE(ReadCheckpoint(files, *next, second).ok());
+    }
+  }
+}
+
+// The files of a checkpoint, in /c.
+std::vector<std::string> FilesOf(const MemoryFiles& files, const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const std::string& path : files.Paths()) {
+    if (absl::StartsWith(path, folder)) paths.push_back(path);
+  }
+  return paths;
+}
+
+TEST(Checkpoint, EveryFlippedBitIsFound) {
+  Random random(9);
+  const State state = SmallState(random);
+  MemoryFiles files;
+  const std::string folder = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+  const std::vector<std::string> paths = FilesOf(files, folder);
+  ASSERT_EQ(paths.size(), 3u);
+  const Store store(files);
+  for (int i = 0; i < 1000; ++i) {
+    std::string& bytes = files.BytesOf(paths[random() % paths.size()]);
+    const uint64_t bit = random() % (bytes.size() * 8);
+    bytes[bit / 8] ^= static_cast<char>(1 << (bit % 8));
+    EXPECT_FALSE(store.VerifyCheckpoint(FileUri(folder)).ok()) << "bit " << bit;
+    bytes[bit / 8] ^= static_cast<char>(1 << (bit % 8));
+  }
+  EXPECT_TRUE(store.VerifyCheckpoint(FileUri(folder)).ok());
+  // A flipped bit of a tensor is found when the tensor is read, too.
+  std::string& shard = files.BytesOf(paths[1]);
+  shard[shard.size() - 3] ^= 4;
+  const absl::Status read = ReadCheckpoint(files, folder, state);
+  EXPECT_EQ(read.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(read.message()), HasSubstr(paths[1]));
+}
+
+TEST(Checkpoint, EveryTruncationIsFound) {
+  Random random(10);
+  State state;
+  state["w"].array = RandomArray(random, {ElementType::kF32, {300, 250}});
+  state["w"].boxes = RandomBoxes(random, state["w"].array.shape(), 4);
+  MemoryFiles files;
+  const std::string older = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 5});
+  const std::string folder = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+  for (const std::string& path : FilesOf(files, folder)) {
+    const std::string whole = files.BytesOf(path);
+    for (size_t size = 0; size < whole.size(); size += 4096) {
+      files.BytesOf(path) = whole.substr(0, size);
+      EXPECT_FALSE(Store(files).VerifyCheckpoint(FileUri(folder)).ok()) << path << " cut at " << size;
+      EXPECT_FALSE(ReadCheckpoint(files, folder, state).ok()) << path << " cut at " << size;
+      EXPECT_TRUE(ReadCheckpoint(files, older, state).ok());
+    }
+    files.BytesOf(path) = whole;
+  }
+}
+
+TEST(Checkpoint, OldOnesAreRemovedIndexFirst) {
+  Random random(11);
+  const State state = SmallState(random);
+  for (int64_t fail_after = 0;; ++fail_after) {
+    MemoryFiles files;
+    const std::string old = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 10});
+    const std::string kept = *WriteCheckpoint(files, state, 2, 2, {"job", 1, 20});
+    files.fail_after = files.operations + fail_after;
+    const absl::Status removed = RemoveCheckpointFolder(files, old);
+    files.fail_after = INT64_MAX;
+    const auto found = *ListCheckpoints(files, "/c/job");
+    for (const FoundCheckpoint& checkpoint : found) {
+      EXPECT_TRUE(ReadCheckpoint(files, checkpoint.folder, state).ok()) << "listed, and loads";
+    }
+    EXPECT_EQ(found.back().folder, kept);
+    EXPECT_TRUE(RemoveCheckpointFolder(files, old).ok()) << "again";
+    EXPECT_EQ(files.List("/c/job")->size(), 1u);
+    if (removed.ok()) return;
+  }
+}
+
+v1::CheckpointIndex ValidIndex(MemoryFiles& files) {
+  Random random(12);
+  const std::string folder = *WriteCheckpoint(files, SmallState(random), 2, 2, {"job", 1, 10});
+  return *ParseIndex(*files.Read(JoinPath(folder, kIndexFileName)));
+}
+
+TEST(CheckpointIndex, SaysWhatIsInconsistent) {
+  MemoryFiles files;
+  const v1::CheckpointIndex valid = ValidIndex(files);
+  const auto refused = [&](const std::function<void(v1::CheckpointIndex*)>& change, const std::string& words) {
+    v1::CheckpointIndex index = valid;
+    change(&index);
+    EXPECT_THAT(std::string(CheckIndex(index).message()), HasSubstr(words));
+  };
+  ASSERT_TRUE(CheckIndex(valid).ok());
+  refused([](auto* i) { i->mutable_shards(0)->mutable_pieces()->RemoveLast(); }, "found pieces with");
+  refused([](auto* i) { *i->mutable_shards(0)->add_pieces() = i->shards(0).pieces(0); }, "overlap");
+  refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->set_begin(-1); }, "inside its tensor and file");
+  refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->set_begin(INT64_MAX); }, "inside its tensor and file");
+  refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->mutable_box()->clear_hi(); }, "inside its tensor");
+  refused([](auto* i) { i->mutable_shards(0)->set_bytes(1); }, "checksums of blocks");
+  refused([](auto* i) { i->mutable_shards(0)->set_block_bytes(0); }, "checksums of blocks");
+  refused([](auto* i) { i->mutable_shards(0)->set_sha256("x"); }, "no SHA-256");
+  refused([](auto* i) { *i->add_tensors() = i->tensors(0); }, "is there twice");
+  refused([](auto* i) { i->mutable_tensors(0)->mutable_shape()->set_dims(0, -5); }, "\"m\"");
+  refused([](auto* i) { i->set_step(-1); }, "step -1");
+}
+
+TEST(CheckpointIndex, OtherVersionsAreRefusedByName) {
+  MemoryFiles files;
+  std::string text = *SerializeIndex(ValidIndex(files));
+  text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 7");
+  const std::string hash = text.substr(text.rfind("\"index_sha256\": \"") + 17, 64);
+  std::string zeros = text;
+  zeros.replace(text.find(hash), 64, std::string(64, '0'));
+  text.replace(text.find(hash), 64, Sha256Hex(zeros));
+  EXPECT_THAT(std::string(ParseIndex(text).status().message()), HasSubstr("found a checkpoint of format version 7"));
+}
+
+TEST(Store, OpensFilesFoldersAndCheckpoints) {
+  Random random(13);
+  const Array whole = RandomArray(random, {ElementType::kF32, {10, 3}});
+  MemoryFiles files;
+  ASSERT_TRUE(files.MakeDirectories("/data/rows").ok());
+  State state;
+  state["x"] = {whole, {FullBox(whole.shape()), Box{{2, 1}, {9, 3}}}};
+  ASSERT_TRUE(tensor::WriteSafetensors(files, "/data/x.safetensors", {{"x", whole}}).ok());
+  for (const int64_t begin : {0, 4, 5}) {
+    const int64_t end = begin == 0 ? 4 : begin == 4 ? 5 : 10;
+    const Array rows = tensor::ExtractBox(whole, {{begin, 0}, {end, 3}}, {{end - begin, 3}});
+    const std::string path = absl::StrCat("/data/rows/part-", begin, ".safetensors");
+    ASSERT_TRUE(tensor::WriteSafetensors(files, path, {{"x", rows}}).ok());
+  }
+  ASSERT_TRUE(files.WriteAtomically("/data/rows/README", "not a shard").ok());
+  const Store store(files);
+  for (const char* uri : {"file:/data/x.safetensors", "file:/data/rows"}) {
+    const auto source = store.OpenTensors(uri);
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_TRUE(ReadBoxes(**source, state).ok()) << uri;
+  }
+  ASSERT_TRUE(tensor::WriteSafetensors(files, "/data/rows/z.safetensors", {{"x", Array({ElementType::kF32, {4}})}}).ok());
+  EXPECT_THAT(std::string(store.OpenTensors("file:/data/rows").status().message()),
+              HasSubstr("z.safetensors: found \"x\" of shape f32[4], expected more rows of f32[10,3]"));
+  EXPECT_THAT(std::string(store.OpenTensors("file:/data").status().message()), HasSubstr("without index.json"));
+  EXPECT_TRUE(absl::IsNotFound(store.OpenTensors("file:/nowhere").status()));
+  EXPECT_TRUE(absl::IsUnimplemented(store.OpenTensors(BlobUri(std::string(64, '0'))).status()));
+  const auto source = *store.OpenTensors("file:/data/x.safetensors");
+  EXPECT_THAT(std::string(source->CheckShape("x", {ElementType::kF32, {10, 4}}).message()),
+              HasSubstr("\"x\": found f32[10,3], expected f32[10,4]"));
+  std::vector<std::byte> out(4);
+  for (const BoxRead& bad : {BoxRead{"y", ElementType::kF32, {{0, 0}, {1, 1}}, absl::MakeSpan(out)},
+                             BoxRead{"x", ElementType::kBF16, {{0, 0}, {1, 2}}, absl::MakeSpan(out)},
+                             BoxRead{"x", ElementType::kF32, {{0, 0}, {11, 3}}, absl::MakeSpan(out)},
+                             BoxRead{"x", ElementType::kF32, {{0}, {1}}, absl::MakeSpan(out)},
+                             BoxRead{"x", ElementType::kF32, {{3, 0}, {1, 1}}, absl::MakeSpan(out)},
+                             BoxRead{"x", ElementType::kF32, {{0, 0}, {2, 2}}, absl::MakeSpan(out)}}) {
+    EXPECT_FALSE(source->Read({&bad, 1}).ok()) << bad.tensor << bad.box.ToString();
+  }
+}
+
+}  // namespace
+}  // namespace xlad::storage

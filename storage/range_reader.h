@@ -1,0 +1,44 @@
+// Objects that are read by ranges of bytes: files, blobs of the coordinator, and either of them with its checksums
+// verified.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/file_system.h"
+
+namespace xlad::storage {
+
+// An object that does not change. Thread-safe.
+class RangeReader {
+ public:
+  virtual ~RangeReader() = default;
+  virtual int64_t size() const = 0;  // In bytes.
+  // Fills `out` with the bytes from `offset`. DataLoss if the object ends before the last of them, or if a checksum
+  // does not match; the message names the object.
+  virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) = 0;
+};
+
+absl::StatusOr<std::shared_ptr<RangeReader>> OpenFileReader(FileSystem& files, const std::string& path);
+
+// The bytes of the range as a string.
+absl::StatusOr<std::string> ReadString(RangeReader& reader, int64_t offset, int64_t size);
+
+// One part of the work of ReadSpans: it needs the bytes [begin, end), and takes what it needs from them.
+struct SpanRead {
+  int64_t begin = 0;
+  int64_t end = 0;
+  // `bytes` are those of [begin, end), and are valid during the call.
+  std::function<void(absl::Span<const std::byte> bytes)> take;
+};
+
+// Reads all spans, which may overlap, with few reads: spans that are close together are read at once, as long as the
+// read has at most kReadBytes (or is one span). Spans are sorted by this call.
+inline constexpr int64_t kReadBytes = 8 << 20;
+absl::Status ReadSpans(RangeReader& reader, std::vector<SpanRead> spans);
+
+}  // namespace xlad::storage

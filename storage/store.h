@@ -1,0 +1,51 @@
+// Opens what URIs name: files, blobs, tensors, checkpoints.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file_system.h"
+#include "proto/checkpoint.pb.h"
+#include "storage/range_reader.h"
+#include "storage/tensor_source.h"
+#include "storage/uri.h"
+
+namespace xlad::storage {
+
+// Thread-safe. Errors begin with the URI.
+class Store {
+ public:
+  // Opens a blob by its digest; its reader verifies what it reads.
+  using OpenBlob = std::function<absl::StatusOr<std::shared_ptr<RangeReader>>(const std::string& digest)>;
+  // `files` must outlive the store. Without `open_blob`, blobs are Unimplemented.
+  explicit Store(FileSystem& files, OpenBlob open_blob = nullptr)
+      : files_(files), open_blob_(std::move(open_blob)) {}
+
+  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& uri) const;
+
+  // The tensors of
+  //   a safetensors file or blob,
+  //   a folder of safetensors files (in the order of their names; see OpenSafetensors), or
+  //   a checkpoint: its index, or the folder that has it.
+  absl::StatusOr<std::shared_ptr<TensorSource>> OpenTensors(const std::string& uri) const;
+
+  // The index of a checkpoint, or the folder that has it.
+  absl::StatusOr<v1::CheckpointIndex> ReadIndex(const std::string& uri) const;
+
+  // Reads every byte of every shard and compares it with the checksums. DataLoss names the first damaged shard.
+  absl::Status VerifyCheckpoint(const std::string& uri) const;
+
+ private:
+  absl::StatusOr<Uri> FindIndex(const std::string& uri) const;
+  absl::StatusOr<v1::CheckpointIndex> ReadIndexAt(const Uri& uri) const;
+  absl::StatusOr<std::shared_ptr<RangeReader>> OpenShard(const Uri& index, const v1::CheckpointShard& shard) const;
+  absl::StatusOr<std::shared_ptr<TensorSource>> OpenCheckpoint(const Uri& uri) const;
+  absl::StatusOr<std::shared_ptr<TensorSource>> OpenFolder(const Uri& uri) const;
+
+  FileSystem& files_;
+  const OpenBlob open_blob_;
+};
+
+}  // namespace xlad::storage
