@@ -46,6 +46,39 @@ TEST(Hash, Sha256OfKnownTexts) {
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(Hash, Sha256OfPiecesIsThatOfTheWhole) {
+  const std::string text(1000, 'q');
+  Sha256 hash;
+  for (const size_t piece : {0, 1, 63, 64, 65, 807}) hash.Add(text.substr(0, piece));
+  EXPECT_EQ(hash.FinishHex(), Sha256Hex(text));
+}
+
+TEST(FileSystem, OpenFilesAreReadAndWrittenInPieces) {
+  FileSystem& files = RealFileSystem();
+  const std::string path = JoinPath(TestDirectory(), "pieces"), renamed = path + ".renamed";
+  {
+    auto file = *files.Open(path, OpenMode::kCreate);
+    for (const std::string& piece : {std::string("ab"), std::string(), std::string("cdef")}) {
+      ASSERT_TRUE(file->Append(piece).ok());
+    }
+    ASSERT_TRUE(file->Sync().ok());
+    EXPECT_EQ(*file->Size(), 6);
+  }
+  EXPECT_EQ(files.Open(path, OpenMode::kCreate).status().code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(files.Rename(path, renamed).ok());
+  ASSERT_TRUE(files.SyncDirectory(TestDirectory()).ok());
+  EXPECT_TRUE(absl::IsNotFound(files.Open(path, OpenMode::kRead).status()));
+  const auto file = *files.Open(renamed, OpenMode::kRead);
+  std::string out(3, '\0');
+  const absl::Span<std::byte> bytes(reinterpret_cast<std::byte*>(out.data()), out.size());
+  ASSERT_TRUE(file->Read(2, bytes).ok());
+  EXPECT_EQ(out, "cde");
+  EXPECT_EQ(file->Read(4, bytes).code(), absl::StatusCode::kDataLoss);
+  EXPECT_GT(*files.FreeBytes(TestDirectory()), 0);
+  EXPECT_FALSE(files.RemoveDirectory(TestDirectory()).ok()) << "it is not empty";
+  ASSERT_TRUE(files.Remove(renamed).ok());
+}
+
 TEST(FileSystem, WritesAllOrNothing) {
   FileSystem& files = RealFileSystem();
   const std::string path = JoinPath(TestDirectory(), "file");

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,19 +19,20 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   const int error = errno;
   const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
+  if (error == EEXIST) return absl::AlreadyExistsError(text);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);
 }
 
-class File {
+class Descriptor {
  public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
     if (fd_ >= 0) close(fd_);
   }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   int fd() const { return fd_; }
 
  private:
@@ -64,7 +66,7 @@ std::string FollowLinks(const std::string& given) {
 }
 
 absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
-  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd() < 0) return SystemError("cannot open", path);
   std::string bytes;
   std::vector<char> piece(1 << 16);
@@ -77,12 +79,48 @@ absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
   }
 }
 
-absl::Status SyncDirectory(const std::string& path) {
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  File file(open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync the directory of", path);
+absl::Status SyncFolder(const std::string& path) {
+  Descriptor file(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync folder", path);
   return absl::OkStatus();
 }
+
+absl::Status ReadExactly(int fd, int64_t offset, absl::Span<std::byte> out, const std::string& path) {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n = pread(fd, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError("cannot read", path);
+    if (n == 0) {
+      return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
+                                              offset + out.size()));
+    }
+    done += n;
+  }
+  return absl::OkStatus();
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(int fd, std::string path) : file_(fd), path_(std::move(path)) {}
+
+  absl::StatusOr<int64_t> Size() const override {
+    struct stat info {};
+    if (fstat(file_.fd(), &info) != 0) return SystemError("cannot read the size of", path_);
+    return info.st_size;
+  }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) const override {
+    return ReadExactly(file_.fd(), offset, out, path_);
+  }
+  absl::Status Append(absl::string_view bytes) override { return WriteAll(file_.fd(), bytes, path_); }
+  absl::Status Sync() override {
+    return fsync(file_.fd()) == 0 ? absl::OkStatus() : SystemError("cannot sync", path_);
+  }
+
+ private:
+  const Descriptor file_;
+  const std::string path_;
+};
 
 class PosixFileSystem final : public FileSystem {
  public:
@@ -93,20 +131,11 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
-    File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file.fd() < 0) return SystemError("cannot open", path);
     std::string bytes(size, '\0');
-    int64_t done = 0;
-    while (done < size) {
-      const ssize_t n = pread(file.fd(), bytes.data() + done, size - done, offset + done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return SystemError("cannot read", path);
-      if (n == 0) {
-        return absl::DataLossError(absl::StrCat(path, " ends at byte ", offset + done, ", expected at least ",
-                                                offset + size));
-      }
-      done += n;
-    }
+    const absl::Span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
+    XLAD_RETURN_IF_ERROR(ReadExactly(file.fd(), offset, out, path));
     return bytes;
   }
 
@@ -122,7 +151,7 @@ class PosixFileSystem final : public FileSystem {
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
     if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe is not replaced.
-      File file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
+      Descriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
       return file.fd() < 0 ? SystemError("cannot write", given) : WriteAll(file.fd(), bytes, given);
     }
     const std::string path = FollowLinks(given);
@@ -133,7 +162,7 @@ class PosixFileSystem final : public FileSystem {
       unlink(temporary.c_str());
       return status;
     }
-    return SyncDirectory(path);
+    return SyncFolder(std::filesystem::path(path).parent_path().string());
   }
 
   bool Exists(const std::string& path) override { return access(path.c_str(), F_OK) == 0; }
@@ -170,9 +199,34 @@ class PosixFileSystem final : public FileSystem {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode) override {
+    const int flags = mode == OpenMode::kRead ? O_RDONLY : O_WRONLY | O_CREAT | O_EXCL | O_APPEND;
+    const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    if (fd < 0) return SystemError(mode == OpenMode::kRead ? "cannot open" : "cannot create", path);
+    return std::make_unique<PosixFile>(fd, path);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) != 0) return SystemError(absl::StrCat("cannot rename ", from, " to"), to);
+    return absl::OkStatus();
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override { return SyncFolder(path); }
+
+  absl::Status RemoveDirectory(const std::string& path) override {
+    if (rmdir(path.c_str()) != 0) return SystemError("cannot remove folder", path);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> FreeBytes(const std::string& path) override {
+    struct statvfs info {};
+    if (statvfs(path.c_str(), &info) != 0) return SystemError("cannot read the free space of", path);
+    return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+  }
+
  private:
   static absl::Status WriteAndSync(const std::string& temporary, const std::string& path, absl::string_view bytes) {
-    File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.fd() < 0) return SystemError("cannot write", path);
     XLAD_RETURN_IF_ERROR(WriteAll(file.fd(), bytes, path));
     if (fsync(file.fd()) != 0) return SystemError("cannot sync", path);

@@ -5,13 +5,36 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/status.h"
 
 namespace xlad {
+
+// An open file, closed on destruction. Read may be called by several threads at once; a file that is written is used by
+// one thread at a time.
+class File {
+ public:
+  virtual ~File() = default;
+  // In bytes.
+  virtual absl::StatusOr<int64_t> Size() const = 0;
+  // Fills `out` with the bytes from `offset`. DataLoss if the file ends before the last of them.
+  virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) const = 0;
+  // Adds bytes at the end. After an error, an unknown part of them may have been written.
+  virtual absl::Status Append(absl::string_view bytes) = 0;
+  // Returns when the contents are on disk (fsync). After an error nothing is known about them; do not retry, write the
+  // file again.
+  virtual absl::Status Sync() = 0;
+};
+
+enum class OpenMode {
+  kRead,    // The file must exist.
+  kCreate,  // A new file, for Append. AlreadyExists if there is one of this name.
+};
 
 class FileSystem {
  public:
@@ -35,6 +58,18 @@ class FileSystem {
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
   // Removes a file; not a directory.
   virtual absl::Status Remove(const std::string& path) = 0;
+
+  // The steps of which an atomic write of a large file consists: create a temporary file, append to it, sync it, rename
+  // it, sync its directory.
+  virtual absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode) = 0;
+  // Replaces `to` if it exists.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // Returns when the names in the directory (new, renamed and removed files) are on disk.
+  virtual absl::Status SyncDirectory(const std::string& path) = 0;
+  // Removes an empty directory.
+  virtual absl::Status RemoveDirectory(const std::string& path) = 0;
+  // How many bytes may be written to the file system of an existing path by an unprivileged process.
+  virtual absl::StatusOr<int64_t> FreeBytes(const std::string& path) = 0;
 };
 
 // The files of this machine. The object exists until the process ends.

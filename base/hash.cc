@@ -1,21 +1,44 @@
 #include "base/hash.h"
 
 #define XXH_INLINE_ALL
-#include <openssl/sha.h>
+#include <openssl/evp.h>
 #include <xxhash.h>
+
+#include "absl/types/span.h"
+#include "base/status.h"
 
 namespace xlad {
 
-std::string Sha256Hex(absl::string_view bytes) {
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  XLAD_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1) << "OpenSSL has no SHA-256";
+}
+
+Sha256::~Sha256() = default;
+
+void Sha256::Add(absl::string_view bytes) { EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()); }
+
+std::string Sha256::FinishHex() {
   static constexpr char kDigits[] = "0123456789abcdef";
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(state_->context, digest, &size);
   std::string out;
-  for (const unsigned char byte : digest) {
+  for (const unsigned char byte : absl::MakeConstSpan(digest, size)) {
     out += kDigits[byte >> 4];
     out += kDigits[byte & 15];
   }
   return out;
+}
+
+std::string Sha256Hex(absl::string_view bytes) {
+  Sha256 hash;
+  hash.Add(bytes);
+  return hash.FinishHex();
 }
 
 uint64_t Hash64(absl::string_view bytes, uint64_t seed) {

@@ -36,6 +36,13 @@ class MemoryFiles final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string&) override { return absl::InternalError("no"); }
   absl::Status MakeDirectories(const std::string&) override { return absl::InternalError("no"); }
   absl::Status Remove(const std::string&) override { return absl::InternalError("no"); }
+  absl::StatusOr<std::unique_ptr<File>> Open(const std::string&, OpenMode) override {
+    return absl::InternalError("no");
+  }
+  absl::Status Rename(const std::string&, const std::string&) override { return absl::InternalError("no"); }
+  absl::Status SyncDirectory(const std::string&) override { return absl::InternalError("no"); }
+  absl::Status RemoveDirectory(const std::string&) override { return absl::InternalError("no"); }
+  absl::StatusOr<int64_t> FreeBytes(const std::string&) override { return absl::InternalError("no"); }
 };
 
 constexpr char kManifest[] = R"({
