@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/strings/str_cat.h"
 #include "storage/uri.h"
 
 namespace xlad::storage {
@@ -107,7 +107,8 @@ absl::StatusOr<std::shared_ptr<RangeReader>> VerifyBlocks(std::shared_ptr<RangeR
 }
 
 std::string SerializeBlockSums(const ObjectInfo& info) {
-  std::string text = absl::StrCat(kFirstLine, "\n", info.sha256, " ", info.sums.bytes, " ", info.sums.block_bytes, "\n");
+  std::string text =
+      absl::StrCat(kFirstLine, "\n", info.sha256, " ", info.sums.bytes, " ", info.sums.block_bytes, "\n");
   for (const uint64_t sum : info.sums.sums) absl::StrAppend(&text, absl::Hex(sum, absl::kZeroPad16), "\n");
   absl::StrAppend(&text, absl::Hex(Hash64(text), absl::kZeroPad16), "\n");
   return text;

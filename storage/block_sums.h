@@ -1,7 +1,7 @@
 // Checksums of the blocks of an object, so that a reader of any part of it can verify what it reads.
 //
-// The checksums are XXH3 with 64 bits, which are computed at the speed of memory: damage stays unseen once in 2^64 cases.
-// They find damage, not forgery; the SHA-256 of the whole object does that.
+// The checksums are XXH3 with 64 bits, which are computed at the speed of memory and miss damage once in 2^64 cases.
+// They do not find forgery; the SHA-256 of the whole object does.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ namespace xlad::storage {
 inline constexpr int64_t kBlockBytes = 1 << 20;
 
 struct BlockSums {
-  int64_t bytes = 0;                      // Of the object.
-  int64_t block_bytes = kBlockBytes;      // Of each block but the last, which may be shorter.
-  std::vector<uint64_t> sums;             // Of each block; none if the object is empty.
+  int64_t bytes = 0;                  // Of the object.
+  int64_t block_bytes = kBlockBytes;  // Of each block but the last, which may be shorter.
+  std::vector<uint64_t> sums;         // Of each block; none if the object is empty.
   friend bool operator==(const BlockSums&, const BlockSums&) = default;
 };
 

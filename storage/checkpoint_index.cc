@@ -144,7 +144,9 @@ absl::StatusOr<std::string> SerializeIndex(v1::CheckpointIndex index) {
   options.preserve_proto_field_names = true;
   std::string text;
   const auto printed = google::protobuf::util::MessageToJsonString(index, &text, options);
-  if (!printed.ok()) return absl::InvalidArgumentError(absl::StrCat("the index has no JSON form: ", printed.ToString()));
+  if (!printed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("the index has no JSON form: ", printed.ToString()));
+  }
   const std::string hash = Sha256Hex(text);
   text.replace(FindHash(text), kHashDigits, hash);
   return text;
@@ -160,7 +162,9 @@ absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view given) {
   google::protobuf::util::JsonParseOptions options;
   options.ignore_unknown_fields = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &index, options);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("not the index of a checkpoint: ", parsed.ToString()));
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("not the index of a checkpoint: ", parsed.ToString()));
+  }
   if (index.format_version() != kCheckpointFormatVersion) {
     return absl::FailedPreconditionError(absl::StrCat("found a checkpoint of format version ", index.format_version(),
                                                       ", expected ", kCheckpointFormatVersion,

@@ -30,9 +30,9 @@ SerializedShard::SerializedShard(std::vector<PieceBytes> pieces, const ShardOrig
                          tensor::Shape{piece.shape.type, piece.box.sizes()});
     bytes_ += std::ssize(piece.bytes);
   }
-  header_ = tensor::SafetensorsHeader(tensors, {{"job", origin.job_id},
-                                                {"attempt", absl::StrCat(origin.attempt)},
-                                                {"step", absl::StrCat(origin.step)}});
+  header_ = tensor::SafetensorsHeader(
+      tensors,
+      {{"job", origin.job_id}, {"attempt", absl::StrCat(origin.attempt)}, {"step", absl::StrCat(origin.step)}});
   bytes_ += std::ssize(header_);
 }
 
@@ -64,8 +64,7 @@ v1::CheckpointShard SerializedShard::Describe(const std::string& uri, const Obje
 }
 
 std::string CheckpointFolder(const std::string& root, const ShardOrigin& origin) {
-  return JoinPath(JoinPath(root, origin.job_id),
-                  absl::StrFormat("step-%012d-attempt-%d", origin.step, origin.attempt));
+  return JoinPath(JoinPath(root, origin.job_id), absl::StrFormat("step-%012d-attempt-%d", origin.step, origin.attempt));
 }
 
 absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std::string& folder,

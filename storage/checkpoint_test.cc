@@ -25,7 +25,7 @@ using tensor::Shape;
 using ::testing::HasSubstr;
 using Random = std::mt19937_64;
 
-constexpr ElementType kTypes[] = {ElementType::kF32, ElementType::kBF16, ElementType::kS4,
+constexpr ElementType kTypes[] = {ElementType::kF32,  ElementType::kBF16, ElementType::kS4,
                                   ElementType::kC128, ElementType::kPred, ElementType::kS64};
 
 // A tensor and the boxes that cover it: those of a mesh of devices, of which several may have the same box.
@@ -334,7 +334,7 @@ TEST(CheckpointIndex, SaysWhatIsInconsistent) {
   refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->set_begin(-1); }, "inside its tensor and file");
   refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->set_begin(INT64_MAX); }, "inside its tensor and file");
   refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->mutable_box()->clear_hi(); }, "inside its tensor");
-  refused([](auto* i) { i->mutable_shards(0)->set_bytes(1); }, "checksums of blocks");
+  refused([](auto* i) { i->mutable_shards(0)->set_bytes(5 << 20); }, "checksums of blocks");
   refused([](auto* i) { i->mutable_shards(0)->set_block_bytes(0); }, "checksums of blocks");
   refused([](auto* i) { i->mutable_shards(0)->set_sha256("x"); }, "no SHA-256");
   refused([](auto* i) { *i->add_tensors() = i->tensors(0); }, "is there twice");
@@ -374,10 +374,12 @@ TEST(Store, OpensFilesFoldersAndCheckpoints) {
     ASSERT_TRUE(source.ok()) << source.status();
     EXPECT_TRUE(ReadBoxes(**source, state).ok()) << uri;
   }
-  ASSERT_TRUE(tensor::WriteSafetensors(files, "/data/rows/z.safetensors", {{"x", Array({ElementType::kF32, {4}})}}).ok());
+  const Array other({ElementType::kF32, {4}});
+  ASSERT_TRUE(tensor::WriteSafetensors(files, "/data/rows/z.safetensors", {{"x", other}}).ok());
+  ASSERT_TRUE(files.MakeDirectories("/empty").ok());
   EXPECT_THAT(std::string(store.OpenTensors("file:/data/rows").status().message()),
               HasSubstr("z.safetensors: found \"x\" of shape f32[4], expected more rows of f32[10,3]"));
-  EXPECT_THAT(std::string(store.OpenTensors("file:/data").status().message()), HasSubstr("without index.json"));
+  EXPECT_THAT(std::string(store.OpenTensors("file:/empty").status().message()), HasSubstr("without index.json"));
   EXPECT_TRUE(absl::IsNotFound(store.OpenTensors("file:/nowhere").status()));
   EXPECT_TRUE(absl::IsUnimplemented(store.OpenTensors(BlobUri(std::string(64, '0'))).status()));
   const auto source = *store.OpenTensors("file:/data/x.safetensors");

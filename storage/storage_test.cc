@@ -40,15 +40,15 @@ class StringReader final : public RangeReader {
 
 TEST(Uri, RoundTripsOrIsRefused) {
   const std::string digest(64, 'a');
-  for (const std::string& text : {std::string("file:/a/b c"), std::string("file:/"), "xlad:" + digest,
-                                  std::string("xlad:")}) {
+  for (const std::string& text :
+       {std::string("file:/a/b c"), std::string("file:/"), "xlad:" + digest, std::string("xlad:")}) {
     const auto uri = ParseUri(text);
     ASSERT_TRUE(uri.ok()) << uri.status();
     EXPECT_EQ(uri->ToString(), text);
   }
-  for (const std::string& text :
-       {std::string(), std::string("file:a"), std::string("file:"), "xlad:" + digest + "a", "xlad:" + std::string(64, 'A'),
-        std::string("s3://bucket"), std::string("file:/a\nb"), std::string("file:/a\0b", 9)}) {
+  for (const std::string& text : {std::string(), std::string("file:a"), std::string("file:"), "xlad:" + digest + "a",
+                                  "xlad:" + std::string(64, 'A'), std::string("s3://bucket"), std::string("file:/a\nb"),
+                                  std::string("file:/a\0b", 9)}) {
     EXPECT_FALSE(ParseUri(text).ok()) << text;
   }
 }

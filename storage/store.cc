@@ -47,8 +47,8 @@ absl::StatusOr<Uri> Store::FindIndex(const std::string& text) const {
 absl::StatusOr<v1::CheckpointIndex> Store::ReadIndexAt(const Uri& uri) const {
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> reader, Open(uri.ToString()));
   if (reader->size() > kMaxIndexBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(uri.ToString(), ": found ", reader->size(),
-                                                   " bytes, expected the index of a checkpoint"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(uri.ToString(), ": found ", reader->size(), " bytes, expected the index of a checkpoint"));
   }
   XLAD_ASSIGN_OR_RETURN(const std::string text, ReadString(*reader, 0, reader->size()));
   absl::StatusOr<v1::CheckpointIndex> index = ParseIndex(text);

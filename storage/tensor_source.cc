@@ -126,8 +126,7 @@ absl::StatusOr<Request> Resolve(const StoredTensor& stored, const BoxRead& read)
   }
   const int64_t bytes = request.box.elements() * ByteWidth(shape.type);
   if (bytes != std::ssize(request.out)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found memory of ", request.out.size(), " bytes, expected ", bytes));
+    return absl::InvalidArgumentError(absl::StrCat("found memory of ", request.out.size(), " bytes, expected ", bytes));
   }
   return request;
 }

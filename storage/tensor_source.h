@@ -1,6 +1,6 @@
 // Tensors in files: any box of any tensor, whatever the boxes in which it was stored.
 //
-// A tensor is stored as pieces, boxes that cover it. A checkpoint that four workers wrote may have the pieces [0:4, 0:8]
+// A tensor is stored as pieces, boxes that cover it. A checkpoint that two workers wrote may have the pieces [0:4, 0:8]
 // and [4:8, 0:8] of a tensor, each in a file of its own; a reader that runs on another mesh asks for the box [0:8, 0:4]
 // and gets its left half from each of them.
 #pragma once

@@ -8,9 +8,8 @@
 namespace xlad::storage {
 
 bool IsDigest(absl::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 std::string FileUri(absl::string_view path) { return absl::StrCat("file:", path); }
@@ -27,7 +26,8 @@ absl::StatusOr<Uri> ParseUri(absl::string_view text) {
   if (absl::ConsumePrefix(&rest, "xlad:") && (rest.empty() || IsDigest(rest))) {
     return Uri{Uri::Scheme::kBlob, std::string(rest)};
   }
-  return absl::InvalidArgumentError(absl::StrCat("found the URI \"", printable ? text.substr(0, 200) : "(not printable)",
+  return absl::InvalidArgumentError(absl::StrCat("found the URI \"",
+                                                 printable ? text.substr(0, 200) : "(not printable)",
                                                  "\", expected file:/ABSOLUTE/PATH, or xlad: followed by nothing or by "
                                                  "64 lower-case hex digits"));
 }
