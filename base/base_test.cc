@@ -124,9 +124,10 @@ TEST(Network, AddressesAreChecked) {
   for (const char* bad : {"", "host", ":80", "host:", "host:x", "host:65536", "host:-1"}) {
     EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
   }
-  EXPECT_TRUE(IsLoopback("127.0.0.1"));
-  EXPECT_FALSE(IsLoopback("0.0.0.0"));
-  EXPECT_FALSE(IsLoopback("10.0.0.1"));
+  for (const char* here : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) EXPECT_TRUE(IsLoopback(here)) << here;
+  for (const char* elsewhere : {"0.0.0.0", "10.0.0.1", "127.evil.com", "127.0.0.1.evil.com", "127.", "::", "1.127.0.0"}) {
+    EXPECT_FALSE(IsLoopback(elsewhere)) << elsewhere;
+  }
 }
 
 TEST(Network, BytesArriveInOrderAndThenUnavailable) {

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 
 namespace xlad {
@@ -145,22 +144,8 @@ int ConnectWithin(int fd, const addrinfo& to, int timeout_ms) {
 class TcpNetworkImpl final : public Network {
  public:
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
-    XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-    Addresses addresses;
-    XLAD_RETURN_IF_ERROR(Resolve(host_port, AI_PASSIVE, &addresses));
-    const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int one = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
-      const int error = errno;
-      if (fd >= 0) close(fd);
-      const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
-      return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
-    }
-    sockaddr_storage bound{};
-    socklen_t size = sizeof bound;
-    getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
-    return std::make_unique<TcpListener>(fd, ToText(bound, size));
+    XLAD_ASSIGN_OR_RETURN(const int fd, ListenFd(address));
+    return std::make_unique<TcpListener>(fd, BoundAddress(fd));
   }
 
   absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
@@ -179,6 +164,29 @@ class TcpNetworkImpl final : public Network {
 };
 
 }  // namespace
+
+absl::StatusOr<int> ListenFd(const std::string& address) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  Addresses addresses;
+  XLAD_RETURN_IF_ERROR(Resolve(host_port, AI_PASSIVE, &addresses));
+  const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int one = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
+    return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
+  }
+  return fd;
+}
+
+std::string BoundAddress(int fd) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
+  return ToText(bound, size);
+}
 
 Network& TcpNetwork() {
   static TcpNetworkImpl network;
@@ -208,7 +216,13 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
 }
 
 bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  constexpr uint32_t kLoopbackNet = 127;
+  const std::string text(host);
+  in_addr v4{};
+  in6_addr v6{};
+  if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == kLoopbackNet;
+  if (inet_pton(AF_INET6, text.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
 }
 
 }  // namespace xlad

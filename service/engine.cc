@@ -10,7 +10,6 @@ namespace xlad::service {
 namespace {
 
 constexpr int kBackgroundThreads = 2;
-constexpr int64_t kMetricsPerUpdate = 2000;
 constexpr auto kTick = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -60,7 +59,7 @@ void Engine::Stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
-    changed_.notify_all();
+    NotifyChange();
     work_available_.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
@@ -97,10 +96,17 @@ void Engine::PerformOne(const Action& action) {
 
 void Engine::Perform(const Actions& actions) {
   for (const Action& action : actions) PerformOne(action);
-  if (!actions.empty()) {
-    ++version_;
-    changed_.notify_all();
-  }
+  if (!actions.empty()) NotifyChange();
+}
+
+void Engine::NotifyChange() {
+  changed_.notify_all();
+  if (on_change_) on_change_();
+}
+
+void Engine::SetChangeListener(std::function<void()> on_change) {
+  const std::lock_guard lock(mutex_);
+  on_change_ = std::move(on_change);
 }
 
 void Engine::RunTicks() {
@@ -254,28 +260,16 @@ absl::StatusOr<JobLogResponse> Engine::Log(const std::string& job_id) {
   return response;
 }
 
-absl::Status Engine::Watch(const WatchJobRequest& request,
-                           const std::function<bool(const WatchJobResponse&)>& send) {
-  int64_t next_step = request.from_step();
-  int64_t seen = -1;
-  while (true) {
-    WatchJobResponse response;
-    {
-      std::unique_lock lock(mutex_);
-      // Wakes up every second even without a change, so that a disconnected client is noticed.
-      changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || version_ != seen; });
-      if (stopping_) return absl::UnavailableError("the coordinator is stopping");
-      seen = version_;
-      XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(request.job_id()));
-      XLAD_ASSIGN_OR_RETURN(const auto metrics, log_->ReadMetrics(request.job_id(), next_step, kMetricsPerUpdate));
-      *response.mutable_status() = WithFolder(std::move(status));
-      for (const StepMetrics& step : metrics) *response.add_metrics() = step;
-      if (!metrics.empty()) next_step = metrics.back().step() + 1;
-      if (std::ssize(metrics) == kMetricsPerUpdate) seen = -1;  // There may be more metrics.
-    }
-    const JobState state = response.status().state();
-    if (!send(response) || (HasEnded(state) && seen >= 0)) return absl::OkStatus();
-  }
+absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return absl::UnavailableError("the coordinator is stopping");
+  XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(request.job_id()));
+  XLAD_ASSIGN_OR_RETURN(const auto metrics,
+                        log_->ReadMetrics(request.job_id(), request.from_step(), kMetricsPerUpdate));
+  WatchJobResponse response;
+  *response.mutable_status() = WithFolder(std::move(status));
+  for (const StepMetrics& step : metrics) *response.add_metrics() = step;
+  return response;
 }
 
 absl::StatusOr<std::string> Engine::ReadShard(const GetShardRequest& request) {

@@ -41,8 +41,14 @@ struct EngineOptions {
 // More than 25 methods: one per request of clients and workers, and the threads behind them.
 class Engine {
  public:
+  static constexpr int64_t kMetricsPerUpdate = 2000;
+
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
   ~Engine();
+
+  // `on_change` is called, with the engine's lock held, after every change of a job and when the engine stops; it must
+  // not block. Called once, before requests.
+  void SetChangeListener(std::function<void()> on_change);
 
   // --- Requests of clients.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request);
@@ -51,17 +57,19 @@ class Engine {
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const std::string& job_id);
   ListWorkersResponse ListWorkers();
-  // Calls `send` with status and new metrics at each change of the job, until `send` returns false, the job has ended,
-  // or the engine stops. Also called about once per second without a change, so that a disconnected client is noticed.
-  absl::Status Watch(const WatchJobRequest& request, const std::function<bool(const WatchJobResponse&)>& send);
+  // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
+  absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
   // Returns the bytes of one box of a tensor in a safetensors blob, row-major.
   absl::StatusOr<std::string> ReadShard(const GetShardRequest& request);
 
   // --- Sessions: see proto/session.proto, which says which calls wait.
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
-  // Calls `send` about once per second, with an empty status if nothing changed, until it returns false.
-  absl::Status HoldSession(const HoldSessionRequest& request, const std::function<bool(const JobStatus&)>& send);
+  // A held session does not expire. Each successful call must be matched by one of ReleaseSession.
+  absl::Status HoldSession(const std::string& session_id);
+  void ReleaseSession(const std::string& session_id);
+  // Waits until the session runs. Aborted if it has ended, Unavailable if the engine stops.
+  absl::Status WaitForSession(const std::string& session_id);
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
   absl::StatusOr<PutArrayResponse> PutArray(const std::string& session_id, const ArrayShape& shape,
                                             const std::string& bytes);
@@ -95,6 +103,7 @@ class Engine {
     return result;
   }
   void Perform(const Actions& actions);
+  void NotifyChange();
   void RunTicks();
   void RunBackground();
   void BuildJob(const StartBuild& request);
@@ -102,7 +111,6 @@ class Engine {
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request);
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
-  absl::Status WaitForSession(const std::string& session_id);
   void PerformOne(const Action& action);
   absl::StatusOr<std::string> ReadHeader(const std::string& digest);
   std::string FolderOf(const std::string& job_id) const;
@@ -123,7 +131,7 @@ class Engine {
   std::map<ConnectionId, Outbox*> outboxes_;
   std::deque<std::function<void()>> work_;  // Builds and assemblies of state, for the background threads.
   ConnectionId next_connection_ = 1;
-  int64_t version_ = 0;                     // The number of changes so far.
+  std::function<void()> on_change_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -25,39 +25,17 @@ absl::StatusOr<OpenSessionResponse> Engine::OpenSession(const OpenSessionRequest
   return response;
 }
 
-absl::Status Engine::HoldSession(const HoldSessionRequest& request, const std::function<bool(const JobStatus&)>& send) {
-  const std::string& id = request.session_id();
-  XLAD_RETURN_IF_ERROR(WithCore([&](Actions*) { return core_->HoldSession(id); }));
-  std::string last;
-  int64_t seen = -1;
-  absl::Status status;
-  bool client_listens = true;
-  while (client_listens) {
-    JobStatus job;
-    {
-      std::unique_lock lock(mutex_);
-      // Wakes up every second even without a change, so that a disconnected client is noticed.
-      changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || version_ != seen; });
-      seen = version_;
-      if (stopping_) status = absl::UnavailableError("the coordinator is stopping");
-      if (stopping_) break;
-      job = WithFolder(core_->GetJob(id).value());
-    }
-    JobStatus shown = job;
-    shown.clear_step();  // A change of the number of commands alone is not reported.
-    std::string text = shown.SerializeAsString();
-    const bool changed = text != last;
-    last = std::move(text);
-    client_listens = send(changed ? job : JobStatus()) && !HasEnded(job.state());
-  }
-  WithCore([&](Actions*) {
-    core_->ReleaseSession(id);
-    return 0;
-  });
-  return status;
+absl::Status Engine::HoldSession(const std::string& session_id) {
+  return WithCore([&](Actions*) { return core_->HoldSession(session_id); });
 }
 
-// Waits until the session runs. Aborted if it has ended, Unavailable if the engine stops.
+void Engine::ReleaseSession(const std::string& session_id) {
+  WithCore([&](Actions*) {
+    core_->ReleaseSession(session_id);
+    return 0;
+  });
+}
+
 absl::Status Engine::WaitForSession(const std::string& session_id) {
   std::unique_lock lock(mutex_);
   absl::Status status;

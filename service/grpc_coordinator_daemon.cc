@@ -1,295 +1,25 @@
+// The coordinator's server: gRPC behind an AcceptGate, which limits what gRPC 1.51 does not: the number of connections
+// that have not authenticated, and how long they stay.
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
 
+#include "base/accept_gate.h"
 #include "base/grpc_channel.h"
-#include "base/hash.h"
-#include "base/log.h"
 #include "base/network.h"
-#include "proto/worker.grpc.pb.h"
-#include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
+#include "service/grpc_methods.h"
 
 namespace xlad::service {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-constexpr size_t kChunkBytes = 1 << 20;
-constexpr int64_t kMaxBlobBytes = int64_t{64} << 30;
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
-// Sends messages to one worker: the engine queues them, and one thread per stream writes them.
-class StreamOutbox final : public Outbox {
- public:
-  using Stream = grpc::ServerReaderWriter<CoordinatorMessage, WorkerMessage>;
-  StreamOutbox(grpc::ServerContext* context, Stream* stream)
-      : context_(context), writer_([this, stream] { Run(stream); }) {}
-  ~StreamOutbox() override {
-    Finish();
-    writer_.join();
-  }
-
-  void Send(const CoordinatorMessage& message) override {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(message);
-    ready_.notify_one();
-  }
-  void Close() override { context_->TryCancel(); }
-
- private:
-  void Finish() {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-    ready_.notify_one();
-  }
-  void Run(Stream* stream) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      ready_.wait(lock, [&] { return done_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      const CoordinatorMessage message = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      const bool sent = stream->Write(message);
-      lock.lock();
-      if (!sent) queue_.clear();
-    }
-  }
-
-  grpc::ServerContext* context_;
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<CoordinatorMessage> queue_;
-  bool done_ = false;
-  std::thread writer_;
-};
-
-class Server final : public Coordinator::Service {  // It has more than 25 methods: one for each request.
- public:
-  Server(Engine* engine, std::string token) : engine_(engine), token_(std::move(token)) {}
-
-  grpc::Status SubmitJob(grpc::ServerContext* context, const SubmitJobRequest* request,
-                         SubmitJobResponse* response) override {
-    return AnswerWith(context, response, [&] { return engine_->Submit(*request); });
-  }
-  grpc::Status ListJobs(grpc::ServerContext* context, const ListJobsRequest*, ListJobsResponse* response) override {
-    return Answer(context, [&] {
-      *response = engine_->ListJobs();
-      return absl::OkStatus();
-    });
-  }
-  grpc::Status GetJob(grpc::ServerContext* context, const GetJobRequest* request, JobStatus* response) override {
-    return AnswerWith(context, response, [&] { return engine_->GetJob(request->job_id()); });
-  }
-  grpc::Status CancelJob(grpc::ServerContext* context, const CancelJobRequest* request, CancelJobResponse*) override {
-    return Answer(context, [&] { return engine_->Cancel(request->job_id()); });
-  }
-  grpc::Status JobLog(grpc::ServerContext* context, const JobLogRequest* request, JobLogResponse* response) override {
-    return AnswerWith(context, response, [&] { return engine_->Log(request->job_id()); });
-  }
-  grpc::Status ListWorkers(grpc::ServerContext* context, const ListWorkersRequest*,
-                           ListWorkersResponse* response) override {
-    return Answer(context, [&] {
-      *response = engine_->ListWorkers();
-      return absl::OkStatus();
-    });
-  }
-  grpc::Status WatchJob(grpc::ServerContext* context, const WatchJobRequest* request,
-                        grpc::ServerWriter<WatchJobResponse>* writer) override {
-    return Answer(context, [&] {
-      return engine_->Watch(*request, [&](const WatchJobResponse& update) {
-        return !context->IsCancelled() && writer->Write(update);
-      });
-    });
-  }
-  grpc::Status HasBlobs(grpc::ServerContext* context, const HasBlobsRequest* request,
-                        HasBlobsResponse* response) override {
-    return Answer(context, [&] {
-      for (const std::string& digest : request->digests()) {
-        if (!engine_->blobs().Has(digest)) response->add_missing(digest);
-      }
-      return absl::OkStatus();
-    });
-  }
-  grpc::Status PutBlob(grpc::ServerContext* context, grpc::ServerReader<PutBlobRequest>* reader,
-                       PutBlobResponse*) override {
-    return Answer(context, [&]() -> absl::Status {
-      PutBlobRequest request;
-      std::string digest, bytes;
-      while (reader->Read(&request)) {
-        if (digest.empty()) digest = request.digest();
-        bytes += request.chunk();
-        if (std::ssize(bytes) > kMaxBlobBytes) {
-          return absl::ResourceExhaustedError(absl::StrCat("blob ", digest, " is larger than ", kMaxBlobBytes));
-        }
-      }
-      if (Sha256Hex(bytes) != digest) {
-        return absl::DataLossError(absl::StrCat("found ", bytes.size(), " bytes whose SHA-256 is not ", digest));
-      }
-      return engine_->blobs().Put(bytes).status();
-    });
-  }
-  grpc::Status GetBlob(grpc::ServerContext* context, const GetBlobRequest* request,
-                       grpc::ServerWriter<Chunk>* writer) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const std::string bytes, engine_->blobs().Get(request->digest()));
-      return SendChunks(bytes, writer);
-    });
-  }
-  grpc::Status GetShard(grpc::ServerContext* context, const GetShardRequest* request,
-                        grpc::ServerWriter<Chunk>* writer) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const std::string bytes, engine_->ReadShard(*request));
-      return SendChunks(bytes, writer);
-    });
-  }
-  grpc::Status PutStateShard(grpc::ServerContext* context, grpc::ServerReader<PutStateShardRequest>* reader,
-                             PutStateShardResponse*) override {
-    return Answer(context, [&]() -> absl::Status {
-      PutStateShardRequest header;
-      std::string bytes;
-      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
-      return engine_->PutStateShard(header, std::move(bytes));
-    });
-  }
-  grpc::Status OpenSession(grpc::ServerContext* context, const OpenSessionRequest* request,
-                           OpenSessionResponse* response) override {
-    return AnswerWith(context, response, [&] { return engine_->OpenSession(*request); });
-  }
-  grpc::Status HoldSession(grpc::ServerContext* context, const HoldSessionRequest* request,
-                           grpc::ServerWriter<JobStatus>* writer) override {
-    return Answer(context, [&] {
-      return engine_->HoldSession(*request, [&](const JobStatus& news) {
-        return !context->IsCancelled() && (news.id().empty() || writer->Write(news));
-      });
-    });
-  }
-  grpc::Status LoadProgram(grpc::ServerContext* context, const LoadProgramRequest* request,
-                           LoadProgramResponse* response) override {
-    return AnswerWith(context, response, [&] { return engine_->LoadProgram(*request); });
-  }
-  grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
-                        PutArrayResponse* response) override {
-    return AnswerWith(context, response, [&]() -> absl::StatusOr<PutArrayResponse> {
-      PutArrayRequest header;
-      std::string bytes;
-      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
-      return engine_->PutArray(header.session_id(), header.shape(), bytes);
-    });
-  }
-  grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
-                           CallProgramResponse* response) override {
-    return AnswerWith(context, response, [&] { return engine_->CallProgram(*request); });
-  }
-  grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
-                        grpc::ServerWriter<Chunk>* writer) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const auto array, engine_->GetArray(*request));
-      return SendArray(*array, writer);
-    });
-  }
-  grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
-                          FreeArraysResponse*) override {
-    return Answer(context, [&] { return engine_->FreeArrays(*request); });
-  }
-  grpc::Status CloseSession(grpc::ServerContext* context, const CloseSessionRequest* request,
-                            CloseSessionResponse*) override {
-    return Answer(context, [&] { return engine_->CloseSession(request->session_id()); });
-  }
-  grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
-                             grpc::ServerWriter<Chunk>* writer) override {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(const tensor::Array part, engine_->ReadArrayShard(*request));
-      return SendArray(part, writer);
-    });
-  }
-  grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
-                             PutArrayShardResponse*) override {
-    return Answer(context, [&]() -> absl::Status {
-      PutArrayShardRequest header;
-      std::string bytes;
-      XLAD_RETURN_IF_ERROR(ReadChunks(context, reader, &header, &bytes));
-      return engine_->PutArrayShard(header, bytes);
-    });
-  }
-  grpc::Status Attach(grpc::ServerContext* context, StreamOutbox::Stream* stream) override {
-    return Answer(context, [&] {
-      StreamOutbox outbox(context, stream);
-      const ConnectionId connection = engine_->Attach(&outbox);
-      WorkerMessage message;
-      while (stream->Read(&message)) engine_->OnMessage(connection, message);
-      engine_->Detach(connection);
-      return absl::OkStatus();
-    });
-  }
-
- private:
-  template <typename Work>
-  grpc::Status Answer(grpc::ServerContext* context, const Work& work) {
-    if (!token_.empty()) {
-      const auto range = context->client_metadata().equal_range("authorization");
-      bool known = false;
-      for (auto it = range.first; it != range.second; ++it) {
-        known = known || std::string(it->second.data(), it->second.size()) == "Bearer " + token_;
-      }
-      if (!known) {
-        return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                            "found no token or a wrong one, expected the coordinator's (--token-file)");
-      }
-    }
-    return ToGrpc(work());
-  }
-
-  // Answers a call that has one response message.
-  template <typename Response, typename Work>
-  grpc::Status AnswerWith(grpc::ServerContext* context, Response* response, const Work& work) {
-    return Answer(context, [&]() -> absl::Status {
-      XLAD_ASSIGN_OR_RETURN(*response, work());
-      return absl::OkStatus();
-    });
-  }
-
-  // Reads the first message of an upload into `header` and the chunks of all messages into `bytes`.
-  template <typename Request>
-  static absl::Status ReadChunks(grpc::ServerContext* context, grpc::ServerReader<Request>* reader, Request* header,
-                                 std::string* bytes) {
-    if (!reader->Read(header)) return absl::InvalidArgumentError("found an upload without a message");
-    Request request = *header;
-    do {
-      *bytes += request.chunk();
-    } while (reader->Read(&request));
-    if (context->IsCancelled()) return absl::CancelledError("the upload was cut off");
-    header->clear_chunk();
-    return absl::OkStatus();
-  }
-
-  template <typename Writer>
-  static absl::Status SendChunks(absl::string_view bytes, Writer* writer) {
-    Chunk chunk;
-    for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-      chunk.set_data(std::string(bytes.substr(offset, kChunkBytes)));
-      if (!writer->Write(chunk)) return absl::CancelledError("the reader has gone");
-    }
-    return absl::OkStatus();
-  }
-  template <typename Writer>
-  static absl::Status SendArray(const tensor::Array& array, Writer* writer) {
-    return SendChunks({reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size()}, writer);
-  }
-
-  Engine* engine_;
-  const std::string token_;
-};
+constexpr size_t kMaxGrpcBytes = size_t{1} << 30;  // Of all messages in transit; beyond it, calls are refused.
+constexpr int kMaxStreamsPerConnection = 1024;
+constexpr int kHandshakeMs = 5000;
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
@@ -315,38 +45,52 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Daemo
   return grpc::SslServerCredentials(ssl);
 }
 
+void SetLimits(grpc::ServerBuilder* builder) {
+  const std::pair<const char*, int> arguments[] = {
+      {GRPC_ARG_KEEPALIVE_TIME_MS, 10000},
+      {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000},
+      {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
+      {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+      {GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection},
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs},
+  };
+  for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
+  // A small compressed message could become a large one.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetResourceQuota(grpc::ResourceQuota("coordinator").Resize(kMaxGrpcBytes));
+}
+
 class GrpcDaemon final : public CoordinatorDaemon {
  public:
   GrpcDaemon(std::unique_ptr<Engine> engine, std::string token)
-      : engine_(std::move(engine)), service_(engine_.get(), std::move(token)) {}
+      : engine_(std::move(engine)),
+        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_}), std::move(token),
+                [this](const std::string& peer) { gate_->Know(peer); }) {
+    engine_->SetChangeListener([this] { followers_.OnChange(); });
+  }
   ~GrpcDaemon() override { Shutdown(); }
 
   absl::Status Serve(const std::string& listen, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
-    if (host_port.port != 0) {  // TcpNetwork reports the reason if it cannot listen; gRPC does not.
-      XLAD_RETURN_IF_ERROR(TcpNetwork().Listen(listen).status());
-    }
     // Keeps gRPC initialized. Otherwise, gRPC shuts down together with its last user, which takes 10 s if a call was
     // interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
-    grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort(listen, credentials, &port);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.RegisterService(&service_);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+    SetLimits(&builder);
+    builder.RegisterCallbackGenericService(&router_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen));
-    }
-    address_ = absl::StrCat(host_port.host, ":", port);
+    if (server_ == nullptr) return absl::InternalError("gRPC's server does not start");
+    XLAD_ASSIGN_OR_RETURN(gate_, AcceptGate::Listen(listen, AcceptGateOptions(), [this](int fd) { Take(fd); }));
+    gate_->Begin();
+    XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(gate_->Address()));
+    address_ = absl::StrCat(host_port.host, ":", bound.port);
     return absl::OkStatus();
   }
 
@@ -354,15 +98,28 @@ class GrpcDaemon final : public CoordinatorDaemon {
 
   void Shutdown() override {
     if (server_ == nullptr) return;
-    server_->GetHealthCheckService()->SetServingStatus(false);
     engine_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    gate_.reset();
+    pools_.Stop();
     server_ = nullptr;
   }
 
  private:
+  void Take(int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
+  }
+
+  // In this order, because each member may use those declared before it.
   const std::unique_ptr<Engine> engine_;
-  Server service_;
+  HandlerPools pools_;
+  SerialQueue worker_messages_;
+  Followers followers_;
+  CallRouter router_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<AcceptGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };

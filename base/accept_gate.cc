@@ -1,0 +1,292 @@
+#include "base/accept_gate.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/network.h"
+
+namespace xlad {
+namespace {
+
+constexpr int kReservedFiles = 256;  // Descriptors that are kept for everything else: logs, blobs, child processes.
+constexpr int kPollMs = 100;
+
+// The limit on open files after the soft limit has been raised to the hard one.
+int64_t RaiseFileLimit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < limit.rlim_max) {
+    rlimit raised = limit;
+    raised.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  constexpr rlim_t kPlenty = 1 << 20;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kPlenty));
+}
+
+// "127.0.0.1:4711" or "[::1]:4711"; an IPv4 address in IPv6 form is written as IPv4.
+std::string PeerText(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "?";
+  }
+  constexpr absl::string_view kMapped = "::ffff:";
+  absl::string_view text = host;
+  if (address.ss_family == AF_INET6 && text.substr(0, kMapped.size()) == kMapped &&
+      text.find('.') != absl::string_view::npos) {
+    return absl::StrCat(text.substr(kMapped.size()), ":", port);
+  }
+  return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+class EpollGate final : public AcceptGate {
+ public:
+  EpollGate(const AcceptGateOptions& options, std::function<void(int)> deliver)
+      : options_(options), deliver_(std::move(deliver)) {
+    // Each connection costs two descriptors: the server's and the gate's duplicate.
+    const int64_t room = (RaiseFileLimit() - kReservedFiles) / 2;
+    max_connections_ = static_cast<int>(std::clamp<int64_t>(room, 16, options.max_connections));
+    max_unknown_ = std::min(options.max_unknown, std::max(max_connections_ / 2, 8));
+  }
+
+  ~EpollGate() override {
+    stopping_ = true;
+    const uint64_t one = 1;
+    if (wake_ >= 0) (void)!write(wake_, &one, sizeof one);
+    if (thread_.joinable()) thread_.join();
+    while (!silent_.empty()) Drop(silent_.front(), /*early=*/true);
+    while (!unknown_.empty()) Drop(unknown_.front(), /*early=*/false);
+    while (!known_.empty()) Drop(known_.front(), /*early=*/false);
+    for (const int fd : {listener_, epoll_, wake_}) {
+      if (fd >= 0) close(fd);
+    }
+  }
+
+  absl::Status Listen(const std::string& address) {
+    XLAD_ASSIGN_OR_RETURN(listener_, ListenFd(address));
+    address_ = BoundAddress(listener_);
+    fcntl(listener_, F_SETFL, fcntl(listener_, F_GETFL) | O_NONBLOCK);
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (epoll_ < 0 || wake_ < 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("cannot watch connections: ", std::strerror(errno)));
+    }
+    Watch(wake_, EPOLLIN);
+    Watch(listener_, EPOLLIN);
+    return absl::OkStatus();
+  }
+
+  void Begin() override {
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  std::string Address() const override { return address_; }
+
+  void Know(const std::string& peer) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_peer_.find(peer);
+    if (found == by_peer_.end() || found->second->where != &unknown_) return;
+    MoveTo(&known_, found->second);
+  }
+
+  AcceptGateCounts Counts() const override {
+    const std::lock_guard lock(mutex_);
+    return {static_cast<int>(silent_.size()), static_cast<int>(unknown_.size()), static_cast<int>(known_.size()),
+            closed_early_};
+  }
+
+ private:
+  struct Entry;
+  using Entries = std::list<Entry*>;  // Oldest first.
+  struct Entry {
+    int fd = -1;  // The connection while it is silent; afterwards a duplicate of the server's descriptor.
+    std::string peer;
+    int64_t since_ns = 0;
+    Entries* where = nullptr;
+    Entries::iterator place;
+  };
+
+  void Watch(int fd, uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  }
+
+  void MoveTo(Entries* list, Entry* entry) {
+    if (entry->where != nullptr) entry->where->erase(entry->place);
+    entry->where = list;
+    entry->place = list->insert(list->end(), entry);
+  }
+
+  // Ends a connection, or forgets one that has ended.
+  void Drop(Entry* entry, bool early) {
+    if (early) {
+      shutdown(entry->fd, SHUT_RDWR);
+      ++closed_early_;
+    }
+    close(entry->fd);  // Also removes it from epoll, unless the server still has its own descriptor.
+    entry->where->erase(entry->place);
+    const auto found = by_peer_.find(entry->peer);
+    if (found != by_peer_.end() && found->second == entry) by_peer_.erase(found);
+    by_fd_.erase(entry->fd);
+    delete entry;
+  }
+
+  bool DropOldestUnknown() {
+    Entries& list = !silent_.empty() ? silent_ : unknown_;
+    if (list.empty()) return false;
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, list.front()->fd, nullptr);
+    Drop(list.front(), /*early=*/true);
+    return true;
+  }
+
+  void Accept() {
+    while (true) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      const int fd = accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const std::lock_guard lock(mutex_);
+      if (fd < 0) {
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        const bool no_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (no_room && DropOldestUnknown()) continue;
+        if (no_room) paused_ = true;  // Accepts again after the next poll.
+        return;
+      }
+      const int unknown = static_cast<int>(silent_.size() + unknown_.size());
+      const bool full = unknown + static_cast<int>(known_.size()) >= max_connections_;
+      if ((full || unknown >= max_unknown_) && !DropOldestUnknown()) {
+        ++closed_early_;
+        close(fd);
+        continue;
+      }
+      const int one = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+      auto* entry = new Entry{fd, PeerText(address, size), RealClock().NowNs()};
+      MoveTo(&silent_, entry);
+      by_fd_[fd] = entry;
+      Watch(fd, EPOLLIN | EPOLLRDHUP);
+    }
+  }
+
+  // The first bytes of a silent connection are here, or a connection has ended.
+  void OnEvent(int fd, uint32_t events) {
+    int ready = -1;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = by_fd_.find(fd);
+      if (found == by_fd_.end()) return;
+      Entry* entry = found->second;
+      if (entry->where != &silent_) {
+        if ((events & (EPOLLHUP | EPOLLERR)) == 0) return;
+        epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+        Drop(entry, /*early=*/false);
+        return;
+      }
+      char byte = 0;
+      const ssize_t peeked = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      if (peeked < 0 && (errno == EAGAIN || errno == EINTR)) return;  // An event of an older connection with this number.
+      epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+      const int copy = peeked == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+      if (copy < 0) {
+        Drop(entry, /*early=*/false);
+        return;
+      }
+      ready = fd;
+      by_fd_.erase(fd);
+      entry->fd = copy;
+      entry->since_ns = RealClock().NowNs();
+      MoveTo(&unknown_, entry);
+      by_fd_[copy] = entry;
+      by_peer_[entry->peer] = entry;
+      Watch(copy, 0);  // The end of the connection is always reported.
+    }
+    deliver_(ready);
+  }
+
+  void DropExpired() {
+    const std::lock_guard lock(mutex_);
+    const int64_t now_ns = RealClock().NowNs();
+    const auto drop_before = [&](Entries& list, int64_t limit_ms) {
+      while (!list.empty() && now_ns - list.front()->since_ns > limit_ms * kNsPerMs) {
+        epoll_ctl(epoll_, EPOLL_CTL_DEL, list.front()->fd, nullptr);
+        Drop(list.front(), /*early=*/true);
+      }
+    };
+    drop_before(silent_, options_.first_byte_ms);
+    drop_before(unknown_, options_.unknown_ms);
+  }
+
+  void SetListening(bool listening) {
+    epoll_event event{};
+    event.events = listening ? static_cast<uint32_t>(EPOLLIN) : 0;
+    event.data.fd = listener_;
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, listener_, &event);
+  }
+
+  void Run() {
+    epoll_event events[256];
+    while (!stopping_) {
+      const bool was_paused = std::exchange(paused_, false);
+      const int n = epoll_wait(epoll_, events, std::size(events), kPollMs);
+      if (was_paused) SetListening(true);
+      for (int i = 0; i < n; ++i) {
+        if (events[i].data.fd == listener_) {
+          Accept();
+        } else if (events[i].data.fd != wake_) {
+          OnEvent(events[i].data.fd, events[i].events);
+        }
+      }
+      if (paused_) SetListening(false);
+      DropExpired();
+    }
+  }
+
+  const AcceptGateOptions options_;
+  const std::function<void(int)> deliver_;
+  int max_connections_ = 0;
+  int max_unknown_ = 0;
+  int listener_ = -1, epoll_ = -1, wake_ = -1;
+  std::string address_;
+  bool paused_ = false;  // No descriptor was left: does not accept until the next poll. Used by the thread alone.
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;  // Guards what follows.
+  Entries silent_, unknown_, known_;
+  std::unordered_map<int, Entry*> by_fd_;
+  std::unordered_map<std::string, Entry*> by_peer_;  // Those that were handed over.
+  int64_t closed_early_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AcceptGate>> AcceptGate::Listen(const std::string& address,
+                                                               const AcceptGateOptions& options,
+                                                               std::function<void(int fd)> deliver) {
+  auto gate = std::make_unique<EpollGate>(options, std::move(deliver));
+  XLAD_RETURN_IF_ERROR(gate->Listen(address));
+  return gate;
+}
+
+}  // namespace xlad

@@ -1,0 +1,132 @@
+#include "base/accept_gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "base/network.h"
+
+namespace xlad {
+namespace {
+
+using Connections = std::vector<std::unique_ptr<Connection>>;
+
+// A server that keeps what the gate hands over.
+class AcceptGateTest : public testing::Test {
+ protected:
+  void Start(const AcceptGateOptions& options) {
+    auto gate = AcceptGate::Listen("127.0.0.1:0", options, [this](int fd) {
+      const std::lock_guard lock(mutex_);
+      delivered_.push_back(fd);
+      changed_.notify_all();
+    });
+    ASSERT_TRUE(gate.ok()) << gate.status();
+    gate_ = *std::move(gate);
+    gate_->Begin();
+  }
+  void TearDown() override {
+    gate_.reset();
+    for (const int fd : delivered_) close(fd);
+  }
+
+  std::unique_ptr<Connection> Dial() { return *TcpNetwork().Dial(gate_->Address(), 5000); }
+  static void Speak(Connection* connection) {
+    const std::byte byte{42};
+    ASSERT_TRUE(connection->Write({&byte, 1}).ok());
+  }
+  void AwaitDelivered(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return delivered_.size() >= count; });
+  }
+  // Polls the gate's own counts until `holds` of them.
+  template <typename Condition>
+  void Await(const Condition& holds) {
+    while (!holds(gate_->Counts())) std::this_thread::yield();
+  }
+  // "127.0.0.1:PORT" of this test's end of a delivered connection.
+  std::string PeerOf(size_t index) {
+    const std::lock_guard lock(mutex_);
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    getpeername(delivered_[index], reinterpret_cast<sockaddr*>(&address), &size);
+    return absl::StrCat("127.0.0.1:", ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port));
+  }
+  // Whether the connection has been closed at the other end.
+  static void ExpectClosed(Connection* connection) {
+    std::byte byte{};
+    EXPECT_FALSE(connection->Read({&byte, 1}).ok());
+  }
+
+  std::unique_ptr<AcceptGate> gate_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> delivered_;
+};
+
+TEST_F(AcceptGateTest, AConnectionIsHandedOverWhenItSpeaks) {
+  Start({});
+  const auto silent = Dial();
+  const auto speaking = Dial();
+  Speak(speaking.get());
+  AwaitDelivered(1);
+  Await([](const auto& counts) { return counts.silent == 1 && counts.unknown == 1; });
+  char byte = 0;
+  EXPECT_EQ(recv(delivered_[0], &byte, 1, 0), 1) << "the byte is left for the server";
+  EXPECT_EQ(byte, 42);
+}
+
+TEST_F(AcceptGateTest, TheOldestUnknownConnectionMakesRoomAndKnownOnesStay) {
+  Start({.max_unknown = 8});
+  const auto known = Dial();
+  Speak(known.get());
+  AwaitDelivered(1);
+  gate_->Know(PeerOf(0));
+  EXPECT_EQ(gate_->Counts().known, 1);
+  Connections idle;
+  for (int i = 0; i < 100; ++i) idle.push_back(Dial());
+  Await([](const auto& counts) { return counts.closed_early == 92; });
+  for (int i = 0; i < 92; ++i) ExpectClosed(idle[i].get());
+  const auto late = Dial();  // There is still room for one that speaks.
+  Speak(late.get());
+  AwaitDelivered(2);
+  EXPECT_EQ(gate_->Counts().known, 1);
+}
+
+TEST_F(AcceptGateTest, AConnectionThatStaysSilentOrUnknownIsClosed) {
+  Start({.first_byte_ms = 50, .unknown_ms = 100});
+  const auto silent = Dial();
+  const auto speaking = Dial();
+  const auto known = Dial();
+  Speak(known.get());
+  AwaitDelivered(1);
+  gate_->Know(PeerOf(0));
+  Speak(speaking.get());
+  ExpectClosed(silent.get());
+  ExpectClosed(speaking.get());
+  EXPECT_EQ(gate_->Counts().known, 1);
+}
+
+TEST_F(AcceptGateTest, AnEndedConnectionIsForgottenWhenTheServerShutsItDown) {
+  Start({});
+  const auto connection = Dial();
+  Speak(connection.get());
+  AwaitDelivered(1);
+  shutdown(delivered_[0], SHUT_RDWR);
+  Await([](const auto& counts) { return counts.unknown == 0; });
+  ExpectClosed(connection.get());
+}
+
+TEST_F(AcceptGateTest, APortInUseIsNamed) {
+  Start({});
+  const auto second = AcceptGate::Listen(gate_->Address(), {}, [](int) {});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(second.status().message(), testing::HasSubstr(gate_->Address()));
+}
+
+}  // namespace
+}  // namespace xlad

@@ -1,0 +1,290 @@
+#include "service/grpc_calls.h"
+
+#include <google/protobuf/message_lite.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr std::chrono::seconds kStallLimit{30};
+// The name of the service in the current package and in that of older workers and clients.
+constexpr absl::string_view kServiceSuffix = "Coordinator";
+
+// Ends a call without reading anything of it.
+class RefusedCall final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit RefusedCall(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+// The answer of grpc.health.v1.Health/Check, field 1 = 1 (SERVING). The request, which names a service, is not read.
+class HealthCall final : public grpc::ServerGenericBidiReactor {
+ public:
+  HealthCall() {
+    const grpc::Slice slice("\x08\x01");
+    response_ = grpc::ByteBuffer(&slice, 1);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  grpc::ByteBuffer response_;
+};
+
+// A call whose handler runs on a pool. Two owners, gRPC until OnDone and the handler until it has returned, hold it.
+class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStream {
+ public:
+  HandlerCall(const Method* method, grpc::CallbackServerContext* context) : method_(method), context_(context) {
+    StartRead(&incoming_);
+  }
+
+  // --- Callbacks of gRPC, which must not block.
+  void OnReadDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    read_ = ok ? ReadState::kArrived : ReadState::kEnded;
+    changed_.notify_all();
+    if (!std::exchange(handed_over_, true)) HandOver();
+  }
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    gone_ = gone_ || !ok;
+    changed_.notify_all();
+  }
+  void OnCancel() override {
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+    changed_.notify_all();
+  }
+  void OnDone() override { Release(); }
+
+  // --- CallStream.
+  absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) override {
+    std::unique_lock lock(mutex_);
+    XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return read_ != ReadState::kPending; }));
+    if (read_ == ReadState::kEnded) {
+      if (gone_ || context_->IsCancelled()) return absl::CancelledError("the client has gone");
+      return false;
+    }
+    const grpc::ByteBuffer buffer = std::exchange(incoming_, {});
+    read_ = ReadState::kPending;
+    StartRead(&incoming_);  // The next message arrives while this one is handled.
+    lock.unlock();
+    XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
+    return true;
+  }
+
+  absl::Status Write(const google::protobuf::MessageLite& message) override {
+    std::unique_lock lock(mutex_);
+    XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return !writing_; }));
+    if (held_.has_value()) {
+      outgoing_ = *std::move(held_);
+      writing_ = true;
+      StartWrite(&outgoing_);
+    }
+    held_ = ToByteBuffer(message);  // Sent with the next message, or together with the status.
+    return absl::OkStatus();
+  }
+
+ private:
+  enum class ReadState { kPending, kArrived, kEnded };
+
+  // The first message is here, or there is none.
+  void HandOver() {
+    if (method_->pool->Run([this] {
+          Run();
+          Release();
+        })) {
+      return;
+    }
+    Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                        "found too many waiting requests of this kind; try again in a moment"));
+    --owners_;  // The handler will not run; OnDone has not come yet, so that the other owner remains.
+  }
+
+  void Run() {
+    const absl::Status status = method_->handler(this);
+    std::unique_lock lock(mutex_);
+    const absl::Status idle = WaitFor(&lock, [this] { return !writing_; });
+    if (status.ok() && idle.ok() && held_.has_value()) {
+      outgoing_ = *std::move(held_);
+      StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+    } else {
+      Finish(ToGrpcStatus(status.ok() ? idle : status));
+    }
+  }
+
+  template <typename Condition>
+  absl::Status WaitFor(std::unique_lock<std::mutex>* lock, const Condition& condition) {
+    const bool in_time = changed_.wait_for(*lock, kStallLimit, [&] { return gone_ || condition(); });
+    if (condition()) return absl::OkStatus();
+    if (in_time) return absl::CancelledError("the client has gone");
+    gone_ = true;
+    context_->TryCancel();
+    return absl::DeadlineExceededError(absl::StrCat("the client has stalled for ", kStallLimit.count(), " s"));
+  }
+
+  void Release() {
+    if (--owners_ == 0) delete this;
+  }
+
+  const Method* const method_;
+  grpc::CallbackServerContext* const context_;
+  std::atomic<int> owners_ = 2;
+  std::mutex mutex_;  // Guards what follows.
+  std::condition_variable changed_;
+  ReadState read_ = ReadState::kPending;
+  bool handed_over_ = false;
+  bool writing_ = false;
+  bool gone_ = false;
+  grpc::ByteBuffer incoming_, outgoing_;
+  std::optional<grpc::ByteBuffer> held_;
+};
+
+// "ipv4:127.0.0.1:4711" as "127.0.0.1:4711", "ipv6:%5B::1%5D:4711" as "[::1]:4711".
+std::string PeerAddress(const std::string& peer) {
+  absl::string_view text = peer;
+  if (!absl::ConsumePrefix(&text, "ipv4:")) absl::ConsumePrefix(&text, "ipv6:");
+  return absl::StrReplaceAll(text, {{"%5B", "["}, {"%5D", "]"}, {"%5b", "["}, {"%5d", "]"}});
+}
+
+// Compares all bytes whatever they are, so that the time says nothing about the token.
+bool SameSecret(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+struct HandlerPool::State {
+  State(int max_threads, int max_waiting) : max_threads(max_threads), max_waiting(max_waiting) {}
+
+  void Work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      ++idle;
+      available.wait(lock, [this] { return stopping || !queue.empty(); });
+      --idle;
+      if (stopping) return;
+      const std::function<void()> work = std::move(queue.front());
+      queue.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+    }
+  }
+
+  const int max_threads, max_waiting;
+  std::mutex mutex;  // Guards what follows.
+  std::condition_variable available;
+  std::deque<std::function<void()>> queue;
+  std::vector<std::thread> threads;
+  int idle = 0;
+  bool stopping = false;
+};
+
+HandlerPool::HandlerPool(int max_threads, int max_waiting)
+    : state_(std::make_unique<State>(max_threads, max_waiting)) {}
+
+HandlerPool::~HandlerPool() { Stop(); }
+
+bool HandlerPool::Run(std::function<void()> work) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->stopping || std::ssize(state_->queue) >= state_->max_waiting) return false;
+  state_->queue.push_back(std::move(work));
+  const bool needs_thread = std::ssize(state_->queue) > state_->idle;
+  if (needs_thread && std::ssize(state_->threads) < state_->max_threads) {
+    state_->threads.emplace_back([state = state_.get()] { state->Work(); });
+  }
+  state_->available.notify_one();
+  return true;
+}
+
+void HandlerPool::Stop() {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    threads = std::exchange(state_->threads, {});
+    state_->available.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
+  const size_t size = message.ByteSizeLong();
+  grpc_slice raw = grpc_slice_malloc(size);
+  message.SerializeWithCachedSizesToArray(GRPC_SLICE_START_PTR(raw));
+  const grpc::Slice slice(raw, grpc::Slice::STEAL_REF);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes,
+                            google::protobuf::MessageLite* message) {
+  const auto size = static_cast<int64_t>(buffer.Length());
+  if (size > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a ", message->GetTypeName(), " of ", size, " bytes, expected at most ", max_bytes));
+  }
+  grpc::Slice slice;
+  const bool read = size == 0 || buffer.DumpToSingleSlice(&slice).ok();
+  if (!read || !message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", size, " bytes that are no ", message->GetTypeName()));
+  }
+  return absl::OkStatus();
+}
+
+CallRouter::CallRouter(CallTable table, std::string token, std::function<void(const std::string&)> know)
+    : table_(std::move(table)),
+      expected_(token.empty() ? std::string() : "Bearer " + token),
+      know_(std::move(know)) {}
+
+bool CallRouter::IsAuthenticated(const grpc::GenericCallbackServerContext& context) const {
+  if (expected_.empty()) return true;
+  const auto range = context.client_metadata().equal_range("authorization");
+  for (auto it = range.first; it != range.second; ++it) {
+    if (SameSecret({it->second.data(), it->second.size()}, expected_)) return true;
+  }
+  return false;
+}
+
+grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackServerContext* context) {
+  const std::string& path = context->method();  // "/xlad.v1.Coordinator/SubmitJob"
+  if (path == "/grpc.health.v1.Health/Check") return new HealthCall;
+  if (!IsAuthenticated(*context)) {
+    return new RefusedCall(grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                                        "found no token or a wrong one, expected the coordinator's (--token-file)"));
+  }
+  const size_t slash = path.rfind('/');
+  const absl::string_view service = absl::string_view(path).substr(0, slash == std::string::npos ? 0 : slash);
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  if (service == absl::StrCat("/xlad.", kServiceSuffix) || service == absl::StrCat("/xlad.v1.", kServiceSuffix)) {
+    if (const auto found = table_.methods.find(name); found != table_.methods.end()) {
+      know_(PeerAddress(context->peer()));
+      return new HandlerCall(&found->second, context);
+    }
+    if (const auto found = table_.reactors.find(name); found != table_.reactors.end()) {
+      know_(PeerAddress(context->peer()));
+      return found->second(context);
+    }
+  }
+  return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                      absl::StrCat("found call ", path, ", which this coordinator does not have")));
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,293 @@
+#include "service/grpc_methods.h"
+
+#include <utility>
+
+#include "base/hash.h"
+#include "service/validate.h"
+#include "tensor/wire.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
+constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
+constexpr int64_t kMaxChunkBytes = 4 << 20;
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr int64_t kMaxElementBytes = 16;
+
+template <typename Request>
+absl::StatusOr<Request> ReadRequest(CallStream* stream) {
+  Request request;
+  XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
+  if (!found) return absl::InvalidArgumentError("found a call without a request");
+  XLAD_RETURN_IF_ERROR(Validate(request));
+  return request;
+}
+
+// One request, one response: `work` returns StatusOr<Response>.
+template <typename Request, typename Work>
+Handler Unary(Work work) {
+  return [work = std::move(work)](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const Request request, ReadRequest<Request>(stream));
+    XLAD_ASSIGN_OR_RETURN(const auto response, work(request));
+    return stream->Write(response);
+  };
+}
+
+// As Unary, for work without a result.
+template <typename Request, typename Response, typename Work>
+Handler Command(Work work) {
+  return Unary<Request>([work = std::move(work)](const Request& request) -> absl::StatusOr<Response> {
+    XLAD_RETURN_IF_ERROR(work(request));
+    return Response();
+  });
+}
+
+absl::Status WriteChunks(absl::string_view bytes, CallStream* stream) {
+  Chunk chunk;
+  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
+    chunk.set_data(std::string(bytes.substr(offset, kChunkBytes)));
+    XLAD_RETURN_IF_ERROR(stream->Write(chunk));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteArray(const tensor::Array& array, CallStream* stream) {
+  return WriteChunks({reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size()}, stream);
+}
+
+// Appends the chunks of an upload, whose first message has been read, to `bytes`: at most max_bytes.
+template <typename Request>
+absl::Status ReadChunks(CallStream* stream, Request* header, int64_t max_bytes, std::string* bytes) {
+  *bytes = std::move(*header->mutable_chunk());
+  header->clear_chunk();
+  Request next;
+  while (true) {
+    if (std::ssize(*bytes) > max_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("found at least ", bytes->size(), " bytes, expected at most ",
+                                                     max_bytes, ", by the upload's first message"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&next));
+    if (!found) return absl::OkStatus();
+    *bytes += next.chunk();
+  }
+}
+
+// The most bytes that a box of any element type has; the box is checked against its array later.
+int64_t MaxBytesOf(const Box& box) {
+  int64_t bytes = kMaxElementBytes;
+  for (int d = 0; d < box.lo_size(); ++d) {
+    const int64_t size = box.hi(d) - box.lo(d);
+    if (size == 0) return 0;
+    if (bytes > kMaxUploadedArrayBytes / size) return kMaxUploadedArrayBytes;
+    bytes *= size;
+  }
+  return bytes;
+}
+
+absl::Status PutBlob(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(PutBlobRequest header, ReadRequest<PutBlobRequest>(stream));
+  std::string bytes;
+  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, kMaxUploadedArrayBytes, &bytes));
+  if (Sha256Hex(bytes) != header.digest()) {
+    return absl::DataLossError(absl::StrCat("found ", bytes.size(), " bytes whose SHA-256 is not ", header.digest()));
+  }
+  XLAD_RETURN_IF_ERROR(engine->blobs().Put(bytes).status());
+  return stream->Write(PutBlobResponse());
+}
+
+absl::Status PutStateShard(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(PutStateShardRequest header, ReadRequest<PutStateShardRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine->GetJob(header.job_id()));
+  if (job.attempt() != header.attempt()) {
+    return absl::FailedPreconditionError(absl::StrCat("found a shard of attempt ", header.attempt(), " of job ",
+                                                      header.job_id(), ", expected attempt ", job.attempt()));
+  }
+  std::string bytes;
+  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, MaxBytesOf(header.box()), &bytes));
+  XLAD_RETURN_IF_ERROR(engine->PutStateShard(header, std::move(bytes)));
+  return stream->Write(PutStateShardResponse());
+}
+
+absl::Status PutArray(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(PutArrayRequest header, ReadRequest<PutArrayRequest>(stream));
+  XLAD_RETURN_IF_ERROR(engine->WaitForSession(header.session_id()));  // Nothing is read for a session that has no devices.
+  std::string bytes;
+  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, tensor::ShapeFromWire(header.shape()).bytes(), &bytes));
+  XLAD_ASSIGN_OR_RETURN(const PutArrayResponse response,
+                        engine->PutArray(header.session_id(), header.shape(), bytes));
+  return stream->Write(response);
+}
+
+absl::Status PutArrayShard(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(PutArrayShardRequest header, ReadRequest<PutArrayShardRequest>(stream));
+  std::string bytes;
+  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, MaxBytesOf(header.box()), &bytes));
+  XLAD_RETURN_IF_ERROR(engine->PutArrayShard(header, bytes));
+  return stream->Write(PutArrayShardResponse());
+}
+
+// Follows a job: its status when that changes, and each step's metrics once.
+class JobFollower final : public Follower {
+ public:
+  JobFollower(Engine* engine, WatchJobRequest request) : engine_(engine), request_(std::move(request)) {}
+
+  absl::StatusOr<Update> Next() override {
+    XLAD_ASSIGN_OR_RETURN(const WatchJobResponse response, engine_->Watch(request_));
+    const int count = response.metrics_size();
+    if (count > 0) request_.set_from_step(response.metrics(count - 1).step() + 1);
+    Update update;
+    std::string status = response.status().SerializeAsString();
+    if (count > 0 || status != last_) update.message = ToByteBuffer(response);
+    last_ = std::move(status);
+    update.last = HasEnded(response.status().state()) && count < Engine::kMetricsPerUpdate;
+    return update;
+  }
+
+ private:
+  Engine* const engine_;
+  WatchJobRequest request_;
+  std::string last_;  // The status that was sent last, serialized.
+};
+
+// Holds a session and follows its status.
+class SessionHolder final : public Follower {
+ public:
+  SessionHolder(Engine* engine, std::string id) : engine_(engine), id_(std::move(id)) {}
+  ~SessionHolder() override { engine_->ReleaseSession(id_); }
+
+  absl::StatusOr<Update> Next() override {
+    XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine_->GetJob(id_));
+    Update update;
+    JobStatus shown = job;
+    shown.clear_step();  // A change of the number of commands alone is not reported.
+    std::string text = shown.SerializeAsString();
+    if (text != last_) update.message = ToByteBuffer(job);
+    last_ = std::move(text);
+    update.last = HasEnded(job.state());
+    return update;
+  }
+
+ private:
+  Engine* const engine_;
+  const std::string id_;
+  std::string last_;
+};
+
+using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
+
+FollowerOr FollowJob(Engine* engine, const grpc::ByteBuffer& buffer) {
+  WatchJobRequest request;
+  XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
+  XLAD_RETURN_IF_ERROR(Validate(request));
+  return std::make_unique<JobFollower>(engine, std::move(request));
+}
+
+FollowerOr HoldSession(Engine* engine, const grpc::ByteBuffer& buffer) {
+  HoldSessionRequest request;
+  XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
+  XLAD_RETURN_IF_ERROR(Validate(request));
+  XLAD_RETURN_IF_ERROR(engine->HoldSession(request.session_id()));
+  return std::make_unique<SessionHolder>(engine, request.session_id());
+}
+
+HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
+  HasBlobsResponse response;
+  for (const std::string& digest : request.digests()) {
+    if (!engine->blobs().Has(digest)) response.add_missing(digest);
+  }
+  return response;
+}
+
+void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
+  const auto add = [&](const char* name, Handler handler) {
+    table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
+  };
+  add("SubmitJob", Unary<SubmitJobRequest>([e](const auto& request) { return e->Submit(request); }));
+  add("ListJobs",
+      Unary<ListJobsRequest>([e](const auto&) -> absl::StatusOr<ListJobsResponse> { return e->ListJobs(); }));
+  add("GetJob", Unary<GetJobRequest>([e](const auto& request) { return e->GetJob(request.job_id()); }));
+  add("CancelJob", Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) {
+        return e->Cancel(request.job_id());
+      }));
+  add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request.job_id()); }));
+  add("ListWorkers",
+      Unary<ListWorkersRequest>([e](const auto&) -> absl::StatusOr<ListWorkersResponse> { return e->ListWorkers(); }));
+  add("HasBlobs", Unary<HasBlobsRequest>([e](const auto& request) -> absl::StatusOr<HasBlobsResponse> {
+        return MissingBlobs(e, request);
+      }));
+}
+
+void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
+  const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
+    table->methods[name] = {pool, kMaxCallBytes, std::move(handler)};
+  };
+  add("OpenSession", &pools->requests,
+      Unary<OpenSessionRequest>([e](const auto& request) { return e->OpenSession(request); }));
+  add("LoadProgram", &pools->waits,
+      Unary<LoadProgramRequest>([e](const auto& request) { return e->LoadProgram(request); }));
+  add("CallProgram", &pools->waits,
+      Unary<CallProgramRequest>([e](const auto& request) { return e->CallProgram(request); }));
+  add("FreeArrays", &pools->requests,
+      Command<FreeArraysRequest, FreeArraysResponse>([e](const auto& request) { return e->FreeArrays(request); }));
+  add("CloseSession", &pools->requests, Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request) {
+        return e->CloseSession(request.session_id());
+      }));
+  add("PutArray", &pools->waits, [e](CallStream* stream) { return PutArray(e, stream); });
+  add("GetArray", &pools->waits, [e](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetArrayRequest>(stream));
+    XLAD_ASSIGN_OR_RETURN(const auto array, e->GetArray(request));
+    return WriteArray(*array, stream);
+  });
+}
+
+void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
+  const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
+    table->methods[name] = {pool, kMaxChunkBytes, std::move(handler)};
+  };
+  add("GetBlob", &pools->reads, [e](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, e->blobs().Get(request.digest()));
+    return WriteChunks(bytes, stream);
+  });
+  add("GetShard", &pools->reads, [e](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetShardRequest>(stream));
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, e->ReadShard(request));
+    return WriteChunks(bytes, stream);
+  });
+  add("GetArrayShard", &pools->reads, [e](CallStream* stream) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetArrayShardRequest>(stream));
+    XLAD_ASSIGN_OR_RETURN(const tensor::Array part, e->ReadArrayShard(request));
+    return WriteArray(part, stream);
+  });
+  add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
+  add("PutStateShard", &pools->uploads, [e](CallStream* stream) { return PutStateShard(e, stream); });
+  add("PutArrayShard", &pools->uploads, [e](CallStream* stream) { return PutArrayShard(e, stream); });
+}
+
+}  // namespace
+
+void HandlerPools::Stop() {
+  for (HandlerPool* pool : {&requests, &waits, &reads, &uploads}) pool->Stop();
+}
+
+CallTable MakeCallTable(const Serving& serving) {
+  CallTable table;
+  AddJobs(serving.engine, serving.pools, &table);
+  AddSessions(serving.engine, serving.pools, &table);
+  AddTransfers(serving.engine, serving.pools, &table);
+  table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context) {
+    return MakeWorkerStream(serving.engine, serving.worker_messages, context);
+  };
+  const auto add_follower = [&](const char* name, FollowerOr (*open)(Engine*, const grpc::ByteBuffer&)) {
+    table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext*) {
+      return serving.followers->MakeStream(
+          [engine = serving.engine, open](const grpc::ByteBuffer& request) { return open(engine, request); });
+    };
+  };
+  add_follower("WatchJob", FollowJob);
+  add_follower("HoldSession", HoldSession);
+  return table;
+}
+
+}  // namespace xlad::service

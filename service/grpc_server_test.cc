@@ -1,0 +1,246 @@
+// The coordinator's server against clients that mean no good: raw TCP connections, HTTP/2 by hand, odd requests.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "base/file_system.h"
+#include "base/grpc_channel.h"
+#include "base/hash.h"
+#include "base/network.h"
+#include "proto/worker.grpc.pb.h"
+#include "service/coordinator_daemon.h"
+
+namespace xlad::service {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kToken[] = "correct horse battery staple";
+
+class GrpcServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = JoinPath(testing::TempDir(), absl::StrCat("grpc_server_", test->name()));
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(RealFileSystem().MakeDirectories(folder_).ok());
+    const std::string token_file = JoinPath(folder_, "token");
+    ASSERT_TRUE(RealFileSystem().WriteAtomically(token_file, kToken).ok());
+    DaemonOptions options;
+    options.listen = "127.0.0.1:0";
+    options.data_folder = JoinPath(folder_, "data");
+    options.program_path = "/bin/false";
+    options.token_file = token_file;
+    auto daemon = CoordinatorDaemon::Start(options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    channel_ = *MakeChannel({daemon_->Address(), "", ""});
+    stub_ = Coordinator::NewStub(channel_);
+  }
+  void TearDown() override {
+    daemon_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  template <typename Call>
+  grpc::Status WithContext(const Call& call, const std::string& token = kToken) {
+    grpc::ClientContext context;
+    PrepareCall(&context, token, /*timeout_ms=*/30000);
+    return call(&context);
+  }
+  grpc::Status List() {
+    return WithContext([&](grpc::ClientContext* context) {
+      ListJobsResponse response;
+      return stub_->ListJobs(context, {}, &response);
+    });
+  }
+  std::unique_ptr<Connection> Dial() { return *TcpNetwork().Dial(daemon_->Address(), 5000); }
+  static absl::Status Write(Connection* connection, const std::string& bytes) {
+    return connection->Write({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+  }
+
+  std::string folder_;
+  std::unique_ptr<CoordinatorDaemon> daemon_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<Coordinator::Stub> stub_;
+};
+
+// --- HTTP/2 by hand (RFC 9113), as much as a call needs.
+
+std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame + payload;
+}
+
+std::string Header(const std::string& name, const std::string& value) {  // Literal, never indexed, no Huffman code.
+  return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
+                      std::string(1, static_cast<char>(value.size())), value);
+}
+
+// The start of a call whose message is said to have 60 MB, of which the first bytes follow.
+std::string StalledCall(const std::string& path) {
+  const std::string headers = absl::StrCat(Header(":method", "POST"), Header(":scheme", "http"), Header(":path", path),
+                                           Header(":authority", "x"), Header("te", "trailers"),
+                                           Header("content-type", "application/grpc"));
+  const std::string prefix("\0\x03\x93\x87\0", 5);  // Not compressed, 60,000,000 bytes.
+  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(/*SETTINGS*/ 4, 0, 0, ""),
+                      Frame(/*HEADERS*/ 1, /*END_HEADERS*/ 4, 1, headers),
+                      Frame(/*DATA*/ 0, 0, 1, prefix + std::string(10000, 'x')));
+}
+
+// Reads until `text` has arrived.
+bool Receives(Connection* connection, const std::string& text) {
+  std::string all;
+  std::byte piece[4096];
+  while (all.find(text) == std::string::npos) {
+    const auto n = connection->Read(absl::MakeSpan(piece));
+    if (!n.ok()) return false;
+    all.append(reinterpret_cast<const char*>(piece), *n);
+  }
+  return true;
+}
+
+TEST_F(GrpcServerTest, ManyIdleConnectionsDoNotStopAccepting) {
+  std::vector<std::unique_ptr<Connection>> idle;
+  for (int i = 0; i < 3000; ++i) {
+    auto connection = TcpNetwork().Dial(daemon_->Address(), 5000);
+    ASSERT_TRUE(connection.ok()) << i << ": " << connection.status();
+    idle.push_back(*std::move(connection));
+  }
+  EXPECT_TRUE(List().ok()) << "a new connection still gets through";
+}
+
+TEST_F(GrpcServerTest, ACallWithoutTokenIsRefusedBeforeItsBodyHasArrived) {
+  for (const char* method : {"SubmitJob", "PutBlob", "PutStateShard", "PutArray", "Attach", "WatchJob"}) {
+    const auto connection = Dial();
+    ASSERT_TRUE(Write(connection.get(), StalledCall(absl::StrCat("/xlad.v1.Coordinator/", method))).ok());
+    EXPECT_TRUE(Receives(connection.get(), "found no token")) << method;
+  }
+  EXPECT_TRUE(List().ok());
+}
+
+TEST_F(GrpcServerTest, HealthIsAnsweredWithoutATokenAndWithoutReadingTheRequest) {
+  const auto connection = Dial();
+  ASSERT_TRUE(Write(connection.get(), StalledCall("/grpc.health.v1.Health/Check")).ok());
+  EXPECT_TRUE(Receives(connection.get(), std::string("\0\0\0\0\x02\x08\x01", 7)));
+}
+
+TEST_F(GrpcServerTest, WrongTokensAndUnknownCallsAreNamed) {
+  const auto list = [&](grpc::ClientContext* context) {
+    ListJobsResponse response;
+    return stub_->ListJobs(context, {}, &response);
+  };
+  for (const char* token : {"", "wrong", "correct horse battery stapl", "correct horse battery staplf"}) {
+    EXPECT_EQ(WithContext(list, token).error_code(), grpc::StatusCode::UNAUTHENTICATED) << token;
+  }
+  EXPECT_TRUE(WithContext(list).ok());
+}
+
+TEST_F(GrpcServerTest, GarbageIsHarmless) {
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string pieces[] = {"GET / HTTP/1.1\r\n\r\n", std::string(100000, '\xff'), std::string("\x16\x03\x01", 3),
+                                preface + std::string(50000, '\x7f'),
+                                preface + Frame(4, 0, 0, "odd") + Frame(1, 0xff, 0xffffffff, std::string(1000, '\x80')),
+                                preface + Frame(0, 0, 1, std::string(16384, 'x'))};
+  for (const std::string& bytes : pieces) {
+    const auto connection = Dial();
+    (void)Write(connection.get(), bytes);  // The server may close in the middle.
+  }
+  EXPECT_TRUE(List().ok());
+}
+
+TEST_F(GrpcServerTest, ImpossibleRequestsAreRefusedAtTheBorder) {
+  const grpc::Status mesh = WithContext([&](grpc::ClientContext* context) {
+    OpenSessionRequest request;
+    for (const char* name : {"x", "y"}) {
+      request.add_mesh()->set_name(name);
+      request.mutable_mesh(request.mesh_size() - 1)->set_size(int64_t{1} << 32);
+    }
+    OpenSessionResponse response;
+    return stub_->OpenSession(context, request, &response);
+  });
+  EXPECT_EQ(mesh.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(mesh.error_message(), HasSubstr("mesh"));
+
+  const grpc::Status shard = WithContext([&](grpc::ClientContext* context) {
+    PutStateShardResponse response;
+    const auto writer = stub_->PutStateShard(context, &response);
+    PutStateShardRequest request;
+    request.set_job_id("job-of-nobody");
+    request.set_attempt(1);
+    request.set_tensor("w");
+    request.set_chunk("1234");
+    writer->Write(request);
+    writer->WritesDone();
+    return writer->Finish();
+  });
+  EXPECT_EQ(shard.error_code(), grpc::StatusCode::NOT_FOUND) << "nothing is kept for unknown jobs";
+
+  const grpc::Status box = WithContext([&](grpc::ClientContext* context) {
+    GetShardRequest request;
+    request.set_digest(std::string(64, 'a'));
+    request.set_tensor("w");
+    request.mutable_box()->add_lo(0);
+    const auto reader = stub_->GetShard(context, request);
+    Chunk chunk;
+    while (reader->Read(&chunk)) {
+    }
+    return reader->Finish();
+  });
+  EXPECT_EQ(box.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
+  const grpc::Status status = WithContext([&](grpc::ClientContext* context) {
+    const auto stream = stub_->Attach(context);
+    WorkerMessage message;
+    message.mutable_register_()->set_worker_id(std::string(1000, 'w'));
+    stream->Write(message);
+    CoordinatorMessage answer;
+    while (stream->Read(&answer)) {
+    }
+    return stream->Finish();
+  });
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("worker_id"));
+}
+
+TEST_F(GrpcServerTest, BlobsOfManyChunksComeBackWhole) {
+  std::string bytes(5'000'001, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  const std::string digest = Sha256Hex(bytes);
+  const grpc::Status put = WithContext([&](grpc::ClientContext* context) {
+    PutBlobResponse response;
+    const auto writer = stub_->PutBlob(context, &response);
+    PutBlobRequest request;
+    request.set_digest(digest);
+    for (size_t offset = 0; offset < bytes.size(); offset += 1 << 20) {
+      request.set_chunk(bytes.substr(offset, 1 << 20));
+      writer->Write(request);
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  });
+  ASSERT_TRUE(put.ok()) << put.error_message();
+  std::string read;
+  const grpc::Status get = WithContext([&](grpc::ClientContext* context) {
+    GetBlobRequest request;
+    request.set_digest(digest);
+    const auto reader = stub_->GetBlob(context, request);
+    Chunk chunk;
+    while (reader->Read(&chunk)) read += chunk.data();
+    return reader->Finish();
+  });
+  ASSERT_TRUE(get.ok()) << get.error_message();
+  EXPECT_TRUE(read == bytes);
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -1,0 +1,266 @@
+#include "service/grpc_streams.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "service/grpc_calls.h"
+#include "service/validate.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kMaxWorkerMessageBytes = 16 << 20;
+constexpr int64_t kMaxQueuedBytes = 64 << 20;  // To one worker. A worker that takes nothing is disconnected.
+constexpr std::chrono::milliseconds kMinPassInterval{5};
+// Why a job waits can change without an event of the job.
+constexpr std::chrono::milliseconds kMaxPassInterval{1000};
+
+class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
+ public:
+  WorkerStream(Engine* engine, SerialQueue* queue, grpc::CallbackServerContext* context)
+      : engine_(engine), queue_(queue), context_(context) {
+    queue_->Push([this] {
+      connection_ = engine_->Attach(this);
+      StartRead(&incoming_);
+    });
+  }
+
+  // --- Outbox, called with the engine's lock held.
+  void Send(const CoordinatorMessage& message) override {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    waiting_bytes_ += static_cast<int64_t>(message.ByteSizeLong());
+    waiting_.push_back(ToByteBuffer(message));
+    if (waiting_bytes_ > kMaxQueuedBytes) context_->TryCancel();
+    WriteNext();
+  }
+  void Close() override { context_->TryCancel(); }
+
+  // --- Callbacks of gRPC.
+  void OnReadDone(bool ok) override {
+    queue_->Push([this, ok] { ok ? Handle() : End(grpc::Status::OK); });
+  }
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (!ok) waiting_.clear();
+    WriteNext();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Handle() {
+    WorkerMessage message;
+    absl::Status status = FromByteBuffer(std::exchange(incoming_, {}), kMaxWorkerMessageBytes, &message);
+    if (status.ok()) status = Validate(message);
+    if (!status.ok()) {
+      LogWarn("a worker's message was refused", {{"peer", context_->peer()}, {"error", std::string(status.message())}});
+      End(ToGrpcStatus(status));
+      return;
+    }
+    engine_->OnMessage(connection_, message);
+    StartRead(&incoming_);
+  }
+
+  // Called once, on the queue's thread: after it the engine sends nothing more.
+  void End(const grpc::Status& status) {
+    engine_->Detach(connection_);
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+      waiting_.clear();
+    }
+    Finish(status);  // This object may be deleted at once.
+  }
+
+  void WriteNext() {
+    if (writing_ || ending_ || waiting_.empty()) return;
+    outgoing_ = std::move(waiting_.front());
+    waiting_.pop_front();
+    waiting_bytes_ -= static_cast<int64_t>(outgoing_.Length());
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  Engine* const engine_;
+  SerialQueue* const queue_;
+  grpc::CallbackServerContext* const context_;
+  ConnectionId connection_ = 0;
+  grpc::ByteBuffer incoming_;
+  std::mutex mutex_;  // Guards what follows.
+  std::deque<grpc::ByteBuffer> waiting_;
+  int64_t waiting_bytes_ = 0;
+  grpc::ByteBuffer outgoing_;
+  bool writing_ = false;
+  bool ending_ = false;
+};
+
+}  // namespace
+
+SerialQueue::SerialQueue() : thread_([this] { Run(); }) {}
+
+SerialQueue::~SerialQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void SerialQueue::Push(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  changed_.notify_one();
+}
+
+void SerialQueue::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::deque<std::function<void()>> batch = std::exchange(queue_, {});
+    lock.unlock();
+    for (const auto& work : batch) work();
+    batch.clear();
+    lock.lock();
+  }
+}
+
+grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
+                                                 grpc::CallbackServerContext* context) {
+  return new WorkerStream(engine, queue, context);
+}
+
+// The thread of the followers alone makes updates and ends streams; gRPC's threads only wake it.
+class Followers::Stream final : public grpc::ServerGenericBidiReactor {
+ public:
+  using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
+  Stream(Followers* owner, Open open) : owner_(owner), open_(std::move(open)) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    state_ = ok ? State::kOpening : State::kGone;
+    owner_->Wake(this);
+  }
+  void OnWriteDone(bool ok) override {
+    State writing = State::kWriting;
+    state_.compare_exchange_strong(writing, ok ? State::kIdle : State::kGone);
+    owner_->Wake(this);
+  }
+  void OnCancel() override {
+    state_ = State::kGone;
+    owner_->Wake(this);
+  }
+  void OnDone() override {
+    const std::lock_guard lock(owner_->mutex_);  // The thread may be using this object.
+    owner_->streams_.erase(this);
+    owner_->due_.erase(this);
+    owner_->done_.push_back(this);
+    owner_->woken_.notify_one();
+  }
+
+  // Sends the next update, if there is one and the last has been sent.
+  void Advance() {
+    if (finished_ || state_ == State::kReading || state_ == State::kWriting) return;
+    if (state_ == State::kGone) return End(grpc::Status::CANCELLED);
+    if (follower_ == nullptr) {
+      auto follower = open_(request_);
+      if (!follower.ok()) return End(ToGrpcStatus(follower.status()));
+      follower_ = *std::move(follower);
+      State opening = State::kOpening;
+      state_.compare_exchange_strong(opening, State::kIdle);
+    }
+    absl::StatusOr<Update> update = follower_->Next();
+    if (!update.ok()) return End(ToGrpcStatus(update.status()));
+    if (update->message.has_value() && !update->last) {
+      outgoing_ = *std::move(update->message);
+      State idle = State::kIdle;
+      if (state_.compare_exchange_strong(idle, State::kWriting)) StartWrite(&outgoing_);
+    } else if (update->message.has_value()) {
+      outgoing_ = *std::move(update->message);
+      finished_ = true;
+      follower_.reset();
+      StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+    } else if (update->last) {
+      End(grpc::Status::OK);
+    }
+  }
+
+ private:
+  enum class State { kReading, kOpening, kIdle, kWriting, kGone };
+
+  void End(const grpc::Status& status) {
+    finished_ = true;
+    follower_.reset();
+    Finish(status);
+  }
+
+  Followers* const owner_;
+  const Open open_;
+  std::atomic<State> state_ = State::kReading;
+  grpc::ByteBuffer request_, outgoing_;
+  std::unique_ptr<Follower> follower_;  // Used by the followers' thread alone, as is `finished_`.
+  bool finished_ = false;
+};
+
+Followers::Followers() : thread_([this] { Run(); }) {}
+
+Followers::~Followers() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    woken_.notify_all();
+  }
+  thread_.join();
+  for (Stream* stream : done_) delete stream;
+}
+
+void Followers::OnChange() {
+  const std::lock_guard lock(mutex_);
+  changed_ = true;
+  woken_.notify_one();
+}
+
+void Followers::Wake(Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  if (!streams_.contains(stream)) return;
+  due_.insert(stream);
+  woken_.notify_one();
+}
+
+grpc::ServerGenericBidiReactor* Followers::MakeStream(
+    std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open) {
+  const std::lock_guard lock(mutex_);
+  auto* stream = new Stream(this, std::move(open));
+  streams_.insert(stream);
+  return stream;
+}
+
+void Followers::Run() {
+  std::unique_lock lock(mutex_);
+  auto last_pass = std::chrono::steady_clock::now();
+  while (true) {
+    const bool woken = woken_.wait_for(lock, kMaxPassInterval, [this] {
+      return stopping_ || changed_ || !due_.empty() || !done_.empty();
+    });
+    if (stopping_) return;
+    changed_ = changed_ || !woken;
+    for (Stream* stream : std::exchange(done_, {})) delete stream;
+    if (std::exchange(changed_, false)) {  // Many changes in a moment cost one pass.
+      woken_.wait_until(lock, last_pass + kMinPassInterval, [this] { return stopping_; });
+      last_pass = std::chrono::steady_clock::now();
+      due_ = streams_;
+      changed_ = false;
+    }
+    while (!due_.empty() && !stopping_) {
+      Stream* stream = *due_.begin();
+      due_.erase(due_.begin());
+      lock.unlock();
+      stream->Advance();
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace xlad::service

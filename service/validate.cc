@@ -1,0 +1,329 @@
+#include "service/validate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/escaping.h"
+#include "tensor/wire.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int kMaxDimensions = 64;
+constexpr int kMaxEntries = 1 << 20;  // Of a repeated field.
+constexpr int kMaxWorkerDevices = 1 << 16;
+constexpr int kShownBytes = 40;
+
+absl::Status Bad(absl::string_view field, const std::string& found, const std::string& expected) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": found ", found, ", expected ", expected));
+}
+
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+std::string Shown(absl::string_view text) {
+  if (std::ssize(text) <= kShownBytes) return absl::StrCat("\"", absl::CHexEscape(text), "\"");
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShownBytes)), "...\" (", text.size(), " bytes)");
+}
+
+absl::Status CheckText(absl::string_view field, absl::string_view text, int max_bytes = kMaxNameBytes) {
+  if (std::ssize(text) > max_bytes) return Bad(field, Shown(text), absl::StrCat("at most ", max_bytes, " bytes"));
+  if (std::any_of(text.begin(), text.end(), IsControl)) return Bad(field, Shown(text), "no control characters");
+  return absl::OkStatus();
+}
+
+absl::Status CheckId(absl::string_view field, absl::string_view id) {
+  if (id.empty()) return Bad(field, "no id", "one");
+  return CheckText(field, id);
+}
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) {
+    return Bad(field, absl::StrCat(value), absl::StrCat("a number of ", low, " to ", high));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStep(absl::string_view field, int64_t step) { return CheckRange(field, step, 0, kMaxSteps); }
+
+absl::Status CheckCount(absl::string_view field, int count) {
+  if (count > kMaxEntries) return Bad(field, absl::StrCat(count, " entries"), absl::StrCat("at most ", kMaxEntries));
+  return absl::OkStatus();
+}
+
+bool IsDigest(absl::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(),
+                                          [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+absl::Status CheckDigest(absl::string_view field, absl::string_view digest) {
+  return IsDigest(digest) ? absl::OkStatus() : Bad(field, Shown(digest), "64 lower-case hex digits");
+}
+
+absl::Status CheckBox(absl::string_view field, const Box& box) {
+  if (box.lo_size() != box.hi_size() || box.lo_size() > kMaxDimensions) {
+    return Bad(field, absl::StrCat(box.lo_size(), " starts and ", box.hi_size(), " ends"),
+               absl::StrCat("as many ends as starts, at most ", kMaxDimensions));
+  }
+  for (int d = 0; d < box.lo_size(); ++d) {
+    if (box.lo(d) < 0 || box.hi(d) < box.lo(d)) {
+      return Bad(field, absl::StrCat("[", box.lo(d), ", ", box.hi(d), ") in dimension ", d), "0 <= start <= end");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShape(absl::string_view field, const ArrayShape& shape) {
+  const absl::Status status = tensor::CheckedShapeFromWire(shape).status();
+  return status.ok() ? status : Annotate(status, field);
+}
+
+absl::Status CheckMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {
+  if (mesh.size() > kMaxMeshAxes) {
+    return Bad("mesh", absl::StrCat(mesh.size(), " axes"), absl::StrCat("at most ", kMaxMeshAxes));
+  }
+  std::set<std::string> names;
+  int64_t devices = 1;
+  for (const MeshAxis& axis : mesh) {
+    XLAD_RETURN_IF_ERROR(CheckText("mesh axis", axis.name()));
+    XLAD_RETURN_IF_ERROR(
+        CheckRange(absl::StrCat("size of mesh axis ", Shown(axis.name())), axis.size(), 1, kMaxMeshDevices));
+    devices *= axis.size();  // At most 2^40: no overflow.
+    if (devices > kMaxMeshDevices) {
+      return Bad("mesh", absl::StrCat("at least ", devices, " devices"), absl::StrCat("at most ", kMaxMeshDevices));
+    }
+    if (!names.insert(axis.name()).second) return Bad("mesh", absl::StrCat("two axes ", Shown(axis.name())), "one");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Entry>  // JobSpec::Parameter or JobSpec::Result.
+absl::Status CheckEntries(absl::string_view field, const google::protobuf::RepeatedPtrField<Entry>& entries) {
+  XLAD_RETURN_IF_ERROR(CheckCount(field, entries.size()));
+  for (int i = 0; i < entries.size(); ++i) {
+    const std::string place = absl::StrCat(field, " ", i);
+    XLAD_RETURN_IF_ERROR(CheckText(place, entries[i].name(), kMaxTensorNameBytes));
+    XLAD_RETURN_IF_ERROR(CheckShape(place, entries[i].shape()));
+  }
+  return absl::OkStatus();
+}
+
+// A message about one attempt of a job.
+template <typename Message>
+absl::Status CheckAttempt(absl::string_view field, const Message& message) {
+  XLAD_RETURN_IF_ERROR(CheckId(absl::StrCat(field, ".job_id"), message.job_id()));
+  XLAD_RETURN_IF_ERROR(CheckStep(absl::StrCat(field, ".generation"), message.generation()));
+  return CheckStep(absl::StrCat(field, ".attempt"), message.attempt());
+}
+
+absl::Status CheckTasks(const google::protobuf::RepeatedPtrField<RunningTask>& tasks) {
+  XLAD_RETURN_IF_ERROR(CheckCount("running", tasks.size()));
+  for (const RunningTask& task : tasks) {
+    XLAD_RETURN_IF_ERROR(CheckAttempt("running", task));
+    XLAD_RETURN_IF_ERROR(CheckStep("running.step", task.step()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRegister(const RegisterWorker& message) {
+  XLAD_RETURN_IF_ERROR(CheckId("worker_id", message.worker_id()));
+  XLAD_RETURN_IF_ERROR(CheckText("host", message.host()));
+  XLAD_RETURN_IF_ERROR(CheckText("data_address", message.data_address()));
+  XLAD_RETURN_IF_ERROR(CheckText("version", message.version()));
+  XLAD_RETURN_IF_ERROR(CheckRange("devices", message.devices(), 0, kMaxWorkerDevices));
+  int64_t offered = 0;
+  for (const DeviceOffer& offer : message.offers()) {
+    XLAD_RETURN_IF_ERROR(CheckRange("devices of an offer", offer.count(), 0, kMaxWorkerDevices));
+    offered += offer.count();
+  }
+  if (message.offers_size() > 0 && offered != message.devices()) {
+    return Bad("offers", absl::StrCat(offered, " devices"), absl::StrCat(message.devices(), ", as `devices` says"));
+  }
+  return CheckTasks(message.running());
+}
+
+absl::Status CheckSteps(const TaskSteps& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("steps", message));
+  for (const StepMetrics& metrics : message.metrics()) {
+    XLAD_RETURN_IF_ERROR(CheckStep("steps.metrics.step", metrics.step()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFailed(const TaskFailed& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("failed", message));
+  return CheckText("failed.suspect_worker", message.suspect_worker());
+}
+
+absl::Status CheckShard(const ShardWritten& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("shard_written", message));
+  XLAD_RETURN_IF_ERROR(CheckStep("shard_written.step", message.step()));
+  const CheckpointShard& shard = message.shard();
+  XLAD_RETURN_IF_ERROR(CheckText("shard_written.shard.uri", shard.uri(), kMaxPathBytes));
+  XLAD_RETURN_IF_ERROR(CheckStep("shard_written.shard.bytes", shard.bytes()));
+  XLAD_RETURN_IF_ERROR(CheckDigest("shard_written.shard.digest", shard.digest()));
+  XLAD_RETURN_IF_ERROR(CheckCount("shard_written.shard.pieces", shard.pieces_size()));
+  for (const CheckpointPiece& piece : shard.pieces()) {
+    XLAD_RETURN_IF_ERROR(CheckText("shard_written piece's tensor", piece.tensor(), kMaxTensorNameBytes));
+    XLAD_RETURN_IF_ERROR(CheckBox("shard_written piece's box", piece.box()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckExited(const AttemptExited& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("exited", message));
+  return CheckStep("exited.step", message.step());
+}
+
+}  // namespace
+
+absl::Status Validate(const JobSpec& spec) {
+  XLAD_RETURN_IF_ERROR(CheckText("name", spec.name()));
+  XLAD_RETURN_IF_ERROR(CheckText("device_name", spec.device_name()));
+  XLAD_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
+  XLAD_RETURN_IF_ERROR(CheckStep("steps", spec.steps()));
+  XLAD_RETURN_IF_ERROR(CheckStep("batch_size", spec.batch_size()));
+  XLAD_RETURN_IF_ERROR(CheckStep("batch_count", spec.batch_count()));
+  XLAD_RETURN_IF_ERROR(CheckRange("max_attempts", spec.max_attempts(), 0, kMaxEntries));
+  XLAD_RETURN_IF_ERROR(CheckStep("start_step", spec.start_step()));
+  XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_steps", spec.checkpoint().every_steps()));
+  XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_ms", spec.checkpoint().every_ms()));
+  XLAD_RETURN_IF_ERROR(CheckRange("checkpoint.keep", spec.checkpoint().keep(), 0, kMaxEntries));
+  XLAD_RETURN_IF_ERROR(CheckText("checkpoint.uri", spec.checkpoint().uri(), kMaxPathBytes));
+  XLAD_RETURN_IF_ERROR(CheckText("resume", spec.resume(), kMaxPathBytes));
+  XLAD_RETURN_IF_ERROR(CheckText("state_uri", spec.state_uri(), kMaxPathBytes));
+  XLAD_RETURN_IF_ERROR(CheckText("data_uri", spec.data_uri(), kMaxPathBytes));
+  if (spec.shrink_axes_size() > kMaxMeshAxes) {
+    return Bad("shrink_axes", absl::StrCat(spec.shrink_axes_size(), " axes"), absl::StrCat("at most ", kMaxMeshAxes));
+  }
+  for (const std::string& axis : spec.shrink_axes()) XLAD_RETURN_IF_ERROR(CheckText("shrink_axes", axis));
+  XLAD_RETURN_IF_ERROR(CheckEntries("parameter", spec.parameters()));
+  return CheckEntries("result", spec.results());
+}
+
+absl::Status Validate(const SubmitJobRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckText("client_key", request.client_key()));
+  XLAD_RETURN_IF_ERROR(CheckDigest("program_blob", request.spec().program_blob()));
+  for (const std::string& digest : {request.spec().state_blob(), request.spec().data_blob()}) {
+    if (!digest.empty()) XLAD_RETURN_IF_ERROR(CheckDigest("state_blob or data_blob", digest));
+  }
+  return Validate(request.spec());
+}
+
+absl::Status Validate(const ListJobsRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckRange("limit", request.limit(), 0, kMaxEntries));
+  return CheckText("after", request.after());
+}
+absl::Status Validate(const GetJobRequest& request) { return CheckId("job_id", request.job_id()); }
+absl::Status Validate(const WatchJobRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
+  return CheckStep("from_step", request.from_step());
+}
+absl::Status Validate(const CancelJobRequest& request) { return CheckId("job_id", request.job_id()); }
+absl::Status Validate(const JobLogRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckStep("after_sequence", request.after_sequence()));
+  XLAD_RETURN_IF_ERROR(CheckRange("limit", request.limit(), 0, kMaxEntries));
+  return CheckId("job_id", request.job_id());
+}
+absl::Status Validate(const WhyJobRequest& request) { return CheckId("job_id", request.job_id()); }
+absl::Status Validate(const ResizeJobRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
+  return CheckMesh(request.mesh());
+}
+absl::Status Validate(const ListWorkersRequest&) { return absl::OkStatus(); }
+absl::Status Validate(const DrainWorkerRequest& request) { return CheckId("worker_id", request.worker_id()); }
+absl::Status Validate(const UndrainWorkerRequest& request) { return CheckId("worker_id", request.worker_id()); }
+absl::Status Validate(const GetStatusRequest&) { return absl::OkStatus(); }
+absl::Status Validate(const BackupRequest& request) { return CheckText("folder", request.folder(), kMaxPathBytes); }
+
+absl::Status Validate(const HasBlobsRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckCount("digests", request.digests_size()));
+  for (const std::string& digest : request.digests()) XLAD_RETURN_IF_ERROR(CheckDigest("digests", digest));
+  return absl::OkStatus();
+}
+absl::Status Validate(const GetBlobRequest& request) { return CheckDigest("digest", request.digest()); }
+absl::Status Validate(const GetBlobRangeRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
+  XLAD_RETURN_IF_ERROR(CheckRange("size", request.size(), -1, kMaxSteps));
+  return CheckDigest("digest", request.digest());
+}
+absl::Status Validate(const GetShardRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckDigest("digest", request.digest()));
+  XLAD_RETURN_IF_ERROR(CheckText("tensor", request.tensor(), kMaxTensorNameBytes));
+  return CheckBox("box", request.box());
+}
+
+absl::Status Validate(const OpenSessionRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckText("client_key", request.client_key()));
+  XLAD_RETURN_IF_ERROR(CheckText("name", request.name()));
+  return CheckMesh(request.mesh());
+}
+absl::Status Validate(const HoldSessionRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const LoadProgramRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
+  return CheckDigest("program_blob", request.program_blob());
+}
+absl::Status Validate(const CallProgramRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckCount("arguments", request.arguments_size()));
+  return CheckId("session_id", request.session_id());
+}
+absl::Status Validate(const GetArrayRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const FreeArraysRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const CloseSessionRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const GetArrayShardRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
+  return CheckBox("box", request.box());
+}
+
+absl::Status Validate(const PutBlobRequest& header) { return CheckDigest("digest", header.digest()); }
+absl::Status Validate(const PutStateShardRequest& header) {
+  XLAD_RETURN_IF_ERROR(CheckId("shard.job_id", header.job_id()));
+  XLAD_RETURN_IF_ERROR(CheckStep("shard.attempt", header.attempt()));
+  XLAD_RETURN_IF_ERROR(CheckStep("shard.step", header.step()));
+  XLAD_RETURN_IF_ERROR(CheckText("shard.tensor", header.tensor(), kMaxTensorNameBytes));
+  return CheckBox("shard.box", header.box());
+}
+absl::Status Validate(const PutArrayRequest& header) {
+  XLAD_RETURN_IF_ERROR(CheckId("session_id", header.session_id()));
+  XLAD_RETURN_IF_ERROR(CheckShape("shape", header.shape()));
+  return CheckRange("bytes of the array", tensor::ShapeFromWire(header.shape()).bytes(), 0, kMaxUploadedArrayBytes);
+}
+absl::Status Validate(const PutArrayShardRequest& header) {
+  XLAD_RETURN_IF_ERROR(CheckId("session_id", header.session_id()));
+  return CheckBox("box", header.box());
+}
+
+absl::Status Validate(const WorkerMessage& message) {
+  switch (message.message_case()) {
+    case WorkerMessage::kRegister:
+      return CheckRegister(message.register_());
+    case WorkerMessage::kHeartbeat:
+      return CheckTasks(message.heartbeat().running());
+    case WorkerMessage::kReady:
+      return CheckAttempt("ready", message.ready());
+    case WorkerMessage::kSteps:
+      return CheckSteps(message.steps());
+    case WorkerMessage::kStopAnswer:
+      XLAD_RETURN_IF_ERROR(CheckStep("stop_answer.step", message.stop_answer().step()));
+      return CheckAttempt("stop_answer", message.stop_answer());
+    case WorkerMessage::kStopped:
+      XLAD_RETURN_IF_ERROR(CheckStep("stopped.step", message.stopped().step()));
+      return CheckAttempt("stopped", message.stopped());
+    case WorkerMessage::kFinished:
+      return CheckAttempt("finished", message.finished());
+    case WorkerMessage::kFailed:
+      return CheckFailed(message.failed());
+    case WorkerMessage::kSessionAnswer:
+      return CheckAttempt("session_answer", message.session_answer());
+    case WorkerMessage::kCheckpointAnswer:
+      XLAD_RETURN_IF_ERROR(CheckStep("checkpoint_answer.step", message.checkpoint_answer().step()));
+      return CheckAttempt("checkpoint_answer", message.checkpoint_answer());
+    case WorkerMessage::kShardWritten:
+      return CheckShard(message.shard_written());
+    case WorkerMessage::kExited:
+      return CheckExited(message.exited());
+    default:  // Draining, which has no fields, and messages of newer workers.
+      return absl::OkStatus();
+  }
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,123 @@
+#include "service/validate.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+namespace xlad::service {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename Message>
+Message Parsed(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+const char kDigest[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+SubmitJobRequest GoodJob() {
+  SubmitJobRequest request = Parsed<SubmitJobRequest>(R"(
+      client_key: "k" spec { name: "mlp" steps: 10 batch_size: 2 batch_count: 3 mesh { name: "dp" size: 8 } })");
+  request.mutable_spec()->set_program_blob(kDigest);
+  return request;
+}
+
+// `field` is the start of the message.
+void ExpectBad(const absl::Status& status, const std::string& field) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
+  EXPECT_THAT(status.message(), testing::StartsWith(field));
+  EXPECT_THAT(status.message(), HasSubstr("expected")) << field;
+  EXPECT_LT(status.message().size(), 400) << "a message repeats no long input";
+}
+
+TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
+  SubmitJobRequest request = GoodJob();
+  EXPECT_TRUE(Validate(request).ok());
+  request.mutable_spec()->set_name(std::string(kMaxNameBytes, 'n'));
+  EXPECT_TRUE(Validate(request).ok());
+  request.mutable_spec()->set_name(std::string(kMaxNameBytes + 1, 'n'));
+  ExpectBad(Validate(request), "name");
+  request.mutable_spec()->set_name(std::string(60 << 20, 'n'));
+  ExpectBad(Validate(request), "name");
+  request.mutable_spec()->set_name("line\nbreak");
+  ExpectBad(Validate(request), "name");
+}
+
+TEST(Validate, RefusesNegativeCounts) {
+  const std::pair<const char*, void (JobSpec::*)(int64_t)> counts[] = {
+      {"steps", &JobSpec::set_steps}, {"batch_size", &JobSpec::set_batch_size}, {"batch_count", &JobSpec::set_batch_count}};
+  for (const auto& [field, set] : counts) {
+    for (const int64_t value : {int64_t{-1}, INT64_MIN, INT64_MAX, kMaxSteps + 1}) {
+      SubmitJobRequest request = GoodJob();
+      (request.mutable_spec()->*set)(value);
+      ExpectBad(Validate(request), field);
+    }
+  }
+  SubmitJobRequest request = GoodJob();
+  request.mutable_spec()->set_max_attempts(-1);
+  ExpectBad(Validate(request), "max_attempts");
+}
+
+TEST(Validate, RefusesImpossibleMeshes) {
+  const auto session = [](std::vector<int64_t> sizes) {
+    OpenSessionRequest request;
+    for (const int64_t size : sizes) {
+      request.add_mesh()->set_name(absl::StrCat("a", request.mesh_size()));
+      request.mutable_mesh(request.mesh_size() - 1)->set_size(size);
+    }
+    return Validate(request);
+  };
+  EXPECT_TRUE(session({1 << 10, 1 << 10}).ok());
+  const int64_t huge = int64_t{1} << 32;
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{
+           {huge, huge}, {INT64_MAX}, {0}, {-2, -2}, {1 << 10, 1 << 11}, {INT64_MIN, 2}}) {
+    EXPECT_EQ(session(sizes).code(), absl::StatusCode::kInvalidArgument) << testing::PrintToString(sizes);
+  }
+  EXPECT_FALSE(session(std::vector<int64_t>(kMaxMeshAxes + 1, 1)).ok());
+}
+
+TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
+  for (const char* box : {"lo: [0, 0] hi: [1]", "lo: [0] hi: [1, 1]", "lo: [3] hi: [2]", "lo: [-1] hi: [2]", "hi: [9]"}) {
+    GetShardRequest get = Parsed<GetShardRequest>(absl::StrCat("tensor: 'w' box { ", box, " }"));
+    get.set_digest(kDigest);
+    ExpectBad(Validate(get), "box");
+    ExpectBad(Validate(Parsed<PutStateShardRequest>(absl::StrCat("job_id: 'j' box { ", box, " }"))), "shard.box");
+    ExpectBad(Validate(Parsed<PutArrayShardRequest>(absl::StrCat("session_id: 's' box { ", box, " }"))), "box");
+    ExpectBad(Validate(Parsed<GetArrayShardRequest>(absl::StrCat("session_id: 's' box { ", box, " }"))), "box");
+  }
+  const auto scalar = Parsed<PutArrayShardRequest>("session_id: 's' box { }");
+  EXPECT_TRUE(Validate(scalar).ok()) << "a scalar's box has no dimensions";
+}
+
+TEST(Validate, RefusesShapesThatOverflowAndDigestsThatAreNone) {
+  const auto put = Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 11 dims: 4294967296 dims: 4294967296 }");
+  EXPECT_EQ(Validate(put).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Validate(Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 99 }")).code(),
+            absl::StatusCode::kInvalidArgument);
+  for (const std::string& digest : {std::string("../../etc/passwd"), std::string(64, 'A'), std::string(63, 'a')}) {
+    GetBlobRequest get;
+    get.set_digest(digest);
+    ExpectBad(Validate(get), "digest");
+  }
+}
+
+TEST(Validate, ChecksMessagesOfWorkers) {
+  EXPECT_TRUE(Validate(Parsed<WorkerMessage>("register { worker_id: 'w0' devices: 2 offers { count: 2 } }")).ok());
+  const std::pair<const char*, const char*> bad[] = {
+      {"worker_id", "register { devices: 1 }"},
+      {"devices", "register { worker_id: 'w0' devices: -1 }"},
+      {"offers", "register { worker_id: 'w0' devices: 2 offers { count: 3 } }"},
+      {"devices of an offer", "register { worker_id: 'w0' devices: 0 offers { count: -2 } offers { count: 2 } }"},
+      {"running.job_id", "heartbeat { running { attempt: 1 } }"},
+      {"ready.attempt", "ready { job_id: 'j' attempt: -1 }"},
+      {"steps.metrics.step", "steps { job_id: 'j' attempt: 1 metrics { step: -5 } }"},
+      {"stopped.step", "stopped { job_id: 'j' attempt: 1 step: -5 }"},
+  };
+  for (const auto& [field, text] : bad) ExpectBad(Validate(Parsed<WorkerMessage>(text)), field);
+}
+
+}  // namespace
+}  // namespace xlad::service
