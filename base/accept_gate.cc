@@ -206,7 +206,8 @@ class EpollGate final : public AcceptGate {
       }
       char byte = 0;
       const ssize_t peeked = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (peeked < 0 && (errno == EAGAIN || errno == EINTR)) return;  // An event of an older connection with this number.
+      if (peeked < 0 && (errno == EAGAIN || errno == EINTR))
+        return;  // An event of an older connection with this number.
       epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
       const int copy = peeked == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
       if (copy < 0) {

@@ -1,9 +1,10 @@
-// Accepts TCP connections for a server that cannot limit them itself, and hands over only those that have begun to speak.
+// Accepts TCP connections for a server that cannot limit them itself, and hands over only those that have begun to
+// speak.
 //
-// A connection is unknown until the server says that an authenticated call came over it. Unknown connections are bounded
-// in number and in time: when there are too many, the oldest one is closed, and one that stays unknown is closed. Idle
-// connections without a byte therefore cost the server nothing, and can neither stop it from accepting nor crowd out the
-// connections that are known. The technique is that of sshd's MaxStartups and LoginGraceTime.
+// A connection is unknown until the server says that an authenticated call came over it. Unknown connections are
+// bounded in number and in time: when there are too many, the oldest one is closed, and one that stays unknown is
+// closed. Idle connections without a byte therefore cost the server nothing, and can neither stop it from accepting nor
+// crowd out the connections that are known. The technique is that of sshd's MaxStartups and LoginGraceTime.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,10 @@
 namespace xlad {
 
 struct AcceptGateOptions {
-  int max_unknown = 1024;       // When a further connection arrives, the oldest unknown one is closed.
-  int max_connections = 20000;  // Of both kinds. Lowered to what the limit on open files leaves.
-  int64_t first_byte_ms = 5000; // A connection without a byte is closed after this time.
-  int64_t unknown_ms = 15000;   // A connection that is still unknown is closed after this time.
+  int max_unknown = 1024;        // When a further connection arrives, the oldest unknown one is closed.
+  int max_connections = 20000;   // All together; lowered to what the limit on open files leaves.
+  int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
+  int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.
 };
 
 struct AcceptGateCounts {
@@ -32,10 +33,10 @@ struct AcceptGateCounts {
 
 class AcceptGate {
  public:
-  // Listens on HOST:PORT (port 0: any free one); nothing is accepted before Begin. `deliver` is called on a thread of the
-  // gate with each connection whose first bytes can be read. It owns the descriptor, which is non-blocking and has
-  // TCP_NODELAY, and must shut the connection down before it closes the descriptor: the gate keeps a duplicate, by which
-  // it sees the end. Raises the soft limit on open files to the hard limit. Errors: as Network::Listen.
+  // Listens on HOST:PORT (port 0: any free one); nothing is accepted before Begin. `deliver` is called on a thread of
+  // the gate with each connection whose first bytes can be read. It owns the descriptor, which is non-blocking and has
+  // TCP_NODELAY, and must shut the connection down before it closes the descriptor: the gate keeps a duplicate, by
+  // which it sees the end. Raises the soft limit on open files to the hard limit. Errors: as Network::Listen.
   static absl::StatusOr<std::unique_ptr<AcceptGate>> Listen(const std::string& address,
                                                             const AcceptGateOptions& options,
                                                             std::function<void(int fd)> deliver);

@@ -13,7 +13,7 @@ namespace xlad {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-constexpr int kConnectTimeoutMs = 2000;  // Of one attempt to connect: gRPC calls it the minimal backoff.
+constexpr int kConnectTimeoutMs = 2000;  // The time for one attempt to connect, which gRPC calls the minimal backoff.
 
 // While no call is pending, only gRPC's backup poller sees that a connection has been made, every 5 s by default, so that
 // a channel whose path was refused for a moment took 4 to 8 s to come back. Must be set before gRPC's first use.

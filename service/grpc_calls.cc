@@ -234,8 +234,7 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes,
-                            google::protobuf::MessageLite* message) {
+absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message) {
   const auto size = static_cast<int64_t>(buffer.Length());
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
@@ -250,9 +249,7 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes,
 }
 
 CallRouter::CallRouter(CallTable table, std::string token, std::function<void(const std::string&)> know)
-    : table_(std::move(table)),
-      expected_(token.empty() ? std::string() : "Bearer " + token),
-      know_(std::move(know)) {}
+    : table_(std::move(table)), expected_(token.empty() ? std::string() : "Bearer " + token), know_(std::move(know)) {}
 
 bool CallRouter::IsAuthenticated(const grpc::GenericCallbackServerContext& context) const {
   if (expected_.empty()) return true;

@@ -3,8 +3,8 @@
 // All calls arrive through gRPC's generic callback API, because it hands over a call before its first message is read:
 // a call is authenticated first, and without a token nothing of its body is kept in memory. A handler runs on a thread
 // of the pool that its method names, and may block there. The first message is read before the handler gets a thread,
-// and a client that stalls later is cut off, so that slow clients hold no threads. The number of threads depends neither
-// on the number of connections nor on that of calls.
+// and a client that stalls later is cut off, so that slow clients hold no threads. The number of threads depends
+// neither on the number of connections nor on that of calls.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -29,8 +29,8 @@ class CallStream {
  public:
   virtual ~CallStream() = default;
   // Reads the next message of the client. Returns false if there is none: the client has finished its messages.
-  // Cancelled if the client has gone, DeadlineExceeded if it sends nothing for 30 s, InvalidArgument if the message cannot
-  // be parsed.
+  // Cancelled if the client has gone, DeadlineExceeded if it sends nothing for 30 s, InvalidArgument if the message
+  // cannot be parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // Sends a message; waits while two earlier ones have not been taken. Errors as Read.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
@@ -64,15 +64,14 @@ struct Method {
 using ReactorFactory = std::function<grpc::ServerGenericBidiReactor*(grpc::GenericCallbackServerContext*)>;
 
 struct CallTable {
-  std::map<std::string, Method> methods;            // By name, such as "SubmitJob".
+  std::map<std::string, Method> methods;  // By name, such as "SubmitJob".
   std::map<std::string, ReactorFactory> reactors;
 };
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
-absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes,
-                            google::protobuf::MessageLite* message);
+absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
 
 // Authenticates calls and passes them to their method. Also answers grpc.health.v1.Health/Check, without a token.
 class CallRouter final : public grpc::CallbackGenericService {

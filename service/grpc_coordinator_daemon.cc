@@ -17,7 +17,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-constexpr size_t kMaxGrpcBytes = size_t{1} << 30;  // Of all messages in transit; beyond it, calls are refused.
+constexpr size_t kMaxGrpcBytes = size_t{1} << 30;  // For all messages in transit; beyond it, calls are refused.
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
 
@@ -28,14 +28,15 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Daemo
   }
   if (options.tls_cert_file.empty()) {
     if (!IsLoopback(host_port.host)) {
-      return absl::InvalidArgumentError(absl::StrCat("found --listen ", options.listen, " off loopback without TLS "
+      return absl::InvalidArgumentError(absl::StrCat("found --listen ", options.listen,
+                                                     " off loopback without TLS "
                                                      "and a token, expected --tls-cert, --tls-key and --token-file"));
     }
     return grpc::InsecureServerCredentials();
   }
   if (options.token_file.empty() && !IsLoopback(host_port.host)) {
-    return absl::InvalidArgumentError(absl::StrCat("found --listen ", options.listen,
-                                                   " off loopback without a token, expected --token-file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found --listen ", options.listen, " off loopback without a token, expected --token-file"));
   }
   grpc::SslServerCredentialsOptions ssl;
   grpc::SslServerCredentialsOptions::PemKeyCertPair pair;

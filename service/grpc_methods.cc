@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "service/validate.h"
 #include "tensor/wire.h"
@@ -14,6 +15,7 @@ constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries s
 constexpr int64_t kMaxChunkBytes = 4 << 20;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kMaxElementBytes = 16;
+constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
 template <typename Request>
 absl::StatusOr<Request> ReadRequest(CallStream* stream) {
@@ -111,11 +113,11 @@ absl::Status PutStateShard(Engine* engine, CallStream* stream) {
 
 absl::Status PutArray(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutArrayRequest header, ReadRequest<PutArrayRequest>(stream));
-  XLAD_RETURN_IF_ERROR(engine->WaitForSession(header.session_id()));  // Nothing is read for a session that has no devices.
+  XLAD_RETURN_IF_ERROR(
+      engine->WaitForSession(header.session_id()));  // Nothing is read for a session that has no devices.
   std::string bytes;
   XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, tensor::ShapeFromWire(header.shape()).bytes(), &bytes));
-  XLAD_ASSIGN_OR_RETURN(const PutArrayResponse response,
-                        engine->PutArray(header.session_id(), header.shape(), bytes));
+  XLAD_ASSIGN_OR_RETURN(const PutArrayResponse response, engine->PutArray(header.session_id(), header.shape(), bytes));
   return stream->Write(response);
 }
 
@@ -127,7 +129,7 @@ absl::Status PutArrayShard(Engine* engine, CallStream* stream) {
   return stream->Write(PutArrayShardResponse());
 }
 
-// Follows a job: its status when that changes, and each step's metrics once.
+// Follows a job: its status when that changes and about once per second, and each step's metrics once.
 class JobFollower final : public Follower {
  public:
   JobFollower(Engine* engine, WatchJobRequest request) : engine_(engine), request_(std::move(request)) {}
@@ -138,7 +140,11 @@ class JobFollower final : public Follower {
     if (count > 0) request_.set_from_step(response.metrics(count - 1).step() + 1);
     Update update;
     std::string status = response.status().SerializeAsString();
-    if (count > 0 || status != last_) update.message = ToByteBuffer(response);
+    const int64_t now_ns = RealClock().NowNs();
+    if (count > 0 || status != last_ || now_ns - sent_ns_ > kRepeatNs) {
+      update.message = ToByteBuffer(response);
+      sent_ns_ = now_ns;
+    }
     last_ = std::move(status);
     update.last = HasEnded(response.status().state()) && count < Engine::kMetricsPerUpdate;
     return update;
@@ -148,6 +154,7 @@ class JobFollower final : public Follower {
   Engine* const engine_;
   WatchJobRequest request_;
   std::string last_;  // The status that was sent last, serialized.
+  int64_t sent_ns_ = 0;
 };
 
 // Holds a session and follows its status.
@@ -207,9 +214,8 @@ void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
   add("ListJobs",
       Unary<ListJobsRequest>([e](const auto&) -> absl::StatusOr<ListJobsResponse> { return e->ListJobs(); }));
   add("GetJob", Unary<GetJobRequest>([e](const auto& request) { return e->GetJob(request.job_id()); }));
-  add("CancelJob", Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) {
-        return e->Cancel(request.job_id());
-      }));
+  add("CancelJob",
+      Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) { return e->Cancel(request.job_id()); }));
   add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request.job_id()); }));
   add("ListWorkers",
       Unary<ListWorkersRequest>([e](const auto&) -> absl::StatusOr<ListWorkersResponse> { return e->ListWorkers(); }));

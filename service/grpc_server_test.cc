@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/network.h"
 #include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
 
 namespace xlad::service {
@@ -86,9 +87,9 @@ std::string Header(const std::string& name, const std::string& value) {  // Lite
 
 // The start of a call whose message is said to have 60 MB, of which the first bytes follow.
 std::string StalledCall(const std::string& path) {
-  const std::string headers = absl::StrCat(Header(":method", "POST"), Header(":scheme", "http"), Header(":path", path),
-                                           Header(":authority", "x"), Header("te", "trailers"),
-                                           Header("content-type", "application/grpc"));
+  const std::string headers =
+      absl::StrCat(Header(":method", "POST"), Header(":scheme", "http"), Header(":path", path),
+                   Header(":authority", "x"), Header("te", "trailers"), Header("content-type", "application/grpc"));
   const std::string prefix("\0\x03\x93\x87\0", 5);  // Not compressed, 60,000,000 bytes.
   return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(/*SETTINGS*/ 4, 0, 0, ""),
                       Frame(/*HEADERS*/ 1, /*END_HEADERS*/ 4, 1, headers),
@@ -145,7 +146,9 @@ TEST_F(GrpcServerTest, WrongTokensAndUnknownCallsAreNamed) {
 
 TEST_F(GrpcServerTest, GarbageIsHarmless) {
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-  const std::string pieces[] = {"GET / HTTP/1.1\r\n\r\n", std::string(100000, '\xff'), std::string("\x16\x03\x01", 3),
+  const std::string pieces[] = {"GET / HTTP/1.1\r\n\r\n",
+                                std::string(100000, '\xff'),
+                                std::string("\x16\x03\x01", 3),
                                 preface + std::string(50000, '\x7f'),
                                 preface + Frame(4, 0, 0, "odd") + Frame(1, 0xff, 0xffffffff, std::string(1000, '\x80')),
                                 preface + Frame(0, 0, 1, std::string(16384, 'x'))};
@@ -173,7 +176,7 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefusedAtTheBorder) {
     PutStateShardResponse response;
     const auto writer = stub_->PutStateShard(context, &response);
     PutStateShardRequest request;
-    request.set_job_id("job-of-nobody");
+    request.set_job_id("job-unknown");
     request.set_attempt(1);
     request.set_tensor("w");
     request.set_chunk("1234");

@@ -241,9 +241,8 @@ void Followers::Run() {
   std::unique_lock lock(mutex_);
   auto last_pass = std::chrono::steady_clock::now();
   while (true) {
-    const bool woken = woken_.wait_for(lock, kMaxPassInterval, [this] {
-      return stopping_ || changed_ || !due_.empty() || !done_.empty();
-    });
+    const bool woken = woken_.wait_for(lock, kMaxPassInterval,
+                                       [this] { return stopping_ || changed_ || !due_.empty() || !done_.empty(); });
     if (stopping_) return;
     changed_ = changed_ || !woken;
     for (Stream* stream : std::exchange(done_, {})) delete stream;

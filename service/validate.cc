@@ -10,7 +10,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxDimensions = 64;
-constexpr int kMaxEntries = 1 << 20;  // Of a repeated field.
+constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
 constexpr int kMaxWorkerDevices = 1 << 16;
 constexpr int kShownBytes = 40;
 
@@ -51,8 +51,8 @@ absl::Status CheckCount(absl::string_view field, int count) {
 }
 
 bool IsDigest(absl::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(),
-                                          [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 absl::Status CheckDigest(absl::string_view field, absl::string_view digest) {

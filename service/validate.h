@@ -2,7 +2,7 @@
 //
 // Validate returns InvalidArgument, with the field, what was found and what was expected, for a message that no correct
 // client or worker sends: text that is too long or has control characters, negative counts and steps, boxes and meshes
-// that do not exist, digests that are none. A message that passes may still be wrong for the state of the service: job
+// that do not exist, malformed digests. A message that passes may still be wrong for the state of the service: job
 // and session ids, for example, are only looked up later.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace xlad::service {
 
-inline constexpr int kMaxNameBytes = 256;          // Of names and ids.
-inline constexpr int kMaxTensorNameBytes = 1024;   // Of parameters, results and tensors.
-inline constexpr int kMaxPathBytes = 4096;         // Of paths and URIs.
+inline constexpr int kMaxNameBytes = 256;         // For names and ids.
+inline constexpr int kMaxTensorNameBytes = 1024;  // For names of parameters, results and tensors.
+inline constexpr int kMaxPathBytes = 4096;        // For paths and URIs.
 inline constexpr int kMaxMeshAxes = 16;
 inline constexpr int64_t kMaxMeshDevices = 1 << 20;
 inline constexpr int64_t kMaxSteps = int64_t{1} << 53;

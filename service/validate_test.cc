@@ -47,8 +47,9 @@ TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
 }
 
 TEST(Validate, RefusesNegativeCounts) {
-  const std::pair<const char*, void (JobSpec::*)(int64_t)> counts[] = {
-      {"steps", &JobSpec::set_steps}, {"batch_size", &JobSpec::set_batch_size}, {"batch_count", &JobSpec::set_batch_count}};
+  const std::pair<const char*, void (JobSpec::*)(int64_t)> counts[] = {{"steps", &JobSpec::set_steps},
+                                                                       {"batch_size", &JobSpec::set_batch_size},
+                                                                       {"batch_count", &JobSpec::set_batch_count}};
   for (const auto& [field, set] : counts) {
     for (const int64_t value : {int64_t{-1}, INT64_MIN, INT64_MAX, kMaxSteps + 1}) {
       SubmitJobRequest request = GoodJob();
@@ -80,7 +81,8 @@ TEST(Validate, RefusesImpossibleMeshes) {
 }
 
 TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
-  for (const char* box : {"lo: [0, 0] hi: [1]", "lo: [0] hi: [1, 1]", "lo: [3] hi: [2]", "lo: [-1] hi: [2]", "hi: [9]"}) {
+  for (const char* box :
+       {"lo: [0, 0] hi: [1]", "lo: [0] hi: [1, 1]", "lo: [3] hi: [2]", "lo: [-1] hi: [2]", "hi: [9]"}) {
     GetShardRequest get = Parsed<GetShardRequest>(absl::StrCat("tensor: 'w' box { ", box, " }"));
     get.set_digest(kDigest);
     ExpectBad(Validate(get), "box");
@@ -93,7 +95,8 @@ TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
 }
 
 TEST(Validate, RefusesShapesThatOverflowAndDigestsThatAreNone) {
-  const auto put = Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 11 dims: 4294967296 dims: 4294967296 }");
+  const auto put =
+      Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 11 dims: 4294967296 dims: 4294967296 }");
   EXPECT_EQ(Validate(put).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Validate(Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 99 }")).code(),
             absl::StatusCode::kInvalidArgument);
