@@ -160,7 +160,7 @@ absl::Status CheckShard(const ShardWritten& message) {
   const CheckpointShard& shard = message.shard();
   XLAD_RETURN_IF_ERROR(CheckText("shard_written.shard.uri", shard.uri(), kMaxPathBytes));
   XLAD_RETURN_IF_ERROR(CheckStep("shard_written.shard.bytes", shard.bytes()));
-  XLAD_RETURN_IF_ERROR(CheckDigest("shard_written.shard.digest", shard.digest()));
+  XLAD_RETURN_IF_ERROR(CheckDigest("shard_written.shard.sha256", shard.sha256()));
   XLAD_RETURN_IF_ERROR(CheckCount("shard_written.shard.pieces", shard.pieces_size()));
   for (const CheckpointPiece& piece : shard.pieces()) {
     XLAD_RETURN_IF_ERROR(CheckText("shard_written piece's tensor", piece.tensor(), kMaxTensorNameBytes));
