@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "hlo/build/builder.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 
@@ -18,63 +19,6 @@ struct Case {
   const char* instruction;
   const char* result;
 };
-
-constexpr char kComputations[] = R"(
-add_f32 {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-add_bf16_in_f32 {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-ge {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = pred[] compare(a, b), direction=GE
-}
-argmax {
-  v = f32[] parameter(0)
-  i = s32[] parameter(1)
-  w = f32[] parameter(2)
-  j = s32[] parameter(3)
-  ROOT t = (f32[], s32[]) tuple(v, i)
-}
-sort_pairs {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  i = s32[] parameter(2)
-  j = s32[] parameter(3)
-  ROOT s = pred[] compare(a, b), direction=LT
-}
-to_int {
-  a = f32[] parameter(0)
-  ROOT s = s32[] convert(a)
-}
-halves {
-  a = f32[2] parameter(0)
-  ROOT s = bf16[2] convert(a)
-}
-running_sum {
-  a = f32[] parameter(0)
-  c = f64[] parameter(1)
-  d = f64[] convert(a)
-  e = f64[] add(c, d)
-  f = s32[] convert(e)
-  ROOT t = (s32[], f64[]) tuple(f, e)
-}
-keep_going {
-  p = (s32[], f32[3]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-step {
-  ROOT p = (s32[], f32[3]) parameter(0)
-}
-)";
 
 const std::vector<Case>& ElementwiseCases() {
   static const auto* const cases = new std::vector<Case>{
@@ -304,7 +248,8 @@ std::vector<Case> AllCases() {
 }
 
 std::string TextOf(const Case& c) {
-  std::string text = absl::StrCat("HloModule m, num_partitions=8\n", kComputations, "ENTRY main {\n");
+  std::string text = absl::StrCat("HloModule m, num_partitions=8\n",
+                                  TestText("hlo/testdata/called_computations.hlo"), "ENTRY main {\n");
   // Splits "x: f32[2], y: (f32[], s32[])". A name is the word before a colon.
   std::string rest = c.parameters;
   for (int number = 0; !rest.empty(); ++number) {

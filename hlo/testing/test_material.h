@@ -1,4 +1,4 @@
-// Test material outside the repository: files in a directory that an environment variable names.
+// Files for tests: those of the source tree, and those in a directory that an environment variable names.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "base/file_system.h"
+
 namespace xlad::hlo {
+
+// The bytes of a file of the source tree. Ends the test program if the file cannot be read.
+inline std::string TestText(const std::string& path) {
+  absl::StatusOr<std::string> text = RealFileSystem().Read(path);
+  XLAD_CHECK(text.ok()) << text.status() << "; run the test in the root of the source tree";
+  return *std::move(text);
+}
 
 // Sorted paths under $variable that end in `suffix`; none if the variable is not set.
 inline std::vector<std::string> MaterialFiles(const char* variable, const std::string& suffix) {

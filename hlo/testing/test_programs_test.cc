@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "hlo/opcode.h"
+#include "hlo/testing/test_material.h"
 
 namespace xlad::hlo {
 namespace {
@@ -244,91 +245,20 @@ std::vector<absl::string_view> LiteralSnippets() {
   };
 }
 
-// Async operations whose operands and results are defined later, and operands that are tuple elements.
-constexpr absl::string_view kBoundLate = R"(HloModule bound_late, debug_attributes={
-  {"r"}:({log_mode=default,callback_id=1})
-}
-%f { a = f32[4] parameter(0) b = f32[4] parameter(1) c = f32[4] add(a, b) ROOT t = (f32[4], f32[4]) tuple(c, a) }
-%step { p = (s32[], ((f32[4]), f32[4], u32[])) parameter(0)
-  u = ((f32[4]), f32[4], u32[]) negate-update(p#1)
-  d = f32[4] negate-done(u)
-  s = ((f32[4]), f32[4], u32[]) negate-start(d)
-  ROOT t = (s32[], ((f32[4]), f32[4], u32[])) tuple(s32[] p#0, s) }
-%stop { p = (s32[], ((f32[4]), f32[4], u32[])) parameter(0)
-  ROOT r = pred[] constant(false) }
-ENTRY e {
-  x = f32[4] parameter(0)
-  s = ((), (), s32[]) async-start(), calls=%f, async_execution_thread="other"
-  u = ((f32[4]), (), s32[]) async-update(s, x), output_to_operand_aliasing={{2}: (0, {2})}
-  v = ((f32[4], f32[4]), (f32[4], f32[4]), (s32[], s32[8])) async-update(u, x)
-  d = (f32[4], f32[4]) async-done(v)
-  n = ((f32[4]), f32[4], u32[]) negate-start(%d#1)
-  i = s32[] constant(0)
-  a = (s32[], ((f32[4]), f32[4], u32[])) tuple(i, n)
-  w = (s32[], ((f32[4]), f32[4], u32[])) while(a), body=%step, condition=%stop
-  m = f32[4] negate-done(w#1)
-  c = ((), (), s32[]) custom-call-start(), custom_call_target="g", async_execution_thread="main"
-  k = ((f32[4], f32[4]), f32[2], s32[]) custom-call-update(c, m, d#0)
-  ROOT l = f32[2] custom-call-done(k)
-})";
-
 std::vector<absl::string_view> ModuleSnippets() {
+  static const auto* const files = new std::vector<std::string>{
+      TestText("hlo/testdata/text/header.hlo"), TestText("hlo/testdata/text/async_pairs.hlo"),
+      TestText("hlo/testdata/text/bound_late.hlo")};
   return {
-      R"(HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1,2}: (1, {3}, must-alias) },
-buffer_donor={ (0, {}), (1, {0,1}) }, alias_passthrough_params=true,
-entry_computation_layout={(f32[2,3]{0,1}, s32[])->(f32[2,3]{0,1}, s32[])},
-allow_spmd_sharding_propagation_to_parameters={true,false}, allow_spmd_sharding_propagation_to_output={true},
-replica_count=2, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=4, "tp"=2]>},k="v"}
-
-FileNames
-1 "a.py"
-
-FunctionNames
-1 "f.<locals>.g"
-
-FileLocations
-1 {file_name_id=1 function_name_id=1 line=10 end_line=10 column=0 end_column=4}
-
-StackFrames
-1 {file_location_id=1 parent_frame_id=1}
-2 {file_location_id=1 parent_frame_id=2}
-
-%side (x: f32[]) -> f32[] {
-  %x = f32[] parameter(0)
-  ROOT %n = f32[] negate(%x)
-}, execution_thread="host"
-
-ENTRY %main (p: f32[2,3], q: s32[]) -> (f32[2,3], s32[]) {
-  %p = f32[2,3]{1,0} parameter(0)
-  %q = s32[] parameter(1)
-  ROOT %t = (f32[2,3]{1,0}, s32[]) tuple(%p, %q), metadata={stack_frame_id=2}
-})",
+      (*files)[0],
       "ENTRY e { ROOT c = f32[] constant(1) }",
       "f { x = f32[] parameter(0) }\ng { y = f32[] parameter(0) ROOT c = f32[] call(y), to_apply=f }",
       "HloModule no_percent\nENTRY main.2 {\n  Arg_0 = f32[2]{0} parameter(0)\n  ROOT r = f32[2]{0} "
       "add(f32[2]{0} Arg_0, Arg_0)\n}",
       "HloModule inferred\nENTRY e {\n  p = f32[2,3] parameter(0)\n  ROOT r = add(multiply(p, p), p)\n}",
       "// a comment\nHloModule /* inside */ c\nENTRY e {\n  // another\n  ROOT c = f32[] constant(/*v=*/1) // end\n}",
-      R"(HloModule async_pairs
-%add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-ENTRY e {
-  x = f32[8] parameter(0)
-  s = ((f32[8]), f32[4], s32[]) slice-start(x), slice={[0:4]}
-  u = ((f32[8]), f32[4], s32[]) slice-update(s)
-  d = f32[4] slice-done(u)
-  t = ((f32[4], f32[4]), f32[4], s32[]) async-start(d, d), calls={ p = f32[4] parameter(0) q = f32[4] parameter(1)
-    ROOT m = f32[4] maximum(p, q) }
-  e = f32[4] async-done(t), async_execution_thread="main"
-  g = (f32[4], f32[16]) all-gather-start(e), channel_id=0, replica_groups={{0,1,2,3}}, dimensions={0}
-  h = f32[16] all-gather-done(g)
-  r = f32[16] all-reduce-start(h), replica_groups={}, to_apply=%add
-  v = f32[16] all-reduce-done(r)
-  c = (f32[16], f32[16], u32[]) copy-start(v)
-  w = f32[16] copy-done(c)
-  k = (f32[16], f32[16], u32[], u32[]) collective-permute-start(w), source_target_pairs={{0,1},{1,2}}
-  ROOT l = f32[16] collective-permute-done(k)
-})",
-      kBoundLate,
+      (*files)[1],
+      (*files)[2],
       "HloModule left_out:\nENTRY %e (p f32[3], q: s32[7]) -> f32[2] {\n  p = f32[2,3] parameter(0)\n"
       "  c = f32[3] constant(7)\n  ROOT d = dot(p, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
       "operand_precision={HIGH,HIGHEST}\n}, execution_thread=\"main\"",

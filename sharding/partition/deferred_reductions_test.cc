@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "sharding/explain/explain.h"
 #include "sharding/partition/min_cut.h"
@@ -27,41 +28,8 @@ namespace {
 // A loop of 5 steps whose body adds a gradient (contracted over the batch, which is split) to what it carries.
 std::string Accumulates(absl::string_view next, absl::string_view after = "ROOT r = f32[6,8] negate(o)",
                         absl::string_view init = "z = f32[] constant(0)\n  g0 = f32[6,8] broadcast(z), dimensions={}") {
-  return absl::StrReplaceAll(HEADER(R"(\"dp\"=4)") ADD R"(
-body {
-  p = (s32[], f32[6,8], f32[16,6], f32[16,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  g = f32[6,8] get-tuple-element(p), index=1
-  x = f32[16,6] get-tuple-element(p), index=2
-  y = f32[16,8] get-tuple-element(p), index=3
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  x2 = f32[16,6] sine(x)
-  d = f32[6,8] dot(x2, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  $next
-  ROOT t = (s32[], f32[6,8], f32[16,6], f32[16,8]) tuple(i2, g2, x2, y)
-}
-condition {
-  p = (s32[], f32[6,8], f32[16,6], f32[16,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  five = s32[] constant(5)
-  ROOT c = pred[] compare(i, five), direction=LT
-}
-ENTRY main {
-  x = f32[16,6] parameter(0)$dp
-  y = f32[16,8] parameter(1)$dp
-  w = f32[6,8] parameter(2)
-  i = s32[] constant(0)
-  $init
-  t = (s32[], f32[6,8], f32[16,6], f32[16,8]) tuple(i, g0, x, y)
-  l = (s32[], f32[6,8], f32[16,6], f32[16,8]) while(t), condition=condition, body=body
-  o = f32[6,8] get-tuple-element(l), index=1
-  $after
-})",
-                             {{"$next", next},
-                              {"$after", after},
-                              {"$init", init},
-                              {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+  return absl::StrReplaceAll(hlo::TestText("sharding/partition/testdata/accumulates.hlo"),
+                             {{"$next", next}, {"$after", after}, {"$init", init}});
 }
 
 struct Outcome {
@@ -152,58 +120,8 @@ TEST(DeferredReductions, ReduceScatterWhereTheResultIsSplit) {
   }
 }
 
-// An inner loop of 3 iterations in an outer one of 2. The values are integers, which bf16 represents exactly.
 TEST(DeferredReductions, NestedLoops) {
-  const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=2, \"tp\"=2)") R"(
-inner_body {
-  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = bf16[16,6] get-tuple-element(p), index=1
-  g = f32[6,6] get-tuple-element(p), index=2
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  d = bf16[6,6] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  c = f32[6,6] convert(d)
-  g2 = f32[6,6] add(g, c)
-  ROOT t = (s32[], bf16[16,6], f32[6,6]) tuple(i2, x, g2)
-}
-inner_condition {
-  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-outer_body {
-  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = bf16[16,6] get-tuple-element(p), index=1
-  g = f32[6,6] get-tuple-element(p), index=2
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  zero = s32[] constant(0)
-  t = (s32[], bf16[16,6], f32[6,6]) tuple(zero, x, g)
-  l = (s32[], bf16[16,6], f32[6,6]) while(t), condition=inner_condition, body=inner_body
-  g2 = f32[6,6] get-tuple-element(l), index=2
-  ROOT r = (s32[], bf16[16,6], f32[6,6]) tuple(i2, x, g2)
-}
-outer_condition {
-  p = (s32[], bf16[16,6], f32[6,6]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(2)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-ENTRY main {
-  p = s8[16,6] parameter(0)$dp
-  x = bf16[16,6] convert(p)
-  zero = s32[] constant(0)
-  z = f32[] constant(0)
-  g = f32[6,6] broadcast(z), dimensions={}
-  t = (s32[], bf16[16,6], f32[6,6]) tuple(zero, x, g)
-  l = (s32[], bf16[16,6], f32[6,6]) while(t), condition=outer_condition, body=outer_body
-  o = f32[6,6] get-tuple-element(l), index=2
-  ROOT r = f32[6,6] sine(o)
-})",
-                                                          {{"$dp", SPLIT(R"([{\"dp\",\"tp\"}, {}])")}}));
+  const Outcome outcome = Partitioned(hlo::TestText("sharding/partition/testdata/accumulates_in_nested_loops.hlo"));
   ASSERT_EQ(outcome.collectives.size(), 1u) << outcome.text;
   EXPECT_EQ(outcome.collectives[0].substr(0, 13), "all-reduce 1x") << outcome.text;
 }

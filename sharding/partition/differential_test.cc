@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hlo/eval/evaluate.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/partition/ops/families.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct Program {
   const char* name;
-  const char* text;
+  const char* text;  // HLO, or the name of a file in sharding/partition/testdata.
   // If kBits, the inputs have special values: zeros of both signs, NaNs with payloads, infinities, denormal numbers.
   Exactness exactness = Exactness::kSums;
 };
@@ -117,51 +118,8 @@ ENTRY main {
   d = f32[] reduce(x, zero), dimensions={0,1,2}, to_apply=add
   ROOT t = (f32[7], f32[10,6], f32[10], f32[]) tuple(a, b, c, d)
 })"},
-    {"reduce_types", R"(HloModule m
-mul { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] multiply(a, b) }
-min { a = u64[] parameter(0) b = u64[] parameter(1) ROOT c = u64[] minimum(a, b) }
-max { a = s8[] parameter(0) b = s8[] parameter(1) ROOT c = s8[] maximum(a, b) }
-and { a = pred[] parameter(0) b = pred[] parameter(1) ROOT c = pred[] and(a, b) }
-ENTRY main {
-  x = s32[10,7] parameter(0)
-  y = u64[10,7] parameter(1)
-  z = s8[10,7] parameter(2)
-  p = pred[10,7] parameter(3)
-  one = s32[] constant(1)
-  big = u64[] constant(18446744073709551615)
-  low = s8[] constant(-128)
-  yes = pred[] constant(true)
-  a = s32[10] reduce(x, one), dimensions={1}, to_apply=mul
-  b = u64[7] reduce(y, big), dimensions={0}, to_apply=min
-  c = s8[] reduce(z, low), dimensions={0,1}, to_apply=max
-  d = pred[7] reduce(p, yes), dimensions={0}, to_apply=and
-  ROOT t = (s32[10], u64[7], s8[], pred[7]) tuple(a, b, c, d)
-})"},
-    {"argmax", R"(HloModule m
-argmax {
-  v = f32[] parameter(0)
-  i = s32[] parameter(1)
-  w = f32[] parameter(2)
-  j = s32[] parameter(3)
-  gt = pred[] compare(v, w), direction=GT
-  eq = pred[] compare(v, w), direction=EQ
-  lt = pred[] compare(i, j), direction=LT
-  both = pred[] and(eq, lt)
-  take = pred[] or(gt, both)
-  x = f32[] select(take, v, w)
-  y = s32[] select(take, i, j)
-  ROOT t = (f32[], s32[]) tuple(x, y)
-}
-ENTRY main {
-  x = f32[6,10] parameter(0)
-  n = s32[6,10] iota(), iota_dimension=1
-  low = f32[] constant(-inf)
-  zero = s32[] constant(0)
-  r = (f32[6], s32[6]) reduce(x, n, low, zero), dimensions={1}, to_apply=argmax
-  v = f32[6] get-tuple-element(r), index=0
-  i = s32[6] get-tuple-element(r), index=1
-  ROOT t = (s32[6], f32[6]) tuple(i, v)
-})"},
+    {"reduce_types", "reduce_types.hlo"},
+    {"argmax", "argmax.hlo"},
     {"iota_constant", R"(HloModule m
 ENTRY main {
   x = f32[10,7] parameter(0)
@@ -424,33 +382,7 @@ ENTRY main {
   w = (f32[10], f32[10]) tuple(u, x)
   ROOT r = (s32[7], (f32[10], f32[10])) tuple(v, w)
 })", Exactness::kBits},
-    {"while",
-     "HloModule m\n"
-     R"(cond {
-  t = (s32[], f32[10,7], f32[7,7]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-body {
-  t = (s32[], f32[10,7], f32[7,7]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = f32[10,7] get-tuple-element(t), index=1
-  w = f32[7,7] get-tuple-element(t), index=2
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  y = f32[10,7] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  z = f32[10,7] tanh(y)
-  ROOT r = (s32[], f32[10,7], f32[7,7]) tuple(j, z, w)
-}
-ENTRY main {
-  x = f32[10,7] parameter(0)
-  w = f32[7,7] parameter(1)
-  zero = s32[] constant(0)
-  t = (s32[], f32[10,7], f32[7,7]) tuple(zero, x, w)
-  l = (s32[], f32[10,7], f32[7,7]) while(t), condition=cond, body=body
-  ROOT r = f32[10,7] get-tuple-element(l), index=1
-})"},
+    {"while", "while.hlo"},
     {"conditional", R"(HloModule m
 yes { x = f32[10,7] parameter(0) ROOT y = f32[10,7] negate(x) }
 no { t = (f32[10,7], f32[7]) parameter(0)
@@ -498,7 +430,9 @@ const char* const kMeshes[] = {"dp=2", "dp=3", "dp=8", "dp=4,tp=2", "dp=2,tp=3",
 // One program under one mesh and seed.
 void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
   SCOPED_TRACE(absl::StrCat(program.name, " on ", mesh_text, ", seed ", seed));
-  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(program.text);
+  const bool is_file = std::string(program.text).ends_with(".hlo");
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(
+      is_file ? hlo::TestText(absl::StrCat("sharding/partition/testdata/", program.text)) : program.text);
   ASSERT_TRUE(module.ok()) << module.status();
   std::vector<hlo::Literal> inputs = SampleInputs(**module, seed * 31);
   if (program.exactness == Exactness::kBits) inputs = WithSpecialValues(std::move(inputs));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "sharding/explain/explain.h"
 #include "sharding/pipeline.h"
@@ -12,8 +13,6 @@
 
 namespace xlad::sharding {
 namespace {
-
-#define SPLIT(sharding) ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, " sharding ">\"}"
 
 struct Loop {
   const char* rounds = "5";
@@ -24,39 +23,9 @@ struct Loop {
 
 // A loop that computes x = sin(x u) for a batch of 64 rows. The batch is split as well.
 std::string Recurrence(const Loop& loop) {
-  return absl::StrReplaceAll(R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
-body {
-  p = (s32[], f32[64,8], f32[$n,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[64,8] get-tuple-element(p), index=1
-  w = f32[$n,8] get-tuple-element(p), index=2
-  one = s32[] constant(1)
-  zero = s32[] constant(0)
-  i2 = s32[] add(i, one)
-  $weight
-  d = f32[64,8] dot(x, u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  x2 = f32[64,8] sine(d)
-  n = f32[$n,8] negate(w)
-  ROOT t = (s32[], f32[64,8], f32[$n,8]) tuple(i2, x2, $next)
-}
-condition {
-  p = (s32[], f32[64,8], f32[$n,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  k = s32[] constant($rounds)
-  ROOT c = pred[] compare(i, k), direction=LT
-}
-ENTRY main {
-  x = f32[64,8] parameter(0)$dp
-  w = f32[$n,8] parameter(1)$dp
-  i = s32[] constant(0)
-  t = (s32[], f32[64,8], f32[$n,8]) tuple(i, x, w)
-  l = (s32[], f32[64,8], f32[$n,8]) while(t), condition=condition, body=body
-  a = f32[64,8] get-tuple-element(l), index=1
-  b = f32[$n,8] get-tuple-element(l), index=2
-  ROOT r = (f32[64,8], f32[$n,8]) tuple(a, b)
-})",
-                             {{"$rounds", loop.rounds}, {"$n", loop.size}, {"$weight", loop.weight},
-                              {"$next", loop.next}, {"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+  return absl::StrReplaceAll(
+      hlo::TestText("sharding/partition/testdata/recurrence.hlo"),
+      {{"$rounds", loop.rounds}, {"$n", loop.size}, {"$weight", loop.weight}, {"$next", loop.next}});
 }
 
 // Returns one string per collective: "all-gather 5x192" runs 5 times, and each device sends 192 bytes each time. Also
@@ -134,93 +103,12 @@ TEST(LoopInvariants, LargeValuesAreNotHoisted) {
 
 // Nested loops: the weight is gathered before the outer one.
 TEST(LoopInvariants, HoistedOutOfNestedLoops) {
-  const std::string text = absl::StrReplaceAll(
-      R"(HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}
-inner {
-  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[64,8] get-tuple-element(p), index=1
-  w = f32[8,8] get-tuple-element(p), index=2
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  d = f32[64,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  x2 = f32[64,8] sine(d)
-  ROOT t = (s32[], f32[64,8], f32[8,8]) tuple(i2, x2, w)
-}
-condition {
-  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  k = s32[] constant(3)
-  ROOT c = pred[] compare(i, k), direction=LT
-}
-outer {
-  p = (s32[], f32[64,8], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[64,8] get-tuple-element(p), index=1
-  w = f32[8,8] get-tuple-element(p), index=2
-  one = s32[] constant(1)
-  zero = s32[] constant(0)
-  i2 = s32[] add(i, one)
-  t = (s32[], f32[64,8], f32[8,8]) tuple(zero, x, w)
-  l = (s32[], f32[64,8], f32[8,8]) while(t), condition=condition, body=inner
-  x2 = f32[64,8] get-tuple-element(l), index=1
-  ROOT r = (s32[], f32[64,8], f32[8,8]) tuple(i2, x2, w)
-}
-ENTRY main {
-  x = f32[64,8] parameter(0)$dp
-  w = f32[8,8] parameter(1)$dp
-  i = s32[] constant(0)
-  t = (s32[], f32[64,8], f32[8,8]) tuple(i, x, w)
-  l = (s32[], f32[64,8], f32[8,8]) while(t), condition=condition, body=outer
-  ROOT a = f32[64,8] get-tuple-element(l), index=1
-})",
-      {{"$dp", SPLIT(R"([{\"dp\"}, {}])")}});
+  const std::string text = hlo::TestText("sharding/partition/testdata/weight_in_nested_loops.hlo");
   EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
 }
 
-// A manual computation makes an array of device ids. It is loop-invariant, but its shards differ between the devices.
 TEST(LoopInvariants, NonUniformScalarsAreGatheredBeforeTheLoop) {
-  auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
-  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=4]>}"}
-position {
-  id = u32[] partition-id()
-  c = f32[] convert(id)
-  ROOT one = f32[1] reshape(c)
-}
-body {
-  p = (s32[], f32[4], f32[64]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  v = f32[4] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  k = f32[1] call(), to_apply=position
-  out = f32[4] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
-    xla.sdy.manual_axes="#sdy<manual_axes{\"x\"}>",
-    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}]>]>"}
-  w = f32[4] custom-call(out), custom_call_target="Sharding",
-    frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>]>"}
-  v2 = f32[4] add(v, w)
-  b = f32[64] get-tuple-element(p), index=2
-  b2 = f32[64] negate(b)
-  ROOT t = (s32[], f32[4], f32[64]) tuple(i2, v2, b2)
-}
-condition {
-  p = (s32[], f32[4], f32[64]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  k = s32[] constant(5)
-  ROOT c = pred[] compare(i, k), direction=LT
-}
-ENTRY main {
-  v = f32[4] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}]>"}
-  i = s32[] constant(0)
-  one = f32[] constant(1)
-  big = f32[64] broadcast(one), dimensions={}
-  t = (s32[], f32[4], f32[64]) tuple(i, v, big)
-  l = (s32[], f32[4], f32[64]) while(t), condition=condition, body=body
-  r1 = f32[4] get-tuple-element(l), index=1
-  r2 = f32[64] get-tuple-element(l), index=2
-  ROOT r = (f32[4], f32[64]) tuple(r1, r2)
-})");
+  auto module = hlo::ParseText(hlo::TestText("sharding/partition/testdata/device_ids_in_loop.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();
   const auto program = RunPipeline(*std::move(module), {});
   ASSERT_TRUE(program.ok()) << program.status();

@@ -11,8 +11,8 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-// "dp tp|" is dimension 0 over dp and tp, dimension 1 unsplit; "dp:(1)2" a sub-axis; "+dp" after the last '|'
-// unreduced.
+// In "dp tp|", dimension 0 is split over dp and tp, and dimension 1 is not split. "dp:(1)2" is a sub-axis, and "+dp"
+// after the last '|' an unreduced axis.
 TensorSharding Parse(const Mesh& mesh, const std::string& text) {
   TensorSharding sharding = TensorSharding::Replicated(0);
   sharding.dims.emplace_back();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "sharding/pipeline.h"
 #include "sharding/proof/equivalence.h"
@@ -11,35 +12,8 @@
 namespace xlad::sharding {
 namespace {
 
-// A matrix product whose contracted dimension is split over "tp" by hand and summed by hand, on the axis "dp" by xlad.
-constexpr const char* kProgram = R"(HloModule m, num_partitions=4,
-  frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=2, \"tp\"=2]>}"}
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-shmap_body {
-  x = f32[4,3] parameter(0)
-  y = f32[3,5] parameter(1)
-  d = f32[4,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  s = f32[4,5] all-reduce(d), channel_id=1, replica_groups={{0,1},{2,3}}, use_global_device_ids=true, to_apply=add
-  ROOT t = f32[4,5] tanh(s)
-}
-ENTRY main {
-  x = f32[4,6] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"dp\"}, {}]>"}
-  y = f32[6,5] parameter(1)
-  e = f32[4,6] exponential(x)
-  in = (f32[4,3], f32[3,5]) custom-call(e, y), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={
-    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
-    xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {\"tp\"}]>, <@mesh, [{\"tp\"}, {?}]>]>"}
-  l = f32[4,3] get-tuple-element(in), index=0
-  r = f32[3,5] get-tuple-element(in), index=1
-  k = f32[4,5] call(l, r), to_apply=shmap_body
-  g = f32[4,5] custom-call(k), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={
-    xla.sdy.manual_axes="#sdy<manual_axes{\"tp\"}>",
-    xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{?}, {?}]>]>"}
-  ROOT o = f32[4,5] negate(g)
-})";
-
 TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
-  auto module = hlo::ParseText(kProgram);
+  auto module = hlo::ParseText(hlo::TestText("sharding/proof/testdata/manual_loop.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();
   ASSERT_TRUE(HasManualComputations(**module));
   const std::vector<hlo::Literal> inputs = SampleInputs(**module);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hlo/eval/evaluate.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "hlo/verify/verifier.h"
 #include "sharding/proof/equivalence.h"
@@ -18,7 +19,7 @@ using tensor::ElementType;
 
 struct Program {
   const char* name;
-  const char* text;
+  const char* text;  // HLO, or the path of a file.
 };
 
 constexpr Program kPrograms[] = {
@@ -48,29 +49,7 @@ ENTRY main {
   f = f32[5] bitcast-convert(o)
   ROOT r = (f32[5], u32[5], f32[5]) tuple(f, o, x)
 })"},
-    {"loop", R"(HloModule m
-body {
-  p = (s32[], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[2] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  i2 = s32[] add(i, one)
-  c = f32[2] constant({0.5, -0.25})
-  x2 = f32[2] add(x, c)
-  ROOT t = (s32[], f32[2]) tuple(i2, x2)
-}
-condition {
-  p = (s32[], f32[2]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  three = s32[] constant(3)
-  ROOT c = pred[] compare(i, three), direction=LT
-}
-ENTRY main {
-  x = f32[2] parameter(0)
-  z = s32[] constant(0)
-  t = (s32[], f32[2]) tuple(z, x)
-  ROOT l = (s32[], f32[2]) while(t), condition=condition, body=body
-})"},
+    {"loop", "sharding/proof/testdata/loop_of_sums.hlo"},
     {"complex", R"(HloModule m
 ENTRY main {
   x = f32[3] parameter(0)
@@ -90,7 +69,8 @@ double At(const Array& array, size_t i) {
 TEST(Widen, ProgramsStaySoundAndMeanTheSame) {
   for (const Program& program : kPrograms) {
     SCOPED_TRACE(program.name);
-    std::unique_ptr<hlo::Module> narrow = *hlo::ParseText(program.text);
+    const std::string text = program.text;
+    std::unique_ptr<hlo::Module> narrow = *hlo::ParseText(text.ends_with(".hlo") ? hlo::TestText(text) : text);
     const std::vector<Literal> inputs = SampleInputs(*narrow);
     std::unique_ptr<hlo::Module> module = narrow->Clone();
     const absl::Status widened = Widen(module.get());

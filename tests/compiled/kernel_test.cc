@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "hlo/testing/test_material.h"
 #include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
@@ -200,27 +201,7 @@ TEST(Kernel, ReductionsInsideFusions) {
 }
 
 TEST(Kernel, VariadicReduction) {
-  const std::string text = R"(HloModule m
-argmax {
-  v = f32[] parameter(0)
-  i = s32[] parameter(1)
-  w = f32[] parameter(2)
-  j = s32[] parameter(3)
-  g = pred[] compare(v, w), direction=GE
-  value = f32[] select(g, v, w)
-  index = s32[] select(g, i, j)
-  ROOT t = (f32[], s32[]) tuple(value, index)
-}
-ENTRY e {
-  x = f32[5,11] parameter(0)
-  i = s32[5,11] iota(), iota_dimension=@
-  low = f32[] constant(-inf)
-  zero = s32[] constant(0)
-  r = (f32[#], s32[#]) reduce(x, i, low, zero), dimensions={@}, to_apply=argmax
-  v = f32[#] get-tuple-element(r), index=0
-  n = s32[#] get-tuple-element(r), index=1
-  ROOT t = (s32[#], f32[#]) tuple(n, v)
-})";
+  const std::string text = hlo::TestText("tests/compiled/testdata/argmax.hlo");
   Batch batch;
   batch.Add(absl::StrReplaceAll(text, {{"@", "1"}, {"#", "5"}}));
   batch.Add(absl::StrReplaceAll(text, {{"@", "0"}, {"#", "11"}}));
