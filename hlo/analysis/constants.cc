@@ -10,13 +10,6 @@ namespace {
 
 using tensor::ElementType;
 
-// The literal of an array constant whose values are known, or null.
-const Literal* KnownLiteral(const Instruction& instruction) {
-  const bool known = instruction.opcode() == Opcode::kConstant && instruction.shape().is_array() &&
-                     instruction.literal() != nullptr && !instruction.literal()->elided;
-  return known ? instruction.literal().get() : nullptr;
-}
-
 // The bits of the first element, in the low bits of the result.
 uint64_t FirstBits(const tensor::Array& array) {
   uint64_t bits = 0;
@@ -40,6 +33,12 @@ std::optional<int64_t> FirstInteger(const tensor::Array& array) {
 
 bool IsElided(const Instruction& instruction) {
   return instruction.literal() != nullptr && instruction.literal()->elided;
+}
+
+const Literal* KnownLiteral(const Instruction& instruction) {
+  const bool is_known = instruction.opcode() == Opcode::kConstant && instruction.shape().is_array() &&
+                        instruction.literal() != nullptr && !instruction.literal()->elided;
+  return is_known ? instruction.literal().get() : nullptr;
 }
 
 bool IsSplat(const tensor::Array& array) {

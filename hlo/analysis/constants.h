@@ -14,6 +14,9 @@ namespace xlad::hlo {
 // Returns true if the instruction is a constant whose values are missing from the text that was parsed.
 bool IsElided(const Instruction& instruction);
 
+// The literal of a constant array whose values are known, or null if the instruction is not such a constant.
+const Literal* KnownLiteral(const Instruction& instruction);
+
 // Returns true if all elements have the same bits. An array without elements has no such value.
 bool IsSplat(const tensor::Array& array);
 

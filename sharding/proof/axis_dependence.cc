@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "hlo/analysis/collectives.h"
+#include "hlo/analysis/constants.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/local_array.h"
+#include "sharding/proof/fixed_points.h"
 
 namespace xlad::sharding {
 namespace {
@@ -23,21 +26,6 @@ struct Dependence {
   int64_t stride = 0, size = 0;
 };
 using Values = absl::flat_hash_map<const Instruction*, Dependence>;
-
-bool HasCollective(const hlo::Computation& computation) {
-  return std::any_of(computation.instructions().begin(), computation.instructions().end(), [](const auto& instruction) {
-    return hlo::IsCollective(instruction->opcode()) ||
-           std::any_of(instruction->called().begin(), instruction->called().end(),
-                       [](const hlo::Computation* called) { return HasCollective(*called); });
-  });
-}
-
-// The value of an integer constant, or 0 if it is not one.
-int64_t ConstantOf(const Instruction& x) {
-  if (x.opcode() != Opcode::kConstant || !x.shape().is_scalar() || x.literal()->elided) return 0;
-  const tensor::Array& array = x.literal()->array;
-  return tensor::IsInteger(array.shape().type) && array.bytes().size() == 4 ? array.values<int32_t>()[0] : 0;
-}
 
 class Analysis {
  public:
@@ -161,7 +149,7 @@ class Analysis {
     const Dependence& from = values.at(instruction.operand(0));
     if (copies) *result = {{}, from.stride, from.size};
     if (copies || from.size == 0) return;
-    const int64_t constant = ConstantOf(*instruction.operand(1));
+    const int64_t constant = hlo::ConstantInteger(*instruction.operand(1)).value_or(0);
     if (constant <= 0 || from.size % constant != 0) return;
     if (divides) *result = {{}, from.stride * constant, from.size / constant};
     else *result = {{}, from.stride, constant};
@@ -206,20 +194,30 @@ class Analysis {
     return depends;
   }
 
+  // Adds the parts of `more`, which may be empty. Returns whether any were new.
+  static bool Extend(const std::vector<PartSet>& more, std::vector<PartSet>* leaves) {
+    bool changed = false;
+    for (size_t i = 0; i < more.size(); ++i) {
+      changed |= (more[i] & ~(*leaves)[i]) != 0;
+      (*leaves)[i] |= more[i];
+    }
+    return changed;
+  }
+
   // The fixed point: what the carried values depend on in any iteration.
   Dependence VisitWhile(const Instruction& loop, const Values& values) {
     const hlo::Computation &condition = *loop.called()[0], &body = *loop.called()[1];
+    std::vector<PartSet>& known = fixed_points_.Of(loop);
     Dependence carried{values.at(loop.operand(0)).leaves};
+    Extend(known, &carried.leaves);
     for (bool changed = true; changed && proven_;) {
-      const Dependence next = RunComputation(body, {carried});
-      changed = false;
-      for (size_t i = 0; i < carried.leaves.size(); ++i) {
-        changed |= (next.leaves[i] & ~carried.leaves[i]) != 0;
-        carried.leaves[i] |= next.leaves[i];
-      }
+      const Dependence next = fixed_points_.Inside(loop, 1, [&] { return RunComputation(body, {carried}); });
+      changed = Extend(next.leaves, &carried.leaves);
     }
-    const PartSet predicate = RunComputation(condition, {carried}).leaves[0];
-    if (predicate != 0 && (HasCollective(condition) || HasCollective(body))) Unproven();
+    known = carried.leaves;
+    const PartSet predicate =
+        fixed_points_.Inside(loop, 0, [&] { return RunComputation(condition, {carried}); }).leaves[0];
+    if (predicate != 0 && (hlo::ContainsCollective(condition) || hlo::ContainsCollective(body))) Unproven();
     for (PartSet& leaf : carried.leaves) leaf |= predicate;
     return carried;
   }
@@ -230,9 +228,10 @@ class Analysis {
     result.leaves.assign(LeafShapes(conditional.shape()).size(), predicate);
     for (size_t branch = 0; branch < conditional.called().size(); ++branch) {
       const hlo::Computation& called = *conditional.called()[branch];
-      if (predicate != 0 && HasCollective(called)) Unproven();
-      const Dependence value = RunComputation(called, {values.at(conditional.operand(branch + 1))});
-      for (size_t i = 0; i < result.leaves.size(); ++i) result.leaves[i] |= value.leaves[i];
+      if (predicate != 0 && hlo::ContainsCollective(called)) Unproven();
+      const Dependence value = fixed_points_.Inside(
+          conditional, branch, [&] { return RunComputation(called, {values.at(conditional.operand(branch + 1))}); });
+      Extend(value.leaves, &result.leaves);
     }
     return result;
   }
@@ -246,6 +245,7 @@ class Analysis {
   const Mesh& mesh_;
   absl::flat_hash_map<int64_t, const CollectiveInfo*> infos_;
   AxisList parts_;  // All parts of all axes of the mesh, in mesh order.
+  FixedPoints<std::vector<PartSet>> fixed_points_;
   bool proven_ = true;
 };
 

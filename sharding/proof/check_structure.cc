@@ -5,14 +5,18 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
+#include "hlo/analysis/collectives.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/analysis/leaves.h"
 #include "sharding/proof/axis_dependence.h"
+#include "sharding/proof/fixed_points.h"
 
 namespace xlad::sharding {
 namespace {
 
 using hlo::Instruction;
 using hlo::Opcode;
+using tensor::ElementType;
 
 absl::Status Fault(const Instruction& instruction, absl::string_view what, absl::string_view label) {
   return absl::InternalError(
@@ -112,9 +116,15 @@ class Numbering {
   absl::StatusOr<NumberedValue> VisitWhile(const Instruction& instruction, const Values& values);
   absl::StatusOr<NumberedValue> VisitConditional(const Instruction& instruction, const Values& values);
   void Know(const Instruction& instruction, const Values& values, NumberedValue* value) const;
+  // Runs called computation `callee` of `caller` on its parameter.
+  absl::StatusOr<NumberedValue> RunCalled(const Instruction& caller, size_t callee, const NumberedValue& parameter) {
+    return fixed_points_.Inside(caller, callee, [&] { return Run(*caller.called()[callee], {parameter}); });
+  }
 
   const PartitionedProgram& program_;
   const int64_t devices_;
+  // By leaf and device: the first device whose value is equal.
+  FixedPoints<std::vector<Numbers>> fixed_points_;
 };
 
 uint64_t Numbering::PartOf(const TensorSharding& sharding, int64_t device) const {
@@ -152,35 +162,46 @@ NumberedValue Numbering::Fresh(const Instruction& instruction) const {
   return value;
 }
 
-// Evaluates integer arithmetic on the partition id, so that a position along one axis has equal numbers on all devices
-// that share it.
+// Returns whether the integer type can hold the value.
+bool Fits(int64_t value, ElementType type) {
+  const int bits = tensor::BitWidth(type);
+  if (!tensor::IsSigned(type)) return value >= 0 && (bits == 64 || value >> bits == 0);
+  const int64_t rest = value >> (bits - 1);  // The sign and the bits above the type's.
+  return rest == 0 || rest == -1;
+}
+
+// Evaluates integer arithmetic on the partition id, as long as no result wraps around. A position along one axis then
+// has equal numbers on all devices that share it.
 void Numbering::Know(const Instruction& instruction, const Values& values, NumberedValue* value) const {
   if (!instruction.shape().is_scalar() || !tensor::IsInteger(instruction.shape().type())) return;
   const auto known = [&](int64_t i) -> const std::vector<int64_t>& { return values.at(instruction.operand(i)).known; };
   std::vector<int64_t> result;
   if (instruction.opcode() == Opcode::kPartitionId) {
     for (int64_t d = 0; d < devices_; ++d) result.push_back(d);
-  } else if (instruction.opcode() == Opcode::kConstant && !instruction.literal()->elided &&
-             tensor::ByteWidth(instruction.shape().type()) >= 4) {
-    const tensor::Array& array = instruction.literal()->array;
-    result.assign(devices_, array.bytes().size() == 8 ? array.values<int64_t>()[0] : array.values<int32_t>()[0]);
+  } else if (const std::optional<int64_t> constant = hlo::ConstantInteger(instruction)) {
+    result.assign(devices_, *constant);
   } else if (instruction.opcode() == Opcode::kConvert || instruction.opcode() == Opcode::kCopy ||
              instruction.opcode() == Opcode::kReshape) {
     result = known(0);
   } else if (instruction.operand_count() == 2 && hlo::IsElementwise(instruction.opcode())) {
     for (size_t d = 0; d < known(0).size() && d < known(1).size(); ++d) {
       const int64_t x = known(0)[d], y = known(1)[d];
+      int64_t z = 0;
+      bool is_exact = false;
       switch (instruction.opcode()) {
-        case Opcode::kAdd: result.push_back(x + y); break;
-        case Opcode::kSubtract: result.push_back(x - y); break;
-        case Opcode::kMultiply: result.push_back(x * y); break;
-        case Opcode::kDivide: result.push_back(y == 0 ? -1 : x / y); break;
-        case Opcode::kRemainder: result.push_back(y == 0 ? x : x % y); break;
-        default: return;
+        case Opcode::kAdd: is_exact = !__builtin_add_overflow(x, y, &z); break;
+        case Opcode::kSubtract: is_exact = !__builtin_sub_overflow(x, y, &z); break;
+        case Opcode::kMultiply: is_exact = !__builtin_mul_overflow(x, y, &z); break;
+        case Opcode::kDivide: z = y > 0 ? x / y : 0; is_exact = y > 0; break;
+        case Opcode::kRemainder: z = y > 0 ? x % y : 0; is_exact = y > 0; break;
+        default: break;
       }
+      if (!is_exact) return;
+      result.push_back(z);
     }
   }
-  if (result.empty()) return;
+  const ElementType type = instruction.shape().type();
+  if (result.empty() || !std::all_of(result.begin(), result.end(), [&](int64_t x) { return Fits(x, type); })) return;
   for (size_t d = 0; d < result.size(); ++d) value->leaves[0][d] = Mix(77, static_cast<uint64_t>(result[d]));
   value->known = std::move(result);
 }
@@ -236,16 +257,6 @@ NumberedValue Numbering::Visit(const Instruction& instruction, const Values& val
   return result;
 }
 
-bool HasCollective(const hlo::Computation& computation) {
-  for (const auto& instruction : computation.instructions()) {
-    if (hlo::IsCollective(instruction->opcode())) return true;
-    for (const hlo::Computation* called : instruction->called()) {
-      if (HasCollective(*called)) return true;
-    }
-  }
-  return false;
-}
-
 bool Uniform(const NumberedValue& value) {
   return std::all_of(value.leaves[0].begin(), value.leaves[0].end(),
                      [&](uint64_t number) { return number == value.leaves[0][0]; });
@@ -259,10 +270,23 @@ Numbers Representatives(const Numbers& numbers) {
   return result;
 }
 
+// Splits the sets of equal devices `equal`, given by their representatives, so that devices in a set also agree in
+// `numbers`. Returns whether any set was split.
+bool Refine(const Numbers& numbers, Numbers* equal) {
+  Numbers both;
+  for (size_t d = 0; d < numbers.size(); ++d) both.push_back(Mix((*equal)[d], numbers[d]));
+  Numbers refined = Representatives(both);
+  const bool changed = refined != *equal;
+  *equal = std::move(refined);
+  return changed;
+}
+
 // The fixed point: carried values are equal on two devices if they are equal before the loop and after every iteration.
 absl::StatusOr<NumberedValue> Numbering::VisitWhile(const Instruction& instruction, const Values& values) {
-  std::vector<Numbers> equal;
-  for (const Numbers& leaf : values.at(instruction.operand(0)).leaves) equal.push_back(Representatives(leaf));
+  std::vector<Numbers>& equal = fixed_points_.Of(instruction);
+  const std::vector<Numbers>& initial = values.at(instruction.operand(0)).leaves;
+  equal.resize(initial.size(), Numbers(devices_, 0));
+  for (size_t leaf = 0; leaf < equal.size(); ++leaf) Refine(initial[leaf], &equal[leaf]);
   for (;;) {
     NumberedValue carried;
     for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
@@ -272,19 +296,13 @@ absl::StatusOr<NumberedValue> Numbering::VisitWhile(const Instruction& instructi
       }
       carried.leaves.push_back(std::move(numbers));
     }
-    XLAD_ASSIGN_OR_RETURN(const NumberedValue condition, Run(*instruction.called()[0], {carried}));
-    XLAD_ASSIGN_OR_RETURN(const NumberedValue next, Run(*instruction.called()[1], {carried}));
+    XLAD_ASSIGN_OR_RETURN(const NumberedValue condition, RunCalled(instruction, 0, carried));
+    XLAD_ASSIGN_OR_RETURN(const NumberedValue next, RunCalled(instruction, 1, carried));
     bool changed = false;
-    for (size_t leaf = 0; leaf < equal.size(); ++leaf) {
-      Numbers both;
-      for (size_t d = 0; d < equal[leaf].size(); ++d) both.push_back(Mix(equal[leaf][d], next.leaves[leaf][d]));
-      Numbers now = Representatives(both);
-      changed |= now != equal[leaf];
-      equal[leaf] = std::move(now);
-    }
+    for (size_t leaf = 0; leaf < equal.size(); ++leaf) changed |= Refine(next.leaves[leaf], &equal[leaf]);
     if (changed) continue;
     if (!Uniform(condition)) {
-      if (HasCollective(*instruction.called()[0]) || HasCollective(*instruction.called()[1])) {
+      if (hlo::ContainsCollective(*instruction.called()[0]) || hlo::ContainsCollective(*instruction.called()[1])) {
         return Fault(instruction, "devices may leave this loop, which contains collectives, at different times",
                      "uniform-predicate");
       }
@@ -301,11 +319,11 @@ absl::StatusOr<NumberedValue> Numbering::VisitConditional(const Instruction& ins
   NumberedValue result = Fresh(instruction);
   for (size_t branch = 0; branch < instruction.called().size(); ++branch) {
     const hlo::Computation& called = *instruction.called()[branch];
-    if (!Uniform(predicate) && HasCollective(called)) {
+    if (!Uniform(predicate) && hlo::ContainsCollective(called)) {
       return Fault(instruction, "devices may take different branches around a collective", "uniform-predicate");
     }
     XLAD_ASSIGN_OR_RETURN(const NumberedValue value,
-                          Run(called, {values.at(instruction.operand(branch + 1))}));
+                          RunCalled(instruction, branch, values.at(instruction.operand(branch + 1))));
     for (size_t leaf = 0; leaf < result.leaves.size(); ++leaf) {
       for (size_t d = 0; d < result.leaves[leaf].size(); ++d) {
         result.leaves[leaf][d] = Mix(Mix(result.leaves[leaf][d], predicate.leaves[0][d]), value.leaves[leaf][d]);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "hlo/attribute_keys.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/pipeline.h"
@@ -109,35 +110,80 @@ TEST(Check, RejectsCollectiveWithoutCause) {
   EXPECT_NE(std::string(status.message()).find("[collective-cause]"), std::string::npos) << status;
 }
 
-// A loop with collectives whose trip count depends on the device.
 TEST(Check, RejectsLoopThatDevicesLeaveAtDifferentTimes) {
-  const char* text = R"(HloModule m, num_partitions=2
-add { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }
-cond { t = (s32[], s32[]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT }
-body { t = (s32[], s32[]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = s32[] get-tuple-element(t), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  y = s32[] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
-  ROOT r = (s32[], s32[]) tuple(j, y) }
-ENTRY main {
-  p = u32[] partition-id()
-  i = s32[] convert(p)
-  x = s32[] parameter(0)
-  t = (s32[], s32[]) tuple(i, x)
-  w = (s32[], s32[]) while(t), condition=cond, body=body
-  ROOT r = s32[] get-tuple-element(w), index=1
-})";
   PartitionedProgram program;
   program.mesh = *ParseMesh("dp=2");
   program.parameters = program.results = {TensorSharding::Replicated(0)};
+  const std::string text = hlo::TestText("sharding/proof/testdata/loop_left_at_different_times.hlo");
   program.variants.push_back({*hlo::ParseText(text), {0, 1}});
   const absl::Status status = CheckReplicasAgree(program, *program.variants[0].module);
   EXPECT_NE(std::string(status.message()).find("[uniform-predicate]"), std::string::npos) << status;
+}
+
+// `depth` nested loops that carry (i, x, y), where x starts as the device's number and y takes the value of x. The root
+// is carried value `result` plus 0 times the device's number: only arithmetic on the number shows that this is 0.
+PartitionedProgram NestedLoops(int depth, int result) {
+  std::string text = R"(HloModule m, num_partitions=2
+condition { t = (s32[], s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT }
+)";
+  for (int level = 0; level < depth; ++level) {
+    const std::string inner = absl::StrCat("while(r), condition=condition, body=body", level - 1);
+    absl::StrAppend(&text, "body", level, R"( { t = (s32[], s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = s32[] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  r = (s32[], s32[], s32[]) tuple(next, x, x)
+  ROOT w = (s32[], s32[], s32[]) )",
+                    level == 0 ? "opt-barrier(r)" : inner, " }\n");
+  }
+  absl::StrAppend(&text, R"(ENTRY main {
+  p = u32[] partition-id()
+  x = s32[] convert(p)
+  zero = s32[] constant(0)
+  t = (s32[], s32[], s32[]) tuple(zero, x, zero)
+  w = (s32[], s32[], s32[]) while(t), condition=condition, body=body)",
+                  depth - 1, "\n  v = s32[] get-tuple-element(w), index=", result, R"(
+  nothing = s32[] multiply(x, zero)
+  ROOT r = s32[] add(v, nothing)
+})");
+  PartitionedProgram program;
+  program.mesh = *ParseMesh("dp=2");
+  program.results = {TensorSharding::Replicated(0)};
+  program.variants.push_back({*hlo::ParseText(text), {0, 1}});
+  return program;
+}
+
+// Starting every inner loop from nothing would take 2^40 visits of the innermost body.
+TEST(Check, DeeplyNestedLoopsTakeLinearTime) {
+  const PartitionedProgram counters = NestedLoops(40, 0);
+  const absl::Status equal = CheckReplicasAgree(counters, *counters.variants[0].module);
+  EXPECT_TRUE(equal.ok()) << equal;
+  const PartitionedProgram copies = NestedLoops(40, 2);
+  const absl::Status different = CheckReplicasAgree(copies, *copies.variants[0].module);
+  EXPECT_NE(std::string(different.message()).find("[replicas-agree]"), std::string::npos) << different;
+}
+
+// 0 and 200 become 0 and -56 as s8. Their remainders by 200 differ, although those of 0 and 200 are equal.
+TEST(Check, ArithmeticThatWrapsAroundIsNotEvaluated) {
+  PartitionedProgram program;
+  program.mesh = *ParseMesh("dp=2");
+  program.results = {TensorSharding::Replicated(0)};
+  program.variants.push_back({*hlo::ParseText(R"(HloModule m, num_partitions=2
+ENTRY main {
+  p = u32[] partition-id()
+  x = s32[] convert(p)
+  c = s32[] constant(200)
+  m = s32[] multiply(x, c)
+  narrow = s8[] convert(m)
+  wide = s32[] convert(narrow)
+  ROOT r = s32[] remainder(wide, c)
+})"), {0, 1}});
+  const absl::Status status = CheckReplicasAgree(program, *program.variants[0].module);
+  EXPECT_NE(std::string(status.message()).find("[replicas-agree]"), std::string::npos) << status;
 }
 
 TEST(Check, InstancesAreProvenOnce) {
