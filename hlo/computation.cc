@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "hlo/module.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::hlo {
 namespace {
@@ -10,14 +11,15 @@ namespace {
 using Set = absl::flat_hash_set<const Instruction*>;
 using ComputationMemo = absl::flat_hash_map<const Computation*, bool>;
 
-bool HasSideEffect(const Instruction& instruction, ComputationMemo* memo) {
-  if ((Flags(instruction.opcode()) & kSideEffect) != 0 || instruction.attributes().has_side_effect) return true;
+// Also looks at the computations that the instruction calls.
+bool MustRun(const Instruction& instruction, ComputationMemo* memo) {
+  if (HasSideEffect(instruction)) return true;
   for (const Computation* const called : instruction.called()) {
     // Entered before the walk, so that the walk ends if a computation calls itself.
     const auto [entry, fresh] = memo->emplace(called, false);
     if (fresh) {
       bool found = false;
-      for (const auto& inner : called->instructions()) found = found || HasSideEffect(*inner, memo);
+      for (const auto& inner : called->instructions()) found = found || MustRun(*inner, memo);
       (*memo)[called] = found;
       if (found) return true;
     } else if (entry->second) {
@@ -92,7 +94,7 @@ int64_t Computation::RemoveDead() {
   ComputationMemo memo;
   if (root_ != nullptr) mark(root_);
   for (const auto& instruction : instructions_) {
-    if (instruction->opcode() == Opcode::kParameter || HasSideEffect(*instruction, &memo)) mark(instruction.get());
+    if (instruction->opcode() == Opcode::kParameter || MustRun(*instruction, &memo)) mark(instruction.get());
   }
   while (!pending.empty()) {
     const Instruction* const instruction = pending.back();

@@ -1,4 +1,4 @@
-// Facts about one instruction that several passes and error messages need.
+// What error messages say about an instruction.
 #pragma once
 
 #include <string>
@@ -6,9 +6,6 @@
 #include "compiler/analysis/hlo_names.h"
 
 namespace xlad::compiler {
-
-// Whether the instruction must run even if its result is unused.
-bool HasSideEffect(const Instruction& instruction);
 
 // For error messages: "%name (opcode) from file:line". The source is left out if it is unknown.
 std::string Describe(const Instruction& instruction);

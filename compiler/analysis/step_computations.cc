@@ -23,15 +23,4 @@ std::vector<Computation*> StepComputations(const Module& module) {
   return order;
 }
 
-bool ContainsCollective(const Computation& computation) {
-  for (const auto& instruction : computation.instructions()) {
-    if (hlo::IsCollective(instruction->opcode())) return true;
-    if (instruction->opcode() != Opcode::kWhile && instruction->opcode() != Opcode::kConditional) continue;
-    for (const Computation* callee : instruction->called()) {
-      if (ContainsCollective(*callee)) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace xlad::compiler

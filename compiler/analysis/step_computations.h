@@ -11,7 +11,4 @@ namespace xlad::compiler {
 // before callers. Reducers, comparators and fused computations are not step computations.
 std::vector<Computation*> StepComputations(const Module& module);
 
-// Whether a collective runs in this step computation or in one that it calls.
-bool ContainsCollective(const Computation& computation);
-
 }  // namespace xlad::compiler

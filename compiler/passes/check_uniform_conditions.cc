@@ -24,8 +24,10 @@
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/instruction_facts.h"
 #include "compiler/analysis/step_computations.h"
+#include "hlo/analysis/collectives.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::compiler {
 namespace {
@@ -136,7 +138,7 @@ class DivergenceAnalysis {
     if (hlo::IsCollective(at.opcode())) return Collective(at, known);
     const Literals& literals = OnDevices(at);
     if (!literals.empty()) return LeafLabels{literals.size() == 1 ? Equal() : LabelsOf(literals)};
-    const bool differs = at.opcode() == Opcode::kPartitionId || HasSideEffect(at);
+    const bool differs = at.opcode() == Opcode::kPartitionId || hlo::HasSideEffect(at);
     Labels labels = differs ? Different() : Equal();
     for (const Instruction* operand : at.operands()) {
       for (const Labels& leaf : known.at(operand)) labels = Refine(labels, leaf);
@@ -316,7 +318,7 @@ absl::Status CheckUniformConditions(hlo::Module& module, PassContext& context) {
   if (context.devices == 1) return absl::OkStatus();
   bool needed = false;
   for (const Computation* computation : StepComputations(module)) {
-    needed = needed || (computation != module.entry() && ContainsCollective(*computation));
+    needed = needed || (computation != module.entry() && hlo::ContainsCollective(*computation));
   }
   return needed ? DivergenceAnalysis(context).Run(module) : absl::OkStatus();
 }

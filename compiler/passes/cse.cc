@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/instruction_facts.h"
 #include "compiler/analysis/step_computations.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::compiler {
 namespace {
@@ -25,7 +25,7 @@ bool MayMerge(const Instruction& instruction) {
     case Opcode::kFusion:
       return false;
     default:
-      return !hlo::IsCollective(instruction.opcode()) && !HasSideEffect(instruction);
+      return !hlo::IsCollective(instruction.opcode()) && !hlo::HasSideEffect(instruction);
   }
 }
 

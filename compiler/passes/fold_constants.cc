@@ -3,11 +3,13 @@
 // Needs: nothing. Leaves: no pure instruction with at most 4,096 result elements whose operands are all constants of at
 // most that size. Broadcasts and iotas stay: fused code computes them from the index without reading memory.
 
-#include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/replace_instructions.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::compiler {
 namespace {
@@ -34,12 +36,11 @@ bool IsFoldable(const Instruction& instruction) {
     default:
       break;
   }
-  if (hlo::IsCollective(instruction.opcode()) || HasSideEffect(instruction)) return false;
+  if (hlo::IsCollective(instruction.opcode()) || hlo::HasSideEffect(instruction)) return false;
   if (!instruction.shape().is_array() || instruction.shape().elements() > kMaxElements) return false;
   if (instruction.operand_count() == 0) return false;
   for (const Instruction* operand : instruction.operands()) {
-    if (operand->opcode() != Opcode::kConstant || operand->literal()->elided) return false;
-    if (!operand->shape().is_array() || operand->shape().elements() > kMaxElements) return false;
+    if (hlo::KnownLiteral(*operand) == nullptr || operand->shape().elements() > kMaxElements) return false;
   }
   // The evaluator is slow, so operations that combine many operand elements for each result stay in the program.
   if (instruction.opcode() == Opcode::kDot) return instruction.operand(0)->shape().elements() <= 64;

@@ -13,7 +13,7 @@ constexpr size_t kMaxMembers = 600;
 constexpr size_t kMaxRoots = 12;
 constexpr size_t kMaxMapsOfMember = 4;
 constexpr int kMaxRecomputed = 6;
-// The search for cycles assumes one if it visits more instructions.
+// The search for a cycle stops after this many instructions and assumes that there is one.
 constexpr int kMaxVisits = 4000;
 // Computing this many cheap instructions again is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;

@@ -9,10 +9,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/clone.h"
-#include "compiler/analysis/instruction_facts.h"
 #include "compiler/analysis/step_computations.h"
 #include "hlo/analysis/trip_count.h"
 #include "hlo/build/builder.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::compiler {
 namespace {
@@ -101,7 +101,7 @@ std::vector<bool> LiveElements(const Instruction& loop) {
     for (auto it = all.rbegin(); it != all.rend(); ++it) {
       const Instruction* at = it->get();
       if (at == body.root()) continue;
-      if (!needed[at] && !HasSideEffect(*at)) continue;
+      if (!needed[at] && !hlo::HasSideEffect(*at)) continue;
       if (at->opcode() == Opcode::kGetTupleElement && at->operand(0) == body.parameter(0)) {
         if (!read[at->number()]) changed = true;
         read[at->number()] = true;
@@ -169,7 +169,7 @@ bool MayUnroll(const Computation& body, int64_t iterations) {
       case Opcode::kOptBarrier:
         return false;
       default:
-        if (hlo::IsCollective(instruction->opcode()) || HasSideEffect(*instruction)) return false;
+        if (hlo::IsCollective(instruction->opcode()) || hlo::HasSideEffect(*instruction)) return false;
     }
   }
   return true;

@@ -34,8 +34,9 @@ Instruction* SimplifyReshape(Instruction* reshape, hlo::Builder& builder) {
   if (x->shape().dims() == to) return x;
   if (x->opcode() == Opcode::kReshape) return builder.Reshape(x->operand(0), to);
   if (IsScalarBroadcast(x)) return builder.Full(reshape->shape(), x->operand(0));
-  if (x->opcode() == Opcode::kConstant && !x->literal()->elided && x->shape().elements() <= 65536) {
-    auto bytes = x->literal()->array.bytes();
+  const hlo::Literal* literal = hlo::KnownLiteral(*x);
+  if (literal != nullptr && x->shape().elements() <= 65536) {
+    const auto bytes = literal->array.bytes();
     return builder.Constant(tensor::Array(reshape->shape().array(), {bytes.begin(), bytes.end()}));
   }
   return nullptr;

@@ -231,6 +231,13 @@ absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum)
                    absl::StrCat("at least ", minimum));
 }
 
+absl::Status ExpectInputsAndInits(const Instruction& instruction) {
+  XLAD_RETURN_IF_ERROR(ExpectOperandCount(instruction, 2));
+  XLAD_RETURN_IF_ERROR(ExpectArrays(instruction));
+  if (instruction.operand_count() % 2 == 0) return absl::OkStatus();
+  return Violation("operand-count", Counted(instruction.operand_count(), "operand"), "N inputs, then N initial values");
+}
+
 absl::Status ExpectArrayResult(const Instruction& instruction) {
   if (instruction.shape().is_array()) return absl::OkStatus();
   return Violation("array-result", absl::StrCat("result ", Brief(instruction.shape())), "an array");

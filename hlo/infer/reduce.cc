@@ -5,11 +5,7 @@
 namespace xlad::hlo {
 
 Inferred InferReduce(const Instruction& i) {
-  XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 2));
-  XLAD_RETURN_IF_ERROR(ExpectArrays(i));
-  if (i.operand_count() % 2 != 0) {
-    return Violation("operand-count", Counted(i.operand_count(), "operand"), "N inputs, then N initial values");
-  }
+  XLAD_RETURN_IF_ERROR(ExpectInputsAndInits(i));
   const int64_t n = i.operand_count() / 2;
   const Shape& first = i.operand(0)->shape();
   XLAD_RETURN_IF_ERROR(ExpectDimensions("reduce-dimensions", i.dimensions(), first.ndim()));

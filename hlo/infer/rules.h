@@ -35,6 +35,8 @@ ElementType RealPartOf(ElementType type);  // c64 -> f32; returns real types unc
 absl::Status ExpectArray(const Instruction& instruction, int64_t i, int set = kAnyType);
 absl::Status ExpectArrays(const Instruction& instruction);  // Checks all operands.
 absl::Status ExpectOperandCount(const Instruction& instruction, int64_t minimum);
+// Checks that the operands of a reduction are N >= 1 arrays and then N initial values.
+absl::Status ExpectInputsAndInits(const Instruction& instruction);
 // Checks that the instruction's own shape is an array. Rules of opcodes whose ShapeSource is kGiven need this.
 absl::Status ExpectArrayResult(const Instruction& instruction);
 // Checks that `dimensions` are distinct and in [0, ndim).

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "hlo/analysis/constants.h"
+
 namespace xlad::sharding {
 namespace {
 
@@ -82,11 +84,11 @@ Instruction* IdentityOf(hlo::Builder& builder, Opcode reduction, ElementType typ
 
 bool IsNeutralStart(const Instruction& scalar, Opcode reduction) {
   const ElementType type = scalar.shape().type();
-  if (scalar.opcode() != Opcode::kConstant || !scalar.shape().is_scalar() || scalar.literal()->elided) return false;
-  if (!HasIdentity(reduction, type)) return false;
+  const hlo::Literal* literal = hlo::KnownLiteral(scalar);
+  if (literal == nullptr || !scalar.shape().is_scalar() || !HasIdentity(reduction, type)) return false;
   hlo::Module scratch("identity");
   hlo::Builder builder(scratch.Add(std::make_unique<hlo::Computation>("main")));
-  const tensor::Array& value = scalar.literal()->array;
+  const tensor::Array& value = literal->array;
   const auto equals = [&](const Instruction* constant) { return value == constant->literal()->array; };
   return equals(IdentityOf(builder, reduction, type)) ||
          (reduction == Opcode::kAdd && equals(builder.Scalar(type, 0)));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/containers.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -14,8 +15,6 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Dims;
-
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
 Values Reduce(Elements& elements, const Instruction& reduce, const Index& index) {
   Ir& ir = elements.ir();
@@ -83,10 +82,10 @@ Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
     r[numbers.rhs_batch[i]] = out[next];
   }
   for (size_t d = 0; d < l.size(); ++d) {
-    if (l[d] == nullptr && !Contains(numbers.lhs_contracting, static_cast<int64_t>(d))) l[d] = out[next++];
+    if (l[d] == nullptr && !Contains(numbers.lhs_contracting, d)) l[d] = out[next++];
   }
   for (size_t d = 0; d < r.size(); ++d) {
-    if (r[d] == nullptr && !Contains(numbers.rhs_contracting, static_cast<int64_t>(d))) r[d] = out[next++];
+    if (r[d] == nullptr && !Contains(numbers.rhs_contracting, d)) r[d] = out[next++];
   }
   Dims sizes;
   for (const int64_t d : numbers.lhs_contracting) sizes.push_back(lhs->shape().dim(d));
@@ -171,7 +170,7 @@ Values Gather(Elements& elements, const Instruction& gather, const Index& index)
   const Values out = DimsOf(ir, index, gather.shape().dims());
   Values batch;
   for (size_t d = 0; d < out.size(); ++d) {
-    if (!Contains(n.offset_dims, static_cast<int64_t>(d))) batch.push_back(out[d]);
+    if (!Contains(n.offset_dims, d)) batch.push_back(out[d]);
   }
   Values at(operand->shape().ndim(), ir.I64(0));
   for (size_t i = 0; i < n.start_index_map.size(); ++i) {

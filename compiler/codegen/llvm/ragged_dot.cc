@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/containers.h"
 #include "compiler/codegen/llvm/convert_ops.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -16,8 +17,6 @@ namespace {
 
 using hlo::Instruction;
 using tensor::Dims;
-
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
 // The group sizes, which are read at run time.
 class Groups {
@@ -71,10 +70,10 @@ Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
     at.rhs[n.rhs_batch[i]] = out[next];
   }
   for (size_t d = 0; d < at.lhs.size(); ++d) {
-    if (at.lhs[d] == nullptr && !Contains(n.lhs_contracting, static_cast<int64_t>(d))) at.lhs[d] = out[next++];
+    if (at.lhs[d] == nullptr && !Contains(n.lhs_contracting, d)) at.lhs[d] = out[next++];
   }
   for (size_t d = 0; d < at.rhs.size(); ++d) {
-    if (at.rhs[d] == nullptr && !Contains(n.rhs_contracting, static_cast<int64_t>(d))) at.rhs[d] = out[next++];
+    if (at.rhs[d] == nullptr && !Contains(n.rhs_contracting, d)) at.rhs[d] = out[next++];
   }
   return at;
 }

@@ -1,6 +1,7 @@
 // Kernels that change a part of an array: dynamic-update-slice and scatter.
 #include <algorithm>
 
+#include "base/containers.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/reducer.h"
@@ -10,8 +11,6 @@ namespace {
 
 using hlo::Instruction;
 using tensor::Dims;
-
-bool Contains(const Dims& dims, int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); }
 
 }  // namespace
 

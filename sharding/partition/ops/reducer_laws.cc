@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
 #include "sharding/rules/linear.h"
@@ -85,10 +86,9 @@ ReducerLaws LawsOf(const Instruction& reduce) {
   Values init;
   for (int64_t i = reduce.operand_count() / 2; i < reduce.operand_count(); ++i) {
     const Instruction* scalar = hlo::RepeatedValue(reduce.operand(i));
-    const bool known = scalar->opcode() == hlo::Opcode::kConstant && scalar->shape().is_scalar() &&
-                       !scalar->literal()->elided;
-    if (!known) return {};
-    init.push_back(*scalar->literal());
+    const hlo::Literal* literal = hlo::KnownLiteral(*scalar);
+    if (literal == nullptr || !scalar->shape().is_scalar()) return {};
+    init.push_back(*literal);
   }
   hlo::Module scratch("samples");
   hlo::Builder builder(scratch.Add(std::make_unique<hlo::Computation>("main")));
