@@ -8,6 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/analysis/trip_count.h"
+#include "hlo/side_effect.h"
+#include "sharding/cost/cost.h"
 #include "sharding/model/axes.h"
 #include "sharding/partition/min_cut.h"
 #include "sharding/rules/linear.h"
@@ -216,13 +218,13 @@ bool DataFlowGraph::AcceptsPartial(const Instruction& instruction, const AxisRef
   return true;
 }
 
-// A ring all-reduce over n devices sends 2 (n-1)/n of the bytes, a reduce-scatter half of that. The factor (n-1)/n is
-// common to all places.
 int64_t DataFlowGraph::ReductionCost(const ArrayNode& array, const AxisRef& axis, bool scatters) const {
   const TensorSharding unreduced = WithUnreduced(array.sharding, {axis});
   const auto elements = static_cast<double>(tensor::Product(LocalDims(array.shape->dims(), unreduced)));
-  const double bytes = elements * static_cast<double>(tensor::ByteWidth(array.shape->type()));
-  return std::llround(std::min(array.runs * ((scatters ? 1 : 2) * bytes + kLatencyBytes), 1e14));
+  const double bytes = CommunicationBytes(scatters ? Opcode::kReduceScatter : Opcode::kAllReduce,
+                                          elements * static_cast<double>(tensor::ByteWidth(array.shape->type())),
+                                          axis.size);
+  return std::llround(std::min(array.runs * (bytes + kLatencyBytes), 1e14));
 }
 
 // The cut for one axis. Every array that partial sums can reach is an edge from the vertex of its op's operands to
@@ -351,9 +353,8 @@ std::vector<const Instruction*> LiveInstructions(const hlo::Computation& computa
   absl::flat_hash_set<const Instruction*> live;
   std::vector<const Instruction*> stack{computation.root()};
   for (const auto& instruction : computation.instructions()) {
-    const bool effect = (hlo::Flags(instruction->opcode()) & hlo::kSideEffect) != 0 ||
-                        instruction->attributes().has_side_effect;
-    if (effect || instruction->opcode() == Opcode::kParameter) stack.push_back(instruction.get());
+    const bool is_needed = hlo::HasSideEffect(*instruction) || instruction->opcode() == Opcode::kParameter;
+    if (is_needed) stack.push_back(instruction.get());
   }
   while (!stack.empty()) {
     const Instruction* at = stack.back();
