@@ -6,8 +6,6 @@
 namespace xlad::compiler {
 namespace {
 
-using hlo::Instruction;
-using hlo::Opcode;
 
 // Instructions whose results are elements of their operands, or parts of elements.
 bool MovesElements(Opcode opcode) {

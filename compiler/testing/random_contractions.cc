@@ -6,13 +6,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 Sample Product(const Sample& x, const Sample& y, Instruction* made, double terms) {

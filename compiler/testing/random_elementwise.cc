@@ -6,11 +6,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-
 namespace {
 
 constexpr double kF32Unit = 0x1p-24;

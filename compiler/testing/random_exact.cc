@@ -4,13 +4,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 bool IsPlain(ElementType type) { return tensor::IsFloating(type) || tensor::IsInteger(type); }

@@ -10,14 +10,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Computation;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 Dims SomeDimensions(RandomValues& random, int64_t ndim) {

@@ -5,13 +5,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 // A well-conditioned matrix without zero minors: 3 I + sin(5 i + 3 j) / 2 + a scaled value of the pool.

@@ -5,13 +5,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Computation;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 Sample Sort(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {

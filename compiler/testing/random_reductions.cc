@@ -7,14 +7,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Computation;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 // What is known of a sum of `terms` values like `term`.

@@ -5,13 +5,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 // A broadcast of a scalar, which many passes move across other instructions.

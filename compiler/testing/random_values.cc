@@ -9,13 +9,6 @@
 
 namespace xlad::compiler {
 
-using hlo::Builder;
-using hlo::Dims;
-using hlo::ElementType;
-using hlo::Instruction;
-using hlo::Opcode;
-using hlo::Shape;
-
 namespace {
 
 // Bits of the significand, including the implied one.

@@ -17,11 +17,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/random.h"
+#include "compiler/analysis/hlo_names.h"
 #include "compiler/testing/compare.h"
 #include "hlo/build/builder.h"
 #include "hlo/module.h"
 
 namespace xlad::compiler {
+
+using hlo::Builder;
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 

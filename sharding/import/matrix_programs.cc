@@ -16,6 +16,14 @@ less { a = $T[] parameter(0) b = $T[] parameter(1) c = $T[] parameter(2) d = $T[
   ROOT r = pred[] compare(a, b), direction=LT }
 )";
 
+// The condition of every loop. The loop's state $STATE begins with the number of steps that are done.
+constexpr absl::string_view kCondition = R"(condition {
+  s = $STATE parameter(0)
+  done = s32[] get-tuple-element(s), index=0
+  steps = s32[] constant($STEPS)
+  ROOT r = pred[] compare(done, steps), direction=LT
+})";
+
 // The start of every step j of LU and QR: the loop's state is `s`, its matrices are `a`, and `x` is column j.
 constexpr absl::string_view kColumn = R"(
   j = s32[] get-tuple-element(s), index=0
@@ -72,7 +80,7 @@ constexpr absl::string_view kScale = R"(
 // element of the column, and NaNs in the other rows are ignored, as in LAPACK.
 constexpr absl::string_view kLu = R"(
 body {
-  s = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) parameter(0)$COLUMN
+  s = $STATE parameter(0)$COLUMN
   pivots = s32[$B,$K] get-tuple-element(s), index=2
   info = s32[$B] get-tuple-element(s), index=3
 
@@ -138,21 +146,16 @@ body {
   reports = pred[$B] and(no_pivot, is_first)
   step = s32[$B] broadcast(next), dimensions={}
   info2 = s32[$B] select(reports, step, info)
-  ROOT r = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) tuple(next, a2, pivots2, info2)
+  ROOT r = $STATE tuple(next, a2, pivots2, info2)
 }
-condition {
-  s = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) parameter(0)
-  j = s32[] get-tuple-element(s), index=0
-  k = s32[] constant($K)
-  ROOT r = pred[] compare(j, k), direction=LT
-}
+$CONDITION
 ENTRY lu {
   a = $T[$B,$M,$N] parameter(0)
   i0 = s32[] constant(0)
   pivots = s32[$B,$K] broadcast(i0), dimensions={}
   info = s32[$B] broadcast(i0), dimensions={}
-  start = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) tuple(i0, a, pivots, info)
-  loop = (s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B]) while(start), condition=condition, body=body
+  start = $STATE tuple(i0, a, pivots, info)
+  loop = $STATE while(start), condition=condition, body=body
   factors = $T[$B,$M,$N] get-tuple-element(loop), index=1
   pivots2 = s32[$B,$K] get-tuple-element(loop), index=2
   info2 = s32[$B] get-tuple-element(loop), index=3
@@ -172,7 +175,7 @@ ENTRY lu {
 // |v[i]| <= 1 and 1 <= tau <= 2. Only the norm needs scaling.
 constexpr absl::string_view kQr = R"(
 body {
-  s = (s32[], $T[$B,$M,$N], $T[$B,$K]) parameter(0)$COLUMN
+  s = $STATE parameter(0)$COLUMN
   taus = $T[$B,$K] get-tuple-element(s), index=2
   alpha2 = $T[$B,1] dynamic-slice(x, i0, j), dynamic_slice_sizes={$B,1}
   alpha = $T[$B] reshape(alpha2)
@@ -229,21 +232,16 @@ body {
   a2 = $T[$B,$M,$N] select(at_column3, new_column3, reflected)
   tau_k = $T[$B,$K] broadcast(tau), dimensions={0}
   taus2 = $T[$B,$K] select(at_step, tau_k, taus)
-  ROOT r = (s32[], $T[$B,$M,$N], $T[$B,$K]) tuple(next, a2, taus2)
+  ROOT r = $STATE tuple(next, a2, taus2)
 }
-condition {
-  s = (s32[], $T[$B,$M,$N], $T[$B,$K]) parameter(0)
-  j = s32[] get-tuple-element(s), index=0
-  k = s32[] constant($K)
-  ROOT r = pred[] compare(j, k), direction=LT
-}
+$CONDITION
 ENTRY qr {
   a = $T[$B,$M,$N] parameter(0)
   i0 = s32[] constant(0)
   zero = $T[] constant(0)
   taus = $T[$B,$K] broadcast(zero), dimensions={}
-  start = (s32[], $T[$B,$M,$N], $T[$B,$K]) tuple(i0, a, taus)
-  loop = (s32[], $T[$B,$M,$N], $T[$B,$K]) while(start), condition=condition, body=body
+  start = $STATE tuple(i0, a, taus)
+  loop = $STATE while(start), condition=condition, body=body
   factors = $T[$B,$M,$N] get-tuple-element(loop), index=1
   taus2 = $T[$B,$K] get-tuple-element(loop), index=2
   ROOT r = ($T[$B,$M,$N], $T[$B,$K]) tuple(factors, taus2)
@@ -256,7 +254,7 @@ ENTRY qr {
 //   q = I;  for j = R-1 .. 0:  q -= tau[j] v (v^T q)
 constexpr absl::string_view kReflectors = R"(
 body {
-  s = (s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N]) parameter(0)
+  s = $STATE parameter(0)
   done = s32[] get-tuple-element(s), index=0
   a = $T[$B,$M,$N] get-tuple-element(s), index=1
   taus = $T[$B,$K] get-tuple-element(s), index=2
@@ -287,14 +285,9 @@ body {
   v3 = $T[$B,$M,$N] broadcast(v), dimensions={0,1}
   product = $T[$B,$M,$N] multiply(v3, tau_w3)
   q2 = $T[$B,$M,$N] subtract(q, product)
-  ROOT r = (s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N]) tuple(next, a, taus, q2)
+  ROOT r = $STATE tuple(next, a, taus, q2)
 }
-condition {
-  s = (s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N]) parameter(0)
-  done = s32[] get-tuple-element(s), index=0
-  k = s32[] constant($R)
-  ROOT r = pred[] compare(done, k), direction=LT
-}
+$CONDITION
 ENTRY reflectors {
   a = $T[$B,$M,$N] parameter(0)
   taus = $T[$B,$K] parameter(1)
@@ -303,8 +296,8 @@ ENTRY reflectors {
   column_number = s32[$B,$M,$N] iota(), iota_dimension=2
   on_diagonal = pred[$B,$M,$N] compare(row_number, column_number), direction=EQ
   eye = $T[$B,$M,$N] convert(on_diagonal)
-  start = (s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N]) tuple(i0, a, taus, eye)
-  loop = (s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N]) while(start), condition=condition, body=body
+  start = $STATE tuple(i0, a, taus, eye)
+  loop = $STATE while(start), condition=condition, body=body
   ROOT q = $T[$B,$M,$N] get-tuple-element(loop), index=3
 }
 )";
@@ -333,7 +326,7 @@ constexpr absl::string_view kRotateColumns = R"(
 // The matrix is scaled, as LAPACK's syevd does; zeta^2 may overflow, and t is then 0, as it should be.
 constexpr absl::string_view kEigen = R"(
 body {
-  state = (s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N]) parameter(0)
+  state = $STATE parameter(0)
   done = s32[] get-tuple-element(state), index=0
   p = s32[] get-tuple-element(state), index=1
   q = s32[] get-tuple-element(state), index=2
@@ -401,14 +394,9 @@ body {
   sweep_ends = pred[] compare(q_in_sweep, n), direction=EQ
   q2 = s32[] select(sweep_ends, i1, q_in_sweep)
   p2 = s32[] select(sweep_ends, i0, p_in_sweep)
-  ROOT r = (s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N]) tuple(done2, p2, q2, a4, v2)
+  ROOT r = $STATE tuple(done2, p2, q2, a4, v2)
 }
-condition {
-  s = (s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N]) parameter(0)
-  done = s32[] get-tuple-element(s), index=0
-  steps = s32[] constant($PAIRS)
-  ROOT r = pred[] compare(done, steps), direction=LT
-}
+$CONDITION
 ENTRY eigen {
   given = $T[$B,$N,$N] parameter(0)
   i0 = s32[] constant(0)
@@ -430,8 +418,8 @@ ENTRY eigen {
 
   on_diagonal = pred[$B,$N,$N] compare(row_number, column_number), direction=EQ
   eye = $T[$B,$N,$N] convert(on_diagonal)
-  start = (s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N]) tuple(i0, i0, i1, a, eye)
-  loop = (s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N]) while(start), condition=condition, body=body
+  start = $STATE tuple(i0, i0, i1, a, eye)
+  loop = $STATE while(start), condition=condition, body=body
   rotated = $T[$B,$N,$N] get-tuple-element(loop), index=3
   v = $T[$B,$N,$N] get-tuple-element(loop), index=4
 
@@ -454,8 +442,15 @@ ENTRY eigen {
 struct Routine {
   absl::string_view name;
   absl::string_view text;
+  absl::string_view state;  // The type of the loop's state.
+  absl::string_view steps;  // The number of steps of the loop.
 };
-constexpr Routine kRoutines[] = {{"getrf", kLu}, {"geqrf", kQr}, {"orgqr", kReflectors}, {"syevd", kEigen}};
+constexpr Routine kRoutines[] = {
+    {"getrf", kLu, "(s32[], $T[$B,$M,$N], s32[$B,$K], s32[$B])", "$K"},
+    {"geqrf", kQr, "(s32[], $T[$B,$M,$N], $T[$B,$K])", "$K"},
+    {"orgqr", kReflectors, "(s32[], $T[$B,$M,$N], $T[$B,$K], $T[$B,$M,$N])", "$R"},
+    {"syevd", kEigen, "(s32[], s32[], s32[], $T[$B,$N,$N], $T[$B,$N,$N])", "$PAIRS"},
+};
 
 // The number of sweeps over all pairs. Random 128 x 128 matrices are diagonal up to rounding after 8 sweeps in f32 and
 // after 10 in f64.
@@ -474,8 +469,11 @@ std::string MatrixProgram(absl::string_view routine, tensor::ElementType type, c
   const std::string rotate_v = absl::StrReplaceAll(kRotateColumns, {{"$X", "v"}});
   const std::string body = absl::StrReplaceAll(
       found->text,
-      {{"$COLUMN", kColumn}, {"$SCALE", kScale}, {"$ROTATE_A", rotate_a}, {"$ROTATE_V", rotate_v}});
-  return absl::StrReplaceAll(absl::StrCat(kReducers, body),
+      {{"$COLUMN", kColumn}, {"$SCALE", kScale}, {"$ROTATE_A", rotate_a}, {"$ROTATE_V", rotate_v},
+       {"$CONDITION", kCondition}});
+  const std::string loop =
+      absl::StrReplaceAll(absl::StrCat(kReducers, body), {{"$STATE", found->state}, {"$STEPS", found->steps}});
+  return absl::StrReplaceAll(loop,
                              {{"$B", absl::StrCat(sizes.batch)},
                               {"$M", absl::StrCat(m)},
                               {"$N", absl::StrCat(n)},

@@ -4,6 +4,7 @@
 // elements of the operands at two positions. Elements are moved once, at the end.
 #include <llvm/IR/Intrinsics.h>
 
+#include <functional>
 #include <utility>
 
 #include "compiler/codegen/llvm/convert_ops.h"
@@ -94,6 +95,21 @@ llvm::Value* SortPositions(Ir& ir, int64_t count, llvm::Value* first, llvm::Valu
   return b.CreateLoad(pointer, from);
 }
 
+// The index of the element at a position of the row.
+using PlaceInRow = std::function<Index(llvm::Value* position)>;
+
+// Emits loops over all rows along dimension `along` of an array of these sizes, with `body` for each row.
+void ForEachRow(Ir& ir, Dims sizes, size_t along, const std::function<void(const PlaceInRow&)>& body) {
+  sizes[along] = 1;
+  ir.LoopNest(sizes, [&](const Values& row) {
+    body([&](llvm::Value* position) {
+      Values dims = row;
+      dims[along] = position;
+      return Index::Of(dims);
+    });
+  });
+}
+
 }  // namespace
 
 void EmitSort(KernelContext& kernel, const Instruction& root) {
@@ -105,14 +121,7 @@ void EmitSort(KernelContext& kernel, const Instruction& root) {
   const int64_t count = sizes[along];
   const ArrayView first = kernel.Scratch({ElementType::kS64, {count}});
   const ArrayView second = kernel.Scratch({ElementType::kS64, {count}});
-  Dims outer = sizes;
-  outer[along] = 1;
-  ir.LoopNest(outer, [&](const Values& row) {
-    const auto at = [&](llvm::Value* position) {
-      Values dims = row;
-      dims[along] = position;
-      return Index::Of(dims);
-    };
+  ForEachRow(ir, sizes, along, [&](const PlaceInRow& at) {
     const Before before = [&](llvm::Value* i, llvm::Value* j) {
       Values arguments;
       for (const Instruction* operand : root.operands()) {
@@ -178,14 +187,7 @@ void EmitTopk(KernelContext& kernel, const Instruction& root) {
   const bool is_few = k <= kFew && 4 * k <= sizes[along];
   const ArrayView first = kernel.Scratch({ElementType::kS64, {is_few ? k : sizes[along]}});
   const ArrayView second = kernel.Scratch({ElementType::kS64, {is_few ? 0 : sizes[along]}});
-  Dims outer = sizes;
-  outer[along] = 1;
-  ir.LoopNest(outer, [&](const Values& row) {
-    const auto at = [&](llvm::Value* position) {
-      Values dims = row;
-      dims[along] = position;
-      return Index::Of(dims);
-    };
+  ForEachRow(ir, sizes, along, [&](const PlaceInRow& at) {
     const Before before = [&](llvm::Value* i, llvm::Value* j) {
       llvm::Value* x = kernel.elements().Emit(operand, at(i));
       llvm::Value* y = kernel.elements().Emit(operand, at(j));
