@@ -10,22 +10,6 @@
 
 namespace xlad::cli {
 
-std::vector<DeviceRequests> DealDevices(const DeviceRequests& requests, int64_t workers) {
-  std::vector<DeviceRequests> dealt(std::max<int64_t>(1, workers));
-  size_t first = 0;  // The worker that gets the first of the devices that are left over after an even deal.
-  for (const runtime::DeviceRequest& request : requests) {
-    const int64_t each = request.count / std::ssize(dealt), left_over = request.count % std::ssize(dealt);
-    for (int64_t i = 0; i < std::ssize(dealt); ++i) {
-      runtime::DeviceRequest share = request;
-      share.count = each + (i < left_over ? 1 : 0);
-      if (share.count > 0) dealt[(first + i) % dealt.size()].push_back(share);
-    }
-    first += left_over;
-  }
-  std::erase_if(dealt, [](const DeviceRequests& worker) { return worker.empty(); });
-  return dealt;
-}
-
 absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClusterOptions& options) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster());
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));

@@ -39,9 +39,4 @@ class LocalCluster {
   std::vector<std::string> logs_;  // By worker; empty if it logs to standard error.
 };
 
-// Deals the devices of each request to `workers` workers as evenly as possible: 8 to 3 workers as 3, 3 and 2. A kind
-// starts with the worker after the last one that has more of the kind before, so that one cpu and one opaque device are
-// on different workers. Workers without devices are left out.
-std::vector<DeviceRequests> DealDevices(const DeviceRequests& requests, int64_t workers);
-
 }  // namespace xlad::cli

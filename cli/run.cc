@@ -46,7 +46,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
   cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
-  cluster_options.devices = DealDevices(options.devices, options.workers);
+  cluster_options.devices = runtime::DealDevices(options.devices, options.workers);
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {

@@ -105,6 +105,22 @@ absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view
   return requests;
 }
 
+std::vector<std::vector<DeviceRequest>> DealDevices(const std::vector<DeviceRequest>& requests, int64_t workers) {
+  std::vector<std::vector<DeviceRequest>> dealt(std::max<int64_t>(1, workers));
+  size_t first = 0;  // The worker that gets the first of the devices that are left over after an even deal.
+  for (const DeviceRequest& request : requests) {
+    const int64_t each = request.count / std::ssize(dealt), left_over = request.count % std::ssize(dealt);
+    for (int64_t i = 0; i < std::ssize(dealt); ++i) {
+      DeviceRequest share = request;
+      share.count = each + (i < left_over ? 1 : 0);
+      if (share.count > 0) dealt[(first + i) % dealt.size()].push_back(share);
+    }
+    first += left_over;
+  }
+  std::erase_if(dealt, [](const std::vector<DeviceRequest>& worker) { return worker.empty(); });
+  return dealt;
+}
+
 absl::StatusOr<DeviceOffer> MakeOffer(const DeviceRequest& request, DeviceKinds kinds) {
   XLAD_ASSIGN_OR_RETURN(const DeviceKind* kind, FindAvailable(request, kinds));
   DeviceOffer offer;

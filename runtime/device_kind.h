@@ -48,6 +48,11 @@ constexpr int64_t kMaxDeviceCount = 1024;
 // 1 to kMaxDeviceCount, a kind and model that is given twice, or several kinds of which one has no count.
 absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view text, DeviceKinds kinds);
 
+// Deals the devices of each request to `workers` workers as evenly as possible: 8 to 3 workers as 3, 3 and 2. The
+// worker after the last one with an additional device of one kind is the first to get an additional device of the next
+// kind, so that one cpu and one opaque device are on different workers. Workers without devices are left out.
+std::vector<std::vector<DeviceRequest>> DealDevices(const std::vector<DeviceRequest>& requests, int64_t workers);
+
 // The offer of a worker that has the requested devices. InvalidArgument if this binary has no such kind, Unavailable if
 // this machine cannot run it.
 absl::StatusOr<DeviceOffer> MakeOffer(const DeviceRequest& request, DeviceKinds kinds);

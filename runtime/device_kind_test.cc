@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+
 #include "absl/strings/str_join.h"
 #include "proto/device_name.h"
 #include "runtime/devices/registry/registry.h"
@@ -95,6 +99,51 @@ TEST(DeviceRequests, NamesInTheRegistryCanBeRequested) {
   for (const DeviceKind& kind : AllDeviceKinds()) {
     for (const std::string& text : {kind.name, kind.name + ":2"}) {
       EXPECT_TRUE(ParseDeviceRequests(text, AllDeviceKinds()).ok()) << text;
+    }
+  }
+}
+
+// The devices of each worker: "cpu:2 | cpu:1,opaque:1".
+std::string Dealt(const std::string& requests, int64_t workers) {
+  return absl::StrJoin(DealDevices(*ParseDeviceRequests(requests, Kinds()), workers), " | ",
+                       [](std::string* out, const std::vector<DeviceRequest>& worker) {
+                         out->append(absl::StrJoin(worker, ",", [](std::string* one, const DeviceRequest& request) {
+                           one->append(request.ToString());
+                         }));
+                       });
+}
+
+TEST(DealDevices, DealsEvenlyAndFromTheNextWorkerOn) {
+  EXPECT_EQ(Dealt("cpu:8", 3), "cpu:3 | cpu:3 | cpu:2");
+  EXPECT_EQ(Dealt("cpu:8", 1), "cpu:8");
+  EXPECT_EQ(Dealt("cpu:1,opaque:1", 2), "cpu:1 | opaque:1");
+  EXPECT_EQ(Dealt("cpu:3,opaque:2", 2), "cpu:2,opaque:1 | cpu:1,opaque:1");
+  EXPECT_EQ(Dealt("cpu:5,opaque:2", 3), "cpu:2,opaque:1 | cpu:2 | cpu:1,opaque:1");
+}
+
+TEST(DealDevices, WorkersWithoutDevicesAreLeftOut) {
+  EXPECT_EQ(Dealt("cpu:2", 5), "cpu:1 | cpu:1");
+  EXPECT_EQ(Dealt("cpu:1", 0), "cpu:1");
+}
+
+// Every device is dealt once, and the workers' shares of a kind differ by one at most.
+TEST(DealDevices, EveryDeviceIsDealtOnce) {
+  for (int64_t cpus = 1; cpus <= 9; ++cpus) {
+    for (int64_t opaques = 1; opaques <= 5; ++opaques) {
+      for (int64_t workers = 1; workers <= 7; ++workers) {
+        std::map<std::string, std::vector<int64_t>> shares;
+        for (const auto& worker : DealDevices({{"cpu", "", cpus}, {"opaque", "", opaques}}, workers)) {
+          EXPECT_FALSE(worker.empty());
+          for (const DeviceRequest& request : worker) shares[request.kind].push_back(request.count);
+        }
+        for (auto& [kind, counts] : shares) {
+          const int64_t count = kind == "cpu" ? cpus : opaques;
+          EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), count);
+          counts.resize(workers, 0);
+          const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+          EXPECT_LE(*most - *least, 1);
+        }
+      }
     }
   }
 }

@@ -54,19 +54,8 @@ Executable MakeExecutable(bool whole) {
   add(e.add_parameters(), {}, {}, 1);
   add(e.add_results(), {7}, {n}, 0);
   add(e.add_results(), {}, {}, 3);
-  xlad::CollectiveSpec* spec = e.add_collectives();
-  spec->set_op("all-reduce.1");
-  spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
-  spec->set_reduction(xlad::CollectiveSpec::SUM);
-  spec->set_element_type(static_cast<int>(ElementType::kF32));
-  spec->add_counts(1);
-  spec->add_groups();
-  for (int device = 0; device < kDevices; ++device) spec->mutable_groups(0)->add_devices(device);
   *e.add_steps() = KernelOn(e, whole ? "sum7" : "sum2", {0, 2});
-  Step* reduce = e.add_steps();
-  reduce->set_name("all-reduce.1");
-  *reduce->mutable_collective()->add_inputs() = Whole(e, 2);
-  *reduce->mutable_collective()->add_outputs() = Whole(e, 2);
+  *e.add_steps() = AllReduceOn(&e, kDevices, 1, 2);
   *e.add_steps() = KernelOn(e, whole ? "add7" : "add2", {0, 1, 2, 3});
   return e;
 }

@@ -89,20 +89,10 @@ Executable MakeExecutable() {
   AddValue(e.add_results(), {4}, {4}, Whole(e, kNewW));
   AddValue(e.add_results(), {7}, {2}, Whole(e, kV));
   AddValue(e.add_results(), {}, {}, Whole(e, kLoss));
-  xlad::CollectiveSpec* spec = e.add_collectives();
-  spec->set_op("all-reduce.1");
-  spec->add_because("dot.1: contracting dimension 0 of operand 0 is split over dp (model.py:12)");
-  spec->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
-  spec->set_reduction(xlad::CollectiveSpec::SUM);
-  spec->set_element_type(static_cast<int>(ElementType::kF32));
-  spec->add_counts(4);
-  spec->add_groups();
-  for (int device = 0; device < kDevices; ++device) spec->mutable_groups(0)->add_devices(device);
   *e.add_steps() = KernelOn(e, "gradient", {kX, kStep, kGradient});
-  Step* reduce = e.add_steps();
-  reduce->set_name("all-reduce.1");
-  *reduce->mutable_collective()->add_inputs() = Whole(e, kGradient);
-  *reduce->mutable_collective()->add_outputs() = Whole(e, kGradient);
+  *e.add_steps() = AllReduceOn(&e, kDevices, 4, kGradient);
+  e.mutable_collectives(0)->add_because(
+      "dot.1: contracting dimension 0 of operand 0 is split over dp (model.py:12)");
   *e.add_steps() = KernelOn(e, "update", {kW, kGradient, kNewW, kV, kLoss});
   return e;
 }

@@ -105,4 +105,22 @@ inline Step KernelOn(const Executable& executable, const std::string& symbol, co
   return step;
 }
 
+// Adds a sum of `count` floats over all `devices`, and returns the step that computes it in place in `allocation`.
+inline Step AllReduceOn(Executable* executable, int devices, int64_t count, int allocation) {
+  Step step;
+  step.set_name("all-reduce.1");
+  step.mutable_collective()->set_spec(executable->collectives_size());
+  *step.mutable_collective()->add_inputs() = Whole(*executable, allocation);
+  *step.mutable_collective()->add_outputs() = Whole(*executable, allocation);
+  CollectiveSpec* spec = executable->add_collectives();
+  spec->set_op(step.name());
+  spec->set_kind(CollectiveSpec::ALL_REDUCE);
+  spec->set_reduction(CollectiveSpec::SUM);
+  spec->set_element_type(static_cast<int>(tensor::ElementType::kF32));
+  spec->add_counts(count);
+  spec->add_groups();
+  for (int device = 0; device < devices; ++device) spec->mutable_groups(0)->add_devices(device);
+  return step;
+}
+
 }  // namespace xlad::runtime
