@@ -1,0 +1,181 @@
+// Collectives on buffers that the host cannot access: what is copied, where, and when.
+#include "collectives/exec/staged_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A device of 256 floats. The host sees them at addresses of the `memory` array if it can access them; otherwise the
+// device's addresses are kAway bytes from there. Copies happen when the stream is synchronized.
+class FakeDevice final : public DeviceOps {
+ public:
+  static constexpr intptr_t kAway = intptr_t{1} << 46;
+
+  explicit FakeDevice(bool accessible) : accessible_(accessible) {}
+
+  bool host_can_access() const override { return accessible_; }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
+    const std::vector<std::byte> bytes(from.begin(), from.end());
+    pending_.push_back([=, this] { std::memcpy(OnHost(to), bytes.data(), bytes.size()); });
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
+    pending_.push_back([=, this] { std::memcpy(to.data(), OnHost(from), to.size()); });
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override {
+    ++synchronized;
+    for (const auto& copy : pending_) copy();
+    pending_.clear();
+    return error;
+  }
+
+  std::byte* At(int64_t element) {
+    const auto on_host = reinterpret_cast<intptr_t>(memory.data() + element);
+    return reinterpret_cast<std::byte*>(on_host + (accessible_ ? 0 : kAway));
+  }
+  float* OnHost(const void* address) const {
+    return reinterpret_cast<float*>(reinterpret_cast<intptr_t>(address) - (accessible_ ? 0 : kAway));
+  }
+
+  std::vector<float> memory = std::vector<float>(256);
+  absl::Status error;
+  int synchronized = 0;
+
+ private:
+  const bool accessible_;
+  std::vector<std::function<void()>> pending_;
+};
+
+// Writes input i plus 100 (i + 1) to output i, for each element, and 0 to elements that the input lacks.
+class AddHundreds final : public Communicator {
+ public:
+  AddHundreds(const CollectiveSet& set, absl::Status result) : set_(set), result_(std::move(result)) {}
+
+  absl::Status Launch(const CollectiveLaunch& launch) override {
+    const CollectiveSpec& spec = set_.collectives[launch.spec].spec;
+    if (launch.inputs.size() != spec.counts.size()) return absl::InvalidArgumentError("wrong number of operands");
+    for (size_t i = 0; i < launch.inputs.size(); ++i) {
+      const auto* in = reinterpret_cast<const float*>(launch.inputs[i]);
+      auto* out = reinterpret_cast<float*>(launch.outputs[i]);
+      in_place += launch.inputs[i] == launch.outputs[i];
+      EXPECT_EQ(reinterpret_cast<intptr_t>(in) % 64, 0);
+      for (int64_t e = 0; e < spec.output_counts()[i]; ++e) {
+        out[e] = e < spec.counts[i] ? in[e] + 100.0F * static_cast<float>(i + 1) : 0;
+      }
+    }
+    at = {launch.step, launch.iteration};
+    return result_;
+  }
+
+  int in_place = 0;
+  std::pair<int64_t, uint64_t> at;
+
+ private:
+  const CollectiveSet& set_;
+  const absl::Status result_;
+};
+
+// All-reduces of 3 and 17 floats (collective 0), and an all-gather of 5 floats over 2 ranks (collective 1).
+CollectiveSet Set() {
+  CollectiveSet set;
+  set.num_devices = 2;
+  set.collectives.resize(2);
+  set.collectives[0].spec = {CollectiveKind::kAllReduce, Reduction::kSum, tensor::ElementType::kF32, {3, 17}, 2, {}};
+  set.collectives[1].spec = {CollectiveKind::kAllGather, Reduction::kNone, tensor::ElementType::kF32, {5}, 2, {}};
+  return set;
+}
+
+struct Staged {
+  explicit Staged(absl::Status result = absl::OkStatus()) {
+    auto made = std::make_unique<AddHundreds>(set, std::move(result));
+    inner = made.get();
+    communicator.emplace(&device, &set, std::move(made));
+    for (size_t i = 0; i < device.memory.size(); ++i) device.memory[i] = static_cast<float>(i);
+  }
+  // Launches on buffers that begin at these elements of the device's memory.
+  absl::Status Launch(int spec, const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs) {
+    std::vector<const std::byte*> from;
+    std::vector<std::byte*> to;
+    for (const int64_t element : inputs) from.push_back(device.At(element));
+    for (const int64_t element : outputs) to.push_back(device.At(element));
+    XLAD_RETURN_IF_ERROR(communicator->Launch({spec, from, to, 7, 11}));
+    return device.Synchronize();
+  }
+
+  const CollectiveSet set = Set();
+  FakeDevice device{false};
+  AddHundreds* inner = nullptr;
+  std::optional<StagedCommunicator> communicator;
+};
+
+TEST(StagedCommunicator, CopiesInputsAndOutputs) {
+  Staged staged;
+  ASSERT_TRUE(staged.Launch(0, {0, 64}, {128, 192}).ok());
+  EXPECT_EQ(staged.device.memory[0], 0);
+  for (int e = 0; e < 3; ++e) EXPECT_EQ(staged.device.memory[128 + e], static_cast<float>(e + 100));
+  for (int e = 0; e < 17; ++e) EXPECT_EQ(staged.device.memory[192 + e], static_cast<float>(64 + e + 200));
+  EXPECT_EQ(staged.device.memory[131], 131);  // Elements behind the outputs keep their values.
+  EXPECT_EQ(staged.device.memory[192 + 17], 192 + 17);
+  EXPECT_EQ(staged.inner->in_place, 0);
+  EXPECT_EQ(staged.inner->at, (std::pair<int64_t, uint64_t>{7, 11}));
+}
+
+// A schedule in place may read what it wrote before, so that the staged buffer must be the same as well.
+TEST(StagedCommunicator, StaysInPlace) {
+  Staged staged;
+  ASSERT_TRUE(staged.Launch(0, {0, 64}, {0, 192}).ok());
+  EXPECT_EQ(staged.inner->in_place, 1);
+  EXPECT_EQ(staged.device.memory[2], 102);
+  EXPECT_EQ(staged.device.memory[64], 64);
+}
+
+// The output is larger than the input, so that it cannot be in place although both begin at one address.
+TEST(StagedCommunicator, LargerOutputsHaveTheirOwnBuffers) {
+  Staged staged;
+  ASSERT_TRUE(staged.Launch(1, {0}, {0}).ok());
+  EXPECT_EQ(staged.inner->in_place, 0);
+  EXPECT_EQ(staged.device.memory[4], 104);
+  EXPECT_EQ(staged.device.memory[9], 0);
+  EXPECT_EQ(staged.device.memory[10], 10);
+}
+
+TEST(StagedCommunicator, AccessibleBuffersAreNotCopied) {
+  const CollectiveSet set = Set();
+  FakeDevice device(true);
+  StagedCommunicator communicator(&device, &set, std::make_unique<AddHundreds>(set, absl::OkStatus()));
+  alignas(64) const float values[] = {1, 2, 3, 4, 5};
+  const std::vector<const std::byte*> inputs{reinterpret_cast<const std::byte*>(values)};
+  const std::vector<std::byte*> outputs{device.At(0)};
+  ASSERT_TRUE(communicator.Launch({1, inputs, outputs}).ok());
+  EXPECT_EQ(device.synchronized, 1);  // The inputs were complete before the launch.
+  EXPECT_EQ(device.memory[1], 102);
+}
+
+TEST(StagedCommunicator, ErrorsComeFromTheStreamTheCollectiveAndTheLaunch) {
+  Staged stopped(absl::AbortedError("peer 1 ended"));
+  EXPECT_EQ(stopped.Launch(0, {0, 64}, {128, 192}), absl::AbortedError("peer 1 ended"));
+  ASSERT_TRUE(stopped.device.Synchronize().ok());
+  EXPECT_EQ(stopped.device.memory[128], 128);  // Outputs of a failed collective are not copied.
+
+  Staged failed;
+  failed.device.error = absl::InternalError("a kernel failed");
+  EXPECT_EQ(failed.Launch(0, {0, 64}, {128, 192}), failed.device.error);
+  EXPECT_EQ(failed.inner->at.first, 0);  // The collective was not started.
+
+  Staged wrong;
+  EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()), HasSubstr("found collective 2, expected one below 2"));
+  EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()), HasSubstr("wrong number of operands"));
+}
+
+}  // namespace
+}  // namespace xlad::collectives
