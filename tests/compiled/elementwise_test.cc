@@ -43,7 +43,7 @@ TEST(Elementwise, ExactFloatOpcodes) {
   Check({"add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder"}, kFloats, true, {});
 }
 
-// Bits of f16 values: the sign of a zero in a maximum or minimum, and the payloads of quiet NaNs that are only moved.
+// Bits of f16 values: the sign of a zero in a maximum or minimum, and the payloads of NaNs that are only moved.
 TEST(Elementwise, HalfBits) {
   Batch batch;
   const auto add = [&batch](absl::string_view value) {
@@ -54,7 +54,7 @@ TEST(Elementwise, HalfBits) {
     add(absl::StrCat(" a = f16[4] constant({-0, 0, -0, 0})\n b = f16[4] constant({0, -0, -0, 0})\n f = f16[4] ", opcode,
                      "(a, b)\n"));
   }
-  for (const char* nan : {"nan", "nan(0x3ff)", "-nan(0x201)"}) {
+  for (const char* nan : {"nan", "nan(0x3ff)", "-nan(0x201)", "nan(0x1)", "-nan(0x1ff)"}) {
     add(absl::StrCat(" c = f16[] constant(", nan, ")\n f = f16[4] broadcast(c), dimensions={}\n"));
   }
   add(" h = u16[] constant(65025)\n g = f16[] bitcast-convert(h)\n f = f16[4] broadcast(g), dimensions={}\n");

@@ -4,12 +4,25 @@
 #include <llvm/IR/Instructions.h>
 
 #include <cstring>
+#include <optional>
 
 #include "base/status.h"
 #include "compiler/codegen/llvm/small_float.h"
 
 namespace xlad::compiler {
 namespace {
+
+// The f32 bits of an f16 NaN. LLVM's conversions would make a signaling NaN quiet.
+uint64_t FloatBitsOfHalfNan(uint64_t bits) { return (bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13; }
+
+// The inverse: the f16 bits of a constant that is a signaling NaN of f16, or nullopt for any other value.
+std::optional<uint16_t> HalfBitsOfSignalingNan(const llvm::Value* value) {
+  const auto* const constant = llvm::dyn_cast<llvm::ConstantFP>(value);
+  if (constant == nullptr || !constant->getValueAPF().isSignaling()) return std::nullopt;
+  const uint64_t bits = constant->getValueAPF().bitcastToAPInt().getZExtValue();
+  const auto half = static_cast<uint16_t>((bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff));
+  return FloatBitsOfHalfNan(half) == bits ? std::optional<uint16_t>(half) : std::nullopt;
+}
 
 // Converts a small float in f32 to an integer of its width, and back.
 llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
@@ -19,6 +32,7 @@ llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value
     if (extended != nullptr && extended->getSrcTy()->isHalfTy()) {
       return b.CreateBitCast(extended->getOperand(0), b.getInt16Ty());
     }
+    if (const std::optional<uint16_t> bits = HalfBitsOfSignalingNan(value)) return b.getInt16(*bits);
     return b.CreateBitCast(b.CreateFPTrunc(value, b.getHalfTy()), b.getInt16Ty());
   }
   if (type == ElementType::kBF16) {
@@ -157,8 +171,12 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
   if (type == ElementType::kF64) {
     return llvm::ConstantFP::get(context, llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, bits)));
   }
-  if (type == ElementType::kF16) {  // LLVM's conversion keeps the payload of a NaN.
+  if (type == ElementType::kF16) {
     llvm::APFloat half(llvm::APFloat::IEEEhalf(), llvm::APInt(16, bits));
+    if (half.isSignaling()) {
+      const llvm::APInt float_bits(32, FloatBitsOfHalfNan(bits));
+      return llvm::ConstantFP::get(context, llvm::APFloat(llvm::APFloat::IEEEsingle(), float_bits));
+    }
     bool loses_information = false;
     half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
     return llvm::ConstantFP::get(context, half);
