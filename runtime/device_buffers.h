@@ -49,9 +49,9 @@ class DeviceBuffers {
   std::byte* AddressOf(const Slice& slice) const { return addresses_[slice.allocation] + slice.offset; }
   Stream& stream() const { return *stream_; }
 
-  // Copies host bytes to the begin of a slice; `from` may be reused at once.
+  // Copies host bytes to the beginning of a slice; `from` may be reused at once.
   absl::Status Write(const Slice& to, absl::Span<const std::byte> from);
-  // Copies the begin of a slice to the host and returns when `to` has its contents.
+  // Copies the beginning of a slice to the host and returns when `to` has its contents.
   absl::Status Read(const Slice& from, absl::Span<std::byte> to) const;
 
   // Remembers the first value of the state to restore. Call it once, when the first state has been written.

@@ -33,8 +33,8 @@ class Linearizer {
   // Appends the operations of a computation whose parameters have the values `arguments`. Returns the root's values.
   absl::StatusOr<ValueIds> LinearizeComputation(const Computation& computation, const std::vector<ValueIds>& arguments,
                                                 std::vector<LinearOp>* ops);
-  // Appends copies that together move all (from, to) pairs at once: no destination is written before every move from it
-  // has been made. Cycles are broken by one temporary each (parallel move resolution).
+  // Appends copies with the effect of making all moves (from, to) at once: a value is overwritten only after every move
+  // that reads it. A cycle of moves needs one temporary (parallel move resolution).
   void AddMoves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<LinearOp>* ops);
 
  private:
@@ -196,7 +196,8 @@ void Linearizer::AddMoves(std::vector<std::pair<int, int>> moves, const Instruct
   }
 }
 
-// The leaf of a parameter that leaf `leaf` of `instruction` is, looking through tuples, or -1 if it is computed.
+// Follows leaf `leaf` of `instruction` through tuples. Returns the leaf of the parameter that it is, or -1 if it is
+// computed.
 int64_t ParameterLeaf(const Instruction* instruction, int64_t leaf) {
   for (;;) {
     switch (instruction->opcode()) {
@@ -271,7 +272,7 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeConditional(const Instruction& con
   return results;
 }
 
-// The operand, and the leaf of it, that an input of an operation is.
+// Returns which leaf of which operand an input of an operation is.
 std::pair<const Instruction*, int64_t> OperandLeaf(const LinearOp& op, int input) {
   int64_t leaf = input;
   for (const Instruction* operand : op.instruction->operands()) {

@@ -11,14 +11,14 @@ namespace xlad::hlo {
 inline absl::Status CheckRoundTrips(const Module& module) {
   const std::string text = PrintText(module);
   const absl::StatusOr<std::unique_ptr<Module>> from_text = ParseText(text);
-  if (!from_text.ok()) return Annotate(from_text.status(), absl::StrCat("what was printed does not read\n", text));
-  if (PrintText(**from_text) != text) return absl::InternalError(absl::StrCat("text changes\n", text));
+  if (!from_text.ok()) return Annotate(from_text.status(), absl::StrCat("the text does not parse\n", text));
+  if (PrintText(**from_text) != text) return absl::InternalError(absl::StrCat("text changes the module\n", text));
   XLAD_ASSIGN_OR_RETURN(const std::string proto, SerializeProto(module));
   const absl::StatusOr<std::unique_ptr<Module>> from_proto = ParseProto(proto);
-  if (!from_proto.ok()) return Annotate(from_proto.status(), absl::StrCat("the proto does not read\n", text));
-  if (PrintText(**from_proto) != text) return absl::InternalError(absl::StrCat("the proto loses something\n", text));
+  if (!from_proto.ok()) return Annotate(from_proto.status(), absl::StrCat("the proto cannot be read\n", text));
+  if (PrintText(**from_proto) != text) return absl::InternalError(absl::StrCat("a proto changes the module\n", text));
   XLAD_ASSIGN_OR_RETURN(const std::string again, SerializeProto(**from_proto));
-  return again == proto ? absl::OkStatus() : absl::InternalError(absl::StrCat("the proto changes\n", text));
+  return again == proto ? absl::OkStatus() : absl::InternalError(absl::StrCat("bytes of the proto change\n", text));
 }
 
 }  // namespace xlad::hlo

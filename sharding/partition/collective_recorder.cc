@@ -28,7 +28,7 @@ AxisList ChangedAxes(const ReshardStep& step) {
   return changed;
 }
 
-// The axes that a collective runs along. A permute has none of its own: they are those that change.
+// The axes along which a collective runs. The step of a permute does not name any: they are the axes that change.
 AxisList AxesAlong(const ReshardStep& step) {
   if (step.kind != Kind::kPermute) return step.axes;
   AxisList axes = ChangedAxes(step);
@@ -39,7 +39,7 @@ AxisList AxesAlong(const ReshardStep& step) {
 
 std::string Parenthesized(const std::string& place) { return place.empty() ? "" : absl::StrCat(" (", place, ")"); }
 
-// The axes of the mesh that some pair of communicating devices crosses.
+// The mesh axes along which the two devices of some pair have different positions.
 AxisList CrossedAxes(const Mesh& mesh, const std::vector<std::pair<int64_t, int64_t>>& pairs) {
   AxisList crossed;
   for (int axis = 0; axis < std::ssize(mesh.axes()); ++axis) {

@@ -16,7 +16,7 @@ bool AllEqual(const Dims& values) {
   return std::all_of(values.begin(), values.end(), [&](int64_t value) { return value == values[0]; });
 }
 
-// The type that holds all values, and `span` added to each.
+// The integer type that can hold every value and every value plus `span`.
 ElementType TypeOf(const Dims& values, int64_t span) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const bool narrow = *least >= std::numeric_limits<int32_t>::min() &&
@@ -135,7 +135,7 @@ bool HaloFetcher::NeedsPadding() const {
                      [&](int64_t start) { return need_.HasPadding(start, start + need_.length); });
 }
 
-// Whether padding may hold another value than `fill` after concatenation. If `fill` is zero, pieces that were not
+// Whether padding may have a value other than `fill` after concatenation. If `fill` is zero, pieces that were not
 // received hold it already.
 bool HaloFetcher::SlotsNeedMask() const {
   const bool zero = IsZero(*fetch_.fill);

@@ -30,7 +30,7 @@ class ReshardEmitter {
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
 
   // An array whose elements all equal one scalar costs nothing to reshard, because every device holds that scalar.
-  // This declares that the scalar `x` repeats may differ between devices, as a manual computation can make it.
+  // Declares that the scalar that `x` repeats may differ between devices, which a manual computation makes possible.
   void MarkNonUniform(const hlo::Instruction* x);
 
  private:

@@ -59,10 +59,10 @@ AxisList AxesOfOneOperand(const std::vector<OperandArray>& operands, const Value
   return alone;
 }
 
-// Heavy work is never repeated to save bytes: to gather activations and compute a weight's gradient on every device
-// can send less than to reduce the gradient, but does not scale with devices. Axes of one operand alone are exempt: an
-// assignment that does not use them counts as if they divided the work. Uses fractions of points, so that sizes that
-// do not divide are compared fairly.
+// Heavy work is never repeated to save bytes. Gathering the activations and computing a weight's gradient on every
+// device may send less than reducing the gradient, but the work of a device does not shrink with the number of devices.
+// Axes of one operand alone are exempt: an assignment that does not use them counts as if they divided the work. Uses
+// fractions of points, so that sizes that do not divide are compared fairly.
 double HeavyWork(const OpRule& rule, const Assignment& assignment, const AxisList& alone) {
   double work = 1;
   for (size_t f = 0; f < assignment.size(); ++f) {
@@ -133,7 +133,7 @@ ValueSharding ShardingChooser::ResultShardings(const Instruction& instruction, c
 }
 
 // Slices of one operand that are wanted with equal shardings use the operand in the same form, so they share the cost
-// of resharding it (the even and odd positions of an associative scan). A slice bears a share by its size.
+// of resharding it in proportion to their sizes (the even and odd positions of an associative scan).
 double ShardingChooser::ShareOfOperandBytes(const Instruction& instruction) const {
   if (instruction.opcode() != Opcode::kSlice) return 1;
   const DimensionAxes wanted = DimensionAxesOf(Wanted(instruction)[0]);

@@ -169,7 +169,7 @@ std::string HintFor(const Instruction& instruction) {
                        instruction.opcode() == Opcode::kScatter || instruction.opcode() == Opcode::kSelectAndScatter;
   if (!reduces) return "";
   return absl::StrCat("; the partitioner assumes that the reducer ", instruction.called().back()->name(),
-                      " is associative, and that its initial value leaves every value as it is: this reducer is not "
+                      " is associative and that its initial value is its identity: either this reducer is not "
                       "what the partitioner may assume, or its partitioning has a fault");
 }
 

@@ -31,8 +31,8 @@ enum class Exactness {
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
                            Exactness exactness = Exactness::kSums);
 
-// The value of element i as doubles (two for a complex one), and their number. 0 for types that are not floating or
-// have 8 bits or less: these are compared by bits.
+// Writes element i to `parts`, as two doubles if it is complex and otherwise as one, and returns how many it wrote.
+// Returns 0 for types that are not floating or have 8 bits or less: these are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 
 // The values with the last place of every float (f32, f64, complex) incremented or decremented at random. The results

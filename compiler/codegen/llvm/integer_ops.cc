@@ -50,7 +50,7 @@ llvm::Value* Remainder(Ir& ir, bool is_signed, Operands x) {
   return ir.b.CreateSelect(is_zero, x[0], ir.b.CreateSRem(x[0], safe));
 }
 
-// Exponentiation by squaring. Negative exponents: the powers of 1 and -1 are 1 or -1, all others 0.
+// Exponentiation by squaring. With a negative exponent, powers of 1 and -1 are 1 or -1, and all other powers are 0.
 llvm::Value* Power(Ir& ir, bool is_signed, Operands x) {
   IrBuilder& b = ir.b;
   llvm::Type* type = x[0]->getType();

@@ -54,7 +54,7 @@ const Format& FormatOf(ElementType type) {
   return kFormats[0];
 }
 
-// Exponent only, no sign, no zero; 0xff is NaN.
+// f8e8m0fnu has neither a sign nor a zero: its bits are an exponent, and 0xff is NaN.
 float E8M0ToFloat(uint32_t bits) {
   return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, static_cast<int>(bits) - 127);
 }
@@ -64,7 +64,7 @@ llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(is_normal, b.getInt32(0x3fffff))), 23);
-  // Negative numbers, infinities and NaNs are above 0x7f800000 as unsigned integers; 0 minus 1 is, too.
+  // As unsigned integers, negative numbers, infinities and NaNs are at least 0x7f800000, and 0 - 1 wraps around.
   llvm::Value* bad = b.CreateICmpUGE(b.CreateSub(bits, b.getInt32(1)), b.getInt32(0x7f800000 - 1));
   return b.CreateTrunc(b.CreateSelect(bad, b.getInt32(0xff), rounded), b.getInt8Ty());
 }

@@ -22,8 +22,8 @@ std::vector<bool> Occurring(const std::vector<TensorFactors>& tensors, size_t fa
   return result;
 }
 
-// Marks all pass-through factors of the results, those of no operand included (the new dimensions of a broadcast, those
-// of an iota): any shard of such a dimension can be computed in place.
+// Marks all pass-through factors of the results, also those that no operand has (the new dimensions of a broadcast, the
+// dimensions of an iota): every device can compute its shard of such a dimension.
 std::vector<bool> SplitResults(const Instruction& instruction, const OpRule& rule) {
   const std::vector<bool> out = Occurring(rule.results, rule.factors.size());
   std::vector<bool> result;
