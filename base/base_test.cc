@@ -125,7 +125,8 @@ TEST(Network, AddressesAreChecked) {
     EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
   }
   for (const char* here : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) EXPECT_TRUE(IsLoopback(here)) << here;
-  for (const char* elsewhere : {"0.0.0.0", "10.0.0.1", "127.evil.com", "127.0.0.1.evil.com", "127.", "::", "1.127.0.0"}) {
+  for (const char* elsewhere :
+       {"0.0.0.0", "10.0.0.1", "127.evil.com", "127.0.0.1.evil.com", "127.", "::", "1.127.0.0"}) {
     EXPECT_FALSE(IsLoopback(elsewhere)) << elsewhere;
   }
 }

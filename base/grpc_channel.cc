@@ -15,8 +15,8 @@ namespace {
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr int kConnectTimeoutMs = 2000;  // The time for one attempt to connect, which gRPC calls the minimal backoff.
 
-// While no call is pending, only gRPC's backup poller sees that a connection has been made, every 5 s by default, so that
-// a channel whose path was refused for a moment took 4 to 8 s to come back. Must be set before gRPC's first use.
+// While no call is pending, only gRPC's backup poller sees that a connection has been made, every 5 s by default, so
+// that a channel whose path was refused for a moment took 4 to 8 s to come back. Must be set before gRPC's first use.
 void PollOften() {
   static const bool once = (setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "50", /*overwrite=*/0), true);
   (void)once;

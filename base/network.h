@@ -69,8 +69,8 @@ absl::StatusOr<int> ListenFd(const std::string& address);
 // The address to which a socket is bound, such as "127.0.0.1:4711".
 std::string BoundAddress(int fd);
 
-// Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. No other name is loopback ("127.example.com"
-// is a name), and names are not resolved.
+// Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. No other name is loopback
+// ("127.example.com" is a name), and names are not resolved.
 bool IsLoopback(absl::string_view host);
 
 }  // namespace xlad

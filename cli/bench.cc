@@ -10,6 +10,7 @@
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "collectives/exec/staged_communicator.h"
+#include "collectives/plan/spec_proto.h"
 #include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {

@@ -9,6 +9,8 @@ namespace xlad {
 inline constexpr int32_t kProtocol = 1;
 
 // Whether a coordinator of protocol `own` works with workers of protocol `theirs`: its own and the one before.
-inline bool IsProtocolAccepted(int32_t own, int32_t theirs) { return theirs >= 1 && theirs <= own && theirs >= own - 1; }
+inline bool IsProtocolAccepted(int32_t own, int32_t theirs) {
+  return theirs >= 1 && theirs <= own && theirs >= own - 1;
+}
 
 }  // namespace xlad

@@ -72,8 +72,8 @@ class Compiler {
   absl::StatusOr<ScheduleInstruction> CompileOp(const ScheduleOp& op) {
     if (NeedsWindows(op, schedule_.rank) || !op.more_dsts.empty() || op.kind == OpKind::kReduceTree) {
       return absl::UnimplementedError(
-          absl::StrCat("found operation \"", Print(op), "\", which this communicator cannot run; expected operations on "
-                       "its own memory with one destination"));
+          absl::StrCat("found operation \"", Print(op), "\", which this communicator cannot run; expected operations "
+                       "on its own memory with one destination"));
     }
     ScheduleInstruction out;
     out.kind = op.kind;

@@ -23,7 +23,8 @@ BRACES = re.compile(r"\{[^{}]*\}")
 IDENTIFIER = re.compile(r"^(?:::)?[A-Za-z_]\w*(?:(?:::|\.|->)~?[A-Za-z_]\w*)*(?:\(\))?$")
 WORD = re.compile(r"[A-Za-z_]\w*")
 # Files and symbols of other projects and of users, and the patterns for names in docs/style.md.
-FOREIGN = {"model.py", "train.py", "dnnl-config.cmake", "ar", "InvalidArgument", "UpperCamel", "trailing_", "kUpper"}
+FOREIGN = {"model.py", "train.py", "dnnl-config.cmake", "ar", "safetensors.torch", "InvalidArgument", "UpperCamel",
+           "trailing_", "kUpper"}
 # Files that the worked examples of CONTRIBUTING.md create.
 EXAMPLES = {"remove_double_reverses.cc", "chain.cc"}
 

@@ -1,5 +1,5 @@
-// Gives connections from other workers' devices to the fabrics of the tasks of this process. The connections come from a
-// listener of its own, or from another process that accepted them (Deliver).
+// Gives connections from other workers' devices to the fabrics of the tasks of this process. The connections come from
+// a listener of its own, or from another process that accepted them (Deliver).
 //
 // Thread-safe. A hello for an unknown task waits until the task is added. A hello for an older attempt or generation
 // than that of the task is refused.
