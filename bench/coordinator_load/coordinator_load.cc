@@ -1,0 +1,293 @@
+// What a coordinator costs and how it answers under load: many workers on real gRPC streams, and a flood of connections
+// that never authenticate.
+//
+//   coordinator_load XLAD FOLDER [WORKERS [SECONDS]]
+//
+// Starts `XLAD coordinator` with its data in FOLDER, attaches WORKERS (1000) streams that each send a heartbeat per
+// second for SECONDS (60), and prints the processor time of the coordinator; then the round-trip times of small
+// requests, first without and then with 1,000 unauthenticated connections per second, 1,000 idle ones and 24 stalled
+// bodies. One JSON object on standard output.
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "base/child_process.h"
+#include "base/file_system.h"
+#include "base/grpc_channel.h"
+#include "base/network.h"
+#include "proto/protocol.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+
+namespace xlad {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr char kToken[] = "token of the load test";
+constexpr int kProbesPerSecond = 100;
+constexpr int kFloodPerSecond = 1000;
+
+// One worker's stream: sends what it is given, one message at a time, and counts what it receives.
+class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, CoordinatorMessage> {
+ public:
+  WorkerStream(const Endpoint& endpoint, int number) : stub_(Coordinator::NewStub(*MakeChannel(endpoint))) {
+    PrepareCall(&context_, kToken, /*timeout_ms=*/0);
+    RegisterWorker* registration = message_.mutable_register_();
+    registration->set_worker_id(absl::StrCat("load-", number));
+    registration->set_incarnation(number + 1);
+    registration->set_host("host");
+    registration->set_devices(1);
+    registration->set_data_address("127.0.0.1:1");
+    registration->set_protocol(kProtocol);
+    message_.set_incarnation(number + 1);
+    stub_->async()->Attach(&context_, this);
+    AddHold();
+    StartRead(&incoming_);
+    StartWrite(&message_);
+    StartCall();
+  }
+
+  void Beat() {
+    if (writing_.exchange(true)) return;
+    message_.mutable_heartbeat();
+    StartWrite(&message_);
+  }
+  void Cancel() {
+    context_.TryCancel();
+    RemoveHold();
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return done_; });
+  }
+  bool is_registered() const { return received_ > 0; }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    ++received_;
+    StartRead(&incoming_);
+  }
+  void OnWriteDone(bool) override { writing_ = false; }
+  void OnDone(const grpc::Status&) override {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    ended_.notify_all();
+  }
+
+ private:
+  const std::unique_ptr<Coordinator::Stub> stub_;
+  grpc::ClientContext context_;
+  WorkerMessage message_;
+  CoordinatorMessage incoming_;
+  std::atomic<bool> writing_ = true;
+  std::atomic<int> received_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+};
+
+// --- What Linux says of a process.
+
+double CpuSeconds(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double StatusField(pid_t pid, const std::string& field) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind(field + ":", 0) == 0) return std::atof(line.c_str() + field.size() + 1);
+  }
+  return 0;
+}
+
+// Round-trip times, in milliseconds, of small authenticated requests during this time.
+nlohmann::json Probe(Coordinator::Stub* stub, int seconds) {
+  std::vector<double> times;
+  auto due = Clock::now();
+  const auto end = due + std::chrono::seconds(seconds);
+  while (due < end) {
+    grpc::ClientContext context;
+    PrepareCall(&context, kToken, /*timeout_ms=*/10000);
+    GetJobRequest request;
+    request.set_job_id("no-such-job");
+    JobStatus response;
+    const auto start = Clock::now();
+    if (stub->GetJob(&context, request, &response).error_code() == grpc::StatusCode::NOT_FOUND) {
+      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+    due += milliseconds(1000 / kProbesPerSecond);
+    std::this_thread::sleep_until(due);
+  }
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double part) { return times.empty() ? -1 : times[part * static_cast<double>(times.size() - 1)]; };
+  return {{"answers", times.size()}, {"p50_ms", at(0.5)}, {"p99_ms", at(0.99)}};
+}
+
+std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame + payload;
+}
+
+// A call of PutBlob without a token, with the first bytes of a body of 60 MB (RFC 9113).
+std::string StalledCall() {
+  const auto header = [](const std::string& name, const std::string& value) {
+    return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
+                        std::string(1, static_cast<char>(value.size())), value);
+  };
+  const std::string headers = absl::StrCat(header(":method", "POST"), header(":scheme", "http"),
+                                           header(":path", "/xlad.v1.Coordinator/PutBlob"), header(":authority", "x"),
+                                           header("te", "trailers"), header("content-type", "application/grpc"));
+  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(4, 0, 0, ""), Frame(1, 4, 1, headers),
+                      Frame(0, 0, 1, std::string("\0\x03\x93\x87\0", 5) + std::string(16000, 'x')));
+}
+
+void Send(Connection* connection, const std::string& bytes) {
+  (void)connection->Write({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+}
+
+// Connections without a token: kFloodPerSecond new ones per second, and ones that stay and say nothing or stall.
+class Flood {
+ public:
+  explicit Flood(const std::string& address) : address_(address), thread_([this] { Run(); }) {}
+  ~Flood() {
+    ending_ = true;
+    thread_.join();
+  }
+  int64_t opened() const { return opened_; }
+
+ private:
+  void Run() {
+    std::vector<std::unique_ptr<Connection>> kept;
+    for (int i = 0; i < 1000; ++i) Keep(&kept, "");
+    for (int i = 0; i < 24; ++i) Keep(&kept, StalledCall());
+    auto due = Clock::now();
+    while (!ending_) {
+      const auto connection = TcpNetwork().Dial(address_, 1000);
+      if (connection.ok()) {
+        Send(connection->get(), StalledCall());
+        ++opened_;
+      }
+      due += std::chrono::microseconds(1'000'000 / kFloodPerSecond);
+      std::this_thread::sleep_until(due);
+    }
+  }
+  void Keep(std::vector<std::unique_ptr<Connection>>* kept, const std::string& bytes) {
+    auto connection = TcpNetwork().Dial(address_, 1000);
+    if (!connection.ok()) return;
+    Send(connection->get(), bytes);
+    kept->push_back(*std::move(connection));
+  }
+
+  const std::string address_;
+  std::atomic<bool> ending_ = false;
+  std::atomic<int64_t> opened_ = 0;
+  std::thread thread_;
+};
+
+nlohmann::json MeasureWorkers(const Endpoint& endpoint, pid_t pid, int workers, int seconds) {
+  std::vector<std::unique_ptr<WorkerStream>> streams;
+  for (int w = 0; w < workers; ++w) streams.push_back(std::make_unique<WorkerStream>(endpoint, w));
+  const auto all_registered = [&] {
+    return std::all_of(streams.begin(), streams.end(), [](const auto& stream) { return stream->is_registered(); });
+  };
+  const auto give_up = Clock::now() + std::chrono::seconds(60);
+  while (!all_registered() && Clock::now() < give_up) std::this_thread::sleep_for(milliseconds(50));
+  const double before = CpuSeconds(pid);
+  const auto start = Clock::now();
+  for (int64_t beat = 0; beat < int64_t{seconds} * workers; ++beat) {
+    streams[beat % workers]->Beat();
+    std::this_thread::sleep_until(start + std::chrono::microseconds(1'000'000 * (beat + 1) / workers));
+  }
+  const double cpu = CpuSeconds(pid) - before;
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
+  nlohmann::json result = {{"workers", workers},
+                           {"registered", all_registered()},
+                           {"seconds", wall},
+                           {"cpu_percent_of_a_core", 100 * cpu / wall},
+                           {"threads", StatusField(pid, "Threads")},
+                           {"rss_mb", StatusField(pid, "VmRSS") / 1024}};
+  for (const auto& stream : streams) stream->Cancel();
+  return result;
+}
+
+absl::StatusOr<std::string> ListenAddress(const std::string& log_path) {
+  for (int i = 0; i < 200; ++i) {
+    std::ifstream file(log_path);
+    std::string line;
+    while (std::getline(file, line)) {
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (json.is_object() && json.value("msg", "") == "coordinator listens") return json.value("address", "");
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  return absl::DeadlineExceededError(absl::StrCat("the coordinator does not listen; see ", log_path));
+}
+
+absl::Status Measure(const std::string& program, const std::string& folder, int workers, int seconds) {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  const std::string token_file = JoinPath(folder, "token"), log = JoinPath(folder, "coordinator.log");
+  XLAD_RETURN_IF_ERROR(RealFileSystem().WriteAtomically(token_file, kToken));
+  XLAD_ASSIGN_OR_RETURN(const auto process,
+                        ChildProcess::Start({program, "coordinator", "--listen", "127.0.0.1:0", "--data",
+                                             JoinPath(folder, "data"), "--token-file", token_file},
+                                            log));
+  XLAD_ASSIGN_OR_RETURN(const std::string address, ListenAddress(log));
+  const Endpoint endpoint{address, "", token_file};
+  const pid_t pid = process->pid();
+  nlohmann::json result;
+  result["streams"] = MeasureWorkers(endpoint, pid, workers, seconds);
+  const auto stub = Coordinator::NewStub(*MakeChannel(endpoint));
+  constexpr int kProbeSeconds = 10;
+  result["quiet"] = Probe(stub.get(), kProbeSeconds);
+  result["quiet"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
+  {
+    const Flood flood(address);
+    std::this_thread::sleep_for(milliseconds(1000));
+    result["flood"] = Probe(stub.get(), kProbeSeconds);
+    result["flood"]["connections"] = flood.opened();
+    result["flood"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
+    result["flood"]["threads"] = StatusField(pid, "Threads");
+  }
+  std::this_thread::sleep_for(milliseconds(1000));
+  result["afterwards"] = Probe(stub.get(), 2);
+  result["afterwards"]["rss_mb"] = StatusField(pid, "VmRSS") / 1024;
+  std::printf("%s\n", result.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace xlad
+
+int main(int argc, char** argv) {
+  int workers = 1000, seconds = 60;
+  if (argc < 3 || (argc > 3 && !absl::SimpleAtoi(argv[3], &workers)) ||
+      (argc > 4 && !absl::SimpleAtoi(argv[4], &seconds))) {
+    std::fprintf(stderr, "usage: coordinator_load XLAD FOLDER [WORKERS [SECONDS]]\n");
+    return 2;
+  }
+  const absl::Status status = xlad::Measure(argv[1], argv[2], workers, seconds);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}

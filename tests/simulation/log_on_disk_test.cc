@@ -1,0 +1,126 @@
+// The real SQLite log on a disk that fails: what was acknowledged is there after every crash, in order, and nothing
+// that was never appended is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "service/job_log.h"
+#include "tests/simulation/simulated_disk.h"
+
+namespace xlad::simulation {
+namespace {
+
+constexpr int kAppends = 30;
+constexpr char kPath[] = "/data/jobs.sqlite";
+
+// Event `serial`, of one job, with contents of many pages now and then.
+JobEvent EventOf(int serial) {
+  JobEvent event;
+  event.set_job_id("job");
+  event.mutable_submitted()->set_client_key(absl::StrCat(serial));
+  event.mutable_submitted()->mutable_spec()->set_name(std::string(serial % 7 == 0 ? 20000 : 10, 'n'));
+  return event;
+}
+
+struct History {
+  std::vector<int> acknowledged;  // Serials.
+  int next = 0;                   // The serial of the next append.
+};
+
+// Opens the log and appends until an append fails; returns whether none did.
+bool AppendAll(History* run) {
+  const auto log = service::OpenSqliteJobLog(kPath);
+  if (!log.ok()) return false;
+  while (run->next < kAppends) {
+    const int serial = run->next++;
+    std::vector<JobEvent> events = {EventOf(serial), EventOf(serial)};
+    if (!(*log)->Append(&events).ok()) return false;
+    run->acknowledged.push_back(serial);
+  }
+  return true;
+}
+
+// Both events of every acknowledged append are there, in order; any other append is there as a whole or not at all.
+void CheckLog(const History& run, const std::string& where) {
+  const auto log = service::OpenSqliteJobLog(kPath);
+  ASSERT_TRUE(log.ok()) << where << ": " << log.status();
+  const auto events = (*log)->ReadEvents();
+  ASSERT_TRUE(events.ok()) << where << ": " << events.status();
+  std::vector<int> found;
+  ASSERT_EQ(events->size() % 2, 0) << where << ": half of a batch";
+  for (size_t i = 0; i < events->size(); i += 2) {
+    int first = 0, second = 0;
+    ASSERT_TRUE(absl::SimpleAtoi((*events)[i].submitted().client_key(), &first)) << where;
+    ASSERT_TRUE(absl::SimpleAtoi((*events)[i + 1].submitted().client_key(), &second)) << where;
+    ASSERT_EQ(first, second) << where;
+    ASSERT_LT(first, run.next) << where << ": an event that was never appended";
+    found.push_back(first);
+  }
+  ASSERT_TRUE(std::is_sorted(found.begin(), found.end())) << where;
+  ASSERT_EQ(std::set<int>(found.begin(), found.end()).size(), found.size()) << where << ": an append is there twice";
+  ASSERT_TRUE(std::includes(found.begin(), found.end(), run.acknowledged.begin(), run.acknowledged.end()))
+      << where << ": an acknowledged append is lost; " << found.size() << " found of " << run.acknowledged.size();
+}
+
+int64_t OperationsOfARun() {
+  SimulatedDisk disk(0);
+  const SqliteOnDisk sqlite(&disk);
+  History run;
+  EXPECT_TRUE(AppendAll(&run));
+  CheckLog(run, "no faults");
+  return disk.operations();
+}
+
+TEST(LogOnDisk, NothingAcknowledgedIsLostByACrashBeforeAnyOperation) {
+  const int64_t operations = OperationsOfARun();
+  ASSERT_GT(operations, 2 * kAppends);
+  int noticed = 0;
+  for (int64_t at = 1; at <= operations; ++at) {
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      SimulatedDisk disk(seed);
+      const SqliteOnDisk sqlite(&disk);
+      disk.CrashAt(at);
+      History run;
+      noticed += AppendAll(&run) ? 0 : 1;
+      disk.Restart();
+      CheckLog(run, absl::StrCat("crash at ", at, ", seed ", seed));
+      EXPECT_TRUE(AppendAll(&run)) << "the log works again";
+      disk.Restart();
+      CheckLog(run, absl::StrCat("second crash after ", at, ", seed ", seed));
+    }
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(noticed, 2 * kAppends) << "crashes happen during appends";
+}
+
+TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
+  const int64_t operations = OperationsOfARun();
+  const std::pair<DiskFault, const char*> faults[] = {{DiskFault::kNoSpace, "no space"},
+                                                      {DiskFault::kIoError, "I/O error"},
+                                                      {DiskFault::kTornWrite, "torn write"},
+                                                      {DiskFault::kLostSync, "lost sync"},
+                                                      {DiskFault::kAmbiguousSync, "ambiguous sync"}};
+  for (const auto& [fault, name] : faults) {
+    for (int64_t at = 1; at <= operations; ++at) {
+      for (const int64_t count : {1, 5}) {
+        SimulatedDisk disk(at);
+        const SqliteOnDisk sqlite(&disk);
+        disk.FailAt(at, fault, count);
+        History run;
+        const std::string where = absl::StrCat(name, " at ", at, ", ", count, " times");
+        // After a failure the log is opened again, as the coordinator does, until the disk works.
+        for (int tries = 0; tries < 20 && !AppendAll(&run); ++tries) {
+        }
+        EXPECT_EQ(run.next, kAppends) << where << ": the log did not come back";
+        disk.Restart();
+        CheckLog(run, where);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::simulation
