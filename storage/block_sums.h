@@ -17,9 +17,9 @@ namespace xlad::storage {
 inline constexpr int64_t kBlockBytes = 1 << 20;
 
 struct BlockSums {
-  int64_t bytes = 0;                  // Of the object.
-  int64_t block_bytes = kBlockBytes;  // Of each block but the last, which may be shorter.
-  std::vector<uint64_t> sums;         // Of each block; none if the object is empty.
+  int64_t bytes = 0;                  // The size of the object.
+  int64_t block_bytes = kBlockBytes;  // The size of every block but the last, which may be shorter.
+  std::vector<uint64_t> sums;         // By block; empty if the object is.
   friend bool operator==(const BlockSums&, const BlockSums&) = default;
 };
 

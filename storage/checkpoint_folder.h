@@ -2,7 +2,7 @@
 //
 //   ROOT/JOB/step-000000000100-attempt-1/shard-0.safetensors, shard-1.safetensors, ..., index.json
 //
-// The index is written last and removed first: a folder without it is no checkpoint, whatever else it has.
+// The index is written last and removed first: a folder without it is not a checkpoint, whatever else it has.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct FoundCheckpoint {
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
 // Removes the folders of a job (ROOT/JOB) that have no index and belong to a step before `step` or to an attempt before
-// `attempt`: their writers have gone on or have been replaced.
+// `attempt`: their writers continued without them or were replaced.
 absl::Status RemoveUnfinished(FileSystem& files, const std::string& job_folder, int64_t step, int64_t attempt);
 
 }  // namespace xlad::storage

@@ -71,8 +71,8 @@ absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std:
                                                    const std::string& name, const SerializedShard& shard) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   const std::string path = JoinPath(folder, name);
-  // A shard that was written before, and whose writer was then asked again, is replaced. The temporary file of a writer
-  // that has died is not needed by anybody: names of shards are unique in their attempt.
+  // A shard that its writer wrote before, and has to write again, is replaced. The temporary file of a writer that
+  // has died is not used any more, because names of shards are unique in their attempt.
   const std::string temporary = path + ".tmp";
   if (files.Exists(temporary)) XLAD_RETURN_IF_ERROR(files.Remove(temporary));
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, ObjectWriter::Create(files, temporary));

@@ -15,7 +15,7 @@ namespace xlad::storage {
 // A box of a tensor in memory, row-major without padding, in the form that files have (tensor::ToStored).
 struct PieceBytes {
   std::string tensor;
-  tensor::Shape shape;  // Of the whole tensor.
+  tensor::Shape shape;  // The shape of the whole tensor.
   tensor::Box box;      // Not empty.
   absl::Span<const std::byte> bytes;
 };

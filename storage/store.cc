@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMaxIndexBytes = int64_t{1} << 30;
 
-// Both formats are told apart by their first eight bytes: the length of a header ends in zeros, JSON text has none.
+// The first eight bytes distinguish the formats: the length of a header ends in zeros, and JSON text has no zeros.
 absl::StatusOr<bool> IsIndex(RangeReader& reader) {
   if (reader.size() < 8) return false;
   XLAD_ASSIGN_OR_RETURN(const std::string start, ReadString(reader, 0, 8));

@@ -40,7 +40,7 @@ class Region {
  public:
   Region(Box region, const Box& from, const Box& to, int64_t width)
       : region_(std::move(region)), from_(from), to_(to), width_(width) {
-    // Dimensions from `run_` on, and the whole of those after it, are contiguous on both sides.
+    // Dimensions from `run_` on, and all of those after it, are contiguous on both sides.
     run_ = std::ssize(region_.lo);
     int64_t elements = 1;
     while (run_ > 0) {
@@ -95,8 +95,8 @@ class Region {
   static int64_t Size(const Box& box, int64_t d) { return box.hi[d] - box.lo[d]; }
 
   Box region_;
-  Box from_;  // Of the piece.
-  Box to_;    // Of the result.
+  Box from_;  // The part of the piece.
+  Box to_;    // The part of the result.
   int64_t width_;
   int64_t run_ = 0;
   int64_t run_bytes_ = 0;

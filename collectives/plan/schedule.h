@@ -1,7 +1,7 @@
 // Schedules: the operations that one rank of a collective runs, as data.
 //
-// The operations of one channel run in the order of the list. Operations of different channels run in any order, except
-// where messages, signals or the rules below order them. The order of the list is always a legal order, so that an
+// The operations of one channel run in the order of the list. Operations of different channels run in any order,
+// unless messages, signals or the rules below order them. The order of the list is always a legal order, so that an
 // executor may also run all operations in that order.
 //
 // Messages. Messages between two ranks on one channel arrive in the order in which they were sent. A send blocks while

@@ -1,5 +1,5 @@
-// Gives connections from other workers' devices to the fabrics of the tasks of this process. The connections come from
-// a listener of its own, or from another process that accepted them (Deliver).
+// Delivers connections from other workers' devices to the fabrics of the tasks of this process. The connections come
+// from a listener of its own, or from another process that accepted them (Deliver).
 //
 // Thread-safe. A hello for an unknown task waits until the task is added. A hello for an older attempt or generation
 // than that of the task is refused.
@@ -29,7 +29,7 @@ class DataPlane {
   // The HOST:PORT to which peers connect; empty without a listener.
   std::string address() const { return listener_ == nullptr ? "" : listener_->Address(); }
 
-  // Takes a connection over whose hello has been read. Of too many that wait for their task, the oldest is closed.
+  // Takes over a connection whose hello has been read. If too many wait for their task, the oldest is closed.
   void Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
   // Passes connections for the fabric's task to the fabric until RemoveTask.
