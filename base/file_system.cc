@@ -126,7 +126,7 @@ class PosixFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
     XLAD_ASSIGN_OR_RETURN(const int64_t size, Size(path));
-    if (!IsRegular(path)) return ReadToEnd(path);  // The size of a pipe is unknown.
+    if (size == 0 || !IsRegular(path)) return ReadToEnd(path);  // The sizes of pipes and of files in /proc are unknown.
     return ReadRange(path, 0, size);
   }
 
