@@ -57,7 +57,10 @@ T Combine(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
     constexpr bool kIsOr =
         kReduction == Reduction::kSum || kReduction == Reduction::kMax || kReduction == Reduction::kOr;
+    if constexpr (kReduction == Reduction::kXor) return a != b;
     return kIsOr ? (a || b) : (a && b);
+  } else if constexpr (kReduction == Reduction::kAverage) {
+    return Combine<Reduction::kSum>(a, b);
   } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
     if constexpr (std::is_integral_v<T>) {
       // Computed in unsigned 64-bit arithmetic, which has no undefined overflow; the low bits are those of the type.
@@ -72,6 +75,8 @@ T Combine(T a, T b) {
       if (a == b) return std::signbit(a) == kIsMax ? b : a;  // -0 is less than +0.
     }
     return (kIsMax ? a > b : a < b) || a != a ? a : b;
+  } else if constexpr (kReduction == Reduction::kXor) {
+    return a ^ b;
   } else if constexpr (kReduction == Reduction::kAnd) {
     return a & b;
   } else {
@@ -93,6 +98,9 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
       const auto* next = static_cast<const Storage*>(sources[s]) + begin;
       for (int64_t i = 0; i < n; ++i) values[i] = Combine<kReduction, Value>(values[i], Access::Load(next[i]));
     }
+    if constexpr (kReduction == Reduction::kAverage) {
+      for (int64_t i = 0; i < n; ++i) values[i] /= static_cast<Value>(sources.size());
+    }
     for (int64_t i = 0; i < n; ++i) stored[i] = Access::Store(values[i]);
     for (void* const dst : dsts) std::copy(stored, stored + n, static_cast<Storage*>(dst) + begin);
   }
@@ -101,14 +109,14 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
 // Indexed by reduction; null if the reduction has no meaning for the type.
 struct Row {
   ElementType type;
-  ReduceFunction by_reduction[6];
+  ReduceFunction by_reduction[8];
 };
 
 template <typename A>
 constexpr Row Ordered(ElementType type) {
   return {type,
           {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, Reduce<A, Reduction::kMax>,
-           Reduce<A, Reduction::kMin>, nullptr, nullptr}};
+           Reduce<A, Reduction::kMin>, nullptr, nullptr, nullptr, Reduce<A, Reduction::kAverage>}};
 }
 
 template <ElementType kType>
@@ -120,16 +128,24 @@ template <typename A>
 constexpr Row Bitwise(ElementType type) {
   return {type,
           {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, Reduce<A, Reduction::kMax>,
-           Reduce<A, Reduction::kMin>, Reduce<A, Reduction::kAnd>, Reduce<A, Reduction::kOr>}};
+           Reduce<A, Reduction::kMin>, Reduce<A, Reduction::kAnd>, Reduce<A, Reduction::kOr>,
+           Reduce<A, Reduction::kXor>, Reduce<A, Reduction::kAverage>}};
+}
+
+constexpr Row Logical(ElementType type) {
+  return {type,
+          {Reduce<Pred, Reduction::kSum>, Reduce<Pred, Reduction::kProduct>, Reduce<Pred, Reduction::kMax>,
+           Reduce<Pred, Reduction::kMin>, Reduce<Pred, Reduction::kAnd>, Reduce<Pred, Reduction::kOr>,
+           Reduce<Pred, Reduction::kXor>, nullptr}};
 }
 
 template <typename A>
 constexpr Row Unordered(ElementType type) {
-  return {type, {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr}};
+  return {type, {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}};
 }
 
 constexpr Row kRows[] = {
-    Bitwise<Pred>(ElementType::kPred),
+    Logical(ElementType::kPred),
     Bitwise<Narrow<1, true>>(ElementType::kS1),
     Bitwise<Narrow<2, true>>(ElementType::kS2),
     Bitwise<Narrow<4, true>>(ElementType::kS4),
@@ -164,7 +180,7 @@ constexpr Row kRows[] = {
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduction reduction) {
   const int index = static_cast<int>(reduction) - 1;
   for (const Row& row : kRows) {
-    if (row.type == type && index >= 0 && index < 6 && row.by_reduction[index] != nullptr)
+    if (row.type == type && index >= 0 && index < 8 && row.by_reduction[index] != nullptr)
       return row.by_reduction[index];
   }
   return absl::UnimplementedError(
@@ -174,7 +190,7 @@ absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduct
 }
 
 absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {
-  const ReduceFunction vector = FindVectorReduceFunction(type, reduction);
+  const ReduceFunction vector = FindVectorReduceKernels(type, reduction).reduce;
   if (vector != nullptr) return vector;
   return FindScalarReduceFunction(type, reduction);
 }

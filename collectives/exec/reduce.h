@@ -29,8 +29,17 @@ absl::StatusOr<ReduceFunction> FindReduceFunction(tensor::ElementType type, Redu
 // The function that FindReduceFunction returns if the CPU has no vector instructions. The tests compare both.
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type, Reduction reduction);
 
-// The kernel for the vector instructions of this CPU, or null if there is none for the pair.
-ReduceFunction FindVectorReduceFunction(tensor::ElementType type, Reduction reduction);
+// The same for bytes [offset, offset + bytes) of each source, without the costs of long arrays. The sources have
+// kSmallBytes bytes that may be read, and offset and bytes are multiples of the size of an element.
+constexpr int64_t kSmallBytes = 48;
+using SmallReduceFunction = void (*)(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes);
+
+// The kernels for the vector instructions of this CPU; null if there are none for the pair.
+struct ReduceKernels {
+  ReduceFunction reduce = nullptr;
+  SmallReduceFunction small = nullptr;
+};
+ReduceKernels FindVectorReduceKernels(tensor::ElementType type, Reduction reduction);
 
 // Copies with streaming stores if `store` says so. The ranges must not overlap.
 void CopyBytes(void* dst, const void* src, int64_t bytes, StoreKind store);

@@ -148,7 +148,7 @@ TEST(Reduce, ResultMayBeStoredInAnOperand) {
 // Runs both kernels on the same random bits, at odd sizes and offsets, with one and with several destinations.
 void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
   SCOPED_TRACE(absl::StrCat(tensor::ToString(type), " ", ToString(reduction)));
-  const ReduceFunction vector = FindVectorReduceFunction(type, reduction);
+  const ReduceFunction vector = FindVectorReduceKernels(type, reduction).reduce;
   const absl::StatusOr<ReduceFunction> scalar = FindScalarReduceFunction(type, reduction);
   if (vector == nullptr) return;
   ASSERT_TRUE(scalar.ok());
@@ -184,7 +184,7 @@ TEST(Reduce, VectorKernelsHaveTheBitsOfScalarOnes) {
   for (int type = 0; type < 64; ++type) {
     for (int reduction = 1; reduction <= 6; ++reduction) {
       const ElementType element = static_cast<ElementType>(type);
-      if (FindVectorReduceFunction(element, static_cast<Reduction>(reduction)) == nullptr) continue;
+      if (FindVectorReduceKernels(element, static_cast<Reduction>(reduction)).reduce == nullptr) continue;
       ++pairs;
       const bool nan_bits_are_free = element == ElementType::kF32 || element == ElementType::kF64;
       if (!nan_bits_are_free) {
@@ -194,6 +194,37 @@ TEST(Reduce, VectorKernelsHaveTheBitsOfScalarOnes) {
     }
   }
   EXPECT_GE(pairs, 60);
+}
+
+TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
+  const std::unique_ptr<Random> random = SeededRandom(9);
+  for (int type = 0; type < 64; ++type) {
+    for (int r = 1; r <= 6; ++r) {
+      const ReduceKernels kernels = FindVectorReduceKernels(static_cast<ElementType>(type), static_cast<Reduction>(r));
+      if (kernels.small == nullptr) continue;
+      const int64_t width = tensor::ByteWidth(static_cast<ElementType>(type));
+      std::vector<std::vector<uint8_t>> bytes(5, std::vector<uint8_t>(kSmallBytes));
+      for (auto& source : bytes) {
+        // Below 0x70, no byte is part of a NaN, whose sign in a sum is that of either operand.
+        for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Below(0x70));
+      }
+      for (int64_t offset = 0; offset < kSmallBytes; offset += width) {
+        for (int64_t size = 0; offset + size <= kSmallBytes; size += width) {
+          std::vector<const void*> payloads, sources;
+          for (auto& source : bytes) {
+            payloads.push_back(source.data());
+            sources.push_back(source.data() + offset);
+          }
+          std::vector<uint8_t> expected(kSmallBytes), found(kSmallBytes);
+          void* const dsts[] = {expected.data()};
+          kernels.reduce(dsts, sources, size / width, StoreKind::kCached);
+          kernels.small(found.data(), payloads, offset, size);
+          ASSERT_EQ(found, expected) << "type " << type << ", reduction " << r << ", [" << offset << ", +" << size
+                                     << ")";
+        }
+      }
+    }
+  }
 }
 
 // A NaN that is the sum of two has the bits of either, as the CPU chooses; so these operands are finite.

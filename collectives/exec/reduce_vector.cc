@@ -23,10 +23,10 @@ using tensor::ElementType;
 using tensor::FloatFormat;
 
 // How elements are represented in memory and while they are reduced. kCount elements are loaded at once.
-template <typename T>
+template <typename T, class Tag = hn::ScalableTag<T>>
 struct Plain {
   using Storage = T;
-  using D = hn::ScalableTag<T>;
+  using D = Tag;
   using V = hn::Vec<D>;
   static HWY_INLINE V Load(const Storage* from) { return hn::LoadU(D(), from); }
   template <bool kStream>
@@ -40,16 +40,19 @@ struct Plain {
 };
 
 // Zero is false and every other value true; the results are 0 and 1.
-struct Pred : Plain<uint8_t> {
-  static HWY_INLINE V Load(const uint8_t* from) { return hn::Min(hn::LoadU(D(), from), hn::Set(D(), 1)); }
+template <class Tag = hn::ScalableTag<uint8_t>>
+struct Pred : Plain<uint8_t, Tag> {
+  static HWY_INLINE hn::Vec<Tag> Load(const uint8_t* from) {
+    return hn::Min(hn::LoadU(Tag(), from), hn::Set(Tag(), 1));
+  }
 };
 
 // The formulas are those of tensor/small_float.h, element by element.
-template <ElementType kType>
+template <ElementType kType, class Tag = hn::ScalableTag<float>>
 struct Small {
   static constexpr const FloatFormat& kFormat = *tensor::FloatFormatOf(kType);
   using Storage = std::conditional_t<(kFormat.bits > 8), uint16_t, uint8_t>;
-  using D = hn::ScalableTag<float>;
+  using D = Tag;
   using V = hn::Vec<D>;
   using DU = hn::RebindToUnsigned<D>;
   using DS = hn::Rebind<Storage, D>;
@@ -115,7 +118,8 @@ struct Small {
 
 template <Reduction kReduction, class D, class V>
 HWY_INLINE V Combine(D d, V a, V b) {
-  if constexpr (kReduction == Reduction::kSum) return hn::Add(a, b);
+  if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kAverage) return hn::Add(a, b);
+  if constexpr (kReduction == Reduction::kXor) return hn::Xor(a, b);
   if constexpr (kReduction == Reduction::kProduct) return hn::Mul(a, b);
   if constexpr (kReduction == Reduction::kAnd) return hn::And(a, b);
   if constexpr (kReduction == Reduction::kOr) return hn::Or(a, b);
@@ -130,6 +134,16 @@ HWY_INLINE V Combine(D d, V a, V b) {
     } else {
       return kIsMax ? hn::Max(a, b) : hn::Min(a, b);
     }
+  }
+}
+
+// What is stored for the combined value of `sources` operands.
+template <Reduction kReduction, class D, class V>
+HWY_INLINE V Final(D d, V value, size_t sources) {
+  if constexpr (kReduction == Reduction::kAverage) {
+    return hn::Div(value, hn::Set(d, static_cast<hn::TFromD<D>>(sources)));
+  } else {
+    return value;
   }
 }
 
@@ -151,6 +165,10 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
     v2 = Combine<kReduction>(d, v2, Access::Load(from + 2 * lanes));
     v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
   }
+  v0 = Final<kReduction>(d, v0, sources.size());
+  v1 = Final<kReduction>(d, v1, sources.size());
+  v2 = Final<kReduction>(d, v2, sources.size());
+  v3 = Final<kReduction>(d, v3, sources.size());
   for (void* const dst : dsts) {
     Storage* const to = static_cast<Storage*>(dst) + at;
     Access::template Store<kStream>(v0, to);
@@ -175,7 +193,7 @@ void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sour
       std::memcpy(buffer, static_cast<const Storage*>(sources[s]) + at + i, bytes);
       value = Combine<kReduction>(d, value, Access::Load(buffer));
     }
-    Access::template Store<false>(value, buffer);
+    Access::template Store<false>(Final<kReduction>(d, value, sources.size()), buffer);
     for (void* const dst : dsts) std::memcpy(static_cast<Storage*>(dst) + at + i, buffer, bytes);
   }
 }
@@ -213,42 +231,88 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   ReduceRest<Access, kReduction>(dsts, sources, at, count - at);
 }
 
-template <class A>
-ReduceFunction Ordered(Reduction reduction) {
+// Reduces payloads by vectors of 16 bytes, which stay inside the payloads because these have a multiple of 16 bytes.
+template <class Access, Reduction kReduction>
+void ReduceSmall(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes) {
+  using Storage = typename Access::Storage;
+  const typename Access::D d;
+  constexpr int64_t kLanes = hn::MaxLanes(typename Access::D());
+  constexpr int64_t kStep = kLanes * sizeof(Storage);
+  HWY_ALIGN std::byte result[kSmallBytes];
+  for (int64_t at = offset / kStep * kStep; at < offset + bytes; at += kStep) {
+    const auto load = [&](size_t s) {
+      return Access::Load(reinterpret_cast<const Storage*>(static_cast<const std::byte*>(sources[s]) + at));
+    };
+    auto value = load(0);
+    for (size_t s = 1; s < sources.size(); ++s) value = Combine<kReduction>(d, value, load(s));
+    Access::template Store<false>(Final<kReduction>(d, value, sources.size()), reinterpret_cast<Storage*>(result + at));
+  }
+  if (bytes == 8) {
+    std::memcpy(dst, result + offset, 8);
+  } else if (bytes == 4) {
+    std::memcpy(dst, result + offset, 4);
+  } else {
+    std::memcpy(dst, result + offset, bytes);
+  }
+}
+
+template <class Full, class Half, Reduction kReduction>
+constexpr ReduceKernels kKernels = {Reduce<Full, kReduction>, ReduceSmall<Half, kReduction>};
+
+template <typename Full, typename Half>
+ReduceKernels Ordered(Reduction reduction) {
   switch (reduction) {
     case Reduction::kSum:
-      return Reduce<A, Reduction::kSum>;
+      return kKernels<Full, Half, Reduction::kSum>;
     case Reduction::kProduct:
-      return Reduce<A, Reduction::kProduct>;
+      return kKernels<Full, Half, Reduction::kProduct>;
     case Reduction::kMax:
-      return Reduce<A, Reduction::kMax>;
+      return kKernels<Full, Half, Reduction::kMax>;
     case Reduction::kMin:
-      return Reduce<A, Reduction::kMin>;
+      return kKernels<Full, Half, Reduction::kMin>;
+    case Reduction::kAverage:
+      return kKernels<Full, Half, Reduction::kAverage>;
     default:
-      return nullptr;
+      return {};
   }
+}
+
+template <typename T>
+ReduceKernels Float(Reduction reduction) {
+  return Ordered<Plain<T>, Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>>(reduction);
+}
+
+template <ElementType kType>
+ReduceKernels SmallFloat(Reduction reduction) {
+  return Ordered<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
 // Products of integers of 8 and 64 bits are left to the scalar loop.
 template <typename T>
-ReduceFunction Integer(Reduction reduction) {
-  if (reduction == Reduction::kAnd) return Reduce<Plain<T>, Reduction::kAnd>;
-  if (reduction == Reduction::kOr) return Reduce<Plain<T>, Reduction::kOr>;
-  if (reduction == Reduction::kSum) return Reduce<Plain<T>, Reduction::kSum>;
-  if (reduction == Reduction::kMax) return Reduce<Plain<T>, Reduction::kMax>;
-  if (reduction == Reduction::kMin) return Reduce<Plain<T>, Reduction::kMin>;
+ReduceKernels Integer(Reduction reduction) {
+  using Full = Plain<T>;
+  using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
+  if (reduction == Reduction::kAnd) return kKernels<Full, Half, Reduction::kAnd>;
+  if (reduction == Reduction::kOr) return kKernels<Full, Half, Reduction::kOr>;
+  if (reduction == Reduction::kXor) return kKernels<Full, Half, Reduction::kXor>;
+  if (reduction == Reduction::kSum) return kKernels<Full, Half, Reduction::kSum>;
+  if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
+  if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
   if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
-    if (reduction == Reduction::kProduct) return Reduce<Plain<T>, Reduction::kProduct>;
+    if (reduction == Reduction::kProduct) return kKernels<Full, Half, Reduction::kProduct>;
   }
-  return nullptr;
+  return {};
 }
 
-ReduceFunction Logical(Reduction reduction) {
+ReduceKernels Logical(Reduction reduction) {
+  using Half = Pred<hn::CappedTag<uint8_t, 16>>;
+  if (reduction == Reduction::kXor) return kKernels<Pred<>, Half, Reduction::kXor>;
+  if (reduction == Reduction::kAverage) return {};
   const bool any = reduction == Reduction::kSum || reduction == Reduction::kMax || reduction == Reduction::kOr;
-  return any ? Reduce<Pred, Reduction::kMax> : Reduce<Pred, Reduction::kMin>;
+  return any ? kKernels<Pred<>, Half, Reduction::kMax> : kKernels<Pred<>, Half, Reduction::kMin>;
 }
 
-ReduceFunction Find(ElementType type, Reduction reduction) {
+ReduceKernels Find(ElementType type, Reduction reduction) {
   switch (type) {
     case ElementType::kPred:
       return Logical(reduction);
@@ -269,19 +333,19 @@ ReduceFunction Find(ElementType type, Reduction reduction) {
     case ElementType::kU64:
       return Integer<uint64_t>(reduction);
     case ElementType::kF8E4M3FN:
-      return Ordered<Small<ElementType::kF8E4M3FN>>(reduction);
+      return SmallFloat<ElementType::kF8E4M3FN>(reduction);
     case ElementType::kF8E5M2:
-      return Ordered<Small<ElementType::kF8E5M2>>(reduction);
+      return SmallFloat<ElementType::kF8E5M2>(reduction);
     case ElementType::kF16:
-      return Ordered<Small<ElementType::kF16>>(reduction);
+      return SmallFloat<ElementType::kF16>(reduction);
     case ElementType::kBF16:
-      return Ordered<Small<ElementType::kBF16>>(reduction);
+      return SmallFloat<ElementType::kBF16>(reduction);
     case ElementType::kF32:
-      return Ordered<Plain<float>>(reduction);
+      return Float<float>(reduction);
     case ElementType::kF64:
-      return Ordered<Plain<double>>(reduction);
+      return Float<double>(reduction);
     default:
-      return nullptr;
+      return {};
   }
 }
 
@@ -301,8 +365,8 @@ namespace xlad::collectives {
 HWY_EXPORT(Find);
 HWY_EXPORT(Copy);
 
-ReduceFunction FindVectorReduceFunction(tensor::ElementType type, Reduction reduction) {
-  if (reduction < Reduction::kSum || reduction > Reduction::kOr) return nullptr;
+ReduceKernels FindVectorReduceKernels(tensor::ElementType type, Reduction reduction) {
+  if (reduction < Reduction::kSum || reduction > Reduction::kAverage) return {};
   return HWY_DYNAMIC_DISPATCH(Find)(type, reduction);
 }
 
