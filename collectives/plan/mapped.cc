@@ -1,0 +1,357 @@
+#include "collectives/plan/mapped.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr int kFilled = 0, kReduced = 1, kRead = 2;  // Flags of signals.
+constexpr int64_t kLineBytes = 64;
+
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Part i of n of `all`, with boundaries at multiples of `align` elements from its begin, so that no two ranks write to
+// the same cache line. Later parts may be empty.
+Range AlignedPart(Range all, int64_t n, int64_t i, int64_t align) {
+  const int64_t step = (all.size() + n * align - 1) / (n * align) * align;
+  return {std::min(all.end, all.begin + i * step), std::min(all.end, all.begin + (i + 1) * step)};
+}
+
+// Builds the schedule of one rank. Empty regions are omitted, but not signals.
+class Builder {
+ public:
+  Builder(const CollectiveSpec& spec, int rank) : spec_(spec), n_(spec.ranks), me_(rank) {
+    schedule_.rank = rank;
+    schedule_.ranks = spec.ranks;
+    schedule_.input = spec.input_elements(rank);
+    schedule_.output = spec.output_elements(rank);
+    schedule_.in_place = InPlaceOffsetsOf(spec, rank).valid;
+    align_ = std::max<int64_t>(1, kLineBytes / tensor::ByteWidth(spec.type));
+    // The elements of one part, for the kinds that have parts; otherwise all elements.
+    part_ = InputHasParts(spec.kind) ? spec.input_elements() / n_ : spec.input_elements();
+  }
+
+  Schedule Finish(int64_t scratch) {
+    schedule_.scratch = scratch;
+    return std::move(schedule_);
+  }
+
+  static Region In(Range at, int rank = kOwnRank) { return {ScheduleBuffer::kInput, at.begin, at.size(), rank}; }
+  static Region Out(Range at, int rank = kOwnRank) { return {ScheduleBuffer::kOutput, at.begin, at.size(), rank}; }
+  static Region Slot(int64_t begin, int64_t count, int rank = kOwnRank) {
+    return {ScheduleBuffer::kScratch, begin, count, rank};
+  }
+  int Peer(int rank) const { return rank == me_ ? kOwnRank : rank; }
+  bool IsRoot() const { return me_ == spec_.root; }
+
+  void Copy(Region dst, Region src) {
+    if (dst.count == 0) return;
+    ScheduleOp op;
+    op.kind = OpKind::kCopy;
+    op.dst = dst;
+    op.src = src;
+    schedule_.ops.push_back(op);
+  }
+  void Zero(Region dst) {
+    if (dst.count == 0) return;
+    ScheduleOp op;
+    op.kind = OpKind::kZero;
+    op.dst = dst;
+    schedule_.ops.push_back(op);
+  }
+  // The first destination is `dsts[0]`. `source(rank)` is the region of each rank.
+  template <typename F>
+  void Reduce(std::vector<Region> dsts, const F& source) {
+    if (dsts[0].count == 0) return;
+    ScheduleOp op;
+    op.kind = spec_.mode == ReductionMode::kCanonical ? OpKind::kReduceTree : OpKind::kReduceMany;
+    op.dst = dsts[0];
+    op.more_dsts.assign(dsts.begin() + 1, dsts.end());
+    for (int rank = 0; rank < n_; ++rank) op.sources.push_back({-1, source(rank)});
+    schedule_.ops.push_back(std::move(op));
+  }
+  void Peers(OpKind kind, int flag, const std::vector<int>& peers) {
+    for (const int peer : peers) {
+      ScheduleOp op;
+      op.kind = kind;
+      op.peer = peer;
+      op.flag = flag;
+      schedule_.ops.push_back(op);
+    }
+  }
+
+  // The ranks that read what this rank offers, and the ranks whose data this rank reads, without itself.
+  std::vector<int> Readers() const {
+    return Select([&](int peer) { return Reads(peer, me_); });
+  }
+  std::vector<int> Writers() const {
+    return Select([&](int peer) { return Reads(me_, peer); });
+  }
+  std::vector<int> Others() const {
+    return Select([](int) { return true; });
+  }
+
+  void OneShot() {
+    if (Offers()) Copy(Slot(0, schedule_.input), In({0, schedule_.input}));
+    Peers(OpKind::kSignal, kFilled, Readers());
+    Peers(OpKind::kWait, kFilled, Writers());
+    Consume({0, part_}, 0, part_, /*own_in_slot=*/Offers());
+    Peers(OpKind::kSignal, kRead, Writers());
+    Peers(OpKind::kWait, kRead, Readers());
+  }
+
+  // One phase: the data that others read goes through two slots.
+  void Slots(int64_t chunks) {
+    const int64_t unit = UnitSize(chunks), slot = unit * PartsInSlot();
+    const auto at = [&](int64_t c) { return Range{std::min(part_, c * unit), std::min(part_, (c + 1) * unit)}; };
+    const auto fill = [&](int64_t c) {
+      const int64_t begin = c % 2 * slot;
+      const Range range = at(c);
+      for (int64_t i = 0; Offers() && i < PartsInSlot(); ++i) {
+        if (PartsInSlot() > 1 && i == me_) continue;
+        Copy(Slot(begin + i * unit, range.size()), In({i * part_ + range.begin, i * part_ + range.end}));
+      }
+      Peers(OpKind::kSignal, kFilled, Readers());
+    };
+    fill(0);
+    for (int64_t c = 0; c < chunks; ++c) {
+      if (c + 1 < chunks) {
+        if (c >= 1) Peers(OpKind::kWait, kRead, Readers());
+        fill(c + 1);
+      }
+      Peers(OpKind::kWait, kFilled, Writers());
+      Consume(at(c), c % 2 * slot, unit, /*own_in_slot=*/false);
+      Peers(OpKind::kSignal, kRead, Writers());
+    }
+    for (int64_t c = std::max<int64_t>(0, chunks - 2); c < chunks; ++c) Peers(OpKind::kWait, kRead, Readers());
+  }
+
+  void AllReduceBySlots(int64_t chunks) {
+    const int64_t unit = UnitSize(chunks);
+    const int64_t result = AlignedPart({0, unit}, n_, 0, align_).size();
+    const auto at = [&](int64_t c) { return Range{std::min(part_, c * unit), std::min(part_, (c + 1) * unit)}; };
+    const auto fill = [&](int64_t c) {
+      const Range range = at(c), own = AlignedPart(range, n_, me_, align_);
+      const int64_t begin = c % 2 * unit - range.begin;
+      Copy(Slot(begin + range.begin, own.begin - range.begin), In({range.begin, own.begin}));
+      Copy(Slot(begin + own.end, range.end - own.end), In({own.end, range.end}));
+      Peers(OpKind::kSignal, kFilled, Others());
+    };
+    fill(0);
+    for (int64_t c = 0; c < chunks; ++c) {
+      if (c + 1 < chunks) fill(c + 1);
+      const Range range = at(c), own = AlignedPart(range, n_, me_, align_);
+      const int64_t begin = c % 2 * unit - range.begin, reduced = 2 * unit + c % 2 * result;
+      Peers(OpKind::kWait, kFilled, Others());
+      Reduce({Slot(reduced, own.size()), Out(own)},
+             [&](int rank) { return rank == me_ ? In(own) : Slot(begin + own.begin, own.size(), rank); });
+      Peers(OpKind::kSignal, kReduced, Others());
+      Peers(OpKind::kWait, kReduced, Others());
+      for (const int peer : Others()) {
+        const Range part = AlignedPart(range, n_, peer, align_);
+        Copy(Out(part), Slot(reduced, part.size(), peer));
+      }
+    }
+    Peers(OpKind::kSignal, kRead, Others());
+    Peers(OpKind::kWait, kRead, Others());
+  }
+
+  void Windows() {
+    // All ranks are in the collective before one touches the buffers of another, and stay until all have done so.
+    const std::vector<int> partners = Partners();
+    Peers(OpKind::kSignal, kFilled, partners);
+    Peers(OpKind::kWait, kFilled, partners);
+    if (spec_.kind == CollectiveKind::kAllReduce || spec_.kind == CollectiveKind::kReduce) {
+      const Range own = AlignedPart({0, part_}, n_, me_, align_);
+      std::vector<Region> dsts;
+      if (spec_.kind == CollectiveKind::kReduce) {
+        dsts = {Out(own, Peer(spec_.root))};
+      } else {
+        for (int rank = 0; rank < n_; ++rank) dsts.push_back(Out(own, Peer(rank)));
+      }
+      Reduce(dsts, [&](int rank) { return In(own, Peer(rank)); });
+    } else if (spec_.kind == CollectiveKind::kBroadcast) {
+      BroadcastByWindows();
+    } else if (spec_.kind == CollectiveKind::kGather) {
+      Copy(Out({me_ * part_, (me_ + 1) * part_}, Peer(spec_.root)), In({0, part_}));
+    } else {
+      const auto source = [&](int rank, Range at) { return In(at, Peer(rank)); };
+      ConsumeFrom({0, part_}, [&](int rank, int64_t part, Range at) {
+        return source(rank, {part * part_ + at.begin, part * part_ + at.end});
+      });
+    }
+    Peers(OpKind::kSignal, kRead, partners);
+    Peers(OpKind::kWait, kRead, partners);
+  }
+
+  // The number of parts of the input that go through a slot.
+  int64_t PartsInSlot() const { return InputHasParts(spec_.kind) ? n_ : 1; }
+  int64_t UnitSize(int64_t chunks) const {
+    const int64_t unit = (part_ + chunks - 1) / chunks;
+    return (unit + align_ - 1) / align_ * align_;
+  }
+  int64_t part() const { return part_; }
+  int64_t align() const { return align_; }
+
+ private:
+  template <typename F>
+  std::vector<int> Select(const F& wanted) const {
+    // In each step of the loop, different ranks name different peers.
+    std::vector<int> peers;
+    for (int distance = 1; distance < n_; ++distance) {
+      const int peer = (me_ + distance) % n_;
+      if (wanted(peer)) peers.push_back(peer);
+    }
+    return peers;
+  }
+
+  // Whether `reader` needs data of `writer`, another rank.
+  bool Reads(int reader, int writer) const {
+    switch (spec_.kind) {
+      case CollectiveKind::kBroadcast:
+      case CollectiveKind::kScatter:
+        return writer == spec_.root;
+      case CollectiveKind::kReduce:
+      case CollectiveKind::kGather:
+        return reader == spec_.root;
+      case CollectiveKind::kCollectivePermute:
+      case CollectiveKind::kSendRecv:
+        return std::any_of(spec_.pairs.begin(), spec_.pairs.end(),
+                           [&](const RankPair& pair) { return pair.source == writer && pair.target == reader; });
+      default:
+        return true;
+    }
+  }
+  bool Offers() const { return !Readers().empty(); }
+
+  std::vector<int> Partners() const {
+    // The ranks of a reduction to a root all read each other's inputs.
+    if (spec_.kind == CollectiveKind::kReduce) return Others();
+    return Select([&](int peer) { return Reads(peer, me_) || Reads(me_, peer); });
+  }
+
+  // What this rank does with `at` of each part, which is in the slots that begin at `slot`, `unit` elements a part. The
+  // own data is in the own slot too, or only in the input.
+  void Consume(Range at, int64_t slot, int64_t unit, bool own_in_slot) {
+    ConsumeFrom(at, [&](int rank, int64_t part, Range range) {
+      if (rank == me_ && !own_in_slot) return In({part * part_ + range.begin, part * part_ + range.end});
+      return Slot(slot + part * unit, range.size(), Peer(rank));
+    });
+  }
+
+  // `source(rank, part, at)` is the region of `at` of a part of the input of a rank.
+  template <typename F>
+  void ConsumeFrom(Range at, const F& source) {
+    const auto out = [&](int64_t part) { return Out({part * part_ + at.begin, part * part_ + at.end}); };
+    switch (spec_.kind) {
+      case CollectiveKind::kAllReduce:
+        Reduce({Out(at)}, [&](int rank) { return source(rank, 0, at); });
+        break;
+      case CollectiveKind::kReduce:
+        if (IsRoot()) Reduce({Out(at)}, [&](int rank) { return source(rank, 0, at); });
+        break;
+      case CollectiveKind::kReduceScatter:
+        Reduce({Out(at)}, [&](int rank) { return source(rank, me_, at); });
+        break;
+      case CollectiveKind::kAllGather:
+        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), source((me_ + i) % n_, 0, at));
+        break;
+      case CollectiveKind::kGather:
+        for (int rank = 0; IsRoot() && rank < n_; ++rank) Copy(out(rank), source(rank, 0, at));
+        break;
+      case CollectiveKind::kAllToAll:
+        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), source((me_ + i) % n_, me_, at));
+        break;
+      case CollectiveKind::kScatter:
+        Copy(Out(at), source(spec_.root, me_, at));
+        break;
+      case CollectiveKind::kBroadcast:
+        Copy(Out(at), IsRoot() ? In(at) : source(spec_.root, 0, at));
+        break;
+      case CollectiveKind::kCollectivePermute:
+      case CollectiveKind::kSendRecv:
+        ConsumePair(at, source);
+        break;
+      case CollectiveKind::kBarrier:
+        break;
+    }
+  }
+
+  template <typename F>
+  void ConsumePair(Range at, const F& source) {
+    for (const RankPair& pair : spec_.pairs) {
+      if (pair.target != me_) continue;
+      return Copy(Out(at), pair.source == me_ ? In(at) : source(pair.source, 0, at));
+    }
+    if (spec_.kind == CollectiveKind::kCollectivePermute) Zero(Out(at));
+  }
+
+  // The root writes the last n-th of each output, and the other ranks copy the rest, so that all have as much to do.
+  void BroadcastByWindows() {
+    const Range all{0, part_}, last = AlignedPart(all, n_, n_ - 1, align_);
+    if (!IsRoot()) return Copy(Out({0, last.begin}), In({0, last.begin}, spec_.root));
+    Copy(Out(all), In(all));
+    if (last.size() == 0 || n_ == 1) return;
+    ScheduleOp op;
+    op.kind = OpKind::kCopy;
+    op.src = In(last);
+    for (const int peer : Others()) op.more_dsts.push_back(Out(last, peer));
+    op.dst = op.more_dsts[0];
+    op.more_dsts.erase(op.more_dsts.begin());
+    schedule_.ops.push_back(op);
+  }
+
+  const CollectiveSpec& spec_;
+  const int n_;
+  const int me_;
+  int64_t align_ = 1;
+  int64_t part_ = 0;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+bool IsMapped(const CollectivePlan& plan) {
+  return plan.algorithm == kMappedOneShot || plan.algorithm == kMappedSlots || plan.algorithm == kMappedWindows;
+}
+
+int64_t MappedSlotsScratch(const CollectiveSpec& spec, int64_t chunks) {
+  const Builder builder(spec, 0);
+  const int64_t unit = builder.UnitSize(chunks);
+  if (spec.kind != CollectiveKind::kAllReduce) return 2 * unit * builder.PartsInSlot();
+  return 2 * unit + 2 * AlignedPart({0, unit}, spec.ranks, 0, builder.align()).size();
+}
+
+absl::StatusOr<Schedule> BuildMappedSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
+  XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
+  if (!spec.sizes.empty() || spec.counts.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(plan.algorithm, ": found ", spec.ToString(), ", expected one operand and parts of equal size"));
+  }
+  Builder builder(spec, rank);
+  if (plan.algorithm == kMappedWindows) {
+    builder.Windows();
+    return builder.Finish(0);
+  }
+  if (plan.algorithm == kMappedOneShot) {
+    builder.OneShot();
+    return builder.Finish(spec.input_elements());
+  }
+  if (plan.algorithm != kMappedSlots || plan.chunks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("found plan ", plan.ToString(), ", expected one of ", kMappedOneShot,
+                                                   ", ", kMappedSlots, " and ", kMappedWindows));
+  }
+  if (spec.kind == CollectiveKind::kAllReduce) {
+    builder.AllReduceBySlots(plan.chunks);
+  } else {
+    builder.Slots(plan.chunks);
+  }
+  return builder.Finish(MappedSlotsScratch(spec, plan.chunks));
+}
+
+}  // namespace xlad::collectives
