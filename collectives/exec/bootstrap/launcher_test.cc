@@ -1,0 +1,60 @@
+// Detection of launchers, and the cores that a process may use.
+#include "collectives/exec/bootstrap/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <map>
+
+#include "collectives/exec/group/cores.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::optional<Launch>> Detect(const std::map<std::string, std::string>& variables) {
+  return DetectLaunch([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+TEST(Launcher, ReadsTheVariablesOfEachLauncher) {
+  const auto open_mpi = Detect({{"OMPI_COMM_WORLD_RANK", "3"},
+                                {"OMPI_COMM_WORLD_SIZE", "8"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"},
+                                {"PMIX_NAMESPACE", "12/4"}});
+  ASSERT_TRUE(open_mpi.ok() && open_mpi->has_value());
+  EXPECT_EQ((*open_mpi)->rank, 3);
+  EXPECT_EQ((*open_mpi)->ranks, 8);
+  EXPECT_EQ((*open_mpi)->launcher, "Open MPI");
+  EXPECT_THAT((*open_mpi)->key, HasSubstr("12-4-"));
+  EXPECT_EQ((*Detect({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}))->launcher, "MPICH");
+  EXPECT_EQ((*Detect({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}))->rank, 1);
+  EXPECT_EQ((*Detect({{"XLAD_RANK", "1"}, {"XLAD_RANKS", "2"}, {"XLAD_LAUNCH", "k"}}))->key, "k-");
+  EXPECT_FALSE(Detect({})->has_value());
+}
+
+TEST(Launcher, RefusesValuesThatAreNoRank) {
+  EXPECT_THAT(std::string(Detect({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).status().message()), HasSubstr("PMI_RANK=2"));
+  EXPECT_FALSE(Detect({{"PMI_RANK", "x"}, {"PMI_SIZE", "2"}}).ok());
+  EXPECT_THAT(std::string(Detect({{"PMI_RANK", "1"}}).status().message()), HasSubstr("PMI_SIZE=(not set)"));
+  EXPECT_TRUE(absl::IsUnimplemented(Detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}}).status()));
+}
+
+TEST(Cores, CountsQuotaAndMasks) {
+  EXPECT_EQ(QuotaCores("max 100000\n"), INT_MAX);
+  EXPECT_EQ(QuotaCores("250000 100000\n"), 2);
+  EXPECT_EQ(QuotaCores("50000 100000\n"), 1);
+  EXPECT_EQ(QuotaCores("nonsense"), INT_MAX);
+  EXPECT_TRUE(EachHasACore({{1}, {2}}, INT_MAX));   // One core each, as mpirun binds them.
+  EXPECT_FALSE(EachHasACore({{1}, {1}}, INT_MAX));  // The same core.
+  EXPECT_FALSE(EachHasACore({{3}, {3}, {3}}, INT_MAX));
+  EXPECT_FALSE(EachHasACore({{3}, {3}}, 1));
+}
+
+}  // namespace
+}  // namespace xlad::collectives

@@ -1,0 +1,44 @@
+// Ranks find each other through a Bootstrap: put, get with a deadline, and fence.
+//
+// Each generation of a group has keys of its own, so that a group that forms again does not see the values of before.
+// Threads: one at a time. Waiting polls the store, at first each millisecond and later less often.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "collectives/exec/bootstrap.h"
+
+namespace xlad::collectives {
+
+class Rendezvous {
+ public:
+  struct Options {
+    int rank = 0;
+    int ranks = 1;
+    int64_t generation = 0;
+    int64_t deadline_ms = 30000;  // How long a call waits for other ranks.
+    std::string who = "ranks";    // How messages name the ranks: "ranks of the launch by Open MPI".
+  };
+
+  // `bootstrap` and `clock` must outlive this object.
+  Rendezvous(const Options& options, Bootstrap* bootstrap, const Clock* clock)
+      : options_(options), bootstrap_(bootstrap), clock_(clock) {}
+
+  // Sets a value of this rank.
+  absl::Status Put(const std::string& key, const std::string& value);
+  // Waits for the value that `rank` puts. DeadlineExceeded, naming the rank, if it has not put one in time.
+  absl::StatusOr<std::string> Get(int rank, const std::string& key);
+  // Waits until every rank has called Fence with this name. DeadlineExceeded, naming the missing ranks, if not in time.
+  absl::Status Fence(const std::string& name);
+
+ private:
+  std::string Key(int rank, const std::string& key) const;
+
+  const Options options_;
+  Bootstrap* const bootstrap_;
+  const Clock* const clock_;
+};
+
+}  // namespace xlad::collectives

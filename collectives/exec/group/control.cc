@@ -1,0 +1,144 @@
+#include "collectives/exec/group/control.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr int64_t kHeadBytes = 4096;
+
+absl::Status SystemError(absl::string_view what, const std::string& path) {
+  const std::string text = absl::StrCat(path, ": ", what, ": ", std::strerror(errno));
+  if (errno == EEXIST) return absl::AlreadyExistsError(text);
+  return errno == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
+}
+
+constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock));
+// The cells of one flag from one rank to all others, in whole cache lines.
+constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
+
+}  // namespace
+
+int64_t ControlFile::BytesFor(int ranks) {
+  const int64_t cells = kSignalFlags * ranks * CellsPerRank(ranks) * static_cast<int64_t>(sizeof(SignalCell));
+  return kHeadBytes + ranks * kBlockBytes + RoundUp(cells);
+}
+
+absl::Status ControlFile::Map(int file, int64_t bytes, bool writable) {
+  void* address = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
+  if (address == MAP_FAILED) return SystemError("mmap", path_);
+  address_ = static_cast<std::byte*>(address);
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Create(const std::string& path, int ranks) {
+  if (ranks < 1 || ranks > kMaxGroupRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a group of ", ranks, " ranks, expected 1 to ", kMaxGroupRanks, " on one host"));
+  }
+  std::unique_ptr<ControlFile> control(new ControlFile());
+  control->path_ = path;
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return SystemError("cannot create", path);
+  const int64_t bytes = BytesFor(ranks);
+  absl::Status status;
+  if (ftruncate(file, bytes) != 0) status = SystemError("ftruncate", path);
+  if (status.ok()) status = control->Map(file, bytes, true);
+  close(file);
+  XLAD_RETURN_IF_ERROR(status);
+  auto* head = new (control->address_) ControlHead();
+  head->version = kVersion;
+  head->ranks = ranks;
+  head->bytes = bytes;
+  for (int rank = 0; rank < ranks; ++rank) new (control->address_ + kHeadBytes + rank * kBlockBytes) RankBlock();
+  head->magic = ControlHead::kMagic;
+  return control;
+}
+
+absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string& path, bool writable) {
+  std::unique_ptr<ControlFile> control(new ControlFile());
+  control->path_ = path;
+  const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (file < 0) return SystemError("cannot open", path);
+  struct stat info{};
+  absl::Status status;
+  if (fstat(file, &info) != 0) status = SystemError("fstat", path);
+  if (status.ok() && (!S_ISREG(info.st_mode) || info.st_size < kHeadBytes)) {
+    status = absl::InvalidArgumentError(absl::StrCat(path, ": found a file that is too short for a control file"));
+  }
+  if (status.ok()) status = control->Map(file, info.st_size, writable);
+  close(file);
+  XLAD_RETURN_IF_ERROR(status);
+  const ControlHead& head = control->head();
+  const bool valid = head.magic == ControlHead::kMagic && head.version == kVersion && head.ranks >= 1 &&
+                     head.ranks <= kMaxGroupRanks && info.st_size == BytesFor(head.ranks);
+  if (!valid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": found a file that is not the control file of a process group of this version of xlad"));
+  }
+  return control;
+}
+
+ControlFile::~ControlFile() {
+  if (address_ != nullptr) munmap(address_, bytes_);
+}
+
+RankBlock& ControlFile::rank(int rank) const {
+  return *reinterpret_cast<RankBlock*>(address_ + kHeadBytes + rank * kBlockBytes);
+}
+
+SignalCell& ControlFile::cell(int flag, int from, int to) const {
+  auto* cells = reinterpret_cast<SignalCell*>(address_ + kHeadBytes + ranks() * kBlockBytes);
+  return cells[(flag * ranks() + from) * CellsPerRank(ranks()) + to];
+}
+
+void ControlFile::Unlink() { unlink(path_.c_str()); }
+
+absl::StatusOr<std::string> ControlFolder() {
+  const char* const chosen = std::getenv("XLAD_COMM_DIR");
+  std::string folder = chosen != nullptr ? chosen : "";
+  if (folder.empty()) {
+    const bool has_memory = access("/dev/shm", W_OK) == 0;
+    folder = absl::StrCat(has_memory ? "/dev/shm" : "/tmp", "/xlad-comm-", getuid());
+  }
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError("cannot create the folder", folder);
+  struct stat info{};
+  if (lstat(folder.c_str(), &info) != 0) return SystemError("lstat", folder);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, ": expected a folder that belongs to this user; set XLAD_COMM_DIR to another one"));
+  }
+  return folder;
+}
+
+std::string OperationText(const RankBlock& block, uint64_t operation) {
+  const char* const text = block.texts[(operation & 0xFFFF) % RankBlock::kTexts];
+  return std::string(text, strnlen(text, RankBlock::kTextBytes));
+}
+
+uint64_t CpuTicks() {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return static_cast<uint64_t>(RealClock().NowNs());
+#endif
+}
+
+}  // namespace xlad::collectives

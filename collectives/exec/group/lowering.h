@@ -1,0 +1,58 @@
+// The schedule of one rank, lowered for memory that all ranks of a host map.
+//
+// Consecutive signals, and consecutive waits, become one step. In a schedule whose ranks touch only each other's
+// scratch ("slots"), the waits at the end are not executed but only counted: they protect the scratch, and the executor
+// alternates between two halves of it and enters an operation only after all ranks have entered the one before.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "collectives/exec/group/control.h"
+#include "collectives/plan/schedule.h"
+#include "collectives/plan/spec.h"
+
+namespace xlad::collectives {
+
+// The bytes [offset, offset + bytes) of a buffer of a rank.
+struct GroupRegion {
+  int32_t base = 0;  // BaseIndex(rank, buffer).
+  int64_t offset = 0;
+};
+// The index of a buffer in the table of addresses of an operation.
+constexpr int BaseIndex(int rank, ScheduleBuffer buffer) { return 3 * rank + static_cast<int>(buffer); }
+
+struct GroupStep {
+  enum class Kind : uint8_t { kSignal, kWait, kCopy, kReduce, kZero };
+  Kind kind = Kind::kCopy;
+  int flag = 0;
+  int op = 0;              // The first operation of the schedule that this step executes.
+  std::vector<int> peers;  // The ranks that are signaled or waited for.
+  std::vector<GroupRegion> sources, dsts;
+  int64_t bytes = 0;
+};
+
+struct GroupProgram {
+  std::vector<GroupStep> steps;
+  // Signals of peers that are counted at the end without waiting for them, by flag.
+  std::vector<int> deferred[kSignalFlags];
+  int64_t scratch_bytes = 0;
+  bool windows = false;    // The ranks access each other's inputs and outputs, which must be registered.
+  bool hears_all = false;  // Waits for a signal of every peer.
+  // The scratch is the payload of the entry lines ("board"): the entry stands for the copy of the input to the scratch,
+  // and for the signals and waits after it. `steps` has only what follows.
+  bool board = false;
+  int64_t board_bytes = 0;       // The size of the payload, from the start of the input.
+  std::vector<int> board_peers;  // Those whose entries are waited for.
+};
+
+enum class GroupProtocol { kBoard, kSlots, kWindows };
+
+// Unimplemented if the schedule has messages, or operations that process groups do not execute; InvalidArgument if it
+// accesses the inputs or outputs of peers and the protocol is not kWindows, or does not have the form that kBoard
+// needs.
+absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,
+                                           GroupProtocol protocol);
+
+}  // namespace xlad::collectives

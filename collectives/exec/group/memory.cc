@@ -1,0 +1,90 @@
+#include "collectives/exec/group/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// The start of the data of a window in its segment, so that the data is aligned to pages.
+constexpr int64_t kPage = 4096;
+constexpr int64_t kSegmentHead = 64;
+constexpr int64_t kDataStart = kPage - kSegmentHead;
+
+}  // namespace
+
+void PreferHugePages(const SharedSegment& segment) {
+  madvise(segment.data() - kSegmentHead, segment.bytes() + kSegmentHead, MADV_HUGEPAGE);
+}
+
+absl::StatusOr<std::byte*> GroupMemory::Allocate(int64_t bytes) {
+  if (bytes < 1)
+    return absl::InvalidArgumentError(absl::StrCat("found an allocation of ", bytes, " bytes, expected more"));
+  std::lock_guard<std::mutex> lock(mutex_);
+  uint32_t window = 0;
+  while (own_.count(window) > 0) ++window;
+  if (window >= RankBlock::kWindows) {
+    return absl::ResourceExhaustedError(absl::StrCat("this rank has ", RankBlock::kWindows,
+                                                     " allocations already, which is the most that it can share"));
+  }
+  XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(static_cast<size_t>(kDataStart + bytes)));
+  SharedWindow& shared = control_->rank(rank_).windows[window];
+  if (segment->name().size() >= sizeof shared.segment) return absl::InternalError("the name of a segment is too long");
+  PreferHugePages(*segment);
+  std::strcpy(shared.segment, segment->name().c_str());
+  shared.generation.fetch_add(1, std::memory_order_release);
+  Own& own = own_[window];
+  own.address = segment->data() + kDataStart;
+  own.bytes = bytes;
+  own.segment = std::move(segment);
+  return own.address;
+}
+
+absl::Status GroupMemory::Free(std::byte* address) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto at = own_.begin(); at != own_.end(); ++at) {
+    if (at->second.address != address) continue;
+    control_->rank(rank_).windows[at->first].generation.fetch_add(1, std::memory_order_release);
+    own_.erase(at);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("found an address that Allocate has not returned, expected one");
+}
+
+std::optional<WindowPosition> GroupMemory::Find(const void* address, int64_t bytes) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto* const at = static_cast<const std::byte*>(address);
+  for (const auto& [window, own] : own_) {
+    if (at < own.address || at + bytes > own.address + own.bytes) continue;
+    const uint32_t generation = control_->rank(rank_).windows[window].generation.load(std::memory_order_relaxed);
+    return WindowPosition{window, generation, static_cast<uint64_t>(at - own.address)};
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& position) {
+  Mapped& mapped = peers_[peer][position.window];
+  if (mapped.segment == nullptr || mapped.generation != position.generation) {
+    if (position.window >= RankBlock::kWindows) {
+      return absl::DataLossError(absl::StrCat("rank ", peer, " announced window ", position.window,
+                                              ", expected less than ", RankBlock::kWindows));
+    }
+    const SharedWindow& shared = control_->rank(peer).windows[position.window];
+    if (shared.generation.load(std::memory_order_acquire) != position.generation) {
+      return absl::FailedPreconditionError(absl::StrCat("rank ", peer, " freed a buffer while an operation uses it"));
+    }
+    const std::string name(shared.segment, strnlen(shared.segment, sizeof shared.segment));
+    XLAD_ASSIGN_OR_RETURN(mapped.segment, SharedSegment::Open(name, 0));
+    PreferHugePages(*mapped.segment);
+    mapped.generation = position.generation;
+  }
+  if (position.offset + kDataStart > mapped.segment->bytes()) {
+    return absl::DataLossError(absl::StrCat("rank ", peer, " announced a position outside its window"));
+  }
+  return mapped.segment->data() + kDataStart + position.offset;
+}
+
+}  // namespace xlad::collectives

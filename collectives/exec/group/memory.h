@@ -1,0 +1,54 @@
+// Memory of one rank that the other ranks of its process group can map, so that they read and write it directly.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "collectives/exec/group/control.h"
+#include "collectives/exec/transports/shared_memory.h"
+
+namespace xlad::collectives {
+
+// The memory that this rank has allocated, and what it has mapped of the memory of others.
+// Thread-safe, except that Address is used by one thread.
+class GroupMemory {
+ public:
+  // `control` must outlive this object.
+  GroupMemory(ControlFile* control, int rank) : control_(control), rank_(rank), peers_(control->ranks()) {}
+
+  // Zeros, aligned to 4096 bytes, on huge pages if the system has any. ResourceExhausted if this rank has too many
+  // allocations or there is not enough memory.
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes);
+  // `address` is what Allocate returned. Peers that use the memory in a running operation can still do so.
+  absl::Status Free(std::byte* address);
+
+  // The position of [address, address + bytes), or nullopt if it is not in memory of this rank.
+  std::optional<WindowPosition> Find(const void* address, int64_t bytes) const;
+  // The address in this process of a position in the memory of `peer`, which must not free it meanwhile.
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position);
+
+ private:
+  struct Own {
+    std::unique_ptr<SharedSegment> segment;
+    std::byte* address = nullptr;
+    int64_t bytes = 0;
+  };
+  struct Mapped {
+    uint32_t generation = 0;
+    std::unique_ptr<SharedSegment> segment;
+  };
+
+  ControlFile* const control_;
+  const int rank_;
+  mutable std::mutex mutex_;
+  std::map<uint32_t, Own> own_;  // By window.
+  std::vector<std::map<uint32_t, Mapped>> peers_;
+};
+
+// Asks the system to use huge pages for a segment. Without effect if it has none.
+void PreferHugePages(const SharedSegment& segment);
+
+}  // namespace xlad::collectives

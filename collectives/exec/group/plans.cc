@@ -1,0 +1,58 @@
+#include "collectives/exec/group/plans.h"
+
+#include <algorithm>
+
+#include "collectives/plan/mapped.h"
+
+namespace xlad::collectives {
+namespace {
+
+// In one round, every rank reads the data of all others; in two, it reads only its part of them. With more ranks than
+// cores, a round costs a change of processes on each core, so that one round pays for more bytes.
+constexpr int64_t kOneShotBytesWithOwnCore = 16 << 10;
+constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
+// Below, the two rounds of an operation on registered buffers cost more than the copies of one shot, which needs one.
+constexpr int64_t kWindowBytes = 16 << 10;
+// The data that one rank copies into a slot at once: large enough to hide the round, small enough for the second-level
+// cache.
+constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
+constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
+
+}  // namespace
+
+CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
+  CollectivePlan plan;
+  const int64_t width = tensor::ByteWidth(spec.type);
+  const int64_t bytes = spec.input_elements() * width;
+  const int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
+  if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
+    plan.algorithm = kMappedWindows;
+    return plan;
+  }
+  if (bytes <= std::min(one_shot, machine.scratch_bytes)) {
+    plan.algorithm = kMappedOneShot;
+    return plan;
+  }
+  plan.algorithm = kMappedSlots;
+  const int64_t wanted = machine.exclusive ? kSlotBytesWithOwnCore : kSlotBytesWithSharedCore;
+  int64_t chunks = std::max<int64_t>(1, bytes / wanted);
+  while (MappedSlotsScratch(spec, chunks) * width > machine.scratch_bytes) chunks = chunks + chunks / 8 + 1;
+  plan.chunks = static_cast<int>(chunks);
+  return plan;
+}
+
+GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  // A single rank has no peers that could access its buffers.
+  if (spec.ranks > 1 && (plan.algorithm == kMappedWindows || plan.protocol == "windows"))
+    return GroupProtocol::kWindows;
+  const bool small = spec.input_elements() * tensor::ByteWidth(spec.type) <= kBoardBytes;
+  return plan.algorithm == kMappedOneShot && small ? GroupProtocol::kBoard : GroupProtocol::kSlots;
+}
+
+bool StreamsResults(const CollectiveSpec& spec, const GroupMachine& machine) {
+  const int64_t width = tensor::ByteWidth(spec.type);
+  const int64_t bytes = (spec.input_elements() + spec.output_elements()) * width;
+  return bytes * machine.ranks > machine.cache_bytes / 4 * 3;
+}
+
+}  // namespace xlad::collectives

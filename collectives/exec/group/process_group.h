@@ -1,0 +1,152 @@
+// Collectives among processes of one host through shared memory.
+//
+//   std::unique_ptr<ProcessGroup> group = *JoinLaunchedGroup({});  // Under mpirun, srun or `xlad bench --ranks`.
+//   std::unique_ptr<GroupOperation> sum = *group->Prepare(spec);
+//   absl::Status status = group->Run(*sum, input, output);
+//
+// An operation is prepared once from a spec, which gives the same plan on all ranks, and runs many times on any
+// buffers. All ranks run the same operations in the same order; a difference is an error that names both sides. Plain
+// buffers are copied through shared scratch that stays in the cache. Buffers of Allocate can be registered: then the
+// ranks read and write each other's buffers directly.
+//
+// Threads: one thread at a time uses a group.
+// Errors: InvalidArgument for a spec or plan that cannot run. After an error of Run (a rank died or left, or the ranks
+// disagree), all later calls return the same error and outputs are undefined; the other groups of the process continue.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/exec/bootstrap/launcher.h"
+#include "collectives/exec/bootstrap/rendezvous.h"
+#include "collectives/exec/group/lowering.h"
+#include "collectives/exec/group/memory.h"
+#include "collectives/exec/group/wait.h"
+#include "collectives/exec/reduce.h"
+#include "collectives/plan/plan.h"
+
+namespace xlad::collectives {
+
+class ProcessGroup;
+
+struct PrepareOptions {
+  bool registered = false;  // All ranks pass only buffers of Allocate to Run, at the same time.
+  std::string plan;         // A plan (ParsePlan); empty: the group chooses.
+};
+
+// A collective that is ready to run. Belongs to the group that prepared it, which must outlive it.
+class GroupOperation {
+ public:
+  ~GroupOperation();
+  const CollectiveSpec& spec() const { return spec_; }
+  const CollectivePlan& plan() const { return plan_; }
+  const Schedule& schedule() const { return schedule_; }
+
+ private:
+  friend class ProcessGroup;
+  GroupOperation() = default;
+
+  ProcessGroup* group_ = nullptr;
+  CollectiveSpec spec_;
+  CollectivePlan plan_;
+  Schedule schedule_;
+  GroupProgram program_;
+  bool registered_ = false;
+  bool streams_ = false;  // The data of all ranks does not fit into the cache.
+  uint64_t word_ = 0;     // EntryLine::operation.
+  int64_t element_bytes_ = 0;
+  int64_t input_bytes_ = 0, output_bytes_ = 0;
+  ReduceFunction reduce_ = nullptr;
+  SmallReduceFunction small_reduce_ = nullptr;  // Null if the board does not reduce.
+};
+
+class ProcessGroup {
+ public:
+  struct Options {
+    Launch launch;
+    int64_t generation = 0;
+    int64_t deadline_ms = 30000;  // How long forming waits for all ranks.
+    int64_t scratch_bytes = 0;    // The scratch of each rank; 0: chosen by the number of ranks.
+  };
+
+  // Forms a group of all ranks of a launch, which find each other through `bootstrap`. Waits until all have arrived.
+  // DeadlineExceeded, naming those that are missing, if they do not arrive in time.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(const Options& options, Bootstrap* bootstrap);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  bool exclusive() const { return exclusive_; }  // Every rank has a core of its own.
+  // The bytes of shared memory that the group uses on this host, without Allocate.
+  int64_t shared_bytes() const { return control_->bytes() + static_cast<int64_t>(scratch_->bytes()); }
+  // The process of a rank, for messages: "rank 3 (host node7, pid 4711)".
+  std::string Describe(int rank) const { return waiter_->Describe(rank); }
+  std::string host(int rank) const { return control_->rank(rank).host; }
+  int64_t pid(int rank) const { return control_->rank(rank).pid; }
+
+  // Memory that operations can register; see GroupMemory.
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return memory_->Allocate(bytes); }
+  absl::Status Free(std::byte* address) { return memory_->Free(address); }
+
+  absl::StatusOr<std::unique_ptr<GroupOperation>> Prepare(const CollectiveSpec& spec,
+                                                          const PrepareOptions& options = {});
+
+  // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes, may be
+  // equal where the spec allows operations in place, and otherwise must not overlap.
+  absl::Status Run(const GroupOperation& operation, const void* input, void* output) {
+    return operation.program_.board ? RunBoard(operation, input, output) : RunProgram(operation, input, output);
+  }
+
+  // Returns when all ranks have called it.
+  absl::Status Barrier();
+
+ private:
+  friend class GroupOperation;
+  ProcessGroup() = default;
+
+  absl::Status Join(const Options& options, Bootstrap* bootstrap);
+  absl::Status FormScratch(Rendezvous* rendezvous, int64_t scratch_bytes);
+  std::byte* Scratch(int rank, uint64_t sequence) const;
+  absl::Status RunBoard(const GroupOperation& operation, const void* input, void* output);
+  absl::Status RunProgram(const GroupOperation& operation, const void* input, void* output);
+  void Enter(const GroupOperation& operation, uint64_t sequence);
+  absl::Status Settle(uint64_t sequence);
+  absl::Status PublishBuffers(const GroupOperation& operation, const void* input, void* output, EntryLine* line);
+  absl::Status RunStep(const GroupOperation& operation, const GroupStep& step);
+  void Signal(const GroupStep& step);
+  absl::Status WaitForSignals(const GroupOperation& operation, const GroupStep& step);
+  absl::Status MapPeer(int peer);
+  void Combine(const GroupOperation& operation, const GroupStep& step);
+  absl::Status CheckAgreement(const GroupOperation& operation);
+  absl::Status CheckAgreement(const GroupOperation& operation, int peer);
+  absl::Status Fail(const GroupOperation& operation, const absl::Status& status);
+  void Finish();
+
+  int rank_ = 0;
+  int ranks_ = 1;
+  bool exclusive_ = false;
+  int64_t cache_bytes_ = 0;
+  std::unique_ptr<ControlFile> control_;
+  std::unique_ptr<SharedSegment> scratch_;
+  int64_t scratch_bytes_ = 0;  // The size of one half of the scratch of one rank.
+  std::unique_ptr<GroupWaiter> waiter_;
+  std::unique_ptr<GroupMemory> memory_;
+  std::vector<bool> used_texts_;
+  uint64_t sequence_ = 0;  // The number of the last operation that was entered.
+  uint64_t settled_ = 0;   // All ranks have entered this operation.
+  std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // Signals to and from each rank.
+  std::vector<std::byte*> bases_;  // The buffers of the operation that runs, by BaseIndex.
+  std::vector<bool> mapped_;       // Whether the buffers of a peer are in bases_.
+  std::vector<const void*> payloads_[2];
+  std::unique_ptr<GroupOperation> barrier_;
+  absl::Status error_;
+};
+
+// Joins the group of the launch that started this process (launcher.h), through files of this host. FailedPrecondition
+// if no launcher has started it.
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline_ms = 30000);
+
+}  // namespace xlad::collectives

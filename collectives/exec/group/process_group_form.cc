@@ -1,0 +1,205 @@
+// How a process group forms, and how it prepares operations.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "collectives/exec/group/cores.h"
+#include "collectives/exec/group/plans.h"
+#include "collectives/exec/group/process_group.h"
+#include "collectives/plan/mapped.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr char kControlKey[] = "control";
+
+// About 1 MiB for every pair of ranks, but no more than stays in the cache.
+int64_t DefaultScratchBytes(int ranks) {
+  return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
+}
+
+// Whether the only step of a board is to reduce all payloads, in order.
+bool ReducesPayloads(const GroupProgram& program, int ranks) {
+  if (!program.board || program.steps.size() != 1 || program.steps[0].kind != GroupStep::Kind::kReduce) return false;
+  const GroupStep& step = program.steps[0];
+  if (static_cast<int>(step.sources.size()) != ranks || step.dsts[0].offset != 0) return false;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const GroupRegion& source = step.sources[rank];
+    if (source.base != BaseIndex(rank, ScheduleBuffer::kScratch) || source.offset != step.sources[0].offset)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& options, Bootstrap* bootstrap) {
+  std::unique_ptr<ProcessGroup> group(new ProcessGroup());
+  XLAD_RETURN_IF_ERROR(group->Join(options, bootstrap));
+  return group;
+}
+
+// Rank 0 creates the control file and the scratch, and every rank adds itself.
+absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
+  rank_ = options.launch.rank;
+  ranks_ = options.launch.ranks;
+  Rendezvous rendezvous({rank_, ranks_, options.generation, options.deadline_ms,
+                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
+                        bootstrap, &RealClock());
+  if (rank_ == 0) {
+    XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+    const std::string path = absl::StrCat(folder, "/", options.launch.key, "-", options.generation, "-", getpid());
+    XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Create(path, ranks_));
+    const int64_t scratch = options.scratch_bytes > 0 ? options.scratch_bytes : DefaultScratchBytes(ranks_);
+    XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Create(static_cast<size_t>(scratch * ranks_)));
+    std::strncpy(control_->head().scratch_segment, scratch_->name().c_str(), 63);
+    XLAD_RETURN_IF_ERROR(rendezvous.Put(kControlKey, path));
+  } else {
+    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous.Get(0, kControlKey));
+    XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Open(path));
+    if (control_->ranks() != ranks_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank 0 has formed a group of ", control_->ranks(), " ranks, expected ", ranks_));
+    }
+    XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Open(control_->head().scratch_segment, 0));
+  }
+  PreferHugePages(*scratch_);
+  scratch_bytes_ = static_cast<int64_t>(scratch_->bytes()) / ranks_ / 2 / 64 * 64;
+  RankBlock& self = control_->rank(rank_);
+  self.pid = getpid();
+  gethostname(self.host, sizeof self.host - 1);
+  const std::vector<uint64_t> cores = AllowedCores();
+  std::copy_n(cores.begin(), std::min(cores.size(), std::size(self.cores)), self.cores);
+  self.joined.store(1, std::memory_order_release);
+  XLAD_RETURN_IF_ERROR(rendezvous.Fence("joined"));
+
+  std::vector<std::vector<uint64_t>> masks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const RankBlock& block = control_->rank(rank);
+    if (block.joined.load(std::memory_order_acquire) == 0) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " passed the fence but has not joined"));
+    }
+    masks.emplace_back(std::begin(block.cores), std::end(block.cores));
+    for (const int parity : {0, 1}) payloads_[parity].push_back(block.lines[parity].payload);
+  }
+  exclusive_ = EachHasACore(masks, QuotaCores());
+  cache_bytes_ = LastLevelCacheBytes();
+  waiter_ = std::make_unique<GroupWaiter>(control_.get(), rank_, exclusive_);
+  memory_ = std::make_unique<GroupMemory>(control_.get(), rank_);
+  used_texts_.resize(RankBlock::kTexts);
+  for (int flag = 0; flag < kSignalFlags; ++flag) {
+    sent_[flag].resize(ranks_);
+    expected_[flag].resize(ranks_);
+  }
+  bases_.resize(3 * ranks_);
+  mapped_.resize(ranks_);
+  // All ranks have registered with membarrier, or said that they cannot.
+  XLAD_RETURN_IF_ERROR(rendezvous.Fence("ready"));
+  XLAD_RETURN_IF_ERROR(waiter_->WatchPeers());
+  CollectiveSpec barrier;
+  barrier.kind = CollectiveKind::kBarrier;
+  barrier.ranks = ranks_;
+  barrier.type = tensor::ElementType::kU8;
+  barrier.counts = {0};
+  XLAD_ASSIGN_OR_RETURN(barrier_, Prepare(barrier));
+  return absl::OkStatus();
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (control_ == nullptr) return;
+  barrier_.reset();
+  RankBlock& self = control_->rank(rank_);
+  if (!error_.ok()) return;  // The file stays for `xlad comm why`.
+  self.left.store(1, std::memory_order_release);
+  if (waiter_ != nullptr) waiter_->Wake();
+  bool last = true;
+  for (int rank = 0; rank < ranks_; ++rank) last = last && control_->rank(rank).left.load() != 0;
+  if (last) control_->Unlink();
+}
+
+GroupOperation::~GroupOperation() {
+  if (group_ != nullptr) group_->used_texts_[word_ & 0xFFFF] = false;
+}
+
+absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const CollectiveSpec& spec,
+                                                                      const PrepareOptions& options) {
+  XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
+  if (spec.ranks != ranks_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a collective over ", spec.ranks, " ranks, expected ", ranks_, ", the size of the group"));
+  }
+  if (spec.counts.size() > 1) return absl::InvalidArgumentError("found several operands, expected one");
+  std::unique_ptr<GroupOperation> operation(new GroupOperation());
+  GroupOperation& op = *operation;
+  op.spec_ = spec;
+  op.registered_ = options.registered;
+  op.element_bytes_ = tensor::ByteWidth(spec.type);
+  op.input_bytes_ = spec.input_elements(rank_) * op.element_bytes_;
+  op.output_bytes_ = spec.output_elements(rank_) * op.element_bytes_;
+  const GroupMachine machine{ranks_, exclusive_, scratch_bytes_, cache_bytes_};
+  if (options.plan.empty()) {
+    op.plan_ = ChooseGroupPlan(spec, options.registered, machine);
+  } else {
+    XLAD_ASSIGN_OR_RETURN(op.plan_, ParsePlan(options.plan));
+  }
+  XLAD_ASSIGN_OR_RETURN(op.schedule_, IsMapped(op.plan_) ? BuildMappedSchedule(op.plan_, spec, rank_)
+                                                         : BuildSchedule(op.plan_, spec, rank_));
+  XLAD_ASSIGN_OR_RETURN(op.program_, LowerForGroup(spec, op.schedule_, ProtocolOf(op.plan_, spec)));
+  if (op.program_.scratch_bytes > scratch_bytes_) {
+    return absl::InvalidArgumentError(absl::StrCat("plan ", op.plan_.ToString(), " needs ", op.program_.scratch_bytes,
+                                                   " bytes of scratch, but the group has ", scratch_bytes_));
+  }
+  if (op.program_.windows && !op.registered_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered"));
+  }
+  if (Reduces(spec.kind)) {
+    XLAD_ASSIGN_OR_RETURN(op.reduce_, FindReduceFunction(spec.type, spec.reduction));
+    if (ReducesPayloads(op.program_, ranks_))
+      op.small_reduce_ = FindVectorReduceKernels(spec.type, spec.reduction).small;
+  }
+  op.streams_ = StreamsResults(spec, machine);
+
+  const std::string text =
+      absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), op.registered_ ? ", registered" : "");
+  const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
+  if (free == used_texts_.size()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the group has ", free, " prepared operations already, the most"));
+  }
+  char* const slot = control_->rank(rank_).texts[free];
+  std::memset(slot, 0, RankBlock::kTextBytes);
+  std::strncpy(slot, text.c_str(), RankBlock::kTextBytes - 1);
+  used_texts_[free] = true;
+  // The index differs between ranks that prepare in different order; only the hash is compared.
+  op.word_ = (Hash64(text) & ~uint64_t{0xFFFF}) | free;
+  op.group_ = this;
+  return operation;
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline_ms) {
+  XLAD_ASSIGN_OR_RETURN(const std::optional<Launch> launch, DetectLaunch());
+  if (!launch.has_value()) {
+    return absl::FailedPreconditionError(
+        "no launcher has started this process: found none of XLAD_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
+        "SLURM_PROCID; start it by mpirun, srun or `xlad bench --ranks N`");
+  }
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+  const std::string meeting = absl::StrCat(folder, "/meet-", launch->key);
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting);
+  ProcessGroup::Options options;
+  options.launch = *launch;
+  options.deadline_ms = deadline_ms;
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> group, ProcessGroup::Form(options, bootstrap.get()));
+  XLAD_RETURN_IF_ERROR(group->Barrier());
+  // All ranks have read everything.
+  std::error_code ignored;
+  if (launch->rank == 0) std::filesystem::remove_all(meeting, ignored);
+  return group;
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,282 @@
+// Process groups whose ranks are threads, against a slow reference; and groups whose ranks are processes that die.
+#include "collectives/exec/group/process_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "collectives/plan/mapped.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ProcessGroup::Options OptionsOf(int rank, int ranks, const std::string& key) {
+  ProcessGroup::Options options;
+  options.launch.rank = rank;
+  options.launch.ranks = ranks;
+  options.launch.launcher = "test";
+  options.launch.key = key;
+  return options;
+}
+
+std::string NewKey() { return absl::StrCat("test-", getpid(), "-", SystemRandom()->Hex(4)); }
+
+// Calls `body` on a thread for each rank of a new group.
+void OnRanks(int ranks, const std::function<void(ProcessGroup*)>& body) {
+  const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
+  const std::string key = NewKey();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto group = ProcessGroup::Form(OptionsOf(rank, ranks, key), bootstrap.get());
+      ASSERT_TRUE(group.ok()) << group.status();
+      body(group->get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Element i of the input of a rank. Sums of these are exact.
+float Value(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 101); }
+
+// The output of `rank` by the definition of the collective.
+std::vector<float> Expected(const CollectiveSpec& spec, int rank) {
+  const int64_t n = spec.output_elements(rank);
+  std::vector<float> out(n);
+  const auto sum = [&](int64_t i) {
+    float total = 0;
+    for (int r = 0; r < spec.ranks; ++r) total += Value(r, i);
+    return total;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t part = std::max<int64_t>(1, n / spec.ranks);
+    switch (spec.kind) {
+      case CollectiveKind::kAllReduce:
+      case CollectiveKind::kReduce:
+        out[i] = sum(i);
+        break;
+      case CollectiveKind::kReduceScatter:
+        out[i] = sum(rank * n + i);
+        break;
+      case CollectiveKind::kAllGather:
+      case CollectiveKind::kGather:
+        out[i] = Value(static_cast<int>(i / part), i % part);
+        break;
+      case CollectiveKind::kAllToAll:
+        out[i] = Value(static_cast<int>(i / part), rank * part + i % part);
+        break;
+      case CollectiveKind::kBroadcast:
+        out[i] = Value(spec.root, i);
+        break;
+      case CollectiveKind::kScatter:
+        out[i] = Value(spec.root, rank * n + i);
+        break;
+      default:
+        for (const RankPair& pair : spec.pairs) {
+          if (pair.target == rank) out[i] = Value(pair.source, i);
+        }
+    }
+  }
+  return out;
+}
+
+CollectiveSpec SpecOf(CollectiveKind kind, int ranks, int64_t count) {
+  CollectiveSpec spec;
+  spec.kind = kind;
+  spec.ranks = ranks;
+  if (Reduces(kind)) spec.reduction = Reduction::kSum;
+  if (HasRoot(kind)) spec.root = ranks / 2;
+  if (kind == CollectiveKind::kCollectivePermute || kind == CollectiveKind::kSendRecv) {
+    for (int rank = 0; rank + 1 < ranks; ++rank) spec.pairs.push_back({rank, rank + 1});
+  }
+  if (kind == CollectiveKind::kBarrier) count = 0;
+  spec.counts = {InputHasParts(kind) ? count * ranks : count};
+  return spec;
+}
+
+// Runs the operation twice in separate buffers and, where the spec allows it, once in place.
+void RunAndCompare(ProcessGroup* group, const CollectiveSpec& spec, const PrepareOptions& options) {
+  const int rank = group->rank();
+  const absl::StatusOr<std::unique_ptr<GroupOperation>> operation = group->Prepare(spec, options);
+  ASSERT_TRUE(operation.ok()) << operation.status();
+  SCOPED_TRACE(absl::StrCat(spec.ToString(), ", ", (*operation)->plan().ToString(), ", rank ", rank));
+  const int64_t in = spec.input_elements(rank), out = spec.output_elements(rank);
+  std::vector<float> plain(2 * (in + out) + 2);
+  float* input = plain.data();
+  std::byte* allocated = nullptr;
+  if (options.registered) {
+    allocated = *group->Allocate(static_cast<int64_t>(plain.size() * sizeof(float)));
+    input = reinterpret_cast<float*>(allocated);
+  }
+  float* const output = input + in + 1;
+  const std::vector<float> expected = Expected(spec, rank);
+  const auto check = [&](const float* found) {
+    for (int64_t i = 0; i < out; ++i) {
+      const bool keeps = spec.kind == CollectiveKind::kSendRecv && (rank == 0 || spec.ranks == 1);
+      ASSERT_EQ(found[i], keeps ? -1 : expected[i]) << "element " << i;
+    }
+  };
+  for (int64_t i = 0; i < in; ++i) input[i] = Value(rank, i);
+  for (int time = 0; time < 2; ++time) {
+    std::fill(output, output + out + 1, -1.0f);
+    ASSERT_TRUE(group->Run(**operation, input, output).ok());
+    check(output);
+    ASSERT_EQ(output[out], -1) << "wrote behind the output";
+  }
+  const InPlaceOffsets in_place = InPlaceOffsetsOf(spec, rank);
+  if (in_place.valid) {
+    float* const from = output + (out > in ? in_place.output : 0);
+    float* const to = output + (in > out ? in_place.input : 0);
+    for (int64_t i = 0; i < in; ++i) from[i] = Value(rank, i);
+    ASSERT_TRUE(group->Run(**operation, from, to).ok());
+    if (out > 0) check(to);
+  }
+  if (allocated != nullptr) ASSERT_TRUE(group->Free(allocated).ok());
+}
+
+TEST(ProcessGroup, AllCollectivesHaveTheResultsOfTheirDefinitions) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    OnRanks(ranks, [&](ProcessGroup* group) {
+      for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+        for (const int64_t count : {0, 1, 5, 12, 13, 200, 30011}) {
+          const CollectiveSpec spec = SpecOf(static_cast<CollectiveKind>(kind), ranks, count);
+          for (const bool registered : {false, true}) {
+            PrepareOptions options;
+            options.registered = registered;
+            RunAndCompare(group, spec, options);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(ProcessGroup, EveryPlanHasTheSameResults) {
+  for (const int ranks : {2, 3, 5}) {
+    OnRanks(ranks, [&](ProcessGroup* group) {
+      for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+        for (const int64_t count : {0, 1, 3, 17, 1000}) {
+          const CollectiveSpec spec = SpecOf(static_cast<CollectiveKind>(kind), ranks, count);
+          for (const char* plan : {"mapped_one_shot", "mapped_slots chunks=1", "mapped_slots chunks=2",
+                                   "mapped_slots chunks=7", "mapped_windows"}) {
+            PrepareOptions options;
+            options.registered = std::string(plan) == kMappedWindows;
+            options.plan = plan;
+            RunAndCompare(group, spec, options);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(ProcessGroup, LargeOperandsThatAreStoredPastTheCache) {
+  OnRanks(2, [&](ProcessGroup* group) {
+    for (const bool registered : {false, true}) {
+      PrepareOptions options;
+      options.registered = registered;
+      RunAndCompare(group, SpecOf(CollectiveKind::kAllReduce, 2, 4'000'003), options);
+      RunAndCompare(group, SpecOf(CollectiveKind::kAllGather, 2, 3'000'001), options);
+    }
+  });
+}
+
+TEST(ProcessGroup, RanksThatDisagreeAreNamedOnEveryRank) {
+  OnRanks(3, [](ProcessGroup* group) {
+    const auto sum = group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 4));
+    const auto more = group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 5000));
+    ASSERT_TRUE(sum.ok() && more.ok());
+    std::vector<float> in(5000), out(5000);
+    ASSERT_TRUE(group->Run(**sum, in.data(), out.data()).ok());
+    // Rank 1 swaps two operations.
+    const auto& mine = group->rank() == 1 ? *more : *sum;
+    const absl::Status status = group->Run(*mine, in.data(), out.data());
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("operation 2"), HasSubstr("f32[4]"), HasSubstr("f32[5000]"), HasSubstr("rank 1")));
+    EXPECT_EQ(group->Run(*mine, in.data(), out.data()), status);
+    // Until all have seen the error, all must stay.
+  });
+}
+
+TEST(ProcessGroup, RefusesWhatItCannotRun) {
+  OnRanks(2, [](ProcessGroup* group) {
+    PrepareOptions ring;
+    ring.plan = "ring";
+    const CollectiveSpec spec = SpecOf(CollectiveKind::kAllReduce, 2, 8);
+    EXPECT_EQ(group->Prepare(spec, ring).status().code(), absl::StatusCode::kUnimplemented);
+    PrepareOptions windows;
+    windows.plan = kMappedWindows;
+    EXPECT_THAT(std::string(group->Prepare(spec, windows).status().message()), HasSubstr("must be registered"));
+    EXPECT_FALSE(group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 8)).ok());
+    windows.registered = true;
+    const auto operation = group->Prepare(spec, windows);
+    std::vector<float> plain(16);
+    const absl::Status status = group->Run(**operation, plain.data(), plain.data());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("outside the memory of Allocate"));
+    EXPECT_TRUE(group->Barrier().ok());
+  });
+}
+
+// Starts a process that is rank 1 of 2, runs `operations` operations and then kills itself.
+pid_t StartRankThatDies(const std::string& folder, const std::string& key, int operations) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
+  auto group = ProcessGroup::Form(OptionsOf(1, 2, key), bootstrap.get());
+  if (!group.ok()) _exit(1);
+  auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, 2, 4));
+  std::vector<float> values(4);
+  for (int i = 0; i < operations; ++i) {
+    if (!(*group)->Run(**operation, values.data(), values.data()).ok()) _exit(2);
+  }
+  raise(SIGKILL);
+  _exit(3);
+}
+
+TEST(ProcessGroup, ARankThatDiesIsNamed) {
+  for (const int operations : {0, 1, 2, 7}) {
+    const std::string key = NewKey();
+    const std::string folder = (std::filesystem::temp_directory_path() / key).string();
+    const pid_t pid = StartRankThatDies(folder, key, operations);
+    const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
+    auto group = ProcessGroup::Form(OptionsOf(0, 2, key), bootstrap.get());
+    ASSERT_TRUE(group.ok()) << group.status();
+    auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, 2, 4));
+    std::vector<float> values(4);
+    absl::Status status;
+    int done = 0;
+    while ((status = (*group)->Run(**operation, values.data(), values.data())).ok()) ++done;
+    EXPECT_EQ(done, operations);
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("rank 1 (host "), HasSubstr(absl::StrCat("pid ", pid)), HasSubstr("has died"),
+                      HasSubstr(absl::StrCat("operation ", operations + 1)), HasSubstr("all_reduce(sum) f32[4]")));
+    EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST(ProcessGroup, NamesTheRanksThatAreMissing) {
+  const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
+  ProcessGroup::Options options = OptionsOf(0, 3, NewKey());
+  options.deadline_ms = 30;
+  const absl::Status status = ProcessGroup::Form(options, bootstrap.get()).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("cannot form"), HasSubstr(": 1, 2")));
+}
+
+}  // namespace
+}  // namespace xlad::collectives

@@ -1,0 +1,119 @@
+#include "collectives/exec/group/verdict.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file_system.h"
+
+namespace xlad::collectives {
+namespace {
+
+RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int64_t pid)>& state_of) {
+  RankState state;
+  state.pid = block.pid;
+  state.host = std::string(block.host, strnlen(block.host, sizeof block.host));
+  state.process = state_of(block.pid);
+  state.left = block.left.load() != 0;
+  state.finished = block.finished.load();
+  for (const EntryLine& line : block.lines) {
+    if (line.sequence.load() < state.entered || line.sequence.load() == 0) continue;
+    state.entered = line.sequence.load();
+    state.operation = OperationText(block, line.operation);
+  }
+  state.waits_for = block.waits_for.load();
+  state.step = static_cast<int>(block.step.load());
+  return state;
+}
+
+// "ranks 0, 1 and 2" or "rank 3".
+std::string Ranks(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
+  return absl::StrCat("ranks ", absl::StrJoin(ranks.begin(), ranks.end() - 1, ", "), " and ", ranks.back());
+}
+
+std::string Describe(const RankState& state, int rank) {
+  return absl::StrCat("rank ", rank, " (host ", state.host, ", pid ", state.pid, ")");
+}
+
+// "after operation 3" or "in operation 4 (all_reduce(sum) ...)".
+std::string Where(const RankState& state) {
+  if (state.entered <= state.finished) return absl::StrCat("after operation ", state.finished);
+  return absl::StrCat("in operation ", state.entered, " (", state.operation, ")");
+}
+
+void AddSentence(std::string text, std::string* to) { absl::StrAppend(to, to->empty() ? "" : "\n", text, "."); }
+
+// Why the others wait for `rank`; empty if this rank only waits itself.
+std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
+  const RankState& state = verdict.ranks[rank];
+  const std::string who = Describe(state, rank);
+  if (state.left) return absl::StrCat(who, " has left the group after operation ", state.finished);
+  if (state.process == ProcessState::kGone) return absl::StrCat(who, " has died ", Where(state));
+  if (state.process == ProcessState::kStopped) {
+    return absl::StrCat(who, " is stopped by a signal or a debugger ", Where(state));
+  }
+  if (state.entered < operation) {
+    return absl::StrCat(who, " never entered operation ", operation, "; it is ", Where(state));
+  }
+  return state.waits_for < 0 && state.finished < operation ? absl::StrCat(who, " is still computing ", Where(state))
+                                                           : "";
+}
+
+}  // namespace
+
+ProcessState StateOfProcess(int64_t pid) {
+  const absl::StatusOr<std::string> stat = RealFileSystem().Read(absl::StrCat("/proc/", pid, "/stat"));
+  const size_t end = stat.ok() ? stat->rfind(')') : std::string::npos;
+  if (end == std::string::npos || end + 2 >= stat->size()) return ProcessState::kGone;
+  const char state = (*stat)[end + 2];
+  if (state == 'Z' || state == 'X') return ProcessState::kGone;
+  return state == 'T' || state == 't' ? ProcessState::kStopped : ProcessState::kRunning;
+}
+
+Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of) {
+  Verdict verdict;
+  uint64_t last = 0;
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    verdict.ranks.push_back(ReadRank(control.rank(rank), state_of));
+    last = std::max(last, verdict.ranks.back().entered);
+  }
+  // Those in the last operation that have not finished it, by operation text: different texts are a disagreement.
+  std::map<std::string, std::vector<int>> in_operation;
+  std::vector<int> inside;
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    const RankState& state = verdict.ranks[rank];
+    if (state.entered != last || last == 0) continue;
+    in_operation[state.operation].push_back(rank);
+    if (state.finished < last) inside.push_back(rank);
+  }
+  if (in_operation.size() > 1) {
+    std::vector<std::string> sides;
+    for (const auto& [text, ranks] : in_operation) sides.push_back(absl::StrCat(Ranks(ranks), " in ", text));
+    AddSentence(absl::StrCat("The ranks disagree on operation ", last, ": ", absl::StrJoin(sides, "; ")),
+                &verdict.text);
+  }
+  if (!inside.empty()) {
+    for (int rank = 0; rank < control.ranks(); ++rank) {
+      const std::string finding = Finding(verdict, rank, last);
+      if (finding.empty() || (verdict.ranks[rank].left && verdict.ranks[rank].finished >= last)) continue;
+      verdict.culprits.push_back(rank);
+      AddSentence(finding, &verdict.text);
+    }
+  }
+  for (const int rank : inside) {
+    const RankState& state = verdict.ranks[rank];
+    if (state.process == ProcessState::kGone || state.waits_for < 0) continue;
+    AddSentence(absl::StrCat("rank ", rank, " waits in operation ", state.entered, " (", state.operation, ") at step ",
+                             state.step, " for rank ", state.waits_for),
+                &verdict.text);
+  }
+  if (verdict.text.empty()) {
+    AddSentence(absl::StrCat("No rank waits; ", last, " operations were entered"), &verdict.text);
+  }
+  return verdict;
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,112 @@
+// Verdicts on control files that were written by hand.
+#include "collectives/exec/group/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class VerdictTest : public ::testing::Test {
+ protected:
+  VerdictTest() : path_((std::filesystem::temp_directory_path() / absl::StrCat("verdict-", getpid())).string()) {
+    control_ = *ControlFile::Create(path_, 4);
+    for (int rank = 0; rank < 4; ++rank) {
+      RankBlock& block = control_->rank(rank);
+      block.pid = 100 + rank;
+      std::strcpy(block.host, "node7");
+      std::strcpy(block.texts[1], "all_reduce(sum) f32[8] over 4 ranks");
+      std::strcpy(block.texts[2], "broadcast f32[8] over 4 ranks");
+      states_.push_back(ProcessState::kRunning);
+    }
+  }
+  ~VerdictTest() override { control_->Unlink(); }
+
+  // The rank has entered `entered` and finished `finished`, and waits for `peer`.
+  void Set(int rank, uint64_t entered, uint64_t finished, int peer, uint64_t operation = 1) {
+    RankBlock& block = control_->rank(rank);
+    block.lines[entered % 2].sequence.store(entered);
+    block.lines[entered % 2].operation = operation;
+    block.finished.store(finished);
+    block.waits_for.store(peer);
+    block.step.store(5);
+  }
+
+  Verdict Explain() const {
+    return ExplainGroup(*control_, [this](int64_t pid) { return states_[pid - 100]; });
+  }
+
+  const std::string path_;
+  std::unique_ptr<ControlFile> control_;
+  std::vector<ProcessState> states_;
+};
+
+TEST_F(VerdictTest, NobodyWaits) {
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 7, 7, -1);
+  EXPECT_THAT(Explain().culprits, IsEmpty());
+  EXPECT_EQ(Explain().text, "No rank waits; 7 operations were entered.");
+}
+
+TEST_F(VerdictTest, ARankThatNeverEntered) {
+  for (int rank = 0; rank < 3; ++rank) Set(rank, 1412, 1411, 3);
+  Set(3, 1411, 1411, -1);
+  const Verdict verdict = Explain();
+  EXPECT_THAT(verdict.culprits, ElementsAre(3));
+  EXPECT_THAT(verdict.text,
+              AllOf(HasSubstr("rank 3 (host node7, pid 103) never entered operation 1412"),
+                    HasSubstr("rank 0 waits in operation 1412 (all_reduce(sum) f32[8] over 4 ranks) at step 5 "
+                              "for rank 3")));
+}
+
+TEST_F(VerdictTest, RanksThatDiedOrAreStopped) {
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 9, 8, (rank + 1) % 4);
+  states_[1] = ProcessState::kGone;
+  states_[2] = ProcessState::kStopped;
+  const Verdict verdict = Explain();
+  EXPECT_THAT(verdict.culprits, ElementsAre(1, 2));
+  EXPECT_THAT(verdict.text, AllOf(HasSubstr("rank 1 (host node7, pid 101) has died in operation 9 (all_reduce"),
+                                  HasSubstr("rank 2 (host node7, pid 102) is stopped")));
+}
+
+TEST_F(VerdictTest, ARankThatLeftInOrder) {
+  for (int rank = 0; rank < 3; ++rank) Set(rank, 4, 3, 3);
+  Set(3, 3, 3, -1);
+  control_->rank(3).left.store(1);
+  states_[3] = ProcessState::kGone;
+  EXPECT_THAT(Explain().text, HasSubstr("has left the group after operation 3"));
+}
+
+TEST_F(VerdictTest, RanksThatDisagree) {
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 5, 4, -1, rank == 2 ? 2 : 1);
+  EXPECT_THAT(Explain().text,
+              HasSubstr("The ranks disagree on operation 5: ranks 0, 1 and 3 in all_reduce(sum) f32[8] over "
+                        "4 ranks; rank 2 in broadcast f32[8] over 4 ranks"));
+}
+
+TEST(ControlFile, RefusesOtherFiles) {
+  const std::string path = (std::filesystem::temp_directory_path() / absl::StrCat("other-", getpid())).string();
+  for (const size_t bytes : {0, 100, 4096, 200000}) {
+    std::FILE* const file = std::fopen(path.c_str(), "w");
+    const std::vector<char> zeros(bytes);
+    std::fwrite(zeros.data(), 1, bytes, file);
+    std::fclose(file);
+    EXPECT_TRUE(absl::IsInvalidArgument(ControlFile::Open(path).status()));
+  }
+  std::filesystem::remove(path);
+  EXPECT_TRUE(absl::IsNotFound(ControlFile::Open(path).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ControlFile::Create(path, 65).status()));
+}
+
+}  // namespace
+}  // namespace xlad::collectives

@@ -1,0 +1,152 @@
+#include "collectives/exec/group/wait.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// The phases of a wait. A pause takes about 15 ns, and giving way at least 0.3 us.
+constexpr int kSpins = 4000;
+constexpr int kYieldsWithOwnCore = 50;
+constexpr int kYieldsWithSharedCore = 3000;
+constexpr int64_t kFirstSleepNs = 2'000'000;
+constexpr int64_t kMaxSleepNs = 20'000'000;
+
+long Futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, word, op, value, timeout, nullptr, 0);
+}
+
+bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+}  // namespace
+
+GroupWaiter::GroupWaiter(ControlFile* control, int rank, bool exclusive)
+    : control_(control), rank_(rank), exclusive_(exclusive), first_spins_(exclusive ? 200 : 0) {
+  // A sleeper announces itself and then makes all other processes of the group pass a memory barrier, so that they do
+  // not need one after each store. Without membarrier, Wake has one.
+  if (!Membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)) control_->head().needs_fence.store(1);
+}
+
+GroupWaiter::~GroupWaiter() {
+  for (const int handle : process_handles_) {
+    if (handle >= 0) close(handle);
+  }
+}
+
+absl::Status GroupWaiter::WatchPeers() {
+  needs_fence_ = control_->head().needs_fence.load() != 0;
+  for (int rank = 0; rank < control_->ranks(); ++rank) {
+    const pid_t pid = static_cast<pid_t>(control_->rank(rank).pid);
+    process_handles_.push_back(pid == getpid() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (pid != getpid() && process_handles_.back() < 0) {
+      if (errno == ESRCH) return Died(rank);
+      return absl::UnavailableError(absl::StrCat("cannot watch ", Describe(rank), ": ", std::strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string GroupWaiter::Describe(int rank) const {
+  const RankBlock& block = control_->rank(rank);
+  return absl::StrCat("rank ", rank, " (host ", block.host, ", pid ", block.pid, ")");
+}
+
+absl::Status GroupWaiter::Died(int rank) const {
+  const RankBlock& block = control_->rank(rank);
+  const uint64_t entered =
+      std::max(block.lines[0].sequence.load(std::memory_order_relaxed), block.lines[1].sequence.load());
+  const uint64_t finished = block.finished.load();
+  if (block.left.load() != 0) {
+    return absl::UnavailableError(
+        absl::StrCat(Describe(rank), " has left the group after operation ", finished, " and will not take part"));
+  }
+  std::string where = absl::StrCat("after operation ", finished);
+  if (entered > finished) {
+    where = absl::StrCat("in operation ", entered, " (", OperationText(block, block.lines[entered % 2].operation), ")");
+  }
+  return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
+}
+
+absl::Status GroupWaiter::CheckPeers() {
+  const RankBlock& self = control_->rank(rank_);
+  const uint64_t current = std::max(self.lines[0].sequence.load(), self.lines[1].sequence.load());
+  for (int rank = 0; rank < static_cast<int>(process_handles_.size()); ++rank) {
+    // A peer that finished the current operation has done its part in it, even if it ended afterwards.
+    const RankBlock& block = control_->rank(rank);
+    if (process_handles_[rank] < 0 || block.finished.load(std::memory_order_acquire) >= current) continue;
+    if (block.left.load(std::memory_order_acquire) != 0) return Died(rank);
+    pollfd handle{process_handles_[rank], POLLIN, 0};
+    if (poll(&handle, 1, 0) <= 0) continue;
+    // The others need not wait until they look.
+    WakeSleepers();
+    return Died(rank);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()> ready,
+                                   absl::FunctionRef<absl::Status()> check) {
+  if (exclusive_) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (ready()) return absl::OkStatus();
+      PauseCpu();
+    }
+  }
+  const int yields = exclusive_ ? kYieldsWithOwnCore : kYieldsWithSharedCore;
+  for (int yield = 0; yield < yields; ++yield) {
+    sched_yield();
+    if (ready()) return absl::OkStatus();
+  }
+  RankBlock& self = control_->rank(rank_);
+  self.step.store(static_cast<uint32_t>(step), std::memory_order_relaxed);
+  self.waits_for.store(peer, std::memory_order_relaxed);
+  const absl::Status status = Sleep(ready, check);
+  self.waits_for.store(-1, std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status GroupWaiter::Sleep(absl::FunctionRef<bool()> ready, absl::FunctionRef<absl::Status()> check) {
+  RankBlock& self = control_->rank(rank_);
+  ControlHead& head = control_->head();
+  int64_t sleep_ns = kFirstSleepNs;
+  while (!ready()) {
+    XLAD_RETURN_IF_ERROR(check());
+    // A peer that did its part and ended leaves nothing to wait for, hence the second test.
+    const absl::Status peers = CheckPeers();
+    if (!peers.ok()) return ready() ? absl::OkStatus() : peers;
+    self.asleep.store(1);
+    head.sleepers.fetch_add(1);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!needs_fence_) Membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (!ready()) {
+      const timespec timeout{0, sleep_ns};
+      Futex(&self.asleep, FUTEX_WAIT, 1, &timeout);
+    }
+    self.asleep.store(0);
+    head.sleepers.fetch_sub(1);
+    sleep_ns = std::min(2 * sleep_ns, kMaxSleepNs);
+  }
+  return absl::OkStatus();
+}
+
+void GroupWaiter::WakeSleepers() {
+  for (int rank = 0; rank < control_->ranks(); ++rank) {
+    std::atomic<uint32_t>& asleep = control_->rank(rank).asleep;
+    if (asleep.load() != 0 && asleep.exchange(0) != 0) Futex(&asleep, FUTEX_WAKE, INT_MAX, nullptr);
+  }
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,71 @@
+// How a rank of a process group waits for another one: it spins while every rank has a core of its own, gives way to
+// other processes while not, and sleeps after about a millisecond. A rank that sleeps looks regularly whether its peers
+// are alive and run the same operation.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "base/clock.h"
+#include "collectives/exec/group/control.h"
+
+namespace xlad::collectives {
+
+inline void PauseCpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Threads: used by the thread of its rank.
+class GroupWaiter {
+ public:
+  // `control` must outlive the waiter. `exclusive`: every rank has a core.
+  GroupWaiter(ControlFile* control, int rank, bool exclusive);
+  ~GroupWaiter();
+  GroupWaiter(const GroupWaiter&) = delete;
+  GroupWaiter& operator=(const GroupWaiter&) = delete;
+
+  // Opens handles by which the ends of the peers' processes are noticed. Call after all ranks have joined.
+  absl::Status WatchPeers();
+
+  // Waits until `ready()`. `peer` and `step` describe the wait. `check` is called now and then, and ends the wait if it
+  // returns an error. Unavailable, naming the rank, host and process, if a peer has died or left.
+  template <typename Ready>
+  absl::Status Until(int peer, int step, const Ready& ready, absl::FunctionRef<absl::Status()> check) {
+    for (int spin = 0; spin < first_spins_; ++spin) {
+      if (ready()) return absl::OkStatus();
+      PauseCpu();
+    }
+    return ready() ? absl::OkStatus() : WaitLong(peer, step, ready, check);
+  }
+
+  // Call after a store for which others may wait.
+  void Wake() {
+    if (needs_fence_) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (control_->head().sleepers.load(std::memory_order_relaxed) != 0) WakeSleepers();
+  }
+
+  // An error that names the first peer that has died or left before it finished the current operation; otherwise OK.
+  absl::Status CheckPeers();
+  // "rank 3 (host node7, pid 4711)"
+  std::string Describe(int rank) const;
+
+ private:
+  absl::Status WaitLong(int peer, int step, absl::FunctionRef<bool()> ready, absl::FunctionRef<absl::Status()> check);
+  absl::Status Sleep(absl::FunctionRef<bool()> ready, absl::FunctionRef<absl::Status()> check);
+  void WakeSleepers();
+  absl::Status Died(int rank) const;
+
+  ControlFile* const control_;
+  const int rank_;
+  const bool exclusive_;
+  const int first_spins_;
+  bool needs_fence_ = false;
+  std::vector<int> process_handles_;  // By rank; -1 for the own rank.
+};
+
+}  // namespace xlad::collectives
