@@ -4,12 +4,11 @@
 // function that runs after parsing. cli/main.cc has the table.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "base/grpc_channel.h"
 #include "base/status.h"
@@ -70,10 +69,10 @@ void AddCompile(CLI::App& parent, Action* action);
 void AddOpt(CLI::App& parent, Action* action);
 void AddEval(CLI::App& parent, Action* action);
 void AddBench(CLI::App& parent, Action* action);
+void AddComm(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
 
 // Help of --cache; service::CacheFolder reads it.
-inline constexpr char kCacheHelp[] =
-    "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
+inline constexpr char kCacheHelp[] = "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
 
 }  // namespace xlad::cli

@@ -1,10 +1,9 @@
 // --device and --devices of the commands that have devices.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "base/status.h"
 #include "runtime/device_kind.h"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
     AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
-    AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddVersion,
+    AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddVersion,
 };
 
 constexpr char kFooter[] =

@@ -14,7 +14,7 @@ namespace xlad::cli {
 struct LoadedProgram {
   std::unique_ptr<hlo::Module> module;
   sharding::ImportOptions import;
-  client::Job job;          // Empty unless the program came from a job directory.
+  client::Job job;  // Empty unless the program came from a job directory.
   bool is_job = false;
 };
 

@@ -1,10 +1,12 @@
-// `xlad bench`: times of all-reduce among devices of this machine, in the terms of nccl-tests.
+// `xlad bench`: times of a collective among processes (bench_run.cc), or, without a collective, of all-reduce among the
+// devices of one process.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/clock.h"
+#include "cli/bench_options.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "collectives/exec/fabric/fabric.h"
@@ -25,7 +27,7 @@ struct Options {
   DeviceRequests devices;  // One kind, with a count.
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
-  std::string format;
+  std::string format = "table";
 };
 
 struct Row {
@@ -159,8 +161,12 @@ int Run(Options options) {
       std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(bytes), row->minimum_us,
                   row->median_us, row->maximum_us, algbw, algbw * factor, row->plan.c_str());
     } else {
-      json.push_back({{"bytes", bytes}, {"min_us", row->minimum_us}, {"median_us", row->median_us},
-                      {"max_us", row->maximum_us}, {"algbw_gbps", algbw}, {"busbw_gbps", algbw * factor},
+      json.push_back({{"bytes", bytes},
+                      {"min_us", row->minimum_us},
+                      {"median_us", row->median_us},
+                      {"max_us", row->maximum_us},
+                      {"algbw_gbps", algbw},
+                      {"busbw_gbps", algbw * factor},
                       {"plan", row->plan}});
     }
   }
@@ -172,19 +178,28 @@ int Run(Options options) {
 
 void AddBench(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = parent.add_subcommand("bench", "measure all-reduce among devices of this machine");
+  auto bench = std::make_shared<BenchOptions>();
+  CLI::App* app = parent.add_subcommand("bench", "measure collectives among processes or devices of this machine");
   app->footer(
-      "Examples:\n  xlad bench --devices 8 --max-bytes 16777216\n  xlad bench --device opaque:4\n"
-      "algbw and busbw are as nccl-tests defines them.");
-  AddDeviceFlags(app, &options->devices, "COUNT: in total, 4 without it, a thread each; default cpu");
-  app->add_option("--max-bytes", options->max_bytes, "largest size")
+      "Examples:\n  mpirun -np 4 xlad bench all_reduce -b 8 -e 256M -f 2\n"
+      "  xlad bench all_gather --ranks 2 -b 1K -e 1M -f 2 -d bfloat16 -R 1\n"
+      "  xlad bench --device opaque:4   (without a collective: among the devices of one process)\n"
+      "Flags, columns, algbw and busbw are those of nccl-tests.");
+  app->add_option("COLLECTIVE", bench->collective,
+                  "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, ...");
+  AddBenchFlags(app, bench.get());
+  AddDeviceFlags(app, &options->devices,
+                 "without COLLECTIVE. COUNT: in total, 4 without it, a thread each; default cpu");
+  app->add_option("--max-bytes", options->max_bytes, "without COLLECTIVE: largest size")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1024}, int64_t{1} << 34));
-  app->add_option("--repeats", options->repeats, "timed launches of each size")
+  app->add_option("--repeats", options->repeats, "without COLLECTIVE: timed launches of each size")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));
-  AddFormatFlag(app, &options->format);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->add_option("--format", options->format, "without COLLECTIVE: table or json")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"table", "json"}));
+  app->callback([=] { *action = [=] { return bench->collective.empty() ? Run(*options) : RunBench(*bench); }; });
 }
 
 }  // namespace xlad::cli

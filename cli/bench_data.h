@@ -1,0 +1,37 @@
+// The data of `xlad bench`: inputs whose results are exact in every element type, so that a check needs no tolerance.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "collectives/plan/spec.h"
+
+namespace xlad::cli {
+
+// Element i of the input of a rank is a function of the rank and i modulo kBenchPeriod.
+constexpr int64_t kBenchPeriod = 840;
+
+class BenchData {
+ public:
+  explicit BenchData(const collectives::CollectiveSpec& spec);
+
+  // Writes the input of `rank`.
+  void FillInput(int rank, std::byte* input) const;
+  // The number of elements of the output of `rank` that are not what the collective must give.
+  int64_t CountWrong(int rank, const std::byte* output) const;
+
+ private:
+  // Element i of a buffer is element (begin + i) % kBenchPeriod of the pattern.
+  void Fill(const std::vector<std::byte>& pattern, int64_t begin, int64_t count, std::byte* to) const;
+  int64_t Differences(const std::vector<std::byte>& pattern, int64_t begin, int64_t count,
+                      const std::byte* found) const;
+
+  const collectives::CollectiveSpec spec_;
+  const int64_t width_;
+  std::vector<std::vector<std::byte>> inputs_;  // One period of the input of each rank.
+  std::vector<std::byte> reduced_;              // One period of the reduction of all.
+  std::vector<std::byte> zeros_;
+};
+
+}  // namespace xlad::cli

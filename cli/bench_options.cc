@@ -1,0 +1,166 @@
+#include "cli/bench_options.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+namespace xlad::cli {
+namespace {
+
+using collectives::CollectiveKind;
+using collectives::Reduction;
+using tensor::ElementType;
+
+struct TypeName {
+  const char* name;
+  ElementType type;
+};
+constexpr TypeName kTypes[] = {
+    {"int8", ElementType::kS8},         {"uint8", ElementType::kU8},      {"int16", ElementType::kS16},
+    {"uint16", ElementType::kU16},      {"int32", ElementType::kS32},     {"uint32", ElementType::kU32},
+    {"int64", ElementType::kS64},       {"uint64", ElementType::kU64},    {"half", ElementType::kF16},
+    {"float", ElementType::kF32},       {"double", ElementType::kF64},    {"bfloat16", ElementType::kBF16},
+    {"f8e4m3", ElementType::kF8E4M3FN}, {"f8e5m2", ElementType::kF8E5M2}, {"pred", ElementType::kPred},
+};
+
+struct CollectiveName {
+  const char* name;
+  CollectiveKind kind;
+};
+constexpr CollectiveName kCollectives[] = {
+    {"all_reduce", CollectiveKind::kAllReduce},
+    {"reduce_scatter", CollectiveKind::kReduceScatter},
+    {"all_gather", CollectiveKind::kAllGather},
+    {"all_to_all", CollectiveKind::kAllToAll},
+    {"alltoall", CollectiveKind::kAllToAll},
+    {"broadcast", CollectiveKind::kBroadcast},
+    {"reduce", CollectiveKind::kReduce},
+    {"gather", CollectiveKind::kGather},
+    {"scatter", CollectiveKind::kScatter},
+    {"sendrecv", CollectiveKind::kSendRecv},
+    {"collective_permute", CollectiveKind::kCollectivePermute},
+    {"barrier", CollectiveKind::kBarrier},
+};
+
+struct OpName {
+  const char* name;
+  Reduction reduction;
+};
+constexpr OpName kOps[] = {{"sum", Reduction::kSum}, {"prod", Reduction::kProduct}, {"min", Reduction::kMin},
+                           {"max", Reduction::kMax}, {"avg", Reduction::kAverage},  {"and", Reduction::kAnd},
+                           {"or", Reduction::kOr},   {"xor", Reduction::kXor}};
+
+template <typename Rows>
+std::string Names(const Rows& rows) {
+  return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
+}
+
+}  // namespace
+
+int64_t ParseBytes(const std::string& text) {
+  absl::string_view digits = text;
+  int shift = 0;
+  for (const auto& [suffix, bits] : {std::pair<const char*, int>{"K", 10}, {"M", 20}, {"G", 30}}) {
+    if (absl::ConsumeSuffix(&digits, suffix) || absl::ConsumeSuffix(&digits, std::string(1, suffix[0] + 32))) {
+      shift = bits;
+      break;
+    }
+  }
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(digits, &value) || value < 0 || value > (int64_t{1} << 40) >> shift) return -1;
+  return value << shift;
+}
+
+absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
+  for (const TypeName& row : kTypes) {
+    if (name == row.name) return row.type;
+  }
+  if (const auto type = tensor::ParseElementType(name)) return *type;
+  return absl::InvalidArgumentError(
+      absl::StrCat("-d: found \"", name, "\", expected one of ", Names(kTypes), ", or a type of HLO"));
+}
+
+std::string BenchTypeName(ElementType type) {
+  for (const TypeName& row : kTypes) {
+    if (type == row.type) return row.name;
+  }
+  return std::string(tensor::ToString(type));
+}
+
+absl::StatusOr<CollectiveKind> ParseBenchCollective(const std::string& name) {
+  const std::string base(absl::StripSuffix(name, "_perf"));
+  for (const CollectiveName& row : kCollectives) {
+    if (base == row.name) return row.kind;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("found collective \"", name, "\", expected one of ", Names(kCollectives)));
+}
+
+absl::StatusOr<Reduction> ParseBenchOp(const std::string& name) {
+  for (const OpName& row : kOps) {
+    if (name == row.name) return row.reduction;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--op: found \"", name, "\", expected one of ", Names(kOps)));
+}
+
+void AddBenchFlags(CLI::App* app, BenchOptions* o) {
+  const auto bytes = [&](const char* flags, int64_t* value, const char* help) {
+    app->add_option_function<std::string>(
+           flags, [value](const std::string& text) { *value = ParseBytes(text); }, help)
+        ->type_name("BYTES")
+        ->check([](const std::string& text) {
+          return ParseBytes(text) >= 0 ? std::string()
+                                       : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
+        });
+  };
+  bytes("-b,--minbytes", &o->min_bytes, "smallest size (default 32M)");
+  bytes("-e,--maxbytes", &o->max_bytes, "largest size (default 32M)");
+  bytes("-i,--stepbytes", &o->step_bytes, "increment between sizes (default 1M)");
+  app->add_option("-f,--stepfactor", o->factor, "factor between sizes, instead of the increment")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+  app->add_option("-n,--iters", o->iterations, "iterations of a batch (default 20, fewer for large sizes)")
+      ->check(CLI::Range(1, 1000000));
+  app->add_option("-w,--warmup_iters", o->warmup, "iterations before the timing")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
+  app->add_option("-m,--agg_iters", o->aggregated, "operations of one iteration")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  app->add_option("--batches", o->batches, "timed batches, of which the median is printed")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app->add_option("-c,--check", o->check, "check the results: 0 or 1")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  app->add_option("-d,--datatype", o->type, "element type: float, half, bfloat16, int32, ...")->capture_default_str();
+  app->add_option("-o,--op", o->op, "reduction: sum, prod, min, max, avg, and, or, xor")->capture_default_str();
+  app->add_option("-r,--root", o->root, "root of broadcast, reduce, gather and scatter")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 20));
+  app->add_option("-a,--average", o->average, "times of the ranks: 0 rank 0, 1 mean, 2 minimum, 3 maximum")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 3));
+  app->add_option("-R,--local_register", o->registered,
+                  "1: buffers that xlad allocated, which ranks access directly; 0: plain memory")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1));
+  app->add_option("--ranks", o->ranks, "start so many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
+  app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
+  app->add_option("--transport", o->transport, "how bytes move between ranks")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "shm"}));
+  app->add_option("--mode", o->mode,
+                  "order of reductions; the algorithms for processes of one host keep the same order in all")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fast", "run-to-run"}));
+  bytes("--rotate", &o->rotate_bytes, "use buffers in turn that have so many bytes together on each rank");
+  app->add_option("--json", o->json, "also write the rows to this file");
+  app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
+      ->capture_default_str();
+  app->add_flag("--explain", o->explain, "print each plan, its rounds and where it rounds");
+  app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
+  app->add_flag("--memory", o->memory, "print the shared memory that the group uses");
+}
+
+}  // namespace xlad::cli

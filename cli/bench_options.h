@@ -1,0 +1,51 @@
+// `xlad bench COLLECTIVE`: times of a collective among processes of this host, with the flags, columns and definitions
+// of nccl-tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "collectives/plan/spec.h"
+
+namespace xlad::cli {
+
+struct BenchOptions {
+  std::string collective;
+  int64_t min_bytes = 32 << 20, max_bytes = 32 << 20, step_bytes = 1 << 20;
+  int64_t factor = 0;  // 0: sizes grow by step_bytes.
+  int iterations = 0;  // The number in a batch; 0: chosen by size.
+  int batches = 15;
+  int warmup = 5;
+  int aggregated = 1;  // Operations of one iteration.
+  int check = 1;
+  int average = 3;  // Which time of the ranks counts: 0 that of rank 0, 1 mean, 2 minimum, 3 maximum.
+  int root = 0;
+  int ranks = 0;             // 0: started by a launcher, or as many as there are cores.
+  int registered = 0;        // Buffers that xlad allocated, which ranks access directly.
+  int64_t rotate_bytes = 0;  // Iterations use buffers in turn that have so many bytes together.
+  std::string type = "float", op = "sum", algorithm, transport = "auto", mode = "fast", json;
+  bool explain = false, wide = false, memory = false;
+  int64_t deadline_ms = 30000;
+};
+
+// Declares the flags, without the positional COLLECTIVE.
+void AddBenchFlags(CLI::App* app, BenchOptions* options);
+
+// Runs the benchmark and returns the exit code: 1 if a check or a call failed, 2 if an option is wrong. Starts the
+// ranks if no launcher has.
+int RunBench(const BenchOptions& options);
+
+// A size such as "8", "64K", "256M" or "1G", in bytes; -1 if the text is not a size.
+int64_t ParseBytes(const std::string& text);
+
+// The names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). InvalidArgument with
+// all names otherwise.
+absl::StatusOr<tensor::ElementType> ParseBenchType(const std::string& name);
+// The name of nccl-tests if the type has one.
+std::string BenchTypeName(tensor::ElementType type);
+// The collective by its names in xlad and nccl-tests: "all_to_all", "alltoall" or "alltoall_perf".
+absl::StatusOr<collectives::CollectiveKind> ParseBenchCollective(const std::string& name);
+absl::StatusOr<collectives::Reduction> ParseBenchOp(const std::string& name);
+
+}  // namespace xlad::cli

@@ -1,0 +1,435 @@
+// The run of `xlad bench COLLECTIVE` on every rank.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "cli/bench_data.h"
+#include "cli/bench_launch.h"
+#include "cli/bench_options.h"
+#include "collectives/exec/group/process_group.h"
+
+namespace xlad::cli {
+namespace {
+
+using collectives::CollectiveKind;
+using collectives::CollectiveSpec;
+using collectives::GroupOperation;
+using collectives::ProcessGroup;
+using collectives::Reduction;
+
+constexpr int64_t kGuardBytes = 64;
+constexpr std::byte kGuard{0xA5};
+
+struct Side {
+  bool available = true;
+  double time_us = 0, mean_us = 0, p99_us = 0, algbw = 0, busbw = 0;
+  int64_t wrong = 0;
+};
+
+struct Row {
+  int64_t bytes = 0, count = 0;
+  std::string plan;
+  Side out_of_place, in_place;
+};
+
+// The buffers of one rank for one size. Those of Allocate lie in memory that other ranks can map.
+class Buffers {
+ public:
+  Buffers(ProcessGroup* group, bool registered) : group_(group), registered_(registered) {}
+  ~Buffers() {
+    for (std::byte* address : owned_) {
+      if (registered_) {
+        group_->Free(address).IgnoreError();
+      } else {
+        std::free(address);
+      }
+    }
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  // A buffer between two guards.
+  absl::StatusOr<std::byte*> Add(int64_t bytes) {
+    const int64_t all = (bytes + 2 * kGuardBytes + 4095) / 4096 * 4096;
+    std::byte* address = nullptr;
+    if (registered_) {
+      XLAD_ASSIGN_OR_RETURN(address, group_->Allocate(all));
+    } else {
+      address = static_cast<std::byte*>(std::aligned_alloc(4096, all));
+      if (address == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", all, " bytes"));
+    }
+    std::fill(address, address + all, kGuard);
+    owned_.push_back(address);
+    sizes_.push_back(bytes);
+    return address + kGuardBytes;
+  }
+
+  // The number of guards that were overwritten.
+  int64_t BrokenGuards() const {
+    int64_t broken = 0;
+    for (size_t i = 0; i < owned_.size(); ++i) {
+      const std::byte* const end = owned_[i] + kGuardBytes + sizes_[i];
+      const auto changed = [](std::byte b) { return b != kGuard; };
+      broken += std::any_of(owned_[i], owned_[i] + kGuardBytes, changed);
+      broken += std::any_of(end, end + kGuardBytes, changed);
+    }
+    return broken;
+  }
+
+ private:
+  ProcessGroup* const group_;
+  const bool registered_;
+  std::vector<std::byte*> owned_;
+  std::vector<int64_t> sizes_;
+};
+
+// The factor from algbw to busbw (nccl-tests, doc/PERFORMANCE.md).
+double BusFactor(CollectiveKind kind, int ranks) {
+  const double n = ranks;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * (n - 1) / n;
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+bool HasTotalOfAllRanks(CollectiveKind kind) {
+  return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);
+}
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, ProcessGroup* group) : options_(options), group_(*group) {}
+
+  absl::Status Run() {
+    XLAD_ASSIGN_OR_RETURN(spec_.kind, ParseBenchCollective(options_.collective));
+    XLAD_ASSIGN_OR_RETURN(spec_.type, ParseBenchType(options_.type));
+    if (collectives::Reduces(spec_.kind)) {
+      XLAD_ASSIGN_OR_RETURN(spec_.reduction, ParseBenchOp(options_.op));
+    }
+    spec_.ranks = group_.ranks();
+    spec_.root = collectives::HasRoot(spec_.kind) ? options_.root : 0;
+    if (spec_.kind == CollectiveKind::kSendRecv || spec_.kind == CollectiveKind::kCollectivePermute) {
+      for (int rank = 0; rank < spec_.ranks; ++rank) spec_.pairs.push_back({rank, (rank + 1) % spec_.ranks});
+    }
+    XLAD_RETURN_IF_ERROR(PrepareHelpers());
+    if (group_.rank() == 0) PrintHead();
+    for (int64_t bytes = options_.min_bytes; bytes <= options_.max_bytes;) {
+      XLAD_RETURN_IF_ERROR(RunSize(bytes));
+      const int64_t next = options_.factor > 0 ? bytes * options_.factor : bytes + options_.step_bytes;
+      if (next <= bytes || spec_.kind == CollectiveKind::kBarrier) break;
+      bytes = next;
+    }
+    if (group_.rank() == 0) XLAD_RETURN_IF_ERROR(PrintEnd());
+    return absl::OkStatus();
+  }
+
+  bool failed() const { return wrong_ > 0 || broken_guards_ > 0; }
+
+ private:
+  absl::Status PrepareHelpers() {
+    CollectiveSpec gather;
+    gather.kind = CollectiveKind::kAllGather;
+    gather.type = tensor::ElementType::kF64;
+    gather.counts = {options_.batches};
+    gather.ranks = group_.ranks();
+    XLAD_ASSIGN_OR_RETURN(gather_, group_.Prepare(gather));
+    CollectiveSpec sum;
+    sum.kind = CollectiveKind::kAllReduce;
+    sum.reduction = Reduction::kSum;
+    sum.type = tensor::ElementType::kS64;
+    sum.counts = {2};
+    sum.ranks = group_.ranks();
+    XLAD_ASSIGN_OR_RETURN(sum_, group_.Prepare(sum));
+    return absl::OkStatus();
+  }
+
+  int64_t InPlaceOffset(bool of_input) const {
+    const collectives::InPlaceOffsets offsets = collectives::InPlaceOffsetsOf(spec_, group_.rank());
+    return (of_input ? offsets.output : offsets.input) * tensor::ByteWidth(spec_.type);
+  }
+
+  absl::Status RunSize(int64_t bytes) {
+    const int64_t width = tensor::ByteWidth(spec_.type);
+    const int64_t count = spec_.kind == CollectiveKind::kBarrier ? 0
+                          : HasTotalOfAllRanks(spec_.kind)       ? bytes / width / spec_.ranks
+                                                                 : bytes / width;
+    spec_.counts = {collectives::InputHasParts(spec_.kind) ? count * spec_.ranks : count};
+    collectives::PrepareOptions prepare;
+    prepare.registered = options_.registered != 0;
+    prepare.plan = options_.algorithm;
+    XLAD_ASSIGN_OR_RETURN(operation_, group_.Prepare(spec_, prepare));
+    Row row;
+    row.count = count;
+    row.bytes = count * width * (HasTotalOfAllRanks(spec_.kind) ? spec_.ranks : 1);
+    row.plan = operation_->plan().ToString();
+    if (options_.explain && group_.rank() == 0) Explain(row);
+    const BenchData data(spec_);
+    XLAD_ASSIGN_OR_RETURN(row.out_of_place, RunSide(data, row, false));
+    row.in_place.available = collectives::InPlaceOffsetsOf(spec_, group_.rank()).valid ||
+                             spec_.kind == CollectiveKind::kReduce || spec_.kind == CollectiveKind::kBarrier;
+    if (row.in_place.available) {
+      XLAD_ASSIGN_OR_RETURN(row.in_place, RunSide(data, row, true));
+    }
+    if (group_.rank() == 0) PrintRow(row);
+    rows_.push_back(row);
+    return absl::OkStatus();
+  }
+
+  struct Pair {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+
+  // One pair of buffers, or as many as --rotate asks for.
+  absl::StatusOr<std::vector<Pair>> MakePairs(bool in_place, Buffers* buffers) {
+    const int rank = group_.rank();
+    const int64_t width = tensor::ByteWidth(spec_.type);
+    const int64_t in = spec_.input_elements(rank) * width, out = spec_.output_elements(rank) * width;
+    const int64_t both = std::max<int64_t>(1, in_place ? std::max(in, out) : in + out);
+    const int64_t pairs = std::clamp<int64_t>(options_.rotate_bytes / both, 1, 100);
+    std::vector<Pair> made;
+    for (int64_t i = 0; i < pairs; ++i) {
+      Pair pair;
+      if (in_place) {
+        XLAD_ASSIGN_OR_RETURN(std::byte* const shared, buffers->Add(std::max(in, out)));
+        pair.input = shared + (out > in ? InPlaceOffset(true) : 0);
+        pair.output = shared + (in > out ? InPlaceOffset(false) : 0);
+      } else {
+        XLAD_ASSIGN_OR_RETURN(pair.input, buffers->Add(in));
+        XLAD_ASSIGN_OR_RETURN(pair.output, buffers->Add(out));
+      }
+      made.push_back(pair);
+    }
+    return made;
+  }
+
+  absl::StatusOr<Side> RunSide(const BenchData& data, const Row& row, bool in_place) {
+    Buffers buffers(&group_, options_.registered != 0);
+    XLAD_ASSIGN_OR_RETURN(const std::vector<Pair> pairs, MakePairs(in_place, &buffers));
+    for (const Pair& pair : pairs) data.FillInput(group_.rank(), pair.input);
+    Side side;
+    const auto run = [&](int64_t i) {
+      const Pair& pair = pairs[i % pairs.size()];
+      return group_.Run(*operation_, pair.input, pair.output);
+    };
+    for (int i = 0; i < options_.warmup; ++i) XLAD_RETURN_IF_ERROR(run(i));
+    XLAD_ASSIGN_OR_RETURN(const std::vector<double> times, Time(row, run));
+    side.time_us = times[times.size() / 2];
+    for (const double time : times) side.mean_us += time / static_cast<double>(times.size());
+    side.p99_us = times[times.size() * 99 / 100];
+    side.algbw = side.time_us > 0 ? static_cast<double>(row.bytes) / side.time_us / 1e3 : 0;
+    side.busbw = side.algbw * BusFactor(spec_.kind, spec_.ranks);
+    int64_t found[2] = {0, 0};
+    if (options_.check > 0) {
+      data.FillInput(group_.rank(), pairs[0].input);
+      XLAD_RETURN_IF_ERROR(run(0));
+      found[0] = data.CountWrong(group_.rank(), pairs[0].output);
+    }
+    found[1] = buffers.BrokenGuards();
+    int64_t all[2] = {0, 0};
+    XLAD_RETURN_IF_ERROR(group_.Run(*sum_, found, all));
+    side.wrong = all[0];
+    wrong_ += all[0];
+    broken_guards_ += all[1];
+    return side;
+  }
+
+  int Iterations(int64_t bytes) const {
+    if (options_.iterations > 0) return options_.iterations;
+    constexpr int kDefault = 20;
+    constexpr int64_t kBytes = 64 << 20;
+    return static_cast<int>(std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kDefault));
+  }
+
+  // The times of all batches in microseconds for one operation, sorted.
+  template <typename F>
+  absl::StatusOr<std::vector<double>> Time(const Row& row, const F& run) {
+    const int iterations = Iterations(row.bytes);
+    const bool rooted = collectives::HasRoot(spec_.kind);
+    std::vector<double> own(options_.batches), all(options_.batches * group_.ranks());
+    int64_t done = 0;
+    for (double& time_us : own) {
+      XLAD_RETURN_IF_ERROR(group_.Barrier());
+      const int64_t start_ns = RealClock().NowNs();
+      for (int i = 0; i < iterations; ++i) {
+        for (int k = 0; k < options_.aggregated; ++k) XLAD_RETURN_IF_ERROR(run(done++));
+        if (rooted) XLAD_RETURN_IF_ERROR(group_.Barrier());
+      }
+      time_us = static_cast<double>(RealClock().NowNs() - start_ns) / 1e3 / iterations / options_.aggregated;
+    }
+    XLAD_RETURN_IF_ERROR(group_.Run(*gather_, own.data(), all.data()));
+    std::vector<double> times(options_.batches);
+    for (int batch = 0; batch < options_.batches; ++batch) {
+      double sum = 0, least = all[batch], most = all[batch];
+      for (int rank = 0; rank < group_.ranks(); ++rank) {
+        const double time = all[rank * options_.batches + batch];
+        sum += time;
+        least = std::min(least, time);
+        most = std::max(most, time);
+      }
+      const double by_average[] = {all[batch], sum / group_.ranks(), least, most};
+      times[batch] = by_average[options_.average];
+    }
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
+  void PrintHead() const {
+    std::printf("# xlad bench, in the format of nccl-tests\n# Collective test starting: %s_perf\n",
+                std::string(collectives::ToString(spec_.kind)).c_str());
+    std::printf(
+        "# nRanks %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %s agg iters: %d "
+        "validation: %d registered: %d\n#\n# Using processes\n",
+        group_.ranks(), static_cast<long long>(options_.min_bytes), static_cast<long long>(options_.max_bytes),
+        static_cast<long long>(options_.factor > 0 ? options_.factor : options_.step_bytes),
+        options_.factor > 0 ? "factor" : "bytes", options_.warmup,
+        options_.iterations > 0 ? absl::StrCat(options_.iterations).c_str() : "20 or fewer", options_.aggregated,
+        options_.check, options_.registered);
+    for (int rank = 0; rank < group_.ranks(); ++rank) {
+      std::printf("#  Rank %2d Group  0 Pid %6lld on %10s\n", rank, static_cast<long long>(group_.pid(rank)),
+                  group_.host(rank).c_str());
+    }
+    if (options_.memory)
+      std::printf("# Shared memory of the group: %lld bytes\n", static_cast<long long>(group_.shared_bytes()));
+    std::printf("#\n# %-76s  %-31s  %-31s\n", "", "          out-of-place", "            in-place");
+    std::printf("#%11s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type",
+                "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
+    std::printf("#%11s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)", "", "", "",
+                "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+    std::fflush(stdout);
+  }
+
+  void PrintSide(const Side& side) const {
+    if (!side.available) {
+      std::printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
+      return;
+    }
+    const char* const format = side.time_us >= 10000 ? "  %7.0f" : side.time_us >= 100 ? "  %7.1f" : "  %7.2f";
+    std::printf(format, side.time_us);
+    std::printf("  %6.2f  %6.2f", side.algbw, side.busbw);
+    if (options_.check > 0) {
+      std::printf("  %6lld", static_cast<long long>(side.wrong));
+    } else {
+      std::printf("  %6s", "N/A");
+    }
+  }
+
+  void PrintRow(const Row& row) const {
+    std::printf("%12lld  %12lld  %8s  %6s  %6d", static_cast<long long>(row.bytes), static_cast<long long>(row.count),
+                BenchTypeName(spec_.type).c_str(), collectives::Reduces(spec_.kind) ? options_.op.c_str() : "none",
+                collectives::HasRoot(spec_.kind) ? spec_.root : -1);
+    PrintSide(row.out_of_place);
+    PrintSide(row.in_place);
+    if (options_.wide) {
+      std::printf("  p99 %.2f %.2f  %s", row.out_of_place.p99_us, row.in_place.p99_us, row.plan.c_str());
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  void Explain(const Row& row) const {
+    std::printf("# %lld bytes: %s\n", static_cast<long long>(row.bytes), row.plan.c_str());
+    if (collectives::Reduces(spec_.kind)) {
+      const bool widened = tensor::IsFloating(spec_.type) && tensor::BitWidth(spec_.type) < 32;
+      std::printf("#   reduced in order of rank%s\n", widened ? ", in f32, rounded once at the end"
+                                                      : tensor::IsFloating(spec_.type) ? ", each addition rounded"
+                                                                                       : "");
+    }
+  }
+
+  absl::Status PrintEnd() const {
+    double sum = 0;
+    int64_t sides = 0;
+    for (const Row& row : rows_) {
+      for (const Side* side : {&row.out_of_place, &row.in_place}) {
+        if (!side->available) continue;
+        sum += side->busbw;
+        ++sides;
+      }
+    }
+    std::printf("# Out of bounds values : %lld %s\n", static_cast<long long>(wrong_ + broken_guards_),
+                failed() ? "FAILED" : "OK");
+    std::printf("# Avg bus bandwidth    : %g \n#\n# Collective test concluded: %s_perf\n",
+                sides > 0 ? sum / static_cast<double>(sides) : 0.0,
+                std::string(collectives::ToString(spec_.kind)).c_str());
+    return options_.json.empty() ? absl::OkStatus() : WriteJson();
+  }
+
+  static nlohmann::ordered_json Json(const Side& side) {
+    if (!side.available) return nullptr;
+    return {{"time_us", side.time_us}, {"mean_us", side.mean_us}, {"p99_us", side.p99_us},
+            {"algbw", side.algbw},     {"busbw", side.busbw},     {"wrong", side.wrong}};
+  }
+
+  absl::Status WriteJson() const {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Row& row : rows_) {
+      rows.push_back({{"bytes", row.bytes},
+                      {"count", row.count},
+                      {"algorithm", row.plan},
+                      {"out_of_place", Json(row.out_of_place)},
+                      {"in_place", Json(row.in_place)}});
+    }
+    std::ofstream file(options_.json);
+    file << nlohmann::ordered_json{{"rows", rows}}.dump(2) << "\n";
+    file.close();
+    if (file.fail()) return absl::UnavailableError(absl::StrCat("cannot write ", options_.json));
+    return absl::OkStatus();
+  }
+
+  const BenchOptions& options_;
+  ProcessGroup& group_;
+  CollectiveSpec spec_;
+  std::unique_ptr<GroupOperation> operation_, gather_, sum_;
+  std::vector<Row> rows_;
+  int64_t wrong_ = 0, broken_guards_ = 0;
+};
+
+int Report(const absl::Status& status) {
+  std::fprintf(stderr, "xlad: error: %s\n", std::string(status.message()).c_str());
+  return absl::IsInvalidArgument(status) ? 2 : 1;
+}
+
+}  // namespace
+
+int RunBench(const BenchOptions& options) {
+  const auto kind = ParseBenchCollective(options.collective);
+  if (!kind.ok()) return Report(kind.status());
+  if (const auto type = ParseBenchType(options.type); !type.ok()) return Report(type.status());
+  if (const auto op = ParseBenchOp(options.op); !op.ok()) return Report(op.status());
+  const auto launch = collectives::DetectLaunch();
+  if (!launch.ok()) return Report(launch.status());
+  if (!launch->has_value()) {
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    const auto code = RunRanks(options.ranks > 0 ? options.ranks : std::clamp(cores, 2, 8));
+    return code.ok() ? *code : Report(code.status());
+  }
+  if (options.ranks > 0 && options.ranks != (*launch)->ranks) {
+    return Report(
+        absl::InvalidArgumentError(absl::StrCat("--ranks: found ", options.ranks, ", but ", (*launch)->launcher,
+                                                " has started ", (*launch)->ranks, " ranks; omit the flag")));
+  }
+  const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
+  if (!group.ok()) return Report(group.status());
+  Bench bench(options, group->get());
+  if (const absl::Status status = bench.Run(); !status.ok()) return Report(status);
+  return bench.failed() ? 1 : 0;
+}
+
+}  // namespace xlad::cli

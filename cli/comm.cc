@@ -1,0 +1,112 @@
+// `xlad comm`: collectives among processes: why a group hangs.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "collectives/exec/group/verdict.h"
+
+namespace xlad::cli {
+namespace {
+
+struct WhyOptions {
+  std::string group;  // A path, or a part of the name of a control file; empty: the newest.
+  std::string format;
+};
+
+// The newest control file whose name contains `part`.
+absl::StatusOr<std::string> FindControlFile(const std::string& part) {
+  if (!part.empty() && RealFileSystem().Exists(part) && !RealFileSystem().IsDirectory(part)) return part;
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, RealFileSystem().List(folder));
+  std::string newest;
+  int64_t newest_ns = -1;
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(folder, name);
+    struct stat info{};
+    if (!absl::StrContains(name, part) || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    const int64_t changed_ns = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
+    if (changed_ns > newest_ns) newest = path;
+    newest_ns = std::max(newest_ns, changed_ns);
+  }
+  if (!newest.empty()) return newest;
+  return absl::NotFoundError(absl::StrCat(folder, ": found no control file",
+                                          part.empty() ? "" : absl::StrCat(" with \"", part, "\" in its name"),
+                                          ", expected that of a group that runs, hangs or was killed"));
+}
+
+const char* ToText(collectives::ProcessState state) {
+  switch (state) {
+    case collectives::ProcessState::kRunning:
+      return "running";
+    case collectives::ProcessState::kStopped:
+      return "stopped";
+    case collectives::ProcessState::kGone:
+      return "gone";
+  }
+  return "";
+}
+
+void PrintTable(const std::string& path, const collectives::Verdict& verdict) {
+  std::printf("%s\n%4s %8s %8s %9s %9s  %s\n", path.c_str(), "rank", "pid", "process", "entered", "finished",
+              "operation");
+  for (size_t rank = 0; rank < verdict.ranks.size(); ++rank) {
+    const collectives::RankState& state = verdict.ranks[rank];
+    std::printf("%4zu %8lld %8s %9llu %9llu  %s\n", rank, static_cast<long long>(state.pid), ToText(state.process),
+                static_cast<unsigned long long>(state.entered), static_cast<unsigned long long>(state.finished),
+                state.operation.c_str());
+  }
+  std::printf("\n%s\n", verdict.text.c_str());
+}
+
+void PrintJson(const std::string& path, const collectives::Verdict& verdict) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const collectives::RankState& state : verdict.ranks) {
+    ranks.push_back({{"pid", state.pid},
+                     {"host", state.host},
+                     {"process", ToText(state.process)},
+                     {"left", state.left},
+                     {"entered", state.entered},
+                     {"finished", state.finished},
+                     {"operation", state.operation},
+                     {"waits_for", state.waits_for},
+                     {"step", state.step}});
+  }
+  const nlohmann::ordered_json json = {
+      {"file", path}, {"ranks", ranks}, {"culprits", verdict.culprits}, {"verdict", verdict.text}};
+  std::printf("%s\n", json.dump(2).c_str());
+}
+
+int Why(const WhyOptions& options) {
+  const absl::StatusOr<std::string> path = FindControlFile(options.group);
+  if (!path.ok()) return Fail(path.status());
+  const auto control = collectives::ControlFile::Open(*path, /*writable=*/false);
+  if (!control.ok()) return Fail(control.status());
+  const collectives::Verdict verdict = collectives::ExplainGroup(**control, collectives::StateOfProcess);
+  if (options.format == "json") {
+    PrintJson(*path, verdict);
+  } else {
+    PrintTable(*path, verdict);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void AddComm(CLI::App& parent, Action* action) {
+  CLI::App* comm = parent.add_subcommand("comm", "inspect collectives among processes");
+  comm->require_subcommand(1);
+  auto options = std::make_shared<WhyOptions>();
+  CLI::App* why = comm->add_subcommand("why", "say which rank of a process group the others wait for");
+  why->footer("Reads the control file of the group, also after its processes were killed.");
+  why->add_option("GROUP", options->group, "a control file, or a part of its name; without it the newest");
+  AddFormatFlag(why, &options->format);
+  why->callback([=] { *action = [=] { return Why(*options); }; });
+}
+
+}  // namespace xlad::cli
