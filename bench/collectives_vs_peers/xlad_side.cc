@@ -1,0 +1,13 @@
+// xlad's side of the comparison: `xlad bench` in a program that has nothing else.
+#include <CLI/CLI.hpp>
+
+#include "cli/bench_options.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("times of collectives among processes of this host");
+  xlad::cli::BenchOptions options;
+  app.add_option("COLLECTIVE", options.collective)->required();
+  xlad::cli::AddBenchFlags(&app, &options);
+  CLI11_PARSE(app, argc, argv);
+  return xlad::cli::RunBench(options);
+}
