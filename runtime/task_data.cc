@@ -1,6 +1,10 @@
 #include "runtime/task_data.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "runtime/connected_executable.h"
+#include "storage/job_uris.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -11,7 +15,26 @@ using tensor::AtOrigin;
 using tensor::Box;
 using tensor::Shape;
 
+// How much of the state is in host memory at a time while it is read (or one shard, if that is larger).
+constexpr int64_t kMaxStateBytes = 64 << 20;
+
+// Where the state before the first step is.
+std::string StartUri(const LaunchTask& launch) {
+  if (!launch.checkpoint_uri().empty()) return launch.checkpoint_uri();
+  return launch.state_blob().empty() ? storage::StateUri(launch.spec()) : storage::BlobUri(launch.state_blob());
+}
+
 }  // namespace
+
+TaskData::TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort)
+    : launch_(launch), store_(store), abort_(abort), devices_(MeshPositions(launch)) {
+  listener_ = abort_->AddListener([this](const collectives::Failure& failure) { reads_.Raise(failure); });
+}
+
+TaskData::~TaskData() {
+  abort_->RemoveListener(listener_);
+  reads_.Raise({absl::CancelledError("the task has ended"), ""});
+}
 
 absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launch, const Executable& executable,
                                                          TaskStore* store, collectives::AbortSignal* abort) {
@@ -56,61 +79,95 @@ absl::Status TaskData::AddResult(const Executable& executable, int index) {
   return absl::InvalidArgumentError(absl::StrCat("found ", shape.ToString(), " for a loss or metric, expected f32[]"));
 }
 
-absl::StatusOr<Array> TaskData::ReadShard(const std::string& digest, const Entry& entry, int device, int64_t row) {
-  Box box = entry.BoxOf(device);
-  Array compact(Shape{entry.local.type, box.sizes()});
-  Array padded(entry.local);
-  const Box target = AtOrigin(box);
-  if (row != 0) {
-    box.lo[0] += row;
-    box.hi[0] += row;
-  }
-  if (compact.elements() > 0) {
-    XLAD_RETURN_IF_ERROR(store_->ReadShard(digest, entry.name, box, compact.bytes(), abort_));
-    tensor::InsertBox(compact, target, &padded);
-  }
-  return padded;
-}
-
-absl::Status TaskData::ReadState(int device, DeviceBuffers* buffers) {
+std::vector<TaskData::StateBox> TaskData::StateBoxes() const {
+  std::vector<StateBox> boxes;
   for (const Entry& entry : parameters_) {
     if (entry.kind != JobSpec::Parameter::STATE) continue;
-    absl::StatusOr<Array> array = ReadShard(launch_.state_blob(), entry, device, 0);
-    if (!array.ok()) return Annotate(array.status(), absl::StrCat("state \"", entry.name, "\" of device ", device));
-    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, array->bytes()));
+    const size_t first = boxes.size();
+    for (int index = 0; index < std::ssize(devices_); ++index) {
+      const Box& box = entry.BoxOf(devices_[index]);
+      const auto same = [&](const StateBox& other) { return other.box == box; };
+      auto found = std::find_if(boxes.begin() + first, boxes.end(), same);
+      if (found == boxes.end()) found = boxes.insert(found, {&entry, box, {}});
+      found->indices.push_back(index);
+    }
   }
-  return buffers->SaveState();
+  return boxes;
 }
 
-absl::Status TaskData::ReadData(int device) {
-  const JobSpec& spec = launch_.spec();
-  for (int p = 0; p < std::ssize(parameters_); ++p) {
-    const Entry& entry = parameters_[p];
-    if (entry.kind != JobSpec::Parameter::DATA) continue;
-    const std::pair<int, std::string> key(p, entry.BoxOf(device).ToString());
-    {
-      // Devices with the same box share one copy; two that come at the same time may both read it.
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (batches_.count(key) > 0) continue;
+absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span<const StateBox> boxes,
+                                 absl::Span<DeviceBuffers* const> buffers) {
+  std::vector<Array> arrays;
+  std::vector<storage::BoxRead> reads;
+  for (const StateBox& box : boxes) arrays.emplace_back(Shape{box.entry->local.type, box.box.sizes()});
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    if (arrays[i].elements() == 0) continue;
+    reads.push_back({boxes[i].entry->name, arrays[i].shape().type, boxes[i].box, arrays[i].bytes()});
+  }
+  XLAD_RETURN_IF_ERROR(source.Read(reads));
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    const StateBox& box = boxes[i];
+    if (!(arrays[i].shape() == box.entry->local)) {
+      Array padded(box.entry->local);
+      tensor::InsertBox(arrays[i], AtOrigin(box.box), &padded);
+      arrays[i] = std::move(padded);
     }
-    const int64_t needed = std::min(spec.batch_count(), spec.steps());
-    std::vector<Bytes> batches;
-    for (int64_t batch = 0; batch < needed; ++batch) {
-      absl::StatusOr<Array> array = ReadShard(spec.data_blob(), entry, device, batch * spec.batch_size());
-      if (!array.ok()) {
-        return Annotate(array.status(),
-                        absl::StrCat("data \"", entry.name, "\", batch ", batch, " of device ", device));
-      }
-      batches.push_back(std::make_shared<std::vector<std::byte>>(array->bytes().begin(), array->bytes().end()));
+    for (const int index : box.indices) {
+      XLAD_RETURN_IF_ERROR(buffers[index]->Write(box.entry->slice, arrays[i].bytes()));
     }
-    std::lock_guard<std::mutex> lock(mutex_);
-    batches_.emplace(key, std::move(batches));
   }
   return absl::OkStatus();
 }
 
-absl::Status TaskData::WriteInputs(int device, int64_t step, DeviceBuffers* buffers) {
-  const int64_t batch_count = launch_.spec().batch_count();
+absl::Status TaskData::ReadState(absl::Span<DeviceBuffers* const> buffers) {
+  const std::vector<StateBox> boxes = StateBoxes();
+  if (!boxes.empty()) {
+    const std::string uri = StartUri(launch_);
+    absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, abort_);
+    if (!source.ok()) return Annotate(source.status(), "state");
+    for (size_t first = 0; first < boxes.size();) {
+      XLAD_RETURN_IF_ERROR((*source)->CheckShape(boxes[first].entry->name, boxes[first].entry->global));
+      size_t end = first;
+      int64_t bytes = 0;
+      while (end < boxes.size() && (end == first || bytes + boxes[end].entry->local.bytes() <= kMaxStateBytes)) {
+        bytes += boxes[end++].entry->local.bytes();
+      }
+      const absl::Status status = ReadBoxes(**source, absl::MakeConstSpan(boxes).subspan(first, end - first), buffers);
+      if (!status.ok()) return Annotate(status, absl::StrCat("state ", uri));
+      first = end;
+    }
+  }
+  for (DeviceBuffers* const device : buffers) XLAD_RETURN_IF_ERROR(device->SaveState());
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::StartData() {
+  const JobSpec& spec = launch_.spec();
+  BatchPlan plan;
+  for (const Entry& entry : parameters_) {
+    const bool is_data = entry.kind == JobSpec::Parameter::DATA;
+    inputs_.push_back(is_data ? static_cast<int>(plan.inputs.size()) : -1);
+    if (!is_data) continue;
+    BatchInput& input = plan.inputs.emplace_back(BatchInput{entry.name, entry.global, entry.local, {}});
+    for (const int device : devices_) input.boxes.push_back(entry.BoxOf(device));
+  }
+  if (plan.inputs.empty() || spec.steps() <= launch_.first_step()) return absl::OkStatus();
+  plan.batch_size = spec.batch_size();
+  plan.batch_count = spec.batch_count();
+  plan.first_step = launch_.first_step();
+  plan.end_step = spec.steps();
+  plan.devices = static_cast<int>(devices_.size());
+  const std::string uri = storage::DataUri(spec);
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, &reads_);
+  if (!source.ok()) return Annotate(source.status(), "data");
+  absl::StatusOr<std::unique_ptr<BatchReader>> reader =
+      BatchReader::Start(*std::move(source), std::move(plan), &reads_);
+  if (!reader.ok()) return Annotate(reader.status(), absl::StrCat("data ", uri));
+  batches_ = *std::move(reader);
+  return absl::OkStatus();
+}
+
+absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffers) {
   for (int p = 0; p < std::ssize(parameters_); ++p) {
     const Entry& entry = parameters_[p];
     if (entry.kind == JobSpec::Parameter::STEP) {
@@ -118,16 +175,8 @@ absl::Status TaskData::WriteInputs(int device, int64_t step, DeviceBuffers* buff
       const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&step), sizeof step);
       XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, bytes.first(entry.local.bytes())));
     }
-    if (entry.kind != JobSpec::Parameter::DATA) continue;
-    if (batch_count < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("found ", batch_count, " batches for the data parameter \"",
-                                                     entry.name, "\", expected 1 or more"));
-    }
-    Bytes bytes;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      bytes = batches_.at({p, entry.BoxOf(device).ToString()})[step % batch_count];
-    }
+    if (inputs_[p] < 0) continue;
+    XLAD_ASSIGN_OR_RETURN(const BatchReader::Bytes bytes, batches_->Get(index, inputs_[p], step));
     XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, *bytes));
   }
   return absl::OkStatus();

@@ -53,7 +53,14 @@ absl::Status TaskExecutor::Load() {
   XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(bytes, digest, info, environment_, &abort_));
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
-  return executable_->MakeFabric();
+  XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
+  XLAD_RETURN_IF_ERROR(executable_->MakeFabric());
+  std::vector<DeviceBuffers*> buffers;
+  for (int index = 0; index < std::ssize(devices_); ++index) {
+    XLAD_RETURN_IF_ERROR(executable_->Prepare(index));
+    buffers.push_back(&executable_->buffers(index));
+  }
+  return data_->ReadState(buffers);
 }
 
 absl::Status TaskExecutor::RunDevices() {
@@ -69,16 +76,9 @@ absl::Status TaskExecutor::RunDevices() {
 }
 
 absl::Status TaskExecutor::RunDevice(int index) {
-  XLAD_RETURN_IF_ERROR(PrepareDevice(index));
+  XLAD_RETURN_IF_ERROR(executable_->Connect(index));
   if (++ready_devices_ == static_cast<int>(devices_.size())) environment_.listener->OnReady();
   return RunSteps(index);
-}
-
-absl::Status TaskExecutor::PrepareDevice(int index) {
-  XLAD_RETURN_IF_ERROR(executable_->Prepare(index));
-  XLAD_RETURN_IF_ERROR(data_->ReadState(devices_[index], &executable_->buffers(index)));
-  XLAD_RETURN_IF_ERROR(data_->ReadData(devices_[index]));
-  return executable_->Connect(index);
 }
 
 absl::Status TaskExecutor::RunSteps(int index) {
@@ -105,7 +105,7 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step) {
   const int64_t begin_ns = environment_.clock->NowNs();
   DeviceBuffers& buffers = executable_->buffers(index);
   XLAD_RETURN_IF_ERROR(buffers.RestoreState());
-  XLAD_RETURN_IF_ERROR(data_->WriteInputs(devices_[index], step, &buffers));
+  XLAD_RETURN_IF_ERROR(data_->WriteInputs(index, step, &buffers));
   XLAD_RETURN_IF_ERROR(executable_->Run(index, step));
   if (devices_[index] == 0) {
     StepMetrics metrics;

@@ -48,7 +48,6 @@ class TaskExecutor {
   absl::Status Load();
   absl::Status RunDevices();
   absl::Status RunDevice(int index);
-  absl::Status PrepareDevice(int index);
   absl::Status RunSteps(int index);
   absl::Status RunStep(int index, int64_t step);
   absl::Status Stop(int index, int64_t step);

@@ -156,12 +156,13 @@ class MemoryStore final : public TaskStore {
     if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
     return found->second;
   }
-  absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
-                         absl::Span<std::byte> out, AbortSignal*) override {
-    const Array part = tensor::ExtractBox(tensors.at(digest + "/" + tensor), box, box.sizes());
-    if (part.bytes().size() != out.size()) return absl::InvalidArgumentError("size");
-    std::memcpy(out.data(), part.bytes().data(), out.size());
-    return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri, AbortSignal*) override {
+    tensor::NamedArrays arrays;
+    const std::string folder = uri.substr(uri.find(':') + 1) + "/";
+    for (const auto& [name, array] : tensors) {
+      if (name.starts_with(folder)) arrays.emplace(name.substr(folder.size()), array);
+    }
+    return storage::OpenSafetensors({storage::MakeMemoryReader(tensor::SerializeSafetensors(arrays))}, {uri});
   }
   absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
                                absl::Span<const std::byte> bytes, AbortSignal*) override {

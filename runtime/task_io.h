@@ -2,12 +2,14 @@
 // implement them.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/types/span.h"
 #include "collectives/exec/abort.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
+#include "storage/tensor_source.h"
 #include "tensor/box.h"
 
 namespace xlad::runtime {
@@ -18,10 +20,9 @@ class TaskStore {
  public:
   virtual ~TaskStore() = default;
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
-  // Reads a box of a tensor in a safetensors blob, row-major, without padding. `out` must have the size of the box in
-  // bytes.
-  virtual absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
-                                 absl::Span<std::byte> out, collectives::AbortSignal* abort) = 0;
+  // Opens the tensors that a URI names (storage/store.h). `abort` must outlive the source, whose reads it ends, too.
+  virtual absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
+                                                                             collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
                                        absl::Span<const std::byte> bytes, collectives::AbortSignal* abort) = 0;
 };

@@ -1,55 +1,245 @@
 #include "service/blob_store.h"
 
 #include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
 
-#include "base/hash.h"
+#include "absl/strings/match.h"
+#include "base/log.h"
+#include "storage/uri.h"
 
 namespace xlad::service {
+namespace {
+
+using storage::ObjectInfo;
+using storage::RangeReader;
+
+constexpr char kSums[] = ".sums";
+constexpr char kTemporary[] = ".tmp";
+constexpr char kDamaged[] = ".damaged";
+constexpr size_t kMaxOpen = 64;
+// The free space is looked up again after so many bytes.
+constexpr int64_t kSpaceCheckBytes = 16 << 20;
+
+}  // namespace
+
+// The files of a store, and the readers that are open.
+class BlobStore::Files : public std::enable_shared_from_this<Files> {
+ public:
+  Files(FileSystem& files, std::string folder) : files_(files), folder_(std::move(folder)) {}
+
+  FileSystem& files() const { return files_; }
+  const std::string& folder() const { return folder_; }
+  std::string PathOf(const std::string& digest) const { return JoinPath(folder_, digest); }
+
+  static absl::Status CheckName(const std::string& digest) {
+    if (storage::IsDigest(digest)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("found blob name \"", digest.substr(0, 80), "\", expected 64 lower-case hex digits"));
+  }
+
+  absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest) {
+    XLAD_RETURN_IF_ERROR(CheckName(digest));
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = open_.find(digest);
+      if (found != open_.end()) return found->second;
+    }
+    absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
+    if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
+    if (!file.ok()) return file.status();
+    absl::StatusOr<std::shared_ptr<RangeReader>> reader = Verified(digest, *std::move(file));
+    if (!reader.ok()) {
+      NoteError(digest, reader.status());
+      return reader;
+    }
+    reader = std::make_shared<Reader>(shared_from_this(), digest, *std::move(reader));
+    const std::lock_guard lock(mutex_);
+    if (open_.size() >= kMaxOpen) open_.clear();
+    return open_[digest] = *reader;
+  }
+
+  // Sets a blob aside if `status` says that it is damaged.
+  void NoteError(const std::string& digest, const absl::Status& status) {
+    if (!absl::IsDataLoss(status)) return;
+    LogError("a stored blob is damaged and is set aside; upload it again",
+             {{"blob", digest}, {"error", std::string(status.message())}});
+    Forget(digest);
+    files_.Rename(PathOf(digest), PathOf(digest) + kDamaged).IgnoreError();
+  }
+
+  void Forget(const std::string& digest) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(digest);
+  }
+
+  absl::Status WriteSums(const ObjectInfo& info) {
+    return files_.WriteAtomically(PathOf(info.sha256) + kSums, storage::SerializeBlockSums(info));
+  }
+
+ private:
+  class Reader final : public RangeReader {
+   public:
+    Reader(std::weak_ptr<Files> store, std::string digest, std::shared_ptr<RangeReader> reader)
+        : store_(std::move(store)), digest_(std::move(digest)), reader_(std::move(reader)) {}
+    int64_t size() const override { return reader_->size(); }
+    absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+      const absl::Status status = reader_->Read(offset, out);
+      const auto store = store_.lock();
+      // A range past the end is an error of the caller.
+      if (store != nullptr && offset >= 0 && offset + std::ssize(out) <= size()) store->NoteError(digest_, status);
+      return status;
+    }
+
+   private:
+    const std::weak_ptr<Files> store_;
+    const std::string digest_;
+    const std::shared_ptr<RangeReader> reader_;
+  };
+
+  absl::StatusOr<std::shared_ptr<RangeReader>> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
+    XLAD_ASSIGN_OR_RETURN(ObjectInfo info, ReadSums(digest, *file));
+    return storage::VerifyBlocks(std::move(file), std::move(info.sums), absl::StrCat("blob ", digest));
+  }
+
+  // The checksums of a blob. If it has none, or damaged ones, they are computed if its contents have the digest.
+  absl::StatusOr<ObjectInfo> ReadSums(const std::string& digest, RangeReader& file) {
+    const absl::StatusOr<std::string> text = files_.Read(PathOf(digest) + kSums);
+    if (text.ok()) {
+      absl::StatusOr<ObjectInfo> info = storage::ParseBlockSums(*text);
+      if (info.ok() && info->sha256 == digest) return info;
+    }
+    storage::ObjectHasher hasher;
+    for (int64_t at = 0; at < file.size();) {
+      XLAD_ASSIGN_OR_RETURN(const std::string piece,
+                            storage::ReadString(file, at, std::min(storage::kReadBytes, file.size() - at)));
+      hasher.Add(piece);
+      at += std::ssize(piece);
+    }
+    ObjectInfo info = hasher.Finish();
+    if (info.sha256 != digest) {
+      return absl::DataLossError(absl::StrCat("blob ", digest, " is damaged: its contents have another SHA-256"));
+    }
+    WriteSums(info).IgnoreError();  // The next reader computes them again.
+    return info;
+  }
+
+  FileSystem& files_;
+  const std::string folder_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<RangeReader>> open_;
+};
+
+class BlobStore::FileUpload final : public BlobStore::Upload {
+ public:
+  FileUpload(std::shared_ptr<Files> store, std::string digest, std::unique_ptr<storage::ObjectWriter> writer)
+      : store_(std::move(store)), digest_(std::move(digest)), writer_(std::move(writer)) {}
+
+  absl::Status Append(absl::string_view bytes) override {
+    if (writer_->bytes() >= next_space_check_) {
+      next_space_check_ = writer_->bytes() + kSpaceCheckBytes;
+      XLAD_ASSIGN_OR_RETURN(const int64_t free_bytes, store_->files().FreeBytes(store_->folder()));
+      if (free_bytes < kReserveBytes + kSpaceCheckBytes) {
+        return absl::ResourceExhaustedError(absl::StrCat("the coordinator's disk has ", free_bytes >> 20,
+                                                         " MiB left, of which it keeps ", kReserveBytes >> 20,
+                                                         " MiB for its log; free some space in ", store_->folder()));
+      }
+    }
+    return writer_->Append(bytes);
+  }
+
+  absl::Status Finish() override {
+    XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, writer_->Finish());
+    if (info.sha256 != digest_) {
+      return absl::DataLossError(
+          absl::StrCat("found ", info.sums.bytes, " bytes whose SHA-256 is ", info.sha256, ", expected ", digest_));
+    }
+    XLAD_RETURN_IF_ERROR(store_->WriteSums(info));
+    XLAD_RETURN_IF_ERROR(writer_->Publish(store_->PathOf(digest_)));
+    store_->Forget(digest_);
+    const std::string damaged = store_->PathOf(digest_) + kDamaged;
+    if (store_->files().Exists(damaged)) store_->files().Remove(damaged).IgnoreError();
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<Files> store_;
+  const std::string digest_;
+  const std::unique_ptr<storage::ObjectWriter> writer_;
+  int64_t next_space_check_ = 0;
+};
+
+BlobStore::BlobStore(std::shared_ptr<Files> store) : store_(std::move(store)) {}
 
 absl::StatusOr<BlobStore> BlobStore::Open(FileSystem& files, const std::string& folder) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
-  return BlobStore(files, folder);
-}
-
-absl::StatusOr<std::string> BlobStore::PathOf(const std::string& digest) const {
-  const bool hex = digest.size() == 64 && std::all_of(digest.begin(), digest.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
-  if (!hex) {
-    return absl::InvalidArgumentError(absl::StrCat("found blob name \"", digest.substr(0, 80),
-                                                   "\", expected 64 lower-case hex digits"));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, kTemporary)) XLAD_RETURN_IF_ERROR(files.Remove(JoinPath(folder, name)));
   }
-  return JoinPath(folder_, digest);
+  return BlobStore(std::make_shared<Files>(files, folder));
 }
 
 bool BlobStore::Has(const std::string& digest) const {
-  const auto path = PathOf(digest);
-  return path.ok() && files_->Exists(*path);
+  return storage::IsDigest(digest) && store_->files().Exists(store_->PathOf(digest));
+}
+
+bool BlobStore::Verify(const std::string& digest) const {
+  const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
+  if (!reader.ok()) return false;
+  std::vector<std::byte> piece(std::min(storage::kReadBytes, (*reader)->size()));
+  for (int64_t at = 0; at < (*reader)->size(); at += storage::kReadBytes) {
+    const int64_t bytes = std::min(storage::kReadBytes, (*reader)->size() - at);
+    if (!(*reader)->Read(at, absl::MakeSpan(piece).first(bytes)).ok()) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<int64_t> BlobStore::Size(const std::string& digest) const {
+  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
+  return store_->files().Size(store_->PathOf(digest));
+}
+
+absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest) const {
+  return store_->Open(digest);
 }
 
 absl::StatusOr<std::string> BlobStore::Put(const std::string& bytes) {
   const std::string digest = Sha256Hex(bytes);
-  if (!Has(digest)) XLAD_RETURN_IF_ERROR(files_->WriteAtomically(JoinPath(folder_, digest), bytes));
+  if (Has(digest) && Verify(digest)) return digest;
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<Upload> upload, BeginUpload(digest));
+  XLAD_RETURN_IF_ERROR(upload->Append(bytes));
+  XLAD_RETURN_IF_ERROR(upload->Finish());
   return digest;
 }
 
 absl::StatusOr<std::string> BlobStore::Get(const std::string& digest) const {
-  XLAD_ASSIGN_OR_RETURN(const std::string path, PathOf(digest));
-  XLAD_ASSIGN_OR_RETURN(std::string bytes, files_->Read(path));
-  if (Sha256Hex(bytes) != digest) {
-    return absl::DataLossError(absl::StrCat(path, " has other contents than its name says; remove it"));
-  }
-  return bytes;
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> reader, OpenBlob(digest));
+  return storage::ReadString(*reader, 0, reader->size());
 }
 
-absl::StatusOr<std::string> BlobStore::GetRange(const std::string& digest, int64_t offset, int64_t size) const {
-  XLAD_ASSIGN_OR_RETURN(const std::string path, PathOf(digest));
-  return files_->ReadRange(path, offset, size);
+absl::StatusOr<std::unique_ptr<BlobStore::Upload>> BlobStore::BeginUpload(const std::string& digest) {
+  static std::atomic<int64_t> serial = 0;
+  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
+  XLAD_ASSIGN_OR_RETURN(
+      auto writer,
+      storage::ObjectWriter::Create(store_->files(), absl::StrCat(store_->PathOf(digest), "-", serial++, kTemporary)));
+  return std::make_unique<FileUpload>(store_, digest, std::move(writer));
 }
 
-absl::StatusOr<int64_t> BlobStore::Size(const std::string& digest) const {
-  XLAD_ASSIGN_OR_RETURN(const std::string path, PathOf(digest));
-  return files_->Size(path);
+absl::StatusOr<std::vector<std::string>> BlobStore::List() const {
+  XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, store_->files().List(store_->folder()));
+  std::erase_if(names, [](const std::string& name) { return !storage::IsDigest(name); });
+  return names;
+}
+
+absl::Status BlobStore::Remove(const std::string& digest) {
+  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
+  store_->Forget(digest);
+  XLAD_RETURN_IF_ERROR(store_->files().Remove(store_->PathOf(digest)));
+  return store_->files().Remove(store_->PathOf(digest) + kSums);
 }
 
 }  // namespace xlad::service

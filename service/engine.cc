@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "base/log.h"
-#include "tensor/safetensors.h"
-#include "tensor/wire.h"
+#include "storage/job_uris.h"
+#include "storage/store.h"
 
 namespace xlad::service {
 namespace {
@@ -145,16 +145,11 @@ JobStatus Engine::WithFolder(JobStatus status) const {
   return status;
 }
 
-absl::StatusOr<std::string> Engine::ReadHeader(const std::string& digest) {
-  if (digest.empty()) return std::string();
-  XLAD_ASSIGN_OR_RETURN(const int64_t size, blobs_->Size(digest));
-  XLAD_ASSIGN_OR_RETURN(const std::string start, blobs_->GetRange(digest, 0, std::min<int64_t>(8, size)));
-  uint64_t header_bytes = 0;
-  if (start.size() == 8) std::memcpy(&header_bytes, start.data(), 8);
-  const int64_t keep = std::min<uint64_t>(header_bytes, size) + 8;
-  XLAD_ASSIGN_OR_RETURN(std::string header, blobs_->GetRange(digest, 0, std::min(keep, size)));
-  XLAD_RETURN_IF_ERROR(tensor::ParseSafetensorsIndex(header, size).status());
-  return header;
+absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
+  if (uri.empty()) return std::string();
+  const storage::Store store(RealFileSystem(), [this](const std::string& digest) { return blobs_->OpenBlob(digest); });
+  XLAD_ASSIGN_OR_RETURN(const auto source, store.OpenTensors(uri));
+  return source->Header();
 }
 
 absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
@@ -164,10 +159,10 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
     *build.mutable_spec() = core_->SpecOf(request.job_id);
   }
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
-  auto state = ReadHeader(build.spec().state_blob());
-  if (!state.ok()) return Annotate(state.status(), "state.safetensors");
-  auto data = ReadHeader(build.spec().data_blob());
-  if (!data.ok()) return Annotate(data.status(), "data.safetensors");
+  auto state = ReadHeader(storage::StateUri(build.spec()));
+  if (!state.ok()) return Annotate(state.status(), "state");
+  auto data = ReadHeader(storage::DataUri(build.spec()));
+  if (!data.ok()) return Annotate(data.status(), "data");
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.target;
@@ -270,36 +265,6 @@ absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {
   *response.mutable_status() = WithFolder(std::move(status));
   for (const StepMetrics& step : metrics) *response.add_metrics() = step;
   return response;
-}
-
-absl::StatusOr<std::string> Engine::ReadShard(const GetShardRequest& request) {
-  XLAD_ASSIGN_OR_RETURN(const std::string header, ReadHeader(request.digest()));
-  XLAD_ASSIGN_OR_RETURN(const int64_t size, blobs_->Size(request.digest()));
-  XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex index, tensor::ParseSafetensorsIndex(header, size));
-  const auto entry = index.find(request.tensor());
-  if (entry == index.end()) {
-    return absl::NotFoundError(absl::StrCat("found no tensor \"", request.tensor(), "\" in blob ", request.digest()));
-  }
-  const tensor::Shape& shape = entry->second.shape;
-  tensor::Box box = tensor::BoxFromWire(request.box());
-  if (!tensor::IsInside(box, shape)) {
-    return absl::OutOfRangeError(absl::StrCat("found box ", box.ToString(), ", expected one inside ",
-                                              shape.ToString(), " (\"", request.tensor(), "\")"));
-  }
-  if (box.elements() == 0) return std::string();
-  if (shape.dims.empty()) return blobs_->GetRange(request.digest(), entry->second.begin, shape.bytes());
-  // Reads the rows that contain the box, then extracts the box from them.
-  tensor::Shape rows = shape;
-  rows.dims[0] = box.hi[0] - box.lo[0];
-  const int64_t row_bytes = rows.bytes() / rows.dims[0];
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes,
-                        blobs_->GetRange(request.digest(), entry->second.begin + box.lo[0] * row_bytes, rows.bytes()));
-  tensor::Array slab(rows);
-  std::memcpy(slab.bytes().data(), bytes.data(), bytes.size());
-  box.hi[0] -= box.lo[0];
-  box.lo[0] = 0;
-  const tensor::Array part = tensor::ExtractBox(slab, box, box.sizes());
-  return std::string(reinterpret_cast<const char*>(part.bytes().data()), part.bytes().size());
 }
 
 ConnectionId Engine::Attach(Outbox* outbox) {

@@ -60,8 +60,6 @@ class Engine {
   // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
-  // Returns the bytes of one box of a tensor in a safetensors blob, row-major.
-  absl::StatusOr<std::string> ReadShard(const GetShardRequest& request);
 
   // --- Sessions: see proto/session.proto, which says which calls wait.
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
@@ -112,7 +110,8 @@ class Engine {
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
   void PerformOne(const Action& action);
-  absl::StatusOr<std::string> ReadHeader(const std::string& digest);
+  // The header of a safetensors file with the tensors of this URI; empty if the URI is.
+  absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
   std::string FolderOf(const std::string& job_id) const;
   JobStatus WithFolder(JobStatus status) const;
 

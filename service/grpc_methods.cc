@@ -1,10 +1,11 @@
 #include "service/grpc_methods.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "service/validate.h"
+#include "storage/block_sums.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -88,14 +89,49 @@ int64_t MaxBytesOf(const Box& box) {
 }
 
 absl::Status PutBlob(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(PutBlobRequest header, ReadRequest<PutBlobRequest>(stream));
-  std::string bytes;
-  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, kMaxUploadedArrayBytes, &bytes));
-  if (Sha256Hex(bytes) != header.digest()) {
-    return absl::DataLossError(absl::StrCat("found ", bytes.size(), " bytes whose SHA-256 is not ", header.digest()));
+  XLAD_ASSIGN_OR_RETURN(PutBlobRequest request, ReadRequest<PutBlobRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const auto upload, engine->blobs().BeginUpload(request.digest()));
+  bool found = true;
+  while (found) {
+    XLAD_RETURN_IF_ERROR(upload->Append(request.chunk()));
+    XLAD_ASSIGN_OR_RETURN(found, stream->Read(&request));
   }
-  XLAD_RETURN_IF_ERROR(engine->blobs().Put(bytes).status());
+  XLAD_RETURN_IF_ERROR(upload->Finish());
   return stream->Write(PutBlobResponse());
+}
+
+// Sends a part of a blob, of which one chunk is in memory. The first message has the size of the blob.
+absl::Status WriteRange(storage::RangeReader& blob, int64_t offset, int64_t size, CallStream* stream) {
+  Chunk chunk;
+  chunk.set_total_bytes(blob.size());
+  const int64_t end = offset + size;
+  do {
+    // Chunks end where blocks do, so that each block is read and verified once.
+    const int64_t next = std::min(end, (offset / storage::kBlockBytes + 1) * storage::kBlockBytes);
+    XLAD_ASSIGN_OR_RETURN(*chunk.mutable_data(), storage::ReadString(blob, offset, next - offset));
+    XLAD_RETURN_IF_ERROR(stream->Write(chunk));
+    chunk.clear_total_bytes();
+    offset = next;
+  } while (offset < end);
+  return absl::OkStatus();
+}
+
+absl::Status GetBlob(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
+  return WriteRange(*blob, 0, blob->size(), stream);
+}
+
+absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
+  const int64_t offset = request.offset(), size = request.size();
+  if (offset < 0 || size < 0 || offset > blob->size() || size > blob->size() - offset) {
+    return absl::OutOfRangeError(absl::StrCat("found the range of ", size, " bytes from ", offset,
+                                              ", expected one inside the ", blob->size(), " bytes of blob ",
+                                              request.digest()));
+  }
+  return WriteRange(*blob, offset, size, stream);
 }
 
 absl::Status PutStateShard(Engine* engine, CallStream* stream) {
@@ -198,10 +234,11 @@ FollowerOr HoldSession(Engine* engine, const grpc::ByteBuffer& buffer) {
   return std::make_unique<SessionHolder>(engine, request.session_id());
 }
 
+// A blob that is there is read, so that one that is damaged is uploaded again. That takes less time than an upload.
 HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   HasBlobsResponse response;
   for (const std::string& digest : request.digests()) {
-    if (!engine->blobs().Has(digest)) response.add_missing(digest);
+    if (!engine->blobs().Verify(digest)) response.add_missing(digest);
   }
   return response;
 }
@@ -219,9 +256,6 @@ void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
   add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request.job_id()); }));
   add("ListWorkers",
       Unary<ListWorkersRequest>([e](const auto&) -> absl::StatusOr<ListWorkersResponse> { return e->ListWorkers(); }));
-  add("HasBlobs", Unary<HasBlobsRequest>([e](const auto& request) -> absl::StatusOr<HasBlobsResponse> {
-        return MissingBlobs(e, request);
-      }));
 }
 
 void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
@@ -251,16 +285,11 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
     table->methods[name] = {pool, kMaxChunkBytes, std::move(handler)};
   };
-  add("GetBlob", &pools->reads, [e](CallStream* stream) -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
-    XLAD_ASSIGN_OR_RETURN(const std::string bytes, e->blobs().Get(request.digest()));
-    return WriteChunks(bytes, stream);
-  });
-  add("GetShard", &pools->reads, [e](CallStream* stream) -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetShardRequest>(stream));
-    XLAD_ASSIGN_OR_RETURN(const std::string bytes, e->ReadShard(request));
-    return WriteChunks(bytes, stream);
-  });
+  add("HasBlobs", &pools->reads, Unary<HasBlobsRequest>([e](const auto& request) -> absl::StatusOr<HasBlobsResponse> {
+        return MissingBlobs(e, request);
+      }));
+  add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
+  add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
   add("GetArrayShard", &pools->reads, [e](CallStream* stream) -> absl::Status {
     XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetArrayShardRequest>(stream));
     XLAD_ASSIGN_OR_RETURN(const tensor::Array part, e->ReadArrayShard(request));

@@ -187,11 +187,10 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefusedAtTheBorder) {
   EXPECT_EQ(shard.error_code(), grpc::StatusCode::NOT_FOUND) << "nothing is kept for unknown jobs";
 
   const grpc::Status box = WithContext([&](grpc::ClientContext* context) {
-    GetShardRequest request;
-    request.set_digest(std::string(64, 'a'));
-    request.set_tensor("w");
+    GetArrayShardRequest request;
+    request.set_session_id("session");
     request.mutable_box()->add_lo(0);
-    const auto reader = stub_->GetShard(context, request);
+    const auto reader = stub_->GetArrayShard(context, request);
     Chunk chunk;
     while (reader->Read(&chunk)) {
     }
@@ -243,6 +242,59 @@ TEST_F(GrpcServerTest, BlobsOfManyChunksComeBackWhole) {
   });
   ASSERT_TRUE(get.ok()) << get.error_message();
   EXPECT_TRUE(read == bytes);
+
+  const auto range = [&](int64_t offset, int64_t size, std::string* out) {
+    return WithContext([&](grpc::ClientContext* context) {
+      GetBlobRangeRequest request;
+      request.set_digest(digest);
+      request.set_offset(offset);
+      request.set_size(size);
+      const auto reader = stub_->GetBlobRange(context, request);
+      Chunk chunk;
+      out->clear();
+      while (reader->Read(&chunk)) {
+        if (out->empty()) EXPECT_EQ(chunk.total_bytes(), std::ssize(bytes));
+        *out += chunk.data();
+      }
+      return reader->Finish();
+    });
+  };
+  for (const auto& [offset, size] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 0}, {0, 1}, {1'048'575, 2}, {1'048'576, 1'048'576}, {777, 4'000'000}, {5'000'000, 1}, {5'000'001, 0}}) {
+    ASSERT_TRUE(range(offset, size, &read).ok()) << offset;
+    EXPECT_TRUE(read == bytes.substr(offset, size)) << offset;
+  }
+  EXPECT_EQ(range(5'000'000, 2, &read).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(range(INT64_MAX / 2048, 2, &read).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(GrpcServerTest, UploadsThatAreCutOffOrHaveOtherContentsLeaveNothing) {
+  const std::string digest = Sha256Hex("what was promised");
+  for (const bool finish : {true, false}) {
+    const grpc::Status put = WithContext([&](grpc::ClientContext* context) {
+      PutBlobResponse response;
+      const auto writer = stub_->PutBlob(context, &response);
+      PutBlobRequest request;
+      request.set_digest(digest);
+      request.set_chunk("something else");
+      writer->Write(request);
+      if (finish) {
+        writer->WritesDone();
+      } else {
+        context->TryCancel();
+      }
+      return writer->Finish();
+    });
+    EXPECT_EQ(put.error_code(), finish ? grpc::StatusCode::DATA_LOSS : grpc::StatusCode::CANCELLED);
+  }
+  HasBlobsResponse response;
+  const grpc::Status has = WithContext([&](grpc::ClientContext* context) {
+    HasBlobsRequest request;
+    request.add_digests(digest);
+    return stub_->HasBlobs(context, request, &response);
+  });
+  ASSERT_TRUE(has.ok()) << has.error_message();
+  EXPECT_EQ(response.missing_size(), 1);
 }
 
 }  // namespace

@@ -243,13 +243,8 @@ absl::Status Validate(const HasBlobsRequest& request) {
 absl::Status Validate(const GetBlobRequest& request) { return CheckDigest("digest", request.digest()); }
 absl::Status Validate(const GetBlobRangeRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
-  XLAD_RETURN_IF_ERROR(CheckRange("size", request.size(), -1, kMaxSteps));
+  XLAD_RETURN_IF_ERROR(CheckRange("size", request.size(), 0, kMaxSteps));
   return CheckDigest("digest", request.digest());
-}
-absl::Status Validate(const GetShardRequest& request) {
-  XLAD_RETURN_IF_ERROR(CheckDigest("digest", request.digest()));
-  XLAD_RETURN_IF_ERROR(CheckText("tensor", request.tensor(), kMaxTensorNameBytes));
-  return CheckBox("box", request.box());
 }
 
 absl::Status Validate(const OpenSessionRequest& request) {

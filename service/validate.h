@@ -39,7 +39,6 @@ absl::Status Validate(const BackupRequest& request);
 absl::Status Validate(const HasBlobsRequest& request);
 absl::Status Validate(const GetBlobRequest& request);
 absl::Status Validate(const GetBlobRangeRequest& request);
-absl::Status Validate(const GetShardRequest& request);
 absl::Status Validate(const OpenSessionRequest& request);
 absl::Status Validate(const HoldSessionRequest& request);
 absl::Status Validate(const LoadProgramRequest& request);

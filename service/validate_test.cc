@@ -83,9 +83,6 @@ TEST(Validate, RefusesImpossibleMeshes) {
 TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
   for (const char* box :
        {"lo: [0, 0] hi: [1]", "lo: [0] hi: [1, 1]", "lo: [3] hi: [2]", "lo: [-1] hi: [2]", "hi: [9]"}) {
-    GetShardRequest get = Parsed<GetShardRequest>(absl::StrCat("tensor: 'w' box { ", box, " }"));
-    get.set_digest(kDigest);
-    ExpectBad(Validate(get), "box");
     ExpectBad(Validate(Parsed<PutStateShardRequest>(absl::StrCat("job_id: 'j' box { ", box, " }"))), "shard.box");
     ExpectBad(Validate(Parsed<PutArrayShardRequest>(absl::StrCat("session_id: 's' box { ", box, " }"))), "box");
     ExpectBad(Validate(Parsed<GetArrayShardRequest>(absl::StrCat("session_id: 's' box { ", box, " }"))), "box");

@@ -31,14 +31,12 @@ absl::Status WriteBox(const TensorSource& source, const std::string& name, tenso
 }  // namespace
 
 absl::Status ExportSafetensors(const TensorSource& source, FileSystem& files, const std::string& path) {
-  std::vector<std::pair<std::string, tensor::Shape>> tensors;
-  for (const auto& [name, tensor] : source.tensors()) tensors.emplace_back(name, tensor.shape);
   const std::string temporary = path + ".tmp";
   if (files.Exists(temporary)) XLAD_RETURN_IF_ERROR(files.Remove(temporary));
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, ObjectWriter::Create(files, temporary));
-  XLAD_RETURN_IF_ERROR(writer->Append(tensor::SafetensorsHeader(tensors)));
-  for (const auto& [name, shape] : tensors) {
-    XLAD_RETURN_IF_ERROR(WriteBox(source, name, shape.type, FullBox(shape), writer.get()));
+  XLAD_RETURN_IF_ERROR(writer->Append(source.Header()));
+  for (const auto& [name, tensor] : source.tensors()) {
+    XLAD_RETURN_IF_ERROR(WriteBox(source, name, tensor.shape.type, FullBox(tensor.shape), writer.get()));
   }
   XLAD_RETURN_IF_ERROR(writer->Finish().status());
   return writer->Publish(path);

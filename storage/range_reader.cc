@@ -1,6 +1,7 @@
 #include "storage/range_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace xlad::storage {
@@ -20,7 +21,27 @@ class FileReader final : public RangeReader {
   const int64_t size_;
 };
 
+class MemoryReader final : public RangeReader {
+ public:
+  explicit MemoryReader(std::string bytes) : bytes_(std::move(bytes)) {}
+  int64_t size() const override { return std::ssize(bytes_); }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    if (offset + std::ssize(out) > size()) {
+      return absl::DataLossError(absl::StrCat("found ", size(), " bytes, expected ", offset + std::ssize(out)));
+    }
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string bytes_;
+};
+
 }  // namespace
+
+std::shared_ptr<RangeReader> MakeMemoryReader(std::string bytes) {
+  return std::make_shared<MemoryReader>(std::move(bytes));
+}
 
 absl::StatusOr<std::shared_ptr<RangeReader>> OpenFileReader(FileSystem& files, const std::string& path) {
   XLAD_RETURN_IF_ERROR(files.Size(path).status());  // A folder is refused here.

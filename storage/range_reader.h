@@ -25,6 +25,9 @@ class RangeReader {
 
 absl::StatusOr<std::shared_ptr<RangeReader>> OpenFileReader(FileSystem& files, const std::string& path);
 
+// An object in memory.
+std::shared_ptr<RangeReader> MakeMemoryReader(std::string bytes);
+
 // The bytes of the range as a string.
 absl::StatusOr<std::string> ReadString(RangeReader& reader, int64_t offset, int64_t size);
 

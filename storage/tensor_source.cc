@@ -180,6 +180,12 @@ absl::Status TensorSource::Read(absl::Span<const BoxRead> reads) const {
   return absl::OkStatus();
 }
 
+std::string TensorSource::Header() const {
+  std::vector<std::pair<std::string, Shape>> shapes;
+  for (const auto& [name, tensor] : tensors_) shapes.emplace_back(name, tensor.shape);
+  return tensor::SafetensorsHeader(shapes);
+}
+
 absl::Status TensorSource::CheckShape(const std::string& name, const Shape& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {

@@ -49,6 +49,9 @@ class TensorSource {
   // the tensor, DataLoss for damage and for elements that no piece has. The message begins with the tensor's name.
   absl::Status Read(absl::Span<const BoxRead> reads) const;
 
+  // The header of a safetensors file that would have these tensors: their names, types and shapes.
+  std::string Header() const;
+
   // InvalidArgument or NotFound if the tensor is not there with this shape: "found f32[2], expected f32[3]".
   absl::Status CheckShape(const std::string& name, const tensor::Shape& shape) const;
 

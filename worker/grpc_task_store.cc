@@ -7,10 +7,12 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/file_system.h"
 #include "base/grpc_channel.h"
 #include "base/random.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
+#include "storage/store.h"
 #include "tensor/wire.h"
 
 namespace xlad::worker {
@@ -61,9 +63,11 @@ class GrpcStore {
     return bytes;
   }
 
-  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call.
+  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `out` is empty, `total_bytes`
+  // (if not null) is set to that of the chunk.
   template <typename Open>
-  absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, AbortSignal* abort, const Open& open) {
+  absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, AbortSignal* abort, const Open& open,
+                        int64_t* total_bytes = nullptr) {
     size_t received = 0;
     XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
       received = 0;
@@ -73,12 +77,12 @@ class GrpcStore {
         const size_t n = chunk.data().size();
         if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
         received += n;
+        if (total_bytes != nullptr && out.empty()) *total_bytes = chunk.total_bytes();
       }
       return reader->Finish();
     }));
     if (received == out.size()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
+    return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 
   // Writes `header` with the first chunk, then the other chunks.
@@ -145,23 +149,51 @@ class GrpcStore {
   const std::unique_ptr<Random> random_;
 };
 
+// A blob of the coordinator, which verifies what it sends.
+class BlobReader final : public storage::RangeReader {
+ public:
+  BlobReader(std::shared_ptr<GrpcStore> store, std::string digest, AbortSignal* abort)
+      : store_(std::move(store)), digest_(std::move(digest)), abort_(abort) {}
+
+  // Asks for the size.
+  absl::Status Open() { return ReadRange(0, {}); }
+  int64_t size() const override { return size_; }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    return out.empty() ? absl::OkStatus() : ReadRange(offset, out);
+  }
+
+ private:
+  absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out) {
+    GetBlobRangeRequest request;
+    request.set_digest(digest_);
+    request.set_offset(offset);
+    request.set_size(std::ssize(out));
+    return store_->ReadInto(
+        out, absl::StrCat("blob ", digest_), abort_,
+        [&](grpc::ClientContext* context) { return store_->stub()->GetBlobRange(context, request); }, &size_);
+  }
+
+  const std::shared_ptr<GrpcStore> store_;
+  const std::string digest_;
+  AbortSignal* const abort_;
+  int64_t size_ = 0;  // Written by Open alone.
+};
+
 class GrpcTaskStore final : public runtime::TaskStore {
  public:
   GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
-      : store_(std::move(channel), std::move(token)), job_id_(launch.job_id()), attempt_(launch.attempt()) {}
+      : store_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
+        job_id_(launch.job_id()),
+        attempt_(launch.attempt()) {}
 
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
-    return store_.ReadBlob(digest, abort);
+    return store_->ReadBlob(digest, abort);
   }
 
-  absl::Status ReadShard(const std::string& digest, const std::string& tensor, const tensor::Box& box,
-                         absl::Span<std::byte> out, AbortSignal* abort) override {
-    GetShardRequest request;
-    request.set_digest(digest);
-    request.set_tensor(tensor);
-    tensor::BoxToWire(box, request.mutable_box());
-    return store_.ReadInto(out, absl::StrCat("tensor \"", tensor, "\", box ", box.ToString()), abort,
-                           [&](grpc::ClientContext* context) { return store_.stub()->GetShard(context, request); });
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
+                                                                     AbortSignal* abort) override {
+    const storage::Store store(RealFileSystem(), [&](const std::string& digest) { return OpenBlob(digest, abort); });
+    return store.OpenTensors(uri);
   }
 
   absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
@@ -173,13 +205,19 @@ class GrpcTaskStore final : public runtime::TaskStore {
     header.set_tensor(tensor);
     tensor::BoxToWire(box, header.mutable_box());
     PutStateShardResponse response;
-    return store_.Write(header, bytes, abort, [&](grpc::ClientContext* context) {
-      return store_.stub()->PutStateShard(context, &response);
+    return store_->Write(header, bytes, abort, [&](grpc::ClientContext* context) {
+      return store_->stub()->PutStateShard(context, &response);
     });
   }
 
  private:
-  GrpcStore store_;
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
+    auto reader = std::make_shared<BlobReader>(store_, digest, abort);
+    XLAD_RETURN_IF_ERROR(reader->Open());
+    return reader;
+  }
+
+  const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
   const std::string job_id_;
   const int64_t attempt_;
 };
@@ -210,9 +248,8 @@ class GrpcSessionStore final : public runtime::SessionStore {
     header.set_array(array);
     tensor::BoxToWire(box, header.mutable_box());
     PutArrayShardResponse response;
-    return store_.Write(header, bytes, abort, [&](grpc::ClientContext* context) {
-      return store_.stub()->PutArrayShard(context, &response);
-    });
+    return store_.Write(header, bytes, abort,
+                        [&](grpc::ClientContext* context) { return store_.stub()->PutArrayShard(context, &response); });
   }
 
  private:

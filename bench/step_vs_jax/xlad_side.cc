@@ -25,7 +25,7 @@
 #include "runtime/task_executor.h"
 #include "service/build.h"
 #include "service/placement.h"
-#include "tensor/safetensors.h"
+#include "storage/uri.h"
 
 namespace xlad {
 namespace {
@@ -35,23 +35,20 @@ class JobStore final : public runtime::TaskStore {
  public:
   static absl::StatusOr<std::unique_ptr<JobStore>> Make(const client::Job& job, const std::string& executable) {
     auto store = std::make_unique<JobStore>();
-    XLAD_ASSIGN_OR_RETURN(store->tensors_[job.spec.state_blob()], tensor::ParseSafetensors(job.state));
-    if (!job.data.empty()) {
-      XLAD_ASSIGN_OR_RETURN(store->tensors_[job.spec.data_blob()], tensor::ParseSafetensors(job.data));
+    for (const auto& [digest, bytes] :
+         {std::pair(job.spec.state_blob(), job.state), {job.spec.data_blob(), job.data}}) {
+      if (bytes.empty()) continue;
+      XLAD_ASSIGN_OR_RETURN(store->sources_[storage::BlobUri(digest)],
+                            storage::OpenSafetensors({storage::MakeMemoryReader(bytes)}, {digest}));
     }
     store->executable_ = executable;
     return store;
   }
 
   absl::StatusOr<std::string> ReadBlob(const std::string&, collectives::AbortSignal*) override { return executable_; }
-  absl::Status ReadShard(const std::string& digest, const std::string& name, const tensor::Box& box,
-                         absl::Span<std::byte> out, collectives::AbortSignal*) override {
-    const auto& named = tensors_.at(digest);
-    const auto found = named.find(name);
-    if (found == named.end()) return absl::NotFoundError(absl::StrCat("found no tensor \"", name, "\""));
-    const tensor::Array part = tensor::ExtractBox(found->second, box, box.sizes());
-    std::memcpy(out.data(), part.bytes().data(), out.size());
-    return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
+                                                                     collectives::AbortSignal*) override {
+    return sources_.at(uri);
   }
   absl::Status WriteStateShard(int64_t, const std::string&, const tensor::Box&, absl::Span<const std::byte>,
                                collectives::AbortSignal*) override {
@@ -60,7 +57,7 @@ class JobStore final : public runtime::TaskStore {
 
  private:
   std::string executable_;
-  std::map<std::string, tensor::NamedArrays> tensors_;
+  std::map<std::string, std::shared_ptr<storage::TensorSource>> sources_;
 };
 
 class Listener final : public runtime::TaskListener {

@@ -1,0 +1,100 @@
+#include "service/blob_store.h"
+
+#include "base/hash.h"
+#include "gmock/gmock.h"
+#include "storage/testing/memory_files.h"
+
+namespace xlad::service {
+namespace {
+
+using storage::MemoryFiles;
+using ::testing::HasSubstr;
+
+std::string Bytes(int64_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 11);
+  return bytes;
+}
+
+TEST(BlobStore, RoundTripsAndLists) {
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  std::vector<std::string> digests;
+  for (const int64_t size : {0, 1, 1000, 3 << 20}) {
+    const std::string bytes = Bytes(size);
+    digests.push_back(*store.Put(bytes));
+    EXPECT_EQ(digests.back(), Sha256Hex(bytes));
+    EXPECT_TRUE(store.Has(digests.back()) && store.Verify(digests.back()));
+    EXPECT_EQ(*store.Get(digests.back()), bytes);
+    EXPECT_EQ(*store.Size(digests.back()), size);
+  }
+  std::sort(digests.begin(), digests.end());
+  EXPECT_EQ(*store.List(), digests);
+  ASSERT_TRUE(store.Remove(digests[0]).ok());
+  EXPECT_FALSE(store.Has(digests[0]));
+  EXPECT_TRUE(absl::IsNotFound(store.Get(digests[0]).status()));
+  EXPECT_EQ(store.Get("../secret").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(BlobStore, DamageIsFoundWhenReadAndHealedByAnUpload) {
+  const std::string bytes = Bytes((2 << 20) + 100);
+  const std::string digest = Sha256Hex(bytes), path = "/blobs/" + digest;
+  // Flipped, zeroed, cut off; with the checksums of the blocks, without them, and with damaged ones.
+  for (int how = 0; how < 9; ++how) {
+    for (const bool has_reader : {false, true}) {
+      MemoryFiles files;
+      BlobStore store = *BlobStore::Open(files, "/blobs");
+      ASSERT_EQ(*store.Put(bytes), digest);
+      const auto reader = *store.OpenBlob(digest);
+      if (!has_reader) store = *BlobStore::Open(files, "/blobs");
+      std::string& stored = files.BytesOf(path);
+      if (how % 3 == 0) stored[bytes.size() - 1] ^= 1;
+      if (how % 3 == 1) stored.replace(1 << 20, 4096, 4096, '\0');
+      if (how % 3 == 2) stored.resize(stored.size() - 1);
+      if (how / 3 == 1) ASSERT_TRUE(files.Remove(path + ".sums").ok());
+      if (how / 3 == 2) files.BytesOf(path + ".sums")[30] ^= 1;
+      EXPECT_TRUE(store.Has(digest));
+      EXPECT_FALSE(store.Verify(digest)) << how;
+      EXPECT_FALSE(store.Has(digest)) << "set aside";
+      EXPECT_FALSE(store.Get(digest).ok());
+      ASSERT_EQ(*store.Put(bytes), digest);
+      EXPECT_EQ(*store.Get(digest), bytes);
+    }
+  }
+}
+
+TEST(BlobStore, ChecksumsAreMadeForBlobsThatHaveNone) {
+  const std::string bytes = Bytes(1 << 20);
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  const std::string digest = *store.Put(bytes), path = "/blobs/" + digest + ".sums";
+  const std::string sums = files.BytesOf(path);
+  ASSERT_TRUE(files.Remove(path).ok());
+  BlobStore reopened = *BlobStore::Open(files, "/blobs");
+  EXPECT_EQ(*reopened.Get(digest), bytes);
+  EXPECT_EQ(*files.Read(path), sums);
+}
+
+TEST(BlobStore, AFullDiskOrACrashAtAnyOperationLosesNothing) {
+  const std::string old_bytes = Bytes(3000), bytes = Bytes(5000), digest = Sha256Hex(bytes);
+  for (int64_t fail_after = 0;; ++fail_after) {
+    MemoryFiles files;
+    BlobStore store = *BlobStore::Open(files, "/blobs");
+    const std::string old = *store.Put(old_bytes);
+    files.fail_after = files.operations + fail_after;
+    const auto put = store.Put(bytes);
+    if (fail_after % 2 == 0) files.Crash(/*lose_names=*/true);
+    files.fail_after = INT64_MAX;
+    BlobStore reopened = *BlobStore::Open(files, "/blobs");
+    EXPECT_EQ(*reopened.Get(old), old_bytes);
+    if (put.ok()) EXPECT_EQ(*reopened.Get(digest), bytes);
+    if (reopened.Has(digest)) EXPECT_TRUE(reopened.Verify(digest)) << fail_after;
+    EXPECT_EQ(*reopened.Put(bytes), digest);
+    EXPECT_EQ(*reopened.Get(digest), bytes);
+    EXPECT_LE(files.List("/blobs")->size(), 4u) << "nothing is left of uploads that failed";
+    if (put.ok()) return;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service

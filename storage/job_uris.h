@@ -1,0 +1,24 @@
+// The URIs of the state and the data of a job, whichever way its spec names them.
+#pragma once
+
+#include <string>
+
+#include "proto/job.pb.h"
+#include "proto/xlad_v1.h"
+#include "storage/uri.h"
+
+namespace xlad::storage {
+
+// The URI of the initial state, or an empty text if the job has none.
+inline std::string StateUri(const JobSpec& spec) {
+  if (!spec.state_uri().empty()) return spec.state_uri();
+  return spec.state_blob().empty() ? "" : BlobUri(spec.state_blob());
+}
+
+// The URI of the data, or an empty text if the job has none.
+inline std::string DataUri(const JobSpec& spec) {
+  if (!spec.data_uri().empty()) return spec.data_uri();
+  return spec.data_blob().empty() ? "" : BlobUri(spec.data_blob());
+}
+
+}  // namespace xlad::storage
