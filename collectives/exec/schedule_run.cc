@@ -44,8 +44,8 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   return absl::OkStatus();
 }
 
-// A schedule requires that input and output are disjoint or, if it is in_place, equal. If the caller's buffers overlap
-// in another way, the input is copied first.
+// A schedule requires that input and output are disjoint or, if it is in_place, overlap as InPlaceOffsetsOf says. If
+// the caller's buffers overlap in another way, the input is copied first.
 void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
   const CollectiveSpec& spec = program_.collective->spec;
   const int64_t width = tensor::ByteWidth(spec.type);
@@ -54,7 +54,11 @@ void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
   bool stage = false;
   for (size_t i = 0; i < spec.counts.size(); ++i) {
     for (size_t j = 0; j < outputs.size(); ++j) {
-      if (in_place && i == j && launch_.inputs[i] == launch_.outputs[j]) continue;
+      // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter that of its
+      // input.
+      const int64_t in = spec.kind == CollectiveKind::kReduceScatter ? program_.rank * outputs[j] * width : 0;
+      const int64_t out = spec.kind == CollectiveKind::kAllGather ? program_.rank * spec.counts[i] * width : 0;
+      if (in_place && i == j && launch_.inputs[i] + in == launch_.outputs[j] + out) continue;
       stage = stage || RangesOverlap(launch_.inputs[i], spec.counts[i] * width, launch_.outputs[j], outputs[j] * width);
     }
   }

@@ -11,10 +11,15 @@
 namespace xlad::collectives {
 namespace {
 
-bool Overlap(const Region& a, const Region& b, bool in_place) {
-  const bool same = a.buffer == b.buffer ||
-                    (in_place && a.buffer != ScheduleBuffer::kScratch && b.buffer != ScheduleBuffer::kScratch);
-  return same && a.begin < b.end() && b.begin < a.end();
+// Whether two regions of one rank may be the same memory.
+bool Overlap(const Region& a, const Region& b, const Schedule& schedule, const InPlaceOffsets& offsets) {
+  const bool shared = schedule.in_place && a.buffer != ScheduleBuffer::kScratch && b.buffer != ScheduleBuffer::kScratch;
+  if (a.buffer != b.buffer && !shared) return false;
+  const auto begin = [&](const Region& region) {
+    if (!shared) return region.begin;
+    return region.begin + (region.buffer == ScheduleBuffer::kInput ? offsets.output : offsets.input);
+  };
+  return begin(a) < begin(b) + b.count && begin(b) < begin(a) + a.count;
 }
 
 // Resolves the schedule of one rank: regions become pieces of operands, ranks become links, and each write lists the
@@ -71,9 +76,9 @@ class Compiler {
 
   absl::StatusOr<ScheduleInstruction> CompileOp(const ScheduleOp& op) {
     if (NeedsWindows(op, schedule_.rank) || !op.more_dsts.empty() || op.kind == OpKind::kReduceTree) {
-      return absl::UnimplementedError(
-          absl::StrCat("found operation \"", Print(op), "\", which this communicator cannot run; expected operations "
-                       "on its own memory with one destination"));
+      return absl::UnimplementedError(absl::StrCat("found operation \"", Print(op),
+                                                   "\", which this communicator cannot run; expected operations on "
+                                                   "its own memory with one destination"));
     }
     ScheduleInstruction out;
     out.kind = op.kind;
@@ -99,7 +104,8 @@ class Compiler {
       }
     }
     for (const Sent& sent : sends_) {
-      if (Overlap(sent.region, op.dst, schedule_.in_place)) out.overwrites.emplace_back(sent.link, sent.messages);
+      if (Overlap(sent.region, op.dst, schedule_, InPlaceOffsetsOf(collective_.spec, schedule_.rank)))
+        out.overwrites.emplace_back(sent.link, sent.messages);
     }
     return out;
   }

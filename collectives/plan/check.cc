@@ -1,13 +1,16 @@
 // Symbolic execution of all ranks' schedules together.
 #include "collectives/plan/check.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
-#include <map>
-#include <tuple>
+#include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/expected.h"
+#include "collectives/plan/races.h"
 #include "collectives/plan/symbolic.h"
 
 namespace xlad::collectives {
@@ -16,11 +19,25 @@ namespace {
 // A message that was sent and has not been received.
 struct Message {
   Segments values;
+  int64_t count = 0;
+  int64_t depth = 0;  // Of a message without elements.
   Region sent_from;
+  int race_id = -1;
+  RaceDetector::Clock clock;  // Empty if races are not checked.
 };
 
-struct Link {
-  std::deque<Message> messages;
+using LinkKey = std::array<int, 3>;  // From, to, channel or flag.
+
+// A region in one of the three memories of a rank. In place, input and output are both in memory 0.
+struct Place {
+  int rank = 0;
+  int memory = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool Overlaps(const Place& other) const {
+    return rank == other.rank && memory == other.memory && begin < other.end && other.begin < end;
+  }
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 class Execution {
@@ -31,28 +48,35 @@ class Execution {
 
   absl::StatusOr<ScheduleCosts> Run() {
     XLAD_RETURN_IF_ERROR(Start());
-    bool progress = true;
-    while (progress) {
-      progress = false;
-      for (int rank = 0; rank < spec_.ranks; ++rank) {
-        while (next_[rank] < std::ssize(schedules_[rank].ops)) {
-          XLAD_ASSIGN_OR_RETURN(const bool done, TryOp(rank));
-          if (!done) break;
-          ++next_[rank];
-          progress = true;
-        }
+    std::deque<int> ready;
+    for (int rank = 0; rank < spec_.ranks; ++rank) Wake(rank, &ready);
+    while (!ready.empty()) {
+      const int rank = ready.front();
+      ready.pop_front();
+      is_ready_[rank] = false;
+      while (next_[rank] < std::ssize(schedules_[rank].ops)) {
+        woken_.clear();
+        XLAD_ASSIGN_OR_RETURN(const bool done, TryOp(rank));
+        if (!done) break;
+        ++next_[rank];
+        for (const int peer : woken_) Wake(peer, &ready);
       }
     }
     XLAD_RETURN_IF_ERROR(CheckFinished());
     for (int rank = 0; rank < spec_.ranks; ++rank) XLAD_RETURN_IF_ERROR(CheckOutput(rank));
-    for (int64_t sent : sent_) costs_.max_sent_elements = std::max(costs_.max_sent_elements, sent);
+    XLAD_RETURN_IF_ERROR(CheckEnds());
+    costs_.max_sent_elements = *std::max_element(sent_.begin(), sent_.end());
     return costs_;
   }
 
  private:
-  using LinkKey = std::tuple<int, int, int>;  // From, to, channel.
-
   const ScheduleOp& Op(int rank) const { return schedules_[rank].ops[next_[rank]]; }
+
+  void Wake(int rank, std::deque<int>* ready) {
+    if (is_ready_[rank]) return;
+    is_ready_[rank] = true;
+    ready->push_back(rank);
+  }
 
   absl::Status Error(int rank, absl::string_view what) const {
     const std::string place = next_[rank] < std::ssize(schedules_[rank].ops)
@@ -65,158 +89,282 @@ class Execution {
   absl::Status Start() {
     next_.assign(spec_.ranks, 0);
     sent_.assign(spec_.ranks, 0);
-    buffers_.resize(spec_.ranks);
+    is_ready_.assign(spec_.ranks, false);
+    control_depth_.assign(spec_.ranks, 0);
+    in_flight_.resize(spec_.ranks);
+    memories_.resize(spec_.ranks);
+    std::vector<std::vector<int64_t>> sizes;
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       const Schedule& schedule = schedules_[rank];
       if (schedule.rank != rank || schedule.ranks != spec_.ranks || schedule.input != spec_.input_elements(rank) ||
           schedule.output != spec_.output_elements(rank) || schedule.scratch < 0) {
         return Error(rank, "the buffer sizes or the rank do not agree with the spec");
       }
-      const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
+      offsets_.push_back(in_place_ ? InPlaceOffsetsOf(spec_, rank) : InPlaceOffsets());
+      const InPlaceOffsets& offset = offsets_.back();
+      const int64_t shared = std::max(schedule.input + offset.output, schedule.output + offset.input);
+      sizes.push_back({in_place_ ? shared : schedule.input, in_place_ ? 0 : schedule.output, schedule.scratch});
       for (int i = 0; i < 3; ++i) {
-        const int tree = i == 0 ? rank : ReductionTrees::kUndefined;
-        if (sizes[i] > 0) buffers_[rank][i].push_back({0, sizes[i], tree, 0, 0});
+        if (sizes.back()[i] > 0) {
+          memories_[rank][i].push_back({0, sizes.back()[i], ReductionTrees::kUndefined, 0, 0});
+        }
       }
+      if (schedule.input > 0) WriteSegments(&memories_[rank][0], offset.output, {{0, schedule.input, rank, 0, 0}});
     }
+    FindThreads(sizes);
     return absl::OkStatus();
   }
 
-  Segments& BufferOf(int rank, ScheduleBuffer buffer) {
-    if (in_place_ && buffer == ScheduleBuffer::kOutput) buffer = ScheduleBuffer::kInput;
-    return buffers_[rank][static_cast<int>(buffer)];
+  // Races are possible only if a rank has several channels or touches the memory of another. A barrier is checked by
+  // the same clocks.
+  void FindThreads(const std::vector<std::vector<int64_t>>& sizes) {
+    bool needed = spec_.kind == CollectiveKind::kBarrier;
+    std::vector<int> rank_of;
+    for (int rank = 0; rank < spec_.ranks; ++rank) {
+      const size_t first = rank_of.size();
+      for (const ScheduleOp& op : schedules_[rank].ops) {
+        if (threads_.try_emplace({rank, op.channel, 0}, static_cast<int>(rank_of.size())).second) {
+          rank_of.push_back(rank);
+        }
+        needed = needed || NeedsWindows(op, rank);
+      }
+      needed = needed || rank_of.size() > first + 1;
+    }
+    if (needed) races_.emplace(std::move(rank_of), sizes);
   }
 
-  bool SameBuffer(ScheduleBuffer a, ScheduleBuffer b) const {
-    return a == b || (in_place_ && a != ScheduleBuffer::kScratch && b != ScheduleBuffer::kScratch);
-  }
-  bool SameMemory(const Region& a, const Region& b) const {
-    return SameBuffer(a.buffer, b.buffer) && a.begin == b.begin && a.count == b.count;
-  }
-  bool Overlap(const Region& a, const Region& b) const {
-    return SameBuffer(a.buffer, b.buffer) && a.begin < b.end() && b.begin < a.end();
-  }
+  int ThreadOf(int rank) const { return threads_.at({rank, Op(rank).channel, 0}); }
 
-  absl::Status CheckRegion(int rank, const Region& region) const {
-    const Schedule& schedule = schedules_[rank];
-    const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
+  absl::StatusOr<Place> Find(int rank, const Region& region) const {
+    const int owner = region.rank == kOwnRank ? rank : region.rank;
     const int buffer = static_cast<int>(region.buffer);
-    if (buffer > 2 || region.begin < 0 || region.count <= 0 || region.count > sizes[buffer] - region.begin) {
-      return Error(rank, "a region is empty or exceeds its buffer");
+    if (owner < 0 || owner >= spec_.ranks) return Error(rank, absl::StrCat("no such rank: ", region.rank));
+    const Schedule& schedule = schedules_[owner];
+    const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
+    if (buffer > 2 || region.begin < 0 || region.count < 0 || region.begin > sizes[buffer] ||
+        region.count > sizes[buffer] - region.begin) {
+      return Error(rank, "a region exceeds its buffer");
     }
-    return absl::OkStatus();
+    if (!in_place_ || buffer == 2) return Place{owner, buffer, region.begin, region.end()};
+    const int64_t shift = buffer == 0 ? offsets_[owner].output : offsets_[owner].input;
+    return Place{owner, 0, region.begin + shift, region.end() + shift};
   }
 
-  // Checks that `dst` is inside a buffer other than the input and, if `src` is not null, either equals `src` or does
-  // not overlap it.
-  absl::Status CheckWrite(int rank, const Region& dst, const Region* src) const {
-    XLAD_RETURN_IF_ERROR(CheckRegion(rank, dst));
-    if (dst.buffer == ScheduleBuffer::kInput) return Error(rank, "writes the input");
-    if (src == nullptr) return absl::OkStatus();
-    XLAD_RETURN_IF_ERROR(CheckRegion(rank, *src));
-    if (src->count != dst.count) return Error(rank, "regions differ in size");
-    if (Overlap(*src, dst) && !SameMemory(*src, dst)) return Error(rank, "reads and writes overlapping regions");
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Segments> Read(int rank, const Region& region) {
-    XLAD_RETURN_IF_ERROR(CheckRegion(rank, region));
-    Segments values = ReadSegments(BufferOf(rank, region.buffer), region.begin, region.count);
+  absl::StatusOr<Segments> Read(int rank, const Place& place) {
+    if (place.begin == place.end) return Segments();
+    Segments values = ReadSegments(memories_[place.rank][place.memory], place.begin, place.end - place.begin);
     for (const Segment& segment : values) {
       if (segment.tree != ReductionTrees::kUndefined) continue;
-      return Error(rank, absl::StrCat("reads elements from ", region.begin + segment.begin, ", which are undefined"));
+      return Error(rank, absl::StrCat("reads elements from ", place.begin + segment.begin, ", which are undefined"));
     }
     return values;
   }
 
-  // Whether a message of this rank that has not been received has elements of `dst`, which must not change until then.
-  bool IsInFlight(int rank, const Region& dst) const {
-    for (auto at = links_.lower_bound(LinkKey(rank, 0, 0)); at != links_.end(); ++at) {
-      if (std::get<0>(at->first) != rank) break;
-      for (const Message& message : at->second.messages) {
-        if (Overlap(message.sent_from, dst)) return true;
-      }
+  // Whether a message of this rank that has not been received has elements of `place`, which must not change until
+  // then.
+  bool IsInFlight(int rank, const Place& place) const {
+    if (place.rank != rank) return false;
+    for (const Place& sent : in_flight_[rank]) {
+      if (sent.Overlaps(place)) return true;
     }
     return false;
   }
 
-  absl::Status CheckPeer(int rank, int peer) const {
-    if (peer < 0 || peer >= spec_.ranks || peer == rank) return Error(rank, absl::StrCat("no such peer: ", peer));
-    return Op(rank).channel >= 0 ? absl::OkStatus() : Error(rank, "negative channel");
+  absl::Status CheckPeer(int rank, int peer, bool may_be_own) const {
+    if (peer < 0 || peer >= spec_.ranks || (peer == rank && !may_be_own)) {
+      return Error(rank, absl::StrCat("no such peer: ", peer));
+    }
+    return absl::OkStatus();
   }
 
   // Runs the next operation of the rank if it is not blocked. Returns whether it ran.
   absl::StatusOr<bool> TryOp(int rank) {
     const ScheduleOp& op = Op(rank);
+    if (op.channel < 0 || op.flag < 0) return Error(rank, "negative channel or flag");
     switch (op.kind) {
       case OpKind::kSend:
         return TrySend(rank, op);
       case OpKind::kRecv:
-        return TryReduce(rank, op, {{op.peer, {}}});
+        return TryWrite(rank, op, {{op.peer, {}}});
       case OpKind::kRecvReduce:
-        return TryReduce(rank, op, {{op.peer, {}}, {-1, op.src}});
+        return TryWrite(rank, op, {{op.peer, {}}, {-1, op.src}});
       case OpKind::kCopy:
-        return TryReduce(rank, op, {{-1, op.src}});
+        return TryWrite(rank, op, {{-1, op.src}});
       case OpKind::kReduceMany:
-        return TryReduce(rank, op, op.sources);
-      case OpKind::kZero: {
-        XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, nullptr));
-        if (IsInFlight(rank, op.dst)) return false;
-        WriteSegments(&BufferOf(rank, op.dst.buffer), op.dst.begin, {{0, op.dst.count, ReductionTrees::kZero, 0, 0}});
-        return true;
-      }
-      default:
-        break;
+      case OpKind::kReduceTree:
+        if (op.sources.empty()) return Error(rank, "no operands");
+        return TryWrite(rank, op, op.sources);
+      case OpKind::kZero:
+        return TryWrite(rank, op, {});
+      case OpKind::kSignal:
+      case OpKind::kWait:
+        return TrySignal(rank, op);
     }
     return Error(rank, "unknown operation");
   }
 
   absl::StatusOr<bool> TrySend(int rank, const ScheduleOp& op) {
-    XLAD_RETURN_IF_ERROR(CheckPeer(rank, op.peer));
-    XLAD_ASSIGN_OR_RETURN(Segments values, Read(rank, op.src));
-    Link& link = links_[LinkKey(rank, op.peer, op.channel)];
-    if (std::ssize(link.messages) >= options_.slots) return false;
-    for (Segment& segment : values) {
-      ++segment.depth;
-      costs_.rounds = std::max(costs_.rounds, segment.depth);
+    XLAD_RETURN_IF_ERROR(CheckPeer(rank, op.peer, /*may_be_own=*/false));
+    if (op.src.rank != kOwnRank && op.src.rank != rank) return Error(rank, "sends memory of another rank");
+    XLAD_ASSIGN_OR_RETURN(const Place place, Find(rank, op.src));
+    Message message;
+    XLAD_ASSIGN_OR_RETURN(message.values, Read(rank, place));
+    std::deque<Message>& link = links_[{rank, op.peer, op.channel}];
+    if (std::ssize(link) >= options_.slots) return false;
+    for (Segment& segment : message.values) costs_.rounds = std::max(costs_.rounds, ++segment.depth);
+    message.count = op.src.count;
+    message.sent_from = op.src;
+    if (op.src.count == 0) {
+      message.depth = control_depth_[rank] + 1;
+      costs_.rounds = std::max(costs_.rounds, message.depth);
     }
-    link.messages.push_back({std::move(values), op.src});
+    if (races_.has_value()) {
+      const int thread = ThreadOf(rank);
+      races_->Step(thread);
+      if (races_->Send(thread, place.memory, place.begin, place.end, &message.race_id)) return Error(rank, kRace);
+      message.clock = races_->ClockOf(thread);
+    }
+    link.push_back(std::move(message));
+    if (op.src.count > 0) in_flight_[rank].push_back(place);
     sent_[rank] += op.src.count;
+    woken_.push_back(op.peer);
     return true;
   }
 
-  // dst = the combined sources. A receive has one source, which is a message; a copy has one, which is a region.
-  absl::StatusOr<bool> TryReduce(int rank, const ScheduleOp& op, const std::vector<ReduceSource>& sources) {
-    if (sources.empty()) return Error(rank, "no operands");
-    XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, nullptr));
+  absl::StatusOr<bool> TrySignal(int rank, const ScheduleOp& op) {
+    XLAD_RETURN_IF_ERROR(CheckPeer(rank, op.peer, /*may_be_own=*/true));
+    if (op.kind == OpKind::kSignal) {
+      RaceDetector::Clock clock;
+      if (races_.has_value()) {
+        races_->Step(ThreadOf(rank));
+        clock = races_->ClockOf(ThreadOf(rank));
+      }
+      signals_[{rank, op.peer, op.flag}].push_back(std::move(clock));
+      woken_.push_back(op.peer);
+      return true;
+    }
+    std::deque<RaceDetector::Clock>& signals = signals_[{op.peer, rank, op.flag}];
+    if (signals.empty()) return false;
+    if (races_.has_value()) {
+      races_->Step(ThreadOf(rank));
+      races_->Join(ThreadOf(rank), signals.front());
+    }
+    signals.pop_front();
+    return true;
+  }
+
+  // The messages that an operation takes from one link.
+  struct Taken {
+    std::deque<Message>* link;
+    int peer;
+    int64_t count;
+  };
+
+  // All destinations = the combined sources; zero if there are none.
+  absl::StatusOr<bool> TryWrite(int rank, const ScheduleOp& op, const std::vector<ReduceSource>& sources) {
+    std::vector<Place> dsts, reads;
+    XLAD_ASSIGN_OR_RETURN(dsts.emplace_back(), Find(rank, op.dst));
+    for (const Region& dst : op.more_dsts) {
+      XLAD_ASSIGN_OR_RETURN(dsts.emplace_back(), Find(rank, dst));
+    }
+    XLAD_RETURN_IF_ERROR(CheckDestinations(rank, op, dsts));
     std::vector<Segments> operands;
-    std::map<int, int64_t> received;  // The number of messages received, by peer.
+    std::vector<Taken> taken;
     for (const ReduceSource& source : sources) {
       if (source.peer < 0) {
-        XLAD_RETURN_IF_ERROR(CheckWrite(rank, op.dst, &source.region));
-        XLAD_ASSIGN_OR_RETURN(operands.emplace_back(), Read(rank, source.region));
+        XLAD_ASSIGN_OR_RETURN(reads.emplace_back(), Find(rank, source.region));
+        if (source.region.count != op.dst.count) return Error(rank, "regions differ in size");
+        XLAD_ASSIGN_OR_RETURN(operands.emplace_back(), Read(rank, reads.back()));
         continue;
       }
-      XLAD_RETURN_IF_ERROR(CheckPeer(rank, source.peer));
-      const Link& link = links_[LinkKey(source.peer, rank, op.channel)];
-      const int64_t index = received[source.peer]++;
-      if (std::ssize(link.messages) <= index) return false;
-      const Segments& values = link.messages[index].values;
-      if (values.back().end != op.dst.count) {
-        return Error(rank, absl::StrCat("found a message of ", values.back().end, " elements from rank ", source.peer));
+      XLAD_ASSIGN_OR_RETURN(const Message* message, NextMessage(rank, op, source.peer, &taken));
+      if (message == nullptr) return false;
+      operands.push_back(message->values);
+    }
+    const bool is_noop = op.kind == OpKind::kCopy && dsts.size() == 1 && reads[0] == dsts[0];
+    for (const Place& dst : dsts) {
+      if (!is_noop && IsInFlight(rank, dst)) return false;
+      for (const Place& read : reads) {
+        if (read.Overlaps(dst) && !(read == dst)) return Error(rank, "reads and writes overlapping regions");
       }
-      operands.push_back(values);
     }
-    const bool is_noop = op.kind == OpKind::kCopy && SameMemory(op.src, op.dst);
-    if (!is_noop && IsInFlight(rank, op.dst)) return false;
-    absl::StatusOr<Segments> result =
-        operands.size() == 1 ? std::move(operands[0]) : CombineSegments(operands, &trees_);
+    absl::StatusOr<Segments> result = ResultOf(op, operands);
     if (!result.ok()) return Error(rank, result.status().message());
-    WriteSegments(&BufferOf(rank, op.dst.buffer), op.dst.begin, *result);
-    for (const auto& [peer, count] : received) {
-      std::deque<Message>& messages = links_[LinkKey(peer, rank, op.channel)].messages;
-      messages.erase(messages.begin(), messages.begin() + count);
-    }
+    XLAD_RETURN_IF_ERROR(Access(rank, reads, is_noop ? std::vector<Place>() : dsts, taken));
+    for (const Place& dst : dsts) WriteSegments(&memories_[dst.rank][dst.memory], dst.begin, *result);
+    Release(rank, taken);
     return true;
+  }
+
+  absl::Status CheckDestinations(int rank, const ScheduleOp& op, const std::vector<Place>& dsts) const {
+    for (size_t i = 0; i < dsts.size(); ++i) {
+      const Region& dst = i == 0 ? op.dst : op.more_dsts[i - 1];
+      if (dst.buffer == ScheduleBuffer::kInput) return Error(rank, "writes the input");
+      if (dst.count != op.dst.count) return Error(rank, "regions differ in size");
+      for (size_t j = 0; j < i; ++j) {
+        if (dsts[j].Overlaps(dsts[i])) return Error(rank, "two destinations overlap");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The next message from the peer that the operation has not taken yet, or null if it has not arrived.
+  absl::StatusOr<const Message*> NextMessage(int rank, const ScheduleOp& op, int peer, std::vector<Taken>* taken) {
+    XLAD_RETURN_IF_ERROR(CheckPeer(rank, peer, /*may_be_own=*/false));
+    std::deque<Message>* const link = &links_[{peer, rank, op.channel}];
+    auto entry = std::find_if(taken->begin(), taken->end(), [&](const Taken& t) { return t.link == link; });
+    if (entry == taken->end()) entry = taken->insert(taken->end(), {link, peer, 0});
+    if (std::ssize(*link) <= entry->count) return nullptr;
+    const Message& message = (*link)[entry->count++];
+    if (message.count == op.dst.count) return &message;
+    return Error(rank, absl::StrCat("found a message of ", message.count, " elements from rank ", peer));
+  }
+
+  absl::StatusOr<Segments> ResultOf(const ScheduleOp& op, std::vector<Segments>& operands) {
+    if (op.dst.count == 0) return Segments();
+    if (operands.empty()) return Segments{{0, op.dst.count, ReductionTrees::kZero, 0, 0}};
+    if (operands.size() == 1) return std::move(operands[0]);
+    return CombineSegments(operands, op.kind == OpKind::kReduceTree, &trees_);
+  }
+
+  absl::Status Access(int rank, const std::vector<Place>& reads, const std::vector<Place>& writes,
+                      const std::vector<Taken>& taken) {
+    if (!races_.has_value()) return absl::OkStatus();
+    const int thread = ThreadOf(rank);
+    races_->Step(thread);
+    for (const Taken& t : taken) {
+      for (int64_t i = 0; i < t.count; ++i) {
+        races_->Join(thread, (*t.link)[i].clock);
+        races_->Receive(thread, (*t.link)[i].race_id);
+      }
+    }
+    bool race = false;
+    for (const Place& at : reads) {
+      race = race || (at.begin < at.end && races_->Read(thread, at.rank, at.memory, at.begin, at.end));
+    }
+    for (const Place& at : writes) {
+      race = race || (at.begin < at.end && races_->Write(thread, at.rank, at.memory, at.begin, at.end));
+    }
+    return race ? Error(rank, kRace) : absl::OkStatus();
+  }
+
+  // Gives back the slots of the messages.
+  void Release(int rank, const std::vector<Taken>& taken) {
+    for (const Taken& t : taken) {
+      for (int64_t i = 0; i < t.count; ++i) {
+        const Message& message = t.link->front();
+        control_depth_[rank] = std::max(control_depth_[rank], message.depth);
+        if (message.count > 0) {
+          const Place place = *Find(t.peer, message.sent_from);
+          std::vector<Place>& places = in_flight_[t.peer];
+          const auto at = std::find(places.begin(), places.end(), place);
+          *at = places.back();
+          places.pop_back();
+        }
+        t.link->pop_front();
+      }
+      woken_.push_back(t.peer);
+    }
   }
 
   absl::Status CheckFinished() {
@@ -234,90 +382,107 @@ class Execution {
                                               waits));
     }
     for (const auto& [key, link] : links_) {
-      if (link.messages.empty()) continue;
-      return Error(std::get<0>(key), absl::StrCat("a message to rank ", std::get<1>(key), " on channel ",
-                                                  std::get<2>(key), " is never received"));
+      if (link.empty()) continue;
+      return Error(key[0], absl::StrCat("a message to rank ", key[1], " on channel ", key[2], " is never received"));
+    }
+    for (const auto& [key, signals] : signals_) {
+      if (signals.empty()) continue;
+      return Error(key[0], absl::StrCat("a signal to rank ", key[1], " on flag ", key[2], " is never received"));
     }
     return absl::OkStatus();
-  }
-
-  // The value that the spec requires for the output elements of `rank` from position p to position `end`: the
-  // contribution of rank `tree` (-1: the sum of all ranks) at the input position p + shift.
-  struct Expected {
-    int tree = -1;
-    int64_t shift = 0;
-    int64_t end = 0;
-  };
-  Expected ExpectedAt(int rank, int64_t p) const {
-    const int64_t size = spec_.output_elements();
-    const int64_t in = spec_.input_elements();
-    switch (spec_.kind) {
-      case CollectiveKind::kAllReduce:
-        return {-1, 0, size};
-      case CollectiveKind::kReduceScatter:
-        return {-1, rank * size, size};
-      case CollectiveKind::kAllGather: {
-        const int64_t sender = p / in;
-        return {static_cast<int>(sender), -sender * in, (sender + 1) * in};
-      }
-      case CollectiveKind::kAllToAll: {
-        const int64_t part = in / spec_.ranks, sender = p / part;
-        return {static_cast<int>(sender), (rank - sender) * part, (sender + 1) * part};
-      }
-      case CollectiveKind::kCollectivePermute:
-        for (const RankPair& pair : spec_.pairs) {
-          if (pair.target == rank) return {pair.source, 0, size};
-        }
-        return {ReductionTrees::kZero, 0, size};
-      default:
-        return {spec_.root, 0, size};
-    }
   }
 
   absl::Status CheckOutput(int rank) {
-    const Segments& output = BufferOf(rank, ScheduleBuffer::kOutput);
-    for (const Segment& segment : output) {
-      for (int64_t p = segment.begin; p < segment.end;) {
-        const Expected expected = ExpectedAt(rank, p);
-        const bool zero = expected.tree == ReductionTrees::kZero;
-        const bool value_fits = expected.tree == -1 ? trees_.IsComplete(segment.tree) : segment.tree == expected.tree;
-        if (!value_fits || (!zero && segment.shift != expected.shift)) {
-          return Error(rank, absl::StrCat("output element ", p, " is element ", p + segment.shift, " of ",
-                                          trees_.ToString(segment.tree), ", expected element ", p + expected.shift,
-                                          " of ", expected.tree == -1 ? "all ranks" : trees_.ToString(expected.tree)));
-        }
-        p = std::min(segment.end, expected.end);
-      }
-    }
-    return spec_.kind == CollectiveKind::kAllReduce ? CheckSameAsFirst(rank, output) : absl::OkStatus();
-  }
-
-  absl::Status CheckSameAsFirst(int rank, const Segments& output) {
-    const Segments& first = BufferOf(0, ScheduleBuffer::kOutput);
-    int64_t at = 0;
-    for (const Segment& segment : output) {
-      while (at < std::ssize(first) && first[at].begin < segment.end) {
-        if (first[at].end > segment.begin && first[at].tree != segment.tree) {
-          return Error(rank,
-                       absl::StrCat("output element ", std::max(segment.begin, first[at].begin), " is reduced as ",
-                                    trees_.ToString(segment.tree), ", on rank 0 as ", trees_.ToString(first[at].tree)));
-        }
-        if (first[at].end > segment.end) break;
-        ++at;
+    for (const ExpectedOutput& expected : ExpectedOutputOf(spec_, rank)) {
+      const Place place =
+          *Find(rank, {ScheduleBuffer::kOutput, expected.begin, expected.end - expected.begin, kOwnRank});
+      const Segments& memory = memories_[rank][place.memory];
+      for (Segment segment : ReadSegments(memory, place.begin, place.end - place.begin)) {
+        segment.begin += expected.begin;  // Now positions in the output.
+        segment.end += expected.begin;
+        segment.shift -= expected.begin;
+        XLAD_RETURN_IF_ERROR(CheckSegment(rank, expected, segment));
       }
     }
     return absl::OkStatus();
   }
+
+  absl::Status CheckSegment(int rank, const ExpectedOutput& expected, const Segment& segment) {
+    const bool all = expected.source == ExpectedOutput::kAllRanks;
+    const bool zero = expected.source == ExpectedOutput::kZero;
+    const bool value_fits = all    ? trees_.IsComplete(segment.tree)
+                            : zero ? segment.tree == ReductionTrees::kZero
+                                   : segment.tree == expected.source;
+    if (!value_fits || (!zero && segment.shift != expected.shift)) {
+      return Error(rank, absl::StrCat("output element ", segment.begin, " is element ", segment.begin + segment.shift,
+                                      " of ", trees_.ToString(segment.tree), ", expected element ",
+                                      segment.begin + expected.shift, " of ",
+                                      all    ? "all ranks"
+                                      : zero ? "zero"
+                                             : absl::StrCat(expected.source)));
+    }
+    return all ? CheckOrder(rank, expected.shift, segment) : absl::OkStatus();
+  }
+
+  // Checks that all ranks reduce an element in the same order.
+  absl::Status CheckOrder(int rank, int64_t shift, const Segment& segment) {
+    if (spec_.mode == ReductionMode::kCanonical) {
+      std::vector<int> ranks(spec_.ranks);
+      for (int r = 0; r < spec_.ranks; ++r) ranks[r] = r;
+      XLAD_ASSIGN_OR_RETURN(const int canonical, trees_.CombineBalanced(ranks));
+      if (segment.tree != canonical) {
+        return Error(rank,
+                     absl::StrCat("output element ", segment.begin, " is reduced as ", trees_.ToString(segment.tree),
+                                  ", expected the canonical order ", trees_.ToString(canonical)));
+      }
+    }
+    if (spec_.kind != CollectiveKind::kAllReduce) return absl::OkStatus();
+    if (rank == 0) first_output_.push_back({segment.begin, segment.end, segment.tree, shift, 0});
+    for (auto first = std::upper_bound(first_output_.begin(), first_output_.end(), segment.begin,
+                                       [](int64_t p, const Segment&s) { return p < s.end; });
+         first != first_output_.end() && first->begin < segment.end; ++first) {
+      if (first->tree == segment.tree) continue;
+      return Error(rank, absl::StrCat("output element ", std::max(segment.begin, first->begin), " is reduced as ",
+                                      trees_.ToString(segment.tree), ", on rank 0 as ", trees_.ToString(first->tree)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckEnds() const {
+    if (!races_.has_value()) return absl::OkStatus();
+    for (int rank = 0; rank < spec_.ranks; ++rank) {
+      if (races_->AccessAfterEnd(rank) >= 0) {
+        return Error(rank, "another rank may touch its memory after it has left the collective");
+      }
+      for (int other = 0; spec_.kind == CollectiveKind::kBarrier && other < spec_.ranks; ++other) {
+        if (other == rank || races_->KnowsAtEnd(rank, other)) continue;
+        return Error(rank, absl::StrCat("may leave the barrier before rank ", other, " has entered"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr absl::string_view kRace =
+      "touches elements in a race with another operation: no message or signal orders the two";
 
   const CollectiveSpec& spec_;
   const absl::Span<const Schedule> schedules_;
   const CheckOptions options_;
   const bool in_place_;
   ReductionTrees trees_;
-  std::vector<int64_t> next_;  // The index of the next operation of each rank.
-  std::vector<int64_t> sent_;  // The number of elements sent by each rank.
-  std::vector<std::array<Segments, 3>> buffers_;
-  std::map<LinkKey, Link> links_;
+  std::vector<InPlaceOffsets> offsets_;
+  std::vector<int64_t> next_;           // The index of the next operation of each rank.
+  std::vector<int64_t> sent_;           // The number of elements sent by each rank.
+  std::vector<int64_t> control_depth_;  // The depth of the messages without elements that each rank received.
+  std::vector<bool> is_ready_;
+  std::vector<int> woken_;  // The ranks that the last operation may have unblocked.
+  std::vector<std::array<Segments, 3>> memories_;
+  std::vector<std::vector<Place>> in_flight_;  // By sender.
+  absl::flat_hash_map<LinkKey, std::deque<Message>> links_;
+  absl::flat_hash_map<LinkKey, std::deque<RaceDetector::Clock>> signals_;
+  absl::flat_hash_map<LinkKey, int> threads_;  // By rank and channel.
+  std::optional<RaceDetector> races_;          // None if there cannot be races.
+  Segments first_output_;                      // Of rank 0 in an AllReduce.
   ScheduleCosts costs_;
 };
 
@@ -332,8 +497,8 @@ absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::S
   bool in_place = true;
   for (const Schedule& schedule : schedules) in_place = in_place && schedule.in_place;
   if (in_place) {
-    if (spec.input_elements() != spec.output_elements()) {
-      return absl::InternalError("schedules are marked in place, but input and output differ in size");
+    if (!InPlaceOffsetsOf(spec, 0).valid) {
+      return absl::InternalError("schedules are marked in place, but the kind has no layout in place");
     }
     XLAD_RETURN_IF_ERROR(Execution(spec, schedules, options, /*in_place=*/true).Run().status());
   }
@@ -345,12 +510,19 @@ absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, c
   XLAD_ASSIGN_OR_RETURN(const ScheduleCosts costs, CheckSchedules(spec, schedules, options));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   const AlgorithmCost formula = algorithm->cost(plan, spec);
-  if (costs.max_sent_elements != formula.sent_elements || costs.rounds != formula.rounds) {
-    return absl::InternalError(absl::StrCat(
-        "plan ", plan.ToString(), " of ", spec.ToString(), ": schedules send ", costs.max_sent_elements,
-        " elements in ", costs.rounds, " rounds, the formula says ", formula.sent_elements, " in ", formula.rounds));
-  }
-  return absl::OkStatus();
+  // The formulas are exact if all parts have the same size, and bounds otherwise.
+  int64_t power = 1;  // The largest power of two that is at most the number of ranks.
+  while (power * 2 <= spec.ranks) power *= 2;
+  const int64_t parts = 2 * power * spec.ranks * plan.chunks * plan.channels;
+  const bool exact = spec.sizes.empty() && spec.input_elements() > 0 && spec.input_elements() % parts == 0;
+  const bool sent_fits =
+      exact ? costs.max_sent_elements == formula.sent_elements : costs.max_sent_elements <= formula.sent_elements;
+  const bool rounds_fit = exact ? costs.rounds == formula.rounds : costs.rounds <= formula.rounds;
+  if (sent_fits && rounds_fit) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("plan ", plan.ToString(), " of ", spec.ToString(), ": schedules send ",
+                                          costs.max_sent_elements, " elements in ", costs.rounds,
+                                          " rounds, the formula says ", exact ? "" : "at most ", formula.sent_elements,
+                                          " in ", formula.rounds));
 }
 
 }  // namespace xlad::collectives

@@ -11,10 +11,16 @@ namespace {
 double Predict(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec,
                const CostParameters& costs) {
   const AlgorithmCost cost = algorithm.cost(plan, spec);
-  const double element_bytes = tensor::ByteWidth(spec.type);
-  return cost.rounds * costs.round_us + cost.messages * costs.message_us +
-         cost.sent_elements * element_bytes / (costs.gigabytes_per_s * 1e3) +
-         cost.reduced_elements * element_bytes / (costs.reduce_gigabytes_per_s * 1e3);
+  const double bytes = static_cast<double>(tensor::ByteWidth(spec.type));
+  const double rounds = static_cast<double>(cost.rounds + cost.pipeline_rounds);
+  // A rank sends its elements one after the other; along the longest chain, each round sends a chunk.
+  const double sent = static_cast<double>(std::max(
+      cost.sent_elements, (cost.rounds + cost.pipeline_rounds) * cost.round_elements / std::max(plan.chunks, 1)));
+  const double rate = costs.gigabytes_per_s * 1e3 * std::min(plan.channels, costs.directions);
+  return rounds * costs.round_us + static_cast<double>(cost.messages) * costs.message_us + sent * bytes / rate +
+         static_cast<double>(cost.reduced_elements) * bytes / (costs.reduce_gigabytes_per_s * 1e3) +
+         static_cast<double>(cost.window_elements) * bytes / (costs.window_gigabytes_per_s * 1e3) +
+         static_cast<double>(cost.signal_rounds) * costs.signal_us;
 }
 
 }  // namespace
@@ -27,11 +33,19 @@ absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpe
 
 absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostParameters& costs) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
+  constexpr int kMaxChunks = 64;
   std::vector<PlanCost> ranked;
   for (const Algorithm& algorithm : Algorithms()) {
-    if (!algorithm.applies(spec)) continue;
-    const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
-    ranked.push_back({plan, Predict(algorithm, plan, spec, costs)});
+    if (!Applies(algorithm, spec) || (algorithm.needs_windows && !costs.windows)) continue;
+    PlanCost best;
+    for (int channels = 1; channels <= costs.directions; channels *= 2) {
+      for (int chunks = 1; chunks <= kMaxChunks; chunks *= 2) {
+        const CollectivePlan plan{.algorithm = std::string(algorithm.name), .chunks = chunks, .channels = channels};
+        const double us = Predict(algorithm, plan, spec, costs);
+        if (best.plan.algorithm.empty() || us < best.predicted_us) best = {plan, us};
+      }
+    }
+    ranked.push_back(best);
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const PlanCost& a, const PlanCost& b) { return a.predicted_us < b.predicted_us; });

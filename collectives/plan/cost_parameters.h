@@ -3,14 +3,16 @@
 
 namespace xlad::collectives {
 
-// The default is measured on threads and processes of one host. A plan determines the order of reduction, and thereby
-// the bits of results: the coordinator always plans with the default, so that bits do not depend on the placement of
-// devices.
+// The default is measured on threads and processes of one host.
 struct CostParameters {
-  double message_us = 3;              // The time to send one message, regardless of its size.
-  double round_us = 8;                // The time to wait once for messages of other ranks.
-  double gigabytes_per_s = 4;         // The rate at which a rank sends while it receives at the same rate.
+  double message_us = 3;       // The time to send one message, regardless of its size.
+  double round_us = 8;         // The time to wait once for messages of other ranks.
+  double gigabytes_per_s = 4;  // The rate at which a rank sends on one channel while it receives at the same rate.
   double reduce_gigabytes_per_s = 8;  // The rate of operand bytes at which a rank reduces.
+  int directions = 1;                 // The number of channels on which a rank can send at that rate at the same time.
+  bool windows = false;               // Whether ranks can map each other's memory.
+  double window_gigabytes_per_s = 8;  // The rate at which a rank reads the memory of others.
+  double signal_us = 1;               // The time to wait once for signals of other ranks.
 };
 
 }  // namespace xlad::collectives

@@ -11,28 +11,83 @@ namespace {
 
 constexpr int kMaxChannels = 4096;
 
+std::string NamesOf(const CollectiveSpec& spec, bool (*fits)(const Algorithm&, const CollectiveSpec&)) {
+  std::string names;
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (fits(algorithm, spec)) absl::StrAppend(&names, names.empty() ? "" : ", ", algorithm.name);
+  }
+  return names;
+}
+
+absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  const auto error = [&](absl::string_view expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found plan ", plan.ToString(), " for ", spec.ToString(), ", expected ", expected));
+  };
+  if (plan.chunks < 1 || plan.chunks > kMaxChannels || plan.channels < 1 || plan.channels > kMaxChannels) {
+    return error(absl::StrCat("chunks and channels of 1 to ", kMaxChannels));
+  }
+  if (plan.order.empty()) return absl::OkStatus();
+  std::vector<bool> seen(spec.ranks);
+  for (const int rank : plan.order) {
+    if (rank < 0 || rank >= spec.ranks || seen[rank]) return error("each rank once in `order`");
+    seen[rank] = true;
+  }
+  return std::ssize(plan.order) == spec.ranks ? absl::OkStatus() : error("each rank once in `order`");
+}
+
 // The algorithm of a plan that can be built for the spec.
 absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
-  if (plan.chunks < 1 || plan.chunks > kMaxChannels || plan.channels < 1 || plan.channels > kMaxChannels) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found plan ", plan.ToString(), ", expected chunks and channels of 1 to ", kMaxChannels));
+  XLAD_RETURN_IF_ERROR(CheckParameters(plan, spec));
+  const std::string expected = algorithm->refuses(plan, spec);
+  if (!expected.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(),
+                                                   ", which it runs only for ", expected, "; expected one of ",
+                                                   NamesOf(spec, Applies)));
   }
-  if (algorithm->applies(spec)) return algorithm;
-  std::string applicable;
-  for (const Algorithm& other : Algorithms()) {
-    if (other.applies(spec)) absl::StrAppend(&applicable, applicable.empty() ? "" : ", ", other.name);
+  const bool canonical = spec.mode == ReductionMode::kCanonical && Reduces(spec.kind);
+  if (canonical && (!KeepsCanonicalOrder(*algorithm, spec) || !plan.order.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.AlgorithmText(), " for ", spec.ToString(),
+                                                   ", which does not keep the canonical order of reduction; expected ",
+                                                   "one of ", NamesOf(spec, KeepsCanonicalOrder)));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(), ", expected one of ", applicable));
+  return algorithm;
 }
 
 }  // namespace
 
+bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec) {
+  const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
+  const bool canonical = spec.mode == ReductionMode::kCanonical && Reduces(spec.kind);
+  return algorithm.refuses(plan, spec).empty() && (!canonical || KeepsCanonicalOrder(algorithm, spec));
+}
+
+bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec) {
+  const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
+  if (algorithm.is_canonical == nullptr || !algorithm.is_canonical(spec)) return false;
+  if (!algorithm.refuses(plan, spec).empty()) return false;
+  // Other algorithms send partial sums, which would be rounded to the type of the elements.
+  const bool is_narrow = tensor::IsFloating(spec.type) && tensor::ByteWidth(spec.type) < 4;
+  return !is_narrow || algorithm.reduces_once;
+}
+
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
-  return std::move(ranked.front().plan);
+  if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
+  // The order of reduction is that of the best plan for the default speeds, which depends on the spec alone.
+  XLAD_ASSIGN_OR_RETURN(const std::vector<PlanCost> reference, RankPlans(spec, {}));
+  const std::string order = ReductionOrder(reference.front().plan);
+  for (PlanCost& candidate : ranked) {
+    if (ReductionOrder(candidate.plan) == order) return std::move(candidate.plan);
+  }
+  return reference.front().plan;
+}
+
+std::string ReductionOrder(const CollectivePlan& plan) {
+  const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(plan.algorithm);
+  return algorithm.ok() && (*algorithm)->reduces_once ? "ascending" : plan.ToString();
 }
 
 absl::StatusOr<Schedule> BuildSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {

@@ -22,7 +22,7 @@ struct CollectivePlan {
   // a hierarchy (hierarchical: ranks per host, hosts). Its product is the number of ranks. Rank r has the coordinates r
   // % X, r / X % Y, ... Empty: the algorithm chooses.
   std::vector<int> grid;
-  int radix = 2;           // The number of children of a node in k-nomial trees, plus one.
+  int radix = 4;           // The number of children of a node on each level of a k-nomial tree, plus one.
   std::vector<int> order;  // The rank at each position of the ring, grid or tree; empty: position r has rank r.
   std::string protocol;    // How messages are moved: "" (the communicator chooses), "slots", "windows", "board".
   std::string engine;      // Who runs the collective: "" (our schedules), "nccl".
@@ -37,8 +37,12 @@ struct CollectivePlan {
 // InvalidArgument if the text is malformed. Parameters may be in any order or missing.
 absl::StatusOr<CollectivePlan> ParsePlan(absl::string_view text);
 
-// The fastest plan by the cost model (cost.h). InvalidArgument if the spec is invalid (ValidateSpec).
+// The fastest plan by the cost model (cost.h) among those that keep the order of reduction that the spec's mode asks
+// for. InvalidArgument if the spec is invalid (ValidateSpec).
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs = {});
+
+// A name of the order in which a plan reduces contributions: plans of equal names give equal bits.
+std::string ReductionOrder(const CollectivePlan& plan);
 
 // The schedule of one rank. InvalidArgument if the algorithm is unknown or cannot run a collective of this spec (the
 // message lists the algorithms that can), or a parameter does not fit the spec.

@@ -24,7 +24,8 @@ CollectiveSpec AllReduce(int ranks, int64_t count) {
 }
 
 TEST(Schedule, GoldenText) {
-  const std::vector<Schedule> ring = *BuildSchedules({"ring", 1, 1}, AllReduce(3, 7));
+  const std::vector<Schedule> ring =
+      *BuildSchedules({.algorithm = "ring", .chunks = 1, .channels = 1}, AllReduce(3, 7));
   EXPECT_EQ(Print(ring[0]), R"(schedule rank 0 of 3, input 7, output 7, scratch 0, in place
   send ->1 ch0 input[5:7]
   recv_reduce <-2 ch0 output[3:5] = input[3:5]
@@ -35,7 +36,8 @@ TEST(Schedule, GoldenText) {
   send ->1 ch0 output[5:7]
   recv <-2 ch0 output[3:5]
 )");
-  const std::vector<Schedule> direct = *BuildSchedules({"direct", 1, 1}, AllReduce(3, 7));
+  const std::vector<Schedule> direct =
+      *BuildSchedules({.algorithm = "direct", .chunks = 1, .channels = 1}, AllReduce(3, 7));
   EXPECT_EQ(Print(direct[1]), R"(schedule rank 1 of 3, input 7, output 7, scratch 0, in place
   send ->2 ch0 input[5:7]
   send ->0 ch0 input[0:3]
@@ -51,8 +53,9 @@ TEST(Schedule, TextRoundTrips) {
   for (const Algorithm& algorithm : Algorithms()) {
     for (int ranks : {4, 6}) {
       const CollectiveSpec spec = AllReduce(ranks, 101);
-      if (!algorithm.applies(spec)) continue;
-      const std::vector<Schedule> schedules = *BuildSchedules({std::string(algorithm.name), 2, 2}, spec);
+      if (!Applies(algorithm, spec)) continue;
+      const std::vector<Schedule> schedules =
+          *BuildSchedules({.algorithm = std::string(algorithm.name), .chunks = 2, .channels = 2}, spec);
       for (const Schedule& schedule : schedules) {
         const absl::StatusOr<Schedule> parsed = ParseSchedule(Print(schedule));
         ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -81,7 +84,7 @@ TEST(Schedule, EveryOperationRoundTrips) {
   std::vector<int> windows;
   for (const ScheduleOp& op : parsed->ops) windows.push_back(NeedsWindows(op, 1));
   EXPECT_THAT(windows, ::testing::ElementsAre(0, 1, 0, 1, 1, 1, 0, 1, 0));
-  const ScheduleSet set{AllReduce(2, 9), *BuildSchedules({"ring"}, AllReduce(2, 9))};
+  const ScheduleSet set{AllReduce(2, 9), *BuildSchedules({.algorithm = "ring"}, AllReduce(2, 9))};
   const absl::StatusOr<ScheduleSet> again = ParseScheduleSet(Print(set));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->spec, set.spec);
@@ -117,7 +120,7 @@ TEST(Spec, SizesOfRaggedParts) {
 
 TEST(CollectivePlan, TextRoundTrips) {
   for (const char* const text : {"ring chunks=1 channels=1", "ring_2d chunks=4 channels=2 grid=4x8 order=1,0,2,3",
-                                 "binomial chunks=1 channels=1 radix=4 protocol=windows engine=nccl"}) {
+                                 "binomial chunks=1 channels=1 radix=3 protocol=windows engine=nccl"}) {
     const absl::StatusOr<CollectivePlan> plan = ParsePlan(text);
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_EQ(plan->ToString(), text);
@@ -139,7 +142,8 @@ TEST(Schedule, ErrorsHaveTheLine) {
 
 TEST(Schedule, MutatedTextDoesNotCrash) {
   const std::unique_ptr<Random> random = SeededRandom(3);
-  const std::string text = Print((*BuildSchedules({"direct", 1, 1}, AllReduce(3, 7)))[0]);
+  const std::string text =
+      Print((*BuildSchedules({.algorithm = "direct", .chunks = 1, .channels = 1}, AllReduce(3, 7)))[0]);
   for (int i = 0; i < 5000; ++i) {
     std::string mutant = text;
     for (uint64_t k = 0; k <= random->Below(4); ++k) mutant[random->Below(mutant.size())] = random->Next();
@@ -154,8 +158,8 @@ TEST(Schedule, DifferentPlansHaveDifferentHashes) {
     for (int64_t count : {7, 8, 9}) {
       for (const Algorithm& algorithm : Algorithms()) {
         const CollectiveSpec spec = AllReduce(ranks, count);
-        if (!algorithm.applies(spec)) continue;
-        hashes.insert(*ScheduleHash({std::string(algorithm.name), 1, 1}, spec));
+        if (!Applies(algorithm, spec)) continue;
+        hashes.insert(*ScheduleHash({.algorithm = std::string(algorithm.name), .chunks = 1, .channels = 1}, spec));
         ++plans;
       }
     }
@@ -193,9 +197,14 @@ TEST(MakePlan, RefusesBadSpecs) {
   spec.reduction = Reduction::kNone;
   spec.pairs = {{0, 1}, {2, 1}};
   EXPECT_THAT(message(spec), HasSubstr("pair 2 -> 1 and another pair with the same source or target"));
-  EXPECT_THAT(std::string(BuildSchedules({"rign", 1, 1}, AllReduce(2, 4)).status().message()),
-              HasSubstr("found collective algorithm \"rign\", expected one of direct"));
-  EXPECT_THAT(std::string(BuildSchedules({"ring", 0, 1}, AllReduce(2, 4)).status().message()), HasSubstr("chunks=0"));
+  EXPECT_THAT(
+      std::string(
+          BuildSchedules({.algorithm = "rign", .chunks = 1, .channels = 1}, AllReduce(2, 4)).status().message()),
+      HasSubstr("found collective algorithm \"rign\", expected one of direct"));
+  EXPECT_THAT(
+      std::string(
+          BuildSchedules({.algorithm = "ring", .chunks = 0, .channels = 1}, AllReduce(2, 4)).status().message()),
+      HasSubstr("chunks=0"));
 }
 
 }  // namespace

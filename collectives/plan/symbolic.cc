@@ -65,6 +65,15 @@ absl::StatusOr<int> ReductionTrees::Combine(absl::Span<const int> operands) {
   return id;
 }
 
+absl::StatusOr<int> ReductionTrees::CombineBalanced(absl::Span<const int> operands) {
+  if (operands.size() <= 2) return Combine(operands);
+  size_t half = 1;
+  while (half * 2 < operands.size()) half *= 2;
+  XLAD_ASSIGN_OR_RETURN(const int left, CombineBalanced(operands.subspan(0, half)));
+  XLAD_ASSIGN_OR_RETURN(const int right, CombineBalanced(operands.subspan(half)));
+  return Combine({left, right});
+}
+
 bool ReductionTrees::IsComplete(int tree) const {
   if (tree < 0) return false;
   int64_t count = 0;
@@ -98,12 +107,13 @@ Segments ReadSegments(const Segments& all, int64_t begin, int64_t count) {
 void WriteSegments(Segments* all, int64_t begin, const Segments& values) {
   if (values.empty()) return;
   const int64_t end = begin + values.back().end;
+  const int64_t first = SegmentAt(*all, begin);
+  int64_t last = first;  // The first segment that begins at `end` or later.
+  while (last < std::ssize(*all) && (*all)[last].begin < end) ++last;
   Segments out;
-  for (const Segment& segment : *all) {
-    if (segment.begin >= begin) break;
-    Segment before = segment;
-    before.end = std::min(before.end, begin);
-    AppendSegment(&out, before);
+  if (first < last && (*all)[first].begin < begin) {
+    out.push_back((*all)[first]);
+    out.back().end = begin;
   }
   for (Segment segment : values) {
     segment.begin += begin;
@@ -111,15 +121,20 @@ void WriteSegments(Segments* all, int64_t begin, const Segments& values) {
     segment.shift -= begin;
     AppendSegment(&out, segment);
   }
-  for (int64_t i = SegmentAt(*all, end); i < std::ssize(*all); ++i) {
-    Segment after = (*all)[i];
-    after.begin = std::max(after.begin, end);
-    AppendSegment(&out, after);
+  if (first < last && (*all)[last - 1].end > end) {
+    out.push_back((*all)[last - 1]);
+    out.back().begin = end;
   }
-  *all = std::move(out);
+  const int64_t replaced = std::min(last - first, std::ssize(out));
+  std::copy(out.begin(), out.begin() + replaced, all->begin() + first);
+  if (replaced < last - first) {
+    all->erase(all->begin() + first + replaced, all->begin() + last);
+  } else {
+    all->insert(all->begin() + first + replaced, out.begin() + replaced, out.end());
+  }
 }
 
-absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, ReductionTrees* trees) {
+absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, bool balanced, ReductionTrees* trees) {
   Segments out;
   std::vector<size_t> at(operands.size(), 0);
   const int64_t size = operands[0].empty() ? 0 : operands[0].back().end;
@@ -137,7 +152,7 @@ absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, Re
                                                 " of ", trees->ToString(segment.tree)));
       }
     }
-    XLAD_ASSIGN_OR_RETURN(piece.tree, trees->Combine(ids));
+    XLAD_ASSIGN_OR_RETURN(piece.tree, balanced ? trees->CombineBalanced(ids) : trees->Combine(ids));
     AppendSegment(&out, piece);
     for (size_t i = 0; i < operands.size(); ++i) {
       if (operands[i][at[i]].end == piece.end) ++at[i];

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "base/status.h"
 
@@ -22,6 +22,8 @@ class ReductionTrees {
   // Returns the tree that combines `operands` from left to right with one rounding; a single operand is returned
   // unchanged. Returns Internal if a rank contributes twice, or if an operand is undefined or zero.
   absl::StatusOr<int> Combine(absl::Span<const int> operands);
+  // Returns the tree that combines `operands` as a balanced tree (OpKind::kReduceTree). Errors as Combine.
+  absl::StatusOr<int> CombineBalanced(absl::Span<const int> operands);
   // Whether every rank contributes.
   bool IsComplete(int tree) const;
   // "(0 + (1 + 2))"
@@ -34,7 +36,7 @@ class ReductionTrees {
   };
   int ranks_;
   std::vector<Tree> trees_;
-  std::map<std::vector<int>, int> by_operands_;
+  absl::flat_hash_map<std::vector<int>, int> by_operands_;
 };
 
 // The elements [begin, end) of a buffer. The value at position p is `tree` applied to element p + shift of the ranks'
@@ -56,6 +58,6 @@ Segments ReadSegments(const Segments& all, int64_t begin, int64_t count);
 void WriteSegments(Segments* all, int64_t begin, const Segments& values);
 // Combines operands of equal size element by element. Returns the errors of ReductionTrees::Combine, and Internal if
 // elements of different positions would be combined.
-absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, ReductionTrees* trees);
+absl::StatusOr<Segments> CombineSegments(absl::Span<const Segments> operands, bool balanced, ReductionTrees* trees);
 
 }  // namespace xlad::collectives

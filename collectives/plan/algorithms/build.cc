@@ -1,6 +1,11 @@
 // Helpers for building schedules.
 #include "collectives/plan/algorithms/build.h"
 
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace xlad::collectives {
 
 std::vector<Interval> Parts(Interval all, int64_t n) {
@@ -10,40 +15,131 @@ std::vector<Interval> Parts(Interval all, int64_t n) {
   return parts;
 }
 
-ScheduleBuilder::ScheduleBuilder(const CollectiveSpec& spec, int rank) {
+int CeilLog2(int64_t n) {
+  int height = 0;
+  while ((int64_t{1} << height) < n) ++height;
+  return height;
+}
+
+Positions::Positions(const CollectivePlan& plan, const CollectiveSpec& spec) : ranks_(spec.ranks) {
+  if (HasRoot(spec.kind)) root_ = spec.root;
+  if (plan.order.empty()) return;
+  order_ = plan.order;
+  positions_.resize(ranks_);
+  if (HasRoot(spec.kind)) std::rotate(order_.begin(), std::find(order_.begin(), order_.end(), root_), order_.end());
+  for (int p = 0; p < ranks_; ++p) positions_[order_[p]] = p;
+}
+
+int Positions::RankAt(int position) const {
+  return order_.empty() ? Mod(int64_t{position} + root_, ranks_) : order_[position];
+}
+
+int Positions::PositionOf(int rank) const {
+  return order_.empty() ? Mod(int64_t{rank} - root_, ranks_) : positions_[rank];
+}
+
+ScheduleBuilder::ScheduleBuilder(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
+    : spec_(spec), positions_(plan, spec) {
+  position_ = positions_.PositionOf(rank);
   schedule_.rank = rank;
   schedule_.ranks = spec.ranks;
   schedule_.input = spec.input_elements(rank);
   schedule_.output = spec.output_elements(rank);
+  if (spec.sizes.empty() || spec.kind == CollectiveKind::kAllToAll) return;
+  part_begins_.push_back(0);
+  for (const int64_t size : spec.sizes) part_begins_.push_back(part_begins_.back() + size);
+}
+
+Interval ScheduleBuilder::PartAt(int position) const {
+  const int64_t rank = positions_.RankAt(position);
+  if (!part_begins_.empty()) return {part_begins_[rank], part_begins_[rank + 1]};
+  const int64_t part = LargestPart(spec_);
+  return {rank * part, (rank + 1) * part};
+}
+
+ScheduleOp& ScheduleBuilder::Push(OpKind kind, int peer, Region src, Region dst) {
+  ScheduleOp& op = schedule_.ops.emplace_back();
+  op.kind = kind;
+  op.channel = channel_;
+  op.peer = peer < 0 ? -1 : positions_.RankAt(peer);
+  op.src = src;
+  op.dst = dst;
+  times_.push_back(time_);
+  return op;
 }
 
 void ScheduleBuilder::Send(int peer, Region src) {
-  if (src.count > 0) schedule_.ops.push_back({OpKind::kSend, channel_, peer, src, {}, {}, {}, 0});
+  if (src.count > 0) Push(OpKind::kSend, peer, src, {});
 }
 
 void ScheduleBuilder::Recv(int peer, Region dst) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecv, channel_, peer, {}, dst, {}, {}, 0});
+  if (dst.count > 0) Push(OpKind::kRecv, peer, {}, dst);
 }
 
 void ScheduleBuilder::RecvReduce(int peer, Region dst, Region src) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kRecvReduce, channel_, peer, src, dst, {}, {}, 0});
+  if (dst.count > 0) Push(OpKind::kRecvReduce, peer, src, dst);
+}
+
+void ScheduleBuilder::RecvReduceInOrder(int peer, Region dst, Region own) {
+  std::vector<ReduceSource> sources(2);
+  sources[peer < position_ ? 0 : 1].peer = peer;
+  sources[peer < position_ ? 1 : 0].region = own;
+  Reduce(dst, std::move(sources));
 }
 
 void ScheduleBuilder::Copy(Region dst, Region src) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kCopy, channel_, -1, src, dst, {}, {}, 0});
+  if (dst.count > 0) Push(OpKind::kCopy, -1, src, dst);
 }
 
 void ScheduleBuilder::Zero(Region dst) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kZero, channel_, -1, {}, dst, {}, {}, 0});
+  if (dst.count > 0) Push(OpKind::kZero, -1, {}, dst);
 }
 
-void ScheduleBuilder::ReduceMany(Region dst, std::vector<ReduceSource> sources) {
-  if (dst.count > 0) schedule_.ops.push_back({OpKind::kReduceMany, channel_, -1, {}, dst, std::move(sources), {}, 0});
+void ScheduleBuilder::Reduce(Region dst, std::vector<ReduceSource> sources, std::vector<Region> more_dsts) {
+  if (dst.count == 0) return;
+  for (ReduceSource& source : sources) {
+    if (source.peer >= 0) source.peer = positions_.RankAt(source.peer);
+  }
+  const bool tree = spec_.mode == ReductionMode::kCanonical && sources.size() > 2;
+  ScheduleOp& op = Push(tree ? OpKind::kReduceTree : OpKind::kReduceMany, -1, {}, dst);
+  op.sources = std::move(sources);
+  op.more_dsts = std::move(more_dsts);
 }
 
-Schedule ScheduleBuilder::Finish(bool in_place, int64_t scratch) {
-  schedule_.in_place = in_place && schedule_.input == schedule_.output;
-  schedule_.scratch = scratch;
+void ScheduleBuilder::Signal(int peer, int flag) { Push(OpKind::kSignal, peer, {}, {}).flag = flag; }
+
+void ScheduleBuilder::Wait(int peer, int flag) { Push(OpKind::kWait, peer, {}, {}).flag = flag; }
+
+void ScheduleBuilder::Order(int from, int to, int flag) {
+  const int channel = channel_;
+  channel_ = from;
+  Signal(position_, flag);
+  channel_ = to;
+  Wait(position_, flag);
+  channel_ = channel;
+}
+
+Interval ScheduleBuilder::Scratch(int64_t count) {
+  const Interval out{schedule_.scratch, schedule_.scratch + count};
+  schedule_.scratch += count;
+  return out;
+}
+
+Schedule ScheduleBuilder::Finish(bool in_place) {
+  schedule_.in_place = in_place && InPlaceOffsetsOf(spec_, schedule_.rank).valid;
+  std::vector<int64_t> index(times_.size());
+  std::iota(index.begin(), index.end(), 0);
+  const auto key = [&](int64_t i) {
+    const OpKind kind = schedule_.ops[i].kind;
+    return times_[i] * 2 + (kind == OpKind::kSend || kind == OpKind::kSignal ? 0 : 1);
+  };
+  const bool timed = std::any_of(times_.begin(), times_.end(), [](int64_t time) { return time != 0; });
+  if (!timed) return std::move(schedule_);
+  std::stable_sort(index.begin(), index.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  std::vector<ScheduleOp> ops;
+  ops.reserve(index.size());
+  for (const int64_t i : index) ops.push_back(std::move(schedule_.ops[i]));
+  schedule_.ops = std::move(ops);
   return std::move(schedule_);
 }
 
@@ -52,10 +148,40 @@ std::vector<Unit> Units(const CollectivePlan& plan, Interval all) {
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
     for (int channel = 0; channel < plan.channels; ++channel) {
       const Interval part = Part(all, plan.channels, channel);
-      units.push_back({channel, Part(part, plan.chunks, chunk)});
+      units.push_back({channel, chunk, Part(part, plan.chunks, chunk)});
     }
   }
   return units;
+}
+
+int64_t LargestPart(const CollectiveSpec& spec) {
+  if (!spec.sizes.empty()) return *std::max_element(spec.sizes.begin(), spec.sizes.end());
+  const bool in_input = InputHasParts(spec.kind);
+  return in_input ? spec.input_elements() / spec.ranks : spec.output_elements() / spec.ranks;
+}
+
+std::vector<Interval> Merged(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end(), [](Interval a, Interval b) { return a.begin < b.begin; });
+  std::vector<Interval> out;
+  for (const Interval& at : intervals) {
+    if (at.size() == 0) continue;
+    if (!out.empty() && out.back().end == at.begin) {
+      out.back().end = at.end;
+    } else {
+      out.push_back(at);
+    }
+  }
+  return out;
+}
+
+std::string RefuseUnless(bool condition, absl::string_view expected) {
+  return condition ? std::string() : std::string(expected);
+}
+
+std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds) {
+  if (std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end()) return "";
+  return absl::StrJoin(kinds, " or ",
+                       [](std::string* out, CollectiveKind kind) { absl::StrAppend(out, ToString(kind)); });
 }
 
 }  // namespace xlad::collectives

@@ -27,51 +27,127 @@ inline Interval Part(Interval all, int64_t n, int64_t i) {
 std::vector<Interval> Parts(Interval all, int64_t n);
 
 // i modulo n in [0, n).
-inline int Mod(int64_t i, int n) { return ((i % n) + n) % n; }
+inline int Mod(int64_t i, int n) { return static_cast<int>(((i % n) + n) % n); }
+
+// The smallest h with 2^h >= n.
+int CeilLog2(int64_t n);
+// The largest h with 2^h <= n.
+inline int FloorLog2(int64_t n) { return CeilLog2(n + 1) - 1; }
+inline bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
 
 inline Region InputRegion(Interval at) { return {ScheduleBuffer::kInput, at.begin, at.size()}; }
 inline Region OutputRegion(Interval at) { return {ScheduleBuffer::kOutput, at.begin, at.size()}; }
 inline Region ScratchRegion(Interval at) { return {ScheduleBuffer::kScratch, at.begin, at.size()}; }
+// The same region in the memory of a peer.
+inline Region OnRank(Region region, int rank) {
+  region.rank = rank;
+  return region;
+}
 
-// Appends operations to the schedule of one rank. Operations on empty regions are omitted; this is consistent because
-// both ends of a message have the same size.
+// The ranks in the order of the plan: position p has the rank order[p]. If the spec has a root, position 0 has the
+// root.
+class Positions {
+ public:
+  Positions(const CollectivePlan& plan, const CollectiveSpec& spec);
+  int size() const { return ranks_; }
+  int RankAt(int position) const;
+  int PositionOf(int rank) const;
+
+ private:
+  int ranks_;
+  int root_ = 0;
+  std::vector<int> order_;      // Empty: position p has rank p + root.
+  std::vector<int> positions_;  // The inverse.
+};
+
+// Appends operations to the schedule of one rank. Peers are positions. Operations on empty regions are omitted; this is
+// consistent because both ends of a message have the same size. Without At, operations are in the order of the calls.
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(const CollectiveSpec& spec, int rank);
+  ScheduleBuilder(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);
 
+  int position() const { return position_; }
+  int ranks() const { return positions_.size(); }
+  const Positions& positions() const { return positions_; }
   int rank() const { return schedule_.rank; }
-  int ranks() const { return schedule_.ranks; }
+  // The elements of the part of the rank at a position, in the buffer that has n parts.
+  Interval PartAt(int position) const;
+  // The begin of the part of this rank.
+  int64_t PartBegin() const { return PartAt(position_).begin; }
+
   void set_channel(int channel) { channel_ = channel; }
+  // Later calls append operations of this round. Finish orders the operations by round, and within a round sends and
+  // signals before all others: if messages are received in the round in which they are sent, then no order of rounds
+  // can deadlock. A rank must not send two messages to the same peer on the same channel in the same round, and `step`
+  // divides a round for that purpose.
+  void At(int64_t round, int step = 0) { time_ = (round << 20) + step; }
 
   void Send(int peer, Region src);
   void Recv(int peer, Region dst);
   void RecvReduce(int peer, Region dst, Region src);
+  // dst = the smaller position's operand first. `own` is this rank's operand, the other is the next message from
+  // `peer`.
+  void RecvReduceInOrder(int peer, Region dst, Region own);
   void Copy(Region dst, Region src);
   void Zero(Region dst);
-  // Combines the sources in order.
-  void ReduceMany(Region dst, std::vector<ReduceSource> sources);
+  // Combines the sources in order, as a balanced tree if the spec is canonical. Peers of the sources are positions.
+  void Reduce(Region dst, std::vector<ReduceSource> sources, std::vector<Region> more_dsts = {});
+  // Messages without elements.
+  void SendEmpty(int peer) { Push(OpKind::kSend, peer, InputRegion({}), {}); }
+  void RecvEmpty(int peer) { Push(OpKind::kRecv, peer, {}, OutputRegion({})); }
+  void Signal(int peer, int flag);
+  void Wait(int peer, int flag);
+  // Orders two channels of this rank: operations appended to channel `to` at or after this round follow the operations
+  // appended to channel `from` before this round.
+  void Order(int from, int to, int flag);
 
-  Schedule Finish(bool in_place, int64_t scratch = 0);
+  // Reserves scratch memory.
+  Interval Scratch(int64_t count);
+
+  Schedule Finish(bool in_place);
 
  private:
+  ScheduleOp& Push(OpKind kind, int peer, Region src, Region dst);
+
+  const CollectiveSpec& spec_;
+  const Positions positions_;
+  std::vector<int64_t> part_begins_;
   Schedule schedule_;
+  std::vector<int64_t> times_;
+  int position_ = 0;
   int channel_ = 0;
+  int64_t time_ = 0;
 };
 
 // One message's share of the data: a chunk of the part of a channel.
 struct Unit {
   int channel = 0;
+  int chunk = 0;
   Interval at;
 };
 // The units of `all`: it is split into the parts of the channels, and each of these into chunks. Ordered by chunk.
 std::vector<Unit> Units(const CollectivePlan& plan, Interval all);
-
-// The largest value of a function of the rank.
-template <typename F>
-int64_t MaxOverRanks(int ranks, const F& f) {
-  int64_t max = 0;
-  for (int rank = 0; rank < ranks; ++rank) max = std::max<int64_t>(max, f(rank));
-  return max;
+// The share of `part` that the unit carries, if every part is split into units.
+inline Interval UnitOf(const CollectivePlan& plan, const Unit& unit, Interval part) {
+  return Part(Part(part, plan.channels, unit.channel), plan.chunks, unit.chunk);
 }
+inline int64_t NumUnits(const CollectivePlan& plan) { return int64_t{plan.chunks} * plan.channels; }
+
+// The elements of the collective, rounded up so that they divide evenly by `parts` and the units of the plan: formulas
+// are exact if this is no more than `count`.
+inline int64_t EvenElements(const CollectivePlan& plan, int64_t count, int64_t parts) {
+  const int64_t unit = parts * NumUnits(plan);
+  return (count + unit - 1) / unit * unit;
+}
+
+// The elements of the largest part of a spec whose kind has n parts.
+int64_t LargestPart(const CollectiveSpec& spec);
+
+// Merges adjacent intervals.
+std::vector<Interval> Merged(std::vector<Interval> intervals);
+
+// Refusals that many algorithms share.
+std::string RefuseUnless(bool condition, absl::string_view expected);
+std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds);
 
 }  // namespace xlad::collectives

@@ -2,189 +2,240 @@
 // reduced on one rank, in order of the ranks, with one rounding at the end.
 //
 // "direct" runs AllReduce in two rounds (rank j reduces part j of all ranks, then sends it to all) with as few bytes as
-// a ring, and all other kinds in one. "direct_one_shot" runs AllReduce in one round for small sizes: each rank sends
-// its input to all others.
+// a ring, and all other kinds in one. "pairwise" runs AllToAll as n - 1 exchanges, in each of which a rank sends to one
+// peer and receives from one.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {
 namespace {
 
-// One source per rank, in order: `own` for `rank`, messages for all others.
-std::vector<ReduceSource> SourcesInOrder(int ranks, int rank, Region own) {
-  std::vector<ReduceSource> sources(ranks);
-  for (int peer = 0; peer < ranks; ++peer) {
-    if (peer != rank) sources[peer].peer = peer;
+using Kind = CollectiveKind;
+
+// One source per rank, in order: `own` for this rank, messages for all others.
+std::vector<ReduceSource> SourcesInOrder(const ScheduleBuilder& builder, Region own) {
+  std::vector<ReduceSource> sources(builder.ranks());
+  for (int rank = 0; rank < builder.ranks(); ++rank) {
+    if (rank != builder.rank()) sources[rank].peer = builder.positions().PositionOf(rank);
   }
-  sources[rank].region = own;
+  sources[builder.rank()].region = own;
   return sources;
 }
 
 // Calls f(to, from) for the n - 1 exchanges of a rank. In each exchange, different ranks send to different peers.
 template <typename F>
-void ForEachPeer(int ranks, int rank, const F& f) {
-  for (int distance = 1; distance < ranks; ++distance) f(Mod(rank + distance, ranks), Mod(rank - distance, ranks));
+void ForEachPeer(const ScheduleBuilder& builder, const F& f) {
+  const int n = builder.ranks(), self = builder.position();
+  for (int distance = 1; distance < n; ++distance) f(Mod(self + distance, n), Mod(self - distance, n));
 }
 
-Schedule AllReduce(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
-    builder.set_channel(unit.channel);
-    const std::vector<Interval> parts = Parts(unit.at, spec.ranks);
-    ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, InputRegion(parts[to])); });
-    builder.ReduceMany(OutputRegion(parts[rank]), SourcesInOrder(spec.ranks, rank, InputRegion(parts[rank])));
-    ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, OutputRegion(parts[rank])); });
-    ForEachPeer(spec.ranks, rank, [&](int, int from) { builder.Recv(from, OutputRegion(parts[from])); });
-  }
-  return builder.Finish(/*in_place=*/true);
+void AllReduce(Interval all, ScheduleBuilder* builder) {
+  const int self = builder->position();
+  const std::vector<Interval> parts = Parts(all, builder->ranks());
+  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(parts[to])); });
+  builder->Reduce(OutputRegion(parts[self]), SourcesInOrder(*builder, InputRegion(parts[self])));
+  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, OutputRegion(parts[self])); });
+  ForEachPeer(*builder, [&](int, int from) { builder->Recv(from, OutputRegion(parts[from])); });
 }
 
-Schedule ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const int64_t part = spec.output_elements();
-  for (const Unit& unit : Units(plan, {0, part})) {
-    builder.set_channel(unit.channel);
-    const auto part_of = [&](int64_t peer) {
-      return InputRegion({peer * part + unit.at.begin, peer * part + unit.at.end});
-    };
-    ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, part_of(to)); });
-    builder.ReduceMany(OutputRegion(unit.at), SourcesInOrder(spec.ranks, rank, part_of(rank)));
-  }
-  return builder.Finish(/*in_place=*/false);
+// `part(p)` is the share of the unit in the part of the rank at position p.
+template <typename PartOf>
+void ReduceScatter(Interval own, const PartOf& part, ScheduleBuilder* builder) {
+  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(part(to))); });
+  builder->Reduce(OutputRegion(own), SourcesInOrder(*builder, InputRegion(part(builder->position()))));
 }
 
-Schedule AllGather(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const int64_t part = spec.input_elements();
-  for (const Unit& unit : Units(plan, {0, part})) {
-    builder.set_channel(unit.channel);
-    const auto part_of = [&](int64_t peer) {
-      return OutputRegion({peer * part + unit.at.begin, peer * part + unit.at.end});
-    };
-    ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, InputRegion(unit.at)); });
-    builder.Copy(part_of(rank), InputRegion(unit.at));
-    ForEachPeer(spec.ranks, rank, [&](int, int from) { builder.Recv(from, part_of(from)); });
-  }
-  return builder.Finish(/*in_place=*/false);
+template <typename PartOf>
+void AllGather(Interval own, const PartOf& part, ScheduleBuilder* builder) {
+  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(own)); });
+  builder->Copy(OutputRegion(part(builder->position())), InputRegion(own));
+  ForEachPeer(*builder, [&](int, int from) { builder->Recv(from, OutputRegion(part(from))); });
 }
 
-Schedule AllToAll(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const int64_t part = spec.input_elements() / spec.ranks;
-  for (const Unit& unit : Units(plan, {0, part})) {
-    builder.set_channel(unit.channel);
-    const auto part_of = [&](int64_t peer) { return Interval{peer * part + unit.at.begin, peer * part + unit.at.end}; };
-    builder.Copy(OutputRegion(part_of(rank)), InputRegion(part_of(rank)));
-    ForEachPeer(spec.ranks, rank, [&](int to, int from) {
-      builder.Send(to, InputRegion(part_of(to)));
-      builder.Recv(from, OutputRegion(part_of(from)));
-    });
-  }
-  return builder.Finish(/*in_place=*/spec.ranks == 1);
-}
-
-Schedule CollectivePermute(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
+void Permute(const CollectiveSpec& spec, Interval at, ScheduleBuilder* builder) {
+  const int self = builder->rank();
   int target = -1, source = -1;
   for (const RankPair& pair : spec.pairs) {
-    if (pair.source == rank) target = pair.target;
-    if (pair.target == rank) source = pair.source;
+    if (pair.source == self) target = pair.target;
+    if (pair.target == self) source = pair.source;
   }
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
+  const Positions& positions = builder->positions();
+  if (target >= 0 && target != self) builder->Send(positions.PositionOf(target), InputRegion(at));
+  if (source == self) {
+    builder->Copy(OutputRegion(at), InputRegion(at));
+  } else if (source >= 0) {
+    builder->Recv(positions.PositionOf(source), OutputRegion(at));
+  } else if (spec.kind == Kind::kCollectivePermute) {
+    builder->Zero(OutputRegion(at));
+  }
+}
+
+void Broadcast(Interval at, ScheduleBuilder* builder) {
+  if (builder->position() > 0) {
+    builder->Recv(0, OutputRegion(at));
+    return;
+  }
+  for (int peer = 1; peer < builder->ranks(); ++peer) builder->Send(peer, InputRegion(at));
+  builder->Copy(OutputRegion(at), InputRegion(at));
+}
+
+void Reduce(Interval at, ScheduleBuilder* builder) {
+  if (builder->position() > 0) return builder->Send(0, InputRegion(at));
+  builder->Reduce(OutputRegion(at), SourcesInOrder(*builder, InputRegion(at)));
+}
+
+template <typename PartOf>
+void Gather(Interval own, const PartOf& part, ScheduleBuilder* builder) {
+  if (builder->position() > 0) return builder->Send(0, InputRegion(own));
+  builder->Copy(OutputRegion(part(0)), InputRegion(own));
+  for (int peer = 1; peer < builder->ranks(); ++peer) builder->Recv(peer, OutputRegion(part(peer)));
+}
+
+template <typename PartOf>
+void Scatter(Interval own, const PartOf& part, ScheduleBuilder* builder) {
+  if (builder->position() > 0) return builder->Recv(0, OutputRegion(own));
+  for (int peer = 1; peer < builder->ranks(); ++peer) builder->Send(peer, InputRegion(part(peer)));
+  builder->Copy(OutputRegion(own), InputRegion(part(0)));
+}
+
+void Barrier(ScheduleBuilder* builder) {
+  ForEachPeer(*builder, [&](int to, int) { builder->SendEmpty(to); });
+  ForEachPeer(*builder, [&](int, int from) { builder->RecvEmpty(from); });
+}
+
+// The kinds whose parts have the sizes of the ranks' parts.
+void RunOnParts(const CollectivePlan& plan, const CollectiveSpec& spec, const Unit& unit, ScheduleBuilder* builder) {
+  const auto part = [&](int position) { return UnitOf(plan, unit, builder->PartAt(position)); };
+  const Interval own = UnitOf(plan, unit, {0, builder->PartAt(builder->position()).size()});
+  switch (spec.kind) {
+    case Kind::kReduceScatter:
+      return ReduceScatter(own, part, builder);
+    case Kind::kAllGather:
+      return AllGather(own, part, builder);
+    case Kind::kGather:
+      return Gather(own, part, builder);
+    default:
+      return Scatter(own, part, builder);
+  }
+}
+
+void RunOnAll(const CollectiveSpec& spec, Interval at, ScheduleBuilder* builder) {
+  switch (spec.kind) {
+    case Kind::kAllReduce:
+      return AllReduce(at, builder);
+    case Kind::kBroadcast:
+      return Broadcast(at, builder);
+    case Kind::kReduce:
+      return Reduce(at, builder);
+    default:
+      return Permute(spec, at, builder);
+  }
+}
+
+// The begins of the parts of an AllToAll: of the parts that this rank sends, by receiver, or receives, by sender.
+std::vector<Interval> AllToAllParts(const CollectiveSpec& spec, int rank, bool sent) {
+  std::vector<Interval> parts(spec.ranks);
+  int64_t begin = 0;
+  for (int64_t peer = 0; peer < spec.ranks; ++peer) {
+    const int64_t index = sent ? int64_t{rank} * spec.ranks + peer : peer * spec.ranks + rank;
+    const int64_t size = spec.sizes.empty() ? spec.input_elements() / spec.ranks : spec.sizes[index];
+    parts[peer] = {begin, begin + size};
+    begin += size;
+  }
+  return parts;
+}
+
+Schedule AllToAll(const CollectivePlan& plan, const CollectiveSpec& spec, int rank, bool pairwise) {
+  ScheduleBuilder builder(plan, spec, rank);
+  const std::vector<Interval> sent = AllToAllParts(spec, rank, true), received = AllToAllParts(spec, rank, false);
+  for (const Unit& unit : Units(plan, {0, 0})) {
     builder.set_channel(unit.channel);
-    if (target >= 0 && target != rank) builder.Send(target, InputRegion(unit.at));
-    if (source == rank) {
-      builder.Copy(OutputRegion(unit.at), InputRegion(unit.at));
-    } else if (source >= 0) {
-      builder.Recv(source, OutputRegion(unit.at));
+    const auto in = [&](int p) { return InputRegion(UnitOf(plan, unit, sent[builder.positions().RankAt(p)])); };
+    const auto out = [&](int p) { return OutputRegion(UnitOf(plan, unit, received[builder.positions().RankAt(p)])); };
+    builder.Copy(out(builder.position()), in(builder.position()));
+    if (pairwise) {
+      ForEachPeer(builder, [&](int to, int from) {
+        builder.Send(to, in(to));
+        builder.Recv(from, out(from));
+      });
     } else {
-      builder.Zero(OutputRegion(unit.at));
+      ForEachPeer(builder, [&](int to, int) { builder.Send(to, in(to)); });
+      ForEachPeer(builder, [&](int, int from) { builder.Recv(from, out(from)); });
     }
   }
   return builder.Finish(/*in_place=*/spec.ranks == 1);
-}
-
-Schedule Broadcast(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
-    builder.set_channel(unit.channel);
-    if (rank > 0) {
-      builder.Recv(0, OutputRegion(unit.at));
-      continue;
-    }
-    for (int peer = 1; peer < spec.ranks; ++peer) builder.Send(peer, InputRegion(unit.at));
-    builder.Copy(OutputRegion(unit.at), InputRegion(unit.at));
-  }
-  return builder.Finish(/*in_place=*/true);
 }
 
 Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  static constexpr decltype(&AllReduce) kByKind[] = {AllReduce, AllGather,         ReduceScatter,
-                                                     AllToAll,  CollectivePermute, Broadcast};
-  return kByKind[static_cast<int>(spec.kind) - 1](plan, spec, rank);
-}
-
-AlgorithmCost AllReduceCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int64_t n = spec.ranks;
-  AlgorithmCost cost{2, 2 * (n - 1) * plan.chunks * plan.channels, 0, 0};
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
-    // Rank 0 has the largest part of each unit. It sends the parts of the others, and then its own part to all others.
-    const int64_t own = Part(unit.at, n, 0).size();
-    cost.sent_elements += unit.at.size() - own + (n - 1) * own;
-    cost.reduced_elements += n * own;
+  if (spec.kind == Kind::kAllToAll) return AllToAll(plan, spec, rank, /*pairwise=*/false);
+  ScheduleBuilder builder(plan, spec, rank);
+  if (spec.kind == Kind::kBarrier) {
+    Barrier(&builder);
+    return builder.Finish(/*in_place=*/true);
   }
-  return cost;
-}
-
-AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int64_t n = spec.ranks, count = spec.input_elements();
-  const int64_t messages = (n - 1) * plan.chunks * plan.channels;
-  if (n == 1 || count == 0) return {};
-  switch (spec.kind) {
-    case CollectiveKind::kAllReduce:
-      return AllReduceCost(plan, spec);
-    case CollectiveKind::kReduceScatter:
-      return {1, messages, count / n * (n - 1), count};
-    case CollectiveKind::kAllToAll:
-      return {1, messages, count / n * (n - 1), 0};
-    case CollectiveKind::kCollectivePermute: {
-      const bool moves = std::any_of(spec.pairs.begin(), spec.pairs.end(),
-                                     [](const RankPair& pair) { return pair.source != pair.target; });
-      return moves ? AlgorithmCost{1, plan.chunks * plan.channels, count, 0} : AlgorithmCost{};
-    }
-    default:
-      return {1, messages, count * (n - 1), 0};
-  }
-}
-
-Schedule OneShot(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
+  const bool has_parts = InputHasParts(spec.kind) || OutputHasParts(spec.kind);
+  for (const Unit& unit : Units(plan, {0, has_parts ? 0 : spec.input_elements()})) {
     builder.set_channel(unit.channel);
-    ForEachPeer(spec.ranks, rank, [&](int to, int) { builder.Send(to, InputRegion(unit.at)); });
-    builder.ReduceMany(OutputRegion(unit.at), SourcesInOrder(spec.ranks, rank, InputRegion(unit.at)));
+    has_parts ? RunOnParts(plan, spec, unit, &builder) : RunOnAll(spec, unit.at, &builder);
   }
-  // Not in place: the ranks would deadlock, each waiting for the others to receive its input before it overwrites that.
-  return builder.Finish(/*in_place=*/false);
+  return builder.Finish(/*in_place=*/true);
 }
 
-AlgorithmCost OneShotCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int64_t n = spec.ranks, count = spec.input_elements();
-  if (count == 0) return {};
-  return {1, (n - 1) * plan.chunks * plan.channels, count * (n - 1), count * n};
+bool Moves(const CollectiveSpec& spec) {
+  return std::any_of(spec.pairs.begin(), spec.pairs.end(),
+                     [](const RankPair& pair) { return pair.source != pair.target; });
+}
+
+// In an AllReduce, a rank sends n - 1 parts in each of two rounds. In the other kinds it sends its input, or the parts
+// of it, to n - 1 ranks in one round. Ragged parts count as n of the largest size.
+AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
+  if (spec.kind == Kind::kBarrier) return {.rounds = n > 1 ? 1 : 0, .messages = n - 1};
+  if (n == 1 || (count == 0 && spec.sizes.empty())) return {};
+  const int64_t part = InputHasParts(spec.kind) || OutputHasParts(spec.kind) ? LargestPart(spec) : 0;
+  switch (spec.kind) {
+    case Kind::kAllReduce: {
+      const int64_t even = EvenElements(plan, count, n);
+      return {2, 2 * (n - 1) * units, 2 * (n - 1) * (even / n), even};
+    }
+    case Kind::kReduceScatter:
+      return {1, (n - 1) * units, (n - 1) * part, n * part};
+    case Kind::kAllToAll:
+    case Kind::kAllGather:
+    case Kind::kScatter:
+      return {1, (n - 1) * units, (n - 1) * part};
+    case Kind::kCollectivePermute:
+    case Kind::kSendRecv:
+      return Moves(spec) ? AlgorithmCost{1, units, count} : AlgorithmCost{};
+    case Kind::kReduce:
+      return {1, units, count, n * count};
+    case Kind::kGather:
+      return {1, units, part};
+    default:
+      return {1, (n - 1) * units, (n - 1) * count};
+  }
 }
 
 }  // namespace
 
 Algorithm DirectAlgorithm() {
-  return {"direct", "all ranks with all others; fewest bytes, two rounds for an AllReduce, one for other kinds",
-          [](const CollectiveSpec& spec) { return spec.kind <= CollectiveKind::kBroadcast; }, Build, Cost};
+  return {.name = "direct",
+          .summary = "all ranks with all others; fewest bytes, two rounds for an AllReduce, one for other kinds",
+          .refuses = [](const CollectivePlan&, const CollectiveSpec&) { return std::string(); },
+          .build = Build,
+          .cost = Cost,
+          .is_canonical = [](const CollectiveSpec&) { return true; },
+          .reduces_once = true};
 }
 
-Algorithm OneShotAlgorithm() {
-  return {"direct_one_shot", "the input of each rank to all others; one round",
-          [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; }, OneShot,
-          OneShotCost};
+Algorithm PairwiseAlgorithm() {
+  return {
+      .name = "pairwise",
+      .summary = "n-1 exchanges with one peer each, for an AllToAll",
+      .refuses = [](const CollectivePlan&, const CollectiveSpec& spec) { return RefuseKinds(spec, {Kind::kAllToAll}); },
+      .build = [](const CollectivePlan& plan, const CollectiveSpec& spec,
+                  int rank) { return AllToAll(plan, spec, rank, /*pairwise=*/true); },
+      .cost = Cost};
 }
 
 }  // namespace xlad::collectives

@@ -3,7 +3,8 @@
 // scan", Parallel Computing, 2009.
 //
 // Chunks are reduced up a tree and broadcast down again, pipelined by the height of the tree. Each channel of the plan
-// takes two channels of the schedule, one per tree.
+// takes two channels of the schedule, one per tree. In a Broadcast or Reduce, the trees are of all ranks but the root,
+// which is the parent of both of their roots.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -48,25 +49,38 @@ Node TreeNode(int tree, int ranks, int rank) {
   return node;
 }
 
-int64_t Height(int ranks) {
-  int64_t height = 0;
-  while ((1LL << height) < ranks) ++height;
-  return height;
+// The node of a position in the tree of a collective.
+Node NodeAt(const CollectiveSpec& spec, int tree, int position) {
+  if (spec.kind == CollectiveKind::kAllReduce) return TreeNode(tree, spec.ranks, position);
+  const int others = spec.ranks - 1;
+  Node node;
+  if (position == 0) {
+    for (int p = 0; p < others; ++p) {
+      if (TreeNode(tree, others, p).parent < 0) node.children.push_back(p + 1);
+    }
+    return node;
+  }
+  node = TreeNode(tree, others, position - 1);
+  node.parent += 1;  // The root of the tree has no parent, -1: its parent is position 0.
+  for (int& child : node.children) ++child;
+  return node;
 }
 
-void Up(const Node& node, Interval at, ScheduleBuilder* builder) {
+void Up(const Node& node, Interval at, Region partial, ScheduleBuilder* builder) {
   if (!node.children.empty()) {
     std::vector<ReduceSource> sources(1);
     sources[0].region = InputRegion(at);
     for (int child : node.children) sources.push_back({child, {}});
-    builder->ReduceMany(OutputRegion(at), sources);
+    builder->Reduce(partial, sources);
   }
-  if (node.parent >= 0) builder->Send(node.parent, node.children.empty() ? InputRegion(at) : OutputRegion(at));
+  if (node.parent >= 0) builder->Send(node.parent, node.children.empty() ? InputRegion(at) : partial);
 }
 
-void Down(const Node& node, Interval at, ScheduleBuilder* builder) {
+void Down(const Node& node, Interval at, bool from_input, ScheduleBuilder* builder) {
   if (node.parent >= 0) builder->Recv(node.parent, OutputRegion(at));
-  for (int child : node.children) builder->Send(child, OutputRegion(at));
+  const bool is_source = from_input && node.parent < 0;
+  if (is_source) builder->Copy(OutputRegion(at), InputRegion(at));
+  for (int child : node.children) builder->Send(child, is_source ? InputRegion(at) : OutputRegion(at));
 }
 
 // The part of the data of a chunk of a channel of the schedule ("lane"). Even lanes are of tree 0, odd ones of tree 1.
@@ -75,61 +89,76 @@ Interval LanePart(const CollectivePlan& plan, int64_t count, int lane, int chunk
 }
 
 Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
+  ScheduleBuilder builder(plan, spec, rank);
   const int64_t count = spec.input_elements();
-  const Node nodes[2] = {TreeNode(0, spec.ranks, rank), TreeNode(1, spec.ranks, rank)};
-  const int lag = std::min<int64_t>(Height(spec.ranks), plan.chunks);
+  const Node nodes[2] = {NodeAt(spec, 0, builder.position()), NodeAt(spec, 1, builder.position())};
+  const bool up = spec.kind != CollectiveKind::kBroadcast, down = spec.kind != CollectiveKind::kReduce;
+  const bool has_output = down || builder.position() == 0;
+  if (!has_output) builder.Scratch(count);
+  const int lag = up && down ? std::min(CeilLog2(spec.ranks), plan.chunks) : 0;
   for (int time = 0; time < plan.chunks + lag; ++time) {
-    for (int lane = 0; lane < 2 * plan.channels; ++lane) {
+    for (int lane = 0; up && lane < 2 * plan.channels && time < plan.chunks; ++lane) {
       builder.set_channel(lane);
-      if (time < plan.chunks) Up(nodes[lane % 2], LanePart(plan, count, lane, time), &builder);
+      const Interval at = LanePart(plan, count, lane, time);
+      Up(nodes[lane % 2], at, has_output ? OutputRegion(at) : ScratchRegion(at), &builder);
     }
-    for (int lane = 0; lane < 2 * plan.channels; ++lane) {
+    for (int lane = 0; down && lane < 2 * plan.channels && time >= lag; ++lane) {
       builder.set_channel(lane);
-      if (time >= lag) Down(nodes[lane % 2], LanePart(plan, count, lane, time - lag), &builder);
+      Down(nodes[lane % 2], LanePart(plan, count, lane, time - lag), !up, &builder);
     }
   }
   return builder.Finish(/*in_place=*/true);
 }
 
 // The depth of the deepest node of a tree.
-int64_t Depth(int tree, int ranks) {
-  return MaxOverRanks(ranks, [&](int rank) {
-    int64_t depth = 0;
-    for (int at = rank; at >= 0; at = TreeNode(tree, ranks, at).parent) ++depth;
-    return depth - 1;
-  });
+int64_t Depth(const CollectiveSpec& spec, int tree) {
+  int64_t deepest = 0;
+  for (int position = 0; position < spec.ranks; ++position) {
+    int64_t depth = -1;
+    for (int at = position; at >= 0; at = NodeAt(spec, tree, at).parent) ++depth;
+    deepest = std::max(deepest, depth);
+  }
+  return deepest;
 }
 
+// A rank sends half of the elements to each of its up to two children in one tree, and to its parents.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t count = spec.input_elements();
   if (count == 0) return {};
-  std::vector<int64_t> tree_elements(2);
-  for (int lane = 0; lane < 2 * plan.channels; ++lane) {
-    tree_elements[lane % 2] += Part({0, count}, 2 * plan.channels, lane).size();
-  }
+  const int64_t half = EvenElements(plan, count, 2) / 2;
+  const bool up = spec.kind != CollectiveKind::kBroadcast, down = spec.kind != CollectiveKind::kReduce;
   AlgorithmCost cost;
-  for (int tree = 0; tree < 2; ++tree) {
-    if (tree_elements[tree] > 0) cost.rounds = std::max(cost.rounds, 2 * Depth(tree, spec.ranks));
+  cost.rounds = (up && down ? 2 : 1) * std::max(Depth(spec, 0), Depth(spec, 1));
+  int64_t halves = 0;
+  for (int position = 0; position < spec.ranks; ++position) {
+    int64_t sent = 0;
+    for (int tree = 0; tree < 2; ++tree) {
+      const Node node = NodeAt(spec, tree, position);
+      sent += (down ? std::ssize(node.children) : 0) + (up && node.parent >= 0 ? 1 : 0);
+    }
+    halves = std::max(halves, sent);
   }
-  const auto edges = [&](int tree, int rank) {
-    const Node node = TreeNode(tree, spec.ranks, rank);
-    return std::ssize(node.children) + (node.parent >= 0 ? 1 : 0);
-  };
-  cost.sent_elements = MaxOverRanks(
-      spec.ranks, [&](int rank) { return edges(0, rank) * tree_elements[0] + edges(1, rank) * tree_elements[1]; });
-  cost.messages = 4 * plan.chunks * plan.channels;
-  cost.reduced_elements = 2 * count;
+  cost.sent_elements = halves * half;
+  cost.messages = halves * NumUnits(plan);
+  cost.reduced_elements = up ? 2 * count : 0;
+  cost.pipeline_rounds = (up && down ? 2 : 1) * (plan.chunks - 1);
+  cost.round_elements = count;
   return cost;
 }
 
 }  // namespace
 
 Algorithm DoubleBinaryTreeAlgorithm() {
-  return {"double_binary_tree",
-          "two trees for half the data each; 2 log n rounds for an AllReduce, twice the data sent",
-          [](const CollectiveSpec& spec) { return spec.ranks > 1 && spec.kind == CollectiveKind::kAllReduce; },
-          BuildRank, Cost};
+  return {.name = "double_binary_tree",
+          .summary = "two trees for half of the data each; 2 log n rounds for an AllReduce, twice the data sent",
+          .refuses =
+              [](const CollectivePlan&, const CollectiveSpec& spec) {
+                return spec.ranks < 2 ? "2 or more ranks"
+                                      : RefuseKinds(spec, {CollectiveKind::kAllReduce, CollectiveKind::kBroadcast,
+                                                           CollectiveKind::kReduce});
+              },
+          .build = BuildRank,
+          .cost = Cost};
 }
 
 }  // namespace xlad::collectives

@@ -2,167 +2,165 @@
 // algorithms for clusters of workstations", JPDC 2009.
 //
 // Odd channels use the ring in reverse, so that both directions of each link carry data. Chunks split each message.
-#include "collectives/plan/algorithms/ring.h"
-
-#include <numeric>
-
+#include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {
 namespace {
 
-// The ring of all ranks for a channel.
-Ring RingOfAll(int ranks, int rank, int channel) {
-  Ring ring;
-  ring.members.resize(ranks);
-  std::iota(ring.members.begin(), ring.members.end(), 0);
-  if (channel % 2 == 1) std::reverse(ring.members.begin(), ring.members.end());
-  ring.self = channel % 2 == 1 ? ranks - 1 - rank : rank;
-  return ring;
-}
+using Kind = CollectiveKind;
 
-int Next(const Ring& ring) { return ring.members[Mod(ring.self + 1, ring.members.size())]; }
-int Previous(const Ring& ring) { return ring.members[Mod(ring.self - 1, ring.members.size())]; }
+// The direction of the ring of a channel.
+struct Ring {
+  int n;
+  int self;
+  int direction;  // 1 or -1.
+  int next() const { return Mod(self + direction, n); }
+  int previous() const { return Mod(self - direction, n); }
+  // The position `steps` before this one in the direction of the ring.
+  int Before(int steps) const { return Mod(self - int64_t{direction} * steps, n); }
+};
 
-Schedule AllReduce(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  for (const Unit& unit : Units(plan, {0, spec.input_elements()})) {
-    builder.set_channel(unit.channel);
-    const Ring ring = RingOfAll(spec.ranks, rank, unit.channel);
-    const std::vector<Interval> parts = Parts(unit.at, spec.ranks);
-    RingReduceScatterPhase(ring, parts, /*from_input=*/true, &builder);
-    RingAllGatherPhase(ring, parts, &builder);
+// part(p) is the share of the position p; the result of the reduction is there on position p afterwards.
+template <typename PartOf>
+void AllGatherRounds(const Ring& ring, int first_round, const PartOf& part, ScheduleBuilder* builder) {
+  for (int step = 0; step < ring.n - 1; ++step) {
+    builder->At(first_round + step);
+    builder->Send(ring.next(), OutputRegion(part(ring.Before(step))));
+    builder->Recv(ring.previous(), OutputRegion(part(ring.Before(step + 1))));
   }
-  return builder.Finish(/*in_place=*/true);
 }
 
-// Partial sums alternate between the output and a scratch buffer of the same size, so that one can be sent while the
+void AllReduce(const Ring& ring, int round, Interval all, ScheduleBuilder* builder) {
+  const auto part = [&](int p) { return Part(all, ring.n, p); };
+  for (int step = 0; step < ring.n - 1; ++step) {
+    const Interval out = part(ring.Before(step + 1)), in = part(ring.Before(step + 2));
+    builder->At(round + step);
+    builder->Send(ring.next(), step == 0 ? InputRegion(out) : OutputRegion(out));
+    builder->RecvReduce(ring.previous(), OutputRegion(in), InputRegion(in));
+  }
+  AllGatherRounds(ring, round + ring.n - 1, part, builder);
+}
+
+// Partial sums alternate between two scratch buffers of the size of the largest part, so that one can be sent while the
 // next is received. The last one is in the output.
-Schedule ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const int n = spec.ranks;
-  const int64_t part = spec.output_elements();
-  for (const Unit& unit : Units(plan, {0, part})) {
-    builder.set_channel(unit.channel);
-    const Ring ring = RingOfAll(n, rank, unit.channel);
-    const auto input_at = [&](int step) {
-      const int64_t owner = ring.members[Mod(ring.self - step - 1, n)];
-      return InputRegion({owner * part + unit.at.begin, owner * part + unit.at.end});
-    };
-    const auto partial_at = [&](int step) {
-      return (n - 2 - step) % 2 == 0 ? OutputRegion(unit.at) : ScratchRegion(unit.at);
-    };
-    for (int step = 0; step < n - 1; ++step) {
-      builder.Send(Next(ring), step == 0 ? input_at(0) : partial_at(step - 1));
-      builder.RecvReduce(Previous(ring), partial_at(step), input_at(step + 1));
-    }
+template <typename PartOf>
+void ReduceScatter(const Ring& ring, int round, const PartOf& part, Interval own, const Interval (&scratch)[2],
+                   ScheduleBuilder* builder) {
+  const auto partial = [&](int step) {
+    const int64_t size = part(ring.Before(step + 2)).size();
+    const int64_t begin = scratch[step % 2].begin;
+    return step == ring.n - 2 ? OutputRegion(own) : ScratchRegion({begin, begin + size});
+  };
+  for (int step = 0; step < ring.n - 1; ++step) {
+    builder->At(round + step);
+    builder->Send(ring.next(), step == 0 ? InputRegion(part(ring.Before(1))) : partial(step - 1));
+    builder->RecvReduce(ring.previous(), partial(step), InputRegion(part(ring.Before(step + 2))));
   }
-  return builder.Finish(/*in_place=*/false, n > 2 ? part : 0);
 }
 
-Schedule AllGather(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const int n = spec.ranks;
-  const int64_t part = spec.input_elements();
-  builder.Copy(OutputRegion({rank * part, (rank + 1) * part}), InputRegion({0, part}));
-  for (const Unit& unit : Units(plan, {0, part})) {
-    builder.set_channel(unit.channel);
-    const Ring ring = RingOfAll(n, rank, unit.channel);
-    std::vector<Interval> parts;
-    for (int64_t member : ring.members) parts.push_back({member * part + unit.at.begin, member * part + unit.at.end});
-    RingAllGatherPhase(ring, parts, &builder);
-  }
-  return builder.Finish(/*in_place=*/false);
+// A chain from the root, in which chunks are pipelined.
+void Broadcast(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
+  const int place = Mod(int64_t{ring.direction} * ring.self, ring.n);
+  builder->At(round + place);
+  if (place == 0) builder->Copy(OutputRegion(at), InputRegion(at));
+  if (place > 0) builder->Recv(ring.previous(), OutputRegion(at));
+  builder->At(round + place + 1);
+  if (place + 1 < ring.n) builder->Send(ring.next(), place == 0 ? InputRegion(at) : OutputRegion(at));
 }
 
-// A chain from rank 0, in which chunks are pipelined.
-Schedule Broadcast(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  ScheduleBuilder builder(spec, rank);
-  const Interval all{0, spec.input_elements()};
-  if (rank == 0) builder.Copy(OutputRegion(all), InputRegion(all));
-  for (const Unit& unit : Units(plan, all)) {
-    builder.set_channel(unit.channel);
-    if (rank > 0) builder.Recv(rank - 1, OutputRegion(unit.at));
-    if (rank + 1 < spec.ranks) builder.Send(rank + 1, OutputRegion(unit.at));
-  }
-  return builder.Finish(/*in_place=*/true);
-}
-
-bool Applies(const CollectiveSpec& spec) {
-  if (spec.ranks < 2) return false;
-  switch (spec.kind) {
-    case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kBroadcast:
-      return true;
-    default:
-      return false;
-  }
+// A chain to the root.
+void Reduce(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
+  const int place = Mod(int64_t{ring.direction} * (ring.self - ring.direction), ring.n);  // The root is the last.
+  const Region partial = ring.self == 0 ? OutputRegion(at) : ScratchRegion(at);
+  builder->At(round + place);
+  if (place > 0) builder->RecvReduce(ring.previous(), partial, InputRegion(at));
+  builder->At(round + place + 1);
+  if (place + 1 < ring.n) builder->Send(ring.next(), place == 0 ? InputRegion(at) : partial);
 }
 
 Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  auto* const build = spec.kind == CollectiveKind::kAllReduce       ? AllReduce
-                      : spec.kind == CollectiveKind::kReduceScatter ? ReduceScatter
-                      : spec.kind == CollectiveKind::kAllGather     ? AllGather
-                                                                    : Broadcast;
-  return build(plan, spec, rank);
-}
-
-// In an AllReduce, a rank sends all parts except for its own in the reduce-scatter phase, and all parts except for its
-// successor's in the all-gather phase.
-int64_t AllReduceSent(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int n = spec.ranks;
-  const std::vector<Unit> units = Units(plan, {0, spec.input_elements()});
-  return MaxOverRanks(n, [&](int rank) {
-    int64_t sent = 0;
-    for (const Unit& unit : units) {
-      const int self = unit.channel % 2 == 1 ? n - 1 - rank : rank;
-      sent += 2 * unit.at.size() - Part(unit.at, n, self).size() - Part(unit.at, n, Mod(self + 1, n)).size();
+  ScheduleBuilder builder(plan, spec, rank);
+  const int n = spec.ranks, self = builder.position();
+  const bool has_parts = InputHasParts(spec.kind) || OutputHasParts(spec.kind);
+  const int64_t own_size = has_parts ? builder.PartAt(self).size() : 0;
+  int64_t largest = 0;
+  if (spec.kind == Kind::kReduceScatter) largest = LargestPart(spec);
+  if (spec.kind == Kind::kReduce && self != 0) builder.Scratch(spec.input_elements());
+  for (const Unit& unit : Units(plan, {0, has_parts ? 0 : spec.input_elements()})) {
+    builder.set_channel(unit.channel);
+    const Ring ring{n, self, unit.channel % 2 == 0 ? 1 : -1};
+    const auto part = [&](int p) { return UnitOf(plan, unit, builder.PartAt(p)); };
+    const bool is_chain = spec.kind == Kind::kBroadcast || spec.kind == Kind::kReduce;
+    const int round = 1 + (is_chain ? unit.chunk : 2 * n * unit.chunk);
+    switch (spec.kind) {
+      case Kind::kAllReduce:
+        AllReduce(ring, round, unit.at, &builder);
+        break;
+      case Kind::kReduceScatter: {
+        const int64_t unit_size = UnitOf(plan, unit, {0, largest}).size();
+        const Interval scratch[2] = {builder.Scratch(n > 2 ? unit_size : 0), builder.Scratch(n > 3 ? unit_size : 0)};
+        ReduceScatter(ring, round, part, UnitOf(plan, unit, {0, own_size}), scratch, &builder);
+        break;
+      }
+      case Kind::kAllGather:
+        builder.At(round - 1);
+        builder.Copy(OutputRegion(part(self)), InputRegion(UnitOf(plan, unit, {0, own_size})));
+        AllGatherRounds(ring, round, part, &builder);
+        break;
+      case Kind::kBroadcast:
+        Broadcast(ring, round, unit.at, &builder);
+        break;
+      default:
+        Reduce(ring, round, unit.at, &builder);
     }
-    return sent;
-  });
+  }
+  return builder.Finish(/*in_place=*/true);
 }
 
+// In an AllReduce, a rank sends n - 1 parts in the reduce-scatter phase and n - 1 in the all-gather phase. Chains send
+// all elements once; k chunks pass n - 1 links in n - 2 + k rounds.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int64_t n = spec.ranks, count = spec.input_elements();
-  const int64_t units = 1LL * plan.chunks * plan.channels;
+  const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
   if (spec.output_elements() == 0) return {};
   switch (spec.kind) {
-    case CollectiveKind::kAllReduce:
-      return {2 * (n - 1), 2 * (n - 1) * units, AllReduceSent(plan, spec), count / n * (n - 1) * 2};
-    case CollectiveKind::kReduceScatter:
-      return {n - 1, (n - 1) * units, count / n * (n - 1), count / n * (n - 1) * 2};
-    case CollectiveKind::kAllGather:
-      return {n - 1, (n - 1) * units, count * (n - 1), 0};
+    case Kind::kAllReduce: {
+      const int64_t part = EvenElements(plan, count, n) / n;
+      return {2 * (n - 1), 2 * (n - 1) * units, 2 * (n - 1) * part, 2 * (n - 1) * part};
+    }
+    case Kind::kReduceScatter:
+      return {n - 1, (n - 1) * units, (n - 1) * LargestPart(spec), 2 * (n - 1) * LargestPart(spec)};
+    case Kind::kAllGather:
+      return {n - 1, (n - 1) * units, (n - 1) * LargestPart(spec)};
+    case Kind::kReduce:
+      return {.rounds = n - 1,
+              .messages = units,
+              .sent_elements = count,
+              .reduced_elements = 2 * count,
+              .pipeline_rounds = plan.chunks - 1,
+              .round_elements = count};
     default:
-      return {n - 1, units, count, 0};
+      return {.rounds = n - 1,
+              .messages = units,
+              .sent_elements = count,
+              .pipeline_rounds = plan.chunks - 1,
+              .round_elements = count};
   }
 }
 
 }  // namespace
 
-void RingReduceScatterPhase(const Ring& ring, const std::vector<Interval>& parts, bool from_input,
-                            ScheduleBuilder* builder) {
-  const int n = std::ssize(ring.members);
-  const auto own = [&](const Interval& part) { return from_input ? InputRegion(part) : OutputRegion(part); };
-  for (int step = 0; step < n - 1; ++step) {
-    const Interval out = parts[Mod(ring.self - step - 1, n)], in = parts[Mod(ring.self - step - 2, n)];
-    builder->Send(Next(ring), step == 0 ? own(out) : OutputRegion(out));
-    builder->RecvReduce(Previous(ring), OutputRegion(in), own(in));
-  }
-}
-
-void RingAllGatherPhase(const Ring& ring, const std::vector<Interval>& parts, ScheduleBuilder* builder) {
-  const int n = std::ssize(ring.members);
-  for (int step = 0; step < n - 1; ++step) {
-    builder->Send(Next(ring), OutputRegion(parts[Mod(ring.self - step, n)]));
-    builder->Recv(Previous(ring), OutputRegion(parts[Mod(ring.self - step - 1, n)]));
-  }
-}
-
 Algorithm RingAlgorithm() {
-  return {"ring", "between neighbors; fewest bytes, 2(n-1) rounds for an AllReduce", Applies, Build, Cost};
+  return {.name = "ring",
+          .summary = "between neighbors, odd channels in reverse; fewest bytes, 2(n-1) rounds for an AllReduce",
+          .refuses =
+              [](const CollectivePlan&, const CollectiveSpec& spec) {
+                return spec.ranks < 2 ? "2 or more ranks"
+                                      : RefuseKinds(spec, {Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
+                                                           Kind::kBroadcast, Kind::kReduce});
+              },
+          .build = Build,
+          .cost = Cost};
 }
 
 }  // namespace xlad::collectives

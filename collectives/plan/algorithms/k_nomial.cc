@@ -1,0 +1,234 @@
+// k-nomial trees: position p has the digits of p to base k. Its parent clears the lowest digit that is not zero, so
+// that the subtree of p has adjacent positions. With k = 2, binomial trees. Chunks are pipelined.
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/algorithms/build.h"
+#include "collectives/plan/algorithms/rows.h"
+
+namespace xlad::collectives {
+namespace {
+
+using Kind = CollectiveKind;
+
+struct Node {
+  int parent = -1;
+  std::vector<int> children;  // In ascending order.
+  int64_t span = 0;           // The subtree has the positions [position, position + span).
+};
+
+Node NodeOf(int n, int position, int64_t radix) {
+  Node node;
+  int64_t power = 1;
+  while (power < n && position / power % radix == 0) {
+    for (int64_t i = 1; i < radix && position + i * power < n; ++i) {
+      node.children.push_back(static_cast<int>(position + i * power));
+    }
+    power *= radix;
+  }
+  if (position > 0) node.parent = static_cast<int>(position - position / power % radix * power);
+  node.span = std::min<int64_t>(power, n - position);
+  return node;
+}
+
+// The depth of the deepest node, and the number of children of the root.
+int64_t DepthOf(int n, int64_t radix) {
+  int64_t depth = 0;
+  for (int p = 0; p < n; ++p) {
+    int64_t digits = 0;
+    for (int64_t rest = p; rest > 0; rest /= radix) digits += rest % radix != 0;
+    depth = std::max(depth, digits);
+  }
+  return depth;
+}
+
+void ReduceUp(const Node& node, Interval at, Region partial, ScheduleBuilder* builder) {
+  if (!node.children.empty()) {
+    std::vector<ReduceSource> sources(1);
+    sources[0].region = InputRegion(at);
+    for (const int child : node.children) sources.push_back({child, {}});
+    builder->Reduce(partial, sources);
+  }
+  if (node.parent >= 0) builder->Send(node.parent, node.children.empty() ? InputRegion(at) : partial);
+}
+
+void BroadcastDown(const Node& node, Interval at, bool from_input, ScheduleBuilder* builder) {
+  if (node.parent >= 0) builder->Recv(node.parent, OutputRegion(at));
+  const bool is_source = from_input && node.parent < 0;
+  if (is_source) builder->Copy(OutputRegion(at), InputRegion(at));
+  for (size_t i = node.children.size(); i-- > 0;) {
+    builder->Send(node.children[i], is_source ? InputRegion(at) : OutputRegion(at));
+  }
+}
+
+// Parts that move through a subtree together: a run of positions whose ranks are adjacent, so that their parts are.
+std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& positions) {
+  std::vector<Interval> runs;
+  for (int64_t p = first; p < first + count; ++p) {
+    const bool adjacent =
+        p > first && positions.RankAt(static_cast<int>(p)) == positions.RankAt(static_cast<int>(p - 1)) + 1;
+    if (adjacent) {
+      ++runs.back().end;
+    } else {
+      runs.push_back({p, p + 1});
+    }
+  }
+  return runs;
+}
+
+// Where a rank of a Gather or Scatter keeps the parts of its subtree: the root in its buffer with n parts, a leaf in
+// its buffer with one part, and other ranks in scratch memory in order of position.
+class Subtree {
+ public:
+  Subtree(const CollectiveSpec& spec, const Node& node, ScheduleBuilder* builder)
+      : gathers_(spec.kind == Kind::kGather), builder_(*builder) {
+    const int self = builder->position();
+    begins_.push_back(0);
+    for (int64_t p = self; p < self + node.span; ++p) {
+      begins_.push_back(begins_.back() + SizeOf(p));
+    }
+    if (node.parent >= 0 && node.span > 1) scratch_ = builder->Scratch(begins_.back()).begin;
+    is_root_ = node.parent < 0;
+    is_leaf_ = node.span == 1;
+  }
+
+  // The parts of a run of positions.
+  Region Of(Interval run) const {
+    if (is_root_) {
+      const Interval first = builder_.PartAt(static_cast<int>(run.begin));
+      const Interval last = builder_.PartAt(static_cast<int>(run.end - 1));
+      return gathers_ ? OutputRegion({first.begin, last.end}) : InputRegion({first.begin, last.end});
+    }
+    if (is_leaf_) return Own();
+    const int64_t self = builder_.position();
+    return ScratchRegion({scratch_ + begins_[run.begin - self], scratch_ + begins_[run.end - self]});
+  }
+  Region Own() const {
+    const Interval at{0, SizeOf(builder_.position())};
+    return gathers_ ? InputRegion(at) : OutputRegion(at);
+  }
+
+ private:
+  int64_t SizeOf(int64_t position) const { return builder_.PartAt(static_cast<int>(position)).size(); }
+
+  bool gathers_;
+  ScheduleBuilder& builder_;
+  std::vector<int64_t> begins_;
+  int64_t scratch_ = 0;
+  bool is_root_ = false;
+  bool is_leaf_ = false;
+};
+
+void GatherOrScatter(const CollectiveSpec& spec, int64_t radix, ScheduleBuilder* builder) {
+  const int n = spec.ranks, self = builder->position();
+  const Node node = NodeOf(n, self, radix);
+  const Subtree subtree(spec, node, builder);
+  const bool gathers = spec.kind == Kind::kGather, is_inner = node.parent < 0 || node.span > 1;
+  const auto with_parent = [&] {
+    if (node.parent < 0) return;
+    for (const Interval& run : RunsOf(self, node.span, builder->positions())) {
+      gathers ? builder->Send(node.parent, subtree.Of(run)) : builder->Recv(node.parent, subtree.Of(run));
+    }
+  };
+  const Region own = subtree.Of({self, self + 1});
+  if (gathers && is_inner) builder->Copy(own, subtree.Own());
+  if (!gathers) with_parent();
+  for (const int child : node.children) {
+    for (const Interval& run : RunsOf(child, NodeOf(n, child, radix).span, builder->positions())) {
+      gathers ? builder->Recv(child, subtree.Of(run)) : builder->Send(child, subtree.Of(run));
+    }
+  }
+  if (gathers) with_parent();
+  if (!gathers && is_inner) builder->Copy(subtree.Own(), own);
+}
+
+void Barrier(const Node& node, ScheduleBuilder* builder) {
+  for (const int child : node.children) builder->RecvEmpty(child);
+  if (node.parent >= 0) builder->SendEmpty(node.parent);
+  if (node.parent >= 0) builder->RecvEmpty(node.parent);
+  for (const int child : node.children) builder->SendEmpty(child);
+}
+
+Schedule BuildWith(const CollectivePlan& plan, const CollectiveSpec& spec, int rank, int64_t radix) {
+  ScheduleBuilder builder(plan, spec, rank);
+  const Node node = NodeOf(spec.ranks, builder.position(), radix);
+  if (spec.kind == Kind::kBarrier) {
+    Barrier(node, &builder);
+    return builder.Finish(/*in_place=*/true);
+  }
+  if (spec.kind == Kind::kGather || spec.kind == Kind::kScatter) {
+    GatherOrScatter(spec, radix, &builder);
+    return builder.Finish(/*in_place=*/true);
+  }
+  const bool has_output = spec.kind != Kind::kReduce || node.parent < 0;
+  if (!has_output && !node.children.empty()) builder.Scratch(spec.input_elements());
+  const std::vector<Unit> units = Units(plan, {0, spec.input_elements()});
+  for (const Unit& unit : units) {
+    if (spec.kind == Kind::kBroadcast) break;
+    builder.set_channel(unit.channel);
+    ReduceUp(node, unit.at, has_output ? OutputRegion(unit.at) : ScratchRegion(unit.at), &builder);
+  }
+  for (const Unit& unit : units) {
+    if (spec.kind == Kind::kReduce) break;
+    builder.set_channel(unit.channel);
+    BroadcastDown(node, unit.at, spec.kind == Kind::kBroadcast, &builder);
+  }
+  return builder.Finish(/*in_place=*/true);
+}
+
+// The depth of the tree is ceil(log_k n) rounds, or two times that if data move up and down. The root sends all
+// elements to each of its up to (k - 1) ceil(log_k n) children.
+AlgorithmCost CostWith(const CollectivePlan& plan, const CollectiveSpec& spec, int64_t radix) {
+  const int64_t n = spec.ranks, count = spec.input_elements(), depth = DepthOf(spec.ranks, radix);
+  const int64_t children = std::ssize(NodeOf(spec.ranks, 0, radix).children);
+  if (spec.kind == Kind::kBarrier) return {.rounds = 2 * depth, .messages = children};
+  if (spec.kind == Kind::kGather || spec.kind == Kind::kScatter) {
+    // In a Scatter, the root sends all other parts. In a Gather, a child of the root sends its whole subtree.
+    int64_t largest = n - 1;
+    if (spec.kind == Kind::kGather) {
+      largest = 0;
+      for (const int child : NodeOf(spec.ranks, 0, radix).children) {
+        largest = std::max(largest, NodeOf(spec.ranks, child, radix).span);
+      }
+    }
+    if (LargestPart(spec) == 0) return {};
+    return {depth, children, largest * LargestPart(spec)};
+  }
+  if (count == 0) return {};
+  const int64_t units = NumUnits(plan);
+  if (spec.kind == Kind::kReduce) return {depth, units, count, (children + 1) * count, 0, 0, plan.chunks - 1, count};
+  int64_t sent = children;
+  if (spec.kind == Kind::kAllReduce) {
+    for (int p = 1; p < spec.ranks; ++p) sent = std::max(sent, std::ssize(NodeOf(spec.ranks, p, radix).children) + 1);
+    return {2 * depth, sent * units, sent * count, (children + 1) * count, 0, 0, 2 * (plan.chunks - 1), count};
+  }
+  return {depth, sent * units, sent * count, 0, 0, 0, plan.chunks - 1, count};
+}
+
+std::string Refuses(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  if (spec.ranks < 2) return "2 or more ranks";
+  if (plan.radix < 2) return "a radix of 2 or more";
+  return RefuseKinds(
+      spec, {Kind::kAllReduce, Kind::kBroadcast, Kind::kReduce, Kind::kGather, Kind::kScatter, Kind::kBarrier});
+}
+
+}  // namespace
+
+Algorithm BinomialAlgorithm() {
+  return {.name = "binomial",
+          .summary = "a binomial tree; log n rounds for a Broadcast or Reduce",
+          .refuses = Refuses,
+          .build = [](const CollectivePlan& plan, const CollectiveSpec& spec,
+                      int rank) { return BuildWith(plan, spec, rank, 2); },
+          .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostWith(plan, spec, 2); }};
+}
+
+Algorithm KNomialAlgorithm() {
+  return {
+      .name = "k_nomial",
+      .summary = "a tree with `radix` - 1 children on each level; log_k n rounds for a Broadcast or Reduce",
+      .refuses = Refuses,
+      .build = [](const CollectivePlan& plan, const CollectiveSpec& spec,
+                  int rank) { return BuildWith(plan, spec, rank, plan.radix); },
+      .cost = [](const CollectivePlan& plan, const CollectiveSpec& spec) { return CostWith(plan, spec, plan.radix); }};
+}
+
+}  // namespace xlad::collectives

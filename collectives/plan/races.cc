@@ -1,0 +1,124 @@
+// Vector clocks and accesses.
+#include "collectives/plan/races.h"
+
+#include <algorithm>
+
+namespace xlad::collectives {
+
+RaceDetector::RaceDetector(std::vector<int> rank_of, const std::vector<std::vector<int64_t>>& sizes)
+    : rank_of_(std::move(rank_of)),
+      threads_of_(sizes.size()),
+      clocks_(rank_of_.size(), Clock(rank_of_.size())),
+      memories_(sizes.size()),
+      foreign_(sizes.size()) {
+  for (size_t t = 0; t < rank_of_.size(); ++t) threads_of_[rank_of_[t]].push_back(static_cast<int>(t));
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    for (const int64_t size : sizes[rank]) {
+      Ranges& ranges = memories_[rank].emplace_back();
+      if (size > 0) ranges.push_back({0, size, {-1, 0}, {}});
+    }
+  }
+}
+
+void RaceDetector::Join(int thread, const Clock& clock) {
+  Clock& own = clocks_[thread];
+  for (size_t t = 0; t < own.size(); ++t) own[t] = std::max(own[t], clock[t]);
+}
+
+size_t RaceDetector::Split(Ranges* ranges, int64_t begin, int64_t end) {
+  const auto index_of = [&](int64_t position) {
+    return static_cast<size_t>(std::upper_bound(ranges->begin(), ranges->end(), position,
+                                                [](int64_t p, const Range& range) { return p < range.end; }) -
+                               ranges->begin());
+  };
+  const auto split_at = [&](int64_t position) {
+    const size_t i = index_of(position);
+    if (i == ranges->size() || (*ranges)[i].begin == position) return;
+    Range second = (*ranges)[i];
+    second.begin = (*ranges)[i].end = position;
+    ranges->insert(ranges->begin() + static_cast<int64_t>(i) + 1, std::move(second));
+  };
+  split_at(begin);
+  split_at(end);
+  return index_of(begin);
+}
+
+bool RaceDetector::Foreign(int thread, int rank) {
+  if (rank_of_[thread] == rank) return false;
+  if (foreign_[rank].empty()) foreign_[rank].resize(rank_of_.size());
+  foreign_[rank][thread] = clocks_[thread][thread];
+  return !Knows(thread, rank);
+}
+
+bool RaceDetector::Read(int thread, int rank, int memory, int64_t begin, int64_t end) {
+  bool race = Foreign(thread, rank);
+  Ranges& ranges = memories_[rank][memory];
+  for (size_t i = Split(&ranges, begin, end); i < ranges.size() && ranges[i].begin < end; ++i) {
+    race = race || !Precedes(ranges[i].write, thread);
+    std::vector<ReadRecord>& reads = ranges[i].reads;
+    const auto same = std::find_if(reads.begin(), reads.end(), [&](const ReadRecord& read) {
+      return read.message < 0 && read.event.thread == thread;
+    });
+    if (same != reads.end()) {
+      same->event = Now(thread);
+    } else {
+      reads.push_back({Now(thread), -1});
+    }
+  }
+  return race;
+}
+
+bool RaceDetector::Write(int thread, int rank, int memory, int64_t begin, int64_t end) {
+  bool race = Foreign(thread, rank);
+  const bool is_owner = rank_of_[thread] == rank;
+  Ranges& ranges = memories_[rank][memory];
+  for (size_t i = Split(&ranges, begin, end); i < ranges.size() && ranges[i].begin < end; ++i) {
+    race = race || !Precedes(ranges[i].write, thread);
+    for (const ReadRecord& read : ranges[i].reads) {
+      race = race || !Precedes(read.event, thread);
+      // The sender blocks until its message has been received, but other ranks do not.
+      if (read.message < 0 || is_owner) continue;
+      const Event& receive = messages_[read.message].receive;
+      race = race || receive.thread < 0 || !Precedes(receive, thread);
+    }
+    ranges[i].reads.clear();
+    ranges[i].write = Now(thread);
+  }
+  return race;
+}
+
+bool RaceDetector::Send(int thread, int memory, int64_t begin, int64_t end, int* message) {
+  *message = static_cast<int>(messages_.size());
+  messages_.push_back({Now(thread)});
+  bool race = false;
+  Ranges& ranges = memories_[rank_of_[thread]][memory];
+  for (size_t i = Split(&ranges, begin, end); i < ranges.size() && ranges[i].begin < end; ++i) {
+    race = race || !Precedes(ranges[i].write, thread);
+    ranges[i].reads.push_back({Now(thread), *message});
+  }
+  return race;
+}
+
+bool RaceDetector::Knows(int thread, int rank) const {
+  for (const int t : threads_of_[rank]) {
+    if (clocks_[thread][t] > 0) return true;
+  }
+  return false;
+}
+
+int RaceDetector::AccessAfterEnd(int rank) const {
+  for (size_t t = 0; t < foreign_[rank].size(); ++t) {
+    const bool known =
+        foreign_[rank][t] == 0 || std::any_of(threads_of_[rank].begin(), threads_of_[rank].end(),
+                                              [&](int own) { return clocks_[own][t] >= foreign_[rank][t]; });
+    if (!known) return static_cast<int>(t);
+  }
+  return -1;
+}
+
+bool RaceDetector::KnowsAtEnd(int rank, int other) const {
+  return std::any_of(threads_of_[rank].begin(), threads_of_[rank].end(),
+                     [&](int thread) { return Knows(thread, other); });
+}
+
+}  // namespace xlad::collectives
