@@ -20,13 +20,14 @@ struct AlgorithmCost {
   int64_t window_elements = 0;   // Elements of peers that the rank that reads the most reads through windows.
   int64_t signal_rounds = 0;     // The number of times that all ranks wait for signals.
   int64_t pipeline_rounds = 0;   // The rounds that pipelined chunks add.
-  int64_t round_elements = 0;  // Sent in one round of the longest chain by all chunks together; 0 if that is no limit.
+  int64_t round_elements = 0;    // Sent in one round of the longest chain by all chunks together; 0 if unlimited.
 };
 
 struct Algorithm {
   absl::string_view name;
   absl::string_view summary;  // One line for display.
-  // "" if the algorithm can run a collective of this spec with the parameters of the plan, otherwise what it expects.
+  // Returns "" if the algorithm can run a collective of this spec with the parameters of the plan, otherwise what it
+  // expects.
   std::string (*refuses)(const CollectivePlan& plan, const CollectiveSpec& spec);
   // The schedule of one rank.
   Schedule (*build)(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);

@@ -20,7 +20,7 @@ namespace {
 struct Message {
   Segments values;
   int64_t count = 0;
-  int64_t depth = 0;  // Of a message without elements.
+  int64_t depth = 0;  // The depth of a message without elements.
   Region sent_from;
   int race_id = -1;
   RaceDetector::Clock clock;  // Empty if races are not checked.
@@ -40,11 +40,22 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
+// What input and output share. An executor may not know whether it runs in place when it decides which operations wait
+// until a message has been received: kWaits has separate memory, but waits as in place.
+enum class Sharing { kSeparate, kInPlace, kWaits };
+
+// More than 25 methods, because all of them read or change the one state of all ranks: the operations that run, then the
+// checks of the final state.
 class Execution {
  public:
   Execution(const CollectiveSpec& spec, absl::Span<const Schedule> schedules, const CheckOptions& options,
-            bool in_place)
-      : spec_(spec), schedules_(schedules), options_(options), in_place_(in_place), trees_(spec.ranks) {}
+            Sharing sharing)
+      : spec_(spec),
+        schedules_(schedules),
+        options_(options),
+        in_place_(sharing == Sharing::kInPlace),
+        waits_in_place_(sharing != Sharing::kSeparate),
+        trees_(spec.ranks) {}
 
   absl::StatusOr<ScheduleCosts> Run() {
     XLAD_RETURN_IF_ERROR(Start());
@@ -100,8 +111,8 @@ class Execution {
           schedule.output != spec_.output_elements(rank) || schedule.scratch < 0) {
         return Error(rank, "the buffer sizes or the rank do not agree with the spec");
       }
-      offsets_.push_back(in_place_ ? InPlaceOffsetsOf(spec_, rank) : InPlaceOffsets());
-      const InPlaceOffsets& offset = offsets_.back();
+      offsets_.push_back(waits_in_place_ ? InPlaceOffsetsOf(spec_, rank) : InPlaceOffsets());
+      const InPlaceOffsets offset = in_place_ ? offsets_.back() : InPlaceOffsets();
       const int64_t shared = std::max(schedule.input + offset.output, schedule.output + offset.input);
       sizes.push_back({in_place_ ? shared : schedule.input, in_place_ ? 0 : schedule.output, schedule.scratch});
       for (int i = 0; i < 3; ++i) {
@@ -145,10 +156,17 @@ class Execution {
         region.count > sizes[buffer] - region.begin) {
       return Error(rank, "a region exceeds its buffer");
     }
-    if (!in_place_ || buffer == 2) return Place{owner, buffer, region.begin, region.end()};
-    const int64_t shift = buffer == 0 ? offsets_[owner].output : offsets_[owner].input;
-    return Place{owner, 0, region.begin + shift, region.end() + shift};
+    const Place place{owner, buffer, region.begin, region.end()};
+    return in_place_ ? InPlace(place) : place;
   }
+
+  Place InPlace(const Place& place) const {
+    if (place.memory == 2) return place;
+    const int64_t shift = place.memory == 0 ? offsets_[place.rank].output : offsets_[place.rank].input;
+    return {place.rank, 0, place.begin + shift, place.end + shift};
+  }
+  // The place for which operations wait.
+  Place WaitPlace(const Place& place) const { return waits_in_place_ && !in_place_ ? InPlace(place) : place; }
 
   absl::StatusOr<Segments> Read(int rank, const Place& place) {
     if (place.begin == place.end) return Segments();
@@ -164,8 +182,9 @@ class Execution {
   // then.
   bool IsInFlight(int rank, const Place& place) const {
     if (place.rank != rank) return false;
+    const Place at = WaitPlace(place);
     for (const Place& sent : in_flight_[rank]) {
-      if (sent.Overlaps(place)) return true;
+      if (sent.Overlaps(at)) return true;
     }
     return false;
   }
@@ -225,7 +244,7 @@ class Execution {
       message.clock = races_->ClockOf(thread);
     }
     link.push_back(std::move(message));
-    if (op.src.count > 0) in_flight_[rank].push_back(place);
+    if (op.src.count > 0) in_flight_[rank].push_back(WaitPlace(place));
     sent_[rank] += op.src.count;
     woken_.push_back(op.peer);
     return true;
@@ -348,14 +367,14 @@ class Execution {
     return race ? Error(rank, kRace) : absl::OkStatus();
   }
 
-  // Gives back the slots of the messages.
+  // Removes the messages, so that their slots are free again.
   void Release(int rank, const std::vector<Taken>& taken) {
     for (const Taken& t : taken) {
       for (int64_t i = 0; i < t.count; ++i) {
         const Message& message = t.link->front();
         control_depth_[rank] = std::max(control_depth_[rank], message.depth);
         if (message.count > 0) {
-          const Place place = *Find(t.peer, message.sent_from);
+          const Place place = WaitPlace(*Find(t.peer, message.sent_from));
           std::vector<Place>& places = in_flight_[t.peer];
           const auto at = std::find(places.begin(), places.end(), place);
           *at = places.back();
@@ -469,6 +488,7 @@ class Execution {
   const absl::Span<const Schedule> schedules_;
   const CheckOptions options_;
   const bool in_place_;
+  const bool waits_in_place_;
   ReductionTrees trees_;
   std::vector<InPlaceOffsets> offsets_;
   std::vector<int64_t> next_;           // The index of the next operation of each rank.
@@ -482,7 +502,7 @@ class Execution {
   absl::flat_hash_map<LinkKey, std::deque<RaceDetector::Clock>> signals_;
   absl::flat_hash_map<LinkKey, int> threads_;  // By rank and channel.
   std::optional<RaceDetector> races_;          // None if there cannot be races.
-  Segments first_output_;                      // Of rank 0 in an AllReduce.
+  Segments first_output_;                      // The output of rank 0 in an AllReduce.
   ScheduleCosts costs_;
 };
 
@@ -500,9 +520,9 @@ absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::S
     if (!InPlaceOffsetsOf(spec, 0).valid) {
       return absl::InternalError("schedules are marked in place, but the kind has no layout in place");
     }
-    XLAD_RETURN_IF_ERROR(Execution(spec, schedules, options, /*in_place=*/true).Run().status());
+    XLAD_RETURN_IF_ERROR(Execution(spec, schedules, options, Sharing::kInPlace).Run().status());
   }
-  return Execution(spec, schedules, options, /*in_place=*/false).Run();
+  return Execution(spec, schedules, options, in_place ? Sharing::kWaits : Sharing::kSeparate).Run();
 }
 
 absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, const CheckOptions& options) {

@@ -1,4 +1,4 @@
-// Bruck's algorithms: log n rounds for any number of ranks, at the price of local copies. Bruck et al., "Efficient
+// Bruck's algorithms: log n rounds for any number of ranks, with additional local copies. Bruck et al., "Efficient
 // algorithms for all-to-all communications in multiport message-passing systems", IEEE TPDS 1997.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"

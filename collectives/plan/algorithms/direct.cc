@@ -47,8 +47,9 @@ void ReduceScatter(Interval own, const PartOf& part, ScheduleBuilder* builder) {
 
 template <typename PartOf>
 void AllGather(Interval own, const PartOf& part, ScheduleBuilder* builder) {
-  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(own)); });
+  // The copy is first: in place, it would wait until the messages have been received.
   builder->Copy(OutputRegion(part(builder->position())), InputRegion(own));
+  ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(own)); });
   ForEachPeer(*builder, [&](int, int from) { builder->Recv(from, OutputRegion(part(from))); });
 }
 

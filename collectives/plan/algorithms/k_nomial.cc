@@ -74,8 +74,8 @@ std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& posi
   return runs;
 }
 
-// Where a rank of a Gather or Scatter keeps the parts of its subtree: the root in its buffer with n parts, a leaf in
-// its buffer with one part, and other ranks in scratch memory in order of position.
+// The memory in which a rank of a Gather or Scatter keeps the parts of its subtree: for the root its buffer with n
+// parts, for a leaf its buffer with one part, and for other ranks scratch memory in order of position.
 class Subtree {
  public:
   Subtree(const CollectiveSpec& spec, const Node& node, ScheduleBuilder* builder)

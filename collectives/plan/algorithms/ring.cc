@@ -45,8 +45,10 @@ void AllReduce(const Ring& ring, int round, Interval all, ScheduleBuilder* build
 // Partial sums alternate between two scratch buffers of the size of the largest part, so that one can be sent while the
 // next is received. The last one is in the output.
 template <typename PartOf>
-void ReduceScatter(const Ring& ring, int round, const PartOf& part, Interval own, const Interval (&scratch)[2],
+void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interval (&scratch)[2],
                    ScheduleBuilder* builder) {
+  const Interval share = part(ring.self);
+  const Interval own{share.begin - builder->PartBegin(), share.end - builder->PartBegin()};
   const auto partial = [&](int step) {
     const int64_t size = part(ring.Before(step + 2)).size();
     const int64_t begin = scratch[step % 2].begin;
@@ -100,7 +102,7 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
       case Kind::kReduceScatter: {
         const int64_t unit_size = UnitOf(plan, unit, {0, largest}).size();
         const Interval scratch[2] = {builder.Scratch(n > 2 ? unit_size : 0), builder.Scratch(n > 3 ? unit_size : 0)};
-        ReduceScatter(ring, round, part, UnitOf(plan, unit, {0, own_size}), scratch, &builder);
+        ReduceScatter(ring, round, part, scratch, &builder);
         break;
       }
       case Kind::kAllGather:
