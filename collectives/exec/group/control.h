@@ -65,6 +65,7 @@ struct RankBlock {
   EntryLine lines[2];
   // 1 while the rank sleeps, until another rank wakes it.
   alignas(64) std::atomic<uint32_t> asleep = 0;
+  std::atomic<int32_t> core = -1;  // The core on which the rank began its last long wait.
   alignas(64) std::atomic<uint64_t> finished = 0;  // The number of operations that this rank has finished.
   std::atomic<uint32_t> step = 0;                  // The step of the schedule at which it waits, while it waits long.
   std::atomic<int32_t> waits_for = -1;             // The rank for which it waits, while it waits long.

@@ -125,8 +125,8 @@ class Lowering {
     if (at != steps.end() && at->kind == GroupStep::Kind::kWait) program_.board_peers = (at++)->peers;
     steps.erase(steps.begin(), at);
     if (!steps.empty() && steps.back().kind == GroupStep::Kind::kSignal) steps.pop_back();
-    if (program_.scratch_bytes > kBoardBytes || std::any_of(steps.begin(), steps.end(), Synchronizes)) {
-      return absl::InvalidArgumentError("the schedule has more than one round, or too much data for the board");
+    if (std::any_of(steps.begin(), steps.end(), Synchronizes)) {
+      return absl::InvalidArgumentError("the schedule has more than one round");
     }
     for (std::vector<int>& peers : program_.deferred) peers.clear();
     program_.board = true;

@@ -40,8 +40,8 @@ struct GroupProgram {
   int64_t scratch_bytes = 0;
   bool windows = false;    // The ranks access each other's inputs and outputs, which must be registered.
   bool hears_all = false;  // Waits for a signal of every peer.
-  // The scratch is the payload of the entry lines ("board"): the entry stands for the copy of the input to the scratch,
-  // and for the signals and waits after it. `steps` has only what follows.
+  // One round ("board"): the entry stands for the copy of the input to the scratch, and for the signals and waits after
+  // it. Up to kBoardBytes of scratch are the payload of the entry line. `steps` has only what follows.
   bool board = false;
   int64_t board_bytes = 0;       // The size of the payload, from the start of the input.
   std::vector<int> board_peers;  // Those whose entries are waited for.

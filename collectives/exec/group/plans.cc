@@ -45,8 +45,7 @@ GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec)
   // A single rank has no peers that could access its buffers.
   if (spec.ranks > 1 && (plan.algorithm == kMappedWindows || plan.protocol == "windows"))
     return GroupProtocol::kWindows;
-  const bool small = spec.input_elements() * tensor::ByteWidth(spec.type) <= kBoardBytes;
-  return plan.algorithm == kMappedOneShot && small ? GroupProtocol::kBoard : GroupProtocol::kSlots;
+  return plan.algorithm == kMappedOneShot ? GroupProtocol::kBoard : GroupProtocol::kSlots;
 }
 
 bool StreamsResults(const CollectiveSpec& spec, const GroupMachine& machine) {

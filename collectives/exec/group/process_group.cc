@@ -87,7 +87,8 @@ void ProcessGroup::Enter(const GroupOperation& operation, uint64_t sequence) {
   waiter_->Wake();
 }
 
-// One round: every rank writes its input into its entry line, and reads the lines of all.
+// One round: every rank writes its input into its entry line, or into its scratch if it is larger, enters, and reads
+// what the others have written.
 absl::Status ProcessGroup::RunBoard(const GroupOperation& operation, const void* input, void* output) {
   if (!error_.ok()) return error_;
   const uint64_t sequence = sequence_ + 1;
@@ -95,7 +96,12 @@ absl::Status ProcessGroup::RunBoard(const GroupOperation& operation, const void*
     if (const absl::Status status = Settle(sequence - 1); !status.ok()) return Fail(operation, status);
   }
   const GroupProgram& program = operation.program_;
-  CopyPayload(control_->rank(rank_).lines[sequence % 2].payload, input, program.board_bytes);
+  const bool in_line = program.scratch_bytes <= kBoardBytes;
+  if (in_line) {
+    CopyPayload(control_->rank(rank_).lines[sequence % 2].payload, input, program.board_bytes);
+  } else {
+    std::memcpy(Scratch(rank_, sequence), input, program.board_bytes);
+  }
   Enter(operation, sequence);
   for (const int peer : program.board_peers) {
     const EntryLine& line = control_->rank(peer).lines[sequence % 2];
@@ -112,7 +118,8 @@ absl::Status ProcessGroup::RunBoard(const GroupOperation& operation, const void*
     operation.small_reduce_(output, payloads_[sequence % 2], step.sources[0].offset, step.bytes);
   } else if (!program.steps.empty()) {
     for (int peer = 0; peer < ranks_; ++peer) {
-      bases_[BaseIndex(peer, ScheduleBuffer::kScratch)] = control_->rank(peer).lines[sequence % 2].payload;
+      bases_[BaseIndex(peer, ScheduleBuffer::kScratch)] =
+          in_line ? control_->rank(peer).lines[sequence % 2].payload : Scratch(peer, sequence);
     }
     bases_[BaseIndex(rank_, ScheduleBuffer::kInput)] = const_cast<std::byte*>(static_cast<const std::byte*>(input));
     bases_[BaseIndex(rank_, ScheduleBuffer::kOutput)] = static_cast<std::byte*>(output);

@@ -23,9 +23,10 @@ int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
 }
 
-// Whether the only step of a board is to reduce all payloads, in order.
+// Whether the only step of a board is to reduce all payloads, in order, and they are in the entry lines.
 bool ReducesPayloads(const GroupProgram& program, int ranks) {
-  if (!program.board || program.steps.size() != 1 || program.steps[0].kind != GroupStep::Kind::kReduce) return false;
+  const bool one_reduction = program.steps.size() == 1 && program.steps[0].kind == GroupStep::Kind::kReduce;
+  if (!program.board || program.scratch_bytes > kBoardBytes || !one_reduction) return false;
   const GroupStep& step = program.steps[0];
   if (static_cast<int>(step.sources.size()) != ranks || step.dsts[0].offset != 0) return false;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -20,6 +20,8 @@ namespace {
 
 // The phases of a wait. A pause takes about 15 ns, and giving way at least 0.3 us.
 constexpr int kSpins = 4000;
+constexpr int kSpinsBetweenYields = 500;
+constexpr int kWaitsOnSameCore = 4;
 constexpr int kYieldsWithOwnCore = 50;
 constexpr int kYieldsWithSharedCore = 3000;
 constexpr int64_t kFirstSleepNs = 2'000'000;
@@ -27,6 +29,16 @@ constexpr int64_t kMaxSleepNs = 20'000'000;
 
 long Futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, word, op, value, timeout, nullptr, 0);
+}
+
+// Leaves a core for any other that this process may use.
+void MoveToAnotherCore(int core) {
+  cpu_set_t allowed, others;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  others = allowed;
+  CPU_CLR(core, &others);
+  if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+  sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
 bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
@@ -99,18 +111,27 @@ absl::Status GroupWaiter::CheckPeers() {
 
 absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()> ready,
                                    absl::FunctionRef<absl::Status()> check) {
-  if (exclusive_) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (ready()) return absl::OkStatus();
-      PauseCpu();
-    }
+  RankBlock& self = control_->rank(rank_);
+  // The scheduler may have put both ranks on the same core although there is another one.
+  const int core = sched_getcpu();
+  self.core.store(core, std::memory_order_relaxed);
+  const bool same_core = exclusive_ && control_->rank(peer).core.load(std::memory_order_relaxed) == core;
+  waits_on_same_core_ = same_core ? waits_on_same_core_ + 1 : 0;
+  if (waits_on_same_core_ >= kWaitsOnSameCore && rank_ > peer) {
+    waits_on_same_core_ = 0;
+    MoveToAnotherCore(core);
   }
-  const int yields = exclusive_ ? kYieldsWithOwnCore : kYieldsWithSharedCore;
+  const bool spins = exclusive_ && !same_core;
+  for (int spin = 0; spins && spin < kSpins; ++spin) {
+    if (ready()) return absl::OkStatus();
+    PauseCpu();
+    if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) sched_yield();
+  }
+  const int yields = spins ? kYieldsWithOwnCore : kYieldsWithSharedCore;
   for (int yield = 0; yield < yields; ++yield) {
     sched_yield();
     if (ready()) return absl::OkStatus();
   }
-  RankBlock& self = control_->rank(rank_);
   self.step.store(static_cast<uint32_t>(step), std::memory_order_relaxed);
   self.waits_for.store(peer, std::memory_order_relaxed);
   const absl::Status status = Sleep(ready, check);
