@@ -71,6 +71,7 @@ void PrintJson(const std::string& path, const collectives::Verdict& verdict) {
                      {"host", state.host},
                      {"process", ToText(state.process)},
                      {"left", state.left},
+                     {"gave_up", state.gave_up},
                      {"entered", state.entered},
                      {"finished", state.finished},
                      {"operation", state.operation},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 
 namespace xlad::collectives {
 namespace {
@@ -126,6 +128,26 @@ absl::StatusOr<std::string> ControlFolder() {
         absl::StrCat(folder, ": expected a folder that belongs to this user; set XLAD_COMM_DIR to another one"));
   }
   return folder;
+}
+
+void RemoveOldControlFiles(const std::string& folder) {
+  constexpr int64_t kKeptSeconds = 24 * 3600;
+  const absl::StatusOr<std::vector<std::string>> names = RealFileSystem().List(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(folder, name);
+    struct stat info{};
+    if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
+    const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);
+    if (!control.ok()) continue;
+    bool in_use = false;
+    for (int rank = 0; rank < (*control)->ranks(); ++rank) {
+      const int64_t pid = (*control)->rank(rank).pid;
+      in_use = in_use || (pid > 0 && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH));
+    }
+    if (!in_use) (*control)->Unlink();
+  }
 }
 
 std::string OperationText(const RankBlock& block, uint64_t operation) {

@@ -57,6 +57,7 @@ struct OperationRecord {
 
 // Written by one rank, read by all. The members that are written often have cache lines of their own.
 struct RankBlock {
+  static constexpr uint32_t kLeftInOrder = 1, kLeftAfterError = 2;
   static constexpr int kWindows = 256;
   static constexpr int kTexts = 1024;
   static constexpr int kTextBytes = 128;
@@ -65,7 +66,7 @@ struct RankBlock {
   EntryLine lines[2];
   // 1 while the rank sleeps, until another rank wakes it.
   alignas(64) std::atomic<uint32_t> asleep = 0;
-  std::atomic<int32_t> core = -1;  // The core on which the rank began its last long wait.
+  std::atomic<int32_t> core = -1;                  // The core on which the rank began its last long wait.
   alignas(64) std::atomic<uint64_t> finished = 0;  // The number of operations that this rank has finished.
   std::atomic<uint32_t> step = 0;                  // The step of the schedule at which it waits, while it waits long.
   std::atomic<int32_t> waits_for = -1;             // The rank for which it waits, while it waits long.
@@ -73,7 +74,7 @@ struct RankBlock {
   char host[64] = {};
   uint64_t cores[16] = {};
   std::atomic<uint32_t> joined = 0;
-  std::atomic<uint32_t> left = 0;  // 1 after it left in order.
+  std::atomic<uint32_t> left = 0;  // kLeftInOrder or kLeftAfterError, after the rank stopped taking part.
   SharedWindow windows[kWindows];
   char texts[kTexts][kTextBytes] = {};
   OperationRecord records[kRecords];
@@ -87,6 +88,7 @@ struct ControlHead {
   int64_t bytes = 0;
   char scratch_segment[64] = {};
   alignas(64) std::atomic<uint32_t> sleepers = 0;
+  std::atomic<int32_t> failed_rank = -1;  // The rank whose death was noticed first.
   std::atomic<uint32_t> needs_fence = 0;  // 1 if a process cannot use membarrier; see Sleepers in wait.h.
 };
 
@@ -124,6 +126,9 @@ class ControlFile {
 // The folder of control files: XLAD_COMM_DIR, otherwise a folder of this user in /dev/shm, or in /tmp if that does not
 // exist. Created, readable by this user only, if it does not exist.
 absl::StatusOr<std::string> ControlFolder();
+
+// Removes the control files that are older than a day and whose processes have all ended.
+void RemoveOldControlFiles(const std::string& folder);
 
 // The text of an operation by its word in an entry line or a record.
 std::string OperationText(const RankBlock& block, uint64_t operation);

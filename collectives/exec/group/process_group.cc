@@ -69,6 +69,8 @@ absl::Status ProcessGroup::CheckAgreement(const GroupOperation& operation) {
 absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Status& status) {
   error_ = Annotate(status, absl::StrCat("operation ", sequence_, " (",
                                          OperationText(control_->rank(rank_), operation.word_), ") on rank ", rank_));
+  control_->rank(rank_).left.store(RankBlock::kLeftAfterError, std::memory_order_release);
+  waiter_->Wake();
   return error_;
 }
 
@@ -211,7 +213,12 @@ absl::Status ProcessGroup::WaitForSignals(const GroupOperation& operation, const
         peer, step.op, [&] { return cell.load(std::memory_order_acquire) >= expected; },
         [&] { return CheckAgreement(operation); }));
     XLAD_RETURN_IF_ERROR(CheckAgreement(operation, peer));
-    if (operation.program_.windows && !mapped_[peer]) XLAD_RETURN_IF_ERROR(MapPeer(peer));
+    if (!operation.program_.windows || mapped_[peer]) continue;
+    const absl::Status mapped = MapPeer(peer);
+    if (mapped.ok()) continue;
+    // A peer that died or gave up is the cause.
+    XLAD_RETURN_IF_ERROR(waiter_->CheckPeers());
+    return mapped;
   }
   return absl::OkStatus();
 }

@@ -41,7 +41,9 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& options, Bootstrap* bootstrap) {
   std::unique_ptr<ProcessGroup> group(new ProcessGroup());
-  XLAD_RETURN_IF_ERROR(group->Join(options, bootstrap));
+  const absl::Status joined = group->Join(options, bootstrap);
+  if (!joined.ok() && group->rank_ == 0 && group->control_ != nullptr) group->control_->Unlink();
+  XLAD_RETURN_IF_ERROR(joined);
   return group;
 }
 
@@ -54,6 +56,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
                         bootstrap, &RealClock());
   if (rank_ == 0) {
     XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+    RemoveOldControlFiles(folder);
     const std::string path = absl::StrCat(folder, "/", options.launch.key, "-", options.generation, "-", getpid());
     XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Create(path, ranks_));
     const int64_t scratch = options.scratch_bytes > 0 ? options.scratch_bytes : DefaultScratchBytes(ranks_);
@@ -116,7 +119,7 @@ ProcessGroup::~ProcessGroup() {
   barrier_.reset();
   RankBlock& self = control_->rank(rank_);
   if (!error_.ok()) return;  // The file stays for `xlad comm why`.
-  self.left.store(1, std::memory_order_release);
+  self.left.store(RankBlock::kLeftInOrder, std::memory_order_release);
   if (waiter_ != nullptr) waiter_->Wake();
   bool last = true;
   for (int rank = 0; rank < ranks_; ++rank) last = last && control_->rank(rank).left.load() != 0;

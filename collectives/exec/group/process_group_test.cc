@@ -31,6 +31,18 @@ ProcessGroup::Options OptionsOf(int rank, int ranks, const std::string& key) {
   return options;
 }
 
+// The control files of groups that fail stay, so the tests have a folder for them.
+class ControlFolderOfTests : public ::testing::Environment {
+ public:
+  void SetUp() override { setenv("XLAD_COMM_DIR", folder_.c_str(), 1); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+ private:
+  const std::string folder_ =
+      (std::filesystem::temp_directory_path() / absl::StrCat("xlad-comm-test-", getpid())).string();
+};
+const ::testing::Environment* const kFolder = ::testing::AddGlobalTestEnvironment(new ControlFolderOfTests());
+
 std::string NewKey() { return absl::StrCat("test-", getpid(), "-", SystemRandom()->Hex(4)); }
 
 // Calls `body` on a thread for each rank of a new group.

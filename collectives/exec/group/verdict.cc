@@ -16,7 +16,8 @@ RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int6
   state.pid = block.pid;
   state.host = std::string(block.host, strnlen(block.host, sizeof block.host));
   state.process = state_of(block.pid);
-  state.left = block.left.load() != 0;
+  state.left = block.left.load() == RankBlock::kLeftInOrder;
+  state.gave_up = block.left.load() == RankBlock::kLeftAfterError;
   state.finished = block.finished.load();
   for (const EntryLine& line : block.lines) {
     if (line.sequence.load() < state.entered || line.sequence.load() == 0) continue;
@@ -50,6 +51,7 @@ void AddSentence(std::string text, std::string* to) { absl::StrAppend(to, to->em
 std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
   const RankState& state = verdict.ranks[rank];
   const std::string who = Describe(state, rank);
+  if (state.gave_up) return "";
   if (state.left) return absl::StrCat(who, " has left the group after operation ", state.finished);
   if (state.process == ProcessState::kGone) return absl::StrCat(who, " has died ", Where(state));
   if (state.process == ProcessState::kStopped) {

@@ -17,6 +17,7 @@ struct RankState {
   std::string host;
   ProcessState process = ProcessState::kGone;
   bool left = false;      // It left the group in order.
+  bool gave_up = false;   // It stopped after an error, such as the death of another rank.
   uint64_t entered = 0;   // The number of the last operation that it entered; 0 if none.
   uint64_t finished = 0;  // The number of the last operation that it finished.
   std::string operation;  // The text of the operation that it entered last.

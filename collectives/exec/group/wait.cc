@@ -18,12 +18,12 @@
 namespace xlad::collectives {
 namespace {
 
-// The phases of a wait. A pause takes about 15 ns, and giving way at least 0.3 us.
+// The phases of a wait. A pause takes about 15 ns. Giving way takes 0.3 us, or as long as other processes run.
 constexpr int kSpins = 4000;
 constexpr int kSpinsBetweenYields = 500;
 constexpr int kWaitsOnSameCore = 4;
-constexpr int kYieldsWithOwnCore = 50;
-constexpr int kYieldsWithSharedCore = 3000;
+constexpr int64_t kYieldNsWithOwnCore = 50'000;
+constexpr int64_t kYieldNsWithSharedCore = 1'000'000;
 constexpr int64_t kFirstSleepNs = 2'000'000;
 constexpr int64_t kMaxSleepNs = 20'000'000;
 
@@ -81,7 +81,7 @@ absl::Status GroupWaiter::Died(int rank) const {
   const uint64_t entered =
       std::max(block.lines[0].sequence.load(std::memory_order_relaxed), block.lines[1].sequence.load());
   const uint64_t finished = block.finished.load();
-  if (block.left.load() != 0) {
+  if (block.left.load() == RankBlock::kLeftInOrder) {
     return absl::UnavailableError(
         absl::StrCat(Describe(rank), " has left the group after operation ", finished, " and will not take part"));
   }
@@ -94,17 +94,25 @@ absl::Status GroupWaiter::Died(int rank) const {
 
 absl::Status GroupWaiter::CheckPeers() {
   const RankBlock& self = control_->rank(rank_);
+  std::atomic<int32_t>& failed = control_->head().failed_rank;
   const uint64_t current = std::max(self.lines[0].sequence.load(), self.lines[1].sequence.load());
   for (int rank = 0; rank < static_cast<int>(process_handles_.size()); ++rank) {
     // A peer that finished the current operation has done its part in it, even if it ended afterwards.
     const RankBlock& block = control_->rank(rank);
-    if (process_handles_[rank] < 0 || block.finished.load(std::memory_order_acquire) >= current) continue;
-    if (block.left.load(std::memory_order_acquire) != 0) return Died(rank);
+    if (rank == rank_ || block.finished.load(std::memory_order_acquire) >= current) continue;
+    const uint32_t left = block.left.load(std::memory_order_acquire);
+    if (left == RankBlock::kLeftInOrder) return Died(rank);
+    if (left == RankBlock::kLeftAfterError) {
+      // It has found the death of another rank, or it is the one that disagrees with the others.
+      if (failed.load() >= 0) return Died(failed.load());
+      return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error"));
+    }
     pollfd handle{process_handles_[rank], POLLIN, 0};
-    if (poll(&handle, 1, 0) <= 0) continue;
-    // The others need not wait until they look.
-    WakeSleepers();
-    return Died(rank);
+    if (handle.fd < 0 || poll(&handle, 1, 0) <= 0) continue;
+    int none = -1;
+    failed.compare_exchange_strong(none, rank);
+    WakeSleepers();  // The others need not wait until they look.
+    return Died(failed.load());
   }
   return absl::OkStatus();
 }
@@ -127,11 +135,11 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
     PauseCpu();
     if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) sched_yield();
   }
-  const int yields = spins ? kYieldsWithOwnCore : kYieldsWithSharedCore;
-  for (int yield = 0; yield < yields; ++yield) {
+  const int64_t end_ns = RealClock().NowNs() + (spins ? kYieldNsWithOwnCore : kYieldNsWithSharedCore);
+  do {
     sched_yield();
     if (ready()) return absl::OkStatus();
-  }
+  } while (RealClock().NowNs() < end_ns);
   self.step.store(static_cast<uint32_t>(step), std::memory_order_relaxed);
   self.waits_for.store(peer, std::memory_order_relaxed);
   const absl::Status status = Sleep(ready, check);
