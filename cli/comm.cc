@@ -1,4 +1,6 @@
-// `xlad comm`: collectives among processes: why a group hangs.
+// `xlad comm`: collectives among processes: why a group hangs. The other subcommands are in comm_schedules.cc.
+#include "cli/comm.h"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
-#include "cli/command.h"
 #include "collectives/exec/group/verdict.h"
 
 namespace xlad::cli {
@@ -28,7 +29,7 @@ absl::StatusOr<std::string> FindControlFile(const std::string& part) {
   int64_t newest_ns = -1;
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
-    struct stat info{};
+    struct stat info {};
     if (!absl::StrContains(name, part) || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     const int64_t changed_ns = int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
     if (changed_ns > newest_ns) newest = path;
@@ -100,7 +101,7 @@ int Why(const WhyOptions& options) {
 }  // namespace
 
 void AddComm(CLI::App& parent, Action* action) {
-  CLI::App* comm = parent.add_subcommand("comm", "inspect collectives among processes");
+  CLI::App* comm = parent.add_subcommand("comm", "check, draw and simulate collectives; inspect those among processes");
   comm->require_subcommand(1);
   auto options = std::make_shared<WhyOptions>();
   CLI::App* why = comm->add_subcommand("why", "say which rank of a process group the others wait for");
@@ -108,6 +109,7 @@ void AddComm(CLI::App& parent, Action* action) {
   why->add_option("GROUP", options->group, "a control file, or a part of its name; without it the newest");
   AddFormatFlag(why, &options->format);
   why->callback([=] { *action = [=] { return Why(*options); }; });
+  AddCommSchedules(comm, action);
 }
 
 }  // namespace xlad::cli

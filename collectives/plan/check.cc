@@ -44,8 +44,8 @@ struct Place {
 // until a message has been received: kWaits has separate memory, but waits as in place.
 enum class Sharing { kSeparate, kInPlace, kWaits };
 
-// More than 25 methods, because all of them read or change the one state of all ranks: the operations that run, then the
-// checks of the final state.
+// More than 25 methods, because all of them read or change the one state of all ranks: the operations that run, then
+// the checks of the final state.
 class Execution {
  public:
   Execution(const CollectiveSpec& spec, absl::Span<const Schedule> schedules, const CheckOptions& options,
@@ -126,22 +126,40 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // Races are possible only if a rank has several channels or touches the memory of another. A barrier is checked by
-  // the same clocks.
+  // Races are possible only if channels of a rank touch the same memory, or a rank touches the memory of another. A
+  // barrier is checked by the same clocks.
   void FindThreads(const std::vector<std::vector<int64_t>>& sizes) {
     bool needed = spec_.kind == CollectiveKind::kBarrier;
     std::vector<int> rank_of;
     for (int rank = 0; rank < spec_.ranks; ++rank) {
-      const size_t first = rank_of.size();
       for (const ScheduleOp& op : schedules_[rank].ops) {
         if (threads_.try_emplace({rank, op.channel, 0}, static_cast<int>(rank_of.size())).second) {
           rank_of.push_back(rank);
         }
-        needed = needed || NeedsWindows(op, rank);
+        const bool orders_channels = op.kind == OpKind::kSignal || op.kind == OpKind::kWait;
+        needed = needed || (!orders_channels && NeedsWindows(op, rank));
       }
-      needed = needed || rank_of.size() > first + 1;
+      needed = needed || ChannelsShareMemory(rank);
     }
     if (needed) races_.emplace(std::move(rank_of), sizes);
+  }
+
+  bool ChannelsShareMemory(int rank) const {
+    std::vector<ChannelAccess> accesses;
+    const auto add = [&](const ScheduleOp& op, const Region& region, bool writes) {
+      const absl::StatusOr<Place> at = Find(rank, region);
+      if (at.ok() && region.count > 0) accesses.push_back({at->memory, at->begin, at->end, op.channel, writes});
+    };
+    for (const ScheduleOp& op : schedules_[rank].ops) {
+      const bool has_src = op.kind == OpKind::kSend || op.kind == OpKind::kRecvReduce || op.kind == OpKind::kCopy;
+      if (has_src) add(op, op.src, false);
+      if (HasDestination(op.kind)) add(op, op.dst, true);
+      for (const Region& dst : op.more_dsts) add(op, dst, true);
+      for (const ReduceSource& source : op.sources) {
+        if (source.peer < 0) add(op, source.region, false);
+      }
+    }
+    return ChannelsConflict(std::move(accesses));
   }
 
   int ThreadOf(int rank) const { return threads_.at({rank, Op(rank).channel, 0}); }

@@ -2,8 +2,50 @@
 #include "collectives/plan/races.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace xlad::collectives {
+namespace {
+
+// The farthest end of the accesses seen so far, the channel that reaches it, and the farthest end of other channels.
+class Reach {
+ public:
+  void Extend(int64_t end, int channel) {
+    if (channel == channel_) {
+      end_ = std::max(end_, end);
+    } else if (end > end_) {
+      end_of_others_ = end_;
+      end_ = end;
+      channel_ = channel;
+    } else {
+      end_of_others_ = std::max(end_of_others_, end);
+    }
+  }
+  int64_t EndOfOthers(int channel) const { return channel == channel_ ? end_of_others_ : end_; }
+
+ private:
+  int64_t end_ = 0;
+  int channel_ = -1;
+  int64_t end_of_others_ = 0;
+};
+
+}  // namespace
+
+bool ChannelsConflict(std::vector<ChannelAccess> accesses) {
+  std::sort(accesses.begin(), accesses.end(), [](const ChannelAccess& a, const ChannelAccess& b) {
+    return std::tie(a.memory, a.begin) < std::tie(b.memory, b.begin);
+  });
+  Reach touched, written;
+  int memory = -1;
+  for (const ChannelAccess& access : accesses) {
+    if (access.memory != memory) touched = written = Reach();
+    memory = access.memory;
+    if ((access.writes ? touched : written).EndOfOthers(access.channel) > access.begin) return true;
+    touched.Extend(access.end, access.channel);
+    if (access.writes) written.Extend(access.end, access.channel);
+  }
+  return false;
+}
 
 RaceDetector::RaceDetector(std::vector<int> rank_of, const std::vector<std::vector<int64_t>>& sizes)
     : rank_of_(std::move(rank_of)),

@@ -10,6 +10,18 @@
 
 namespace xlad::collectives {
 
+// An access of a channel to the elements [begin, end) of a memory.
+struct ChannelAccess {
+  int memory = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int channel = 0;
+  bool writes = false;
+};
+
+// Whether two channels access the same elements, and one of them writes them. If not, they cannot race.
+bool ChannelsConflict(std::vector<ChannelAccess> accesses);
+
 class RaceDetector {
  public:
   using Clock = std::vector<int32_t>;

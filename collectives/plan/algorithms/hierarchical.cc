@@ -3,8 +3,8 @@
 //
 // The ranks of a host exchange directly. Hosts exchange in a ring, or directly if the order of reduction is canonical.
 #include "collectives/plan/algorithms/build.h"
-#include "collectives/plan/algorithms/grid.h"
 #include "collectives/plan/algorithms/rows.h"
+#include "collectives/plan/grid.h"
 
 namespace xlad::collectives {
 namespace {

@@ -9,13 +9,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithms/build.h"
-#include "collectives/plan/algorithms/grid.h"
 #include "collectives/plan/algorithms/rows.h"
+#include "collectives/plan/grid.h"
 
 namespace xlad::collectives {
 namespace {
 
 using Kind = CollectiveKind;
+
+constexpr int kChunksAtATime = 2;
 
 // The share of one unit in the data, and the order of the phases.
 class Lane {
@@ -133,9 +135,9 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank,
     Lane lane(plan, spec, grid, unit, &builder);
     const int channel = unit.chunk * plan.channels + unit.channel;
     builder.set_channel(channel);
-    int64_t round = 1 + unit.chunk * (lane.FirstPhase() + 1);
+    int64_t round = 1 + unit.chunk / kChunksAtATime * (lane.FirstPhase() + 1);
     builder.At(round);
-    if (unit.chunk > 0) builder.Order(channel - plan.channels, channel, channel);
+    if (unit.chunk >= kChunksAtATime) builder.Order(channel - kChunksAtATime * plan.channels, channel, channel);
     if (spec.kind == Kind::kAllGather) {
       const Interval part = builder.PartAt(builder.position());
       builder.At(round, 1);

@@ -4,8 +4,8 @@
 // On a grid whose sizes are powers of two, the exchanges alternate between the dimensions. Otherwise ranks are folded
 // to a power of two in one dimension.
 #include "collectives/plan/algorithms/fold.h"
-#include "collectives/plan/algorithms/grid.h"
 #include "collectives/plan/algorithms/rows.h"
+#include "collectives/plan/grid.h"
 
 namespace xlad::collectives {
 namespace {

@@ -1,5 +1,5 @@
 // Grids of ranks.
-#include "collectives/plan/algorithms/grid.h"
+#include "collectives/plan/grid.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,0 +1,338 @@
+// `xlad comm check`, `schedule` and `simulate`: schedules of collectives, proven, printed, drawn and timed.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/random.h"
+#include "cli/comm.h"
+#include "collectives/plan/algorithm.h"
+#include "collectives/plan/check.h"
+#include "collectives/plan/mutate.h"
+#include "collectives/plan/simulate.h"
+
+namespace xlad::cli {
+namespace {
+
+using collectives::CollectiveKind;
+using collectives::CollectivePlan;
+using collectives::CollectiveSpec;
+using collectives::Schedule;
+using collectives::ScheduleOp;
+using Json = nlohmann::ordered_json;
+
+// What all three commands take.
+struct ScheduleOptions {
+  std::string collective;
+  std::string algorithm;
+  int ranks = 0;
+  int64_t bytes = 0;
+  int chunks = 1;
+  int channels = 1;
+  std::string op = "sum";
+  int root = 0;
+  bool canonical = false;
+  std::string format;
+};
+
+struct CheckOptions : ScheduleOptions {
+  std::string schedules;
+  int64_t mutations = 0;
+  uint64_t seed = 1;
+  int slots = 1;
+};
+
+struct PrintOptions : ScheduleOptions {
+  int rank = -1;
+  bool draw = false;
+};
+
+struct SimulateOptions : ScheduleOptions {
+  std::string topology;
+  std::vector<std::string> broken_links;
+};
+
+// The collective with f32 elements. `bytes` is the size as nccl-tests counts it: that of the larger of input and
+// output.
+absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
+  CollectiveSpec spec;
+  XLAD_ASSIGN_OR_RETURN(spec.kind, collectives::ParseCollectiveKind(options.collective));
+  if (collectives::Reduces(spec.kind)) {
+    XLAD_ASSIGN_OR_RETURN(spec.reduction, collectives::ParseReduction(options.op));
+  }
+  spec.ranks = options.ranks;
+  spec.root = options.root;
+  if (options.canonical) spec.mode = collectives::ReductionMode::kCanonical;
+  const int64_t n = std::max(options.ranks, 1);
+  int64_t count = options.bytes > 0 ? std::max<int64_t>(1, options.bytes / 4) : n * 64;
+  if (InputHasParts(spec.kind)) count = (count + n - 1) / n * n;
+  if (spec.kind == CollectiveKind::kAllGather || spec.kind == CollectiveKind::kGather) count = (count + n - 1) / n;
+  if (spec.kind == CollectiveKind::kBarrier) count = 0;
+  spec.counts = {count};
+  if (spec.kind == CollectiveKind::kCollectivePermute || spec.kind == CollectiveKind::kSendRecv) {
+    for (int rank = 0; rank < options.ranks; ++rank) spec.pairs.push_back({rank, (rank + 1) % options.ranks});
+  }
+  XLAD_RETURN_IF_ERROR(collectives::ValidateSpec(spec));
+  return spec;
+}
+
+// --algorithm takes a name, or a name and parameters: "ring_2d grid=4x4 chunks=2".
+absl::StatusOr<CollectivePlan> PlanOf(const ScheduleOptions& options, const CollectiveSpec& spec) {
+  if (options.algorithm.empty()) return collectives::MakePlan(spec);
+  XLAD_ASSIGN_OR_RETURN(CollectivePlan plan, collectives::ParsePlan(options.algorithm));
+  if (options.chunks > 1) plan.chunks = options.chunks;
+  if (options.channels > 1) plan.channels = options.channels;
+  return plan;
+}
+
+absl::StatusOr<collectives::ScheduleSet> ReadSchedules(const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(path));
+  absl::StatusOr<collectives::ScheduleSet> set = collectives::ParseScheduleSet(text);
+  if (!set.ok()) return Annotate(set.status(), path);
+  return set;
+}
+
+int RunCheck(const CheckOptions& options) {
+  collectives::ScheduleSet set;
+  std::string plan_text;
+  absl::Status formulas = absl::OkStatus();
+  if (!options.schedules.empty()) {
+    absl::StatusOr<collectives::ScheduleSet> read = ReadSchedules(options.schedules);
+    if (!read.ok()) return Fail(read.status());
+    set = *std::move(read);
+  } else {
+    const absl::StatusOr<CollectiveSpec> spec = SpecOf(options);
+    if (!spec.ok()) return Fail(spec.status());
+    const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
+    if (!plan.ok()) return Fail(plan.status());
+    absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(*plan, *spec);
+    if (!schedules.ok()) return Fail(schedules.status());
+    set = {*spec, *std::move(schedules)};
+    plan_text = plan->ToString();
+    formulas = CheckPlan(*plan, *spec, {options.slots});
+  }
+  const absl::StatusOr<collectives::ScheduleCosts> costs = CheckSchedules(set.spec, set.schedules, {options.slots});
+  const absl::Status status = costs.ok() ? formulas : costs.status();
+  absl::StatusOr<collectives::MutationCounts> mutants = collectives::MutationCounts();
+  if (status.ok() && options.mutations > 0) {
+    mutants = CheckMutants(set, options.mutations, SeededRandom(options.seed).get());
+  }
+  const bool accepted = status.ok() && mutants.ok();
+  const std::string error(status.ok() ? mutants.status().message() : status.message());
+  if (options.format == "json") {
+    Json json = {{"collective", set.spec.ToString()}, {"plan", plan_text}, {"accepted", accepted}, {"error", error}};
+    if (costs.ok()) {
+      json["rounds"] = costs->rounds;
+      json["max_sent_elements"] = costs->max_sent_elements;
+    }
+    if (accepted && options.mutations > 0) {
+      json["mutations"] = {
+          {"mutants", mutants->mutants}, {"rejected", mutants->rejected}, {"equivalent", mutants->equivalent}};
+    }
+    std::printf("%s\n", json.dump(2).c_str());
+  } else if (accepted) {
+    std::printf("%s: accepted (%s%lld rounds, at most %lld elements sent by a rank)\n", set.spec.ToString().c_str(),
+                plan_text.empty() ? "" : absl::StrCat(plan_text, "; ").c_str(), static_cast<long long>(costs->rounds),
+                static_cast<long long>(costs->max_sent_elements));
+    if (options.mutations > 0) {
+      std::printf("%lld mutants: %lld rejected, %lld equivalent\n", static_cast<long long>(mutants->mutants),
+                  static_cast<long long>(mutants->rejected), static_cast<long long>(mutants->equivalent));
+    }
+  } else {
+    return Fail(absl::InternalError(error));
+  }
+  return accepted ? kOk : kFailed;
+}
+
+// One row per rank and one column per operation: where each rank sends to and receives from.
+void Draw(const std::vector<Schedule>& schedules) {
+  size_t columns = 0;
+  for (const Schedule& schedule : schedules) columns = std::max(columns, schedule.ops.size());
+  const auto cell = [](const ScheduleOp& op) {
+    switch (op.kind) {
+      case collectives::OpKind::kSend:
+        return absl::StrCat("->", op.peer);
+      case collectives::OpKind::kRecv:
+        return absl::StrCat("<-", op.peer);
+      case collectives::OpKind::kRecvReduce:
+        return absl::StrCat("+<", op.peer);
+      case collectives::OpKind::kSignal:
+        return absl::StrCat("!", op.peer);
+      case collectives::OpKind::kWait:
+        return absl::StrCat("?", op.peer);
+      case collectives::OpKind::kCopy:
+        return std::string("=");
+      case collectives::OpKind::kZero:
+        return std::string("0");
+      default:
+        return std::string("sum");
+    }
+  };
+  for (const Schedule& schedule : schedules) {
+    std::printf("rank %4d |", schedule.rank);
+    for (const ScheduleOp& op : schedule.ops) std::printf(" %5s", cell(op).c_str());
+    std::printf("\n");
+  }
+  std::printf("-> send, <- receive, +< receive and reduce, sum: reduce several, = copy, 0 zero, ! signal, ? wait\n");
+}
+
+int RunPrint(const PrintOptions& options) {
+  const absl::StatusOr<CollectiveSpec> spec = SpecOf(options);
+  if (!spec.ok()) return Fail(spec.status());
+  const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
+  if (!plan.ok()) return Fail(plan.status());
+  std::vector<Schedule> schedules;
+  for (int rank = options.rank < 0 ? 0 : options.rank; rank < spec->ranks; ++rank) {
+    absl::StatusOr<Schedule> schedule = BuildSchedule(*plan, *spec, rank);
+    if (!schedule.ok()) return Fail(schedule.status());
+    schedules.push_back(*std::move(schedule));
+    if (options.rank >= 0) break;
+  }
+  if (schedules.empty()) {
+    return Fail(
+        absl::InvalidArgumentError(absl::StrCat("found rank ", options.rank, ", expected 0 to ", spec->ranks - 1)));
+  }
+  if (options.draw) {
+    Draw(schedules);
+  } else if (options.rank >= 0) {
+    std::printf("%s", Print(schedules[0]).c_str());
+  } else {
+    std::printf("%s", Print(collectives::ScheduleSet{*spec, std::move(schedules)}).c_str());
+  }
+  return kOk;
+}
+
+absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Network* network) {
+  for (const std::string& link : links) {
+    const std::vector<std::string> ends = absl::StrSplit(link, '-');
+    int a = 0, b = 0;
+    if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &a) || !absl::SimpleAtoi(ends[1], &b)) {
+      return absl::InvalidArgumentError(absl::StrCat("found --broken-link ", link, ", expected two ranks such as 0-1"));
+    }
+    XLAD_RETURN_IF_ERROR(network->BreakLink(a, b));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
+  XLAD_ASSIGN_OR_RETURN(collectives::Network network, collectives::Network::Preset(options.topology));
+  if (options.ranks == 0) options.ranks = network.ranks();
+  XLAD_RETURN_IF_ERROR(BreakLinks(options.broken_links, &network));
+  XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec, SpecOf(options));
+  CollectivePlan plan;
+  if (options.algorithm.empty()) {
+    XLAD_ASSIGN_OR_RETURN(plan, collectives::PlanFor(spec, network));
+  } else {
+    XLAD_ASSIGN_OR_RETURN(plan, PlanOf(options, spec));
+    // Rings along the dimensions of the network, in all directions.
+    const int dimensions = static_cast<int>(network.grid().size());
+    const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks();
+    if (fits && plan.grid.empty()) {
+      plan.grid = network.grid();
+      if (plan.channels == 1) plan.channels = 2 * dimensions;
+      if (plan.chunks == 1 && options.chunks != 1) plan.chunks = 6;
+    }
+  }
+  XLAD_ASSIGN_OR_RETURN(const collectives::SimulatedRun run, collectives::Simulate(plan, spec, network));
+  const double n = spec.ranks;
+  const double bytes = static_cast<double>(std::max(spec.input_elements(), spec.output_elements())) * 4;
+  const double factor = spec.kind == CollectiveKind::kAllReduce                 ? 2 * (n - 1) / n
+                        : InputHasParts(spec.kind) || OutputHasParts(spec.kind) ? (n - 1) / n
+                                                                                : 1;
+  const double bound = BandwidthBoundUs(spec, network);
+  Json links = Json::array();
+  for (size_t i = 0; i < network.links().size(); ++i) {
+    const collectives::NetworkLink& link = network.links()[i];
+    links.push_back({{"from", link.from},
+                     {"to", link.to},
+                     {"broken", link.broken},
+                     {"use", run.time_us > 0 ? run.busy_us[i] / run.time_us : 0}});
+  }
+  return Json{{"topology", options.topology},
+              {"collective", spec.ToString()},
+              {"plan", plan.ToString()},
+              {"bytes", bytes},
+              {"time_us", run.time_us},
+              {"algbw", bytes / run.time_us / 1e3},
+              {"busbw", bytes * factor / run.time_us / 1e3},
+              {"bound_us", bound},
+              {"fraction_of_bound", bound / run.time_us},
+              {"messages", run.messages},
+              {"links", links}};
+}
+
+int RunSimulate(const SimulateOptions& options) {
+  const absl::StatusOr<Json> json = SimulateToJson(options);
+  if (!json.ok()) return Fail(json.status());
+  if (options.format == "json") {
+    std::printf("%s\n", json->dump(1).c_str());
+    return kOk;
+  }
+  std::printf("%s on %s, %s\n%.1f us, algbw %.2f GB/s, busbw %.2f GB/s, %.1f %% of the bandwidth bound of %.1f us\n",
+              (*json)["collective"].get<std::string>().c_str(), options.topology.c_str(),
+              (*json)["plan"].get<std::string>().c_str(), (*json)["time_us"].get<double>(),
+              (*json)["algbw"].get<double>(), (*json)["busbw"].get<double>(),
+              100 * (*json)["fraction_of_bound"].get<double>(), (*json)["bound_us"].get<double>());
+  return kOk;
+}
+
+// Options that describe the collective and the plan.
+void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collective) {
+  CLI::Option* const collective = app->add_option("COLLECTIVE", options->collective,
+                                                  "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, ...");
+  if (needs_collective) collective->required();
+  app->add_option("--algorithm", options->algorithm,
+                  "a name, or a name with parameters: \"ring_2d grid=4x4\"; default: chosen by predicted time");
+  app->add_option("--ranks", options->ranks, "number of ranks")->check(CLI::Range(1, 1 << 16));
+  app->add_option("--bytes", options->bytes, "size of the larger of input and output; default: 256 bytes per rank")
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--chunks", options->chunks, "number of pipelined pieces")->check(CLI::Range(1, 4096));
+  app->add_option("--channels", options->channels, "number of channels")->check(CLI::Range(1, 4096));
+  app->add_option("--op", options->op, "sum, prod, min, max, avg, and, or, xor");
+  app->add_option("--root", options->root, "the root of broadcast, reduce, gather and scatter");
+  app->add_flag("--canonical", options->canonical, "reduce in the canonical order: a balanced tree over the ranks");
+}
+
+}  // namespace
+
+void AddCommSchedules(CLI::App* comm, Action* action) {
+  auto check_options = std::make_shared<CheckOptions>();
+  CLI::App* check = comm->add_subcommand("check", "prove that schedules are right, or say why they are not");
+  AddScheduleFlags(check, check_options.get(), /*needs_collective=*/false);
+  check->add_option("--schedules", check_options->schedules,
+                    "check the schedules that `comm schedule` printed to a file");
+  check->add_option("--mutations", check_options->mutations, "also check this many random changes of the schedules")
+      ->check(CLI::NonNegativeNumber);
+  check->add_option("--seed", check_options->seed, "seed of the random changes");
+  check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(CLI::Range(1, 64));
+  AddFormatFlag(check, &check_options->format);
+  check->callback([=] {
+    if (check_options->schedules.empty() && (check_options->collective.empty() || check_options->ranks == 0)) {
+      throw CLI::RequiredError("COLLECTIVE and --ranks, or --schedules,");
+    }
+    *action = [=] { return RunCheck(*check_options); };
+  });
+
+  auto print_options = std::make_shared<PrintOptions>();
+  CLI::App* print = comm->add_subcommand("schedule", "print or draw the schedule of each rank");
+  AddScheduleFlags(print, print_options.get(), /*needs_collective=*/true);
+  print->get_option("--ranks")->required();
+  print->add_option("--rank", print_options->rank, "only this rank");
+  print->add_flag("--draw", print_options->draw, "a row of operations per rank");
+  print->callback([=] { *action = [=] { return RunPrint(*print_options); }; });
+
+  auto simulate_options = std::make_shared<SimulateOptions>();
+  CLI::App* simulate = comm->add_subcommand("simulate", "predict the time of a collective on a network");
+  AddScheduleFlags(simulate, simulate_options.get(), /*needs_collective=*/true);
+  simulate_options->chunks = 0;
+  simulate->add_option("--topology", simulate_options->topology, "v5e-16x16, v4-4x4x8, switch-64, ...")->required();
+  simulate->add_option("--broken-link", simulate_options->broken_links,
+                       "A-B: the link between two neighbors carries nothing; may be repeated");
+  AddFormatFlag(simulate, &simulate_options->format);
+  simulate->callback([=] { *action = [=] { return RunSimulate(*simulate_options); }; });
+}
+
+}  // namespace xlad::cli

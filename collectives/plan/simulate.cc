@@ -1,0 +1,275 @@
+// The event-driven simulation.
+#include "collectives/plan/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <queue>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/algorithm.h"
+
+namespace xlad::collectives {
+namespace {
+
+// A compact operation of one channel.
+struct Step {
+  enum Kind : uint8_t { kSend, kNeed, kRelease, kCopy } kind;
+  int32_t flow;  // An index into flows_; unused by kCopy.
+  double bytes;
+};
+
+struct Lane {
+  std::vector<Step> steps;
+  size_t next = 0;
+  bool waits = false;
+};
+
+// The messages from one rank to another on one channel, or the signals of one flag (without slots).
+struct Flow {
+  std::vector<int> route;
+  bool has_slots = true;
+  int64_t sent = 0;
+  int64_t arrived = 0;
+  int64_t needed = 0;
+  int64_t released = 0;
+  int waiting_sender = -1;  // A lane.
+  int waiting_receiver = -1;
+};
+
+struct Event {
+  double time;
+  int64_t sequence;  // Makes the order of simultaneous events unique.
+  int lane;          // Resumes this lane, or moves a message if negative.
+  int flow;
+  int hop;
+  double bytes;
+  bool operator>(const Event& other) const {
+    return time != other.time ? time > other.time : sequence > other.sequence;
+  }
+};
+
+class Simulation {
+ public:
+  Simulation(const CollectiveSpec& spec, const Network& network, const SimulateOptions& options)
+      : element_bytes_(static_cast<double>(tensor::ByteWidth(spec.type))),
+        network_(network),
+        options_(options),
+        free_at_(network.links().size()) {
+    run_.busy_us.resize(network.links().size());
+  }
+
+  absl::Status Add(const Schedule& schedule) {
+    for (const ScheduleOp& op : schedule.ops) XLAD_RETURN_IF_ERROR(AddOp(schedule.rank, op));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<SimulatedRun> Run() {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) Push(network_.launch_us(), static_cast<int>(lane), 0, 0, 0);
+    run_.time_us = network_.launch_us();
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      if (event.lane >= 0) {
+        Advance(event.lane, event.time);
+      } else {
+        Forward(event);
+      }
+    }
+    for (const Lane& lane : lanes_) {
+      if (lane.next < lane.steps.size()) return absl::InternalError("the simulated ranks deadlock");
+    }
+    return run_;
+  }
+
+ private:
+  using Key = std::array<int, 4>;  // From, to, channel or flag, whether it is a signal.
+
+  absl::StatusOr<int> FlowOf(int from, int to, int channel, bool is_signal) {
+    const auto [at, is_new] = flow_ids_.try_emplace({from, to, channel, is_signal}, static_cast<int>(flows_.size()));
+    if (is_new) {
+      Flow& flow = flows_.emplace_back();
+      flow.has_slots = !is_signal;
+      if (from != to) {
+        XLAD_ASSIGN_OR_RETURN(flow.route, network_.Route(from, to));
+      }
+    }
+    return at->second;
+  }
+
+  absl::Status AddOp(int rank, const ScheduleOp& op) {
+    const auto [at, is_new] = lane_ids_.try_emplace({rank, op.channel}, static_cast<int>(lanes_.size()));
+    if (is_new) lanes_.emplace_back();
+    std::vector<Step>& steps = lanes_[at->second].steps;
+    const double bytes = static_cast<double>(op.dst.count) * element_bytes_;
+    if (op.kind == OpKind::kSend || op.kind == OpKind::kSignal) {
+      const bool is_signal = op.kind == OpKind::kSignal;
+      XLAD_ASSIGN_OR_RETURN(const int flow, FlowOf(rank, op.peer, is_signal ? op.flag : op.channel, is_signal));
+      steps.push_back({Step::kSend, flow, static_cast<double>(op.src.count) * element_bytes_});
+      return absl::OkStatus();
+    }
+    std::vector<int> flows;
+    if (op.kind == OpKind::kWait) {
+      XLAD_ASSIGN_OR_RETURN(flows.emplace_back(), FlowOf(op.peer, rank, op.flag, true));
+    } else if (op.kind == OpKind::kRecv || op.kind == OpKind::kRecvReduce) {
+      XLAD_ASSIGN_OR_RETURN(flows.emplace_back(), FlowOf(op.peer, rank, op.channel, false));
+    }
+    for (const ReduceSource& source : op.sources) {
+      if (source.peer < 0) continue;
+      XLAD_ASSIGN_OR_RETURN(flows.emplace_back(), FlowOf(source.peer, rank, op.channel, false));
+    }
+    for (const int flow : flows) steps.push_back({Step::kNeed, flow, 0});
+    if (flows.empty()) steps.push_back({Step::kCopy, -1, 2 * bytes});
+    for (const int flow : flows) steps.push_back({Step::kRelease, flow, 0});
+    return absl::OkStatus();
+  }
+
+  void Push(double time, int lane, int flow, int hop, double bytes) {
+    events_.push({time, sequence_++, lane, flow, hop, bytes});
+  }
+
+  void Resume(int* lane, double time) {
+    if (*lane < 0) return;
+    Push(time, *lane, 0, 0, 0);
+    *lane = -1;
+  }
+
+  // Runs steps of a lane from `time` until it waits.
+  void Advance(int id, double time) {
+    Lane& lane = lanes_[id];
+    for (; lane.next < lane.steps.size(); ++lane.next) {
+      const Step& step = lane.steps[lane.next];
+      if (step.kind == Step::kCopy) {
+        const double us = step.bytes / (options_.memory_gigabytes_per_s * 1e3);
+        ++lane.next;
+        return Push(time + us, id, 0, 0, 0);
+      }
+      Flow& flow = flows_[step.flow];
+      if (step.kind == Step::kSend) {
+        if (flow.has_slots && flow.sent - flow.released >= options_.slots) {
+          flow.waiting_sender = id;
+          return;
+        }
+        ++flow.sent;
+        ++run_.messages;
+        Push(time, -1, step.flow, 0, step.bytes);
+        if (options_.message_us > 0) {
+          ++lane.next;
+          return Push(time + options_.message_us, id, 0, 0, 0);
+        }
+      } else if (step.kind == Step::kNeed) {
+        if (flow.arrived == flow.needed) {
+          flow.waiting_receiver = id;
+          return;
+        }
+        ++flow.needed;
+      } else {
+        ++flow.released;
+        Resume(&flow.waiting_sender, time);
+      }
+    }
+    run_.time_us = std::max(run_.time_us, time);
+  }
+
+  // The first byte of a message is at the begin of its next link, or its last byte at the receiver.
+  void Forward(const Event& event) {
+    Flow& flow = flows_[event.flow];
+    if (event.hop == static_cast<int>(flow.route.size())) {
+      ++flow.arrived;
+      return Resume(&flow.waiting_receiver, event.time);
+    }
+    const int id = flow.route[event.hop];
+    const NetworkLink& link = network_.links()[id];
+    const double us = event.bytes / (link.gigabytes_per_s * 1e3);
+    const double start = std::max(event.time, free_at_[id]);
+    free_at_[id] = start + us;
+    run_.busy_us[id] += us;
+    run_.link_bytes += event.bytes;
+    const bool is_last = event.hop + 1 == static_cast<int>(flow.route.size());
+    Push(start + link.latency_us + (is_last ? us : 0), -1, event.flow, event.hop + 1, event.bytes);
+  }
+
+  const double element_bytes_;
+  const Network& network_;
+  const SimulateOptions options_;
+  std::vector<Lane> lanes_;
+  std::vector<Flow> flows_;
+  absl::flat_hash_map<Key, int> flow_ids_;
+  absl::flat_hash_map<std::pair<int, int>, int> lane_ids_;  // By rank and channel.
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t sequence_ = 0;
+  std::vector<double> free_at_;  // By link.
+  SimulatedRun run_;
+};
+
+}  // namespace
+
+absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network& network,
+                                      const std::function<absl::StatusOr<Schedule>(int rank)>& schedule_of,
+                                      const SimulateOptions& options) {
+  if (network.ranks() < spec.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(), " ranks for ",
+                                                   spec.ToString(), ", expected at least ", spec.ranks));
+  }
+  Simulation simulation(spec, network, options);
+  for (int rank = 0; rank < spec.ranks; ++rank) {
+    XLAD_ASSIGN_OR_RETURN(const Schedule schedule, schedule_of(rank));
+    for (const ScheduleOp& op : schedule.ops) {
+      if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait || !NeedsWindows(op, rank)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("found operation \"", Print(op), "\" of rank ", rank,
+                                                     ", expected an algorithm that sends messages: the simulator has ",
+                                                     "no windows"));
+    }
+    XLAD_RETURN_IF_ERROR(simulation.Add(schedule));
+  }
+  return simulation.Run();
+}
+
+absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const CollectiveSpec& spec, const Network& network,
+                                      const SimulateOptions& options) {
+  return Simulate(
+      spec, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
+}
+
+double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
+  const double n = spec.ranks, width = static_cast<double>(tensor::ByteWidth(spec.type));
+  const double input = static_cast<double>(spec.input_elements()) * width;
+  const double output = static_cast<double>(spec.output_elements()) * width;
+  double bytes = std::max(input, output) * (n - 1) / n;
+  if (spec.kind == CollectiveKind::kAllReduce) bytes *= 2;
+  return bytes / (network.InjectionRate() * 1e3);
+}
+
+absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {
+  std::vector<CollectivePlan> candidates;
+  const int dimensions = static_cast<int>(network.grid().size());
+  if (dimensions == 2 || dimensions == 3) {
+    for (const int chunks : {1, 2, 6}) {
+      candidates.push_back({.algorithm = dimensions == 2 ? "ring_2d" : "ring_3d",
+                            .chunks = chunks,
+                            .channels = 2 * dimensions,
+                            .grid = network.grid()});
+    }
+  }
+  for (const char* const name : {"ring", "halving_doubling", "swing", "pat", "direct"}) {
+    // Direct exchanges have as many messages as pairs of ranks.
+    if (spec.ranks > 64 && absl::string_view(name) != "swing" && absl::string_view(name) != "pat") continue;
+    candidates.push_back({.algorithm = name});
+  }
+  absl::StatusOr<CollectivePlan> best = absl::InvalidArgumentError(
+      absl::StrCat("found no algorithm for ", spec.ToString(), " on a network of ", network.ranks(), " ranks"));
+  double best_us = 0;
+  for (const CollectivePlan& plan : candidates) {
+    if (!BuildSchedule(plan, spec, 0).ok()) continue;
+    const absl::StatusOr<SimulatedRun> run = Simulate(plan, spec, network);
+    if (!run.ok()) return run.status();
+    if (!best.ok() || run->time_us < best_us) {
+      best = plan;
+      best_us = run->time_us;
+    }
+  }
+  return best;
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,121 @@
+// Simulated times against published figures and bounds.
+#include "collectives/plan/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/plan/check.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+CollectiveSpec Spec(CollectiveKind kind, int ranks, int64_t bytes_of_input) {
+  CollectiveSpec spec;
+  spec.kind = kind;
+  spec.ranks = ranks;
+  spec.counts = {bytes_of_input / 4};
+  if (Reduces(kind)) spec.reduction = Reduction::kSum;
+  return spec;
+}
+
+double TimeUs(const char* plan, const CollectiveSpec& spec, const Network& network) {
+  const absl::StatusOr<SimulatedRun> run = Simulate(*ParsePlan(plan), spec, network);
+  EXPECT_TRUE(run.ok()) << plan << " " << run.status();
+  return run.ok() ? run->time_us : 0;
+}
+
+TEST(Simulate, OneMessageTakesLatencyAndBytesOverRate) {
+  const Network network = Network::Torus({4, 1}, {false, false}, 1, 50);
+  CollectiveSpec spec = *ParseSpec("collective_permute f32[250000] over 4 ranks {0->3}");
+  const double us = TimeUs("direct", spec, network);
+  EXPECT_GT(us, 3 + 20 - 0.01);  // Three hops, and 1 MB at 50 GB/s once.
+  EXPECT_LT(us, 3 + 20 + 3);     // And the copies of zeros on the other ranks.
+}
+
+TEST(Simulate, MessagesOnOneLinkShareIt) {
+  const Network network = Network::Torus({4, 1}, {false, false}, 1, 50);
+  const CollectiveSpec opposite = *ParseSpec("send_recv f32[250000] over 4 ranks {0->2,3->1}");
+  const CollectiveSpec crossing = *ParseSpec("send_recv f32[250000] over 4 ranks {0->2,1->3}");
+  EXPECT_NEAR(TimeUs("direct", opposite, network), 22, 0.01);
+  EXPECT_GT(TimeUs("direct", crossing, network), 40);
+}
+
+// The figures of whole pods: AllReduce and bisection rates in TB/s.
+TEST(Simulate, PodsReachThePublishedRates) {
+  const auto all_reduce = [](const char* topology, const char* plan) {
+    const Network network = *Network::Preset(topology);
+    const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, network.ranks(), 1 << 28);
+    return 2.0 * (1 << 28) * network.ranks() / TimeUs(plan, spec, network) / 1e6;
+  };
+  EXPECT_NEAR(all_reduce("v5e-16x16", "ring_2d grid=16x16 channels=4"), 51.2, 5.12);
+  EXPECT_NEAR(all_reduce("v6e-16x16", "ring_2d grid=16x16 channels=4"), 102.4, 10.24);
+  EXPECT_NEAR(Network::Preset("v5e-16x16")->BisectionRate(), 1600, 160);
+  EXPECT_NEAR(Network::Preset("v6e-16x16")->BisectionRate(), 3200, 320);
+  EXPECT_NEAR(Network::Preset("v4-16x16x16")->BisectionRate(), 24000, 2400);
+}
+
+// A 4 x 4 slice of v5e has no wrap-around links: measured are 680 us for an AllGather of 34 MB, and 8 us for 3 hops.
+TEST(Simulate, SlicesOfV5eTakeTheMeasuredTimes) {
+  const Network network = *Network::Preset("v5e-4x4");
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllGather, 16, 34'000'000 / 16);
+  EXPECT_NEAR(TimeUs("ring_2d grid=4x4 channels=2", spec, network), 680, 68);
+  const CollectiveSpec permute = *ParseSpec("send_recv f32[1] over 16 ranks {0->3}");
+  EXPECT_NEAR(TimeUs("direct", permute, network), 8, 0.8);
+}
+
+TEST(Simulate, PipelinedRingsReachTheBoundOfFourLinks) {
+  const Network network = *Network::Preset("v5e-16x16");
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 256, int64_t{16} << 20);
+  const double bound = BandwidthBoundUs(spec, network);
+  const double simple = bound / TimeUs("ring_2d grid=16x16 channels=4", spec, network);
+  const double pipelined = bound / TimeUs("ring_2d grid=16x16 channels=4 chunks=4", spec, network);
+  EXPECT_LT(simple, 0.75);
+  EXPECT_GE(pipelined, 0.85);
+}
+
+TEST(Simulate, LogarithmicAlgorithmsBeatRingsAtSmallSizes) {
+  for (const int side : {8, 16}) {
+    const int n = side * side;
+    const Network network = *Network::Preset(absl::StrCat("switch-", n));
+    const CollectiveSpec reduce = Spec(CollectiveKind::kAllReduce, n, 8 * n);
+    const CollectiveSpec gather = Spec(CollectiveKind::kAllGather, n, 8);
+    const double ring = TimeUs("ring", gather, network);
+    EXPECT_LT(TimeUs("pat", gather, network), ring / 4) << n;
+    EXPECT_LT(TimeUs("swing", reduce, network), ring / 2)
+        << n;  // A ring AllReduce takes twice as long as an AllGather.
+  }
+  const Network torus = *Network::Preset("v5e-16x16");
+  EXPECT_LT(TimeUs("swing grid=16x16", Spec(CollectiveKind::kAllReduce, 256, 4096), torus),
+            TimeUs("ring_2d grid=16x16 channels=4", Spec(CollectiveKind::kAllReduce, 256, 4096), torus) * 1.2);
+}
+
+TEST(Simulate, PlansAroundBrokenLinks) {
+  Network network = *Network::Preset("v5e-8x8");
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 64, 1 << 24);
+  const double healthy = TimeUs("ring_2d grid=8x8 channels=4", spec, network);
+  ASSERT_EQ(network.BreakLink(0, 1), absl::OkStatus());
+  const absl::StatusOr<CollectivePlan> plan = PlanFor(spec, network);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
+  EXPECT_LT(TimeUs(plan->ToString().c_str(), spec, network), 3 * healthy);
+  EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the ranks of two neighbors"));
+  ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // The corner of a mesh has no other link.
+  EXPECT_EQ(Simulate(*plan, spec, network).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(Network, PresetsAndErrors) {
+  EXPECT_EQ(Network::Preset("v5p-16x20x28")->ranks(), 8960);
+  EXPECT_EQ(Network::Preset("v5e-16x16")->links().size(), 256 * 4);
+  EXPECT_EQ(Network::Preset("v5e-4x4")->links().size(), 2 * 24);
+  for (const char* const name : {"v5e-4x4x4", "v9-4x4", "v5e", "switch-0", "v5e-4y4", "v5e-99999x99999"}) {
+    EXPECT_THAT(std::string(Network::Preset(name).status().message()), HasSubstr("expected a TPU slice")) << name;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::collectives
