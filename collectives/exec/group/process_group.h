@@ -103,12 +103,17 @@ class ProcessGroup {
   // Returns when all ranks have called it.
   absl::Status Barrier();
 
+  // After an error: forms a group of the ranks that are alive, in the same order, with a new generation. All of them
+  // must call it; this group then only serves to destroy its operations and memory. DeadlineExceeded, naming the ranks
+  // that are alive but have not called it in time.
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> Shrink(int64_t deadline_ms = 30000);
+
  private:
   friend class GroupOperation;
   ProcessGroup() = default;
 
   absl::Status Join(const Options& options, Bootstrap* bootstrap);
-  absl::Status FormScratch(Rendezvous* rendezvous, int64_t scratch_bytes);
+  uint64_t AliveRanks() const;  // A bit for each rank.
   std::byte* Scratch(int rank, uint64_t sequence) const;
   absl::Status RunBoard(const GroupOperation& operation, const void* input, void* output);
   absl::Status RunProgram(const GroupOperation& operation, const void* input, void* output);
@@ -127,6 +132,8 @@ class ProcessGroup {
 
   int rank_ = 0;
   int ranks_ = 1;
+  Launch launch_;
+  int64_t generation_ = 0;
   bool exclusive_ = false;
   int64_t cache_bytes_ = 0;
   std::unique_ptr<ControlFile> control_;

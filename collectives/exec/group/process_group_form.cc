@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 
@@ -49,6 +50,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& 
 
 // Rank 0 creates the control file and the scratch, and every rank adds itself.
 absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
+  launch_ = options.launch;
+  generation_ = options.generation;
   rank_ = options.launch.rank;
   ranks_ = options.launch.ranks;
   Rendezvous rendezvous({rank_, ranks_, options.generation, options.deadline_ms,
@@ -112,6 +115,38 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
   barrier.counts = {0};
   XLAD_ASSIGN_OR_RETURN(barrier_, Prepare(barrier));
   return absl::OkStatus();
+}
+
+uint64_t ProcessGroup::AliveRanks() const {
+  uint64_t alive = 0;
+  for (int rank = 0; rank < ranks_; ++rank) alive |= uint64_t{waiter_->IsAlive(rank)} << rank;
+  return alive;
+}
+
+// The survivors meet in a folder that is named after the ranks that they believe to be alive. If another rank dies
+// meanwhile, they do not all arrive, and meet again without it.
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
+  if (error_.ok()) return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+  while (true) {
+    const uint64_t alive = AliveRanks();
+    Options options;
+    options.launch = launch_;
+    options.launch.key = absl::StrCat(launch_.key, "-", absl::Hex(alive));
+    options.launch.rank = std::popcount(alive & ((uint64_t{1} << rank_) - 1));
+    options.launch.ranks = std::popcount(alive);
+    options.generation = generation_ + 1;
+    options.deadline_ms = deadline_ms;
+    const std::string meeting = absl::StrCat(folder, "/meet-", options.launch.key, "-", options.generation);
+    const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting);
+    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = Form(options, bootstrap.get());
+    if (!group.ok() && AliveRanks() != alive) continue;
+    XLAD_RETURN_IF_ERROR(group.status());
+    XLAD_RETURN_IF_ERROR((*group)->Barrier());
+    std::error_code ignored;
+    if (options.launch.rank == 0) std::filesystem::remove_all(meeting, ignored);
+    return group;
+  }
 }
 
 ProcessGroup::~ProcessGroup() {

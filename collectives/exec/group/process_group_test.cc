@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -279,6 +280,49 @@ TEST(ProcessGroup, ARankThatDiesIsNamed) {
     EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
     std::filesystem::remove_all(folder);
   }
+}
+
+// Runs operations as one of `ranks` ranks until one fails; then shrinks the group and sums the old ranks. Returns the
+// sum, or a negative number for the call that failed.
+float SumOfSurvivors(const std::string& folder, const std::string& key, int rank, int ranks, int dies_after) {
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
+  auto group = ProcessGroup::Form(OptionsOf(rank, ranks, key), bootstrap.get());
+  if (!group.ok()) return -1;
+  auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, ranks, 4));
+  if (!operation.ok()) return -2;
+  std::vector<float> values(4);
+  for (int i = 0; (*group)->Run(**operation, values.data(), values.data()).ok(); ++i) {
+    if (i == dies_after) raise(SIGKILL);
+  }
+  auto smaller = (*group)->Shrink();
+  if (!smaller.ok() || (*smaller)->ranks() != ranks - 1) return -3;
+  auto sum = (*smaller)->Prepare(SpecOf(CollectiveKind::kAllReduce, ranks - 1, 1));
+  float own = static_cast<float>(rank), all = 0;
+  if (!sum.ok() || !(*smaller)->Run(**sum, &own, &all).ok()) return -4;
+  return all;
+}
+
+TEST(ProcessGroup, SurvivorsShrinkTheGroup) {
+  const std::string key = NewKey();
+  const std::string folder = (std::filesystem::temp_directory_path() / key).string();
+  constexpr int kRanks = 4, kVictim = 2;
+  std::vector<pid_t> children;
+  for (int rank = 1; rank < kRanks; ++rank) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const float sum = SumOfSurvivors(folder, key, rank, kRanks, rank == kVictim ? 3 : INT_MAX);
+      _exit(sum == 0 + 1 + 3 ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  EXPECT_EQ(SumOfSurvivors(folder, key, 0, kRanks, INT_MAX), 0 + 1 + 3);
+  for (size_t i = 0; i < children.size(); ++i) {
+    int status = 0;
+    EXPECT_EQ(waitpid(children[i], &status, 0), children[i]);
+    EXPECT_TRUE(i + 1 == kVictim ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        << "rank " << i + 1;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ProcessGroup, NamesTheRanksThatAreMissing) {

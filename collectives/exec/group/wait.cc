@@ -22,6 +22,7 @@ namespace {
 constexpr int kSpins = 4000;
 constexpr int kSpinsBetweenYields = 500;
 constexpr int kWaitsOnSameCore = 4;
+constexpr int kFirstYields = 8;  // Without reading the clock.
 constexpr int64_t kYieldNsWithOwnCore = 50'000;
 constexpr int64_t kYieldNsWithSharedCore = 1'000'000;
 constexpr int64_t kFirstSleepNs = 2'000'000;
@@ -92,6 +93,12 @@ absl::Status GroupWaiter::Died(int rank) const {
   return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
 }
 
+bool GroupWaiter::IsAlive(int rank) const {
+  if (control_->rank(rank).left.load() == RankBlock::kLeftInOrder) return false;
+  pollfd handle{process_handles_[rank], POLLIN, 0};
+  return handle.fd < 0 || poll(&handle, 1, 0) == 0;
+}
+
 absl::Status GroupWaiter::CheckPeers() {
   const RankBlock& self = control_->rank(rank_);
   std::atomic<int32_t>& failed = control_->head().failed_rank;
@@ -134,6 +141,10 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
     if (ready()) return absl::OkStatus();
     PauseCpu();
     if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) sched_yield();
+  }
+  for (int yield = 0; yield < kFirstYields; ++yield) {
+    sched_yield();
+    if (ready()) return absl::OkStatus();
   }
   const int64_t end_ns = RealClock().NowNs() + (spins ? kYieldNsWithOwnCore : kYieldNsWithSharedCore);
   do {

@@ -51,6 +51,8 @@ class GroupWaiter {
 
   // An error that names the first peer that has died or left before it finished the current operation; otherwise OK.
   absl::Status CheckPeers();
+  // Whether the process of a rank runs and the rank has not left in order.
+  bool IsAlive(int rank) const;
   // "rank 3 (host node7, pid 4711)"
   std::string Describe(int rank) const;
 
