@@ -1,0 +1,101 @@
+"""`xlad bench COLLECTIVE`: the format of nccl-tests, the checks, ranks that are killed, and `xlad comm why`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import unittest
+import uuid
+
+from harness import XLAD, folder, wait_for, xlad
+
+# A row as scripts for nccl-tests read it: size, count, type, op and root; then time, algbw, busbw and #wrong, twice.
+SIDE = r"\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+(\d+|N/A)"
+ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)" + SIDE + SIDE + r"\s*$")
+AVERAGE = re.compile(r"^# Avg bus bandwidth\s+: ([0-9.e+-]+)\s*$", re.MULTILINE)
+OUT_OF_BOUNDS = re.compile(r"^# Out of bounds values\s+: (\d+) (OK|FAILED)$", re.MULTILINE)
+
+
+def rows(text):
+    return [match.groups() for match in map(ROW.match, text.splitlines()) if match]
+
+
+class BenchTest(unittest.TestCase):
+    def setUp(self):
+        made = folder()
+        self.where = made.__enter__()
+        self.addCleanup(made.__exit__, None, None, None)
+        os.environ["XLAD_COMM_DIR"] = str(self.where)
+
+    def bench(self, *args):
+        code, out, err = xlad("bench", *args, "--ranks", 2, "--batches", 3, "-n", 2)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertEqual(OUT_OF_BOUNDS.search(out).groups(), ("0", "OK"))
+        return out
+
+    def test_rows_are_those_of_nccl_tests(self):
+        path = self.where / "rows.json"
+        out = self.bench("all_reduce", "-b", "8", "-e", "32K", "-f", "4", "-d", "float", "-o", "sum", "--json", path)
+        found = rows(out)
+        self.assertEqual([int(row[0]) for row in found], [8, 32, 128, 512, 2048, 8192, 32768])
+        self.assertEqual({row[2:5] for row in found}, {("float", "sum", "-1")})
+        self.assertEqual({(row[8], row[12]) for row in found}, {("0", "0")})
+        self.assertTrue(AVERAGE.search(out))
+        written = json.loads(path.read_text())["rows"]
+        self.assertEqual([row["bytes"] for row in written], [int(row[0]) for row in found])
+        for row in written:
+            for side in ("out_of_place", "in_place"):
+                self.assertLessEqual({"time_us", "algbw", "busbw", "wrong"}, set(row[side]))
+
+    def test_all_collectives_and_types_are_checked(self):
+        for collective in ("reduce_scatter", "all_gather", "alltoall_perf", "broadcast", "reduce", "gather", "scatter",
+                           "sendrecv", "collective_permute", "barrier"):
+            for registered in (0, 1):
+                with self.subTest(collective=collective, registered=registered):
+                    self.bench(collective, "-b", "64", "-e", "64K", "-f", "32", "-R", registered)
+        for kind in ("half", "bfloat16", "double", "f8e4m3", "f8e5m2", "int8", "uint64"):
+            for op in ("sum", "prod", "min", "max", "avg"):
+                with self.subTest(type=kind, op=op):
+                    self.assertEqual(rows(self.bench("all_reduce", "-b", "512", "-e", "512", "-f", "2", "-d", kind, "-o", op))[0][2:4],
+                                     (kind, op))
+
+    def test_options_that_make_no_sense_are_refused(self):
+        for arguments, words in ((("all_reduse",), "found collective"), (("all_reduce", "-d", "flaot"), "-d: found"),
+                                 (("all_reduce", "-o", "mean"), "--op: found"), (("all_reduce", "-b", "8X"), "8X"),
+                                 (("all_reduce", "--algorithm", "ring 3"), "ring 3")):
+            code, _, err = xlad("bench", *arguments, "--ranks", 2)
+            self.assertIn(code, (1, 2))
+            self.assertIn(words, err)
+
+    def test_a_rank_that_is_killed_is_named_by_the_others(self):
+        launch = uuid.uuid4().hex
+        ranks = []
+        for rank in range(3):
+            environment = os.environ | {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LAUNCH": launch}
+            command = [XLAD, "bench", "all_reduce", "-b", "4K", "-e", "4K", "-f", "2", "-n", "1000", "--batches", "90000"]
+            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+            self.addCleanup(ranks[-1].stderr.close)
+            self.addCleanup(ranks[-1].wait)
+            self.addCleanup(ranks[-1].kill)
+
+        def why():
+            code, out, _ = xlad("comm", "why", launch, "--format", "json")
+            return json.loads(out) if code == 0 else None
+
+        # The group runs when every rank has finished an operation.
+        wait_for(lambda: (state := why()) and all(rank["finished"] > 0 for rank in state["ranks"]), "the group to run")
+        ranks[1].send_signal(signal.SIGSTOP)
+        wait_for(lambda: "rank 1 " in why()["verdict"] and "is stopped" in why()["verdict"], "the verdict of a stopped rank")
+        self.assertEqual(why()["culprits"], [1])
+        ranks[1].kill()
+        for rank in (0, 2):
+            _, err = ranks[rank].communicate(timeout=60)
+            self.assertIn(f"rank 1 (host ", err)
+            self.assertIn(f"pid {ranks[1].pid}", err)
+            self.assertIn("has died in operation", err)
+        self.assertIn("rank 1 ", why()["verdict"])
+
+
+if __name__ == "__main__":
+    unittest.main()
