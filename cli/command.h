@@ -62,6 +62,7 @@ void AddSubmit(CLI::App& parent, Action* action);
 void AddPs(CLI::App& parent, Action* action);
 void AddLogs(CLI::App& parent, Action* action);
 void AddCancel(CLI::App& parent, Action* action);
+void AddCkpt(CLI::App& parent, Action* action);
 void AddPartition(CLI::App& parent, Action* action);
 void AddExplain(CLI::App& parent, Action* action);
 void AddVerify(CLI::App& parent, Action* action);

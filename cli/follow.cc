@@ -7,6 +7,7 @@
 #include "base/file_system.h"
 #include "cli/command.h"
 #include "cli/plot.h"
+#include "cli/save_state.h"
 
 namespace xlad::cli {
 namespace {
@@ -134,8 +135,8 @@ absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& st
   }
   if (options.chart) std::fprintf(stderr, "%s", PlotText(history.losses(), 72, 14).c_str());
   if (!options.state_path.empty() && status.state() == SUCCEEDED) {
-    XLAD_ASSIGN_OR_RETURN(const std::string state, client.GetBlob(status.final_state_blob()));
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.state_path, state));
+    XLAD_ASSIGN_OR_RETURN(const std::string uri, StateUriOf(status));
+    XLAD_RETURN_IF_ERROR(SaveTensors(StoreOf(client), uri, options.state_path));
   }
   return absl::OkStatus();
 }

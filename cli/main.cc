@@ -12,7 +12,7 @@ namespace xlad::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
-    AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
+    AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel, AddCkpt,
     AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddVersion,
 };
 

@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/job_state.h"
 #include "proto/xlad_v1.h"
+#include "storage/range_reader.h"
 
 namespace xlad::client {
 
@@ -38,6 +39,8 @@ class CoordinatorClient {
   virtual absl::StatusOr<ListWorkersResponse> ListWorkers() = 0;
   // The bytes of the blob with this SHA-256. DataLoss if the received bytes have another hash.
   virtual absl::StatusOr<std::string> GetBlob(const std::string& digest) = 0;
+  // A blob for reading any range of it, also one that is larger than memory. The client must outlive the reader.
+  virtual absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest) = 0;
 };
 
 }  // namespace xlad::client

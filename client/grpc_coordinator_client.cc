@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "base/clock.h"
@@ -101,7 +102,52 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return bytes;
   }
 
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest) override {
+    int64_t size = 0;
+    XLAD_RETURN_IF_ERROR(GetBlobRange(digest, 0, {}, &size));
+    return std::make_shared<BlobReader>(this, digest, size);
+  }
+
  private:
+  // The coordinator verifies what it sends.
+  class BlobReader final : public storage::RangeReader {
+   public:
+    BlobReader(GrpcCoordinatorClient* client, std::string digest, int64_t size)
+        : client_(client), digest_(std::move(digest)), size_(size) {}
+    int64_t size() const override { return size_; }
+    absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+      return client_->GetBlobRange(digest_, offset, out, nullptr);
+    }
+
+   private:
+    GrpcCoordinatorClient* const client_;
+    const std::string digest_;
+    const int64_t size_;
+  };
+
+  // Fills `out`, and sets *size to the size of the blob unless it is null.
+  absl::Status GetBlobRange(const std::string& digest, int64_t offset, absl::Span<std::byte> out, int64_t* size) {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, kTransferTimeoutMs);
+    GetBlobRangeRequest request;
+    request.set_digest(digest);
+    request.set_offset(offset);
+    request.set_size(std::ssize(out));
+    const auto reader = stub_->GetBlobRange(&context, request);
+    size_t received = 0;
+    Chunk chunk;
+    for (bool first = true; reader->Read(&chunk); first = false) {
+      if (first && size != nullptr) *size = chunk.total_bytes();
+      const size_t n = chunk.data().size();
+      if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
+      received += n;
+    }
+    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    if (received == out.size()) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("found ", received, " bytes of blob ", digest, " in the reply, expected ", out.size()));
+  }
+
   absl::Status ToStatus(const grpc::Status& status) const {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());

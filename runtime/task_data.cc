@@ -182,18 +182,17 @@ absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffe
   return absl::OkStatus();
 }
 
-absl::Status TaskData::WriteState(int device, int64_t step, const DeviceBuffers& buffers) {
+std::vector<SavedBox> TaskData::SavedBoxes() const {
+  std::vector<SavedBox> boxes;
   for (const Entry& entry : parameters_) {
     if (entry.kind != JobSpec::Parameter::STATE) continue;
-    const Box& box = entry.BoxOf(device);
-    if (entry.FirstHolder(device) != device || box.elements() == 0) continue;
-    std::vector<std::byte> shard(entry.local.bytes());
-    XLAD_RETURN_IF_ERROR(buffers.Read(entry.slice, absl::MakeSpan(shard)));
-    const Array compact = WithoutPadding(entry, device, shard);
-    const absl::Status status = store_->WriteStateShard(step, entry.name, box, compact.bytes(), abort_);
-    if (!status.ok()) return Annotate(status, absl::StrCat("state \"", entry.name, "\" after step ", step));
+    for (int index = 0; index < std::ssize(devices_); ++index) {
+      const int device = devices_[index];
+      if (entry.FirstHolder(device) != device || entry.BoxOf(device).elements() == 0) continue;
+      boxes.push_back({entry.name, &entry, device, index});
+    }
   }
-  return absl::OkStatus();
+  return boxes;
 }
 
 absl::StatusOr<std::vector<float>> TaskData::ReadScalars(const DeviceBuffers& buffers) const {

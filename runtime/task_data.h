@@ -8,6 +8,7 @@
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "runtime/batch_reader.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/device_buffers.h"
 #include "runtime/entry_layout.h"
 #include "runtime/task_io.h"
@@ -32,9 +33,9 @@ class TaskData {
   absl::Status StartData();
   // Writes the data and the number of `step` into the device's parameters.
   absl::Status WriteInputs(int index, int64_t step, DeviceBuffers* buffers);
-  // Uploads the boxes of the state for which this device is responsible: of all devices that hold the same box, the
-  // lowest uploads it.
-  absl::Status WriteState(int device, int64_t step, const DeviceBuffers& buffers);
+  // The boxes of the state for whose checkpoints the devices here are responsible: of all devices that hold the same
+  // box, the lowest saves it. They refer to this object.
+  std::vector<SavedBox> SavedBoxes() const;
   // The losses and metrics of a step, in the order of the spec's results.
   absl::StatusOr<std::vector<float>> ReadScalars(const DeviceBuffers& buffers) const;
 

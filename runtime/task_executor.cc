@@ -1,5 +1,7 @@
 #include "runtime/task_executor.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 
@@ -8,7 +10,9 @@ TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& envi
     : launch_(launch),
       environment_(environment),
       devices_(MeshPositions(launch)),
-      gate_(launch.first_step(), launch.spec().steps(), static_cast<int>(devices_.size())) {
+      gate_({launch.first_step(), launch.spec().steps(),
+             launch.checkpoints() ? launch.spec().checkpoint().every_steps() : 0, launch.spec().keep_final_state()},
+            static_cast<int>(devices_.size())) {
   gate_listener_ = abort_.AddListener([this](const collectives::Failure&) { gate_.End(); });
   main_ = std::thread([this] { Main(); });
 }
@@ -18,6 +22,10 @@ TaskExecutor::~TaskExecutor() {
   gate_.End();
   // Ends loading and waiting for peers. If all devices are ready, the gate is enough, and peers are not aborted.
   if (ready_devices_ < std::ssize(devices_)) abort_.Raise({absl::CancelledError("the task was dropped"), ""});
+  {
+    const std::lock_guard lock(writer_mutex_);
+    if (writer_ != nullptr) writer_->End();
+  }
   main_.join();
   abort_.RemoveListener(gate_listener_);
 }
@@ -26,7 +34,8 @@ void TaskExecutor::Main() {
   absl::Status status = devices_.empty() ? absl::InvalidArgumentError("found a task without devices") : Load();
   if (status.ok()) status = RunDevices();
   if (!status.ok()) abort_.Raise({status, ""});
-  const bool finished = finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty();
+  const bool finished =
+      finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty() && KeepLastState().ok();
   if (executable_ != nullptr && finished && !abort_.raised()) {
     // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished
     // raises the signal.
@@ -48,8 +57,8 @@ void TaskExecutor::Main() {
 absl::Status TaskExecutor::Load() {
   const std::string& digest = launch_.executable_digest();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
-  const LaunchInfo info{launch_.job_id(), launch_.attempt(), launch_.generation(), devices_, launch_.peers(),
-                        launch_.plans()};
+  const LaunchInfo info{launch_.job_id(), launch_.attempt(), launch_.generation(),
+                        devices_,         launch_.peers(),   launch_.plans()};
   XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(bytes, digest, info, environment_, &abort_));
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
@@ -60,7 +69,26 @@ absl::Status TaskExecutor::Load() {
     XLAD_RETURN_IF_ERROR(executable_->Prepare(index));
     buffers.push_back(&executable_->buffers(index));
   }
-  return data_->ReadState(buffers);
+  XLAD_RETURN_IF_ERROR(data_->ReadState(buffers));
+  MakeWriter();
+  return absl::OkStatus();
+}
+
+void TaskExecutor::MakeWriter() {
+  const std::string name = absl::StrCat("shard-", *std::min_element(devices_.begin(), devices_.end()), ".safetensors");
+  CheckpointWriter::Callbacks callbacks;
+  callbacks.write = [this, name](int64_t step, const storage::SerializedShard& shard, collectives::AbortSignal* abort) {
+    return environment_.store->WriteShard(step, name, shard, abort);
+  };
+  callbacks.written = [this](int64_t step, const CheckpointShard& shard) {
+    if (!launch_.checkpoints()) return CheckpointIsCommitted(step);
+    environment_.listener->OnShardWritten(step, shard);
+  };
+  const std::lock_guard lock(writer_mutex_);
+  writer_ = std::make_unique<CheckpointWriter>(data_->SavedBoxes(), static_cast<int>(devices_.size()),
+                                               storage::ShardOrigin{launch_.job_id(), launch_.attempt(), 0},
+                                               std::move(callbacks), &abort_);
+  if (dropped_) writer_->End();
 }
 
 absl::Status TaskExecutor::RunDevices() {
@@ -83,18 +111,25 @@ absl::Status TaskExecutor::RunDevice(int index) {
 
 absl::Status TaskExecutor::RunSteps(int index) {
   for (int64_t step = launch_.first_step();;) {
-    switch (gate_.Begin(step)) {
+    switch (gate_.Begin(index, step)) {
       case TaskGate::Decision::kRun: {
         const absl::Status status = RunStep(index, step);
         if (!status.ok()) return Annotate(status, absl::StrCat("step ", step));
         gate_.FinishStep(index, step++);
         break;
       }
+      case TaskGate::Decision::kSave: {
+        const absl::Status saved = writer_->Save(index, step, gate_.IsFinalState(step), executable_->buffers(index));
+        if (!saved.ok()) return dropped_ ? abort_.status() : saved;
+        break;
+      }
       case TaskGate::Decision::kStop:
-        XLAD_RETURN_IF_ERROR(Stop(index, step));
+        if (gate_.ReachStop(step)) ReportStop(step);
+        gate_.WaitWhileStopped(step);
         break;
       case TaskGate::Decision::kDone:
-        return Finish(index);
+        ++finished_devices_;
+        return absl::OkStatus();
       case TaskGate::Decision::kEnd:
         return abort_.status();
     }
@@ -119,19 +154,27 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step) {
   return buffers.FeedBack();
 }
 
-absl::Status TaskExecutor::Stop(int index, int64_t step) {
-  XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], step, executable_->buffers(index)));
-  if (gate_.ReachStop(step)) environment_.listener->OnStopped(step);
-  gate_.WaitWhileStopped(step);
-  return absl::OkStatus();
+void TaskExecutor::ReportStop(int64_t step) {
+  {
+    const std::lock_guard lock(writer_mutex_);
+    if (reported_stop_ == step || !gate_.IsStoppedAt(step) || !writer_->IsCommitted(step)) return;
+    reported_stop_ = step;
+  }
+  environment_.listener->OnStopped(step);
 }
 
-absl::Status TaskExecutor::Finish(int index) {
-  if (launch_.spec().keep_final_state()) {
-    XLAD_RETURN_IF_ERROR(data_->WriteState(devices_[index], launch_.spec().steps(), executable_->buffers(index)));
+void TaskExecutor::CheckpointIsCommitted(int64_t step) {
+  {
+    const std::lock_guard lock(writer_mutex_);
+    if (writer_ == nullptr) return;
+    writer_->Committed(step);
   }
-  ++finished_devices_;
-  return absl::OkStatus();
+  ReportStop(step);
+}
+
+absl::Status TaskExecutor::KeepLastState() {
+  if (!launch_.spec().keep_final_state() || abort_.raised()) return abort_.status();
+  return writer_->WaitUntilCommitted(launch_.spec().steps());
 }
 
 }  // namespace xlad::runtime

@@ -6,12 +6,14 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/connected_executable.h"
 #include "runtime/task_data.h"
 #include "runtime/task_gate.h"
@@ -37,6 +39,10 @@ class TaskExecutor {
   void Lease(int64_t lease_until_step) { gate_.Lease(lease_until_step); }
   // Returns false if a later step has begun.
   bool StopAt(int64_t step) { return gate_.StopAt(step); }
+  // Saves the state before `step`. Returns false if the step has begun.
+  bool CheckpointAt(int64_t step) { return gate_.CheckpointAt(step); }
+  // The checkpoint of the state before `step` is committed: the state of a stop, or the last one, need not be kept.
+  void CheckpointIsCommitted(int64_t step);
   // Ends the task with this error, here and on its peers, without waiting for the end.
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
 
@@ -50,8 +56,11 @@ class TaskExecutor {
   absl::Status RunDevice(int index);
   absl::Status RunSteps(int index);
   absl::Status RunStep(int index, int64_t step);
-  absl::Status Stop(int index, int64_t step);
-  absl::Status Finish(int index);
+  void MakeWriter();
+  // Tells the listener that the task has stopped before `step`, once all devices have and the state is committed.
+  void ReportStop(int64_t step);
+  // Waits until the last state is committed, if the spec keeps it.
+  absl::Status KeepLastState();
 
   const LaunchTask launch_;
   const TaskEnvironment environment_;
@@ -61,6 +70,9 @@ class TaskExecutor {
   TaskGate gate_;
   std::unique_ptr<ConnectedExecutable> executable_;
   std::unique_ptr<TaskData> data_;
+  std::mutex writer_mutex_;  // Guards the pointer and reported_stop_.
+  std::unique_ptr<CheckpointWriter> writer_;
+  int64_t reported_stop_ = -1;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> dropped_ = false;

@@ -13,6 +13,7 @@
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/testing/test_support.h"
+#include "tensor/wire.h"
 
 namespace xlad::runtime {
 namespace {
@@ -91,8 +92,7 @@ Executable MakeExecutable() {
   AddValue(e.add_results(), {}, {}, Whole(e, kLoss));
   *e.add_steps() = KernelOn(e, "gradient", {kX, kStep, kGradient});
   *e.add_steps() = AllReduceOn(&e, kDevices, 4, kGradient);
-  e.mutable_collectives(0)->add_because(
-      "dot.1: contracting dimension 0 of operand 0 is split over dp (model.py:12)");
+  e.mutable_collectives(0)->add_because("dot.1: contracting dimension 0 of operand 0 is split over dp (model.py:12)");
   *e.add_steps() = KernelOn(e, "update", {kW, kGradient, kNewW, kV, kLoss});
   return e;
 }
@@ -148,6 +148,50 @@ struct Reference {
   }
 };
 
+// Commits a checkpoint when all workers have written their shards, on a thread of its own.
+class Committer {
+ public:
+  Committer(size_t workers, std::function<void(int64_t)> commit)
+      : workers_(workers), commit_(std::move(commit)), thread_([this] { Run(); }) {}
+  ~Committer() { Stop(); }
+  void Stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+  void OnShard(int64_t step) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (++shards_[step] == workers_) ready_.push_back(step);
+    changed_.notify_all();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ending_ || !ready_.empty(); });
+      if (ending_) return;
+      const int64_t step = ready_.front();
+      ready_.erase(ready_.begin());
+      lock.unlock();
+      commit_(step);
+      lock.lock();
+    }
+  }
+
+  const size_t workers_;
+  const std::function<void(int64_t)> commit_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int64_t, size_t> shards_;
+  std::vector<int64_t> ready_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
 // Keeps blobs in memory and assembles the written shards by step.
 class MemoryStore final : public TaskStore {
  public:
@@ -164,22 +208,39 @@ class MemoryStore final : public TaskStore {
     }
     return storage::OpenSafetensors({storage::MakeMemoryReader(tensor::SerializeSafetensors(arrays))}, {uri});
   }
-  absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
-                               absl::Span<const std::byte> bytes, AbortSignal*) override {
+  absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
+                                             const storage::SerializedShard& shard, AbortSignal*) override {
+    std::string bytes;
+    storage::ObjectHasher hasher;
+    XLAD_RETURN_IF_ERROR(shard.WriteTo([&](absl::string_view piece) {
+      bytes.append(piece.data(), piece.size());
+      hasher.Add(piece);
+      return absl::OkStatus();
+    }));
+    const CheckpointShard written = shard.Describe(name, hasher.Finish());
     std::lock_guard<std::mutex> lock(mutex);
-    const Array& like = tensors.at("state/" + tensor);
-    Array& whole = written.try_emplace({step, tensor}, like.shape()).first->second;
-    const Array part(tensor::Shape{like.shape().type, box.sizes()}, {bytes.begin(), bytes.end()});
-    tensor::InsertBox(part, box, &whole);
-    ++writes;
-    return absl::OkStatus();
+    if (failures > 0) {
+      --failures;
+      return absl::ResourceExhaustedError("the disk is full");
+    }
+    for (const CheckpointPiece& piece : written.pieces()) {
+      const Array& like = tensors.at("state/" + piece.tensor());
+      Array& whole = this->written.try_emplace({step, piece.tensor()}, like.shape()).first->second;
+      const tensor::Box box = tensor::BoxFromWire(piece.box());
+      Array part({like.shape().type, box.sizes()});
+      std::memcpy(part.bytes().data(), bytes.data() + piece.begin(), part.bytes().size());
+      tensor::InsertBox(part, box, &whole);
+      if (step == kSteps) ++writes;
+    }
+    return written;
   }
 
   std::map<std::string, std::string> blobs;
   std::map<std::string, Array> tensors;
   std::mutex mutex;
   std::map<std::pair<int64_t, std::string>, Array> written;
-  int writes = 0;
+  int writes = 0;    // Pieces of the last state.
+  int failures = 0;  // The number of the next writes that fail.
 };
 
 class TestListener final : public TaskListener {
@@ -189,6 +250,10 @@ class TestListener final : public TaskListener {
   }
   void OnStep(const StepMetrics& metrics) override {
     Note([&] { losses.push_back(metrics.values(0)); });
+  }
+  void OnShardWritten(int64_t step, const CheckpointShard& shard) override {
+    on_shard(step);
+    Note([&] { shards.push_back(step); });
   }
   void OnStopped(int64_t step) override {
     Note([&] { stopped_at = step; });
@@ -216,6 +281,8 @@ class TestListener final : public TaskListener {
   int64_t stopped_at = -1, failed_at = -1;
   collectives::Failure failure;
   std::vector<float> losses;
+  std::vector<int64_t> shards;  // The steps of the shards that were written.
+  std::function<void(int64_t)> on_shard;
 
  private:
   template <typename Change>
@@ -232,7 +299,11 @@ class Cluster {
  public:
   explicit Cluster(const std::vector<std::vector<int>>& placement, const Executable& executable = MakeExecutable(),
                    const JobSpec& spec = MakeSpec(), const Clock* watched_by = nullptr)
-      : device_(Kernels()) {
+      : device_(Kernels()), committer_(placement.size(), [this](int64_t step) {
+          for (const auto& task : tasks) {
+            if (task != nullptr) task->CheckpointIsCommitted(step);
+          }
+        }) {
     SetLogLevel(LogLevel::kWarn);
     const std::string bytes = executable.SerializeAsString();
     const std::string digest = Sha256Hex(bytes);
@@ -242,6 +313,7 @@ class Cluster {
     store.tensors["data/x"] = Floats(Rows());
     launch_.set_job_id("job-1");
     launch_.set_attempt(1);
+    launch_.set_checkpoints(true);
     launch_.set_executable_digest(digest);
     *launch_.mutable_spec() = spec;
     launch_.mutable_spec()->set_data_blob("data");
@@ -261,6 +333,7 @@ class Cluster {
       peer->set_data_address(data_planes_[w]->address());
       for (int device : placement[w]) peer->add_devices(device);
       listeners.push_back(std::make_unique<TestListener>());
+      listeners.back()->on_shard = [this](int64_t step) { committer_.OnShard(step); };
     }
     for (size_t w = 0; w < placement.size(); ++w) {
       LaunchTask launch = launch_;
@@ -277,6 +350,11 @@ class Cluster {
     }
   }
 
+  ~Cluster() {
+    committer_.Stop();
+    tasks.clear();
+  }
+
   void ForAll(const std::function<void(TaskExecutor&, TestListener&)>& f) {
     for (size_t w = 0; w < tasks.size(); ++w) f(*tasks[w], *listeners[w]);
   }
@@ -286,6 +364,7 @@ class Cluster {
 
  private:
   TestDevice device_;
+  Committer committer_;
   LaunchTask launch_;
   std::vector<std::unique_ptr<collectives::DataPlane>> data_planes_;
 
@@ -403,6 +482,58 @@ TEST(TaskExecutor, DroppingWhileLoadingOrConnectingEnds) {
   Cluster cluster({{0, 1, 2}, {3}});
   cluster.tasks[1].reset();
   cluster.tasks[0].reset();
+}
+
+TEST(TaskExecutor, SavesCheckpointsWhileItTrains) {
+  for (const auto& placement : kPlacements) {
+    JobSpec spec = MakeSpec();
+    spec.mutable_checkpoint()->set_every_steps(4);
+    Cluster cluster(placement, MakeExecutable(), spec);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { EXPECT_TRUE(task.CheckpointAt(3)); });
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_TRUE(listener.finished) << listener.failure.status;
+      std::vector<int64_t> expected = {3};
+      for (int64_t step = 4; step < kSteps; step += 4) expected.push_back(step);
+      expected.push_back(kSteps);
+      EXPECT_EQ(listener.shards, expected);
+    });
+    for (int64_t step = 4; step < kSteps; step += 4) CheckState(&cluster.store, step);
+    CheckState(&cluster.store, 3);
+    CheckState(&cluster.store, kSteps);
+  }
+}
+
+TEST(TaskExecutor, AFullDiskCostsACheckpointButNotTheLastState) {
+  JobSpec spec = MakeSpec();
+  spec.mutable_checkpoint()->set_every_steps(4);
+  Cluster cluster({{0, 1, 2, 3}}, MakeExecutable(), spec);
+  cluster.store.failures = 1;
+  cluster.tasks[0]->Lease(kSteps - 1);
+  TestListener& listener = *cluster.listeners[0];
+  while (cluster.tasks[0]->finished_steps() < kSteps - 1) std::this_thread::yield();
+  {
+    std::lock_guard<std::mutex> lock(cluster.store.mutex);
+    cluster.store.failures = 1;  // The last state is tried again.
+  }
+  cluster.tasks[0]->Lease(kSteps);
+  listener.WaitForEnd();
+  EXPECT_TRUE(listener.finished) << listener.failure.status;
+  EXPECT_FALSE(cluster.store.written.contains({4, "w"}));
+  CheckState(&cluster.store, kSteps);
+}
+
+TEST(TaskExecutor, ATaskThatKeepsItsLastStateCanBeDropped) {
+  Cluster cluster({{0, 1}, {2, 3}});
+  cluster.store.failures = 1 << 20;
+  cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+  for (auto& task : cluster.tasks) {
+    while (task->finished_steps() < kSteps) std::this_thread::yield();
+  }
+  cluster.tasks[0].reset();
+  cluster.tasks[1].reset();
+  for (const auto& listener : cluster.listeners) EXPECT_FALSE(listener->finished) << "its state is not stored";
 }
 
 std::string FailureOf(const Executable& executable, const JobSpec& spec) {

@@ -4,14 +4,25 @@
 
 namespace xlad::runtime {
 
-TaskGate::TaskGate(int64_t first_step, int64_t end_step, int devices)
-    : end_step_(end_step), finished_(devices, first_step), begun_(first_step) {}
+TaskGate::TaskGate(const Options& options, int devices)
+    : options_(options), finished_(devices, options.first_step), saved_(devices, -1), begun_(options.first_step) {}
 
-TaskGate::Decision TaskGate::Begin(int64_t step) {
+bool TaskGate::SavesAt(int64_t step) const {
+  if (step >= options_.end_step) return options_.save_at_end;
+  if (step == stop_at_ || checkpoints_.contains(step)) return true;
+  return options_.save_every > 0 && step > options_.first_step && step % options_.save_every == 0;
+}
+
+TaskGate::Decision TaskGate::Begin(int device, int64_t step) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     if (ended_) return Decision::kEnd;
-    if (step >= end_step_) return Decision::kDone;
+    // The lock is held until the step has begun, so that no device misses a checkpoint that was accepted.
+    if (SavesAt(step) && saved_[device] != step) {
+      saved_[device] = step;
+      return Decision::kSave;
+    }
+    if (step >= options_.end_step) return Decision::kDone;
     if (step == stop_at_) return Decision::kStop;
     if (step < lease_until_) break;
     changed_.wait(lock);
@@ -48,6 +59,27 @@ bool TaskGate::StopAt(int64_t step) {
   stop_at_ = step;
   changed_.notify_all();
   return true;
+}
+
+bool TaskGate::CheckpointAt(int64_t step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (begun_ > step) return false;
+  // Those before the slowest device's step have been saved.
+  const int64_t slowest = *std::min_element(finished_.begin(), finished_.end());
+  checkpoints_.erase(checkpoints_.begin(), checkpoints_.lower_bound(slowest));
+  checkpoints_.insert(step);
+  changed_.notify_all();
+  return true;
+}
+
+bool TaskGate::IsStoppedAt(int64_t step) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return step == stop_at_ && stopped_ == static_cast<int>(finished_.size());
+}
+
+bool TaskGate::IsFinalState(int64_t step) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return step >= options_.end_step || step == stop_at_;
 }
 
 void TaskGate::End() {

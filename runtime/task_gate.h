@@ -1,9 +1,11 @@
-// Decides when each device of a task may begin a step: by the lease, by stops and by the end of the task.
+// Decides when each device of a task may begin a step, and when it saves its state: by the lease, by the policy of
+// checkpoints, by stops and by the end of the task.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <vector>
 
 namespace xlad::runtime {
@@ -13,31 +15,40 @@ namespace xlad::runtime {
 //
 //   Lease(50)                    Steps 0 to 49 may begin; a device that asks for step 50 blocks until a longer lease.
 //   Begin(0) by a and b: kRun    Both run steps 0, 1, ... at their own pace.
+//   CheckpointAt(6): true        The next Begin(6) of each device returns kSave; after it, Begin(6) returns kRun.
 //   begun_steps() == 7           Some device has begun step 6.
 //   StopAt(5): false             Too late: step 5 has begun, and the devices could not stop at the same step.
 //   StopAt(9): true              All devices run the steps below 9 and no others.
-//   Begin(9) by a: kStop         a uploads its state, which is that before step 9, and then
-//   ReachStop(9) by a: false     waits in WaitWhileStopped(9).
-//   Begin(9) by b: kStop
+//   Begin(9) by a: kSave         a saves its state, which is that before step 9.
+//   Begin(9) by a: kStop
+//   ReachStop(9) by a: false     a waits in WaitWhileStopped(9).
+//   Begin(9) by b: kSave, then kStop
 //   ReachStop(9) by b: true      b is the last one: the worker reports that the task has stopped.
 //   End()                        Both return from WaitWhileStopped, and their next Begin returns kEnd.
 //
 // Thread-safe. Devices are numbered from 0 on this worker.
 class TaskGate {
  public:
-  TaskGate(int64_t first_step, int64_t end_step, int devices);
+  struct Options {
+    int64_t first_step = 0;
+    int64_t end_step = 0;
+    int64_t save_every = 0;    // Save before each step after the first whose number is a multiple of this; 0: never.
+    bool save_at_end = false;  // Save after the last step.
+  };
+  TaskGate(const Options& options, int devices);
 
   enum class Decision {
     kRun,   // Run the step.
-    kStop,  // Stop here: the state before this step has been requested.
+    kSave,  // Save the state before this step, then call Begin again. Returned once for a step.
+    kStop,  // Stop here; the state is saved.
     kDone,  // All steps have been run.
     kEnd,   // The task has been ended.
   };
   // Called by a device that has finished all steps below `step`. Blocks while the lease does not include the step.
-  Decision Begin(int64_t step);
+  Decision Begin(int device, int64_t step);
   // Called when a device has finished `step`.
   void FinishStep(int device, int64_t step);
-  // Called when a device has uploaded its state at a stop. Returns true for the last device of this worker.
+  // Called when a device has stopped. Returns true for the last device of this worker.
   bool ReachStop(int64_t step);
   // Blocks while devices are stopped before `step`.
   void WaitWhileStopped(int64_t step);
@@ -47,6 +58,12 @@ class TaskGate {
   // Requests a stop before `step`. Returns false if a device has begun it. A later call replaces an earlier one, and
   // devices that have stopped for the earlier one continue.
   bool StopAt(int64_t step);
+  // The devices save the state before `step`. Returns false if a device has begun it.
+  bool CheckpointAt(int64_t step);
+  // Whether all devices here have stopped before `step`.
+  bool IsStoppedAt(int64_t step) const;
+  // Whether the state before `step` is that of a stop, or the last one.
+  bool IsFinalState(int64_t step) const;
   // All calls return, and Begin returns kEnd from now on.
   void End();
 
@@ -54,10 +71,14 @@ class TaskGate {
   int64_t begun_steps() const;     // Steps that some device has begun.
 
  private:
-  const int64_t end_step_;
+  bool SavesAt(int64_t step) const;
+
+  const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int64_t> finished_;  // By device.
+  std::vector<int64_t> saved_;     // By device: the last step for which Begin returned kSave.
+  std::set<int64_t> checkpoints_;  // The steps of CheckpointAt.
   int64_t begun_;
   int64_t lease_until_ = -1;
   int64_t stop_at_ = -1;

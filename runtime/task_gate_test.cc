@@ -12,25 +12,25 @@ namespace {
 using Decision = TaskGate::Decision;
 
 TEST(TaskGate, RunsUnderALeaseUntilTheEnd) {
-  TaskGate gate(5, 8, 2);
+  TaskGate gate({.first_step = 5, .end_step = 8}, 2);
   EXPECT_EQ(gate.finished_steps(), 5);
   gate.Lease(100);
   for (int64_t step = 5; step < 8; ++step) {
-    EXPECT_EQ(gate.Begin(step), Decision::kRun);
+    EXPECT_EQ(gate.Begin(0, step), Decision::kRun);
     gate.FinishStep(0, step);
     EXPECT_EQ(gate.finished_steps(), step);
     gate.FinishStep(1, step);
     EXPECT_EQ(gate.finished_steps(), step + 1);
     EXPECT_EQ(gate.begun_steps(), step + 1);
   }
-  EXPECT_EQ(gate.Begin(8), Decision::kDone);
+  EXPECT_EQ(gate.Begin(0, 8), Decision::kDone);
 }
 
 TEST(TaskGate, WaitsForTheLease) {
-  TaskGate gate(0, 10, 1);
+  TaskGate gate({.end_step = 10}, 1);
   std::atomic<int> done = 0;
   std::thread device([&] {
-    for (int64_t step = 0; gate.Begin(step) == Decision::kRun; ++step) {
+    for (int64_t step = 0; gate.Begin(0, step) == Decision::kRun; ++step) {
       gate.FinishStep(0, step);
       ++done;
     }
@@ -47,36 +47,74 @@ TEST(TaskGate, WaitsForTheLease) {
 }
 
 TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
-  TaskGate gate(0, 10, 2);
+  TaskGate gate({.end_step = 10}, 2);
   gate.Lease(10);
-  EXPECT_EQ(gate.Begin(0), Decision::kRun);
+  EXPECT_EQ(gate.Begin(0, 0), Decision::kRun);
   EXPECT_FALSE(gate.StopAt(0));
   EXPECT_TRUE(gate.StopAt(1));
-  EXPECT_EQ(gate.Begin(0), Decision::kRun) << "the other device may still run what has begun";
-  EXPECT_EQ(gate.Begin(1), Decision::kStop);
-  EXPECT_FALSE(gate.ReachStop(1));
-  EXPECT_TRUE(gate.ReachStop(1));
+  EXPECT_EQ(gate.Begin(1, 0), Decision::kRun) << "the other device may still run what has begun";
+  for (const int device : {0, 1}) {
+    EXPECT_EQ(gate.Begin(device, 1), Decision::kSave);
+    EXPECT_EQ(gate.Begin(device, 1), Decision::kStop);
+    EXPECT_FALSE(gate.IsStoppedAt(1));
+    EXPECT_EQ(gate.ReachStop(1), device == 1);
+  }
+  EXPECT_TRUE(gate.IsStoppedAt(1) && gate.IsFinalState(1));
   // Another worker had already begun step 1, so all devices continue and stop later.
   EXPECT_TRUE(gate.StopAt(2));
   gate.WaitWhileStopped(1);
-  EXPECT_EQ(gate.Begin(1), Decision::kRun);
+  EXPECT_EQ(gate.Begin(0, 1), Decision::kRun);
   EXPECT_FALSE(gate.ReachStop(1)) << "no longer where to stand";
-  EXPECT_EQ(gate.Begin(2), Decision::kStop);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kStop);
   EXPECT_FALSE(gate.ReachStop(2));
   EXPECT_TRUE(gate.ReachStop(2));
   gate.End();
   gate.WaitWhileStopped(2);
-  EXPECT_EQ(gate.Begin(2), Decision::kEnd);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kEnd);
 }
 
 TEST(TaskGate, StopBeforeTheFirstLeaseAndAtTheEnd) {
-  TaskGate gate(4, 6, 1);
+  TaskGate gate({.first_step = 4, .end_step = 6}, 1);
   EXPECT_TRUE(gate.StopAt(4));
-  EXPECT_EQ(gate.Begin(4), Decision::kStop);
-  TaskGate last(4, 6, 1);
+  EXPECT_EQ(gate.Begin(0, 4), Decision::kSave);
+  EXPECT_EQ(gate.Begin(0, 4), Decision::kStop);
+  TaskGate last({.first_step = 4, .end_step = 6, .save_at_end = true}, 1);
   last.Lease(6);
   EXPECT_TRUE(last.StopAt(6));
-  EXPECT_EQ(last.Begin(6), Decision::kDone);
+  EXPECT_EQ(last.Begin(0, 6), Decision::kSave);
+  EXPECT_EQ(last.Begin(0, 6), Decision::kDone);
+}
+
+TEST(TaskGate, SavesByThePolicyAndByRequest) {
+  TaskGate gate({.first_step = 10, .end_step = 40, .save_every = 10}, 2);
+  gate.Lease(100);
+  EXPECT_TRUE(gate.CheckpointAt(13));
+  std::vector<int64_t> saved;
+  for (int64_t step = 10; step < 30;) {
+    const Decision decision = gate.Begin(0, step);
+    if (decision == Decision::kSave) {
+      saved.push_back(step);
+      continue;
+    }
+    ASSERT_EQ(decision, Decision::kRun);
+    gate.FinishStep(0, step++);
+  }
+  EXPECT_EQ(saved, (std::vector<int64_t>{13, 20})) << "not the state from which it started";
+  EXPECT_FALSE(gate.CheckpointAt(29)) << "step 29 has begun";
+  EXPECT_TRUE(gate.CheckpointAt(30));
+  EXPECT_FALSE(gate.IsFinalState(30));
+  for (int64_t step = 10; step < 13; ++step) EXPECT_EQ(gate.Begin(1, step), Decision::kRun);
+  EXPECT_EQ(gate.Begin(1, 13), Decision::kSave) << "the other device is later";
+}
+
+TEST(TaskGate, ACheckpointReachesADeviceThatWaitsForItsLease) {
+  TaskGate gate({.end_step = 10}, 1);
+  std::atomic<bool> saves = false;
+  std::thread device([&] { saves = gate.Begin(0, 0) == Decision::kSave; });
+  EXPECT_TRUE(gate.CheckpointAt(0));
+  device.join();
+  EXPECT_TRUE(saves);
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 
 #include "absl/types/span.h"
 #include "collectives/exec/abort.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
+#include "storage/checkpoint_shard.h"
 #include "storage/tensor_source.h"
 #include "tensor/box.h"
 
@@ -23,8 +25,11 @@ class TaskStore {
   // Opens the tensors that a URI names (storage/store.h). `abort` must outlive the source, whose reads it ends, too.
   virtual absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
                                                                              collectives::AbortSignal* abort) = 0;
-  virtual absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
-                                       absl::Span<const std::byte> bytes, collectives::AbortSignal* abort) = 0;
+  // Stores a shard of the checkpoint of the state before `step`, where the job's policy says. No other shard of the
+  // checkpoint has this name. Returns when it is on disk.
+  virtual absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
+                                                     const storage::SerializedShard& shard,
+                                                     collectives::AbortSignal* abort) = 0;
 };
 
 // Called from the task's threads. Implementations return quickly and do not call the task.
@@ -33,8 +38,13 @@ class TaskListener {
   virtual ~TaskListener() = default;
   virtual void OnReady() = 0;  // All devices here are connected and have their state.
   virtual void OnStep(const StepMetrics& metrics) = 0;  // After each step, on the worker that has device 0.
-  virtual void OnStopped(int64_t step) = 0;  // All devices here have stopped before the step and uploaded their state.
-  virtual void OnFinished() = 0;  // All steps have been run, and the state is uploaded if the spec keeps it.
+  // The part of the checkpoint of the state before `step` that this worker has is stored. Not called if the coordinator
+  // commits no checkpoints (LaunchTask.checkpoints).
+  virtual void OnShardWritten(int64_t step, const CheckpointShard& shard) {}
+  // All devices here have stopped before the step, and the checkpoint of the state before it is committed.
+  virtual void OnStopped(int64_t step) = 0;
+  // All steps have been run, and the checkpoint of the last state is committed if the spec keeps it.
+  virtual void OnFinished() = 0;
   // Called at most once, as the last call. `step` is the number of steps that all devices here had finished.
   virtual void OnFailed(int64_t step, const collectives::Failure& failure) = 0;
 };

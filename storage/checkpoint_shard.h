@@ -34,6 +34,7 @@ class SerializedShard {
   SerializedShard(std::vector<PieceBytes> pieces, const ShardOrigin& origin);
 
   int64_t bytes() const { return bytes_; }
+  const std::vector<PieceBytes>& pieces() const { return pieces_; }
   // Calls `append` with the contents of the file from its begin to its end, until it returns an error.
   absl::Status WriteTo(const std::function<absl::Status(absl::string_view)>& append) const;
   // The description of the shard when it is stored as `uri` and has this hash.

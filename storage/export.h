@@ -1,6 +1,7 @@
 // Copies of checkpoints for other programs.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/file_system.h"
@@ -8,8 +9,12 @@
 
 namespace xlad::storage {
 
-// Writes all tensors, whole, into one safetensors file, which exists whole or not at all. The memory that this takes
-// does not depend on the size of the tensors.
+// Calls `append` with the bytes of one safetensors file that has all tensors, whole, in their order. The memory that
+// this takes does not depend on the size of the tensors.
+absl::Status ExportSafetensors(const TensorSource& source,
+                               const std::function<absl::Status(absl::string_view)>& append);
+
+// Writes that file, which exists whole or not at all.
 absl::Status ExportSafetensors(const TensorSource& source, FileSystem& files, const std::string& path);
 
 }  // namespace xlad::storage

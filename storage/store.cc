@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<RangeReader>> Store::Open(const std::string& text
   XLAD_ASSIGN_OR_RETURN(const Uri uri, ParseUri(text));
   absl::StatusOr<std::shared_ptr<RangeReader>> reader = absl::UnimplementedError("blobs cannot be read here");
   if (uri.scheme == Uri::Scheme::kFile) {
-    reader = OpenFileReader(files_, uri.rest);
+    reader = OpenFileReader(*files_, uri.rest);
   } else if (uri.rest.empty()) {
     reader = absl::InvalidArgumentError("found a place to write to, expected the digest of a blob");
   } else if (open_blob_ != nullptr) {
@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<RangeReader>> Store::Open(const std::string& text
 
 absl::StatusOr<Uri> Store::FindIndex(const std::string& text) const {
   XLAD_ASSIGN_OR_RETURN(Uri uri, ParseUri(text));
-  if (uri.scheme == Uri::Scheme::kFile && files_.IsDirectory(uri.rest)) uri.rest = JoinPath(uri.rest, kIndexFileName);
+  if (uri.scheme == Uri::Scheme::kFile && files_->IsDirectory(uri.rest)) uri.rest = JoinPath(uri.rest, kIndexFileName);
   return uri;
 }
 
@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<TensorSource>> Store::OpenCheckpoint(const Uri& u
 }
 
 absl::StatusOr<std::shared_ptr<TensorSource>> Store::OpenFolder(const Uri& uri) const {
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> all, files_.List(uri.rest));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> all, files_->List(uri.rest));
   std::vector<std::string> names;
   std::vector<std::shared_ptr<RangeReader>> files;
   for (const std::string& name : all) {
@@ -103,7 +103,7 @@ absl::StatusOr<std::shared_ptr<TensorSource>> Store::OpenFolder(const Uri& uri) 
 absl::StatusOr<std::shared_ptr<TensorSource>> Store::OpenTensors(const std::string& text) const {
   XLAD_ASSIGN_OR_RETURN(const Uri uri, ParseUri(text));
   XLAD_ASSIGN_OR_RETURN(const Uri index, FindIndex(text));
-  if (!(index == uri)) return files_.Exists(index.rest) ? OpenCheckpoint(index) : OpenFolder(uri);
+  if (!(index == uri)) return files_->Exists(index.rest) ? OpenCheckpoint(index) : OpenFolder(uri);
   XLAD_ASSIGN_OR_RETURN(std::shared_ptr<RangeReader> reader, Open(text));
   const absl::StatusOr<bool> is_index = IsIndex(*reader);
   if (!is_index.ok()) return Annotate(is_index.status(), text);

@@ -20,7 +20,7 @@ class Store {
   // Opens a blob by its digest; its reader verifies what it reads.
   using OpenBlob = std::function<absl::StatusOr<std::shared_ptr<RangeReader>>(const std::string& digest)>;
   // `files` must outlive the store. Without `open_blob`, blobs are Unimplemented.
-  explicit Store(FileSystem& files, OpenBlob open_blob = nullptr) : files_(files), open_blob_(std::move(open_blob)) {}
+  explicit Store(FileSystem& files, OpenBlob open_blob = nullptr) : files_(&files), open_blob_(std::move(open_blob)) {}
 
   absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& uri) const;
 
@@ -43,8 +43,8 @@ class Store {
   absl::StatusOr<std::shared_ptr<TensorSource>> OpenCheckpoint(const Uri& uri) const;
   absl::StatusOr<std::shared_ptr<TensorSource>> OpenFolder(const Uri& uri) const;
 
-  FileSystem& files_;
-  const OpenBlob open_blob_;
+  FileSystem* files_;
+  OpenBlob open_blob_;
 };
 
 }  // namespace xlad::storage

@@ -12,6 +12,8 @@
 #include "base/random.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
+#include "storage/block_sums.h"
+#include "storage/checkpoint_shard.h"
 #include "storage/store.h"
 #include "tensor/wire.h"
 
@@ -85,23 +87,31 @@ class GrpcStore {
     return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 
-  // Writes `header` with the first chunk, then the other chunks.
-  template <typename Request, typename Open>
-  absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, AbortSignal* abort, const Open& open) {
+  // Writes `header` with the first chunk, then the other chunks. `produce(append)` calls `append` with the bytes in
+  // order, again for each time that the call is tried.
+  template <typename Request, typename Produce, typename Open>
+  absl::Status Stream(const Request& header, const Produce& produce, AbortSignal* abort, const Open& open) {
     return Retry(abort, [&](grpc::ClientContext* context) {
       const auto writer = open(context);
       Request request = header;
-      size_t at = 0;
-      do {
-        const size_t n = std::min(kChunkBytes, bytes.size() - at);
-        request.set_chunk(bytes.data() + at, n);
-        if (!writer->Write(request)) break;
-        request.Clear();
-        at += n;
-      } while (at < bytes.size());
+      const auto append = [&](absl::string_view bytes) -> absl::Status {
+        do {
+          request.set_chunk(std::string(bytes.substr(0, kChunkBytes)));
+          if (!writer->Write(request)) return absl::UnavailableError("the call has ended");  // Finish says why.
+          request.Clear();
+          bytes.remove_prefix(std::min(kChunkBytes, bytes.size()));
+        } while (!bytes.empty());
+        return absl::OkStatus();
+      };
+      produce(append).IgnoreError();
       writer->WritesDone();
       return writer->Finish();
     });
+  }
+  template <typename Request, typename Open>
+  absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, AbortSignal* abort, const Open& open) {
+    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return Stream(header, [&](const auto& append) { return append(text); }, abort, open);
   }
 
   Coordinator::Stub* stub() const { return stub_.get(); }
@@ -183,6 +193,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
  public:
   GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
       : store_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
+        checkpoints_(launch.checkpoints()),
+        root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         job_id_(launch.job_id()),
         attempt_(launch.attempt()) {}
 
@@ -196,21 +208,47 @@ class GrpcTaskStore final : public runtime::TaskStore {
     return store.OpenTensors(uri);
   }
 
-  absl::Status WriteStateShard(int64_t step, const std::string& tensor, const tensor::Box& box,
-                               absl::Span<const std::byte> bytes, AbortSignal* abort) override {
-    PutStateShardRequest header;
-    header.set_job_id(job_id_);
-    header.set_attempt(attempt_);
-    header.set_step(step);
-    header.set_tensor(tensor);
-    tensor::BoxToWire(box, header.mutable_box());
-    PutStateShardResponse response;
-    return store_->Write(header, bytes, abort, [&](grpc::ClientContext* context) {
-      return store_->stub()->PutStateShard(context, &response);
-    });
+  absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
+                                             const storage::SerializedShard& shard, AbortSignal* abort) override {
+    if (!checkpoints_) return PutState(step, shard, abort);
+    XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(root_));
+    if (root.scheme == storage::Uri::Scheme::kFile) {
+      const std::string folder = storage::CheckpointFolder(root.rest, {job_id_, attempt_, step});
+      return storage::WriteShardFile(RealFileSystem(), folder, name, shard);
+    }
+    storage::ObjectHasher hasher;
+    XLAD_RETURN_IF_ERROR(shard.WriteTo([&](absl::string_view bytes) {
+      hasher.Add(bytes);
+      return absl::OkStatus();
+    }));
+    const storage::ObjectInfo info = hasher.Finish();
+    PutBlobRequest header;
+    header.set_digest(info.sha256);
+    PutBlobResponse response;
+    XLAD_RETURN_IF_ERROR(store_->Stream(
+        header, [&](const auto& append) { return shard.WriteTo(append); }, abort,
+        [&](grpc::ClientContext* context) { return store_->stub()->PutBlob(context, &response); }));
+    return shard.Describe(storage::BlobUri(info.sha256), info);
   }
 
  private:
+  // Sends the pieces of the state to a coordinator that assembles them.
+  absl::StatusOr<CheckpointShard> PutState(int64_t step, const storage::SerializedShard& shard, AbortSignal* abort) {
+    for (const storage::PieceBytes& piece : shard.pieces()) {
+      PutStateShardRequest header;
+      header.set_job_id(job_id_);
+      header.set_attempt(attempt_);
+      header.set_step(step);
+      header.set_tensor(piece.tensor);
+      tensor::BoxToWire(piece.box, header.mutable_box());
+      PutStateShardResponse response;
+      XLAD_RETURN_IF_ERROR(store_->Write(header, piece.bytes, abort, [&](grpc::ClientContext* context) {
+        return store_->stub()->PutStateShard(context, &response);
+      }));
+    }
+    return CheckpointShard();
+  }
+
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
     auto reader = std::make_shared<BlobReader>(store_, digest, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
@@ -218,6 +256,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
   }
 
   const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
+  const bool checkpoints_;                  // The coordinator commits checkpoints.
+  const std::string root_;                  // Where checkpoints are stored: a URI.
   const std::string job_id_;
   const int64_t attempt_;
 };

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from xlad import protos, safetensors
+from xlad import checkpoint, protos, safetensors
 from xlad.connection import Connection
 from xlad.errors import Error
 from xlad.waiting import Waiting
@@ -97,9 +97,11 @@ class Run(Iterator[Step]):
     def result(self) -> Any:
         """Waits and returns the final state: a tree like the initial state (for a job directory: arrays by name)."""
         self.wait()
-        if not self._status.final_state_blob:
+        if self._status.final_state_blob:
+            return self._restore(safetensors.parse(self._connection.get_blob(self._status.final_state_blob)))
+        if not self._status.has_checkpoint:
             raise Error(f"job {self.job_id} has no final state", "NOT_FOUND")
-        return self._restore(safetensors.parse(self._connection.get_blob(self._status.final_state_blob)))
+        return self._restore(checkpoint.read(self._status.checkpoint_uri, self._connection.get_blob))
 
     def cancel(self) -> None:
         self._connection.call("CancelJob", job_id=self.job_id)

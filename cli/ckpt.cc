@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "cli/save_state.h"
+#include "client/coordinator_client.h"
+#include "storage/checkpoint_folder.h"
+
+namespace xlad::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  Endpoint endpoint;
+  std::string what;  // A job's id, the path of a folder or file, or a URI.
+  std::string format = "table";
+  std::string to;
+};
+
+// A checkpoint, or why its index cannot be read.
+struct Found {
+  std::string uri;
+  absl::StatusOr<CheckpointIndex> index;
+};
+
+// What the argument names. The client is null if no coordinator is needed.
+struct Source {
+  std::unique_ptr<client::CoordinatorClient> client;
+  storage::Store store = storage::Store(RealFileSystem());
+  std::vector<Found> checkpoints;  // Oldest first.
+};
+
+std::string AbsolutePath(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+absl::StatusOr<Source> OpenPath(const std::string& path) {
+  Source source;
+  if (!RealFileSystem().IsDirectory(path)) {
+    const std::string uri = storage::FileUri(AbsolutePath(path));
+    source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
+    return source;
+  }
+  XLAD_ASSIGN_OR_RETURN(const auto found, storage::ListCheckpoints(RealFileSystem(), path));
+  for (const auto& checkpoint : found) {
+    source.checkpoints.push_back({storage::FileUri(AbsolutePath(checkpoint.folder)), checkpoint.index});
+  }
+  if (!source.checkpoints.empty()) return source;
+  return absl::NotFoundError(absl::StrCat("found no checkpoint in ", path,
+                                          ", expected the folder of a checkpoint, of a job or of several jobs"));
+}
+
+absl::StatusOr<Source> Open(const Arguments& arguments) {
+  const std::string& what = arguments.what;
+  if (what.substr(0, 5) == "file:") return OpenPath(what.substr(5));
+  if (what.substr(0, 5) != "xlad:" && RealFileSystem().Exists(what)) return OpenPath(what);
+  Source source;
+  XLAD_ASSIGN_OR_RETURN(source.client, client::CoordinatorClient::Connect(arguments.endpoint));
+  source.store = StoreOf(*source.client);
+  std::string uri = what;
+  if (what.substr(0, 5) != "xlad:") {
+    XLAD_ASSIGN_OR_RETURN(const JobStatus status, source.client->GetJob(what));
+    if (!status.has_checkpoint()) return absl::NotFoundError(absl::StrCat("job ", what, " has no checkpoint"));
+    uri = status.checkpoint_uri();
+  }
+  source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
+  return source;
+}
+
+int64_t BytesOf(const CheckpointIndex& index) {
+  int64_t bytes = 0;
+  for (const CheckpointShard& shard : index.shards()) bytes += shard.bytes();
+  return bytes;
+}
+
+Json ToJson(const Found& found) {
+  Json json;
+  json["uri"] = found.uri;
+  if (!found.index.ok()) {
+    json["error"] = std::string(found.index.status().message());
+    return json;
+  }
+  const CheckpointIndex& index = *found.index;
+  json["job"] = index.job_id();
+  json["step"] = index.step();
+  json["attempt"] = index.attempt();
+  json["unix_ns"] = index.unix_ns();
+  json["mesh"] = MeshText(index.mesh());
+  json["tensors"] = index.tensors_size();
+  json["shards"] = index.shards_size();
+  json["bytes"] = BytesOf(index);
+  return json;
+}
+
+void PrintRow(const Json& json) {
+  if (json.contains("error")) {
+    std::printf("%s  damaged: %s\n", json["uri"].get<std::string>().c_str(), json["error"].get<std::string>().c_str());
+    return;
+  }
+  std::printf(
+      "%s", absl::StrFormat("%-14s %10d %8d %7d %14d  %s\n", json["job"].get<std::string>(),
+                            json["step"].get<int64_t>(), json["attempt"].get<int64_t>(), json["shards"].get<int64_t>(),
+                            json["bytes"].get<int64_t>(), json["uri"].get<std::string>())
+                .c_str());
+}
+
+int Print(const Json& rows, const std::string& format) {
+  if (format == "json") {
+    std::printf("%s\n", rows.dump(2).c_str());
+    return kOk;
+  }
+  std::printf("%-14s %10s %8s %7s %14s  %s\n", "JOB", "STEP", "ATTEMPT", "SHARDS", "BYTES", "URI");
+  for (const Json& row : rows) PrintRow(row);
+  return kOk;
+}
+
+int List(const Arguments& arguments) {
+  const absl::StatusOr<Source> source = Open(arguments);
+  if (!source.ok()) return Fail(source.status());
+  Json rows = Json::array();
+  for (const Found& found : source->checkpoints) rows.push_back(ToJson(found));
+  return Print(rows, arguments.format);
+}
+
+int Verify(const Arguments& arguments) {
+  const absl::StatusOr<Source> source = Open(arguments);
+  if (!source.ok()) return Fail(source.status());
+  Json rows = Json::array();
+  bool all_ok = true;
+  for (const Found& found : source->checkpoints) {
+    Json row = ToJson(found);
+    const absl::Status status = source->store.VerifyCheckpoint(found.uri);
+    if (!status.ok()) row["error"] = std::string(status.message());
+    row["ok"] = status.ok();
+    all_ok = all_ok && status.ok();
+    rows.push_back(std::move(row));
+  }
+  Print(rows, arguments.format);
+  if (all_ok) return kOk;
+  return Fail(absl::DataLossError("found damaged checkpoints, expected none"));
+}
+
+int Export(const Arguments& arguments) {
+  const absl::StatusOr<Source> source = Open(arguments);
+  if (!source.ok()) return Fail(source.status());
+  const Found& newest = source->checkpoints.back();
+  if (!newest.index.ok()) return Fail(newest.index.status());
+  std::string file = arguments.to;
+  if (file.empty()) file = absl::StrCat(newest.index->job_id(), "-step-", newest.index->step(), ".safetensors");
+  const absl::Status saved = SaveTensors(source->store, newest.uri, file);
+  if (!saved.ok()) return Fail(saved);
+  if (file == "-") return kOk;
+  Json row = ToJson(newest);
+  row["file"] = file;
+  if (arguments.format == "json") return Print(row, arguments.format);
+  std::printf("%s\n", file.c_str());
+  return kOk;
+}
+
+CLI::App* Add(CLI::App& parent, const std::string& name, const std::string& help, int (*run)(const Arguments&),
+              const std::shared_ptr<Arguments>& arguments, Action* action) {
+  CLI::App* app = parent.add_subcommand(name, help);
+  app->add_option(
+         "JOB", arguments->what,
+         "a job of the coordinator, the URI of a checkpoint, or a folder: that of a checkpoint, of a job or of "
+         "several jobs, which needs no coordinator")
+      ->required();
+  AddEndpointFlags(app, &arguments->endpoint);
+  AddFormatFlag(app, &arguments->format);
+  app->callback([=] { *action = [=] { return run(*arguments); }; });
+  return app;
+}
+
+}  // namespace
+
+void AddCkpt(CLI::App& parent, Action* action) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand("ckpt", "list, verify and export checkpoints");
+  app->require_subcommand(1);
+  app->footer(
+      "Examples:\n"
+      "  xlad ckpt ls job-1a2b3c4d\n"
+      "  xlad ckpt verify /shared/checkpoints/job-1a2b3c4d --format json\n"
+      "  xlad ckpt export job-1a2b3c4d --to state.safetensors");
+  Add(*app, "ls", "list checkpoints, oldest first", List, arguments, action);
+  Add(*app, "verify", "read every byte and compare it with the checksums", Verify, arguments, action);
+  CLI::App* exported = Add(*app, "export", "write the newest one as one safetensors file", Export, arguments, action);
+  exported->add_option("--to", arguments->to, "the file; -: standard output; default: JOB-step-N.safetensors")
+      ->check(OutputFile());
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,47 @@
+"""Checkpoints as arrays by name: docs/reference/checkpoints.md describes the files."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from xlad import element_types, safetensors
+
+
+def read(uri: str, get_blob: Callable[[str], bytes]) -> dict[str, np.ndarray]:
+    """Returns the tensors of a checkpoint, whole.
+
+    Blobs (xlad:DIGEST) are read by `get_blob`, files from this machine.
+    """
+    folder = pathlib.Path(uri.removeprefix("file:"))
+
+    def contents(name: str) -> bytes:
+        return get_blob(name.removeprefix("xlad:")) if name.startswith("xlad:") else (folder / name).read_bytes()
+
+    index = json.loads(contents(uri if uri.startswith("xlad:") else "index.json"))
+    dims = {tensor["name"]: _integers(tensor["shape"].get("dims")) for tensor in index.get("tensors", [])}
+    tensors: dict[str, np.ndarray] = {}
+    for shard in index.get("shards", []):
+        arrays = safetensors.parse(contents(shard["uri"]))
+        for piece in shard.get("pieces", []):
+            name = piece["tensor"]
+            box = list(zip(_integers(piece["box"].get("lo")), _integers(piece["box"].get("hi"))))
+            if box == [(0, size) for size in dims[name]]:
+                tensors[name] = arrays[name]
+                continue
+            array = arrays[name + "[" + ", ".join(f"{lo}:{hi}" for lo, hi in box) + "]"]
+            if name not in tensors:  # With one more dimension if it is stored as the bytes of its elements.
+                tensors[name] = np.empty([*dims[name], *array.shape[len(box):]], array.dtype)
+            tensors[name][tuple(slice(lo, hi) for lo, hi in box)] = array
+    for tensor in index.get("tensors", []):  # Those without elements have no pieces.
+        row = element_types.BY_NUMBER[tensor["shape"]["element_type"]]
+        tensors.setdefault(tensor["name"], np.empty(dims[tensor["name"]], row.numpy))
+    return tensors
+
+
+def _integers(texts: Any) -> list[int]:
+    return [int(text) for text in texts or []]
