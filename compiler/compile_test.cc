@@ -1,4 +1,5 @@
 // Compile end to end: executables of the example steps, errors, and the child process.
+#include "base/kernel_abi.h"
 #include "compiler/compile.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +40,7 @@ TEST(Compile, FillsTheExecutable) {
   auto executable = Compile(RequestFor(kSmall));
   ASSERT_TRUE(executable.ok()) << executable.status();
   EXPECT_EQ(executable->name(), "small");
-  EXPECT_EQ(executable->kernel_abi_version(), 1);
+  EXPECT_EQ(executable->kernel_abi_version(), XLAD_KERNEL_ABI_VERSION);
   ASSERT_EQ(executable->parameters_size(), 2);
   EXPECT_TRUE(executable->parameters(0).donated());
   EXPECT_FALSE(executable->parameters(1).donated());

@@ -11,6 +11,7 @@
 #include "collectives/exec/watchdog.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
+#include "runtime/host_threads.h"
 
 namespace xlad::runtime {
 
@@ -108,7 +109,9 @@ absl::Status ConnectedExecutable::MakeFabric() {
 
 absl::Status ConnectedExecutable::Prepare(int index) {
   Shard& shard = *shards_[index];
-  XLAD_ASSIGN_OR_RETURN(shard.stream, device_->MakeStream());
+  const int threads = environment_.threads_of_each > 0 ? environment_.threads_of_each
+                                                       : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
+  XLAD_ASSIGN_OR_RETURN(shard.stream, device_->MakeStream(threads));
   XLAD_ASSIGN_OR_RETURN(shard.buffers, DeviceBuffers::Allocate(device_, shard.stream.get(), executable(), feeds_,
                                                                constants_.addresses));
   XLAD_ASSIGN_OR_RETURN(shard.scratch, device_->Allocate(steps_->scratch_bytes()));

@@ -31,6 +31,8 @@ struct WorkerEnvironment {
   uint64_t incarnation = 0;
   // The longest time in one operation of a collective before the task fails; 0: no limit.
   int64_t progress_limit_ms = 0;
+  // The cores that each logical shard may keep busy; 0: an equal share of the machine for each shard of this process.
+  int threads_of_each = 0;
 };
 
 // Which logical shards run on this worker, and how their peers identify the program.

@@ -74,8 +74,9 @@ class Stream : public collectives::DeviceOps {
 class Launcher {
  public:
   virtual ~Launcher() = default;
-  // `kernel` is from LoadedExecutable::FindKernel. `scratch` has KernelStep.scratch_bytes; null if that is 0.
-  virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) = 0;
+  // Runs all `tiles` (KernelStep.tiles, at least 1) of a kernel, whose number is from LoadedExecutable::FindKernel.
+  // `scratch` has KernelStep.scratch_bytes; null if that is 0.
+  virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) = 0;
   // `op` indexes Executable.library_ops; buffers are the operands, then the results.
   virtual absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) = 0;
 };
@@ -100,7 +101,10 @@ class Device {
   // the kind of memory. The contents are undefined.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) = 0;
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) { return Allocate(bytes, MEMORY_DEVICE); }
-  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream() = 0;
+  // `threads` (at least 1) is the number of cores of this machine that the stream's work may keep busy at a time; a
+  // device that does not compute on them ignores it. Results do not depend on it.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) = 0;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() { return MakeStream(1); }
   // InvalidArgument if the executable is for another kind of device or is not consistent (damaged object code, a symbol
   // that is not provided, a library op whose shapes do not fit each other).
   virtual absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) = 0;

@@ -16,6 +16,7 @@ struct StepProgram::Node {
   std::vector<Slice> buffers;  // Arguments, a collective's inputs, a copy's source and target, a predicate or selector.
   std::vector<Slice> outputs;  // A collective's outputs.
   bool has_scratch = false;
+  int64_t tiles = 1;
   bool selector_is_predicate = false;
   std::vector<std::vector<Node>> bodies;  // The condition and body of a loop; the branches of an if.
 };
@@ -87,6 +88,10 @@ class Preparer {
       return absl::InvalidArgumentError(
           absl::StrCat("found ", step.scratch_bytes(), " bytes of scratch, expected 0 or more"));
     node->has_scratch = step.scratch_bytes() > 0;
+    if (step.tiles() < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", step.tiles(), " tiles, expected 0 or more"));
+    }
+    node->tiles = std::max<int64_t>(1, step.tiles());
     scratch_bytes_ = std::max(scratch_bytes_, step.scratch_bytes());
     return absl::OkStatus();
   }
@@ -196,7 +201,8 @@ class Runner {
         absl::InlinedVector<void*, 16> buffers;
         for (const Slice& slice : node.buffers) buffers.push_back(At(slice));
         if (node.kind == Node::Kind::kLibrary) return environment_.launcher->RunLibraryOp(node.index, buffers);
-        return environment_.launcher->RunKernel(node.index, buffers, node.has_scratch ? environment_.scratch : nullptr);
+        return environment_.launcher->RunKernel(node.index, buffers, node.has_scratch ? environment_.scratch : nullptr,
+                                                node.tiles);
       }
       case Node::Kind::kCopy:
         return environment_.stream->Copy(At(node.buffers[1]), At(node.buffers[0]), node.buffers[0].bytes);

@@ -2,11 +2,13 @@
 
     python bench/step_vs_jax/step_vs_jax.py                       all job directories, all meshes of their manifests
     python bench/step_vs_jax/step_vs_jax.py --only cnn,lstm --mesh single --json ratios.json
+    python bench/step_vs_jax/programs.py /tmp/programs && \
+        python bench/step_vs_jax/step_vs_jax.py --examples /tmp/programs --threads 2
 
 Job directories are read from --examples (default: $XLAD_EXAMPLES and the project's examples/). Both sides run
 alternately: a pair is one block of steps of each, and one side is idle while the other runs.
 
-mesh `single`: both processes are bound to the same CPU, so that one thread runs at a time.
+mesh `single`: both processes are bound to the same --threads CPUs (default 1).
 other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices.
 
 step    time per step in milliseconds: the median of xlad's blocks, the median of JAX's blocks, and the median ratio of
@@ -93,7 +95,7 @@ def block_size(side, milliseconds):
 def measure(job, mesh, args):
     devices = math.prod(mesh["axes"].values()) if mesh["name"] != "single" else 1
     flag = ",".join(f"{name}={size}" for name, size in mesh["axes"].items()) if devices > 1 else ""
-    cpus = {max(os.sched_getaffinity(0))} if devices == 1 else None
+    cpus = set(sorted(os.sched_getaffinity(0))[-args.threads:]) if devices == 1 else None
     xlad = Side("xlad", [str(args.build / "step_vs_jax_xlad"), str(args.build / "xlad"), str(job), flag], cpus)
     jax = Side("jax", [sys.executable, str(HERE / "jax_side.py"), str(job), mesh["name"], str(devices)], cpus)
     try:
@@ -104,7 +106,8 @@ def measure(job, mesh, args):
     finally:
         xlad.close()
         jax.close()
-    row = {"example": job.name, "mesh": mesh["name"], "devices": devices, "steps_in_block": counts}
+    row = {"example": job.name, "mesh": mesh["name"], "devices": devices, "steps_in_block": counts,
+           "threads": len(cpus or os.sched_getaffinity(0))}
     pairs = [(x[0], j[0]) for x, j in blocks]
     for what, found in (("step", pairs), ("compile", builds)):
         row[what] = {"xlad_ms": middle([x for x, _ in found]), "jax_ms": middle([j for _, j in found]),
@@ -145,7 +148,9 @@ def line(row):
 
 def summary(rows):
     result = {}
-    for name, chosen in (("one device, one thread", [r for r in rows if r["devices"] == 1]),
+    threads = max([r["threads"] for r in rows if r["devices"] == 1], default=1)
+    for name, chosen in ((f"one device, {threads} thread{'s' if threads > 1 else ''}",
+                          [r for r in rows if r["devices"] == 1]),
                          (f"all devices on {os.cpu_count()} CPUs", [r for r in rows if r["devices"] > 1])):
         if chosen:
             steps = [r["step"]["ratio"]["median"] for r in chosen]
@@ -164,6 +169,7 @@ def arguments():
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="number of pairs of blocks")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPUs for one device")
     parser.add_argument("--builds", type=int, default=3, help="number of compilations on each side")
     parser.add_argument("--block-ms", type=float, default=300, help="approximate length of a block in milliseconds")
     parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder of the binaries")

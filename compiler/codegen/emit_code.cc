@@ -112,22 +112,22 @@ absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& pr
   std::vector<Step> draft = program.steps;
   const std::vector<Part> parts = Distribute(Groups(program.kernels, MakeNativeLoops(&draft)));
   std::vector<std::unique_ptr<ObjectEmitter>> emitters;
-  absl::flat_hash_map<std::string, int64_t> scratch;
+  absl::flat_hash_map<std::string, EmittedKernel> facts;
   for (const Part& part : parts) {
     XLAD_ASSIGN_OR_RETURN(emitters.emplace_back(), ObjectEmitter::Create(target));
     for (const size_t k : part.kernels) {
       const KernelRequest& kernel = program.kernels[k];
-      XLAD_ASSIGN_OR_RETURN(scratch[kernel.symbol], emitters.back()->EmitKernel(kernel));
+      XLAD_ASSIGN_OR_RETURN(facts[kernel.symbol], emitters.back()->EmitKernel(kernel));
     }
   }
   code.target = emitters[0]->target();
   code.steps = program.steps;
-  SetScratch(&code.steps, scratch);
+  SetKernelFacts(&code.steps, facts);
   const std::vector<NativeLoop> loops = MakeNativeLoops(&code.steps);
   for (size_t p = 0; p < parts.size(); ++p) {
     for (const size_t l : parts[p].loops) {
-      XLAD_ASSIGN_OR_RETURN(const int64_t bytes, emitters[p]->EmitProgram(loops[l].request));
-      loops[l].step->set_scratch_bytes(bytes);
+      XLAD_ASSIGN_OR_RETURN(const EmittedKernel native, emitters[p]->EmitProgram(loops[l].request));
+      loops[l].step->set_scratch_bytes(native.scratch_bytes);
     }
     if (want_listings) code.ir += emitters[p]->IrText();
   }

@@ -34,6 +34,14 @@ struct KernelRequest {
   //     pair is with operand 0
   //   - copy, reshape, bitcast: do nothing
   std::vector<std::pair<int, int>> in_place;
+  int64_t wanted_tiles = 1;  // About how many tiles the kernel is divided into, if its opcodes allow it.
+};
+
+// What a step needs to know of its kernel: KernelStep.scratch_bytes, a multiple of XLAD_BUFFER_ALIGNMENT, and
+// KernelStep.tiles.
+struct EmittedKernel {
+  int64_t scratch_bytes = 0;
+  int64_t tiles = 1;
 };
 
 // A list of steps that becomes one function. In its buffer slices, allocation k >= 0 is argument k (the address is
@@ -56,10 +64,9 @@ class ObjectEmitter {
 
   // The target with all fields filled in.
   virtual const Target& target() const = 0;
-  // Both return the bytes of scratch that a call needs, a multiple of XLAD_BUFFER_ALIGNMENT. Unimplemented, with the
-  // reason, if CanEmit is false.
-  virtual absl::StatusOr<int64_t> EmitKernel(const KernelRequest& request) = 0;
-  virtual absl::StatusOr<int64_t> EmitProgram(const NativeProgramRequest& request) = 0;
+  // Unimplemented, with the reason, if CanEmit is false. A program has one tile.
+  virtual absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) = 0;
+  virtual absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) = 0;
   // Optimizes, and returns the ELF relocatable object. Must be called once, after all Emit calls.
   virtual absl::StatusOr<std::string> Finish() = 0;
 

@@ -95,13 +95,16 @@ void Collect(List* steps, std::vector<NativeLoop>* loops) {
 }
 
 template <typename List>
-void Fill(List* steps, const absl::flat_hash_map<std::string, int64_t>& bytes_of) {
+void Fill(List* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels) {
   for (Step& step : *steps) {
     if (step.has_kernel()) {
-      auto found = bytes_of.find(step.kernel().symbol());
-      if (found != bytes_of.end()) step.mutable_kernel()->set_scratch_bytes(found->second);
+      auto found = kernels.find(step.kernel().symbol());
+      if (found != kernels.end()) {
+        step.mutable_kernel()->set_scratch_bytes(found->second.scratch_bytes);
+        step.mutable_kernel()->set_tiles(found->second.tiles);
+      }
     }
-    ForEachList(&step, [&](auto* list) { Fill(list, bytes_of); });
+    ForEachList(&step, [&](auto* list) { Fill(list, kernels); });
   }
 }
 
@@ -113,8 +116,8 @@ std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps) {
   return loops;
 }
 
-void SetScratch(std::vector<Step>* steps, const absl::flat_hash_map<std::string, int64_t>& bytes_of) {
-  Fill(steps, bytes_of);
+void SetKernelFacts(std::vector<Step>* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels) {
+  Fill(steps, kernels);
 }
 
 }  // namespace xlad::compiler

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
 #include "hlo/attribute_keys.h"
@@ -98,6 +99,7 @@ class StepBuilder {
     }
     similar.push_back(result_.kernels.size());
     request.symbol = Symbol(*request.root);
+    request.wanted_tiles = WantedTiles(*request.root);
     result_.kernels.push_back(std::move(request));
     return result_.kernels.back().symbol;
   }

@@ -34,11 +34,11 @@ struct NativeLoop {
 };
 
 // Replaces every outermost while and conditional step without collectives by one kernel step, whose code is to be
-// emitted from the returned request, so that the runtime is not entered in each iteration. The scratch_bytes of the
+// emitted from the returned request, so that the runtime is not entered in each iteration. The facts of the
 // kernel steps inside must be set. The pointers are valid until `steps` changes.
 std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 
-// Sets scratch_bytes of every kernel step, nested ones included, from its symbol.
-void SetScratch(std::vector<Step>* steps, const absl::flat_hash_map<std::string, int64_t>& bytes_of);
+// Sets scratch_bytes and tiles of every kernel step, nested ones included, from its symbol.
+void SetKernelFacts(std::vector<Step>* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels);
 
 }  // namespace xlad::compiler

@@ -19,7 +19,7 @@ using TestKernels = std::map<std::string, TestKernel>;
 class TestLauncher final : public Launcher {
  public:
   TestLauncher(const std::vector<TestKernel>* kernels, int partition) : kernels_(*kernels), partition_(partition) {}
-  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void*) override {
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void*, int64_t) override {
     return kernels_[kernel](buffers, partition_);
   }
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
@@ -63,7 +63,8 @@ class TestDevice final : public Device {
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     return cpu_->Allocate(bytes, kind);
   }
-  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return cpu_->MakeStream(); }
+  using Device::MakeStream;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override { return cpu_->MakeStream(threads); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     return std::make_unique<TestLoaded>(std::move(executable), kernels_);
   }

@@ -85,7 +85,7 @@ TEST_P(Math, StaysWithinItsBound) {
     for (const float special : specials) {
       if (n < kBlock) x[n++] = special;
     }
-    ASSERT_TRUE(launcher->RunKernel(kernel, buffers, nullptr).ok());
+    ASSERT_TRUE(launcher->RunKernel(kernel, buffers, nullptr, 1).ok());
     for (int64_t i = 0; i < n; ++i) {
       const double error = UlpError(y[i], function.exact(static_cast<double>(x[i])));
       if (error > worst) {

@@ -40,20 +40,24 @@ class Machine {
  public:
   Machine() : emitter_(*ObjectEmitter::Create(Target())), device_(runtime::MakeCpuDevice()) {}
 
-  // Adds a kernel that computes the root of `body`. `in_place` is that of KernelRequest.
-  void AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {}) {
+  // Adds a kernel that computes the root of `body`. `in_place` and `wanted_tiles` are those of KernelRequest. Returns
+  // the number of tiles.
+  int64_t AddKernel(const std::string& symbol, const std::string& body, std::vector<std::pair<int, int>> in_place = {},
+                    int64_t wanted_tiles = 1) {
     auto module = hlo::ParseText(
         "HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = "
         "f32[] add(a, b)\n}\nENTRY e {\n" +
         body + "\n}\n");
-    ASSERT_TRUE(module.ok()) << module.status();
+    EXPECT_TRUE(module.ok()) << module.status();
     modules_.push_back(*std::move(module));
     KernelRequest request;
     request.root = modules_.back()->entry()->root();
     request.symbol = symbol;
     request.in_place = std::move(in_place);
-    const auto scratch = emitter_->EmitKernel(request);
-    ASSERT_TRUE(scratch.ok()) << scratch.status();
+    request.wanted_tiles = wanted_tiles;
+    const auto kernel = emitter_->EmitKernel(request);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return kernel.ok() ? kernel->tiles : 0;
   }
 
   absl::StatusOr<int64_t> AddProgram(std::vector<Step> steps, int arguments, int64_t arena_bytes,
@@ -63,7 +67,8 @@ class Machine {
     request.steps = std::move(steps);
     request.arguments = arguments;
     request.arena_bytes = arena_bytes;
-    return emitter_->EmitProgram(request);
+    XLAD_ASSIGN_OR_RETURN(const EmittedKernel program, emitter_->EmitProgram(request));
+    return program.scratch_bytes;
   }
 
   // Runs on copies of the buffers and returns their contents afterward.
@@ -74,7 +79,7 @@ class Machine {
     for (const LibraryOp& op : ops) *executable.add_library_ops() = op;
     XLAD_ASSIGN_OR_RETURN(*executable.mutable_object_code(), emitter_->Finish());
     XLAD_ASSIGN_OR_RETURN(auto loaded, device_->Load(std::move(executable)));
-    XLAD_ASSIGN_OR_RETURN(auto stream, device_->MakeStream());
+    XLAD_ASSIGN_OR_RETURN(auto stream, device_->MakeStream(3));
     XLAD_ASSIGN_OR_RETURN(auto launcher, loaded->MakeLauncher(0, stream.get()));
     XLAD_ASSIGN_OR_RETURN(const int kernel, loaded->FindKernel("program"));
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
@@ -85,7 +90,7 @@ class Machine {
       std::memcpy(addresses.back(), buffer.data(), 4 * buffer.size());
     }
     auto scratch = *device_->Allocate(scratch_bytes);
-    XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, addresses, scratch->address()));
+    XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, addresses, scratch->address(), 1));
     for (size_t i = 0; i < buffers.size(); ++i) std::memcpy(buffers[i].data(), addresses[i], 4 * buffers[i].size());
     return buffers;
   }
@@ -97,6 +102,29 @@ class Machine {
   std::unique_ptr<runtime::Device> device_;
   std::vector<std::unique_ptr<hlo::Module>> modules_;
 };
+
+TEST(Program, TilesOfAKernelInALoop) {
+  // x <- x + y, one hundred times, in tiles of 64 elements.
+  Machine machine;
+  EXPECT_EQ(machine.AddKernel("sum", "x = f32[1000] parameter(0)\n y = f32[1000] parameter(1)\n ROOT z = f32[1000] add(x, y)",
+                              {{0, 0}}, 100),
+            16);
+  Step loop;
+  loop.mutable_while_()->set_trip_count(100);
+  const BufferSlice x = Slice(0, 0, 4000), y = Slice(1, 0, 4000);
+  *loop.mutable_while_()->add_body() = Kernel("sum", {x, y, x});
+  const auto scratch = machine.AddProgram({loop}, 2, 0);
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  std::vector<float> first(1000), second(1000), sum(1000);
+  for (size_t i = 0; i < 1000; ++i) {
+    first[i] = static_cast<float>(i);
+    second[i] = static_cast<float>(i % 7);
+    sum[i] = first[i] + 100 * second[i];
+  }
+  const auto result = machine.Run({first, second}, *scratch);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0], sum);
+}
 
 TEST(Program, CountedLoopSwapsItsState) {
   // (a, b) <- (a + b, a), ten times: Fibonacci numbers. The new a is kept in scratch.

@@ -172,15 +172,15 @@ namespace {
 struct Launch {
   std::string symbol;
   hlo::Shape result;
-  int64_t scratch_bytes;
+  EmittedKernel kernel;
   std::vector<std::pair<int, int>> in_place;
 };
 
 // Runs a kernel of a loaded executable.
 absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runtime::LoadedExecutable& loaded,
-                                             const Launch& launch, const std::vector<Array>& inputs) {
+                                             const Launch& launch, const std::vector<Array>& inputs, int threads) {
   XLAD_ASSIGN_OR_RETURN(const int number, loaded.FindKernel(launch.symbol));
-  XLAD_ASSIGN_OR_RETURN(auto stream, device->MakeStream());
+  XLAD_ASSIGN_OR_RETURN(auto stream, device->MakeStream(threads));
   XLAD_ASSIGN_OR_RETURN(auto launcher, loaded.MakeLauncher(0, stream.get()));
   Buffers buffers(device);
   for (const Array& input : inputs) buffers.Add(input.shape().bytes(), input.bytes());
@@ -195,8 +195,8 @@ absl::StatusOr<std::vector<Array>> RunKernel(runtime::Device* device, const runt
     addresses[inputs.size() + static_cast<size_t>(result)] = addresses[operand];
   }
   Buffers scratch(device);
-  scratch.Add(launch.scratch_bytes, {});
-  XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, addresses, scratch.addresses()[0]));
+  scratch.Add(launch.kernel.scratch_bytes, {});
+  XLAD_RETURN_IF_ERROR(launcher->RunKernel(number, addresses, scratch.addresses()[0], launch.kernel.tiles));
   for (size_t i = 0; i < results.size(); ++i) {
     XLAD_RETURN_IF_ERROR(stream->CopyToHost(results[i].bytes(), addresses[inputs.size() + i]));
   }
@@ -214,6 +214,15 @@ void ExpectEqual(const std::vector<Array>& actual, const std::vector<Array>& exp
     EXPECT_EQ(difference.mismatches, 0) << "result " << i << ", element " << difference.first << ": compiled "
                                         << difference.actual << ", evaluated " << difference.expected << "\n"
                                         << text;
+  }
+}
+
+void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& expected, const std::string& text) {
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const absl::Span<const std::byte> found = actual[i].bytes(), wanted = expected[i].bytes();
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin()))
+        << "result " << i << " has other bits than on one thread\n"
+        << text;
   }
 }
 
@@ -242,16 +251,20 @@ void Batch::Run() {
   auto emitter = ObjectEmitter::Create(Target());
   ASSERT_TRUE(emitter.ok()) << emitter.status();
   std::vector<std::unique_ptr<hlo::Module>> modules;
-  std::vector<Launch> launches;
+  std::vector<std::vector<Launch>> launches(cases_.size());
   for (size_t i = 0; i < cases_.size(); ++i) {
     modules.push_back(cases_[i].module->Clone());
     KernelRequest request;
     request.root = AsKernel(modules.back().get());
-    request.symbol = absl::StrCat("kernel", i);
     request.in_place = cases_[i].in_place;
-    const auto bytes = (*emitter)->EmitKernel(request);
-    ASSERT_TRUE(bytes.ok()) << bytes.status() << "\n" << cases_[i].text;
-    launches.push_back({request.symbol, request.root->shape(), *bytes, request.in_place});
+    for (const int64_t tiles : {1, 5}) {
+      request.symbol = absl::StrCat("kernel", i, "_", tiles);
+      request.wanted_tiles = tiles;
+      const auto kernel = (*emitter)->EmitKernel(request);
+      ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
+      launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
+      if (kernel->tiles == 1) break;  // It cannot be divided.
+    }
   }
   if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs((*emitter)->IrText().c_str(), stderr);
   auto object = (*emitter)->Finish();
@@ -266,9 +279,17 @@ void Batch::Run() {
   for (size_t i = 0; i < cases_.size(); ++i) {
     const auto expected = RunEvaluated(*cases_[i].module, cases_[i].inputs);
     ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << cases_[i].text;
-    const auto actual = RunKernel(device.get(), **loaded, launches[i], cases_[i].inputs);
-    ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
-    ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
+    for (const Launch& launch : launches[i]) {
+      const std::vector<int> threads = launch.kernel.tiles > 1 ? std::vector<int>{1, 2, 3, 7} : std::vector<int>{1};
+      std::vector<Array> of_one_thread;
+      for (const int count : threads) {
+        const auto actual = RunKernel(device.get(), **loaded, launch, cases_[i].inputs, count);
+        ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
+        if (count == 1) of_one_thread = *actual;
+        if (count == 1) ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
+        ExpectSameBits(*actual, of_one_thread, cases_[i].text);
+      }
+    }
   }
 }
 

@@ -22,7 +22,8 @@ absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& modul
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
-// because a run of LLVM's pipeline takes longer than compiling one kernel in it. The entry of a program becomes one
+// because a run of LLVM's pipeline takes longer than compiling one kernel in it. Each program is compiled as one tile
+// and, if it can be divided, as about five, which run on 1, 2, 3 and 7 threads and must have the same bits. The entry of a program becomes one
 // fusion, or stays one instruction if that instruction's operands are the parameters.
 class Batch {
  public:

@@ -35,12 +35,12 @@ class LlvmEmitter final : public ObjectEmitter {
 
   const Target& target() const override { return generator_->target(); }
 
-  absl::StatusOr<int64_t> EmitKernel(const KernelRequest& request) override {
+  absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) override {
     XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
     return Finished(request.symbol, EmitKernelFunction(module_.get(), request));
   }
 
-  absl::StatusOr<int64_t> EmitProgram(const NativeProgramRequest& request) override {
+  absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) override {
     XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
     return Finished(request.symbol, EmitProgramFunction(module_.get(), request, functions_));
   }
@@ -75,31 +75,51 @@ class LlvmEmitter final : public ObjectEmitter {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<int64_t> Finished(const std::string& symbol, absl::StatusOr<EmittedFunction> function) {
+  absl::StatusOr<EmittedKernel> Finished(const std::string& symbol, absl::StatusOr<EmittedFunction> function) {
     if (!function.ok()) return function.status();
     generator_->Prepare(*function->body);
-    EmitEntry(symbol, *function);
+    function->entry = EmitEntry(symbol, *function);
     functions_[symbol] = *function;
-    return function->scratch_bytes;
+    return function->facts;
   }
 
-  // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body.
-  void EmitEntry(const std::string& symbol, const EmittedFunction& function) {
-    llvm::Type* pointer = llvm::PointerType::get(context_, 0);
-    llvm::FunctionType* type =
-        llvm::FunctionType::get(llvm::Type::getInt32Ty(context_), {pointer, pointer, pointer}, false);
+  // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body for each tile.
+  llvm::Function* EmitEntry(const std::string& symbol, const EmittedFunction& function) {
+    llvm::IRBuilder<> b(context_);
+    llvm::FunctionType* type = llvm::FunctionType::get(
+        b.getInt32Ty(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()}, false);
     llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());
     entry->addFnAttr(llvm::Attribute::NoUnwind);
     generator_->Prepare(*entry);
-    llvm::IRBuilder<> b(llvm::BasicBlock::Create(context_, "entry", entry));
+    llvm::BasicBlock* start = llvm::BasicBlock::Create(context_, "entry", entry);
+    b.SetInsertPoint(start);
     std::vector<llvm::Value*> arguments;
     for (int64_t i = 0; i < function.arguments; ++i) {
-      llvm::Value* slot = b.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), static_cast<uint64_t>(i));
-      arguments.push_back(b.CreateLoad(pointer, slot));
+      llvm::Value* slot = b.CreateConstInBoundsGEP1_64(b.getPtrTy(), entry->getArg(0), static_cast<uint64_t>(i));
+      arguments.push_back(b.CreateLoad(b.getPtrTy(), slot));
     }
     arguments.push_back(entry->getArg(1));
     arguments.push_back(entry->getArg(2));
-    b.CreateRet(b.CreateCall(function.body, arguments));
+    arguments.push_back(b.getInt64(0));
+    if (function.facts.tiles == 1) {
+      b.CreateRet(b.CreateCall(function.body, arguments));
+      return entry;
+    }
+    llvm::BasicBlock* loop = llvm::BasicBlock::Create(context_, "tile", entry);
+    llvm::BasicBlock* done = llvm::BasicBlock::Create(context_, "done", entry);
+    b.CreateBr(loop);
+    b.SetInsertPoint(loop);
+    llvm::PHINode* tile = b.CreatePHI(b.getInt64Ty(), 2);
+    tile->addIncoming(entry->getArg(3), start);
+    arguments.back() = tile;
+    llvm::Value* code = b.CreateCall(function.body, arguments);
+    llvm::Value* next = b.CreateAdd(tile, b.getInt64(1), "", true, true);
+    tile->addIncoming(next, loop);
+    llvm::Value* more = b.CreateICmpSLT(next, entry->getArg(4));
+    b.CreateCondBr(b.CreateAnd(more, b.CreateICmpEQ(code, b.getInt32(XLAD_KERNEL_OK))), loop, done);
+    b.SetInsertPoint(done);
+    b.CreateRet(code);
+    return entry;
   }
 
   std::unique_ptr<CodeGenerator> generator_;

@@ -2,8 +2,10 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Module.h>
 
+#include <cstddef>
 #include <map>
 
+#include "base/kernel_abi.h"
 #include "base/status.h"
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/elements.h"
@@ -208,9 +210,10 @@ Values BitcastConvert(Elements& elements, const Instruction& bitcast, const Inde
 }
 
 Values PartitionId(Elements& elements, const Instruction&, const Index&) {
-  // struct XladKernelApi { function; int32 partition_id; ... }
   IrBuilder& b = elements.ir().b;
-  return {b.CreateLoad(b.getInt32Ty(), b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), elements.ir().api(), 8))};
+  llvm::Value* address =
+      b.CreateConstInBoundsGEP1_64(b.getInt8Ty(), elements.ir().api(), offsetof(XladKernelApi, partition_id));
+  return {b.CreateLoad(b.getInt32Ty(), address)};
 }
 
 Values ReplicaId(Elements& elements, const Instruction&, const Index&) { return {elements.ir().b.getInt32(0)}; }

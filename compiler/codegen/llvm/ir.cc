@@ -106,29 +106,41 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
     body(I64(0));
     return;
   }
+  const int64_t beside = copies_;
+  copies_ = 1;
+  llvm::BranchInst* back = EmitLoop(I64(0), I64(count), body);
+  if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies) {
+    UnrollFully(back);
+    copies_ *= count;
+  }
+  copies_ = std::max(copies_, beside);
+}
+
+void Ir::RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {
+  const int64_t beside = copies_;
+  copies_ = 1;
+  EmitLoop(begin, end, body);
+  copies_ = std::max(copies_, beside);
+}
+
+llvm::BranchInst* Ir::EmitLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {
   llvm::BasicBlock* before = b.GetInsertBlock();
   llvm::BasicBlock* loop = NewBlock("loop");
   llvm::BasicBlock* after = NewBlock("after");
   b.CreateBr(loop);
   b.SetInsertPoint(loop);
   llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
-  i->addIncoming(I64(0), before);
-  const int64_t beside = copies_;
-  copies_ = 1;
+  i->addIncoming(begin, before);
   {
     Scope scope(this);
     body(i);
   }
   llvm::Value* next = b.CreateAdd(i, I64(1), "", true, true);
   i->addIncoming(next, b.GetInsertBlock());
-  llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, I64(count)), after, loop);
-  if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies) {
-    UnrollFully(back);
-    copies_ *= count;
-  }
-  copies_ = std::max(copies_, beside);
+  llvm::BranchInst* back = b.CreateCondBr(b.CreateICmpEQ(next, end), after, loop);
   after->moveAfter(b.GetInsertBlock());
   b.SetInsertPoint(after);
+  return back;
 }
 
 void Ir::DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body) {

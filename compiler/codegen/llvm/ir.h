@@ -42,6 +42,8 @@ class Ir {
   // Emits a loop that runs `body` for i = 0 .. count-1. If count is 0, nothing is emitted; if it is 1, only the body
   // is. Short loops with little code are unrolled.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
+  // Runs `body` for i = begin .. end-1, which are not empty.
+  void RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body);
   // Like Loop, but the bound is computed at run time and may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
   // Records that the code emitted here is as long as `copies` ordinary loop bodies. Enclosing loops use this number
@@ -68,6 +70,8 @@ class Ir {
  private:
   class Scope;
   llvm::BasicBlock* NewBlock(const char* name);
+  // Emits a loop from begin to end-1 and returns its backward branch.
+  llvm::BranchInst* EmitLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body);
   // The value of an arithmetic operation on indices, emitted once per scope (value numbering).
   llvm::Value* Once(int operation, llvm::Value* x, llvm::Value* y, const std::function<llvm::Value*()>& make);
 

@@ -62,7 +62,8 @@ llvm::Function* MakeFunction(llvm::Module* module, const KernelRequest& request,
   llvm::LLVMContext& context = module->getContext();
   llvm::Type* pointer = llvm::PointerType::get(context, 0);
   const size_t count = arguments.operands.size() + arguments.results.size();
-  const std::vector<llvm::Type*> types(count + 2, pointer);
+  std::vector<llvm::Type*> types(count + 2, pointer);
+  types.push_back(llvm::Type::getInt64Ty(context));
   llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
   llvm::Function* function =
       llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
@@ -103,6 +104,18 @@ void BindOperands(KernelContext& kernel, const KernelRequest& request, const Arg
 
 }  // namespace
 
+void KernelContext::Divide(const Tiling& tiling) {
+  if (tiling.tiles() > 1) range_ = RangeOfTile(ir_, tiling, tile_);
+}
+
+ArrayView KernelContext::ScratchOfTile(const tensor::Shape& shape) {
+  const int64_t bytes = RoundUp(shape.bytes());
+  const ArrayView first = Scratch(shape);
+  scratch_bytes_ += (tiles() - 1) * bytes;
+  if (tiles() == 1) return first;
+  return {ir_.Address(ir_.b.getInt8Ty(), first.base, ir_.Mul(tile_, bytes)), shape};
+}
+
 ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
   llvm::Value* base =
       ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, static_cast<uint64_t>(scratch_bytes_));
@@ -139,7 +152,7 @@ absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const K
   llvm::Function* function = MakeFunction(module, request, arguments);
   const unsigned count = static_cast<unsigned>(arguments.operands.size() + arguments.results.size());
   Ir ir(module, function, function->getArg(count + 1));
-  KernelContext kernel(&ir, function->getArg(count));
+  KernelContext kernel(&ir, function->getArg(count), function->getArg(count + 2), request.wanted_tiles);
   BindOperands(kernel, request, arguments);
   const Instruction* inner = kernel.outputs().empty() ? request.root : kernel.outputs()[0].instruction;
   const KernelRule rule = FindKernelRule(inner->opcode());
@@ -149,7 +162,9 @@ absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const K
     EmitLoops(kernel);
   }
   ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
-  return EmittedFunction{function, static_cast<int64_t>(count), kernel.scratch_bytes()};
+  // Equal bits for any division of tiles among calls need equal code for every tile.
+  if (kernel.tiles() > 1) function->addFnAttr(llvm::Attribute::NoInline);
+  return EmittedFunction{function, static_cast<int64_t>(count), {kernel.scratch_bytes(), kernel.tiles()}, nullptr};
 }
 
 }  // namespace xlad::compiler

@@ -5,15 +5,18 @@
 #include <vector>
 
 #include "compiler/codegen/llvm/elements.h"
+#include "compiler/codegen/llvm/tiling.h"
 #include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
 
-// A function of the object file with the signature i32 (one ptr for each argument, ptr scratch, ptr api).
+// A function of the object file with the signature i32 (one ptr for each argument, ptr scratch, ptr api, i64 tile), and
+// the kernel of base/kernel_abi.h that calls it for each tile.
 struct EmittedFunction {
   llvm::Function* body = nullptr;
   int64_t arguments = 0;
-  int64_t scratch_bytes = 0;
+  EmittedKernel facts;
+  llvm::Function* entry = nullptr;  // Set by the object emitter.
 };
 
 // An output of a kernel: leaf `leaf` of `instruction` is written to `array`.
@@ -27,20 +30,33 @@ struct Output {
 // A kernel under construction, which the emitters of opcodes append to.
 class KernelContext {
  public:
-  KernelContext(Ir* ir, llvm::Value* scratch) : ir_(*ir), elements_(ir), scratch_(scratch) {}
+  // `scratch` and `tile` are arguments of the function; `wanted_tiles` is as in KernelRequest.
+  KernelContext(Ir* ir, llvm::Value* scratch, llvm::Value* tile, int64_t wanted_tiles)
+      : ir_(*ir), elements_(ir), scratch_(scratch), tile_(tile), wanted_tiles_(wanted_tiles) {}
 
   Ir& ir() { return ir_; }
   Elements& elements() { return elements_; }
   std::vector<Output>& outputs() { return outputs_; }
 
-  // Reserves scratch memory for the duration of the call.
+  int64_t wanted_tiles() const { return wanted_tiles_; }
+  // Divides the kernel into tiles. Called at most once, before anything is emitted, and only by an emitter that
+  // computes no more than `range()` afterward.
+  void Divide(const Tiling& tiling);
+  const TileRange& range() const { return range_; }
+  int64_t tiles() const { return range_.is_whole() ? 1 : range_.tiling.tiles(); }
+
+  // Reserves scratch memory that all tiles share, and memory that each tile has for itself.
   ArrayView Scratch(const tensor::Shape& shape);
+  ArrayView ScratchOfTile(const tensor::Shape& shape);
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
   Ir& ir_;
   Elements elements_;
   llvm::Value* scratch_;
+  llvm::Value* tile_;
+  int64_t wanted_tiles_;
+  TileRange range_;
   std::vector<Output> outputs_;
   int64_t scratch_bytes_ = 0;
 };

@@ -2,7 +2,8 @@
 //
 // Reductions are computed first, in one pass for each group of equal operand shapes, into their outputs or into
 // scratch. One loop over the other outputs then reads them. An element's loads come before its stores, so outputs may
-// share the memory of operands that they read at the same element.
+// share the memory of operands that they read at the same element. A reduction and an output need the results of other
+// reductions at their own position only (CanEmitInFusion), so each tile computes everything for its positions.
 #include <algorithm>
 #include <set>
 
@@ -131,22 +132,76 @@ std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* 
   return places;
 }
 
-void EmitReductionsFirst(KernelContext& kernel, std::vector<bool>* written) {
+using Groups = std::vector<std::vector<const Instruction*>>;
+
+Groups GroupReductions(KernelContext& kernel) {
   std::set<const Instruction*> seen;
   std::vector<const Instruction*> rest;
   for (const Output& output : kernel.outputs()) {
     CollectReductions(kernel.elements(), output.instruction, &seen, &rest);
   }
-  while (!rest.empty()) {
-    const std::vector<const Instruction*> group = TakeGroup(kernel.elements(), &rest);
+  Groups groups;
+  while (!rest.empty()) groups.push_back(TakeGroup(kernel.elements(), &rest));
+  return groups;
+}
+
+void EmitReductionsFirst(KernelContext& kernel, const Groups& groups, std::vector<bool>* written) {
+  for (const std::vector<const Instruction*>& group : groups) {
     std::vector<std::vector<ArrayView>> places;
     for (const Instruction* reduce : group) places.push_back(PlaceReduction(kernel, reduce, written));
-    EmitReductions(kernel.elements(), group, [&](size_t which, const Index& index, const Values& values) {
-      for (size_t leaf = 0; leaf < values.size(); ++leaf) {
-        StoreTo(kernel.ir(), places[which][leaf], index, values[leaf]);
-      }
-    });
+    EmitReductions(kernel.elements(), group, kernel.range(),
+                   [&](size_t which, const Index& index, const Values& values) {
+                     for (size_t leaf = 0; leaf < values.size(); ++leaf) {
+                       StoreTo(kernel.ir(), places[which][leaf], index, values[leaf]);
+                     }
+                   });
     for (size_t i = 0; i < group.size(); ++i) kernel.elements().BindArrays(group[i], places[i]);
+  }
+}
+
+// Whether one loop over positions computes all of these outputs.
+bool AreLinear(KernelContext& kernel, const std::vector<Output>& outputs) {
+  LinearCheck check(kernel.elements());
+  return std::all_of(outputs.begin(), outputs.end(), [&](const Output& output) {
+    return check.IsLinear(Resolve({output.instruction, output.leaf}).instruction);
+  });
+}
+
+int64_t ColumnsOf(const Dims& dims) {
+  const auto last = std::find_if(dims.rbegin(), dims.rend(), [](int64_t size) { return size != 1; });
+  return last == dims.rend() ? 1 : *last;
+}
+
+// Divides the kernel if all outputs and reductions have equally many elements, and reductions in strips equal rows.
+void DivideLoops(KernelContext& kernel, const Groups& groups) {
+  const std::vector<Output>& outputs = kernel.outputs();
+  const int64_t tiles = kernel.wanted_tiles();
+  const int64_t positions = outputs.empty() ? 0 : outputs[0].array.shape.elements();
+  if (tiles <= 1 || positions <= 1) return;
+  for (const Output& output : outputs) {
+    if (output.array.shape.elements() != positions) return;
+  }
+  const Dims* strips = nullptr;  // The results of reductions that are computed in strips.
+  std::vector<Dims> results;
+  for (const std::vector<const Instruction*>& group : groups) {
+    results.push_back(LeafShapes(group[0]->shape())[0].dims);
+    if (tensor::Product(results.back()) != positions) return;
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (!IsColumnReduction(*groups[g][0])) continue;
+    if (strips != nullptr && ColumnsOf(*strips) != ColumnsOf(results[g])) return;
+    strips = &results[g];
+  }
+  if (strips != nullptr) {
+    kernel.Divide(TileColumns(*strips, tiles, kMaxStrip));
+  } else if (!groups.empty()) {
+    kernel.Divide(TileRows(results[0], tiles));
+  } else if (AreLinear(kernel, outputs)) {
+    kernel.Divide(TileLinear(positions, tiles));
+  } else {
+    const Dims& dims = outputs[0].array.shape.dims;
+    const bool long_rows = positions / ColumnsOf(dims) < tiles / 2 && ColumnsOf(dims) >= 256;
+    kernel.Divide(long_rows ? TileColumns(dims, tiles, positions) : TileRows(dims, tiles));
   }
 }
 
@@ -155,7 +210,9 @@ void EmitReductionsFirst(KernelContext& kernel, std::vector<bool>* written) {
 void EmitLoops(KernelContext& kernel) {
   Ir& ir = kernel.ir();
   std::vector<bool> written(kernel.outputs().size(), false);
-  EmitReductionsFirst(kernel, &written);
+  const Groups groups = GroupReductions(kernel);
+  DivideLoops(kernel, groups);
+  EmitReductionsFirst(kernel, groups, &written);
   std::vector<Output> outputs;
   for (size_t o = 0; o < written.size(); ++o) {
     if (!written[o] && kernel.outputs()[o].array.shape.elements() > 0) outputs.push_back(kernel.outputs()[o]);
@@ -166,11 +223,6 @@ void EmitLoops(KernelContext& kernel) {
     std::vector<Output> now, later;
     for (Output& output : outputs) (output.array.shape.elements() == count ? now : later).push_back(output);
     outputs = std::move(later);
-    LinearCheck check(kernel.elements());
-    const bool linear = std::all_of(now.begin(), now.end(), [&](const Output& output) {
-      const Leaf leaf = Resolve({output.instruction, output.leaf});
-      return check.IsLinear(leaf.instruction);
-    });
     const Dims& sizes = now[0].array.shape.dims;
     const auto element = [&](const Index& index) {
       Values values;
@@ -181,10 +233,10 @@ void EmitLoops(KernelContext& kernel) {
       }
       for (size_t i = 0; i < now.size(); ++i) StoreTo(ir, now[i].array, places[i], values[i]);
     };
-    if (linear) {
-      ir.Loop(count, [&](llvm::Value* i) { element(Index::OfLinear(i)); });
+    if (AreLinear(kernel, now)) {
+      ForLinear(ir, kernel.range(), count, element);
     } else {
-      ir.LoopNest(sizes, [&](const Values& dims) { element(Index::Of(dims)); });
+      ForPositions(ir, kernel.range(), sizes, element);
     }
   }
 }

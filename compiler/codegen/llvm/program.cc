@@ -3,6 +3,7 @@
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/kernel_abi.h"
 
@@ -108,28 +109,50 @@ class ProgramEmitter {
       XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(slice));
       arguments.push_back(address);
     }
-    arguments.push_back(b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), static_cast<uint64_t>(arena_)));
-    arguments.push_back(ir_.api());
-    callee_scratch_ = std::max(callee_scratch_, found->second.scratch_bytes);
+    llvm::Value* scratch = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), Scratch(), static_cast<uint64_t>(arena_));
+    callee_scratch_ = std::max(callee_scratch_, found->second.facts.scratch_bytes);
+    if (found->second.facts.tiles > 1) {
+      RunTiles(found->second, arguments, scratch);
+      return absl::OkStatus();
+    }
+    arguments.insert(arguments.end(), {scratch, ir_.api(), b_.getInt64(0)});
     llvm::CallInst* call = b_.CreateCall(found->second.body, arguments);
     if (!inline_kernels_) call->setIsNoInline();
     ReturnOnError(call);
     return absl::OkStatus();
   }
 
+  // A table of addresses on the stack.
+  llvm::Value* Table(const std::vector<llvm::Value*>& addresses) {
+    llvm::Value* table = ir_.Slot(b_.getPtrTy(), std::max<int64_t>(std::ssize(addresses), 2));
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      b_.CreateStore(addresses[i], b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), table, i));
+    }
+    return table;
+  }
+
+  // Has the runtime compute the tiles of a kernel: api->run_tiles(api, kernel, buffers, scratch, tiles).
+  void RunTiles(const EmittedFunction& kernel, const std::vector<llvm::Value*>& addresses, llvm::Value* scratch) {
+    llvm::Type* pointer = b_.getPtrTy();
+    llvm::Value* function = b_.CreateLoad(
+        pointer, b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), ir_.api(), offsetof(XladKernelApi, run_tiles)));
+    llvm::FunctionType* type =
+        llvm::FunctionType::get(b_.getInt32Ty(), {pointer, pointer, pointer, pointer, b_.getInt64Ty()}, false);
+    ReturnOnError(b_.CreateCall(
+        type, function, {ir_.api(), kernel.entry, Table(addresses), scratch, ir_.I64(kernel.facts.tiles)}));
+  }
+
   absl::Status EmitLibrary(const Step& step) {
-    const int count = step.library().buffers_size();
-    llvm::Value* table = ir_.Slot(b_.getPtrTy(), std::max(count, 2));
-    for (int i = 0; i < count; ++i) {
-      XLAD_ASSIGN_OR_RETURN(llvm::Value * address, Address(step.library().buffers(i)));
-      b_.CreateStore(address, b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), table, static_cast<uint64_t>(i)));
+    std::vector<llvm::Value*> addresses;
+    for (const BufferSlice& slice : step.library().buffers()) {
+      XLAD_ASSIGN_OR_RETURN(addresses.emplace_back(), Address(slice));
     }
     // The first member of XladKernelApi.
     llvm::Value* function = b_.CreateLoad(b_.getPtrTy(), ir_.api());
     llvm::FunctionType* type =
         llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy()}, false);
     llvm::Value* op = b_.getInt32(static_cast<uint32_t>(step.library().op()));
-    ReturnOnError(b_.CreateCall(type, function, {ir_.api(), op, table}));
+    ReturnOnError(b_.CreateCall(type, function, {ir_.api(), op, Table(addresses)}));
     return absl::OkStatus();
   }
 
@@ -205,12 +228,14 @@ class ProgramEmitter {
 absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
                                                     const EmittedFunctions& known) {
   llvm::LLVMContext& context = module->getContext();
-  const std::vector<llvm::Type*> types(static_cast<size_t>(request.arguments) + 2, llvm::PointerType::get(context, 0));
+  std::vector<llvm::Type*> types(static_cast<size_t>(request.arguments) + 2, llvm::PointerType::get(context, 0));
+  types.push_back(llvm::Type::getInt64Ty(context));
   llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
   llvm::Function* function =
       llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   for (llvm::Argument& argument : function->args()) {
+    if (!argument.getType()->isPointerTy()) continue;
     argument.addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(XLAD_BUFFER_ALIGNMENT)));
   }
   function->getArg(static_cast<unsigned>(request.arguments))->addAttr(llvm::Attribute::NoAlias);
@@ -218,7 +243,7 @@ absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const 
   ProgramEmitter emitter(&ir, request, known);
   XLAD_RETURN_IF_ERROR(emitter.EmitSteps(request.steps));
   ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
-  return EmittedFunction{function, request.arguments, emitter.scratch_bytes()};
+  return EmittedFunction{function, request.arguments, {emitter.scratch_bytes(), 1}, nullptr};
 }
 
 }  // namespace xlad::compiler

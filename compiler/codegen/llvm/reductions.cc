@@ -14,8 +14,6 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// Elements of a strip: 4 KiB of f32, which fits into the first-level cache.
-constexpr int64_t kStrip = 1024;
 // Elements of a narrow strip, including its copies.
 constexpr int64_t kNarrow = 256;
 
@@ -72,10 +70,12 @@ struct Split {
   }
 };
 
-void EmitRows(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+void EmitRows(Elements& elements, const Split& split, const std::vector<Reduction>& reductions, const TileRange& range,
               const ReductionSink& sink) {
   Ir& ir = elements.ir();
-  ir.LoopNest(split.Sizes(split.kept), [&](const Values& kept) {
+  const Dims sizes = split.Sizes(split.kept);
+  ForPositions(ir, range, sizes, [&](const Index& position) {
+    const Values kept = DimsOf(ir, position, sizes);
     std::vector<Accumulators> accumulators;
     for (const Reduction& reduction : reductions) {
       accumulators.emplace_back(&ir, reduction.shapes).Store(reduction.Initial(elements));
@@ -202,36 +202,61 @@ void EmitStrip(Elements& elements, const Split& split, const std::vector<Reducti
   });
 }
 
+// The results at the indices `at` of the kept dimensions, whose entry `column` varies.
+void EmitStrips(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+                const ReductionSink& sink, const Strip& all) {
+  Ir& ir = elements.ir();
+  const int64_t strips = all.width / kMaxStrip;
+  ir.Loop(strips, [&](llvm::Value* strip) {
+    EmitStrip(elements, split, reductions, sink, {all.kept, all.column, ir.Mul(strip, kMaxStrip), kMaxStrip});
+  });
+  if (all.width % kMaxStrip == 0) return;
+  EmitStrip(elements, split, reductions, sink,
+            {all.kept, all.column, ir.I64(strips * kMaxStrip), all.width % kMaxStrip});
+}
+
 void EmitColumns(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
-                 const ReductionSink& sink) {
+                 const TileRange& range, const ReductionSink& sink) {
   Ir& ir = elements.ir();
   Dims outer = split.Sizes(split.kept);
   size_t column = outer.size() - 1;
   while (outer[column] == 1) --column;
   const int64_t columns = outer[column];
   outer[column] = 1;
-  ir.LoopNest(outer, [&](const Values& at) {
-    const int64_t strips = columns / kStrip;
-    ir.Loop(strips, [&](llvm::Value* strip) {
-      EmitStrip(elements, split, reductions, sink, {at, column, ir.Mul(strip, kStrip), kStrip});
-    });
-    if (columns % kStrip != 0) {
-      EmitStrip(elements, split, reductions, sink, {at, column, ir.I64(strips * kStrip), columns % kStrip});
-    }
-  });
+  const auto all_strips = [&](const Values& at) {
+    EmitStrips(elements, split, reductions, sink, {at, column, nullptr, columns});
+  };
+  if (range.is_whole()) return ir.LoopNest(outer, all_strips);
+  const Tiling& tiling = range.tiling;
+  llvm::Value* first = ir.Div(range.begin, columns);
+  const auto at = [&](llvm::Value* position) { return DimsOf(ir, Index::OfLinear(position), outer); };
+  if (tiling.span == tiling.positions) {
+    ir.RangeLoop(first, ir.Div(range.end, columns), [&](llvm::Value* position) { all_strips(at(position)); });
+    return;
+  }
+  const Values kept = at(first);
+  llvm::Value* begin = ir.b.CreateSub(range.begin, ir.Mul(first, columns));
+  const auto strip = [&](int64_t width) {
+    if (width > 0) EmitStrip(elements, split, reductions, sink, {kept, column, begin, width});
+  };
+  if (columns % tiling.width == 0) return strip(tiling.width);
+  llvm::Value* is_full = ir.b.CreateICmpEQ(ir.b.CreateSub(range.end, range.begin), ir.I64(tiling.width));
+  ir.If(is_full, [&] { strip(tiling.width); }, [&] { strip(columns % tiling.width); });
 }
 
 }  // namespace
 
-void EmitReductions(Elements& elements, const std::vector<const Instruction*>& instructions,
+bool IsColumnReduction(const Instruction& reduce) { return Split(&reduce).columns; }
+
+void EmitReductions(Elements& elements, const std::vector<const Instruction*>& instructions, const TileRange& range,
                     const ReductionSink& sink) {
   const Split split(instructions[0]);
   std::vector<Reduction> reductions;
   for (const Instruction* instruction : instructions) reductions.emplace_back(instruction);
   if (split.columns) {
-    EmitColumns(elements, split, reductions, sink);
+    EmitColumns(elements, split, reductions, range, sink);
   } else {
-    EmitRows(elements, split, reductions, sink);
+    EmitRows(elements, split, reductions, range, sink);
   }
 }
 

@@ -4,6 +4,7 @@
 // elements of the operands at two positions. Elements are moved once, at the end.
 #include <llvm/IR/Intrinsics.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -19,6 +20,8 @@ using tensor::ElementType;
 
 // Up to this k, topk selects elements by insertion; beyond, it sorts.
 constexpr int64_t kFew = 64;
+// Every tile has scratch memory of its own.
+constexpr int64_t kMaxTilesWithScratch = 64;
 
 // Whether the element at position i comes strictly before the one at position j.
 using Before = std::function<llvm::Value*(llvm::Value* i, llvm::Value* j)>;
@@ -98,12 +101,19 @@ llvm::Value* SortPositions(Ir& ir, int64_t count, llvm::Value* first, llvm::Valu
 // The index of the element at a position of the row.
 using PlaceInRow = std::function<Index(llvm::Value* position)>;
 
-// Emits loops over all rows along dimension `along` of an array of these sizes, with `body` for each row.
-void ForEachRow(Ir& ir, Dims sizes, size_t along, const std::function<void(const PlaceInRow&)>& body) {
+// Divides the rows along dimension `along` of an array of these sizes among tiles.
+void DivideRows(KernelContext& kernel, Dims sizes, size_t along) {
   sizes[along] = 1;
-  ir.LoopNest(sizes, [&](const Values& row) {
+  kernel.Divide(TileRows(sizes, std::min(kernel.wanted_tiles(), kMaxTilesWithScratch)));
+}
+
+// Emits loops over the rows of the tile, with `body` for each row.
+void ForEachRow(KernelContext& kernel, Dims sizes, size_t along, const std::function<void(const PlaceInRow&)>& body) {
+  sizes[along] = 1;
+  ForPositions(kernel.ir(), kernel.range(), sizes, [&](const Index& row) {
+    const Values at = DimsOf(kernel.ir(), row, sizes);
     body([&](llvm::Value* position) {
-      Values dims = row;
+      Values dims = at;
       dims[along] = position;
       return Index::Of(dims);
     });
@@ -119,9 +129,10 @@ void EmitSort(KernelContext& kernel, const Instruction& root) {
   const Dims& sizes = outputs[0].array.shape.dims;
   const size_t along = root.dimensions().empty() ? 0 : root.dimensions()[0];
   const int64_t count = sizes[along];
-  const ArrayView first = kernel.Scratch({ElementType::kS64, {count}});
-  const ArrayView second = kernel.Scratch({ElementType::kS64, {count}});
-  ForEachRow(ir, sizes, along, [&](const PlaceInRow& at) {
+  DivideRows(kernel, sizes, along);
+  const ArrayView first = kernel.ScratchOfTile({ElementType::kS64, {count}});
+  const ArrayView second = kernel.ScratchOfTile({ElementType::kS64, {count}});
+  ForEachRow(kernel, sizes, along, [&](const PlaceInRow& at) {
     const Before before = [&](llvm::Value* i, llvm::Value* j) {
       Values arguments;
       for (const Instruction* operand : root.operands()) {
@@ -185,9 +196,10 @@ void EmitTopk(KernelContext& kernel, const Instruction& root) {
   const ElementType type = operand->shape().type();
   const bool largest = root.attributes().largest;
   const bool is_few = k <= kFew && 4 * k <= sizes[along];
-  const ArrayView first = kernel.Scratch({ElementType::kS64, {is_few ? k : sizes[along]}});
-  const ArrayView second = kernel.Scratch({ElementType::kS64, {is_few ? 0 : sizes[along]}});
-  ForEachRow(ir, sizes, along, [&](const PlaceInRow& at) {
+  DivideRows(kernel, sizes, along);
+  const ArrayView first = kernel.ScratchOfTile({ElementType::kS64, {is_few ? k : sizes[along]}});
+  const ArrayView second = kernel.ScratchOfTile({ElementType::kS64, {is_few ? 0 : sizes[along]}});
+  ForEachRow(kernel, sizes, along, [&](const PlaceInRow& at) {
     const Before before = [&](llvm::Value* i, llvm::Value* j) {
       llvm::Value* x = kernel.elements().Emit(operand, at(i));
       llvm::Value* y = kernel.elements().Emit(operand, at(j));

@@ -87,13 +87,12 @@ class TileMover {
   const llvm::Align align_;
 };
 
-// Emits `body` for the starts of pieces of `size` that cover 0 .. count-1. If size does not divide count, the last
-// piece overlaps the previous one and writes the same values again.
-void Pieces(Ir& ir, int64_t count, int64_t size, const std::function<void(llvm::Value*)>& body) {
-  ir.Loop((count + size - 1) / size, [&](llvm::Value* i) {
-    llvm::Value* start = ir.Mul(i, size);
-    body(count % size == 0 ? start : ir.Clamp(start, 0, count - size));
-  });
+// Pieces of `size` cover 0 .. count-1. If size does not divide count, the last piece overlaps the previous one and
+// writes the same values again.
+int64_t CountPieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+llvm::Value* StartOfPiece(Ir& ir, llvm::Value* piece, int64_t count, int64_t size) {
+  llvm::Value* start = ir.Mul(piece, size);
+  return count % size == 0 ? start : ir.Clamp(start, 0, count - size);
 }
 
 }  // namespace
@@ -116,19 +115,23 @@ void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
   Ir& ir = kernel.ir();
   const int64_t side = TileSide(rows.size, columns.size, width);
   TileMover tile(&ir, width, side);
+  // One position for each index of the other dimensions and each piece of the rows.
   Dims outer;
   for (const Run& run : runs) outer.push_back(run.size);
-  ir.LoopNest(outer, [&](const Values& index) {
+  outer.push_back(CountPieces(rows.size, side));
+  kernel.Divide(TileRows(outer, kernel.wanted_tiles()));
+  ForPositions(ir, kernel.range(), outer, [&](const Index& position) {
+    const Values index = DimsOf(ir, position, outer);
     llvm::Value *from = ir.I64(0), *to = ir.I64(0);
     for (size_t r = 0; r < runs.size(); ++r) {
       from = ir.Add(from, ir.Mul(index[r], runs[r].from));
       to = ir.Add(to, ir.Mul(index[r], runs[r].to));
     }
-    Pieces(ir, rows.size, side, [&](llvm::Value* r) {
-      Pieces(ir, columns.size, side, [&](llvm::Value* c) {
-        tile.Move(tile.At(operand->base, ir.Add(ir.Add(from, r), ir.Mul(c, columns.from))), columns.from,
-                  tile.At(output.array.base, ir.Add(ir.Add(to, c), ir.Mul(r, rows.to))), rows.to);
-      });
+    llvm::Value* r = StartOfPiece(ir, index.back(), rows.size, side);
+    ir.Loop(CountPieces(columns.size, side), [&](llvm::Value* piece) {
+      llvm::Value* c = StartOfPiece(ir, piece, columns.size, side);
+      tile.Move(tile.At(operand->base, ir.Add(ir.Add(from, r), ir.Mul(c, columns.from))), columns.from,
+                tile.At(output.array.base, ir.Add(ir.Add(to, c), ir.Mul(r, rows.to))), rows.to);
     });
   });
 }

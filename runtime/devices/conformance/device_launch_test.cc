@@ -78,7 +78,7 @@ TEST_P(LaunchConformance, AKernelWithSeveralBuffers) {
   const auto count = Upload(std::vector<int32_t>{1000});
   const auto a = Upload(Sequence(1000)), b = Upload(Sequence(1000, 5)), sum = Upload(std::vector<float>(1000));
   const std::vector<void*> buffers = {count->address(), a->address(), b->address(), sum->address()};
-  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_add"), buffers, nullptr).ok());
+  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_add"), buffers, nullptr, 1).ok());
   const std::vector<float> found = Download(sum->address(), 1000);
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(found[i], static_cast<float>(2 * i + 5));
 }
@@ -88,7 +88,7 @@ TEST_P(LaunchConformance, BuffersInsideAnAllocation) {
   const auto memory = Upload(Sequence(64));
   const std::vector<void*> buffers = {count->address(), memory->address(), Add(memory->address(), 64),
                                       Add(memory->address(), 128)};
-  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_add"), buffers, nullptr).ok());
+  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_add"), buffers, nullptr, 1).ok());
   EXPECT_EQ(Download(Add(memory->address(), 128), 5), (std::vector<float>{16, 18, 20, 22, 36}));
 }
 
@@ -97,7 +97,7 @@ TEST_P(LaunchConformance, KernelsUseScratchMemory) {
   const auto x = Upload(Sequence(100));
   const auto scratch = *device_->Allocate(400);
   const std::vector<void*> buffers = {count->address(), x->address()};
-  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_increment"), buffers, scratch->address()).ok());
+  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_increment"), buffers, scratch->address(), 1).ok());
   EXPECT_EQ(Download(x->address(), 100), Sequence(100, 1));
 }
 
@@ -106,7 +106,7 @@ TEST_P(LaunchConformance, KernelsReadPinnedHostMemory) {
   const auto x = Upload(Sequence(100), MEMORY_PINNED_HOST);
   const auto scratch = *device_->Allocate(400);
   const std::vector<void*> buffers = {count->address(), x->address()};
-  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_increment"), buffers, scratch->address()).ok());
+  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_increment"), buffers, scratch->address(), 1).ok());
   ASSERT_TRUE(stream_->Synchronize().ok());
   EXPECT_EQ(static_cast<const float*>(x->address())[99], 100);
 }
@@ -117,7 +117,7 @@ TEST_P(LaunchConformance, LaunchersHavePartitionIds) {
   const std::vector<void*> buffers = {count->address(), x->address()};
   for (const int32_t partition : {0, 1, 7, 65535}) {
     const auto launcher = *loaded_->MakeLauncher(partition, stream_.get());
-    ASSERT_TRUE(launcher->RunKernel(Kernel("xlad_test_partition"), buffers, nullptr).ok());
+    ASSERT_TRUE(launcher->RunKernel(Kernel("xlad_test_partition"), buffers, nullptr, 1).ok());
     EXPECT_EQ(Download(x->address(), 1)[0], static_cast<float>(partition));
   }
 }
@@ -129,7 +129,7 @@ TEST_P(LaunchConformance, KernelsAndCopiesHappenInOrder) {
   const int increment = Kernel("xlad_test_increment");
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(launcher_->RunKernel(increment, std::vector<void*>{count->address(), a->address()},
-                                     scratch->address())
+                                     scratch->address(), 1)
                     .ok());
     ASSERT_TRUE(stream_->Copy(b->address(), a->address(), 400).ok());
     ASSERT_TRUE(stream_->Copy(a->address(), b->address(), 400).ok());
@@ -137,11 +137,55 @@ TEST_P(LaunchConformance, KernelsAndCopiesHappenInOrder) {
   EXPECT_EQ(Download(b->address(), 100), Sequence(100, 100));
 }
 
+TEST_P(LaunchConformance, AllTilesAreComputedOnAnyNumberOfThreads) {
+  const std::vector<int32_t> size = {10000};
+  std::vector<float> expected(10000);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<float>(i / 16);
+  for (const int threads : {1, 2, 3, 7}) {
+    const auto stream = *device_->MakeStream(threads);
+    const auto launcher = *loaded_->MakeLauncher(0, stream.get());
+    const auto count = Upload(size);
+    const auto x = Upload(std::vector<float>(10000, -1));
+    const std::vector<void*> buffers = {count->address(), x->address()};
+    ASSERT_TRUE(launcher->RunKernel(Kernel("xlad_test_tiles"), buffers, nullptr, 625).ok());
+    ASSERT_TRUE(stream->Synchronize().ok());
+    EXPECT_EQ(Download(x->address(), 10000), expected) << threads << " threads";
+  }
+}
+
+TEST_P(LaunchConformance, KernelsRunTilesOfOtherKernels) {
+  const auto stream = *device_->MakeStream(3);
+  const auto launcher = *loaded_->MakeLauncher(0, stream.get());
+  const auto count = Upload(std::vector<int32_t>{640});
+  const auto x = Upload(std::vector<float>(640, -1));
+  const std::vector<void*> buffers = {count->address(), x->address()};
+  ASSERT_TRUE(launcher->RunKernel(Kernel("xlad_test_call_tiles"), buffers, nullptr, 1).ok());
+  ASSERT_TRUE(stream->Synchronize().ok());
+  const std::vector<float> values = Download(x->address(), 640);
+  for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(i / 16));
+}
+
+TEST_P(LaunchConformance, ATileThatFailsIsReported) {
+  const auto stream = *device_->MakeStream(2);
+  const auto launcher = *loaded_->MakeLauncher(0, stream.get());
+  const auto count = Upload(std::vector<int32_t>{1});
+  const std::vector<void*> buffers = {count->address()};
+  (void)launcher->RunKernel(Kernel("xlad_test_fail_tile"), buffers, nullptr, 20);
+  EXPECT_EQ(stream->Synchronize().code(), absl::StatusCode::kInternal);
+}
+
+TEST_P(LaunchConformance, NumbersOfTilesAreAtLeastOne) {
+  const auto count = Upload(std::vector<int32_t>{1});
+  const std::vector<void*> buffers = {count->address(), count->address()};
+  EXPECT_EQ(launcher_->RunKernel(Kernel("xlad_test_tiles"), buffers, nullptr, 0).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_P(LaunchConformance, UnknownKernelNumbersAreInvalid) {
   for (const int kernel : {-1, 99, INT32_MAX}) {
     const auto stream = MakeStream();
     const auto launcher = *loaded_->MakeLauncher(0, stream.get());
-    absl::Status status = launcher->RunKernel(kernel, {}, nullptr);
+    absl::Status status = launcher->RunKernel(kernel, {}, nullptr, 1);
     if (status.ok()) status = stream->Synchronize();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << kernel;
   }
@@ -150,7 +194,7 @@ TEST_P(LaunchConformance, UnknownKernelNumbersAreInvalid) {
 TEST_P(LaunchConformance, TheErrorOfAKernelIsReportedAtTheLatestBySynchronize) {
   const auto count = Upload(std::vector<int32_t>{1});
   const std::vector<void*> buffers = {count->address()};
-  (void)launcher_->RunKernel(Kernel("xlad_test_fail"), buffers, nullptr);
+  (void)launcher_->RunKernel(Kernel("xlad_test_fail"), buffers, nullptr, 1);
   const absl::Status status = stream_->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(Message(status), HasSubstr("failed with code 7"));
@@ -182,13 +226,13 @@ TEST_P(LaunchConformance, KernelsCallLibraryOps) {
   const auto rhs = Upload(std::vector<float>{1, 0, 0, 1, 1, 1});
   const auto result = Upload(std::vector<float>(4));
   const std::vector<void*> buffers = {count->address(), lhs->address(), rhs->address(), result->address()};
-  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_call_dot"), buffers, nullptr).ok());
+  ASSERT_TRUE(launcher_->RunKernel(Kernel("xlad_test_call_dot"), buffers, nullptr, 1).ok());
   EXPECT_EQ(Download(result->address(), 4), (std::vector<float>{4, 5, 10, 11}));
 }
 
 TEST_P(LaunchConformance, KernelsThatCallUnknownLibraryOpsFail) {
   const auto count = Upload(std::vector<int32_t>{1});
-  (void)launcher_->RunKernel(Kernel("xlad_test_call_unknown_op"), std::vector<void*>{count->address()}, nullptr);
+  (void)launcher_->RunKernel(Kernel("xlad_test_call_unknown_op"), std::vector<void*>{count->address()}, nullptr, 1);
   EXPECT_THAT(Message(stream_->Synchronize()), HasSubstr("library op 99"));
 }
 
@@ -211,7 +255,7 @@ TEST_P(LaunchConformance, FreedBuffersAreRefused) {
   if (!ChecksAddresses()) GTEST_SKIP() << "this kind does not check addresses";
   const auto count = Upload(std::vector<int32_t>{1});
   const std::vector<void*> buffers = {count->address(), FreedAddress()};
-  EXPECT_EQ(launcher_->RunKernel(Kernel("xlad_test_partition"), buffers, nullptr).code(),
+  EXPECT_EQ(launcher_->RunKernel(Kernel("xlad_test_partition"), buffers, nullptr, 1).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -228,7 +272,7 @@ TEST_P(LaunchConformance, ThreadsLaunchSideBySide) {
         std::vector<float> found(1000);
         wrong += !stream->CopyToDevice(count->address(), BytesOf(std::vector<int32_t>{1000})).ok();
         wrong += !stream->FillZero(x->address(), 4000).ok();
-        wrong += !launcher->RunKernel(*kernel, std::vector<void*>{count->address(), x->address()}, nullptr).ok();
+        wrong += !launcher->RunKernel(*kernel, std::vector<void*>{count->address(), x->address()}, nullptr, 1).ok();
         wrong += !stream->CopyToHost(MutableBytesOf(found), x->address()).ok();
         wrong += !stream->Synchronize().ok() || found != std::vector<float>(1000, static_cast<float>(t));
       }

@@ -7,7 +7,12 @@
 // late although it rearranges nothing: oneDNN has only its general matrix product for it, which is several times slower
 // than code for the shape, and weights are small. The plan is not chosen by measured times, because it determines the
 // order of sums and therefore the bits of the result.
+//
+// A convolution is divided into tiles, each of which is one call of oneDNN by one thread: into parts of the batch, or,
+// if the result is the gradient of the weights, into parts of their output features. The tensor that all tiles read is
+// rearranged before them. The division is a function of the shape alone.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -46,91 +51,195 @@ absl::StatusOr<dnnl_memory_desc_t> Any(const Strided& tensor, ElementType type) 
   return desc;
 }
 
-// One of the three tensors: its layout in the program, its layout in oneDNN, and the conversion between them.
+// The same dimensions in the same order in memory, without gaps.
+Strided Dense(const Strided& tensor) {
+  std::vector<size_t> order(tensor.sizes.size());
+  for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return tensor.strides[x] < tensor.strides[y]; });
+  Strided dense = tensor;
+  int64_t stride = 1;
+  for (const size_t d : order) {
+    dense.strides[d] = stride;
+    stride *= tensor.sizes[d];
+  }
+  return dense;
+}
+
+// The tensor with `size` elements in dimension `dim`.
+Strided Part(Strided tensor, size_t dim, int64_t size) {
+  tensor.sizes[dim] = size;
+  return tensor;
+}
+
+constexpr size_t kNone = ~size_t{0};
+
+// One of the three tensors of the program: lhs, rhs or result.
 struct Side {
   int argument;        // DNNL_ARG_*
   dnnl_query_t query;  // Returns the primitive's layout.
   const Strided* tensor;
+  size_t which;             // 0: src, 1: weights, 2: dst.
+  size_t tiled_dim;         // The dimension of which each tile has a part; kNone if all tiles read the whole tensor.
   ElementType type;
-  dnnl_memory_desc_t outside;
-  dnnl_memory_desc_t inside;
-  DnnlOp reorder;     // Used if the layouts differ.
-  int64_t bytes = 0;  // Scratch for the inside layout; 0 if the layouts are equal.
+  int64_t bytes = 0;        // Scratch for the layout of the primitive: of a tile, or of the whole tensor.
 };
+
+// The primitives for tiles of one size.
+struct Variant {
+  int64_t size = 0;
+  DnnlOp op;
+  dnnl_memory_desc_t outside[3], inside[3];  // The layouts of the tile in the program and in the primitive.
+  DnnlOp reorder[3];                         // Between them, if they differ; not for the tensor that all tiles read.
+  bool moved[3] = {false, false, false};
+};
+
+// A part of the tensor that all tiles read, to be rearranged.
+struct SharedPart {
+  dnnl_memory_desc_t outside, inside;
+  DnnlOp reorder;
+};
+
+constexpr double kMinTileFlops = 4e6;  // About 20 microseconds.
+constexpr int64_t kMaxTiles = 32;
+constexpr int64_t kFeaturesOfBlock = 16;
 
 class DnnlConvolution final : public PreparedLibraryOp {
  public:
+  // `tiled` is false to make one tile.
   static absl::StatusOr<std::unique_ptr<DnnlConvolution>> Try(const ConvolutionOp& op, const ConvolutionShape& shape,
-                                                              const Plan& plan) {
+                                                              const Plan& plan, bool tiled) {
     auto convolution = std::make_unique<DnnlConvolution>();
     convolution->shape_ = shape;
-    XLAD_RETURN_IF_ERROR(convolution->Prepare(op, plan));
+    XLAD_RETURN_IF_ERROR(convolution->Prepare(op, plan, tiled));
     return convolution;
   }
 
   size_t buffer_count() const override { return 3; }
-  int64_t scratch_bytes() const override { return total_bytes_; }
-  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const override;
+  int64_t scratch_bytes(int threads) const override { return shared_bytes_ + threads * thread_bytes_; }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override {
     const char* const kinds[] = {"forward ", "backward data ", "backward weights "};
-    return absl::StrCat(kinds[static_cast<int>(shape_.kind)], op_.name, sides_[0].bytes > 0 ? ", lhs moved" : "",
+    return absl::StrCat(kinds[static_cast<int>(shape_.kind)], variants_[0].op.name,
+                        tiles_ > 1 ? absl::StrCat(", ", tiles_, " tiles") : "", sides_[0].bytes > 0 ? ", lhs moved" : "",
                         sides_[1].bytes > 0 ? ", rhs moved" : "", sides_[2].bytes > 0 ? ", result moved" : "");
   }
   // The kind of the implementation: 0 is code that is specific to the shape, 1 is a general matrix product, 2 is plain
   // loops. Lower is faster.
-  int Rank() const { return !op_.IsFast() ? 2 : absl::StrContains(op_.name, "gemm") ? 1 : 0; }
+  int Rank() const {
+    int rank = 0;
+    for (const Variant& variant : variants_) {
+      const bool is_product = absl::StrContains(variant.op.name, "gemm");
+      rank = std::max(rank, !variant.op.IsFast() ? 2 : is_product ? 1 : 0);
+    }
+    return rank;
+  }
 
  private:
   friend class ConvolutionCall;
 
-  absl::Status Prepare(const ConvolutionOp& op, const Plan& plan) {
-    const Side src{DNNL_ARG_SRC, dnnl_query_src_md, &shape_.src, {}, {}, {}, {}, 0};
-    const Side weights{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, &shape_.weights, {}, {}, {}, {}, 0};
-    const Side dst{DNNL_ARG_DST, dnnl_query_dst_md, &shape_.dst, {}, {}, {}, {}, 0};
-    const auto set = [&](size_t i, const Side& side, int argument, dnnl_query_t query) {
-      sides_[i].argument = argument;
-      sides_[i].query = query;
-      sides_[i].tensor = side.tensor;
-    };
-    // sides_ are the program's lhs, rhs and result.
-    switch (shape_.kind) {
-      case ConvolutionKind::kForward:
-        set(0, src, src.argument, src.query);
-        set(1, weights, weights.argument, weights.query);
-        set(2, dst, dst.argument, dst.query);
-        break;
-      case ConvolutionKind::kBackwardData:
-        set(0, dst, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md);
-        set(1, weights, weights.argument, weights.query);
-        set(2, src, DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md);
-        break;
-      case ConvolutionKind::kBackwardWeights:
-        set(0, src, src.argument, src.query);
-        set(1, dst, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md);
-        set(2, weights, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md);
-        break;
+  absl::Status Prepare(const ConvolutionOp& op, const Plan& plan, bool tiled) {
+    SetSides(op);
+    const Strided& split = shape_.kind == ConvolutionKind::kBackwardWeights ? shape_.weights : shape_.src;
+    total_ = split.sizes[0];
+    tile_size_ = tiled ? ChooseTileSize() : total_;
+    tiles_ = (total_ + tile_size_ - 1) / tile_size_;
+    XLAD_RETURN_IF_ERROR(AddVariant(plan, tile_size_));
+    if (total_ % tile_size_ != 0) XLAD_RETURN_IF_ERROR(AddVariant(plan, total_ % tile_size_));
+    XLAD_RETURN_IF_ERROR(PrepareShared());
+    int64_t scratchpad = 0;
+    for (const Variant& variant : variants_) {
+      scratchpad = std::max(scratchpad, variant.op.scratchpad_bytes);
+      for (size_t i = 0; i < 3; ++i) {
+        if (variant.moved[i]) scratchpad = std::max(scratchpad, variant.reorder[i].scratchpad_bytes);
+      }
     }
-    const ArrayShape* shapes[] = {&op.lhs(), &op.rhs(), &op.result()};
-    for (size_t i = 0; i < 3; ++i) sides_[i].type = static_cast<ElementType>(shapes[i]->element_type());
-    XLAD_RETURN_IF_ERROR(MakePrimitives(plan));
-    return PrepareSides();
+    if (shape_.flip_kernel) {
+      flip_bytes_ = RoundUpToAlignment(tensor::Product(shape_.weights.sizes) * tensor::ByteWidth(sides_[1].type));
+    }
+    for (const SharedPart& part : shared_parts_) scratchpad = std::max(scratchpad, part.reorder.scratchpad_bytes);
+    shared_bytes_ = flip_bytes_;
+    thread_bytes_ = scratchpad;
+    for (const Side& side : sides_) (side.tiled_dim == kNone ? shared_bytes_ : thread_bytes_) += side.bytes;
+    return absl::OkStatus();
   }
 
-  absl::Status MakePrimitives(const Plan& plan) {
-    dnnl_memory_desc_t wanted[3];  // src, weights, dst
-    for (const Side& side : sides_) {
-      const size_t which = side.tensor == &shape_.src ? 0 : side.tensor == &shape_.weights ? 1 : 2;
-      const ElementType type = plan.widen ? ElementType::kF32 : side.type;
-      const bool is_free = which == 1 ? plan.free_weights : plan.free_rest;
-      XLAD_ASSIGN_OR_RETURN(wanted[which], is_free ? Any(*side.tensor, type) : Describe(*side.tensor, type));
+  void SetSides(const ConvolutionOp& op) {
+    const bool has_groups = shape_.weights.sizes.size() > shape_.src.sizes.size();
+    const Side src{DNNL_ARG_SRC, dnnl_query_src_md, &shape_.src, 0, 0, {}, 0};
+    const Side weights{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, &shape_.weights, 1, kNone, {}, 0};
+    const Side dst{DNNL_ARG_DST, dnnl_query_dst_md, &shape_.dst, 2, 0, {}, 0};
+    switch (shape_.kind) {
+      case ConvolutionKind::kForward:
+        sides_[0] = src, sides_[1] = weights, sides_[2] = dst;
+        break;
+      case ConvolutionKind::kBackwardData:
+        sides_[0] = dst, sides_[1] = weights, sides_[2] = src;
+        sides_[0].argument = DNNL_ARG_DIFF_DST, sides_[0].query = dnnl_query_diff_dst_md;
+        sides_[2].argument = DNNL_ARG_DIFF_SRC, sides_[2].query = dnnl_query_diff_src_md;
+        break;
+      case ConvolutionKind::kBackwardWeights:
+        sides_[0] = src, sides_[1] = dst, sides_[2] = weights;
+        sides_[1].argument = DNNL_ARG_DIFF_DST, sides_[1].query = dnnl_query_diff_dst_md;
+        sides_[2].argument = DNNL_ARG_DIFF_WEIGHTS, sides_[2].query = dnnl_query_diff_weights_md;
+        // Features of all groups are one dimension of dst but two of weights, so groups are not divided.
+        sides_[0].tiled_dim = kNone, sides_[1].tiled_dim = has_groups ? kNone : 1, sides_[2].tiled_dim = 0;
+        break;
     }
+    can_divide_ = shape_.kind != ConvolutionKind::kBackwardWeights || !has_groups;
+    const ArrayShape* shapes[] = {&op.lhs(), &op.rhs(), &op.result()};
+    for (size_t i = 0; i < 3; ++i) sides_[i].type = static_cast<ElementType>(shapes[i]->element_type());
+  }
+
+  int64_t ChooseTileSize() const {
+    if (!can_divide_) return total_;
+    // Each element of the weights is multiplied with one element of src for each position of dst.
+    const double positions = static_cast<double>(tensor::Product(shape_.dst.sizes) / shape_.dst.sizes[1]);
+    const double flops = 2 * positions * static_cast<double>(tensor::Product(shape_.weights.sizes));
+    const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kMinTileFlops, 1e6)), 1, kMaxTiles);
+    const int64_t size = (total_ + wanted - 1) / wanted;
+    if (shape_.kind != ConvolutionKind::kBackwardWeights) return size;
+    return std::min(total_, (size + kFeaturesOfBlock - 1) / kFeaturesOfBlock * kFeaturesOfBlock);
+  }
+
+  absl::Status AddVariant(const Plan& plan, int64_t size) {
+    Variant variant;
+    variant.size = size;
+    dnnl_memory_desc_t wanted[3];  // src, weights, dst
+    for (size_t i = 0; i < 3; ++i) {
+      const Side& side = sides_[i];
+      const Strided tensor = side.tiled_dim == kNone ? *side.tensor : Part(*side.tensor, side.tiled_dim, size);
+      const ElementType type = plan.widen ? ElementType::kF32 : side.type;
+      const bool is_free = side.which == 1 ? plan.free_weights : plan.free_rest;
+      XLAD_ASSIGN_OR_RETURN(variant.outside[i], Describe(tensor, side.type));
+      XLAD_ASSIGN_OR_RETURN(wanted[side.which],
+                            is_free ? Any(tensor, type)
+                                    : Describe(tiles_ > 1 && side.tiled_dim != kNone ? Dense(tensor) : tensor, type));
+      // All tiles read the shared tensor in one layout, that of the first variant.
+      if (side.tiled_dim == kNone && !variants_.empty()) wanted[side.which] = variants_[0].inside[i];
+    }
+    XLAD_ASSIGN_OR_RETURN(variant.op, MakePrimitive(wanted));
+    for (size_t i = 0; i < 3; ++i) {
+      variant.inside[i] = variant.op.Desc(sides_[i].query);
+      if (dnnl_memory_desc_equal(&variant.outside[i], &variant.inside[i]) != 0) continue;
+      const int64_t bytes = RoundUpToAlignment(static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[i])));
+      sides_[i].bytes = std::max(sides_[i].bytes, bytes);
+      if (sides_[i].tiled_dim == kNone) continue;
+      variant.moved[i] = true;
+      XLAD_ASSIGN_OR_RETURN(variant.reorder[i], i == 2 ? MakeDnnlReorder(variant.inside[i], variant.outside[i])
+                                                       : MakeDnnlReorder(variant.outside[i], variant.inside[i]));
+    }
+    variants_.push_back(std::move(variant));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<DnnlOp> MakePrimitive(const dnnl_memory_desc_t (&wanted)[3]) const {
     const ConvolutionShape& s = shape_;
     dnnl_convolution_desc_t forward;
     XLAD_RETURN_IF_ERROR(Check(dnnl_dilated_convolution_forward_desc_init(
         &forward, dnnl_forward_training, dnnl_convolution_direct, &wanted[0], &wanted[1], nullptr, &wanted[2],
         s.strides.data(), s.dilations.data(), s.padding_low.data(), s.padding_high.data())));
-    XLAD_ASSIGN_OR_RETURN(op_, MakeDnnlOp(&forward, nullptr));
-    if (s.kind == ConvolutionKind::kForward) return absl::OkStatus();
+    XLAD_ASSIGN_OR_RETURN(DnnlOp op, MakeDnnlOp(&forward, nullptr));
+    if (s.kind == ConvolutionKind::kForward) return op;
     dnnl_convolution_desc_t backward;
     if (s.kind == ConvolutionKind::kBackwardData) {
       XLAD_RETURN_IF_ERROR(Check(dnnl_dilated_convolution_backward_data_desc_init(
@@ -141,9 +250,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
           &backward, dnnl_convolution_direct, &wanted[0], &wanted[1], nullptr, &wanted[2], s.strides.data(),
           s.dilations.data(), s.padding_low.data(), s.padding_high.data())));
     }
-    XLAD_ASSIGN_OR_RETURN(DnnlOp made, MakeDnnlOp(&backward, op_.desc.get()));
-    op_ = std::move(made);
-    return absl::OkStatus();
+    return MakeDnnlOp(&backward, op.desc.get());
   }
 
   static absl::Status Check(dnnl_status_t status) {
@@ -152,33 +259,53 @@ class DnnlConvolution final : public PreparedLibraryOp {
                : absl::UnimplementedError("library op convolution: oneDNN does not support these parameters");
   }
 
-  absl::Status PrepareSides() {
-    for (size_t i = 0; i < 3; ++i) {
-      Side& side = sides_[i];
-      XLAD_ASSIGN_OR_RETURN(side.outside, Describe(*side.tensor, side.type));
-      side.inside = op_.Desc(side.query);
-      if (dnnl_memory_desc_equal(&side.outside, &side.inside) != 0) continue;
-      side.bytes = RoundUpToAlignment(static_cast<int64_t>(dnnl_memory_desc_get_size(&side.inside)));
-      XLAD_ASSIGN_OR_RETURN(side.reorder, i == 2 ? MakeDnnlReorder(side.inside, side.outside)
-                                                 : MakeDnnlReorder(side.outside, side.inside));
+  // Divides the shared tensor along its first dimension, in parts that do not cut the blocks of its layout.
+  absl::Status PrepareShared() {
+    constexpr int64_t kMinBytes = 256 << 10, kBlock = 64;
+    for (size_t i = 0; i < 2; ++i) {
+      const Side& side = sides_[i];
+      if (side.tiled_dim != kNone || side.bytes == 0) continue;
+      const int64_t length = side.tensor->sizes[0];
+      int64_t step = std::max<int64_t>(1, length / std::max<int64_t>(1, side.bytes / kMinBytes));
+      if (side.which == 1) step = (step + kBlock - 1) / kBlock * kBlock;
+      for (int64_t first = 0; first < length; first += step) {
+        XLAD_ASSIGN_OR_RETURN(SharedPart part, MakeSharedPart(i, first, std::min(step, length - first)));
+        shared_parts_.push_back(std::move(part));
+      }
     }
-    if (shape_.flip_kernel) {
-      flip_bytes_ = RoundUpToAlignment(static_cast<int64_t>(dnnl_memory_desc_get_size(&sides_[1].outside)));
-    }
-    int64_t most = op_.scratchpad_bytes;
-    for (const Side& side : sides_) {
-      if (side.bytes > 0) most = std::max(most, side.reorder.scratchpad_bytes);
-      total_bytes_ += side.bytes;
-    }
-    total_bytes_ += flip_bytes_ + most;
     return absl::OkStatus();
   }
 
+  absl::StatusOr<SharedPart> MakeSharedPart(size_t side, int64_t first, int64_t count) const {
+    SharedPart part;
+    const Variant& variant = variants_[0];
+    dnnl_dims_t sizes, offsets = {};
+    std::copy(variant.outside[side].dims, variant.outside[side].dims + variant.outside[side].ndims, sizes);
+    sizes[0] = count;
+    offsets[0] = first;
+    XLAD_RETURN_IF_ERROR(
+        Check(dnnl_memory_desc_init_submemory(&part.outside, &variant.outside[side], sizes, offsets)));
+    XLAD_RETURN_IF_ERROR(Check(dnnl_memory_desc_init_submemory(&part.inside, &variant.inside[side], sizes, offsets)));
+    XLAD_ASSIGN_OR_RETURN(part.reorder, MakeDnnlReorder(part.outside, part.inside));
+    return part;
+  }
+
+  // The elements before a tile's part of a tensor.
+  int64_t OffsetOf(size_t side, int64_t tile) const {
+    const Side& s = sides_[side];
+    return s.tiled_dim == kNone ? 0 : tile * tile_size_ * s.tensor->strides[s.tiled_dim];
+  }
+  size_t VariantOf(int64_t tile) const { return tile + 1 == tiles_ ? variants_.size() - 1 : 0; }
+
   ConvolutionShape shape_;
   Side sides_[3];  // lhs, rhs, result
-  DnnlOp op_;
+  bool can_divide_ = true;
+  int64_t total_ = 0, tile_size_ = 0, tiles_ = 0;
+  std::vector<Variant> variants_;
+  std::vector<SharedPart> shared_parts_;
   int64_t flip_bytes_ = 0;
-  int64_t total_bytes_ = 0;
+  int64_t shared_bytes_ = 0;  // Scratch that all threads share, and scratch of each.
+  int64_t thread_bytes_ = 0;
 };
 
 // Describes the same memory with the spatial dimensions (the last ones) reversed.
@@ -198,48 +325,99 @@ void Flip(const Strided& tensor, size_t spatial, int64_t width, const void* from
 
 class ConvolutionCall final : public LibraryCall {
  public:
-  explicit ConvolutionCall(const DnnlConvolution* convolution) : c_(*convolution) {}
+  ConvolutionCall(const DnnlConvolution* convolution, int threads)
+      : c_(*convolution), threads_(static_cast<size_t>(threads)) {}
 
   absl::Status Prepare() {
-    std::vector<std::pair<int, dnnl_memory_desc_t>> arguments;
-    for (size_t i = 0; i < 3; ++i) {
-      const Side& side = c_.sides_[i];
-      arguments.emplace_back(side.argument, side.inside);
-      if (side.bytes == 0) continue;
-      const bool is_result = i == 2;
-      XLAD_RETURN_IF_ERROR(reorders_[i].Prepare(side.reorder, {{DNNL_ARG_FROM, is_result ? side.inside : side.outside},
-                                                               {DNNL_ARG_TO, is_result ? side.outside : side.inside}}));
+    for (OfThread& mine : threads_) {
+      mine.variants.resize(c_.variants_.size());
+      for (size_t v = 0; v < c_.variants_.size(); ++v) {
+        const Variant& variant = c_.variants_[v];
+        std::vector<std::pair<int, dnnl_memory_desc_t>> arguments;
+        for (size_t i = 0; i < 3; ++i) {
+          arguments.emplace_back(c_.sides_[i].argument, variant.inside[i]);
+          if (!variant.moved[i]) continue;
+          XLAD_RETURN_IF_ERROR(mine.variants[v].reorders[i].Prepare(
+              variant.reorder[i], {{DNNL_ARG_FROM, i == 2 ? variant.inside[i] : variant.outside[i]},
+                                   {DNNL_ARG_TO, i == 2 ? variant.outside[i] : variant.inside[i]}}));
+        }
+        XLAD_RETURN_IF_ERROR(mine.variants[v].call.Prepare(variant.op, arguments));
+      }
     }
-    return call_.Prepare(c_.op_, arguments);
+    for (const SharedPart& part : c_.shared_parts_) {
+      XLAD_RETURN_IF_ERROR(shared_.emplace_back().Prepare(
+          part.reorder, {{DNNL_ARG_FROM, part.outside}, {DNNL_ARG_TO, part.inside}}));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status Run(absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) override {
     char* free = static_cast<char*>(scratch);
-    std::vector<void*> inside(buffers.begin(), buffers.end());
+    Addresses at;
+    for (size_t i = 0; i < 3; ++i) at[i] = static_cast<char*>(buffers[i]);
+    char* const thread_memory = free + c_.shared_bytes_;
     if (c_.flip_bytes_ > 0) {
       const Side& kernel = c_.sides_[1];
-      inside[1] = std::exchange(free, free + c_.flip_bytes_);
-      Flip(*kernel.tensor, c_.shape_.strides.size(), tensor::ByteWidth(kernel.type), buffers[1], inside[1]);
-    }
-    const std::vector<void*> outside = inside;
-    for (size_t i = 0; i < 3; ++i) {
-      if (c_.sides_[i].bytes > 0) inside[i] = std::exchange(free, free + c_.sides_[i].bytes);
+      at[1] = std::exchange(free, free + c_.flip_bytes_);
+      Flip(*kernel.tensor, c_.shape_.strides.size(), tensor::ByteWidth(kernel.type), buffers[1], at[1]);
     }
     for (size_t i = 0; i < 2; ++i) {
-      if (inside[i] != outside[i]) XLAD_RETURN_IF_ERROR(reorders_[i].Run({outside[i], inside[i]}, free));
+      const Side& side = c_.sides_[i];
+      if (side.tiled_dim != kNone || side.bytes == 0) continue;
+      char* const inside = std::exchange(free, free + side.bytes);
+      const int32_t failed = team.Run(std::ssize(shared_), [&](int thread, int64_t begin, int64_t end) {
+        for (int64_t part = begin; part < end; ++part) {
+          if (!shared_[part].Run({at[i], inside}, thread_memory + thread * c_.thread_bytes_).ok()) return 1;
+        }
+        return 0;
+      });
+      if (failed != 0) return Failed();
+      at[i] = inside;
     }
-    XLAD_RETURN_IF_ERROR(call_.Run(inside, free));
-    return inside[2] == outside[2] ? absl::OkStatus() : reorders_[2].Run({inside[2], outside[2]}, free);
+    const int32_t failed = team.Run(c_.tiles_, [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        if (!RunTile(thread, tile, at, thread_memory + thread * c_.thread_bytes_).ok()) return 1;
+      }
+      return 0;
+    });
+    return failed == 0 ? absl::OkStatus() : Failed();
   }
 
  private:
+  using Addresses = std::array<char*, 3>;
+  struct OfVariant {
+    DnnlCall call;
+    DnnlCall reorders[3];
+  };
+  struct OfThread {
+    std::vector<OfVariant> variants;
+  };
+
+  static absl::Status Failed() { return absl::InternalError("oneDNN: a tile of a convolution failed"); }
+
+  absl::Status RunTile(int thread, int64_t tile, const Addresses& at, char* free) {
+    const size_t v = c_.VariantOf(tile);
+    const Variant& variant = c_.variants_[v];
+    OfVariant& calls = threads_[thread].variants[v];
+    void *outside[3], *inside[3];
+    for (size_t i = 0; i < 3; ++i) {
+      outside[i] = at[i] + c_.OffsetOf(i, tile) * tensor::ByteWidth(c_.sides_[i].type);
+      inside[i] = variant.moved[i] ? std::exchange(free, free + c_.sides_[i].bytes) : outside[i];
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      if (variant.moved[i]) XLAD_RETURN_IF_ERROR(calls.reorders[i].Run({outside[i], inside[i]}, free));
+    }
+    XLAD_RETURN_IF_ERROR(calls.call.Run(inside, free));
+    return variant.moved[2] ? calls.reorders[2].Run({inside[2], outside[2]}, free) : absl::OkStatus();
+  }
+
   const DnnlConvolution& c_;
-  DnnlCall call_;
-  DnnlCall reorders_[3];
+  std::vector<OfThread> threads_;
+  std::vector<DnnlCall> shared_;
 };
 
-absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlConvolution::MakeCall() const {
-  auto call = std::make_unique<ConvolutionCall>(this);
+absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlConvolution::MakeCall(int threads) const {
+  auto call = std::make_unique<ConvolutionCall>(this, threads);
   XLAD_RETURN_IF_ERROR(call->Prepare());
   return call;
 }
@@ -264,10 +442,13 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const Conv
   }
   std::unique_ptr<DnnlConvolution> best;
   for (const Plan& plan : kPlans) {
-    absl::StatusOr<std::unique_ptr<DnnlConvolution>> convolution = DnnlConvolution::Try(op, shape, plan);
-    if (!convolution.ok()) continue;
-    if (best == nullptr || (*convolution)->Rank() < best->Rank()) best = *std::move(convolution);
-    if (best->Rank() == 0) break;
+    for (const bool tiled : {true, false}) {
+      absl::StatusOr<std::unique_ptr<DnnlConvolution>> convolution = DnnlConvolution::Try(op, shape, plan, tiled);
+      if (!convolution.ok()) continue;
+      if (best == nullptr || (*convolution)->Rank() < best->Rank()) best = *std::move(convolution);
+      if (best->Rank() == 0) break;
+    }
+    if (best != nullptr && best->Rank() == 0) break;
   }
   if (best == nullptr) return absl::UnimplementedError("library op convolution: oneDNN has no implementation for it");
   return std::unique_ptr<PreparedLibraryOp>(std::move(best));

@@ -135,8 +135,6 @@ void Check(const Case& c, ElementType type, ElementType result_type) {
   const ConvolutionOp op = MakeOp(c, type, result_type);
   const auto prepared = PrepareConvolution(op);
   ASSERT_TRUE(prepared.ok()) << prepared.status() << " " << op.ShortDebugString();
-  const auto call = (*prepared)->MakeCall();
-  ASSERT_TRUE(call.ok()) << call.status();
   const std::unique_ptr<Random> random = SeededRandom(5);
   const std::vector<float> lhs = RandomValues(*random, tensor::Product(c.lhs));
   const std::vector<float> rhs = RandomValues(*random, tensor::Product(c.rhs));
@@ -144,11 +142,21 @@ void Check(const Case& c, ElementType type, ElementType result_type) {
   const std::vector<double> expected = Expected(op, lhs, rhs);
   const size_t width = tensor::ByteWidth(result_type);
   std::vector<std::byte> out(expected.size() * width);
-  std::vector<char> scratch(static_cast<size_t>((*prepared)->scratch_bytes()) + 64);
-  char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
-  for (int again = 0; again < 2; ++again) {
-    const absl::Status status = (*call)->Run({l.data(), r.data(), out.data()}, aligned);
-    ASSERT_TRUE(status.ok()) << status;
+  std::vector<std::byte> of_one_thread;
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadTeam team(threads);
+    const auto call = (*prepared)->MakeCall(threads);
+    ASSERT_TRUE(call.ok()) << call.status();
+    std::vector<char> scratch(static_cast<size_t>((*prepared)->scratch_bytes(threads)) + 64);
+    char* aligned = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+    for (int again = 0; again < 2; ++again) {
+      std::fill(out.begin(), out.end(), std::byte{0xff});
+      const absl::Status status = (*call)->Run({l.data(), r.data(), out.data()}, aligned, team);
+      ASSERT_TRUE(status.ok()) << status;
+      if (of_one_thread.empty()) of_one_thread = out;
+      ASSERT_TRUE(out == of_one_thread) << threads << " threads: other bits than one thread: "
+                                        << (*prepared)->Description() << " " << op.ShortDebugString();
+    }
   }
   for (size_t i = 0; i < expected.size(); ++i) {
     float value = 0;

@@ -62,8 +62,12 @@ class CpuEvent final : public Event {
   const absl::Status status_;
 };
 
+// Copies of fewer bytes are left to one thread.
+constexpr int64_t kMinBytesOfPart = 256 << 10;
+
 class CpuStream final : public Stream {
  public:
+  explicit CpuStream(int threads) : team_(threads) {}
   bool host_can_access() const override { return true; }
   absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
     return Copy(to, from.data(), std::ssize(from));
@@ -73,12 +77,20 @@ class CpuStream final : public Stream {
   }
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
     XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
-    if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+    if (bytes == 0 || to == from) return absl::OkStatus();
+    std::byte* const target = static_cast<std::byte*>(to);
+    const std::byte* const source = static_cast<const std::byte*>(from);
+    const bool overlap = target < source + bytes && source < target + bytes;
+    ForParts(overlap ? 1 : bytes / kMinBytesOfPart, bytes, [&](int64_t begin, int64_t end) {
+      std::memmove(target + begin, source + begin, static_cast<size_t>(end - begin));
+    });
     return absl::OkStatus();
   }
   absl::Status FillZero(void* to, int64_t bytes) override {
     XLAD_RETURN_IF_ERROR(CheckBytes(bytes));
-    if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+    ForParts(bytes / kMinBytesOfPart, bytes, [&](int64_t begin, int64_t end) {
+      if (end > begin) std::memset(static_cast<std::byte*>(to) + begin, 0, static_cast<size_t>(end - begin));
+    });
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Event>> Record() override { return std::make_unique<CpuEvent>(status_); }
@@ -93,8 +105,21 @@ class CpuStream final : public Stream {
     if (status_.ok()) status_ = status;
     return status;
   }
+  ThreadTeam& team() { return team_; }
 
  private:
+  // Calls work(begin, end) for about `parts` ranges, aligned to cache lines, that together are 0 .. bytes-1.
+  template <typename Work>
+  void ForParts(int64_t parts, int64_t bytes, const Work& work) {
+    parts = std::max<int64_t>(1, parts);
+    const int64_t step = RoundUp((bytes + parts - 1) / parts);
+    team_.Run(parts, [&](int, int64_t begin, int64_t end) {
+      work(std::min(bytes, begin * step), std::min(bytes, end * step));
+      return 0;
+    });
+  }
+
+  ThreadTeam team_;
   absl::Status status_;
 };
 
@@ -171,6 +196,10 @@ class CpuLauncher final : public Launcher {
       self->failure_ = self->RunLibraryOp(op, absl::MakeConstSpan(arguments, count));
       return self->failure_.ok() ? XLAD_KERNEL_OK : XLAD_KERNEL_LIBRARY_OP_FAILED;
     };
+    api_.run_tiles = [](const XladKernelApi* api, XladKernel kernel, void* const* buffers, void* scratch,
+                        int64_t tiles) {
+      return static_cast<CpuLauncher*>(api->runtime)->RunTiles(kernel, buffers, scratch, tiles);
+    };
     api_.partition_id = partition_id;
     api_.runtime = this;
   }
@@ -178,19 +207,22 @@ class CpuLauncher final : public Launcher {
   absl::Status Prepare() {
     int64_t scratch = 0;
     for (const std::unique_ptr<PreparedLibraryOp>& op : executable_.ops()) {
-      XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, op->MakeCall());
+      XLAD_ASSIGN_OR_RETURN(std::unique_ptr<LibraryCall> call, op->MakeCall(stream_.team().threads()));
       calls_.push_back(std::move(call));
-      scratch = std::max(scratch, op->scratch_bytes());
+      scratch = std::max(scratch, op->scratch_bytes(stream_.team().threads()));
     }
     XLAD_ASSIGN_OR_RETURN(scratch_, AllocateMemory(scratch));
     return absl::OkStatus();
   }
 
-  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) override {
+    if (tiles < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
+    }
     if (kernel < 0) return UnknownKernel(kernel);
     if (kernel >= std::ssize(kernels_)) kernels_ = executable_.Kernels();
     if (kernel >= std::ssize(kernels_)) return UnknownKernel(kernel);
-    const int32_t code = kernels_[kernel](buffers.data(), scratch, &api_);
+    const int32_t code = RunTiles(kernels_[kernel], buffers.data(), scratch, tiles);
     if (code == XLAD_KERNEL_OK) return absl::OkStatus();
     if (code == XLAD_KERNEL_LIBRARY_OP_FAILED && !failure_.ok()) return stream_.Note(failure_);
     return stream_.Note(absl::InternalError(absl::StrCat("kernel ", kernel, " failed with code ", code)));
@@ -205,11 +237,17 @@ class CpuLauncher final : public Launcher {
       return absl::InvalidArgumentError(
           absl::StrCat("library op ", op, ": found ", buffers.size(), " buffers, expected ", count));
     }
-    const absl::Status status = calls_[op]->Run(buffers, scratch_->address());
+    const absl::Status status = calls_[op]->Run(buffers, scratch_->address(), stream_.team());
     return status.ok() ? status : stream_.Note(status);
   }
 
  private:
+  int32_t RunTiles(XladKernel kernel, void* const* buffers, void* scratch, int64_t tiles) {
+    if (tiles == 1) return kernel(buffers, scratch, &api_, 0, 1);
+    return stream_.team().Run(tiles, [&](int, int64_t begin, int64_t end) {
+      return kernel(buffers, scratch, &api_, begin, end);
+    });
+  }
   static absl::Status UnknownKernel(int kernel) {
     return absl::InvalidArgumentError(absl::StrCat("found kernel number ", kernel, ", expected one from FindKernel"));
   }
@@ -239,7 +277,10 @@ class CpuDevice final : public Device {
     return absl::InvalidArgumentError(
         absl::StrCat("cpu: found memory kind ", kind, ", expected device or pinned_host"));
   }
-  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return std::make_unique<CpuStream>(); }
+  using Device::MakeStream;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override {
+    return std::make_unique<CpuStream>(threads);
+  }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
     return LoadNativeCode(std::move(executable));
@@ -256,7 +297,7 @@ std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); 
 
 DeviceKind CpuDeviceKind() {
   return {kName,
-          "this machine's CPU: native code, one thread for each logical shard",
+          "this machine's CPU: native code, its cores divided among the logical shards",
           {},
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
           [] { return absl::OkStatus(); },

@@ -7,8 +7,8 @@
 
 namespace xlad::runtime {
 
-// All cpu devices share the machine. Work runs on the thread that enqueues it and has finished when the call returns.
-// The host can access both kinds of memory.
+// All cpu devices share the machine. Work runs on the thread that enqueues it and on the threads of the stream's team
+// (thread_team.h), and has finished when the call returns. The host can access both kinds of memory.
 std::unique_ptr<Device> MakeCpuDevice();
 
 // Loads native code, whatever device kind the executable's target names: for devices that run it on this CPU with

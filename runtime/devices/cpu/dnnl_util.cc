@@ -108,7 +108,7 @@ absl::Status DnnlCall::Prepare(const DnnlOp& op, const std::vector<std::pair<int
   return add(DNNL_ARG_SCRATCHPAD, op.scratchpad);
 }
 
-absl::Status DnnlCall::Run(const std::vector<void*>& addresses, void* scratchpad) {
+absl::Status DnnlCall::Run(absl::Span<void* const> addresses, void* scratchpad) {
   UseOneThread();
   for (size_t i = 0; i < addresses.size(); ++i) dnnl_memory_set_data_handle(memories_[i].get(), addresses[i]);
   dnnl_memory_set_data_handle(memories_.back().get(), scratchpad);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "tensor/element_type.h"
 
@@ -51,7 +52,7 @@ class DnnlCall {
  public:
   absl::Status Prepare(const DnnlOp& op, const std::vector<std::pair<int, dnnl_memory_desc_t>>& arguments);
   // `addresses` are in the order of the arguments.
-  absl::Status Run(const std::vector<void*>& addresses, void* scratchpad);
+  absl::Status Run(absl::Span<void* const> addresses, void* scratchpad);
 
  private:
   const dnnl_primitive* primitive_ = nullptr;

@@ -2,7 +2,8 @@
 //
 // Plans are tried in order when an executable is loaded: operands in their own layout (transposes are strides), then
 // with one or both packed to row-major order, then with bf16 widened to f32 for machines without bf16. The first plan
-// for which oneDNN has a fast implementation is used.
+// for which oneDNN has a fast implementation is used. The product is divided into tiles (DotGrid), each of which is one
+// call of oneDNN by one thread; there is one primitive for each distinct size of a tile.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -56,12 +57,29 @@ absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop
 
 DotLoop Only(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
 
-// Extents of 1 that were merged away get row-major strides, because oneDNN recognizes those.
-absl::StatusOr<Matrices> DescribeAll(const DotShape& shape, const Types& types) {
+// One call of oneDNN: the index of its primitive, and the offsets of its operands and result in elements.
+struct Tile {
+  size_t variant;
+  int64_t lhs, rhs, result;
+};
+
+// A primitive for tiles of one size.
+struct Variant {
+  DotGrid sizes;
+  Matrices matrices;
+  DnnlOp op;
+};
+
+// Extents of 1 that were merged away get row-major strides, because oneDNN recognizes those. `sizes` are those of the
+// tile, in the strides of the whole product.
+absl::StatusOr<Matrices> DescribeAll(DotShape shape, const DotGrid& sizes, const Types& types) {
   DotLoop m = Only(shape.m), n = Only(shape.n), k = Only(shape.k);
   if (m.size == 1) m.lhs = k.lhs * k.size, m.result = n.size;
   if (n.size == 1) n.rhs = k.rhs == 1 ? k.size : 1, n.result = 1;
   if (k.size == 1) k.lhs = m.lhs == 1 ? m.size : 1, k.rhs = n.rhs * n.size;
+  m.size = sizes.m;
+  n.size = sizes.n;
+  if (!shape.batch.empty()) shape.batch[0].size = sizes.batch;
   Matrices matrices;
   XLAD_ASSIGN_OR_RETURN(matrices.lhs, Describe(shape, m, k, &DotLoop::lhs, types.lhs));
   XLAD_ASSIGN_OR_RETURN(matrices.rhs, Describe(shape, k, n, &DotLoop::rhs, types.rhs));
@@ -93,13 +111,19 @@ class DnnlDot final : public PreparedLibraryOp {
   }
 
   size_t buffer_count() const override { return 3; }
-  int64_t scratch_bytes() const override { return lhs_bytes_ + rhs_bytes_ + result_bytes_ + op_.scratchpad_bytes; }
-  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const override;
+  int64_t scratch_bytes(int threads) const override {
+    return lhs_bytes_ + rhs_bytes_ + result_bytes_ + threads * scratchpad_bytes_;
+  }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override {
-    return absl::StrCat(empty_ ? "nothing to sum" : op_.name, plan_.pack_lhs ? ", lhs packed" : "",
+    return absl::StrCat(empty_ ? "nothing to sum" : variants_[0].op.name,
+                        tiles_.size() > 1 ? absl::StrCat(", ", tiles_.size(), " tiles") : "",
+                        plan_.pack_lhs ? ", lhs packed" : "",
                         plan_.pack_rhs ? ", rhs packed" : "", plan_.widen ? ", in f32" : "");
   }
-  bool IsFast() const { return empty_ || op_.IsFast(); }
+  bool IsFast() const {
+    return std::all_of(variants_.begin(), variants_.end(), [](const Variant& variant) { return variant.op.IsFast(); });
+  }
 
  private:
   friend class DotCall;
@@ -119,38 +143,84 @@ class DnnlDot final : public PreparedLibraryOp {
     shape_.Merge();
     if (!shape_.IsMatrix())
       return absl::UnimplementedError("library op dot: found strides that are not those of a matrix");
-    const Types computed = plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
-    XLAD_ASSIGN_OR_RETURN(matrices_, DescribeAll(shape_, computed));
-    dnnl_matmul_desc_t desc;
-    XLAD_RETURN_IF_ERROR(
-        FromDnnl(dnnl_matmul_desc_init(&desc, &matrices_.lhs, &matrices_.rhs, nullptr, &matrices_.result), "matmul"));
-    XLAD_ASSIGN_OR_RETURN(op_, MakeDnnlOp(&desc, nullptr));
+    XLAD_RETURN_IF_ERROR(MakeTiles(ChooseGrid(shape_)));
+    if (tiles_.size() == 1 || IsFast()) return absl::OkStatus();
+    tiles_.clear();
+    variants_.clear();
+    return MakeTiles({shape_.batch.empty() ? 1 : shape_.batch[0].size, Only(shape_.m).size, Only(shape_.n).size});
+  }
+
+  absl::Status MakeTiles(const DotGrid& grid) {
+    const DotLoop m = Only(shape_.m), n = Only(shape_.n);
+    const DotLoop batch = shape_.batch.empty() ? DotLoop{} : shape_.batch[0];
+    for (int64_t b = 0; b < batch.size; b += grid.batch) {
+      for (int64_t i = 0; i < m.size; i += grid.m) {
+        for (int64_t j = 0; j < n.size; j += grid.n) {
+          const DotGrid sizes = {std::min(grid.batch, batch.size - b), std::min(grid.m, m.size - i),
+                                 std::min(grid.n, n.size - j)};
+          XLAD_ASSIGN_OR_RETURN(const size_t variant, FindOrMakeVariant(sizes));
+          tiles_.push_back({variant, b * batch.lhs + i * m.lhs, b * batch.rhs + j * n.rhs,
+                            b * batch.result + i * m.result + j * n.result});
+        }
+      }
+    }
+    for (const Variant& variant : variants_) scratchpad_bytes_ = std::max(scratchpad_bytes_, variant.op.scratchpad_bytes);
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<size_t> FindOrMakeVariant(const DotGrid& sizes) {
+    for (size_t v = 0; v < variants_.size(); ++v) {
+      const DotGrid& known = variants_[v].sizes;
+      if (known.batch == sizes.batch && known.m == sizes.m && known.n == sizes.n) return v;
+    }
+    Variant variant;
+    variant.sizes = sizes;
+    XLAD_ASSIGN_OR_RETURN(variant.matrices, DescribeAll(shape_, sizes, Computed()));
+    dnnl_matmul_desc_t desc;
+    XLAD_RETURN_IF_ERROR(FromDnnl(
+        dnnl_matmul_desc_init(&desc, &variant.matrices.lhs, &variant.matrices.rhs, nullptr, &variant.matrices.result),
+        "matmul"));
+    XLAD_ASSIGN_OR_RETURN(variant.op, MakeDnnlOp(&desc, nullptr));
+    variants_.push_back(std::move(variant));
+    return variants_.size() - 1;
+  }
+
+  // The types that oneDNN computes with.
+  Types Computed() const {
+    return plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
   }
 
   Plan plan_;
   Types types_;
   DotShape shape_;
   Packing lhs_packing_, rhs_packing_;
-  Matrices matrices_;
-  DnnlOp op_;
+  std::vector<Variant> variants_;
+  std::vector<Tile> tiles_;
   bool empty_ = false;
   int64_t result_elements_ = 0;
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;
+  int64_t scratchpad_bytes_ = 0;  // Of each thread.
 };
+
+// Elements that one piece of a conversion or a packing has at least.
+constexpr int64_t kMinPiece = 1 << 15;
 
 class DotCall final : public LibraryCall {
  public:
-  explicit DotCall(const DnnlDot* dot) : dot_(*dot) {}
+  DotCall(const DnnlDot* dot, int threads) : dot_(*dot), calls_(static_cast<size_t>(threads)) {}
 
   absl::Status Prepare() {
-    if (dot_.empty_) return absl::OkStatus();
-    return call_.Prepare(dot_.op_, {{DNNL_ARG_SRC, dot_.matrices_.lhs},
-                                    {DNNL_ARG_WEIGHTS, dot_.matrices_.rhs},
-                                    {DNNL_ARG_DST, dot_.matrices_.result}});
+    for (std::vector<DnnlCall>& of_thread : calls_) {
+      for (const Variant& variant : dot_.variants_) {
+        XLAD_RETURN_IF_ERROR(of_thread.emplace_back().Prepare(variant.op, {{DNNL_ARG_SRC, variant.matrices.lhs},
+                                                                           {DNNL_ARG_WEIGHTS, variant.matrices.rhs},
+                                                                           {DNNL_ARG_DST, variant.matrices.result}}));
+      }
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status Run(absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) override {
     void *lhs = buffers[0], *rhs = buffers[1], *result = buffers[2];
     if (dot_.empty_) {
       const int64_t width = tensor::ByteWidth(dot_.types_.result);
@@ -159,26 +229,61 @@ class DotCall final : public LibraryCall {
     }
     char* free = static_cast<char*>(scratch);
     const auto take = [&](int64_t bytes) { return std::exchange(free, free + bytes); };
-    if (dot_.plan_.pack_lhs) lhs = Packed(dot_.lhs_packing_, dot_.types_.lhs, lhs, take(dot_.lhs_bytes_));
-    if (dot_.plan_.pack_rhs) rhs = Packed(dot_.rhs_packing_, dot_.types_.rhs, rhs, take(dot_.rhs_bytes_));
+    if (dot_.plan_.pack_lhs) lhs = Packed(dot_.lhs_packing_, dot_.types_.lhs, lhs, take(dot_.lhs_bytes_), team);
+    if (dot_.plan_.pack_rhs) rhs = Packed(dot_.rhs_packing_, dot_.types_.rhs, rhs, take(dot_.rhs_bytes_), team);
     void* product = dot_.result_bytes_ > 0 ? take(dot_.result_bytes_) : result;
-    XLAD_RETURN_IF_ERROR(call_.Run({lhs, rhs, product}, free));
-    if (product != result) Narrow(dot_.types_.result, static_cast<float*>(product), dot_.result_elements_, result);
+    XLAD_RETURN_IF_ERROR(RunTiles({static_cast<char*>(lhs), static_cast<char*>(rhs), static_cast<char*>(product)}, free,
+                                  team));
+    if (product == result) return absl::OkStatus();
+    const int64_t width = tensor::ByteWidth(dot_.types_.result);
+    team.Run((dot_.result_elements_ + kMinPiece - 1) / kMinPiece, [&](int, int64_t begin, int64_t end) {
+      const int64_t first = begin * kMinPiece, last = std::min(end * kMinPiece, dot_.result_elements_);
+      Narrow(dot_.types_.result, static_cast<float*>(product) + first, last - first,
+             static_cast<char*>(result) + first * width);
+      return 0;
+    });
     return absl::OkStatus();
   }
 
  private:
-  void* Packed(const Packing& packing, ElementType type, const void* from, void* to) const {
-    Pack(packing, KindOf(type, dot_.plan_.widen), from, to);
+  struct Addresses {
+    char *lhs, *rhs, *result;
+  };
+
+  absl::Status RunTiles(const Addresses& at, char* scratchpads, ThreadTeam& team) {
+    const Types types = dot_.Computed();
+    const int64_t lhs_width = tensor::ByteWidth(types.lhs), rhs_width = tensor::ByteWidth(types.rhs);
+    const int64_t result_width = tensor::ByteWidth(types.result);
+    const int32_t failed = team.Run(std::ssize(dot_.tiles_), [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const Tile& tile = dot_.tiles_[t];
+        const absl::Status status = calls_[thread][tile.variant].Run(
+            {at.lhs + tile.lhs * lhs_width, at.rhs + tile.rhs * rhs_width, at.result + tile.result * result_width},
+            scratchpads + thread * dot_.scratchpad_bytes_);
+        if (!status.ok()) return 1;
+      }
+      return 0;
+    });
+    return failed == 0 ? absl::OkStatus() : absl::InternalError("oneDNN: a tile of a matrix product failed");
+  }
+
+  void* Packed(const Packing& packing, ElementType type, const void* from, void* to, ThreadTeam& team) const {
+    const int64_t rows = CountRows(packing);
+    const int64_t columns = packing.sizes.empty() ? 1 : packing.sizes.back();
+    const int64_t step = std::max<int64_t>(1, kMinPiece / std::max<int64_t>(1, columns));
+    team.Run((rows + step - 1) / step, [&](int, int64_t begin, int64_t end) {
+      PackRows(packing, KindOf(type, dot_.plan_.widen), from, to, begin * step, std::min(end * step, rows));
+      return 0;
+    });
     return to;
   }
 
   const DnnlDot& dot_;
-  DnnlCall call_;
+  std::vector<std::vector<DnnlCall>> calls_;  // By thread and variant.
 };
 
-absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlDot::MakeCall() const {
-  auto call = std::make_unique<DotCall>(this);
+absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlDot::MakeCall(int threads) const {
+  auto call = std::make_unique<DotCall>(this, threads);
   XLAD_RETURN_IF_ERROR(call->Prepare());
   return call;
 }

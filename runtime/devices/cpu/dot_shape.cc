@@ -75,21 +75,39 @@ auto Each(Convert convert) {
   };
 }
 
+// The rows of a packing that a call copies.
+struct Rows {
+  const Packing& packing;
+  int64_t begin, end;
+};
+
 template <typename From, typename To, typename ConvertRow>
-void PackAs(const Packing& packing, const From* from, To* to, ConvertRow convert_row) {
+void PackAs(const Rows& rows, const From* from, To* to, ConvertRow convert_row) {
+  const Packing& packing = rows.packing;
   const size_t ndim = packing.sizes.size();
   const int64_t columns = ndim == 0 ? 1 : packing.sizes[ndim - 1];
   const int64_t step = ndim == 0 ? 1 : packing.strides[ndim - 1];
-  if (columns == 0) return;
+  if (columns == 0 || rows.begin >= rows.end) return;
   const Dims outer(packing.sizes.begin(), packing.sizes.begin() + (ndim == 0 ? 0 : ndim - 1));
-  if (std::find(outer.begin(), outer.end(), 0) != outer.end()) return;
   Dims index(outer.size(), 0);
-  do {
+  for (int64_t d = std::ssize(outer) - 1, rest = rows.begin; d >= 0; rest /= outer[d--]) index[d] = rest % outer[d];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
     int64_t offset = 0;
     for (size_t d = 0; d < outer.size(); ++d) offset += index[d] * packing.strides[d];
-    convert_row(from + offset, step, columns, to);
-    to += columns;
-  } while (tensor::NextIndex(outer, absl::MakeSpan(index)));
+    convert_row(from + offset, step, columns, to + row * columns);
+    tensor::NextIndex(outer, absl::MakeSpan(index));
+  }
+}
+
+constexpr double kMinTileFlops = 4e6;  // About 20 microseconds.
+constexpr double kMinTileBytes = 1e6;
+constexpr int64_t kMaxTiles = 32;
+
+int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+// The largest of `parts` parts of `size`, rounded up to a multiple.
+int64_t PartSize(int64_t size, int64_t parts, int64_t multiple) {
+  return std::min(size, CeilDiv(CeilDiv(size, parts), multiple) * multiple);
 }
 
 }  // namespace
@@ -161,19 +179,47 @@ Packing PackRhs(DotShape* shape) {
   return packing;
 }
 
-void Pack(const Packing& packing, PackKind kind, const void* from, void* to) {
+int64_t CountRows(const Packing& packing) {
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < packing.sizes.size(); ++d) rows *= packing.sizes[d];
+  return rows;
+}
+
+void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, int64_t begin, int64_t end) {
   const auto same = Each([](auto x) { return x; });
+  const Rows rows = {packing, begin, end};
   const uint16_t* narrow = static_cast<const uint16_t*>(from);
   switch (kind) {
     case PackKind::kSame2:
-      return PackAs(packing, narrow, static_cast<uint16_t*>(to), same);
+      return PackAs(rows, narrow, static_cast<uint16_t*>(to), same);
     case PackKind::kSame4:
-      return PackAs(packing, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
+      return PackAs(rows, static_cast<const uint32_t*>(from), static_cast<uint32_t*>(to), same);
     case PackKind::kBf16ToF32:
-      return PackAs(packing, narrow, static_cast<float*>(to), Each(tensor::DecodeBf16));
+      return PackAs(rows, narrow, static_cast<float*>(to), Each(tensor::DecodeBf16));
     case PackKind::kF16ToF32:
-      return PackAs(packing, narrow, static_cast<float*>(to), WidenHalf);
+      return PackAs(rows, narrow, static_cast<float*>(to), WidenHalf);
   }
+}
+
+// Splits the outermost batch loop first, which costs nothing; then n, because every tile rearranges its part of rhs for
+// the registers, which takes time in proportion to k * n and is thereby done once for all rows; then m. Tiles of 256 by
+// 512 reach the rate of the whole product. If there would be fewer than kFew of them, they are smaller.
+DotGrid ChooseGrid(const DotShape& shape) {
+  constexpr int64_t kFew = 8, kRows = 256, kColumns = 512, kMinRows = 128, kMinColumns = 192;
+  const int64_t m = shape.Elements(shape.m), n = shape.Elements(shape.n), k = shape.Elements(shape.k);
+  const int64_t batch = shape.batch.empty() ? 1 : shape.batch[0].size, batches = shape.Elements(shape.batch);
+  const double products = static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n);
+  const double bytes = 4.0 * static_cast<double>(batches) * static_cast<double>(m * k + k * n + m * n);
+  const double worth = std::max(2 * products * static_cast<double>(k) / kMinTileFlops, bytes / kMinTileBytes);
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(worth, 1e6)), 1, kMaxTiles);
+  const int64_t b = std::min(batch, wanted);
+  int64_t rest = CeilDiv(wanted, b);
+  int64_t columns = std::clamp<int64_t>(n / kColumns, 1, rest);
+  int64_t rows = std::clamp<int64_t>(m / kRows, 1, CeilDiv(rest, columns));
+  rest = std::min(rest, CeilDiv(kFew, b));
+  if (columns * rows < rest) columns = std::clamp<int64_t>(n / kMinColumns, columns, CeilDiv(rest, rows));
+  if (columns * rows < rest) rows = std::clamp<int64_t>(m / kMinRows, rows, CeilDiv(rest, columns));
+  return {PartSize(batch, b, 1), PartSize(m, rows, 16), PartSize(n, columns, 64)};
 }
 
 }  // namespace xlad::runtime

@@ -104,8 +104,8 @@ std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs
   return result;
 }
 
-std::vector<char> Scratch(const PreparedLibraryOp& dot, char** aligned) {
-  std::vector<char> memory(static_cast<size_t>(dot.scratch_bytes()) + 64);
+std::vector<char> Scratch(const PreparedLibraryOp& dot, int threads, char** aligned) {
+  std::vector<char> memory(static_cast<size_t>(dot.scratch_bytes(threads)) + 64);
   *aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   return memory;
 }
@@ -118,13 +118,22 @@ void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, E
   const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
   const auto dot = PrepareDot(op);
   ASSERT_TRUE(dot.ok()) << dot.status() << op.ShortDebugString();
-  const auto call = (*dot)->MakeCall();
-  ASSERT_TRUE(call.ok()) << call.status();
   Array result(tensor::Shape{result_type, Dims(op.result().dims().begin(), op.result().dims().end())});
-  char* aligned;
-  const std::vector<char> scratch = Scratch(**dot, &aligned);
-  for (int again = 0; again < 2; ++again) {
-    ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), Address(result)}, aligned).ok());
+  std::vector<std::byte> of_one_thread;
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadTeam team(threads);
+    const auto call = (*dot)->MakeCall(threads);
+    ASSERT_TRUE(call.ok()) << call.status();
+    char* aligned;
+    const std::vector<char> scratch = Scratch(**dot, threads, &aligned);
+    for (int again = 0; again < 2; ++again) {
+      std::memset(Address(result), 0xff, result.bytes().size());
+      ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), Address(result)}, aligned, team).ok());
+      if (of_one_thread.empty()) of_one_thread.assign(result.bytes().begin(), result.bytes().end());
+      ASSERT_TRUE(std::equal(of_one_thread.begin(), of_one_thread.end(), result.bytes().begin()))
+          << threads << " threads: other bits than one thread: " << (*dot)->Description() << " "
+          << op.ShortDebugString();
+    }
   }
   const std::vector<double> expected = Expected(op, lhs, rhs);
   const double tolerance = result_type == ElementType::kF32 ? 1e-6 : result_type == ElementType::kF16 ? 1e-3 : 8e-3;
@@ -215,13 +224,43 @@ int Threads() {
   return -1;
 }
 
-TEST(Dot, StartsNoThreads) {
+TEST(Dot, IsDividedIntoTilesOfEqualBitsOnAnyNumberOfThreads) {
+  for (const Numbers& numbers : std::vector<Numbers>{
+           {{300, 170}, {170, 700}, {}, {}, {1}, {0}},
+           {{170, 300}, {170, 700}, {}, {}, {0}, {0}},
+           {{513, 97}, {401, 97}, {}, {}, {1}, {1}},
+           {{1, 1000}, {1000, 3001}, {}, {}, {1}, {0}},
+           {{5, 130, 64}, {5, 64, 129}, {0}, {0}, {2}, {1}},
+           {{130, 5, 64}, {129, 5, 64}, {1}, {1}, {2}, {2}},
+       }) {
+    Check(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    Check(numbers, ElementType::kBF16, ElementType::kBF16, ElementType::kBF16);
+    Check(numbers, ElementType::kF16, ElementType::kF16, ElementType::kF32);
+  }
+}
+
+TEST(Dot, GridsCoverTheProductAndDependOnTheShapeAlone) {
+  DotShape shape;
+  shape.m = {{4096, 768, 0, 3072}};
+  shape.n = {{3072, 0, 1, 1}};
+  shape.k = {{768, 1, 3072, 0}};
+  const DotGrid large = ChooseGrid(shape);
+  EXPECT_EQ(large.n % 64, 0);
+  EXPECT_EQ(large.m % 16, 0);
+  EXPECT_GE((4096 / large.m) * (3072 / large.n), 16);
+  shape.m[0].size = shape.n[0].size = shape.k[0].size = 32;
+  const DotGrid small = ChooseGrid(shape);
+  EXPECT_EQ(small.m, 32) << "starting threads would take longer than the product";
+  EXPECT_EQ(small.n, 32);
+}
+
+TEST(Dot, LeavesNoThreads) {
   const int before = Threads();
   Check({{256, 256}, {256, 256}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
   EXPECT_EQ(Threads(), before);
   std::thread([&] {
     Check({{256, 256}, {256, 256}, {}, {}, {1}, {0}}, ElementType::kF32, ElementType::kF32, ElementType::kF32);
-    EXPECT_EQ(Threads(), before + 1);
+    EXPECT_EQ(Threads(), before + 1) << "the threads of teams have ended";
   }).join();
 }
 
@@ -236,12 +275,13 @@ TEST(Dot, RunsOnSeveralThreadsAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      const auto call = (*dot)->MakeCall();
+      ThreadTeam team(1);
+      const auto call = (*dot)->MakeCall(1);
       char* aligned;
-      const std::vector<char> scratch = Scratch(**dot, &aligned);
+      const std::vector<char> scratch = Scratch(**dot, 1, &aligned);
       std::vector<float> result(33 * 17);
       for (int i = 0; i < 50; ++i) {
-        ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), result.data()}, aligned).ok());
+        ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), result.data()}, aligned, team).ok());
         for (size_t e = 0; e < result.size(); ++e) ASSERT_EQ(result[e], static_cast<float>(expected[e]));
       }
     });

@@ -8,24 +8,28 @@
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "proto/executable.pb.h"
+#include "runtime/devices/cpu/thread_team.h"
 
 namespace xlad::runtime {
 
-// The state that one launcher has for an op (oneDNN's memory handles). Used by one thread at a time.
+// The state that one launcher has for an op (oneDNN's memory handles). Used by one thread at a time, the owner of a
+// team.
 class LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  // `buffers`: operands, then results. `scratch` has scratch_bytes, aligned to XLAD_BUFFER_ALIGNMENT.
-  virtual absl::Status Run(absl::Span<void* const> buffers, void* scratch) = 0;
+  // `buffers`: operands, then results. `scratch` has scratch_bytes for the team's threads, aligned to
+  // XLAD_BUFFER_ALIGNMENT. The team has the number of threads that the call was made for.
+  virtual absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) = 0;
 };
 
-// An op with fixed shapes. Thread-safe. It must outlive its calls.
+// An op with fixed shapes, divided into tiles that depend on the shapes alone. Thread-safe. It must outlive its calls.
 class PreparedLibraryOp {
  public:
   virtual ~PreparedLibraryOp() = default;
   virtual size_t buffer_count() const = 0;
-  virtual int64_t scratch_bytes() const = 0;
-  virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const = 0;
+  // What a call by a team of `threads` threads needs.
+  virtual int64_t scratch_bytes(int threads) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
   // oneDNN's name of the implementation and which operands are rearranged for it, for display.
   virtual std::string Description() const = 0;
 };

@@ -37,14 +37,19 @@ class OpaqueLauncher final : public Launcher {
   // Enqueued work refers to the native launcher.
   ~OpaqueLauncher() override { stream_.Synchronize().IgnoreError(); }
 
-  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) override {
+    if (tiles < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
+    }
     XLAD_ASSIGN_OR_RETURN(const Addresses real, Translate(buffers));
     void* real_scratch = nullptr;
     if (scratch != nullptr) {
       XLAD_ASSIGN_OR_RETURN(real_scratch, stream_.heap().TranslateBuffer(scratch));
     }
     return stream_.Enqueue(
-        [this, kernel, real, real_scratch] { return native_->RunKernel(kernel, real, real_scratch); });
+        [this, kernel, real, real_scratch, tiles] {
+          return native_->RunKernel(kernel, real, real_scratch, tiles);
+        });
   }
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
@@ -95,8 +100,9 @@ class OpaqueDevice final : public Device {
     XLAD_ASSIGN_OR_RETURN(void* const address, heap_->Allocate(bytes, kind));
     return std::make_unique<OpaqueMemory>(heap_, address, bytes);
   }
-  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override {
-    XLAD_ASSIGN_OR_RETURN(auto native, cpu_->MakeStream());
+  using Device::MakeStream;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override {
+    XLAD_ASSIGN_OR_RETURN(auto native, cpu_->MakeStream(threads));
     return std::make_unique<OpaqueStream>(heap_, std::move(native));
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {

@@ -33,7 +33,9 @@ class SkeletonStream final : public Stream {
 
 class SkeletonLauncher final : public Launcher {
  public:
-  absl::Status RunKernel(int, absl::Span<void* const>, void*) override { return Unimplemented("RunKernel"); }
+  absl::Status RunKernel(int, absl::Span<void* const>, void*, int64_t) override {
+    return Unimplemented("RunKernel");
+  }
   absl::Status RunLibraryOp(int, absl::Span<void* const>) override { return Unimplemented("RunLibraryOp"); }
 };
 
@@ -56,7 +58,8 @@ class SkeletonDevice final : public Device {
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t, MemoryKind) override {
     return std::make_unique<SkeletonMemory>();
   }
-  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override { return std::make_unique<SkeletonStream>(); }
+  using Device::MakeStream;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int) override { return std::make_unique<SkeletonStream>(); }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
     return std::make_unique<SkeletonExecutable>(std::move(executable));

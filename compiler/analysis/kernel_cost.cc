@@ -1,0 +1,104 @@
+#include "compiler/analysis/kernel_cost.h"
+
+#include <algorithm>
+
+#include "compiler/analysis/op_cost.h"
+#include "hlo/analysis/leaves.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+// Starting and joining threads costs about two microseconds.
+constexpr double kMinNsOfTiled = 12000;
+constexpr double kNsOfTile = 3000;
+constexpr int64_t kMaxTiles = 1024;
+
+// Nanoseconds of one core, for one element in vectorized code and for one byte of memory.
+constexpr double kNsOfCheap = 0.03, kNsOfExpensive = 0.3, kNsOfByte = 0.04;
+// For elements of code that is not vectorized.
+constexpr double kNsOfScalar = 2;
+
+int64_t ElementsOf(const hlo::Shape& shape) {
+  int64_t most = 0;
+  for (const tensor::Shape& leaf : hlo::LeafShapes(shape)) most = std::max(most, leaf.elements());
+  return most;
+}
+
+double NsOf(const Instruction& instruction) {
+  const double elements = static_cast<double>(ElementsOf(instruction.shape()));
+  switch (instruction.opcode()) {
+    case Opcode::kParameter:
+    case Opcode::kTuple:
+    case Opcode::kGetTupleElement:
+      return 0;
+    case Opcode::kReduce:
+      return kNsOfCheap * static_cast<double>(instruction.operand(0)->shape().elements());
+    case Opcode::kReduceWindow: {
+      double window = 1;
+      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
+      return kNsOfScalar * elements * window;
+    }
+    case Opcode::kDot: {
+      double contracted = 1;
+      for (const int64_t d : instruction.attributes().dot->lhs_contracting) {
+        contracted *= static_cast<double>(instruction.operand(0)->shape().dim(d));
+      }
+      return kNsOfScalar * elements * contracted;
+    }
+    case Opcode::kConvolution:
+    case Opcode::kRaggedDot:
+      return kNsOfScalar * elements * static_cast<double>(instruction.operand(1)->shape().elements()) /
+             std::max<double>(1, static_cast<double>(instruction.shape().dims().back()));
+    case Opcode::kSort:
+    case Opcode::kTopk:
+      return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
+    case Opcode::kScatter:
+    case Opcode::kSelectAndScatter:
+      return kNsOfScalar * static_cast<double>(instruction.operand(instruction.operand_count() - 1)->shape().elements());
+    case Opcode::kRngBitGenerator:
+      return kNsOfScalar * elements;
+    default:
+      break;
+  }
+  const OpCost cost = CostOf(instruction);
+  if (cost == OpCost::kFree) return 0;
+  return elements * (cost == OpCost::kCheap ? kNsOfCheap : kNsOfExpensive);
+}
+
+}  // namespace
+
+double EstimateNs(const Instruction& root) {
+  double ns = 0, elements = static_cast<double>(ElementsOf(root.shape()));
+  double bytes = 0;
+  for (const tensor::Shape& leaf : hlo::LeafShapes(root.shape())) bytes += static_cast<double>(leaf.bytes());
+  if (root.opcode() == Opcode::kFusion) {
+    for (const auto& instruction : root.called()[0]->instructions()) {
+      ns += NsOf(*instruction);
+      for (const Instruction* operand : instruction->operands()) {
+        if (instruction->opcode() != Opcode::kReduce) continue;
+        elements = std::max(elements, static_cast<double>(ElementsOf(operand->shape())));
+      }
+    }
+  } else {
+    ns += NsOf(root);
+    if (root.opcode() == Opcode::kReduce) elements = static_cast<double>(root.operand(0)->shape().elements());
+  }
+  // A kernel may read a small part of a large operand (gather, dynamic-slice).
+  for (const Instruction* operand : root.operands()) {
+    for (const tensor::Shape& leaf : hlo::LeafShapes(operand->shape())) {
+      bytes += std::min(static_cast<double>(leaf.elements()), elements) * static_cast<double>(tensor::ByteWidth(leaf.type));
+    }
+  }
+  return ns + kNsOfByte * bytes;
+}
+
+int64_t WantedTiles(const Instruction& root) {
+  const double ns = EstimateNs(root);
+  if (ns < kMinNsOfTiled) return 1;
+  return std::clamp<int64_t>(static_cast<int64_t>(std::min(ns / kNsOfTile, 1e9)), 1, kMaxTiles);
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,18 @@
+// An estimate of the time of a kernel, from which the number of its tiles is chosen (base/kernel_abi.h). It is a function
+// of the program alone, so that results do not depend on the machine that compiles or runs it.
+#pragma once
+
+#include <cstdint>
+
+#include "hlo/module.h"
+
+namespace xlad::compiler {
+
+// The estimated nanoseconds that one core takes for an instruction, which may be a fusion: its arithmetic and the bytes
+// that it reads and writes.
+double EstimateNs(const hlo::Instruction& root);
+
+// The number of tiles that a kernel is worth: 1 if it takes less time than starting threads, and at most 1024.
+int64_t WantedTiles(const hlo::Instruction& root);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,51 @@
+// How a kernel is divided into tiles, which several threads compute at once (base/kernel_abi.h).
+//
+// A tile is a range of the row-major positions of the kernel's outputs. The positions are divided into spans of equal
+// size and each span into tiles of `width` positions, of which the last may be shorter. For example, a sum of
+// f32[100,3,500] over its first dimension, with outputs f32[3,500]:
+//
+//   positions 1500, span 500, width 128: tiles 0-127, 128-255, 256-383, 384-499, 500-627, ...
+//
+// The division is computed from the kernel alone, never from the number of threads, so that results do not depend on
+// that number.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "compiler/codegen/llvm/elements.h"
+
+namespace xlad::compiler {
+
+struct Tiling {
+  int64_t positions = 1;
+  int64_t span = 1;   // Divides `positions`.
+  int64_t width = 1;  // At most `span`.
+  int64_t row = 1;    // Divides `span` and `width`: every tile consists of whole rows of this many positions.
+
+  int64_t tiles() const { return positions / span * ((span + width - 1) / width); }
+};
+
+// About `tiles` tiles of positions that one loop visits, of rows (indices of leading dimensions) of `dims`, and of
+// strips of a column reduction with outputs of `dims`. The last also chooses whole rows if there are many.
+Tiling TileLinear(int64_t positions, int64_t tiles);
+Tiling TileRows(const tensor::Dims& dims, int64_t tiles);
+Tiling TileColumns(const tensor::Dims& dims, int64_t tiles, int64_t max_width);
+
+// The positions that a call computes: begin .. end-1, a tile; or all, if `begin` is null.
+struct TileRange {
+  Tiling tiling;
+  llvm::Value* begin = nullptr;
+  llvm::Value* end = nullptr;
+
+  bool is_whole() const { return begin == nullptr; }
+};
+TileRange RangeOfTile(Ir& ir, const Tiling& tiling, llvm::Value* tile);
+
+// Emits `body` for the positions of the range in an array of sizes `dims` with as many elements as there are positions.
+void ForPositions(Ir& ir, const TileRange& range, const tensor::Dims& dims,
+                  const std::function<void(const Index&)>& body);
+// The same in one loop, with the position as the index.
+void ForLinear(Ir& ir, const TileRange& range, int64_t positions, const std::function<void(const Index&)>& body);
+
+}  // namespace xlad::compiler
