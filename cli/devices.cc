@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "runtime/devices/registry/registry.h"
+#include "runtime/host_threads.h"
 
 namespace xlad::cli {
 
@@ -28,6 +29,13 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
       ->check(CLI::Range(int64_t{1}, runtime::kMaxDeviceCount))
       ->excludes(kinds);
   return kinds;
+}
+
+void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom) {
+  app->add_option("--threads", *threads,
+                  absl::StrCat("cores to compute on, ", by_whom, "; default: all that this process may use"))
+      ->check(CLI::Range(1, 65535))
+      ->envname(runtime::kThreadsVariable);
 }
 
 std::string DeviceFlagText(const DeviceRequests& devices) {

@@ -20,6 +20,10 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
 // --device alone, for commands whose --devices has a form of its own.
 CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
+// --threads N: how many cores may be kept busy `by_whom` ("for all devices together"). The value is 0 if it is not
+// given.
+void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom);
+
 // "cpu:2,opaque:1": the value of --device that requests these devices.
 std::string DeviceFlagText(const DeviceRequests& devices);
 

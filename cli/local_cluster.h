@@ -16,6 +16,7 @@ struct LocalClusterOptions {
   std::string data_folder;
   std::vector<DeviceRequests> devices;  // By worker; each request has a count.
   std::string cache_folder;             // For executables; empty: none are kept.
+  int threads = 0;                      // The cores of all devices together; 0: those that this process may use.
   bool workers_log_to_files = true;     // To data_folder/worker-N.log; otherwise to standard error.
 };
 

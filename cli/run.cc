@@ -18,6 +18,7 @@ namespace {
 struct Options {
   std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
+  int threads = 0;
   DeviceRequests devices;
   FollowOptions follow;
 };
@@ -47,6 +48,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   cluster_options.data_folder = folder;
   cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
   cluster_options.devices = runtime::DealDevices(options.devices, options.workers);
+  cluster_options.threads = options.threads;
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
@@ -110,6 +112,7 @@ void AddRun(CLI::App& parent, Action* action) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
+  AddThreadsFlag(app, &options->threads, "for all devices together");
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")
       ->check(AtLeast(0));
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")

@@ -15,6 +15,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   AddDeviceFlags(app, &options->devices, "COUNT: of this worker, 1 without it; default cpu");
   app->add_option("--listen", options->listen_host, "host on which peers connect")->capture_default_str();
   app->add_option("--id", options->worker_id, "name of this worker; default: a random one");
+  AddThreadsFlag(app, &options->threads, "for all devices of this worker");
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
       ->capture_default_str()
       ->check(AtLeast(1));

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "collectives/exec/transports/data_plane.h"
+#include "runtime/host_threads.h"
 #include "worker/daemon_task.h"
 #include "worker/grpc_attachment.h"
 #include "worker/grpc_task_store.h"
@@ -151,6 +152,8 @@ class Daemon {
                           collectives::DataPlane::Listen(&TcpNetwork(), absl::StrCat(options.listen_host, ":0")));
     core.grace_ms = options.grace_ms;
     progress_limit_ms_ = options.progress_limit_ms;
+    const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
+    threads_of_each_ = runtime::ThreadsOfEach(threads, core.identity.devices());
     core.identity.set_worker_id(id);
     core.identity.set_incarnation(random->Next());
     core.identity.set_host(HostName());
@@ -179,7 +182,8 @@ class Daemon {
                                            data_plane_.get(),
                                            identity_.worker_id(),
                                            identity_.incarnation(),
-                                           progress_limit_ms_};
+                                           progress_limit_ms_,
+                                           threads_of_each_};
     for (const auto& device : devices_) environment.devices.push_back(device.get());
     const auto emit = [this](Event event) { events_.Push(std::move(event)); };
     if (launch.spec().session()) {
@@ -225,6 +229,7 @@ class Daemon {
   std::string token_;
   RegisterWorker identity_;
   int64_t progress_limit_ms_ = 0;
+  int threads_of_each_ = 1;  // The cores of each device.
   std::unique_ptr<collectives::DataPlane> data_plane_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
   std::mutex refused_mutex_;

@@ -19,6 +19,7 @@ struct WorkerOptions {
   std::string worker_id;                        // Empty: the id kept in data_folder, or a random one.
   std::string data_folder;                      // Empty: nothing is kept.
   int64_t grace_ms = 30'000;                    // How long draining may take.
+  int threads = 0;  // The cores that all devices together may keep busy; 0: those that this process may use.
   // A task fails if one operation of a collective takes longer than this; 0: no limit. A limit shorter than the longest
   // time between two collectives of a step ends tasks that are merely slow.
   int64_t progress_limit_ms = 600'000;
