@@ -8,8 +8,8 @@
 
 namespace xlad::compiler {
 
-// The estimated nanoseconds that one core takes for an instruction, which may be a fusion: its arithmetic and the bytes
-// that it reads and writes.
+// The estimated time of an instruction, which may be a fusion, on a single core, in nanoseconds: that of its arithmetic
+// and that of the bytes that it reads and writes.
 double EstimateNs(const hlo::Instruction& root);
 
 // The number of tiles that a kernel is worth: 1 if it takes less time than starting threads, and at most 1024.

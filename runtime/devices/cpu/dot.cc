@@ -199,7 +199,7 @@ class DnnlDot final : public PreparedLibraryOp {
   bool empty_ = false;
   int64_t result_elements_ = 0;
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;
-  int64_t scratchpad_bytes_ = 0;  // Of each thread.
+  int64_t scratchpad_bytes_ = 0;  // Each thread has so many.
 };
 
 // Elements that one piece of a conversion or a packing has at least.

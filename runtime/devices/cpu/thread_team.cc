@@ -22,7 +22,7 @@ void Pause() {
 #endif
 }
 
-// A thread takes this fraction of what remains of a part, so that the last pieces are small.
+// A thread takes one of so many equal shares of the rest of a part, so that the last pieces are small.
 constexpr int64_t kShare = 4;
 
 }  // namespace

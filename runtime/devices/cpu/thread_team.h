@@ -18,7 +18,7 @@ namespace xlad::runtime {
 
 class ThreadTeam {
  public:
-  // Of `threads` (at least 1) threads, the owner included. The others start when they are first needed.
+  // `threads` (at least 1) includes the owner. The other threads start when they are first needed.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
