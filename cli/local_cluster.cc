@@ -10,7 +10,6 @@
 #include "runtime/host_threads.h"
 
 namespace xlad::cli {
-
 namespace {
 
 int64_t CountDevices(const DeviceRequests& requests) {
@@ -34,7 +33,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   int64_t all_devices = 0;
   for (const DeviceRequests& requests : options.devices) all_devices += CountDevices(requests);
   for (size_t w = 0; w < options.devices.size(); ++w) {
-    const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / std::max<int64_t>(1, all_devices));
+    const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / all_devices);
     const std::string name = absl::StrCat("worker-", w);
     const std::string log =
         options.workers_log_to_files ? JoinPath(options.data_folder, absl::StrCat(name, ".log")) : "";

@@ -57,7 +57,8 @@ double NsOf(const Instruction& instruction) {
       return 20 * kNsOfScalar * static_cast<double>(instruction.operand(0)->shape().elements());
     case Opcode::kScatter:
     case Opcode::kSelectAndScatter:
-      return kNsOfScalar * static_cast<double>(instruction.operand(instruction.operand_count() - 1)->shape().elements());
+      return kNsOfScalar *
+             static_cast<double>(instruction.operand(instruction.operand_count() - 1)->shape().elements());
     case Opcode::kRngBitGenerator:
       return kNsOfScalar * elements;
     default:
@@ -89,7 +90,8 @@ double EstimateNs(const Instruction& root) {
   // A kernel may read a small part of a large operand (gather, dynamic-slice).
   for (const Instruction* operand : root.operands()) {
     for (const tensor::Shape& leaf : hlo::LeafShapes(operand->shape())) {
-      bytes += std::min(static_cast<double>(leaf.elements()), elements) * static_cast<double>(tensor::ByteWidth(leaf.type));
+      const double read = std::min(static_cast<double>(leaf.elements()), elements);
+      bytes += read * static_cast<double>(tensor::ByteWidth(leaf.type));
     }
   }
   return ns + kNsOfByte * bytes;

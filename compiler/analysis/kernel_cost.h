@@ -1,5 +1,5 @@
-// An estimate of the time of a kernel, from which the number of its tiles is chosen (base/kernel_abi.h). It is a function
-// of the program alone, so that results do not depend on the machine that compiles or runs it.
+// An estimate of the time of a kernel, from which the number of its tiles is chosen (base/kernel_abi.h). It is a
+// function of the program alone, so that results do not depend on the machine that compiles or runs it.
 #pragma once
 
 #include <cstdint>

@@ -106,9 +106,8 @@ class Machine {
 TEST(Program, TilesOfAKernelInALoop) {
   // x <- x + y, one hundred times, in tiles of 64 elements.
   Machine machine;
-  EXPECT_EQ(machine.AddKernel("sum", "x = f32[1000] parameter(0)\n y = f32[1000] parameter(1)\n ROOT z = f32[1000] add(x, y)",
-                              {{0, 0}}, 100),
-            16);
+  const std::string sum_text = "x = f32[1000] parameter(0)\n y = f32[1000] parameter(1)\n ROOT z = f32[1000] add(x, y)";
+  EXPECT_EQ(machine.AddKernel("sum", sum_text, {{0, 0}}, 100), 16);
   Step loop;
   loop.mutable_while_()->set_trip_count(100);
   const BufferSlice x = Slice(0, 0, 4000), y = Slice(1, 0, 4000);

@@ -15,6 +15,7 @@
 
 namespace xlad::compiler {
 
+// More than 25 methods, because every form of index arithmetic and of control flow is one.
 class Ir {
  public:
   // Builds into `function`, which has no body yet. `api` is its XladKernelApi argument.

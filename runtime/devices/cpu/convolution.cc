@@ -55,7 +55,8 @@ absl::StatusOr<dnnl_memory_desc_t> Any(const Strided& tensor, ElementType type) 
 Strided Dense(const Strided& tensor) {
   std::vector<size_t> order(tensor.sizes.size());
   for (size_t d = 0; d < order.size(); ++d) order[d] = d;
-  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return tensor.strides[x] < tensor.strides[y]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t x, size_t y) { return tensor.strides[x] < tensor.strides[y]; });
   Strided dense = tensor;
   int64_t stride = 1;
   for (const size_t d : order) {
@@ -120,8 +121,9 @@ class DnnlConvolution final : public PreparedLibraryOp {
   std::string Description() const override {
     const char* const kinds[] = {"forward ", "backward data ", "backward weights "};
     return absl::StrCat(kinds[static_cast<int>(shape_.kind)], variants_[0].op.name,
-                        tiles_ > 1 ? absl::StrCat(", ", tiles_, " tiles") : "", sides_[0].bytes > 0 ? ", lhs moved" : "",
-                        sides_[1].bytes > 0 ? ", rhs moved" : "", sides_[2].bytes > 0 ? ", result moved" : "");
+                        tiles_ > 1 ? absl::StrCat(", ", tiles_, " tiles") : "",
+                        sides_[0].bytes > 0 ? ", lhs moved" : "", sides_[1].bytes > 0 ? ", rhs moved" : "",
+                        sides_[2].bytes > 0 ? ", result moved" : "");
   }
   // The kind of the implementation: 0 is code that is specific to the shape, 1 is a general matrix product, 2 is plain
   // loops. Lower is faster.
@@ -195,7 +197,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
     // Each element of the weights is multiplied with one element of src for each position of dst.
     const double positions = static_cast<double>(tensor::Product(shape_.dst.sizes) / shape_.dst.sizes[1]);
     const double flops = 2 * positions * static_cast<double>(tensor::Product(shape_.weights.sizes));
-    const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(flops / kMinTileFlops, 1e6)), 1, kMaxTiles);
+    const double worth = std::min(flops / kMinTileFlops, 1e6);
+    const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(worth), 1, kMaxTiles);
     const int64_t size = (total_ + wanted - 1) / wanted;
     if (shape_.kind != ConvolutionKind::kBackwardWeights) return size;
     return std::min(total_, (size + kFeaturesOfBlock - 1) / kFeaturesOfBlock * kFeaturesOfBlock);

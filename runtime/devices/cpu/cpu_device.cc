@@ -217,7 +217,8 @@ class CpuLauncher final : public Launcher {
 
   absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) override {
     if (tiles < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
     }
     if (kernel < 0) return UnknownKernel(kernel);
     if (kernel >= std::ssize(kernels_)) kernels_ = executable_.Kernels();

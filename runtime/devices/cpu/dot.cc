@@ -164,7 +164,9 @@ class DnnlDot final : public PreparedLibraryOp {
         }
       }
     }
-    for (const Variant& variant : variants_) scratchpad_bytes_ = std::max(scratchpad_bytes_, variant.op.scratchpad_bytes);
+    for (const Variant& variant : variants_) {
+      scratchpad_bytes_ = std::max(scratchpad_bytes_, variant.op.scratchpad_bytes);
+    }
     return absl::OkStatus();
   }
 
@@ -272,7 +274,7 @@ class DotCall final : public LibraryCall {
     const int64_t columns = packing.sizes.empty() ? 1 : packing.sizes.back();
     const int64_t step = std::max<int64_t>(1, kMinPiece / std::max<int64_t>(1, columns));
     team.Run((rows + step - 1) / step, [&](int, int64_t begin, int64_t end) {
-      PackRows(packing, KindOf(type, dot_.plan_.widen), from, to, begin * step, std::min(end * step, rows));
+      PackRows(packing, KindOf(type, dot_.plan_.widen), from, to, {begin * step, std::min(end * step, rows)});
       return 0;
     });
     return to;

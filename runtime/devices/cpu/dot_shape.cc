@@ -185,9 +185,9 @@ int64_t CountRows(const Packing& packing) {
   return rows;
 }
 
-void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, int64_t begin, int64_t end) {
+void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, RowRange range) {
   const auto same = Each([](auto x) { return x; });
-  const Rows rows = {packing, begin, end};
+  const Rows rows = {packing, range.begin, range.end};
   const uint16_t* narrow = static_cast<const uint16_t*>(from);
   switch (kind) {
     case PackKind::kSame2:

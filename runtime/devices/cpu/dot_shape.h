@@ -42,8 +42,11 @@ Packing PackRhs(DotShape* shape);
 
 // How Pack copies: elements of 2 or 4 bytes as they are, or floats of 2 bytes widened to f32.
 enum class PackKind { kSame2, kSame4, kBf16ToF32, kF16ToF32 };
-// Copies rows begin .. end-1 of the copy; it has as many rows as the product of all its sizes but the last.
-void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, int64_t begin, int64_t end);
+struct RowRange {
+  int64_t begin, end;
+};
+// Writes rows begin .. end-1 of the copy, which has as many rows as the product of all its sizes but the last.
+void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, RowRange range);
 int64_t CountRows(const Packing& packing);
 
 // How a product is divided into tiles: the largest extents of a tile in the outermost batch loop, m and n. The division

@@ -39,7 +39,8 @@ class OpaqueLauncher final : public Launcher {
 
   absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) override {
     if (tiles < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("kernel ", kernel, ": found ", tiles, " tiles, expected 1 or more"));
     }
     XLAD_ASSIGN_OR_RETURN(const Addresses real, Translate(buffers));
     void* real_scratch = nullptr;
