@@ -230,7 +230,7 @@ void EmitColumns(Elements& elements, const Split& split, const std::vector<Reduc
   const Tiling& tiling = range.tiling;
   llvm::Value* first = ir.Div(range.begin, columns);
   const auto at = [&](llvm::Value* position) { return DimsOf(ir, Index::OfLinear(position), outer); };
-  if (tiling.span == tiling.positions) {
+  if (tiling.row == columns) {
     ir.RangeLoop(first, ir.Div(range.end, columns), [&](llvm::Value* position) { all_strips(at(position)); });
     return;
   }

@@ -1,0 +1,80 @@
+// Kernels of all kinds that are large enough to be divided into several tiles. Batch runs each as one tile and as about
+// five, on several numbers of threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/compiled/test_harness.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr char kAdd[] = "add {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n";
+
+std::string Program(const std::string& body) {
+  return absl::StrCat("HloModule m\n", kAdd, "ENTRY e {\n", body, "\n}\n");
+}
+
+TEST(Tiles, ColumnReductionsInStrips) {
+  Batch batch;
+  for (const char* dims : {"7,1000", "7,1024", "3,64", "3,65", "40,2048", "2,9,130", "5,1,3000", "6,4,129"}) {
+    const std::string shape = absl::StrCat("f32[", dims, "]");
+    const std::string text = dims;
+    const std::string kept = text.substr(text.find(',') + 1);
+    batch.Add(Program(absl::StrCat(" p = ", shape, " parameter(0)\n q = f32[", kept, "] parameter(1)\n",
+                                   " z = f32[] constant(0)\n s = f32[", kept, "] reduce(p, z), dimensions={0}, ",
+                                   "to_apply=add\n ROOT r = f32[", kept, "] subtract(q, s)")),
+              Close(1e-5));
+  }
+  batch.Add(Program(" p = f32[3,20,130] parameter(0)\n z = f32[] constant(0)\n"
+                    " ROOT s = f32[3,130] reduce(p, z), dimensions={1}, to_apply=add"),
+            Close(1e-5));
+  batch.Add(Program(" p = f32[30,20,16] parameter(0)\n z = f32[] constant(0)\n"
+                    " ROOT s = f32[30,16] reduce(p, z), dimensions={1}, to_apply=add"),
+            Close(1e-5));
+  batch.Run();
+}
+
+TEST(Tiles, RowReductions) {
+  Batch batch;
+  for (const char* dims : {"300,40", "64,1", "2,3,500", "1000,3"}) {
+    const std::string text = dims;
+    const std::string kept = text.substr(0, text.rfind(','));
+    const auto last = std::count(text.begin(), text.end(), ',');
+    batch.Add(Program(absl::StrCat(" p = f32[", dims, "] parameter(0)\n z = f32[] constant(0)\n s = f32[", kept,
+                                   "] reduce(p, z), dimensions={", last, "}, to_apply=add\n ROOT r = f32[", kept,
+                                   "] negate(s)")),
+              Close(1e-5));
+  }
+  batch.Run();
+}
+
+TEST(Tiles, ElementsOfManyShapes) {
+  Batch batch;
+  for (const char* dims : {"1000", "3,700", "700,3", "5,6,7,8", "1,2000", "2000,1", "2,1,1001"}) {
+    batch.Add(Program(absl::StrCat(" p = f32[", dims, "] parameter(0)\n e = f32[", dims,
+                                   "] exponential(p)\n ROOT r = f32[", dims, "] add(e, p)")),
+              Ulp(4));
+  }
+  batch.Add(Program(" p = f32[90,70] parameter(0)\n q = f32[70] parameter(1)\n"
+                    " b = f32[90,70] broadcast(q), dimensions={1}\n ROOT r = f32[90,70] multiply(p, b)"));
+  batch.Add(Program(" p = f32[2,900] parameter(0)\n q = f32[2,100] parameter(1)\n"
+                    " ROOT r = f32[2,1000] concatenate(p, q), dimensions={1}"));
+  batch.Run();
+}
+
+TEST(Tiles, TransposesAndSorts) {
+  Batch batch;
+  batch.Add(Program(" p = f32[100,70] parameter(0)\n ROOT r = f32[70,100] transpose(p), dimensions={1,0}"));
+  batch.Add(Program(" p = f32[10,33,45] parameter(0)\n ROOT r = f32[45,10,33] transpose(p), dimensions={2,0,1}"));
+  batch.Add("HloModule m\nless {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = pred[] compare(a, b), "
+            "direction=LT\n}\nENTRY e {\n p = f32[50,37] parameter(0)\n ROOT r = f32[50,37] sort(p), dimensions={1}, "
+            "to_apply=less\n}\n");
+  batch.Run();
+}
+
+}  // namespace
+}  // namespace xlad::compiler
