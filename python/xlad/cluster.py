@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from xlad import interrupts
 from xlad.connection import Connection
 from xlad.jitted import Jitted
-from xlad.job import Axes, Job, axes_text, parse_axes, read_directory
+from xlad.job import Axes, Job, Recovery, axes_text, parse_axes, read_directory
 from xlad.run import Run, Status
 from xlad.session import Session
 from xlad.training import Training
@@ -53,22 +53,31 @@ class Cluster:
         mesh: Any = None,
         in_shardings: Any = None,
         name: str | None = None,
+        checkpoint_every: int | None = None,
+        resume: str | None = None,
+        start_step: int = 0,
     ) -> Run:
         """Submits a training job. Iterate over the returned `Run` for its steps, then call its `result()`.
 
         Arguments are as of `xlad.export`. Instead of a function `step` may be the path of a job directory; then only
-        `mesh` ("dp=4,tp=2") and `steps` are looked at.
+        `mesh` ("dp=4,tp=2"), `steps` and the recovery options are looked at.
+
+        A checkpoint is saved every `checkpoint_every` steps (otherwise every 5 minutes). `resume` is a job's id or the
+        URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state` only
+        says what the state looks like. `start_step` is the number of the first step of a state that is not a
+        checkpoint.
         """
+        recovery = Recovery(checkpoint_every, resume, start_step)
         if isinstance(step, (str, pathlib.Path)):
             given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name}
             if extra := [key for key, value in given.items() if value is not None]:
                 raise TypeError(f"found {', '.join(extra)} with a job directory, expected mesh and steps only")
             axes = parse_axes(mesh or "") if isinstance(mesh, str | None) else dict(mesh)
-            return self.submit(read_directory(step, axes, steps))
+            return self.submit(read_directory(step, axes, steps), recovery=recovery)
         if steps is None:
             raise TypeError("found no steps, expected how many to train")
         training = Training(step, state, data, steps=steps, batch=batch, name=name)
-        return self.submit(training.job(mesh, in_shardings), training.restore)
+        return self.submit(training.job(mesh, in_shardings), training.restore, recovery)
 
     def jit(
         self,
@@ -88,10 +97,11 @@ class Cluster:
         """
         return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums, static_argnums)
 
-    def submit(self, job: Job, restore: Callable[..., Any] = dict) -> Run:
+    def submit(self, job: Job, restore: Callable[..., Any] = dict, recovery: Recovery = Recovery()) -> Run:
         with self._lock:
             self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
+        recovery.fill(spec)
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
         return Run(self._connection, answer.job_id, job.metric_names, restore, self._check_alive)

@@ -33,6 +33,25 @@ def parse_axes(text: str) -> Axes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Recovery:
+    """When a job saves its state, and the state from which it starts."""
+
+    checkpoint_every: int | None = None  # Steps; None: by time, every 5 minutes.
+    resume: str | None = None  # A job's id or the URI of a checkpoint; None: the initial state of the job.
+    start_step: int = 0
+
+    def fill(self, spec: Any) -> None:
+        if self.checkpoint_every is not None:
+            if self.checkpoint_every < 1:
+                raise ValueError(f"found checkpoint_every={self.checkpoint_every}, expected 1 or more steps")
+            spec.checkpoint.every_steps = self.checkpoint_every
+        if self.start_step < 0:
+            raise ValueError(f"found start_step={self.start_step}, expected 0 or more")
+        spec.resume = self.resume or ""
+        spec.start_step = self.start_step
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     manifest: dict[str, Any]  # The contents of manifest.json; its meshes are ignored.
     axes: Axes
