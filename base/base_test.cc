@@ -184,6 +184,27 @@ TEST(Subprocess, ReturnsOutputCrashesAndTimeouts) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunChild({"/bin/sleep", "30"}, "", limits).status()));
 }
 
+TEST(Subprocess, CanBeCancelledAndHasALimitOfProcessorTime) {
+  CancelSignal cancel;
+  ChildLimits limits;
+  limits.cancel = &cancel;
+  std::thread canceller([&] { cancel.Raise(); });
+  EXPECT_TRUE(absl::IsCancelled(RunChild({"/bin/sleep", "30"}, "", limits).status()));
+  canceller.join();
+  EXPECT_TRUE(absl::IsCancelled(RunChild({"/bin/sleep", "30"}, "", limits).status())) << "it stays raised";
+  limits = {};
+  limits.cpu_seconds = 1;
+  EXPECT_EQ(RunChild({"/bin/sh", "-c", "while :; do :; done"}, "", limits)->signal, 9);
+}
+
+TEST(Subprocess, InheritsNoOtherDescriptor) {
+  const int inheritable = dup(0);
+  const auto listed = RunChild({"/bin/ls", "/proc/self/fd"}, "");
+  ASSERT_TRUE(listed.ok());
+  EXPECT_EQ(listed->output, "0\n1\n2\n3\n") << "3 is the folder that ls reads";
+  close(inheritable);
+}
+
 TEST(ChildProcess, ReportsHowItEnded) {
   const auto child = *ChildProcess::Start({"/bin/sh", "-c", "exit 4"}, JoinPath(TestDirectory(), "log"));
   EXPECT_TRUE(child->WaitFor(10'000));

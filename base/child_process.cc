@@ -3,202 +3,169 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "base/clock.h"
 
 namespace xlad {
 namespace {
 
-// The null-terminated array of pointers for execv. The strings must outlive it.
-std::vector<char*> ArgumentPointers(const std::vector<std::string>& argv) {
-  std::vector<char*> pointers;
-  for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Runs in a child between fork and exec: only async-signal-safe calls are allowed there.
-void DetachFromParent() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setpgid(0, 0);
-}
-
 constexpr size_t kMaxErrorBytes = 64 * 1024;
+constexpr int64_t kMaxPollMs = 1'000'000;
 
-struct Pipe {
-  int read_end = -1;
-  int write_end = -1;
-  absl::Status Open() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return absl::InternalError(absl::StrCat("pipe: ", std::strerror(errno)));
-    read_end = ends[0];
-    write_end = ends[1];
-    return absl::OkStatus();
+int WaitForEnd(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  static void Close(int* end) {
-    if (*end >= 0) close(*end);
-    *end = -1;
-  }
-  ~Pipe() {
-    Close(&read_end);
-    Close(&write_end);
-  }
-};
-
-struct ChildPipes {
-  Pipe in, out, err;
-};
-
-// Runs in the child between fork and exec.
-[[noreturn]] void BecomeChild(char* const* argv, const ChildPipes& pipes, const ChildLimits& limits) {
-  DetachFromParent();
-  dup2(pipes.in.read_end, STDIN_FILENO);
-  dup2(pipes.out.write_end, STDOUT_FILENO);
-  dup2(pipes.err.write_end, STDERR_FILENO);
-  if (limits.memory_bytes > 0) {
-    const rlim_t bytes = limits.memory_bytes;
-    const rlimit memory{bytes, bytes};
-    setrlimit(RLIMIT_AS, &memory);
-  }
-  const rlimit no_core{0, 0};
-  setrlimit(RLIMIT_CORE, &no_core);
-  execv(argv[0], argv);
-  _exit(127);
+  return status;
 }
 
-// Writes the input and reads both outputs until the child has closed them. Returns false at the deadline.
-bool Communicate(ChildPipes* pipes, absl::string_view input, int64_t deadline_ns, ChildResult* result) {
-  Pipe* in = &pipes->in;
-  Pipe* out = &pipes->out;
-  Pipe* err = &pipes->err;
-  fcntl(in->write_end, F_SETFL, O_NONBLOCK);
-  char buffer[65536];
-  while (out->read_end >= 0 || err->read_end >= 0) {
-    if (input.empty()) Pipe::Close(&in->write_end);
-    pollfd ends[3] = {{in->write_end, POLLOUT, 0}, {out->read_end, POLLIN, 0}, {err->read_end, POLLIN, 0}};
-    const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
-    if (left_ms <= 0) return false;
-    const int wait_ms = std::min<int64_t>(left_ms, 1'000'000);
-    if (poll(ends, 3, wait_ms) < 0 && errno != EINTR) return false;
-    if (ends[0].revents != 0) {
-      const ssize_t n = write(in->write_end, input.data(), input.size());
-      if (n > 0) input.remove_prefix(n);
-      if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};  // The child closed its input; its output says why.
-    }
-    if (ends[1].revents != 0) {
-      const ssize_t n = read(out->read_end, buffer, sizeof buffer);
-      if (n > 0) result->output.append(buffer, n);
-      if (n == 0) Pipe::Close(&out->read_end);
-    }
-    if (ends[2].revents != 0) {
-      const ssize_t n = read(err->read_end, buffer, sizeof buffer);
-      if (n > 0) result->errors.append(buffer, n);
-      if (n == 0) Pipe::Close(&err->read_end);
+// The pipes of a RunChild and what goes through them.
+class Communication {
+ public:
+  Communication(absl::string_view input, const ChildLimits& limits)
+      : input_(input), limits_(limits), deadline_ns_(RealClock().NowNs() + limits.timeout_ms * kNsPerMs) {}
+
+  absl::StatusOr<SpawnedProcess> Start(const std::vector<std::string>& argv) {
+    XLAD_ASSIGN_OR_RETURN(in_, Pipe::Make());
+    XLAD_ASSIGN_OR_RETURN(out_, Pipe::Make());
+    XLAD_ASSIGN_OR_RETURN(err_, Pipe::Make());
+    signal(SIGPIPE, SIG_IGN);
+    fcntl(in_.write_end.get(), F_SETFL, O_NONBLOCK);
+    auto process = Spawn({.argv = argv,
+                          .input = in_.read_end.get(),
+                          .output = out_.write_end.get(),
+                          .errors = err_.write_end.get(),
+                          .memory_bytes = limits_.memory_bytes,
+                          .cpu_seconds = limits_.cpu_seconds});
+    in_.read_end.Close();
+    out_.write_end.Close();
+    err_.write_end.Close();
+    return process;
+  }
+
+  // Writes the input and reads both outputs until the child has closed them. Returns early with an error.
+  absl::Status Run(ChildResult* result) {
+    while (out_.read_end.is_open() || err_.read_end.is_open()) {
+      if (input_.empty()) in_.write_end.Close();
+      pollfd ends[4] = {{in_.write_end.get(), POLLOUT, 0},
+                        {out_.read_end.get(), POLLIN, 0},
+                        {err_.read_end.get(), POLLIN, 0},
+                        {limits_.cancel == nullptr ? -1 : limits_.cancel->fd(), POLLIN, 0}};
+      const int64_t left_ms = (deadline_ns_ - RealClock().NowNs()) / kNsPerMs;
+      if (left_ms <= 0) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("was killed because it had not finished after ", limits_.timeout_ms, " ms"));
+      }
+      if (poll(ends, 4, static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
+        return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
+      }
+      if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was cancelled");
+      if (ends[0].revents != 0) WriteInput();
+      if (ends[1].revents != 0) Read(&out_.read_end, &result->output);
+      if (ends[2].revents != 0) Read(&err_.read_end, &result->errors);
       if (result->errors.size() > kMaxErrorBytes) {
         result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
       }
     }
+    return absl::OkStatus();
   }
-  return true;
-}
+
+ private:
+  void WriteInput() {
+    const ssize_t n = write(in_.write_end.get(), input_.data(), input_.size());
+    if (n > 0) input_.remove_prefix(n);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = {};  // The child closed its input; its output says why.
+  }
+
+  static void Read(FileDescriptor* from, std::string* out) {
+    char buffer[65536];
+    const ssize_t n = read(from->get(), buffer, sizeof buffer);
+    if (n > 0) out->append(buffer, n);
+    if (n == 0) from->Close();
+  }
+
+  absl::string_view input_;
+  const ChildLimits& limits_;
+  const int64_t deadline_ns_;
+  Pipe in_, out_, err_;
+};
 
 }  // namespace
 
+std::string DescribeEnd(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return absl::StrCat("exit code ", WEXITSTATUS(wait_status));
+  const int signal = WTERMSIG(wait_status);
+  return absl::StrCat("signal ", signal, " (", strsignal(signal), ")");
+}
+
+CancelSignal::CancelSignal() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  XLAD_CHECK(event_.is_open()) << "eventfd: " << std::strerror(errno);
+}
+
+void CancelSignal::Raise() {
+  raised_ = true;
+  const uint64_t one = 1;
+  XLAD_CHECK(write(event_.get(), &one, sizeof one) == sizeof one || errno == EAGAIN);
+}
+
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const std::vector<std::string>& argv,
                                                                   const std::string& log_path) {
-  const std::vector<char*> arguments = ArgumentPointers(argv);
-  int log = -1;
+  FileDescriptor log;
   if (!log_path.empty()) {
-    log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log < 0) return absl::InternalError(absl::StrCat("cannot write ", log_path, ": ", std::strerror(errno)));
-  }
-  const pid_t child = fork();
-  if (child == 0) {
-    DetachFromParent();
-    const int null_device = open("/dev/null", O_RDONLY);
-    dup2(null_device, STDIN_FILENO);
-    if (log >= 0) {
-      dup2(log, STDOUT_FILENO);
-      dup2(log, STDERR_FILENO);
+    log = FileDescriptor(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!log.is_open()) {
+      return absl::InternalError(absl::StrCat("cannot write ", log_path, ": ", std::strerror(errno)));
     }
-    execv(arguments[0], arguments.data());
-    _exit(127);
   }
-  if (log >= 0) close(log);
-  if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
-  return std::unique_ptr<ChildProcess>(new ChildProcess(child));
+  XLAD_ASSIGN_OR_RETURN(SpawnedProcess process, Spawn({.argv = argv, .output = log.get(), .errors = log.get()}));
+  return std::unique_ptr<ChildProcess>(new ChildProcess(std::move(process)));
 }
 
 ChildProcess::~ChildProcess() {
   if (HasEnded()) return;
-  kill(pid_, SIGKILL);
-  while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
-  }
+  SignalProcess(process_, SIGKILL);
+  status_ = WaitForEnd(pid());
 }
 
-void ChildProcess::Signal(int signal) {
-  if (!HasEnded()) kill(pid_, signal);
-}
+void ChildProcess::Signal(int signal) { SignalProcess(process_, signal); }
 
 bool ChildProcess::HasEnded() {
-  if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+  if (!ended_) ended_ = waitpid(pid(), &status_, WNOHANG) == pid();
   return ended_;
 }
 
-std::string ChildProcess::HowEnded() const {
-  if (!ended_) return "still running";
-  if (WIFSIGNALED(status_)) return absl::StrCat("signal ", WTERMSIG(status_), " (", strsignal(WTERMSIG(status_)), ")");
-  return absl::StrCat("exit code ", WEXITSTATUS(status_));
-}
+std::string ChildProcess::HowEnded() const { return ended_ ? DescribeEnd(status_) : "still running"; }
 
 bool ChildProcess::WaitFor(int64_t timeout_ms) {
+  pollfd end{process_.pidfd.get(), POLLIN, 0};
   const int64_t deadline_ns = RealClock().NowNs() + timeout_ms * kNsPerMs;
   while (!HasEnded()) {
-    if (RealClock().NowNs() > deadline_ns) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
+    if (left_ms <= 0) return false;
+    poll(&end, 1, static_cast<int>(std::min(left_ms, kMaxPollMs)));
   }
   return true;
 }
 
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits) {
-  ChildPipes pipes;
-  XLAD_RETURN_IF_ERROR(pipes.in.Open());
-  XLAD_RETURN_IF_ERROR(pipes.out.Open());
-  XLAD_RETURN_IF_ERROR(pipes.err.Open());
-  const std::vector<char*> arguments = ArgumentPointers(argv);
-  signal(SIGPIPE, SIG_IGN);
-  const pid_t child = fork();
-  if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
-  if (child == 0) BecomeChild(arguments.data(), pipes, limits);
-  Pipe::Close(&pipes.in.read_end);
-  Pipe::Close(&pipes.out.write_end);
-  Pipe::Close(&pipes.err.write_end);
-
+  Communication communication(input, limits);
+  XLAD_ASSIGN_OR_RETURN(const SpawnedProcess process, communication.Start(argv));
   ChildResult result;
-  const int64_t deadline_ns = RealClock().NowNs() + limits.timeout_ms * kNsPerMs;
-  const bool finished = Communicate(&pipes, input, deadline_ns, &result);
-  if (!finished) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!finished) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(argv[0], " was killed because it had not finished after ", limits.timeout_ms, " ms"));
-  }
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  const absl::Status status = communication.Run(&result);
+  if (!status.ok()) SignalProcess(process, SIGKILL);
+  const int end = WaitForEnd(process.pid);
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat(argv[0], " ", status.message()));
+  result.exit_code = WIFEXITED(end) ? WEXITSTATUS(end) : -1;
+  result.signal = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
   return result;
 }
 

@@ -3,17 +3,20 @@
 // a lack of memory in it is an error of one job here.
 //
 // Every child is in its own process group, so that Ctrl-C on the terminal signals only this process, and the kernel
-// kills it when this process dies. If the program of a child cannot be executed, the child exits with code 127.
+// kills it when this process or the thread that started it ends (base/spawn.h). If the program of a child cannot be
+// executed, the child exits with code 127.
 #pragma once
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/spawn.h"
 #include "base/status.h"
 
 namespace xlad {
@@ -30,7 +33,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_.pid; }
   // Sends a signal if the process has not ended.
   void Signal(int signal);
   // Polls, without blocking.
@@ -41,15 +44,34 @@ class ChildProcess {
   bool WaitFor(int64_t timeout_ms);
 
  private:
-  explicit ChildProcess(pid_t pid) : pid_(pid) {}
-  pid_t pid_;
+  explicit ChildProcess(SpawnedProcess process) : process_(std::move(process)) {}
+  const SpawnedProcess process_;
   bool ended_ = false;
   int status_ = 0;
+};
+
+// How a process ended, from the status that waitpid returns: "exit code 1" or "signal 9 (Killed)".
+std::string DescribeEnd(int wait_status);
+
+// Ends work that waits, from any thread. Once raised, it stays raised.
+class CancelSignal {
+ public:
+  CancelSignal();
+  void Raise();
+  bool raised() const { return raised_; }
+  // Readable once the signal is raised.
+  int fd() const { return event_.get(); }
+
+ private:
+  std::atomic<bool> raised_ = false;
+  FileDescriptor event_;
 };
 
 struct ChildLimits {
   int64_t timeout_ms = 600'000;
   int64_t memory_bytes = 0;  // Limit on the address space (RLIMIT_AS), or 0 for none.
+  int64_t cpu_seconds = 0;   // Limit on the processor time of all its threads together, or 0 for none.
+  CancelSignal* cancel = nullptr;  // Kills the child when it is raised; may be null.
 };
 
 struct ChildResult {
@@ -60,8 +82,8 @@ struct ChildResult {
 };
 
 // Runs `argv` (argv[0] is a path) on `input` and waits for its end. A child that fails is a result, not an error.
-// Errors: DeadlineExceeded if the child was killed after timeout_ms, Internal or ResourceExhausted if the system has no
-// pipe or process left. Thread-safe.
+// Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of the signal,
+// ResourceExhausted if the system has no pipe or process left. Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 

@@ -5,10 +5,14 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
 
 namespace xlad {
 namespace {
@@ -38,6 +42,8 @@ struct Logger {
 
   bool json;
   std::shared_ptr<spdlog::logger> log;
+  std::mutex mutex;
+  std::vector<std::pair<std::string, std::string>> context;  // Guarded by `mutex`.
 };
 
 Logger& TheLogger() {
@@ -55,14 +61,16 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-std::string FormatJson(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
+using Fields = std::vector<std::pair<absl::string_view, absl::string_view>>;
+
+std::string FormatJson(LogLevel level, absl::string_view message, const Fields& fields) {
   static constexpr const char* kNames[] = {"debug", "info", "warn", "error"};
   nlohmann::ordered_json line;
   line["ts"] = fmt::format("{:.3f}", std::chrono::duration<double>(
                                          std::chrono::system_clock::now().time_since_epoch()).count());
   line["level"] = kNames[static_cast<int>(level)];
   line["msg"] = std::string(message);
-  for (const auto& [key, value] : fields) line[std::string(key)] = value;
+  for (const auto& [key, value] : fields) line[std::string(key)] = std::string(value);
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -72,17 +80,41 @@ void Log(LogLevel level, absl::string_view message, std::initializer_list<LogFie
   Logger& logger = TheLogger();
   const auto spd_level = ToSpdlog(level);
   if (!logger.log->should_log(spd_level)) return;
+  std::vector<std::pair<std::string, std::string>> context;
+  {
+    std::lock_guard<std::mutex> lock(logger.mutex);
+    context = logger.context;
+  }
+  Fields all(fields.begin(), fields.end());
+  for (const auto& [key, value] : context) {
+    const auto same = [&key = key](const auto& field) { return field.first == key; };
+    if (std::none_of(fields.begin(), fields.end(), same)) all.emplace_back(key, value);
+  }
   std::string text;
   if (logger.json) {
-    text = FormatJson(level, message, fields);
+    text = FormatJson(level, message, all);
   } else {
     text = std::string(message);
-    for (const auto& [key, value] : fields) text.append(" ").append(std::string(key)).append("=").append(value);
+    for (const auto& [key, value] : all) absl::StrAppend(&text, " ", key, "=", value);
   }
   logger.log->log(spd_level, "{}", text);
 }
 
 void SetLogLevel(LogLevel level) { TheLogger().log->set_level(ToSpdlog(level)); }
+
+void SetLogContext(std::vector<std::pair<std::string, std::string>> fields) {
+  Logger& logger = TheLogger();
+  std::lock_guard<std::mutex> lock(logger.mutex);
+  logger.context = std::move(fields);
+}
+
+bool LogsText() { return !TheLogger().json; }
+
+void SetLogsText(bool text) {
+  Logger& logger = TheLogger();
+  logger.json = !text;
+  logger.SetPattern();
+}
 
 bool LogToFile(const std::string& path) {
   try {

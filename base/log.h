@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -30,6 +31,12 @@ inline void LogError(absl::string_view message, std::initializer_list<LogField> 
 }
 
 void SetLogLevel(LogLevel level);
+
+// Adds these fields to every line of this process from now on, in place of those of an earlier call.
+void SetLogContext(std::vector<std::pair<std::string, std::string>> fields);
+// Whether lines are text. Overrides the choice by terminal and environment, for a child that logs through its parent.
+bool LogsText();
+void SetLogsText(bool text);
 
 // Appends to this file instead of writing to stderr from now on. Returns false if the file cannot be opened.
 bool LogToFile(const std::string& path);

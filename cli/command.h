@@ -23,6 +23,7 @@ enum ExitCode : int {
   kFailed = 1,       // Bad input, or the job failed.
   kUsage = 2,        // A flag or argument is wrong.
   kUnavailable = 3,  // The coordinator cannot be reached, or a port or folder is in use.
+  kMoved = 75,       // EX_TEMPFAIL: a worker has drained, and its work continues elsewhere.
   kInterrupted = 130,
 };
 

@@ -7,10 +7,15 @@
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/log.h"
 #include "runtime/host_threads.h"
 
 namespace xlad::cli {
 namespace {
+
+constexpr int64_t kSoonMs = 5000;     // A worker that runs for less may end again.
+constexpr int64_t kMinWaitMs = 500;
+constexpr int64_t kMaxWaitMs = 30'000;
 
 int64_t CountDevices(const DeviceRequests& requests) {
   int64_t count = 0;
@@ -34,18 +39,21 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   for (const DeviceRequests& requests : options.devices) all_devices += CountDevices(requests);
   for (size_t w = 0; w < options.devices.size(); ++w) {
     const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / all_devices);
-    const std::string name = absl::StrCat("worker-", w);
-    const std::string log =
-        options.workers_log_to_files ? JoinPath(options.data_folder, absl::StrCat(name, ".log")) : "";
-    XLAD_ASSIGN_OR_RETURN(auto worker, ChildProcess::Start({OwnExecutablePath(), "worker", "--coordinator",
-                                                            cluster->Address(), "--device",
-                                                            DeviceFlagText(options.devices[w]), "--id", name,
-                                                            "--threads", absl::StrCat(share)},
-                                                           log));
-    cluster->workers_.push_back(std::move(worker));
-    cluster->logs_.push_back(log);
+    Worker& worker = cluster->workers_.emplace_back();
+    worker.name = absl::StrCat("worker-", w);
+    worker.argv = {OwnExecutablePath(), "worker",    "--coordinator", cluster->Address(),
+                   "--device",          DeviceFlagText(options.devices[w]), "--id", worker.name, "--threads", absl::StrCat(share)};
+    if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
+    XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }
   return cluster;
+}
+
+absl::Status LocalCluster::StartWorker(Worker* worker) {
+  XLAD_ASSIGN_OR_RETURN(worker->process, ChildProcess::Start(worker->argv, worker->log));
+  worker->started_ns = RealClock().NowNs();
+  worker->replace_at_ns = 0;
+  return absl::OkStatus();
 }
 
 LocalCluster::~LocalCluster() {
@@ -53,20 +61,44 @@ LocalCluster::~LocalCluster() {
   if (daemon_ != nullptr) daemon_->Shutdown();
 }
 
+std::string LocalCluster::HowEnded(const Worker& worker) {
+  return absl::StrCat(worker.name, " (pid ", worker.process->pid(), ") ended: ", worker.process->HowEnded(),
+                      worker.log.empty() ? "" : absl::StrCat("; its log: ", worker.log));
+}
+
 std::string LocalCluster::DeadWorker() {
-  for (size_t w = 0; w < workers_.size(); ++w) {
-    if (!workers_[w]->HasEnded()) continue;
-    return absl::StrCat("worker-", w, " (pid ", workers_[w]->pid(), ") ended: ", workers_[w]->HowEnded(),
-                        logs_[w].empty() ? "" : absl::StrCat("; its log: ", logs_[w]));
+  for (Worker& worker : workers_) {
+    if (worker.process->HasEnded()) return HowEnded(worker);
   }
   return "";
 }
 
+void LocalCluster::ReplaceDeadWorkers() {
+  for (Worker& worker : workers_) {
+    if (!worker.process->HasEnded()) continue;
+    const int64_t now_ns = RealClock().NowNs();
+    if (worker.replace_at_ns == 0) {
+      const bool ended_soon = now_ns - worker.started_ns < kSoonMs * kNsPerMs;
+      worker.wait_ms = ended_soon ? std::clamp(worker.wait_ms * 2, kMinWaitMs, kMaxWaitMs) : 0;
+      worker.replace_at_ns = now_ns + worker.wait_ms * kNsPerMs;
+      LogError(HowEnded(worker), {{"replaced_in_ms", absl::StrCat(worker.wait_ms)}});
+    }
+    if (now_ns < worker.replace_at_ns) continue;
+    const absl::Status started = StartWorker(&worker);
+    if (started.ok()) {
+      LogInfo("worker replaced", {{"worker", worker.name}, {"pid", absl::StrCat(worker.process->pid())}});
+      continue;
+    }
+    LogError("a worker cannot be replaced", {{"worker", worker.name}, {"error", std::string(started.message())}});
+    worker.replace_at_ns = now_ns + kMaxWaitMs * kNsPerMs;
+  }
+}
+
 void LocalCluster::Drain(int64_t grace_ms) {
-  for (const auto& worker : workers_) worker->Signal(SIGTERM);
+  for (const Worker& worker : workers_) worker.process->Signal(SIGTERM);
   const int64_t deadline_ns = RealClock().NowNs() + grace_ms * kNsPerMs;
-  for (const auto& worker : workers_) {
-    worker->WaitFor(std::max<int64_t>(0, (deadline_ns - RealClock().NowNs()) / kNsPerMs));
+  for (const Worker& worker : workers_) {
+    worker.process->WaitFor(std::max<int64_t>(0, (deadline_ns - RealClock().NowNs()) / kNsPerMs));
   }
   workers_.clear();
   daemon_->Shutdown();

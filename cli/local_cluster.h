@@ -1,6 +1,7 @@
 // A coordinator in this process and worker processes on this machine: the cluster of `xlad run` and `xlad up`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,14 +31,29 @@ class LocalCluster {
   std::string Address() const { return daemon_->Address(); }
   // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that has ended, or empty if all run.
   std::string DeadWorker();
+  // Starts each worker that has ended again under its name. One that ended soon after its start has to wait, longer
+  // each time, up to half a minute. Logs what it does.
+  void ReplaceDeadWorkers();
   // Sends SIGTERM to the workers, gives them up to grace_ms to drain, and then ends the coordinator.
   void Drain(int64_t grace_ms);
 
  private:
+  struct Worker {
+    std::string name;
+    std::vector<std::string> argv;
+    std::string log;  // Empty if it logs to standard error.
+    std::unique_ptr<ChildProcess> process;
+    int64_t started_ns = 0;
+    int64_t wait_ms = 0;        // How long its next replacement waits.
+    int64_t replace_at_ns = 0;  // When a worker that has ended is replaced; 0 while it runs.
+  };
+
   LocalCluster() = default;
+  absl::Status StartWorker(Worker* worker);
+  static std::string HowEnded(const Worker& worker);
+
   std::unique_ptr<service::CoordinatorDaemon> daemon_;
-  std::vector<std::unique_ptr<ChildProcess>> workers_;
-  std::vector<std::string> logs_;  // By worker; empty if it logs to standard error.
+  std::vector<Worker> workers_;
 };
 
 }  // namespace xlad::cli

@@ -42,12 +42,9 @@ int RunCluster(const UpOptions& options) {
   }
   std::fprintf(stderr, "xlad is up at %s with %zu workers; try: xlad ps --coordinator %s\n",
                (*cluster)->Address().c_str(), options.cluster.devices.size(), (*cluster)->Address().c_str());
-  std::string reported;
   while (*stop == 0 && !abandoned()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const std::string dead = (*cluster)->DeadWorker();
-    if (dead != reported) LogError(dead);
-    reported = dead;
+    (*cluster)->ReplaceDeadWorkers();
   }
   LogInfo("draining");
   (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);
@@ -96,6 +93,7 @@ void AddUp(CLI::App& parent, Action* action) {
   options->cluster.workers_log_to_files = false;
   CLI::App* app = parent.add_subcommand("up", "run a coordinator and workers on this machine, in the foreground");
   app->footer("Examples:\n  xlad up --workers 4 --devices 2\n  xlad up --workers 2 --device cpu:2,opaque:2\n"
+              "A worker that ends is replaced.\n"
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
               "start.");
   app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator, on loopback")

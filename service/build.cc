@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/sandbox.h"
 #include "compiler/compile.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
@@ -18,6 +19,8 @@ namespace xlad::service {
 namespace {
 
 using tensor::SafetensorsIndex;
+
+constexpr int64_t kMaxBuildCpuSeconds = 3600;
 
 // Parses a header without the tensors that follow it. Sizes were checked against the file when the header was read.
 absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
@@ -125,6 +128,9 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
 
 int RunBuildChild() {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  // The program is a stranger's: from here on, whatever it makes this process do stays in this process.
+  const absl::Status sandbox = EnterSandbox();
+  if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;
   BuildRequest request;
   BuildResponse response;
   if (!request.ParseFromString(input)) {
@@ -142,8 +148,10 @@ int RunBuildChild() {
 
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
                                            const ChildLimits& limits) {
+  ChildLimits all_limits = limits;
+  if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
   XLAD_ASSIGN_OR_RETURN(const ChildResult child,
-                        RunChild({program_path, "__build"}, request.SerializeAsString(), limits));
+                        RunChild({program_path, "__build"}, request.SerializeAsString(), all_limits));
   if (child.exit_code != 0) {
     const std::string how = child.signal != 0 ? absl::StrCat("died of signal ", child.signal)
                                               : absl::StrCat("ended with exit code ", child.exit_code);

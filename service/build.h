@@ -20,12 +20,14 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request);
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
                                                   const Target& target);
 
-// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. Returns
-// the exit code.
+// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. Between
+// the two it is in a sandbox (base/sandbox.h), so that a program that takes it over gets no file, no network and no
+// other process; BuildRequest.dump_directory is of no use there. Returns the exit code.
 int RunBuildChild();
 
-// Runs `program_path __build` and waits for it. Returns the error of a failed build, or Internal with the exit code or
-// signal and the last lines of its standard error if the child died.
+// Runs `program_path __build` and waits for it. Returns the error of a failed build, Internal with the exit code or
+// signal and the last lines of its standard error if the child died, or Cancelled if `limits.cancel` was raised, which
+// kills the child at once. Without a limit of processor time in `limits` a build may use one hour.
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
                                            const ChildLimits& limits);
 

@@ -365,7 +365,7 @@ void CoordinatorCore::CheckAttempt(Job* job, Actions* actions) {
   }
   const bool waited =
       environment_.clock->NowNs() - attempt.failed_ns >= options_.reconnect_grace_ms * kNsPerMs;
-  if (attempt.suspect.empty() || waited) EndAttempt(job, attempt.failure, "", actions);
+  if (attempt.suspect.empty() || waited) EndAttempt(job, std::string(attempt.failure), "", actions);
 }
 
 void CoordinatorCore::OnTick(Actions* actions) {

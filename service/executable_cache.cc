@@ -92,26 +92,29 @@ std::string ExecutableCache::PathOf(const std::string& key) const { return JoinP
 absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const BuildFunction& build) {
   const std::string key = KeyOf(request);
   std::promise<Outcome> promise;
-  {
+  while (true) {
     std::unique_lock lock(mutex_);
-    if (const auto other = under_way_.find(key); other != under_way_.end()) {
-      const std::shared_future<Outcome> future = other->second;
-      lock.unlock();
-      const Outcome& outcome = future.get();
-      if (!outcome.ok()) return outcome.status();
-      return CachedBuild{**outcome, true};
+    const auto other = under_way_.find(key);
+    if (other == under_way_.end()) {
+      under_way_[key] = promise.get_future().share();
+      break;
     }
-    under_way_[key] = promise.get_future().share();
+    const std::shared_future<Outcome> future = other->second;
+    lock.unlock();
+    const Outcome& outcome = future.get();
+    if (outcome.ok()) return CachedBuild{**outcome, true};
+    // The job that built it was cancelled, not this one.
+    if (!absl::IsCancelled(outcome.status())) return outcome.status();
   }
   absl::StatusOr<BuildResponse> response = Read(key);
   const bool cached = response.ok();
   if (!cached) response = build(request);
   if (!cached && response.ok()) Write(key, *response);
-  promise.set_value(response.ok() ? Outcome(std::make_shared<const BuildResponse>(*response)) : response.status());
   {
     const std::lock_guard lock(mutex_);
     under_way_.erase(key);
   }
+  promise.set_value(response.ok() ? Outcome(std::make_shared<const BuildResponse>(*response)) : response.status());
   if (!response.ok()) return response.status();
   return CachedBuild{*std::move(response), cached};
 }

@@ -17,9 +17,12 @@
 namespace xlad::worker {
 namespace {
 
-constexpr int64_t kMinPauseMs = 50;
-constexpr int64_t kMaxPauseMs = 1000;
+constexpr int64_t kPauseMs = 100;       // The most between two tries to connect; shortened at random.
+constexpr int64_t kMinConnectMs = 200;   // How long the first try may take, if it is not refused.
+constexpr int64_t kMaxConnectMs = 1000;  // How long a later try may take.
+constexpr int64_t kSliceMs = 50;         // How often a try looks whether the attachment ends.
 constexpr std::chrono::milliseconds kFlushFor{500};
+constexpr std::chrono::milliseconds kStatusWithin{300};  // After the last message.
 
 // Whether the same call would fail again.
 bool IsFinal(const grpc::Status& status) {
@@ -41,9 +44,11 @@ class AttachStream {
   grpc::Status Read(const std::function<void(Event)>& emit) {
     CoordinatorMessage message;
     while (stream_->Read(&message)) emit(std::exchange(message, {}));
-    Stop();
+    SetState(State::kEnding);
+    const grpc::Status status = stream_->Finish();
+    SetState(State::kEnded);
     writer_.join();
-    return stream_->Finish();
+    return status;
   }
 
   void Send(const WorkerMessage& message) {
@@ -54,23 +59,25 @@ class AttachStream {
 
   void Flush() {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kFlushFor, [this] { return stopping_ || (queue_.empty() && !writing_); });
+    changed_.wait_for(lock, kFlushFor, [this] { return state_ != State::kOpen || (queue_.empty() && !writing_); });
   }
 
   void Cancel() { context_.TryCancel(); }
 
  private:
-  void Stop() {
+  enum class State { kOpen, kEnding, kEnded };
+
+  void SetState(State state) {
     std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+    state_ = state;
     changed_.notify_all();
   }
 
   void WriteLoop() {
     std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_) return;
+    while (state_ == State::kOpen) {
+      changed_.wait(lock, [this] { return state_ != State::kOpen || !queue_.empty(); });
+      if (state_ != State::kOpen) break;
       const WorkerMessage message = std::move(queue_.front());
       queue_.pop_front();
       writing_ = true;
@@ -79,8 +86,11 @@ class AttachStream {
       lock.lock();
       writing_ = false;
       changed_.notify_all();
-      if (!written) return;  // The reader is told of the end as well.
+      if (!written) break;  // The reader is told of the end as well.
     }
+    changed_.wait(lock, [this] { return state_ != State::kOpen; });
+    // The status of a stream whose last message could not be read never comes.
+    if (!changed_.wait_for(lock, kStatusWithin, [this] { return state_ == State::kEnded; })) context_.TryCancel();
   }
 
   grpc::ClientContext context_;
@@ -89,15 +99,15 @@ class AttachStream {
   std::condition_variable changed_;
   std::deque<WorkerMessage> queue_;
   bool writing_ = false;
-  bool stopping_ = false;
+  State state_ = State::kOpen;
   std::thread writer_;
 };
 
 class GrpcAttachment final : public Attachment {
  public:
-  GrpcAttachment(std::shared_ptr<grpc::Channel> channel, std::string token, std::function<void(Event)> emit,
+  GrpcAttachment(Endpoint coordinator, std::string token, std::function<void(Event)> emit,
                  std::function<void(const absl::Status&)> refused)
-      : stub_(Coordinator::NewStub(channel)),
+      : coordinator_(std::move(coordinator)),
         token_(std::move(token)),
         emit_(std::move(emit)),
         refused_(std::move(refused)),
@@ -129,42 +139,71 @@ class GrpcAttachment final : public Attachment {
     return current_;
   }
 
+  bool ending() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return ending_;
+  }
+
+  // A channel that is connected, or null if nothing answered within the time or the connection was refused.
+  std::shared_ptr<grpc::Channel> Connect(int64_t timeout_ms) {
+    const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = MakeChannel(coordinator_);
+    if (!channel.ok()) return nullptr;  // The file of the authority is being replaced.
+    for (int64_t waited_ms = 0; waited_ms < timeout_ms && !ending(); waited_ms += kSliceMs) {
+      const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(kSliceMs);
+      if ((*channel)->WaitForConnected(deadline)) return *channel;
+      if ((*channel)->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE) return nullptr;
+    }
+    return nullptr;
+  }
+
+  // Returns false if the attachment ends.
+  bool Pause() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const int64_t pause_ms = kPauseMs / 2 + random_->Below(kPauseMs / 2);
+    return !changed_.wait_for(lock, std::chrono::milliseconds(pause_ms), [this] { return ending_; });
+  }
+
+  // One stream, from its start to its end.
+  grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, bool* heard) {
+    const std::unique_ptr<Coordinator::Stub> stub = Coordinator::NewStub(channel);
+    auto stream = std::make_shared<AttachStream>(stub.get(), token_);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (ending_) stream->Cancel();
+      current_ = stream;
+    }
+    emit_(Connected{});
+    const grpc::Status status = stream->Read([&](Event event) {
+      *heard = true;
+      emit_(std::move(event));
+    });
+    emit_(Disconnected{});
+    std::lock_guard<std::mutex> lock(mutex_);
+    current_ = nullptr;
+    return status;
+  }
+
   void Run() {
-    int64_t pause_ms = kMinPauseMs;
-    bool was_heard = true;
-    while (true) {
-      auto stream = std::make_shared<AttachStream>(stub_.get(), token_);
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (ending_) stream->Cancel();
-        current_ = stream;
-      }
-      emit_(Connected{});
+    int64_t connect_ms = kMinConnectMs;
+    bool logged = false;  // Whether the loss of the connection is in the log.
+    do {
+      const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
+      grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));
       bool heard = false;
-      const grpc::Status status = stream->Read([&](Event event) {
-        heard = true;
-        emit_(std::move(event));
-      });
-      emit_(Disconnected{});
-      std::unique_lock<std::mutex> lock(mutex_);
-      current_ = nullptr;
-      if (ending_) return;
+      if (channel != nullptr) status = Attach(channel, &heard);
+      if (ending()) return;
       if (IsFinal(status)) {
         refused_(absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                               absl::StrCat("the coordinator rejected this worker: ", status.error_message())));
         return;
       }
-      // Logged once for each loss of the connection.
-      if (heard || was_heard) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
-      was_heard = heard;
-      pause_ms = heard ? kMinPauseMs : std::min(pause_ms * 2, kMaxPauseMs);
-      const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
-      changed_.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [this] { return ending_; });
-      if (ending_) return;
-    }
+      if (heard || !logged) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
+      logged = true;
+      connect_ms = heard ? kMinConnectMs : std::min(connect_ms * 2, kMaxConnectMs);
+    } while (Pause());
   }
 
-  const std::unique_ptr<Coordinator::Stub> stub_;
+  const Endpoint coordinator_;
   const std::string token_;
   const std::function<void(Event)> emit_;
   const std::function<void(const absl::Status&)> refused_;
@@ -178,10 +217,12 @@ class GrpcAttachment final : public Attachment {
 
 }  // namespace
 
-std::unique_ptr<Attachment> Attachment::Start(std::shared_ptr<grpc::Channel> channel, const std::string& token,
-                                              std::function<void(Event)> emit,
-                                              std::function<void(const absl::Status&)> refused) {
-  return std::make_unique<GrpcAttachment>(std::move(channel), token, std::move(emit), std::move(refused));
+absl::StatusOr<std::unique_ptr<Attachment>> Attachment::Start(const Endpoint& coordinator,
+                                                              std::function<void(Event)> emit,
+                                                              std::function<void(const absl::Status&)> refused) {
+  XLAD_RETURN_IF_ERROR(MakeChannel(coordinator).status());
+  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(coordinator.token_file));
+  return std::make_unique<GrpcAttachment>(coordinator, std::move(token), std::move(emit), std::move(refused));
 }
 
 }  // namespace xlad::worker

@@ -5,25 +5,25 @@
 #include <memory>
 #include <string>
 
+#include "base/grpc_channel.h"
 #include "base/status.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "worker/worker_core.h"
 
-namespace grpc {
-class Channel;
-}  // namespace grpc
-
 namespace xlad::worker {
 
-// Thread-safe. Retries with exponential backoff and jitter.
+// Thread-safe. While the coordinator cannot be reached, it tries to connect again at least every 0.3 seconds if
+// connections are refused, and at least every second if nothing answers. Each try makes a new channel: a channel of
+// gRPC 1.51 waits for its own backoff, and may notice only seconds later that it is over.
 class Attachment {
  public:
   // Calls `emit` with Connected, CoordinatorMessage and Disconnected events, in order, on a thread of the attachment.
-  // Calls `refused` if the coordinator rejects this worker permanently; then there are no further events.
-  static std::unique_ptr<Attachment> Start(std::shared_ptr<grpc::Channel> channel, const std::string& token,
-                                           std::function<void(Event)> emit,
-                                           std::function<void(const absl::Status&)> refused);
+  // Calls `refused` if the coordinator rejects this worker permanently; then there are no further events. Errors as
+  // MakeChannel and ReadToken.
+  static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator,
+                                                           std::function<void(Event)> emit,
+                                                           std::function<void(const absl::Status&)> refused);
   // Ends the stream.
   virtual ~Attachment() = default;
   // Sends on the current stream. The message is dropped if there is none.

@@ -12,12 +12,12 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "collectives/exec/transports/data_plane.h"
+#include "proto/protocol.h"
 #include "runtime/host_threads.h"
-#include "worker/daemon_task.h"
+#include "worker/attempt_process.h"
+#include "worker/child_task.h"
 #include "worker/grpc_attachment.h"
-#include "worker/grpc_task_store.h"
-#include "worker/session_task.h"
+#include "worker/peer_acceptor.h"
 #include "worker/worker_core.h"
 #include "worker/worker_main.h"
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 
-// Destroys tasks on another thread, because destroying a task waits for the end of its current step.
+// Destroys tasks on another thread, because destroying a task waits for the end of its process.
 class Reaper {
  public:
   Reaper() : thread_([this] { Run(); }) {}
@@ -106,9 +106,53 @@ absl::StatusOr<std::string> WorkerId(const WorkerOptions& options, Random* rando
   return fresh;
 }
 
+// A task whose process could not be started.
+class FailedTask final : public Task {
+ public:
+  FailedTask(const LaunchTask& launch, const absl::Status& status, const std::function<void(Event)>& emit)
+      : step_(launch.first_step()) {
+    const TaskKey key{launch.job_id(), launch.attempt()};
+    emit(TaskHasFailed{key, step_, {status, ""}});
+    emit(TaskHasExited{key, {}});
+  }
+  void Lease(int64_t) override {}
+  void StopAt(int64_t) override {}
+  void Abort(const collectives::Failure&) override {}
+  int64_t finished_steps() const override { return step_; }
+
+ private:
+  const int64_t step_;
+};
+
+// Starts the processes of attempts, and keeps one that waits for its launch.
+class AttemptPool {
+ public:
+  AttemptPool(std::vector<std::string> argv, AttemptSetup setup, bool keep_idle)
+      : argv_(std::move(argv)), setup_(std::move(setup)), keep_idle_(keep_idle) {}
+
+  absl::StatusOr<std::unique_ptr<AttemptProcess>> Take() {
+    std::unique_ptr<AttemptProcess> idle = std::move(idle_);
+    if (idle != nullptr && !idle->HasEnded()) return idle;
+    return AttemptProcess::Start(argv_, setup_);
+  }
+
+  // Starts a process for the next attempt, if there is none.
+  void Refill() {
+    if (!keep_idle_ || (idle_ != nullptr && !idle_->HasEnded())) return;
+    auto started = AttemptProcess::Start(argv_, setup_);
+    if (started.ok()) idle_ = *std::move(started);  // Otherwise Take tries again, and reports it.
+  }
+
+ private:
+  const std::vector<std::string> argv_;
+  const AttemptSetup setup_;
+  const bool keep_idle_;
+  std::unique_ptr<AttemptProcess> idle_;
+};
+
 class Daemon {
  public:
-  absl::Status Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
+  absl::StatusOr<WorkerEnd> Run(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
     XLAD_RETURN_IF_ERROR(Start(options, kinds));
     bool stop_handled = false;
     while (true) {
@@ -123,8 +167,8 @@ class Daemon {
   }
 
  private:
-  // Makes a device for each request and fills the offers of `identity`.
-  absl::Status MakeDevices(const WorkerOptions& options, runtime::DeviceKinds kinds, RegisterWorker* identity) {
+  // Checks the requests and fills the offers of `identity`. The attempts' processes make the devices.
+  absl::Status OfferDevices(const WorkerOptions& options, runtime::DeviceKinds kinds, RegisterWorker* identity) {
     if (options.devices.empty()) return absl::InvalidArgumentError("found no devices, expected 1 or more");
     int count = 0;
     for (const runtime::DeviceRequest& request : options.devices) {
@@ -133,7 +177,6 @@ class Daemon {
             absl::StrCat("found ", request.count, " devices of kind ", request.Name(), ", expected 1 or more"));
       }
       XLAD_ASSIGN_OR_RETURN(*identity->add_offers(), runtime::MakeOffer(request, kinds));
-      XLAD_ASSIGN_OR_RETURN(devices_.emplace_back(), runtime::MakeDevice(request, kinds));
       count += request.count;
     }
     identity->set_devices(count);
@@ -144,22 +187,22 @@ class Daemon {
   absl::Status Start(const WorkerOptions& options, runtime::DeviceKinds kinds) {
     const std::unique_ptr<Random> random = SystemRandom();
     WorkerCoreOptions core;
-    XLAD_RETURN_IF_ERROR(MakeDevices(options, kinds, &core.identity));
+    XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
-    XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel(options.coordinator));
-    XLAD_ASSIGN_OR_RETURN(token_, ReadToken(options.coordinator.token_file));
-    XLAD_ASSIGN_OR_RETURN(data_plane_,
-                          collectives::DataPlane::Listen(&TcpNetwork(), absl::StrCat(options.listen_host, ":0")));
+    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(absl::StrCat(options.listen_host, ":0")));
     core.grace_ms = options.grace_ms;
-    progress_limit_ms_ = options.progress_limit_ms;
-    const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
-    threads_of_each_ = runtime::ThreadsOfEach(threads, core.identity.devices());
+    core.memory_limit_bytes = options.memory_limit_bytes;
+    core.tasks_have_processes = true;
     core.identity.set_worker_id(id);
     core.identity.set_incarnation(random->Next());
     core.identity.set_host(HostName());
     core.identity.set_pid(getpid());
-    core.identity.set_data_address(data_plane_->address());
-    identity_ = core.identity;
+    core.identity.set_data_address(acceptor_->address());
+    core.identity.set_version(options.version);
+    core.identity.set_protocol(kProtocol);
+    pool_ = std::make_unique<AttemptPool>(std::vector<std::string>{options.program_path, "__attempt"},
+                                          MakeSetup(options, core.identity), options.keep_idle_attempt);
+    pool_->Refill();
     core_ = std::make_unique<WorkerCore>(core, [this](const LaunchTask& launch) { return MakeTask(launch); });
     const auto append = [](std::string* out, const runtime::DeviceRequest& request) {
       out->append(request.ToString());
@@ -167,31 +210,41 @@ class Daemon {
     LogInfo("worker started", {{"worker", id},
                                {"pid", absl::StrCat(getpid())},
                                {"devices", absl::StrJoin(options.devices, ",", append)},
-                               {"data", data_plane_->address()},
+                               {"data", acceptor_->address()},
                                {"coordinator", options.coordinator.address}});
-    attachment_ = Attachment::Start(
-        channel_, token_, [this](Event event) { events_.Push(std::move(event)); },
-        [this](const absl::Status& status) { Refuse(status); });
+    XLAD_ASSIGN_OR_RETURN(
+        attachment_, Attachment::Start(
+                         options.coordinator, [this](Event event) { events_.Push(std::move(event)); },
+                         [this](const absl::Status& status) { Refuse(status); }));
     return absl::OkStatus();
   }
 
-  std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
-    runtime::WorkerEnvironment environment{{},
-                                           &RealClock(),
-                                           &TcpNetwork(),
-                                           data_plane_.get(),
-                                           identity_.worker_id(),
-                                           identity_.incarnation(),
-                                           progress_limit_ms_,
-                                           threads_of_each_};
-    for (const auto& device : devices_) environment.devices.push_back(device.get());
-    const auto emit = [this](Event event) { events_.Push(std::move(event)); };
-    if (launch.spec().session()) {
-      return std::make_unique<SessionTask>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
-                                           MakeGrpcSessionStore(channel_, token_, launch), emit);
+  static AttemptSetup MakeSetup(const WorkerOptions& options, const RegisterWorker& identity) {
+    AttemptSetup setup;
+    setup.set_worker_id(identity.worker_id());
+    setup.set_incarnation(identity.incarnation());
+    setup.set_coordinator(options.coordinator.address);
+    setup.set_ca_file(options.coordinator.ca_file);
+    setup.set_token_file(options.coordinator.token_file);
+    for (const runtime::DeviceRequest& request : options.devices) {
+      AttemptDevice* device = setup.add_devices();
+      device->set_kind(request.kind);
+      device->set_model(request.model);
+      device->set_count(request.count);
     }
-    return std::make_unique<DaemonTask>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr},
-                                        MakeGrpcTaskStore(channel_, token_, launch), emit);
+    setup.set_progress_limit_ms(options.progress_limit_ms);
+    const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
+    setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
+    setup.set_memory_bytes(options.memory_limit_bytes);
+    setup.set_text_log(LogsText());
+    return setup;
+  }
+
+  std::unique_ptr<Task> MakeTask(const LaunchTask& launch) {
+    const auto emit = [this](Event event) { events_.Push(std::move(event)); };
+    auto process = pool_->Take();
+    if (!process.ok()) return std::make_unique<FailedTask>(launch, process.status(), emit);
+    return std::make_unique<ChildTask>(launch, *std::move(process), acceptor_.get(), emit);
   }
 
   void Refuse(const absl::Status& status) {
@@ -204,7 +257,10 @@ class Daemon {
       std::lock_guard<std::mutex> lock(refused_mutex_);
       XLAD_RETURN_IF_ERROR(refused_);
     }
+    // The next idle process is started when the start of an attempt is over, so that it does not take time from it.
+    const bool refill = std::holds_alternative<TaskIsReady>(event) || std::holds_alternative<TaskHasExited>(event);
     CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
+    if (refill) pool_->Refill();
     return absl::OkStatus();
   }
 
@@ -212,29 +268,25 @@ class Daemon {
     for (Action& action : actions) {
       if (auto* send = std::get_if<Send>(&action)) attachment_->Send(send->message);
       if (auto* drop = std::get_if<DropTask>(&action)) reaper_.Take(std::move(drop->task));
-      if (auto* exit = std::get_if<Exit>(&action)) exit_ = exit->status;
+      if (auto* exit = std::get_if<Exit>(&action)) exit_ = std::move(*exit);
     }
   }
 
-  absl::Status End() {
+  absl::StatusOr<WorkerEnd> End() {
     CarryOut(core_->Shutdown());
     attachment_->Flush();
-    LogInfo("worker ends", {{"status", exit_->ToString()}});
-    return *exit_;
+    LogInfo("worker ends", {{"status", exit_->status.ToString()}, {"work_moved", exit_->work_moved ? "yes" : "no"}});
+    if (!exit_->status.ok()) return exit_->status;
+    return exit_->work_moved ? WorkerEnd::kWorkMoved : WorkerEnd::kIdle;
   }
 
   // In this order, because each member may use those declared before it.
   EventQueue events_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::string token_;
-  RegisterWorker identity_;
-  int64_t progress_limit_ms_ = 0;
-  int threads_of_each_ = 1;  // The cores of each device.
-  std::unique_ptr<collectives::DataPlane> data_plane_;
-  std::vector<std::unique_ptr<runtime::Device>> devices_;
+  std::unique_ptr<PeerAcceptor> acceptor_;
+  std::unique_ptr<AttemptPool> pool_;
   std::mutex refused_mutex_;
   absl::Status refused_;
-  std::optional<absl::Status> exit_;
+  std::optional<Exit> exit_;
   Reaper reaper_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<Attachment> attachment_;
@@ -242,7 +294,7 @@ class Daemon {
 
 }  // namespace
 
-absl::Status RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
+absl::StatusOr<WorkerEnd> RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop) {
   return Daemon().Run(options, kinds, stop);
 }
 

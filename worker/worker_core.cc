@@ -1,5 +1,7 @@
 #include "worker/worker_core.h"
 
+#include <csignal>
+
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,9 +18,35 @@ TaskKey KeyOf(const Message& message) {
 }
 
 template <typename Message>
-void SetKey(const TaskKey& key, Message* message) {
-  message->set_job_id(key.job_id);
-  message->set_attempt(key.attempt);
+void SetKey(const LaunchTask& launch, Message* message) {
+  message->set_job_id(launch.job_id());
+  message->set_attempt(launch.attempt());
+  message->set_generation(launch.generation());
+}
+
+// The attempt that a message is about; no job if it is not about one.
+struct About {
+  TaskKey key;
+  int64_t generation = 0;
+};
+template <typename Message>
+About AboutOf(const Message& message) {
+  return {KeyOf(message), message.generation()};
+}
+About AboutOf(const CoordinatorMessage& message) {
+  switch (message.message_case()) {
+    case CoordinatorMessage::kLaunch: return AboutOf(message.launch());
+    case CoordinatorMessage::kStart: return AboutOf(message.start());
+    case CoordinatorMessage::kRenew: return AboutOf(message.renew());
+    case CoordinatorMessage::kStopAt: return AboutOf(message.stop_at());
+    case CoordinatorMessage::kAbort: return AboutOf(message.abort());
+    case CoordinatorMessage::kAcknowledge: return AboutOf(message.acknowledge());
+    case CoordinatorMessage::kForget: return AboutOf(message.forget());
+    case CoordinatorMessage::kSession: return AboutOf(message.session());
+    case CoordinatorMessage::kCheckpointAt: return AboutOf(message.checkpoint_at());
+    case CoordinatorMessage::kCommitted: return AboutOf(message.committed());
+    default: return {};
+  }
 }
 
 }  // namespace
@@ -40,15 +68,15 @@ WorkerCore::TaskRecord* WorkerCore::Find(const TaskKey& key) {
 }
 
 void WorkerCore::SendMessage(WorkerMessage message) {
+  message.set_incarnation(options_.identity.incarnation());
   if (connected_) actions_.push_back(Send{std::move(message)});
 }
 
 void WorkerCore::FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const {
   for (const auto& [key, record] : tasks_) {
     RunningTask* task = running->Add();
-    SetKey(key, task);
-    task->set_generation(record.launch.generation());
-    task->set_step(record.task->finished_steps());
+    SetKey(record.launch, task);
+    task->set_step(record.task == nullptr ? record.launch.first_step() : record.task->finished_steps());
   }
 }
 
@@ -67,26 +95,34 @@ void WorkerCore::On(const Disconnected&) {
 }
 
 // Sends again everything that the coordinator has not answered.
-void WorkerCore::OnRegistered() {
+void WorkerCore::OnRegistered(const Registered& message) {
+  if (!message.refused().empty()) {
+    actions_.push_back(Exit{absl::FailedPreconditionError(
+        absl::StrCat("the coordinator refused this worker: ", message.refused()))});
+    return;
+  }
   registered_ = true;
+  hears_of_exits_ = message.protocol() >= 1;
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
-    if (record.ready && !record.started) SendReady(key);
-    if (record.done > 0) SendDone(key, record.done);
-    SendMetrics(key, &record);
+    if (record.ready && !record.started) SendReady(record);
+    if (record.done > 0) SendDone(record);
+    SendMetrics(&record);
     if (record.end.has_value()) SendMessage(*record.end);
   }
-  if (drain_until_ns_.has_value()) {
-    WorkerMessage message;
-    message.mutable_draining();
-    SendMessage(std::move(message));
-  }
+  if (drain_until_ns_.has_value()) RequestDrain();
+}
+
+void WorkerCore::RequestDrain() {
+  WorkerMessage message;
+  message.mutable_draining();
+  SendMessage(std::move(message));
 }
 
 void WorkerCore::On(const Tick&) {
   if (registered_ && now_ns_ >= next_metrics_ns_) {
     next_metrics_ns_ = now_ns_ + options_.metrics_ms * kNsPerMs;
-    for (auto& [key, record] : tasks_) SendMetrics(key, &record);
+    for (auto& [key, record] : tasks_) SendMetrics(&record);
   }
   if (registered_ && now_ns_ >= next_heartbeat_ns_) {
     next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
@@ -95,14 +131,15 @@ void WorkerCore::On(const Tick&) {
     SendMessage(std::move(message));
   }
   if (!drain_until_ns_.has_value()) return;
-  if (tasks_.empty() && !connected_) {
-    actions_.push_back(Exit{absl::OkStatus()});
+  if (tasks_.empty() && !registered_) {
+    actions_.push_back(Exit{absl::OkStatus(), work_moved_});
+  } else if (now_ns_ >= *drain_until_ns_ && tasks_.empty()) {
+    actions_.push_back(Exit{absl::OkStatus(), work_moved_});
   } else if (now_ns_ >= *drain_until_ns_) {
-    actions_.push_back(Exit{tasks_.empty()
-                                ? absl::OkStatus()
-                                : absl::DeadlineExceededError(absl::StrCat(
-                                      tasks_.size(), " tasks did not stop within the grace of ", options_.grace_ms,
-                                      " ms; their jobs continue from their last saved state"))});
+    actions_.push_back(Exit{absl::DeadlineExceededError(
+        absl::StrCat(tasks_.size(), " tasks did not stop within the grace of ", options_.grace_ms, " ms",
+                     registered_ ? "" : ", in which the coordinator could not be reached",
+                     "; their jobs continue from their last saved state"))});
   }
 }
 
@@ -110,16 +147,33 @@ void WorkerCore::On(const StopRequested&) {
   if (drain_until_ns_.has_value()) return;
   drain_until_ns_ = now_ns_ + options_.grace_ms * kNsPerMs;
   LogInfo("worker drains", {{"tasks", absl::StrCat(tasks_.size())}, {"grace_ms", absl::StrCat(options_.grace_ms)}});
-  if (!registered_) return;
-  WorkerMessage message;
-  message.mutable_draining();
-  SendMessage(std::move(message));
+  if (registered_) return RequestDrain();
+  if (tasks_.empty()) return;
+  LogWarn("the coordinator cannot be reached: the tasks continue until it can, or until the grace is over");
+}
+
+bool WorkerCore::IsCurrent(const CoordinatorMessage& message) {
+  if (message.term() != 0 && message.term() < term_) {
+    LogWarn("a message of an earlier coordinator is ignored",
+            {{"term", absl::StrCat(message.term())}, {"current", absl::StrCat(term_)}});
+    return false;
+  }
+  term_ = std::max(term_, message.term());
+  const About about = AboutOf(message);
+  const TaskRecord* record = Find(about.key);
+  const bool is_stale = record != nullptr && about.generation != 0 && about.generation < record->launch.generation();
+  if (is_stale) {
+    LogWarn("a message of an earlier generation is ignored",
+            {{"job", about.key.job_id}, {"generation", absl::StrCat(about.generation)}});
+  }
+  return !is_stale;
 }
 
 void WorkerCore::On(const CoordinatorMessage& message) {
+  if (!IsCurrent(message)) return;
   switch (message.message_case()) {
     case CoordinatorMessage::kRegistered:
-      return OnRegistered();
+      return OnRegistered(message.registered());
     case CoordinatorMessage::kLaunch:
       return OnLaunch(message.launch());
     case CoordinatorMessage::kStart:
@@ -133,7 +187,7 @@ void WorkerCore::On(const CoordinatorMessage& message) {
     case CoordinatorMessage::kAcknowledge:
       return OnAcknowledge(message.acknowledge());
     case CoordinatorMessage::kMayExit:
-      if (drain_until_ns_.has_value()) actions_.push_back(Exit{absl::OkStatus()});
+      if (drain_until_ns_.has_value()) actions_.push_back(Exit{absl::OkStatus(), work_moved_});
       return;
     case CoordinatorMessage::kForget:
       return Forget(KeyOf(message.forget()), "");
@@ -146,7 +200,7 @@ void WorkerCore::On(const CoordinatorMessage& message) {
 
 void WorkerCore::OnLaunch(const LaunchTask& launch) {
   const TaskKey key = KeyOf(launch);
-  if (Find(key) != nullptr) return;  // Repeated after a reconnection.
+  if (Find(key) != nullptr || ending_.contains(key)) return;  // Repeated after a reconnection.
   // An earlier attempt of the job has ended, even if its end has not been reported here.
   std::vector<TaskKey> old;
   for (const auto& [other, record] : tasks_) {
@@ -158,39 +212,69 @@ void WorkerCore::OnLaunch(const LaunchTask& launch) {
                             {"attempt", absl::StrCat(key.attempt)},
                             {"devices", absl::StrCat(launch.devices_size())},
                             {"first_step", absl::StrCat(launch.first_step())}});
-  TaskRecord& record = tasks_[key];
-  record.launch = launch;
-  record.task = make_task_(launch);
+  tasks_[key].launch = launch;
+  StartTasks();
+}
+
+void WorkerCore::StartTasks() {
+  int free = options_.identity.devices();
+  for (const auto& [key, devices] : ending_) free -= devices;
+  for (const auto& [key, record] : tasks_) {
+    if (record.task != nullptr) free -= record.launch.devices_size();
+  }
+  for (auto& [key, record] : tasks_) {
+    if (record.task != nullptr) continue;
+    // If nothing is about to end, waiting does not help.
+    if (record.launch.devices_size() > free && !ending_.empty()) continue;
+    free -= record.launch.devices_size();
+    record.task = make_task_(record.launch);
+  }
 }
 
 void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step, bool start) {
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
   record->started = record->started || start;
-  record->task->Lease(lease_until_step);
+  record->lease = std::max(record->lease, lease_until_step);
+  PassLease(record);
+}
+
+// A task whose metrics the coordinator does not take stops when too many are kept, instead of filling the memory.
+void WorkerCore::PassLease(TaskRecord* record) {
+  if (record->task == nullptr || record->lease < 0) return;
+  const int64_t kept_until =
+      record->metrics.empty() ? record->lease : record->metrics.front().step() + options_.max_kept_metrics;
+  record->task->Lease(std::min(record->lease, kept_until));
 }
 
 void WorkerCore::OnStopAt(const StopTaskAt& message) {
   const TaskKey key = KeyOf(message);
   TaskRecord* record = Find(key);
+  if (record == nullptr || record->task == nullptr) return;
+  const bool is_over = record->end.has_value() && !record->end->has_stopped();
+  if (!is_over) return record->task->StopAt(message.step());
+  On(TaskAnsweredStop{key, message.step(), /*accepted=*/false, record->task->finished_steps()});
+}
+
+void WorkerCore::On(const TaskAnsweredStop& event) {
+  TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   const bool is_stopped = record->end.has_value() && record->end->has_stopped();
-  const bool is_over = record->end.has_value() && !is_stopped;
+  if (event.accepted && is_stopped && record->end->stopped().step() != event.step) record->end.reset();
   WorkerMessage answer;
   TaskStopAnswer* stop = answer.mutable_stop_answer();
-  SetKey(key, stop);
-  stop->set_step(message.step());
-  stop->set_accepted(!is_over && record->task->StopAt(message.step()));
-  stop->set_current(record->task->begun_steps());
-  if (stop->accepted() && is_stopped && record->end->stopped().step() != message.step()) record->end.reset();
-  SendMessage(std::move(answer));
+  SetKey(record->launch, stop);
+  stop->set_step(event.step);
+  stop->set_accepted(event.accepted);
+  stop->set_current(event.current);
+  if (registered_) SendMessage(std::move(answer));
 }
 
 void WorkerCore::OnAbort(const AbortTask& message) {
   const TaskKey key = KeyOf(message);
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
-  const std::string step = absl::StrCat(record->task->finished_steps());
+  const std::string step = record->task == nullptr ? "-" : absl::StrCat(record->task->finished_steps());
   LogError("the coordinator aborts the task",
            {{"job", key.job_id}, {"attempt", absl::StrCat(key.attempt)}, {"step", step}, {"reason", message.reason()}});
   Forget(key, absl::StrCat("the coordinator aborted the attempt: ", message.reason()));
@@ -203,33 +287,41 @@ void WorkerCore::OnAcknowledge(const Acknowledge& message) {
     record->metrics.pop_front();
     if (record->sent_metrics > 0) --record->sent_metrics;
   }
+  PassLease(record);
 }
 
 void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
   const auto found = tasks_.find(key);
   if (found == tasks_.end()) return;
-  if (!why.empty()) found->second.task->Abort({absl::CancelledError(why), ""});
-  actions_.push_back(DropTask{std::move(found->second.task)});
+  TaskRecord& record = found->second;
+  const bool stopped = record.end.has_value() && record.end->has_stopped();
+  work_moved_ = work_moved_ || (drain_until_ns_.has_value() && stopped);
+  if (record.task != nullptr) {
+    if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
+    if (options_.tasks_have_processes && !record.exited) ending_[key] = record.launch.devices_size();
+    actions_.push_back(DropTask{std::move(record.task)});
+  }
   tasks_.erase(found);
 }
 
-void WorkerCore::SendReady(const TaskKey& key) {
+void WorkerCore::SendReady(const TaskRecord& record) {
   WorkerMessage message;
-  SetKey(key, message.mutable_ready());
+  SetKey(record.launch, message.mutable_ready());
   SendMessage(std::move(message));
 }
 
 // An answer includes all commands before it.
-void WorkerCore::SendDone(const TaskKey& key, int64_t sequence) {
+void WorkerCore::SendDone(const TaskRecord& record) {
   WorkerMessage message;
-  SetKey(key, message.mutable_session_answer());
-  message.mutable_session_answer()->set_sequence(sequence);
+  SetKey(record.launch, message.mutable_session_answer());
+  message.mutable_session_answer()->set_sequence(record.done);
   SendMessage(std::move(message));
 }
 
 void WorkerCore::OnSession(const SessionCommand& command) {
   TaskRecord* record = Find(KeyOf(command));
-  if (record == nullptr || command.sequence() <= record->received) return;  // Repeated.
+  if (record == nullptr || record->task == nullptr) return;  // It is not ready, so nothing may have been sent.
+  if (command.sequence() <= record->received) return;        // Repeated.
   if (command.sequence() != record->received + 1) {
     record->task->Abort({absl::InternalError(absl::StrCat("found session command ", command.sequence(), ", expected ",
                                                           record->received + 1)),
@@ -244,14 +336,14 @@ void WorkerCore::On(const CommandIsDone& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->done = event.sequence;
-  if (registered_) SendDone(event.key, event.sequence);
+  if (registered_) SendDone(*record);
 }
 
-void WorkerCore::SendMetrics(const TaskKey& key, TaskRecord* record) {
+void WorkerCore::SendMetrics(TaskRecord* record) {
   while (registered_ && record->sent_metrics < record->metrics.size()) {
     WorkerMessage message;
     TaskSteps* steps = message.mutable_steps();
-    SetKey(key, steps);
+    SetKey(record->launch, steps);
     for (size_t i = 0; i < kMaxMetricsPerMessage && record->sent_metrics < record->metrics.size(); ++i) {
       *steps->add_metrics() = record->metrics[record->sent_metrics++];
     }
@@ -263,7 +355,7 @@ void WorkerCore::On(const TaskIsReady& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->ready = true;
-  if (registered_) SendReady(event.key);
+  if (registered_) SendReady(*record);
 }
 
 void WorkerCore::On(const TaskStepped& event) {
@@ -271,35 +363,83 @@ void WorkerCore::On(const TaskStepped& event) {
   if (record != nullptr) record->metrics.push_back(event.metrics);
 }
 
-void WorkerCore::End(const TaskKey& key, WorkerMessage message) {
-  TaskRecord* record = Find(key);
-  SendMetrics(key, record);
+void WorkerCore::End(TaskRecord* record, WorkerMessage message) {
+  SendMetrics(record);
   record->end = message;
   if (registered_) SendMessage(std::move(message));
 }
 
 void WorkerCore::On(const TaskHasStopped& event) {
-  if (Find(event.key) == nullptr) return;
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
   LogInfo(
       "task stopped",
       {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)}, {"step", absl::StrCat(event.step)}});
   WorkerMessage message;
-  SetKey(event.key, message.mutable_stopped());
+  SetKey(record->launch, message.mutable_stopped());
   message.mutable_stopped()->set_step(event.step);
-  End(event.key, std::move(message));
+  End(record, std::move(message));
 }
 
 void WorkerCore::On(const TaskHasFinished& event) {
-  if (Find(event.key) == nullptr) return;
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
   LogInfo("task finished", {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)}});
   WorkerMessage message;
-  SetKey(event.key, message.mutable_finished());
-  End(event.key, std::move(message));
+  SetKey(record->launch, message.mutable_finished());
+  End(record, std::move(message));
+}
+
+// A process that ends before its task is dropped has failed, unless it has reported its end before.
+void WorkerCore::On(const TaskHasExited& event) {
+  const ProcessEnd& end = event.end;
+  if (ending_.erase(event.key) > 0) return StartTasks();
+  TaskRecord* record = Find(event.key);
+  const bool has_ended = record != nullptr && record->end.has_value() && !record->end->has_stopped();
+  if (record != nullptr) record->exited = true;
+  if (record == nullptr || has_ended) return;
+  const absl::Status error = ExitError(end);
+  if (!hears_of_exits_) {
+    return On(TaskHasFailed{event.key, record->task->finished_steps(), {error, ""}});
+  }
+  LogError("attempt's process ended", {{"job", event.key.job_id},
+                                       {"attempt", absl::StrCat(event.key.attempt)},
+                                       {"step", absl::StrCat(record->task->finished_steps())},
+                                       {"error", std::string(error.message())}});
+  WorkerMessage message;
+  AttemptExited* exited = message.mutable_exited();
+  SetKey(record->launch, exited);
+  exited->set_pid(end.pid);
+  exited->set_exit_code(end.exit_code);
+  exited->set_signal(end.signal);
+  exited->set_out_of_memory(end.out_of_memory);
+  exited->set_what(std::string(error.message()));
+  exited->set_step(record->task->finished_steps());
+  End(record, std::move(message));
+}
+
+// The status says whether the same can be expected in the next attempt: a crash is Internal, what came from outside is
+// Unavailable.
+absl::Status WorkerCore::ExitError(const ProcessEnd& end) const {
+  const std::string words = end.last_words.empty() ? "" : absl::StrCat("; its last output: ", end.last_words);
+  const std::string who = absl::StrCat("the process of the attempt (pid ", end.pid, ") ");
+  if (end.out_of_memory) {
+    const std::string limit = options_.memory_limit_bytes == 0
+                                  ? std::string("of this machine")
+                                  : absl::StrCat("(limit: ", options_.memory_limit_bytes >> 20, " MiB)");
+    return absl::ResourceExhaustedError(absl::StrCat(who, "ran out of memory ", limit, " after using ",
+                                                     end.peak_bytes >> 20, " MiB, and ended: ", end.how, words));
+  }
+  const bool from_outside = end.signal == SIGKILL || end.signal == SIGTERM;
+  const auto code = from_outside ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
+  return absl::Status(code, absl::StrCat(who, "ended: ", end.how, words));
 }
 
 void WorkerCore::On(const TaskHasFailed& event) {
-  const TaskRecord* record = Find(event.key);
-  if (record == nullptr || (record->end.has_value() && record->end->has_failed())) return;
+  TaskRecord* record = Find(event.key);
+  const bool has_failed =
+      record != nullptr && record->end.has_value() && (record->end->has_failed() || record->end->has_exited());
+  if (record == nullptr || has_failed) return;
   const std::string error(event.failure.status.message());
   LogError("task failed", {{"job", event.key.job_id},
                            {"attempt", absl::StrCat(event.key.attempt)},
@@ -308,12 +448,12 @@ void WorkerCore::On(const TaskHasFailed& event) {
                            {"error", error}});
   WorkerMessage message;
   TaskFailed* failed = message.mutable_failed();
-  SetKey(event.key, failed);
+  SetKey(record->launch, failed);
   failed->set_step(event.step);
   failed->set_error(error);
   failed->set_error_code(static_cast<int>(event.failure.status.code()));
   failed->set_suspect_worker(event.failure.suspect_worker);
-  End(event.key, std::move(message));
+  End(record, std::move(message));
 }
 
 }  // namespace xlad::worker

@@ -25,16 +25,15 @@
 
 namespace xlad::worker {
 
-// A task of a job or of a session. Its destructor ends the task and may take as long as a step.
+// A task of a job or of a session. Calls do not block; its destructor ends the task and returns when it has ended.
 class Task {
  public:
   virtual ~Task() = default;
   virtual void Lease(int64_t lease_until_step) = 0;
-  virtual bool StopAt(int64_t step) = 0;  // Returns false if the step has begun.
+  virtual void StopAt(int64_t step) = 0;  // Answered by TaskAnsweredStop.
   virtual void Abort(const collectives::Failure& failure) = 0;
   virtual void Command(const SessionCommand&) {}  // Only for sessions; commands come in order.
   virtual int64_t finished_steps() const = 0;
-  virtual int64_t begun_steps() const = 0;
 };
 
 // Identifies an attempt of a job.
@@ -42,6 +41,18 @@ struct TaskKey {
   std::string job_id;
   int64_t attempt = 0;
   friend auto operator<=>(const TaskKey&, const TaskKey&) = default;
+};
+
+// How the process of an attempt ended.
+struct ProcessEnd {
+  int64_t pid = 0;
+  int exit_code = 0;           // -1 if a signal ended it.
+  int signal = 0;              // The signal that ended it, or 0.
+  bool out_of_memory = false;  // It had no memory left, or the system killed it for lack of memory.
+  bool killed_here = false;    // The daemon killed it.
+  int64_t peak_bytes = 0;      // The most physical memory that it used.
+  std::string how;             // "exit code 1", "signal 11 (Segmentation fault)"
+  std::string last_words;      // The end of its standard error, without log lines.
 };
 
 // Events.
@@ -55,6 +66,12 @@ struct TaskIsReady {
 struct TaskStepped {
   TaskKey key;
   StepMetrics metrics;
+};
+struct TaskAnsweredStop {
+  TaskKey key;
+  int64_t step = 0;
+  bool accepted = false;  // False if `current`, a later step, has begun.
+  int64_t current = 0;
 };
 struct TaskHasStopped {
   TaskKey key;
@@ -72,8 +89,13 @@ struct CommandIsDone {
   TaskKey key;
   int64_t sequence = 0;
 };
+struct TaskHasExited {  // The last event of a task that has a process of its own; its devices are free.
+  TaskKey key;
+  ProcessEnd end;
+};
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
-                           TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone>;
+                           TaskAnsweredStop, TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone,
+                           TaskHasExited>;
 
 // Actions.
 struct Send {
@@ -84,6 +106,7 @@ struct DropTask {
 };  // Destroy it on a thread that may block.
 struct Exit {
   absl::Status status;
+  bool work_moved = false;  // Tasks were stopped and their state is saved: they continue elsewhere.
 };
 using Action = std::variant<Send, DropTask, Exit>;
 using Actions = std::vector<Action>;
@@ -93,6 +116,10 @@ struct WorkerCoreOptions {
   int64_t heartbeat_ms = 500;
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
+  int64_t max_kept_metrics = 1'000'000;  // A task waits when so many of its steps are not acknowledged.
+  int64_t memory_limit_bytes = 0;  // The limit for each attempt's process, for messages; 0: none.
+  // Whether every task ends with TaskHasExited, some time after it is dropped: its devices are busy until then.
+  bool tasks_have_processes = false;
 };
 
 // It has more than 25 methods because it has one handler for each kind of event and message.
@@ -112,11 +139,13 @@ class WorkerCore {
  private:
   struct TaskRecord {
     LaunchTask launch;
-    std::unique_ptr<Task> task;
+    std::unique_ptr<Task> task;  // Null while the launch waits for devices.
     bool ready = false;
     bool started = false;
+    bool exited = false;  // Its process has ended.
     std::deque<StepMetrics> metrics;   // Those that are not acknowledged yet.
     size_t sent_metrics = 0;           // How many of `metrics` have been sent on this connection.
+    int64_t lease = -1;                // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
     int64_t received = 0, done = 0;    // For sessions: the sequence of the last command received, and of the last done.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.
@@ -129,32 +158,46 @@ class WorkerCore {
   void On(const CoordinatorMessage& message);
   void On(const TaskIsReady& event);
   void On(const TaskStepped& event);
+  void On(const TaskAnsweredStop& event);
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
   void On(const CommandIsDone& event);
+  void On(const TaskHasExited& event);
 
-  void OnRegistered();
+  void OnRegistered(const Registered& message);
+  // Whether the message is of the current coordinator and, if it is about a task, of that task's generation.
+  bool IsCurrent(const CoordinatorMessage& message);
   void OnLaunch(const LaunchTask& launch);
   void OnStopAt(const StopTaskAt& message);
   void OnAbort(const AbortTask& message);
   void OnAcknowledge(const Acknowledge& message);
   void OnSession(const SessionCommand& command);
   void Lease(const TaskKey& key, int64_t lease_until_step, bool start);
+  void PassLease(TaskRecord* record);
+  // Starts the launches for which there are devices. Those of tasks whose processes have not ended are not free.
+  void StartTasks();
+  void RequestDrain();
 
+  // Why an attempt whose process ended so has failed.
+  absl::Status ExitError(const ProcessEnd& end) const;
   TaskRecord* Find(const TaskKey& key);
   // Removes the task. If it has not ended in good order, `why` is the reason, and the task is aborted.
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
-  void SendReady(const TaskKey& key);
-  void SendDone(const TaskKey& key, int64_t sequence);
-  void SendMetrics(const TaskKey& key, TaskRecord* record);
-  void End(const TaskKey& key, WorkerMessage message);
+  void SendReady(const TaskRecord& record);
+  void SendDone(const TaskRecord& record);
+  void SendMetrics(TaskRecord* record);
+  void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;
 
   const WorkerCoreOptions options_;
   const MakeTask make_task_;
   std::map<TaskKey, TaskRecord> tasks_;
+  std::map<TaskKey, int> ending_;  // The devices of forgotten tasks whose processes have not ended.
+  int64_t term_ = 0;               // The term of the newest coordinator.
+  bool hears_of_exits_ = false;    // Whether the coordinator knows AttemptExited.
+  bool work_moved_ = false;
   bool connected_ = false;
   bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.
   int64_t now_ns_ = 0;

@@ -1,12 +1,8 @@
 // The worker's state machine on a virtual clock, with tasks that only record the calls they receive.
 #include "worker/worker_core.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/random.h"
+#include "worker/testing/worker_core_fixture.h"
 
 namespace xlad::worker {
 namespace {
@@ -14,151 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-struct FakeTask final : public Task {
-  explicit FakeTask(int64_t* alive) : alive(alive) { ++*alive; }
-  ~FakeTask() override { --*alive; }
-  void Lease(int64_t until) override { lease = std::max(lease, until); }
-  bool StopAt(int64_t step) override {
-    if (step < begun) return false;
-    stop = step;
-    return true;
-  }
-  void Abort(const collectives::Failure& failure) override { aborted = std::string(failure.status.message()); }
-  void Command(const SessionCommand& command) override { commands.push_back(command.sequence()); }
-  int64_t finished_steps() const override { return begun; }
-  int64_t begun_steps() const override { return begun; }
-
-  int64_t* const alive;
-  int64_t lease = -1, stop = -1, begun = 0;
-  std::vector<int64_t> commands;
-  std::string aborted;
-};
-
-class WorkerCoreTest : public ::testing::Test {
- protected:
-  WorkerCoreTest() : core_(Options(), [this](const LaunchTask&) { return MakeTask(); }) {
-    SetLogLevel(LogLevel::kError);
-  }
-  ~WorkerCoreTest() override {
-    Take(core_.Shutdown());
-    EXPECT_EQ(alive_, 0) << "every task is dropped in the end";
-    SetLogLevel(LogLevel::kInfo);
-  }
-
-  static WorkerCoreOptions Options() {
-    WorkerCoreOptions options;
-    options.identity.set_worker_id("w1");
-    options.identity.set_devices(2);
-    options.grace_ms = 5000;
-    return options;
-  }
-
-  std::unique_ptr<Task> MakeTask() {
-    auto task = std::make_unique<FakeTask>(&alive_);
-    task_ = task.get();
-    return task;
-  }
-
-  // Records messages and exits, and destroys the tasks of DropTask actions.
-  void Take(Actions actions) {
-    sent_.clear();
-    for (Action& action : actions) {
-      if (auto* send = std::get_if<Send>(&action)) sent_.push_back(std::move(send->message));
-      if (auto* exit = std::get_if<Exit>(&action)) exit_ = exit->status;
-      if (auto* drop = std::get_if<DropTask>(&action)) {
-        dropped_ = static_cast<FakeTask*>(drop->task.get())->aborted;
-      }
-    }
-  }
-  const std::vector<WorkerMessage>& Handle(Event event) {
-    Take(core_.Handle(std::move(event), clock_.NowNs()));
-    return sent_;
-  }
-  const std::vector<WorkerMessage>& Later(int64_t ms) {
-    clock_.Advance(ms * kNsPerMs);
-    return Handle(Tick{});
-  }
-
-  void Attach() {
-    Handle(Connected{});
-    CoordinatorMessage message;
-    message.mutable_registered();
-    Handle(message);
-  }
-  void Launch(int64_t attempt, const std::string& job = "job") {
-    CoordinatorMessage message;
-    message.mutable_launch()->set_job_id(job);
-    message.mutable_launch()->set_attempt(attempt);
-    message.mutable_launch()->set_generation(40 + attempt);
-    Handle(message);
-  }
-  void Start(int64_t lease) {
-    CoordinatorMessage message;
-    message.mutable_start()->set_job_id("job");
-    message.mutable_start()->set_attempt(1);
-    message.mutable_start()->set_lease_until_step(lease);
-    Handle(message);
-  }
-  void Abort(const std::string& reason) {
-    CoordinatorMessage message;
-    message.mutable_abort()->set_job_id("job");
-    message.mutable_abort()->set_attempt(1);
-    message.mutable_abort()->set_reason(reason);
-    Handle(message);
-  }
-  void ForgetJob() {
-    CoordinatorMessage message;
-    message.mutable_forget()->set_job_id("job");
-    message.mutable_forget()->set_attempt(1);
-    Handle(message);
-  }
-  TaskStopAnswer StopAt(int64_t step) {
-    CoordinatorMessage message;
-    message.mutable_stop_at()->set_job_id("job");
-    message.mutable_stop_at()->set_attempt(1);
-    message.mutable_stop_at()->set_step(step);
-    Handle(message);
-    for (const WorkerMessage& sent : sent_) {
-      if (sent.has_stop_answer()) return sent.stop_answer();
-    }
-    ADD_FAILURE() << "no answer";
-    return {};
-  }
-  void Step(int64_t step) {
-    StepMetrics metrics;
-    metrics.set_step(step);
-    task_->begun = step + 1;
-    Handle(TaskStepped{{"job", 1}, metrics});
-  }
-  void Acknowledge(int64_t through) {
-    CoordinatorMessage message;
-    message.mutable_acknowledge()->set_job_id("job");
-    message.mutable_acknowledge()->set_attempt(1);
-    message.mutable_acknowledge()->set_through_step(through);
-    Handle(message);
-  }
-  // The steps of all metrics in the messages that were sent last.
-  std::vector<int64_t> SentSteps() const {
-    std::vector<int64_t> steps;
-    for (const WorkerMessage& message : sent_) {
-      for (const StepMetrics& metrics : message.steps().metrics()) steps.push_back(metrics.step());
-    }
-    return steps;
-  }
-  int Count(WorkerMessage::MessageCase kind) const {
-    return static_cast<int>(
-        std::count_if(sent_.begin(), sent_.end(), [&](const auto& m) { return m.message_case() == kind; }));
-  }
-
-  int64_t alive_ = 0;
-  FakeTask* task_ = nullptr;
-  ManualClock clock_;
-  WorkerCore core_;
-  std::vector<WorkerMessage> sent_;
-  std::optional<absl::Status> exit_;
-  std::string dropped_ = "-";
-};
 
 TEST_F(WorkerCoreTest, RegistersAndSendsHeartbeats) {
   ASSERT_EQ(Handle(Connected{}).size(), 1);
@@ -336,6 +187,126 @@ TEST_F(WorkerCoreTest, TheGraceLimitsADrain) {
   Later(1);
   ASSERT_TRUE(exit_.has_value());
   EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks did not stop within the grace"));
+}
+
+TEST_F(WorkerCoreTest, ADrainedWorkerSaysWhetherItsWorkGoesOnElsewhere) {
+  Attach();
+  Launch(1);
+  Handle(StopRequested{});
+  Handle(TaskHasStopped{{"job", 1}, 8});
+  ForgetJob();
+  CoordinatorMessage may_exit;
+  may_exit.mutable_may_exit();
+  Handle(may_exit);
+  ASSERT_TRUE(exit_.has_value() && exit_->ok());
+  EXPECT_TRUE(moved_);
+}
+
+TEST_F(WorkerCoreTest, ADrainedWorkerWhoseTasksHaveFinishedIsIdle) {
+  Attach();
+  Launch(1);
+  Handle(StopRequested{});
+  Handle(TaskHasFinished{{"job", 1}});
+  ForgetJob();
+  Handle(Disconnected{});
+  Later(50);
+  ASSERT_TRUE(exit_.has_value() && exit_->ok());
+  EXPECT_FALSE(moved_);
+}
+
+TEST_F(WorkerCoreTest, WithoutACoordinatorTasksGoOnForTheGrace) {
+  Attach();
+  Launch(1);
+  Handle(Disconnected{});
+  Handle(StopRequested{});
+  Later(4999);
+  EXPECT_FALSE(exit_.has_value()) << "the coordinator may come back";
+  EXPECT_EQ(task_->aborted, "");
+  Attach();
+  EXPECT_EQ(Count(WorkerMessage::kDraining), 1);
+  Handle(Disconnected{});
+  Later(1);
+  ASSERT_TRUE(exit_.has_value());
+  EXPECT_THAT(std::string(exit_->message()), HasSubstr("the coordinator could not be reached"));
+}
+
+TEST_F(WorkerCoreTest, EveryMessageNamesIncarnationAndGeneration) {
+  Attach();
+  Launch(1);
+  Handle(TaskIsReady{{"job", 1}});
+  EXPECT_EQ(sent_[0].incarnation(), 99);
+  EXPECT_EQ(sent_[0].ready().generation(), 41);
+  Step(0);
+  Handle(TaskHasStopped{{"job", 1}, 1});
+  ASSERT_EQ(sent_.size(), 2);
+  EXPECT_EQ(sent_[0].steps().generation(), 41);
+  EXPECT_EQ(sent_[1].stopped().generation(), 41);
+  EXPECT_EQ(sent_[1].incarnation(), 99);
+}
+
+TEST_F(WorkerCoreTest, MessagesOfEarlierTermsAndGenerationsAreIgnored) {
+  Attach();
+  Launch(1);
+  CoordinatorMessage renew;
+  renew.mutable_renew()->set_job_id("job");
+  renew.mutable_renew()->set_attempt(1);
+  const auto lease_after = [&](int64_t lease, int64_t term, int64_t generation) {
+    renew.mutable_renew()->set_lease_until_step(lease);
+    renew.mutable_renew()->set_generation(generation);
+    renew.set_term(term);
+    Handle(renew);
+    return task_->lease;
+  };
+  EXPECT_EQ(lease_after(10, 5, 41), 10);
+  EXPECT_EQ(lease_after(20, 4, 41), 10) << "an earlier coordinator";
+  EXPECT_EQ(lease_after(20, 5, 40), 10) << "an earlier generation";
+  EXPECT_EQ(lease_after(20, 0, 0), 20) << "a coordinator of the version before";
+  EXPECT_EQ(lease_after(30, 6, 41), 30);
+  EXPECT_EQ(lease_after(40, 5, 41), 30);
+  CoordinatorMessage abort;
+  abort.set_term(5);
+  abort.mutable_abort()->set_job_id("job");
+  abort.mutable_abort()->set_attempt(1);
+  Handle(abort);
+  EXPECT_EQ(alive_, 1);
+}
+
+TEST_F(WorkerCoreTest, ARefusedWorkerEnds) {
+  Handle(Connected{});
+  CoordinatorMessage registered;
+  registered.mutable_registered()->set_refused("found protocol 1, expected 2 or 3");
+  Handle(registered);
+  ASSERT_TRUE(exit_.has_value());
+  EXPECT_EQ(exit_->code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(exit_->message()), HasSubstr("found protocol 1, expected 2 or 3"));
+}
+
+TEST_F(WorkerCoreTest, ATaskWaitsWhenTooManyMetricsAreKept) {
+  WorkerCoreOptions options = Options();
+  options.max_kept_metrics = 10;
+  WorkerCore core(options, [this](const LaunchTask&) { return MakeTask(); });
+  const auto handle = [&](Event event) { Take(core.Handle(std::move(event), 0)); };
+  CoordinatorMessage launch, start;
+  launch.mutable_launch()->set_job_id("job");
+  handle(launch);
+  for (int64_t step = 0; step < 10; ++step) {
+    StepMetrics metrics;
+    metrics.set_step(step);
+    handle(TaskStepped{{"job", 0}, metrics});
+  }
+  start.mutable_start()->set_job_id("job");
+  start.mutable_start()->set_lease_until_step(1000);
+  handle(start);
+  EXPECT_EQ(task_->lease, 10) << "no more steps than can be kept";
+  CoordinatorMessage acknowledge;
+  acknowledge.mutable_acknowledge()->set_job_id("job");
+  acknowledge.mutable_acknowledge()->set_through_step(6);
+  handle(acknowledge);
+  EXPECT_EQ(task_->lease, 17);
+  acknowledge.mutable_acknowledge()->set_through_step(9);
+  handle(acknowledge);
+  EXPECT_EQ(task_->lease, 1000);
+  Take(core.Shutdown());
 }
 
 // Random orders of events and messages: no crash, and on each connection no metrics are lost or sent twice.

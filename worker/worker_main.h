@@ -23,15 +23,27 @@ struct WorkerOptions {
   // A task fails if one operation of a collective takes longer than this; 0: no limit. A limit shorter than the longest
   // time between two collectives of a step ends tasks that are merely slow.
   int64_t progress_limit_ms = 600'000;
+  std::string version;             // The version of xlad, for display.
+  std::string program_path;        // The path of xlad: `program_path __attempt` is the process of an attempt.
+  bool keep_idle_attempt = true;   // Whether a process is kept ready for the next attempt, so that it starts sooner.
+  int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
 };
 
-// Runs until *stop is not 0 and then drains: its tasks stop and upload their state, so that other workers can continue
-// them. `kinds` is the table of device kinds (runtime/devices/registry/) and outlives the call. Returns
-//   OK                after an orderly end, also if the coordinator cannot be reached and nothing runs;
-//   DeadlineExceeded  if a task was still running when the grace was over;
-//   InvalidArgument   for options that are wrong, for example a listen host that is not loopback;
-//   Unavailable       if this machine has no devices of a requested kind;
+// Why a worker has ended in good order.
+enum class WorkerEnd {
+  kIdle,       // Nothing ran on it.
+  kWorkMoved,  // It drained: the state of its tasks is saved, and they continue elsewhere.
+};
+
+// Runs until *stop is not 0 and then drains: its tasks stop and save their state, so that other workers can continue
+// them. Without a coordinator its tasks continue until it is back or the grace is over. Each attempt runs in a process of
+// its own, which ends with this one. Called by a thread that lives as long as the process. `kinds` is the table of
+// device kinds (runtime/devices/registry/) and outlives the call. Errors:
+//   DeadlineExceeded    if a task was still running when the grace was over;
+//   InvalidArgument     for options that are wrong, for example a listen host that is not loopback;
+//   Unavailable         if this machine has no devices of a requested kind;
+//   FailedPrecondition  if the coordinator refused this worker, for example because of its version; otherwise
 //   the status with which the coordinator rejected this worker permanently.
-absl::Status RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);
+absl::StatusOr<WorkerEnd> RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);
 
 }  // namespace xlad::worker

@@ -82,7 +82,7 @@ class Faults(unittest.TestCase):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
             running(made, job_id)
-            self.assertEqual(made.workers["w1"].terminate(), 0)
+            self.assertEqual(made.workers["w1"].terminate(), 75)
             job = made.job(job_id)
             self.assertEqual(job["state"], "PENDING")
             self.assertGreater(job["step"], 0)

@@ -19,22 +19,26 @@ struct SimulatedCluster::Gang {
 
 class SimulatedCluster::SimulatedTask final : public worker::Task {
  public:
-  SimulatedTask(int w, std::shared_ptr<Gang> gang) : worker_(w), gang_(std::move(gang)) { gang_->members[w] = this; }
+  SimulatedTask(int w, std::shared_ptr<Gang> gang, std::function<void(worker::Event)> emit)
+      : worker_(w), gang_(std::move(gang)), emit_(std::move(emit)) {
+    gang_->members[w] = this;
+  }
   ~SimulatedTask() override {
     gang_->members.erase(worker_);
     gang_->over = true;  // The others cannot continue without this one.
   }
   void Lease(int64_t until) override { lease = std::max(lease, until); }
-  bool StopAt(int64_t step) override {
-    if (gang_->finished > step) return false;
-    stop_at = step;
-    told_stopped = false;
-    return true;
+  void StopAt(int64_t step) override {
+    const bool accepted = gang_->finished <= step;
+    if (accepted) {
+      stop_at = step;
+      told_stopped = false;
+    }
+    emit_(worker::TaskAnsweredStop{{gang_->launch.job_id(), gang_->launch.attempt()}, step, accepted, gang_->finished});
   }
   void Abort(const collectives::Failure&) override { gang_->over = true; }
   void Command(const SessionCommand& command) override { commanded = command.sequence(); }
   int64_t finished_steps() const override { return gang_->finished; }
-  int64_t begun_steps() const override { return gang_->finished; }
 
   int64_t lease = -1;
   int64_t stop_at = -1;
@@ -44,6 +48,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
  private:
   const int worker_;
   const std::shared_ptr<Gang> gang_;
+  const std::function<void(worker::Event)> emit_;
 };
 
 SimulatedCluster::SimulatedCluster(uint64_t seed, int workers, int devices_each)
@@ -114,7 +119,13 @@ void SimulatedCluster::StartWorker(int w) {
     gang->launch = launch;
     gang->finished = launch.first_step();
     gang->ready_ns = clock_.NowNs() + 100 * kNsPerMs;
-    return std::make_unique<SimulatedTask>(w, gang);
+    // The worker is handling an event now: this one comes next.
+    const auto emit = [this, w, incarnation = workers_[w].incarnation](worker::Event event) {
+      Later(0, 0, [this, w, incarnation, event = std::move(event)] {
+        if (workers_[w].incarnation == incarnation) HandleOf(w, event);
+      });
+    };
+    return std::make_unique<SimulatedTask>(w, gang, emit);
   });
   process.connect_at_ns = clock_.NowNs() + static_cast<int64_t>(random_->Below(200)) * kNsPerMs;
   Note(absl::StrCat("worker ", w, " starts"));

@@ -1,0 +1,15 @@
+// Takes from a process what it does not need, before it works on what a stranger sent.
+#pragma once
+
+#include "base/status.h"
+
+namespace xlad {
+
+// From now on this process and its threads can compute, allocate memory, make threads, and use the descriptors that
+// they have. They cannot open or change files (Landlock), make sockets, execute programs, signal or trace other
+// processes or change the system (seccomp: the calls fail with EPERM), or gain privileges. It cannot be undone.
+//
+// Unimplemented says what this kernel, or the container around it, does not support; the rest is in force.
+absl::Status EnterSandbox();
+
+}  // namespace xlad

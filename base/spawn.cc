@@ -1,0 +1,92 @@
+#include "base/spawn.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace xlad {
+namespace {
+
+// All below runs in a child between fork and exec: only async-signal-safe calls are allowed there.
+
+void Limit(int resource, rlim_t value) {
+  const rlimit limit{value, value};
+  setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
+}
+
+// `from` becomes `to` and is inherited by the new program.
+void Give(int from, int to) {
+  if (from == to) {
+    fcntl(to, F_SETFD, 0);
+  } else {
+    dup2(from, to);
+  }
+}
+
+[[noreturn]] void BecomeChild(char* const* argv, const SpawnOptions& options, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // The parent died before the line above.
+  setpgid(0, 0);
+  Give(options.input >= 0 ? options.input : open("/dev/null", O_RDONLY), STDIN_FILENO);
+  if (options.output >= 0) Give(options.output, STDOUT_FILENO);
+  if (options.errors >= 0) Give(options.errors, STDERR_FILENO);
+  if (options.channel >= 0) Give(options.channel, kChannelDescriptor);
+  const unsigned first_unused = options.channel >= 0 ? kChannelDescriptor + 1 : kChannelDescriptor;
+  syscall(SYS_close_range, first_unused, ~0U, 0);
+  if (options.memory_bytes > 0) Limit(RLIMIT_AS, options.memory_bytes);
+  if (options.cpu_seconds > 0) Limit(RLIMIT_CPU, options.cpu_seconds);
+  Limit(RLIMIT_CORE, 0);
+  execv(argv[0], argv);
+  _exit(127);
+}
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    Close();
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+void FileDescriptor::Close() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+int FileDescriptor::Release() { return std::exchange(fd_, -1); }
+
+absl::StatusOr<Pipe> Pipe::Make() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("pipe: ", std::strerror(errno)));
+  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
+  std::vector<char*> argv;
+  for (const std::string& argument : options.argv) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) BecomeChild(argv.data(), options, parent);
+  if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
+  SpawnedProcess process{child, FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child, 0)))};
+  if (process.pidfd.is_open()) return process;
+  const std::string error = std::strerror(errno);
+  kill(child, SIGKILL);
+  return absl::ResourceExhaustedError(absl::StrCat("pidfd_open: ", error));
+}
+
+void SignalProcess(const SpawnedProcess& process, int signal) {
+  if (process.pidfd.is_open()) syscall(SYS_pidfd_send_signal, process.pidfd.get(), signal, nullptr, 0);
+}
+
+}  // namespace xlad

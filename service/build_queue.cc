@@ -1,0 +1,98 @@
+#include "service/build_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace xlad::service {
+namespace {
+
+// How late a build may be found to be old.
+constexpr std::chrono::milliseconds kTick{100};
+
+}  // namespace
+
+BuildQueue::BuildQueue(const BuildQueueOptions& options) : options_(options) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+BuildQueue::~BuildQueue() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    waiting_.clear();
+    for (const auto& build : running_) build->cancel.Raise();
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void BuildQueue::Add(const std::string& job_id, Work work) {
+  auto build = std::make_unique<Build>();
+  build->job_id = job_id;
+  build->work = std::move(work);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ending_) return;
+  waiting_.push_back(std::move(build));
+  changed_.notify_all();
+}
+
+void BuildQueue::Cancel(const std::string& job_id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(waiting_, [&](const auto& build) { return build->job_id == job_id; });
+  for (const auto& build : running_) {
+    if (build->job_id == job_id) build->cancel.Raise();
+  }
+}
+
+bool BuildQueue::HasRoom() const {
+  const int64_t old_before_ns = options_.clock->NowNs() - options_.old_after_ms * kNsPerMs;
+  const auto is_young = [&](const auto& build) { return build->started_ns > old_before_ns; };
+  return std::ssize(running_) < options_.all &&
+         std::count_if(running_.begin(), running_.end(), is_young) < options_.young;
+}
+
+void BuildQueue::StartBuilds() {
+  while (!waiting_.empty() && HasRoom()) {
+    running_.splice(running_.end(), waiting_, waiting_.begin());
+    Build* const build = running_.back().get();
+    build->started_ns = options_.clock->NowNs();
+    build->thread = std::thread([this, build] {
+      build->work(&build->cancel);
+      std::lock_guard<std::mutex> lock(mutex_);
+      build->done = true;
+      changed_.notify_all();
+    });
+  }
+}
+
+void BuildQueue::TakeDone(Builds* done) {
+  for (auto at = running_.begin(); at != running_.end();) {
+    const auto next = std::next(at);
+    if ((*at)->done) done->splice(done->end(), running_, at);
+    at = next;
+  }
+}
+
+void BuildQueue::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    Builds done;
+    TakeDone(&done);
+    StartBuilds();
+    if (!done.empty()) {
+      lock.unlock();
+      for (const auto& build : done) build->thread.join();
+      lock.lock();
+      continue;
+    }
+    if (ending_ && running_.empty()) return;
+    if (waiting_.empty()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_for(lock, kTick);
+    }
+  }
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,107 @@
+// Builds that wait for the test: which of them run at once, in which order, and how they are cancelled.
+#include "service/build_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+#include <set>
+#include <vector>
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+
+class BuildQueueTest : public ::testing::Test {
+ protected:
+  static BuildQueueOptions Options(const Clock* clock) {
+    return {.young = 2, .all = 4, .old_after_ms = 1000, .clock = clock};
+  }
+
+  // Adds a build that ends when the test lets it or when it is cancelled.
+  void Add(const std::string& job) {
+    queue_.Add(job, [this, job](CancelSignal* cancel) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      started_.push_back(job);
+      changed_.notify_all();
+      // The signal does not notify this condition variable, so it is read again and again.
+      while (!let_end_.contains(job) && !cancel->raised()) changed_.wait_for(lock, std::chrono::milliseconds(5));
+      if (cancel->raised()) cancelled_.insert(job);
+      ended_.insert(job);
+      changed_.notify_all();
+    });
+  }
+  void LetEnd(const std::string& job) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    let_end_.insert(job);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return ended_.contains(job); });
+  }
+  std::vector<std::string> WaitForStarted(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return started_.size() >= count; });
+    return started_;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> started_;
+  std::set<std::string> let_end_, ended_, cancelled_;
+  ManualClock clock_{int64_t{1'000'000} * kNsPerMs};
+  BuildQueue queue_{Options(&clock_)};
+};
+
+TEST_F(BuildQueueTest, StartsInOrderAsFarAsThereIsRoom) {
+  for (const char* job : {"a", "b", "c", "d"}) Add(job);
+  EXPECT_EQ(WaitForStarted(2).size(), 2u);
+  LetEnd("b");
+  const auto started = WaitForStarted(3);
+  EXPECT_EQ(started[2], "c");
+  EXPECT_EQ(started.size(), 3u) << "a and c run";
+  LetEnd("a");
+  EXPECT_EQ(WaitForStarted(4)[3], "d");
+  LetEnd("c");
+  LetEnd("d");
+}
+
+TEST_F(BuildQueueTest, BuildsThatTakeLongDoNotBlockOthers) {
+  for (const char* job : {"long1", "long2", "short"}) Add(job);
+  EXPECT_EQ(WaitForStarted(2).size(), 2u);
+  clock_.Advance(1001 * kNsPerMs);
+  EXPECT_EQ(WaitForStarted(3)[2], "short");
+  LetEnd("short");
+  LetEnd("long1");
+  LetEnd("long2");
+}
+
+TEST_F(BuildQueueTest, CancelEndsThoseThatRunAndDropsThoseThatWait) {
+  for (const char* job : {"a", "b", "c", "d"}) Add(job);
+  WaitForStarted(2);
+  queue_.Cancel("c");
+  queue_.Cancel("a");
+  EXPECT_EQ(WaitForStarted(3)[2], "d") << "c was dropped";
+  LetEnd("b");
+  LetEnd("d");
+  std::lock_guard<std::mutex> lock(mutex_);
+  EXPECT_THAT(cancelled_, ElementsAre("a"));
+}
+
+TEST_F(BuildQueueTest, TheEndOfTheQueueCancelsThoseThatRun) {
+  std::promise<void> started;
+  bool was_cancelled = false;
+  {
+    BuildQueue queue(Options(&clock_));
+    queue.Add("a", [&](CancelSignal* cancel) {
+      started.set_value();
+      pollfd raised{cancel->fd(), POLLIN, 0};
+      was_cancelled = poll(&raised, 1, 60'000) == 1;
+    });
+    started.get_future().wait();
+  }
+  EXPECT_TRUE(was_cancelled);
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -1,0 +1,236 @@
+"""Each attempt runs in a process of its own: kills of that process and of its daemon, loops without an end, memory."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import unittest
+
+import numpy
+
+from harness import OWN_EXAMPLES, XLAD, Process, cluster, folder, wait_for, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+LONG = ("--steps", "1000000")
+
+
+def children(pid):
+    """The processes that a process has started, by their command lines."""
+    found = {}
+    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in file.read_text().split():
+            try:
+                found[int(child)] = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    return found
+
+
+def attempts(worker):
+    return [pid for pid, line in children(worker.pid).items() if b"__attempt" in line]
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busiest(worker):
+    """The process of a worker's attempt: the one that computes."""
+    return max(attempts(worker), key=cpu_seconds)
+
+
+def running(made, job_id, steps=5):
+    wait_for(lambda: made.job(job_id)["state"] == "RUNNING" and made.job(job_id)["step"] >= steps, "the job to run")
+
+
+def job_directory(where, hlo, parameter):
+    """A job of one step program on one device that feeds its only parameter, of this shape, back."""
+    where.mkdir()
+    (where / "step.single.hlo").write_text(hlo)
+    numbers = numpy.zeros(parameter, numpy.float32)
+    name = {"p": {"dtype": "F32", "shape": list(parameter), "data_offsets": [0, numbers.nbytes]}}
+    header = json.dumps(name).encode()
+    (where / "state.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + numbers.tobytes())
+    shape = f"f32[{','.join(map(str, parameter))}]"
+    manifest = {
+        "name": where.name,
+        "parameters": [{"index": 0, "name": "p", "shape": shape, "kind": "state"}],
+        "results": [{"index": 0, "name": "p", "shape": shape, "kind": "state", "feeds": 0}],
+        "steps": 3,
+        "meshes": [{"name": "single", "axes": {}, "devices": 1, "files": ["step.single.hlo"]}],
+    }
+    (where / "manifest.json").write_text(json.dumps(manifest))
+    return where
+
+
+ENDLESS = """HloModule endless
+condition {
+  s = f32[] parameter(0)
+  zero = f32[] constant(0)
+  ROOT go_on = pred[] compare(s, zero), direction=GE
+}
+body {
+  t = f32[] parameter(0)
+  one = f32[] constant(1)
+  ROOT next = f32[] maximum(t, one)
+}
+ENTRY main {
+  p = f32[] parameter(0)
+  ROOT w = f32[] while(p), condition=condition, body=body
+}
+"""
+
+LARGE = """HloModule large
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY main {
+  p = f32[16384] parameter(0)
+  x = f32[16384,16384] broadcast(p), dimensions={0}
+  y = f32[16384,16384] sort(x), dimensions={1}, to_apply=less
+  zero = f32[] constant(0)
+  ROOT r = f32[16384] reduce(y, zero), dimensions={1}, to_apply=add
+}
+""".replace("add {", "less {\n  u = f32[] parameter(0)\n  v = f32[] parameter(1)\n"
+            "  ROOT l = pred[] compare(u, v), direction=LT\n}\nadd {", 1)
+
+
+class Attempts(unittest.TestCase):
+    def test_a_killed_process_is_the_end_of_its_attempt_and_of_nothing_else(self):
+        with cluster(workers=2, devices=1) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=2", "--attempts", "1", *LONG)
+            running(made, job_id)
+            workers = {name: worker.pid for name, worker in made.workers.items()}
+            victim = busiest(made.workers["w1"])
+            os.kill(victim, signal.SIGKILL)
+            job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end", 10)
+            log = made.workers["w1"].log()
+            self.assertIn(f"the process of the attempt (pid {victim}) ended: signal 9 (Killed)", log)
+            self.assertIn("w1", job["reason"])
+            # The daemons live and run the next job.
+            self.assertEqual({name: worker.pid for name, worker in made.workers.items()}, workers)
+            again = made.submit(JOB, "--mesh", "dp=2", "--steps", "20")
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
+
+    def test_a_crash_is_named_with_the_last_words(self):
+        with cluster(workers=1, devices=1) as made:
+            job_id = made.submit(JOB, "--attempts", "1", *LONG)
+            running(made, job_id)
+            os.kill(busiest(made.workers["w0"]), signal.SIGSEGV)
+            job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end", 10)
+            self.assertIn("signal 11 (Segmentation fault)", job["reason"])
+
+    def test_attempts_die_with_their_daemon(self):
+        with cluster(workers=1, devices=1) as made:
+            job_id = made.submit(JOB, *LONG)
+            running(made, job_id)
+            pids = wait_for(lambda: len(attempts(made.workers["w0"])) == 2 and attempts(made.workers["w0"]),
+                            "a process that runs and one that is ready")
+            made.workers["w0"].kill()
+            wait_for(lambda: not any(is_alive(pid) for pid in pids), "the attempts to end", 5)
+
+    def test_both_killed_at_once(self):
+        with cluster(workers=1, devices=1) as made:
+            job_id = made.submit(JOB, "--attempts", "1", *LONG)
+            running(made, job_id)
+            pids = attempts(made.workers["w0"])
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            made.workers["w0"].kill()
+            wait_for(lambda: not any(is_alive(pid) for pid in pids), "the attempts to end", 5)
+            made.start_worker("w0")
+            again = made.submit(JOB, "--steps", "20")
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
+
+    def test_a_process_that_waits_for_its_launch_is_replaced(self):
+        with cluster(workers=1, devices=1) as made:
+            idle = wait_for(lambda: attempts(made.workers["w0"]), "the idle process")[0]
+            os.kill(idle, signal.SIGKILL)
+            job_id = made.submit(JOB, "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+
+    def test_a_drained_worker_says_whether_its_work_goes_on_elsewhere(self):
+        with cluster(workers=2, devices=1) as made:
+            job_id = made.submit(JOB, *LONG)
+            running(made, job_id)
+            busy = made.job(job_id)["workers"][0]["id"]
+            idle = "w0" if busy == "w1" else "w1"
+            self.assertEqual(made.workers[idle].terminate(), 0)
+            self.assertEqual(made.workers[busy].terminate(), 75)
+
+    def test_up_replaces_a_killed_worker(self):
+        with folder() as where:
+            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--data", where / "data", "--workers", 1)
+            try:
+                first = wait_for(lambda: [p for p, line in children(up.pid).items() if b"worker" in line], "the worker")
+                os.kill(first[0], signal.SIGKILL)
+                wait_for(lambda: [p for p, line in children(up.pid).items() if b"worker" in line and p != first[0]],
+                         "its replacement")
+                self.assertIn("signal 9", up.log())
+                self.assertEqual(up.terminate(), 0)
+            finally:
+                up.close()
+
+    def test_an_endless_loop_can_be_cancelled(self):
+        with cluster(workers=1, devices=1) as made:
+            endless = job_directory(made.where / "endless", ENDLESS, ())
+            job_id = made.submit(endless)
+            wait_for(lambda: made.job(job_id)["state"] == "RUNNING", "the job to run")
+            pid = wait_for(lambda: (p := busiest(made.workers["w0"])) and cpu_seconds(p) > 0.5 and p, "the loop")
+            code, _, err = xlad("cancel", job_id, "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            wait_for(lambda: made.job(job_id)["state"] == "CANCELLED", "the job's end")
+            wait_for(lambda: not is_alive(pid), "the loop's end", 10)
+            job_id = made.submit(JOB, "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the next job")
+
+    def test_sigterm_of_a_worker_with_an_endless_loop(self):
+        with cluster(workers=1, devices=1) as made:
+            made.start_worker("short", "--devices", "1", "--grace-ms", "500")
+            made.workers["w0"].terminate()
+            job_id = made.submit(job_directory(made.where / "endless", ENDLESS, ()))
+            wait_for(lambda: made.job(job_id)["state"] == "RUNNING", "the job to run")
+            pids = attempts(made.workers["short"])
+            self.assertEqual(made.workers["short"].terminate(timeout=15), 1, "the grace is over")
+            wait_for(lambda: not any(is_alive(pid) for pid in pids), "the loop's end", 5)
+
+    def test_memory_is_limited_and_its_lack_is_named(self):
+        with cluster(workers=0, devices=1) as made:
+            made.start_worker("w0", "--devices", "1", "--memory-limit", "512MB")
+            large = job_directory(made.where / "large", LARGE, (16384,))
+            job_id = made.submit(large, "--attempts", "1")
+            job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end")
+            self.assertIn("allocate", job["reason"])
+            self.assertIn("bytes", job["reason"])
+            job_id = made.submit(JOB, "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the next job")
+
+    def test_strangers_on_the_data_port(self):
+        with cluster(workers=2, devices=1) as made:
+            first = wait_for(lambda: made.workers["w1"].log().splitlines()[:1], "the worker to start")[0]
+            port = json.loads(first)["data"].rsplit(":", 1)
+            idle = [socket.create_connection((port[0], int(port[1])), timeout=30) for _ in range(1000)]
+            for i, stranger in enumerate(idle[:300]):
+                stranger.sendall(os.urandom(i))
+            try:
+                job_id = made.submit(JOB, "--mesh", "dp=2", "--steps", "20")
+                wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            finally:
+                for stranger in idle:
+                    stranger.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

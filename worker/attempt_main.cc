@@ -1,0 +1,288 @@
+#include "worker/attempt_main.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/grpc_channel.h"
+#include "base/log.h"
+#include "base/message_socket.h"
+#include "base/network.h"
+#include "collectives/exec/transports/data_plane.h"
+#include "runtime/session_executor.h"
+#include "runtime/task_executor.h"
+#include "worker/attempt_process.h"
+#include "worker/grpc_task_store.h"
+#include "worker/report_queue.h"
+
+namespace xlad::worker {
+namespace {
+
+// Called when `new` finds no memory. Nothing may be allocated here.
+void OnOutOfMemory() {
+  constexpr char kText[] = "out of memory: an allocation on the host failed\n";
+  (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
+  _exit(kExitOutOfMemory);
+}
+
+absl::Status LimitMemory(int64_t bytes) {
+  std::set_new_handler(OnOutOfMemory);
+  if (bytes == 0) return absl::OkStatus();
+  const rlimit limit{static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+  if (setrlimit(RLIMIT_DATA, &limit) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cannot limit the memory of this process to ", bytes, " bytes"));
+}
+
+// What runs the attempt: a task or a session.
+class Runner {
+ public:
+  virtual ~Runner() = default;  // Ends it; returns when its threads have ended.
+  // A message of the coordinator about the attempt, other than its launch.
+  virtual void On(const CoordinatorMessage& message) = 0;
+  virtual void Abort(const collectives::Failure& failure) = 0;
+  virtual int64_t finished_steps() const = 0;
+};
+
+// Makes the messages that a worker sends about one attempt.
+class Reporter {
+ public:
+  Reporter(const LaunchTask& launch, ReportQueue* queue) : launch_(launch), queue_(queue) {}
+
+  template <typename Message>
+  void Send(Message* (WorkerMessage::*field)(), Message content) {
+    content.set_job_id(launch_.job_id());
+    content.set_attempt(launch_.attempt());
+    WorkerMessage message;
+    *(message.*field)() = std::move(content);
+    queue_->Push(std::move(message));
+  }
+
+  void SendFailed(int64_t step, const collectives::Failure& failure) {
+    TaskFailed failed;
+    failed.set_step(step);
+    failed.set_error(std::string(failure.status.message()));
+    failed.set_error_code(static_cast<int>(failure.status.code()));
+    failed.set_suspect_worker(failure.suspect_worker);
+    Send(&WorkerMessage::mutable_failed, std::move(failed));
+  }
+
+ private:
+  const LaunchTask launch_;
+  ReportQueue* const queue_;
+};
+
+class TaskRunner final : public Runner, private runtime::TaskListener {
+ public:
+  TaskRunner(const LaunchTask& launch, runtime::TaskEnvironment environment,
+             std::unique_ptr<runtime::TaskStore> store, ReportQueue* queue)
+      : reporter_(launch, queue), store_(std::move(store)) {
+    environment.listener = this;
+    environment.store = store_.get();
+    executor_ = std::make_unique<runtime::TaskExecutor>(launch, environment);
+  }
+
+  void On(const CoordinatorMessage& message) override {
+    if (message.has_renew()) executor_->Lease(message.renew().lease_until_step());
+    if (message.has_stop_at()) StopAt(message.stop_at().step());
+  }
+  void Abort(const collectives::Failure& failure) override { executor_->Abort(failure); }
+  int64_t finished_steps() const override { return executor_->finished_steps(); }
+
+ private:
+  void StopAt(int64_t step) {
+    TaskStopAnswer answer;
+    answer.set_step(step);
+    answer.set_accepted(executor_->StopAt(step));
+    answer.set_current(executor_->begun_steps());
+    reporter_.Send(&WorkerMessage::mutable_stop_answer, std::move(answer));
+  }
+
+  void OnReady() override { reporter_.Send(&WorkerMessage::mutable_ready, TaskReady()); }
+  void OnStep(const StepMetrics& metrics) override {
+    TaskSteps steps;
+    *steps.add_metrics() = metrics;
+    reporter_.Send(&WorkerMessage::mutable_steps, std::move(steps));
+  }
+  void OnStopped(int64_t step) override {
+    TaskStopped stopped;
+    stopped.set_step(step);
+    reporter_.Send(&WorkerMessage::mutable_stopped, std::move(stopped));
+  }
+  void OnFinished() override { reporter_.Send(&WorkerMessage::mutable_finished, TaskFinished()); }
+  void OnFailed(int64_t step, const collectives::Failure& failure) override { reporter_.SendFailed(step, failure); }
+
+  Reporter reporter_;
+  const std::unique_ptr<runtime::TaskStore> store_;
+  std::unique_ptr<runtime::TaskExecutor> executor_;  // Last, because its threads use the other members.
+};
+
+class SessionRunner final : public Runner, private runtime::SessionListener {
+ public:
+  SessionRunner(const LaunchTask& launch, runtime::SessionEnvironment environment,
+                std::unique_ptr<runtime::SessionStore> store, ReportQueue* queue)
+      : reporter_(launch, queue), store_(std::move(store)) {
+    environment.listener = this;
+    environment.store = store_.get();
+    executor_ = std::make_unique<runtime::SessionExecutor>(launch, environment);
+  }
+
+  void On(const CoordinatorMessage& message) override {
+    if (message.has_session()) executor_->Command(message.session());
+  }
+  void Abort(const collectives::Failure& failure) override { executor_->Abort(failure); }
+  int64_t finished_steps() const override { return executor_->done(); }
+
+ private:
+  void OnReady() override { reporter_.Send(&WorkerMessage::mutable_ready, TaskReady()); }
+  void OnDone(int64_t sequence) override {
+    SessionAnswer answer;
+    answer.set_sequence(sequence);
+    reporter_.Send(&WorkerMessage::mutable_session_answer, std::move(answer));
+  }
+  void OnFailed(int64_t done, const collectives::Failure& failure) override { reporter_.SendFailed(done, failure); }
+
+  Reporter reporter_;
+  const std::unique_ptr<runtime::SessionStore> store_;
+  std::unique_ptr<runtime::SessionExecutor> executor_;  // Last, because its threads use the other members.
+};
+
+// The main thread only reads commands, so that an abort, and the end of the daemon, are noticed at once.
+class AttemptMain {
+ public:
+  explicit AttemptMain(runtime::DeviceKinds kinds)
+      : kinds_(kinds),
+        socket_(FileDescriptor(kChannelDescriptor)),
+        data_plane_(collectives::DataPlane::WithoutListener()),
+        reports_(std::make_unique<ReportQueue>(
+            &socket_, [this] { return FinishedSteps(); }, [] { _exit(1); })) {}
+
+  [[noreturn]] void Run() {
+    while (true) {
+      absl::StatusOr<MessageSocket::Message> message = socket_.Receive();
+      AttemptCommand command;
+      if (!message.ok() || !command.ParseFromString(message->bytes)) _exit(1);
+      Handle(command, std::move(message->descriptor));
+    }
+  }
+
+ private:
+  void Handle(const AttemptCommand& command, FileDescriptor descriptor) {
+    if (dropped_) return;
+    switch (command.command_case()) {
+      case AttemptCommand::kSetup:
+        setup_status_ = Setup(command.setup());
+        return;
+      case AttemptCommand::kMessage:
+        if (command.message().has_launch()) return Launch(command.message().launch());
+        if (runner_ != nullptr) runner_->On(command.message());
+        return;
+      case AttemptCommand::kPeer:
+        return data_plane_->Deliver(AdoptSocket(descriptor.Release(), command.peer().address()),
+                                    command.peer().hello());
+      case AttemptCommand::kAbort: {
+        const auto code = static_cast<absl::StatusCode>(command.abort().error_code());
+        if (runner_ != nullptr) runner_->Abort({absl::Status(code, command.abort().error()), ""});
+        return;
+      }
+      case AttemptCommand::kDrop:
+        return Drop();
+      default:
+        return;
+    }
+  }
+
+  absl::Status Setup(const AttemptSetup& setup) {
+    SetLogsText(setup.text_log());
+    XLAD_RETURN_IF_ERROR(LimitMemory(setup.memory_bytes()));
+    setup_ = setup;
+    XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel({setup.coordinator(), setup.ca_file(), setup.token_file()}));
+    XLAD_ASSIGN_OR_RETURN(token_, ReadToken(setup.token_file()));
+    for (const AttemptDevice& device : setup.devices()) {
+      XLAD_ASSIGN_OR_RETURN(devices_.emplace_back(),
+                            runtime::MakeDevice({device.kind(), device.model(), device.count()}, kinds_));
+    }
+    return absl::OkStatus();
+  }
+
+  void Launch(const LaunchTask& launch) {
+    SetLogContext({{"job", launch.job_id()}, {"attempt", absl::StrCat(launch.attempt())}});
+    if (!setup_status_.ok()) {
+      return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {setup_status_, ""});
+    }
+    runtime::WorkerEnvironment environment{{},
+                                           &RealClock(),
+                                           &TcpNetwork(),
+                                           data_plane_.get(),
+                                           setup_.worker_id(),
+                                           setup_.incarnation(),
+                                           setup_.progress_limit_ms(),
+                                           setup_.threads_of_each()};
+    for (const auto& device : devices_) environment.devices.push_back(device.get());
+    std::unique_ptr<Runner> runner;
+    if (launch.spec().session()) {
+      runner = std::make_unique<SessionRunner>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
+                                               MakeGrpcSessionStore(channel_, token_, launch), reports_.get());
+    } else {
+      runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr},
+                                            MakeGrpcTaskStore(channel_, token_, launch), reports_.get());
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    runner_ = std::move(runner);
+  }
+
+  // Ends the process when the runner's threads have ended, which may take as long as a step.
+  void Drop() {
+    dropped_ = true;
+    std::thread([this] {
+      std::unique_ptr<Runner> runner;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        runner = std::move(runner_);
+      }
+      runner.reset();
+      reports_.reset();
+      _exit(0);
+    }).detach();
+  }
+
+  int64_t FinishedSteps() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (runner_ != nullptr) finished_steps_ = runner_->finished_steps();
+    return finished_steps_;
+  }
+
+  // In this order, because each member may use those declared before it.
+  const runtime::DeviceKinds kinds_;
+  MessageSocket socket_;
+  AttemptSetup setup_;
+  absl::Status setup_status_;
+  bool dropped_ = false;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string token_;
+  std::vector<std::unique_ptr<runtime::Device>> devices_;
+  const std::unique_ptr<collectives::DataPlane> data_plane_;
+  std::mutex mutex_;  // Guards what follows.
+  int64_t finished_steps_ = 0;
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<ReportQueue> reports_;
+};
+
+}  // namespace
+
+void RunAttempt(runtime::DeviceKinds kinds) {
+  // The daemon decides when the attempt ends, also if a supervisor signals all processes of the service.
+  for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) signal(signal_number, SIG_IGN);
+  AttemptMain main(kinds);
+  main.Run();
+}
+
+}  // namespace xlad::worker

@@ -1,0 +1,12 @@
+// The process of one attempt: runs a task or a session for the worker daemon that started it (proto/attempt.proto).
+#pragma once
+
+#include "runtime/device_kind.h"
+
+namespace xlad::worker {
+
+// Talks to the daemon over kChannelDescriptor until the attempt is dropped or the daemon has ended; then the process
+// ends, without a return. `kinds` as for RunWorker.
+[[noreturn]] void RunAttempt(runtime::DeviceKinds kinds);
+
+}  // namespace xlad::worker

@@ -1,0 +1,242 @@
+#include "worker/attempt_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/log.h"
+
+namespace xlad::worker {
+namespace {
+
+constexpr size_t kTailBytes = 8 << 10;
+constexpr size_t kMaxLastWords = 2000;
+
+// How many processes of this machine the system has killed for lack of memory since it started; 0 if it does not say.
+int64_t OomKills() {
+  const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/vmstat");
+  if (!text.ok()) return 0;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    int64_t kills = 0;
+    if (absl::StartsWith(line, "oom_kill ") && absl::SimpleAtoi(line.substr(9), &kills)) return kills;
+  }
+  return 0;
+}
+
+// Lines of xlad's log are in the log already.
+bool IsLogLine(absl::string_view line) {
+  return absl::StartsWith(line, "{\"ts\":") || (absl::StartsWith(line, "20") && line.substr(4, 1) == "-");
+}
+
+// The last lines, as text that any message can contain.
+std::string LastWords(const std::string& tail) {
+  std::vector<absl::string_view> lines = absl::StrSplit(tail, '\n', absl::SkipWhitespace());
+  std::erase_if(lines, IsLogLine);
+  std::string words = absl::StrJoin(lines, "\n");
+  if (words.size() > kMaxLastWords) words.erase(0, words.size() - kMaxLastWords);
+  for (char& c : words) {
+    if (c != '\n' && (c < ' ' || c > '~')) c = '?';
+  }
+  return words;
+}
+
+void WriteToErrors(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(STDERR_FILENO, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    bytes.remove_prefix(n);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::Start(const std::vector<std::string>& argv,
+                                                                      const AttemptSetup& setup) {
+  XLAD_ASSIGN_OR_RETURN(auto sockets, MessageSocket::MakePair());
+  XLAD_ASSIGN_OR_RETURN(Pipe errors, Pipe::Make());
+  fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  XLAD_ASSIGN_OR_RETURN(SpawnedProcess process, Spawn({.argv = argv,
+                                                       .output = errors.write_end.get(),
+                                                       .errors = errors.write_end.get(),
+                                                       .channel = sockets.second.fd()}));
+  std::unique_ptr<AttemptProcess> started(
+      new AttemptProcess(std::move(process), std::move(sockets.first), std::move(errors.read_end)));
+  AttemptCommand command;
+  *command.mutable_setup() = setup;
+  started->Send(command);
+  return started;
+}
+
+AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor errors)
+    : process_(std::move(process)),
+      socket_(std::move(socket)),
+      errors_(std::move(errors)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      oom_kills_before_(OomKills()) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+AttemptProcess::~AttemptProcess() {
+  KillAfter(0);
+  thread_.join();
+}
+
+void AttemptProcess::Listen(std::function<void(const AttemptReport&)> on_report,
+                            std::function<void(const ProcessEnd&)> on_end) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  on_report_ = std::move(on_report);
+  on_end_ = std::move(on_end);
+  eventfd_write(wake_.get(), 1);
+  if (!end_.has_value()) return;
+  // Its thread has ended and called nothing.
+  const std::deque<AttemptReport> early = std::exchange(early_reports_, {});
+  lock.unlock();
+  for (const AttemptReport& report : early) on_report_(report);
+  on_end_(*end_);
+}
+
+void AttemptProcess::Send(const AttemptCommand& command, FileDescriptor descriptor) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  outgoing_.emplace_back(command.SerializeAsString(), std::move(descriptor));
+  eventfd_write(wake_.get(), 1);
+}
+
+void AttemptProcess::KillAfter(int64_t ms) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t at_ns = RealClock().NowNs() + ms * kNsPerMs;
+  kill_at_ns_ = std::min(kill_at_ns_.value_or(at_ns), at_ns);
+  eventfd_write(wake_.get(), 1);
+}
+
+bool AttemptProcess::HasEnded() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return end_.has_value();
+}
+
+void AttemptProcess::WaitForEnd() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return end_.has_value(); });
+}
+
+void AttemptProcess::Run() {
+  while (Poll()) {
+  }
+  Finish();
+}
+
+// -1: without limit.
+int64_t AttemptProcess::PollTimeoutMs() const {
+  if (!kill_at_ns_.has_value() || killed_) return -1;
+  return std::clamp<int64_t>((*kill_at_ns_ - RealClock().NowNs()) / kNsPerMs + 1, 0, 1'000'000);
+}
+
+bool AttemptProcess::Poll() {
+  bool all_sent = true;
+  int64_t timeout_ms = -1;
+  std::deque<AttemptReport> early;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& [bytes, descriptor] : outgoing_) socket_.Queue(bytes, std::move(descriptor));
+    outgoing_.clear();
+    if (kill_at_ns_.has_value() && !killed_ && RealClock().NowNs() >= *kill_at_ns_) {
+      killed_ = true;
+      SignalProcess(process_, SIGKILL);
+    }
+    timeout_ms = PollTimeoutMs();
+    if (on_report_ != nullptr) early.swap(early_reports_);
+  }
+  for (const AttemptReport& report : early) on_report_(report);
+  if (socket_is_open_) {
+    const absl::StatusOr<bool> sent = socket_.Flush();
+    all_sent = sent.value_or(true);  // A process that has closed its socket is about to end.
+  }
+  pollfd ready[4] = {{wake_.get(), POLLIN, 0},
+                     {process_.pidfd.get(), POLLIN, 0},
+                     {socket_is_open_ ? socket_.fd() : -1, static_cast<short>(all_sent ? POLLIN : POLLIN | POLLOUT), 0},
+                     {errors_.get(), POLLIN, 0}};
+  poll(ready, 4, static_cast<int>(timeout_ms));
+  eventfd_t ignored = 0;
+  if (ready[0].revents != 0) eventfd_read(wake_.get(), &ignored);
+  if (ready[2].revents != 0) Receive();
+  if (ready[3].revents != 0) ReadErrors();
+  return ready[1].revents == 0;
+}
+
+void AttemptProcess::Receive() {
+  while (socket_is_open_) {
+    absl::StatusOr<std::optional<MessageSocket::Message>> message = socket_.TryReceive();
+    AttemptReport report;
+    if (message.ok() && !message->has_value()) return;
+    if (!message.ok() || !report.ParseFromString((*message)->bytes)) {
+      socket_is_open_ = false;
+      return KillAfter(0);  // It is ending, or it does not speak this protocol.
+    }
+    std::function<void(const AttemptReport&)> on_report;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      on_report = on_report_;
+      if (on_report == nullptr) early_reports_.push_back(report);
+    }
+    if (on_report != nullptr) on_report(report);
+  }
+}
+
+void AttemptProcess::ReadErrors() {
+  char buffer[16 << 10];
+  while (true) {
+    const ssize_t n = read(errors_.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errors_.Close();
+    if (n <= 0) return;
+    WriteToErrors(absl::string_view(buffer, n));
+    tail_.append(buffer, n);
+    if (tail_.size() > kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+  }
+}
+
+void AttemptProcess::Finish() {
+  int status = 0;
+  rusage usage{};
+  while (wait4(pid(), &status, 0, &usage) < 0 && errno == EINTR) {
+  }
+  Receive();
+  if (errors_.is_open()) ReadErrors();
+  ProcessEnd end;
+  end.pid = pid();
+  end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  end.peak_bytes = int64_t{usage.ru_maxrss} * 1024;
+  end.how = DescribeEnd(status);
+  end.last_words = LastWords(tail_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  end.killed_here = killed_ && end.signal == SIGKILL;
+  const bool killed_elsewhere = end.signal == SIGKILL && !end.killed_here;
+  end.out_of_memory =
+      end.exit_code == kExitOutOfMemory || (killed_elsewhere && OomKills() > oom_kills_before_);
+  if (on_end_ != nullptr) {
+    const std::deque<AttemptReport> early = std::exchange(early_reports_, {});
+    lock.unlock();
+    for (const AttemptReport& report : early) on_report_(report);
+    on_end_(end);
+    lock.lock();
+  }
+  end_ = end;
+  changed_.notify_all();
+}
+
+}  // namespace xlad::worker

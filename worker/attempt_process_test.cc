@@ -1,0 +1,125 @@
+// Processes that are scripts of the shell: messages, ends of all kinds, and their deadlines.
+#include "worker/attempt_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+namespace xlad::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A process and what the daemon receives from it.
+struct Started {
+  explicit Started(const std::string& script) {
+    AttemptSetup setup;
+    setup.set_progress_limit_ms(7);
+    process = *AttemptProcess::Start({"/bin/sh", "-c", script}, setup);
+  }
+  ProcessEnd Wait() {
+    ProcessEnd end;
+    process->Listen([this](const AttemptReport& report) { reports.push_back(report); },
+                    [&end](const ProcessEnd& e) { end = e; });
+    process->WaitForEnd();
+    return end;
+  }
+  std::unique_ptr<AttemptProcess> process;
+  std::vector<AttemptReport> reports;
+};
+
+TEST(AttemptProcess, SaysHowItEnded) {
+  ProcessEnd end = Started("exit 3").Wait();
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_EQ(end.how, "exit code 3");
+  EXPECT_FALSE(end.out_of_memory);
+  EXPECT_GT(end.peak_bytes, 0);
+  end = Started("kill -SEGV $$").Wait();
+  EXPECT_EQ(end.exit_code, -1);
+  EXPECT_EQ(end.signal, SIGSEGV);
+  EXPECT_FALSE(end.killed_here);
+  end = Started(absl::StrCat("exit ", kExitOutOfMemory)).Wait();
+  EXPECT_TRUE(end.out_of_memory);
+  EXPECT_EQ(Started("kill -KILL $$").Wait().signal, SIGKILL);
+}
+
+TEST(AttemptProcess, KeepsTheLastOutputThatIsNotALogLine) {
+  testing::internal::CaptureStderr();
+  const ProcessEnd end =
+      Started("echo '{\"ts\":\"1\",\"msg\":\"a line of the log\"}' >&2; echo 'check failed: x > 0' >&2; exit 1").Wait();
+  EXPECT_EQ(end.last_words, "check failed: x > 0");
+  const std::string copied = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(copied, HasSubstr("a line of the log"));
+  EXPECT_THAT(copied, HasSubstr("check failed: x > 0"));
+}
+
+TEST(AttemptProcess, AStuckProcessIsKilled) {
+  Started stuck("trap '' TERM INT; while :; do sleep 1; done");
+  stuck.process->KillAfter(60'000);
+  stuck.process->KillAfter(50);
+  stuck.process->KillAfter(60'000);
+  const ProcessEnd end = stuck.Wait();
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_TRUE(end.killed_here);
+}
+
+TEST(AttemptProcess, AStoppedProcessIsKilledToo) {
+  Started stopped("kill -STOP $$");
+  AttemptCommand command;
+  command.mutable_abort()->set_error(std::string(1 << 20, 'x'));  // More than the socket takes.
+  stopped.process->Send(command);
+  stopped.process->KillAfter(50);
+  EXPECT_TRUE(stopped.Wait().killed_here);
+}
+
+TEST(AttemptProcess, TheDestructorEndsIt) {
+  pid_t pid = 0;
+  {
+    Started started("sleep 60");
+    pid = started.process->pid();
+  }
+  EXPECT_EQ(kill(pid, 0), -1) << "it has ended and is reaped";
+}
+
+// /bin/cat returns the daemon's messages, which are valid reports with fields that are unknown.
+TEST(AttemptProcess, ExchangesMessages) {
+  Started echo("exec cat <&3 >&3");
+  AttemptCommand command;
+  command.mutable_message()->mutable_renew()->set_lease_until_step(7);
+  for (int i = 0; i < 100; ++i) echo.process->Send(command);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int received = 0;
+  echo.process->Listen(
+      [&](const AttemptReport& report) {
+        std::lock_guard<std::mutex> lock(mutex);
+        ++received;
+        changed.notify_all();
+      },
+      [](const ProcessEnd&) {});
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return received == 101; });
+}
+
+TEST(AttemptProcess, WhatItReportsBeforeItEndsArrives) {
+  // A frame of 4 bytes: report {progress: {finished_steps: 5}}.
+  Started started("printf '\\004\\000\\000\\000\\022\\002\\010\\005' >&3; exit 9");
+  started.process->WaitForEnd();  // Before Listen.
+  EXPECT_EQ(started.Wait().exit_code, 9);
+  ASSERT_EQ(started.reports.size(), 1u);
+  EXPECT_EQ(started.reports[0].progress().finished_steps(), 5);
+}
+
+TEST(AttemptProcess, AProcessThatSpeaksAnotherProtocolIsKilled) {
+  Started stranger("printf '\\004\\000\\000\\000abcd' >&3; sleep 60");
+  EXPECT_TRUE(stranger.Wait().killed_here);
+}
+
+}  // namespace
+}  // namespace xlad::worker

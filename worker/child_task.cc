@@ -1,0 +1,114 @@
+#include "worker/child_task.h"
+
+#include "base/log.h"
+
+namespace xlad::worker {
+namespace {
+
+constexpr int64_t kAbortGraceMs = 2000;  // The time in which an aborted process must end by itself.
+constexpr int64_t kDropGraceMs = 5000;   // The same for a process that is not needed any more.
+
+template <typename Message>
+void SetKey(const TaskKey& key, Message* message) {
+  message->set_job_id(key.job_id);
+  message->set_attempt(key.attempt);
+}
+
+}  // namespace
+
+ChildTask::ChildTask(const LaunchTask& launch, std::unique_ptr<AttemptProcess> process, PeerAcceptor* acceptor,
+                     std::function<void(Event)> emit)
+    : launch_(launch),
+      key_{launch.job_id(), launch.attempt()},
+      acceptor_(acceptor),
+      emit_(std::move(emit)),
+      finished_steps_(launch.first_step()),
+      process_(std::move(process)) {
+  CoordinatorMessage message;
+  *message.mutable_launch() = launch;
+  Forward(std::move(message));
+  process_->Listen([this](const AttemptReport& report) { OnReport(report); },
+                   [this](const ProcessEnd& end) { emit_(TaskHasExited{key_, end}); });
+  acceptor_->Add(key_, [this](FileDescriptor socket, const PeerHello& hello, const std::string& address) {
+    AttemptCommand command;
+    *command.mutable_peer()->mutable_hello() = hello;
+    command.mutable_peer()->set_address(address);
+    process_->Send(command, std::move(socket));
+  });
+}
+
+ChildTask::~ChildTask() {
+  acceptor_->Remove(key_);
+  AttemptCommand command;
+  command.mutable_drop();
+  process_->Send(command);
+  process_->KillAfter(kDropGraceMs);
+  process_->WaitForEnd();
+}
+
+void ChildTask::Forward(CoordinatorMessage message) {
+  AttemptCommand command;
+  *command.mutable_message() = std::move(message);
+  process_->Send(command);
+}
+
+void ChildTask::Lease(int64_t lease_until_step) {
+  CoordinatorMessage message;
+  SetKey(key_, message.mutable_renew());
+  message.mutable_renew()->set_lease_until_step(lease_until_step);
+  Forward(std::move(message));
+}
+
+void ChildTask::StopAt(int64_t step) {
+  CoordinatorMessage message;
+  SetKey(key_, message.mutable_stop_at());
+  message.mutable_stop_at()->set_step(step);
+  Forward(std::move(message));
+}
+
+void ChildTask::Command(const SessionCommand& session) {
+  CoordinatorMessage message;
+  *message.mutable_session() = session;
+  Forward(std::move(message));
+}
+
+void ChildTask::Abort(const collectives::Failure& failure) {
+  AttemptCommand command;
+  command.mutable_abort()->set_error_code(static_cast<int>(failure.status.code()));
+  command.mutable_abort()->set_error(std::string(failure.status.message()));
+  process_->Send(command);
+  process_->KillAfter(kAbortGraceMs);
+}
+
+void ChildTask::OnReport(const AttemptReport& report) {
+  if (report.has_progress()) {
+    finished_steps_ = report.progress().finished_steps();
+    return;
+  }
+  const WorkerMessage& message = report.message();
+  switch (message.message_case()) {
+    case WorkerMessage::kReady:
+      return emit_(TaskIsReady{key_});
+    case WorkerMessage::kSteps:
+      for (const StepMetrics& metrics : message.steps().metrics()) emit_(TaskStepped{key_, metrics});
+      return;
+    case WorkerMessage::kStopAnswer:
+      return emit_(TaskAnsweredStop{key_, message.stop_answer().step(), message.stop_answer().accepted(),
+                                    message.stop_answer().current()});
+    case WorkerMessage::kStopped:
+      return emit_(TaskHasStopped{key_, message.stopped().step()});
+    case WorkerMessage::kFinished:
+      return emit_(TaskHasFinished{key_});
+    case WorkerMessage::kSessionAnswer:
+      return emit_(CommandIsDone{key_, message.session_answer().sequence()});
+    case WorkerMessage::kFailed: {
+      const TaskFailed& failed = message.failed();
+      const absl::Status status(static_cast<absl::StatusCode>(failed.error_code()), failed.error());
+      return emit_(TaskHasFailed{key_, failed.step(), {status, failed.suspect_worker()}});
+    }
+    default:
+      LogWarn("an attempt's process sent a message of an unknown kind", {{"job", key_.job_id}});
+  }
+}
+
+}  // namespace xlad::worker

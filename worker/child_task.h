@@ -1,0 +1,43 @@
+// A task that runs in a process of its own (worker/attempt_main.cc): passes calls to the process, and turns its
+// reports and its end into events.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "worker/attempt_process.h"
+#include "worker/peer_acceptor.h"
+#include "worker/worker_core.h"
+
+namespace xlad::worker {
+
+// Calls `emit` for each event, on the process's thread. The last event is TaskHasExited.
+class ChildTask final : public Task {
+ public:
+  // `acceptor` passes the connections of the attempt's peers to the process; it must outlive the task.
+  ChildTask(const LaunchTask& launch, std::unique_ptr<AttemptProcess> process, PeerAcceptor* acceptor,
+            std::function<void(Event)> emit);
+  // Ends the process, if need be by killing it, and returns when it has ended.
+  ~ChildTask() override;
+
+  void Lease(int64_t lease_until_step) override;
+  void StopAt(int64_t step) override;
+  // The process is killed if it has not ended by itself two seconds later, for example because a kernel loops forever.
+  void Abort(const collectives::Failure& failure) override;
+  void Command(const SessionCommand& command) override;
+  int64_t finished_steps() const override { return finished_steps_; }
+
+ private:
+  void Forward(CoordinatorMessage message);
+  void OnReport(const AttemptReport& report);
+
+  const LaunchTask launch_;
+  const TaskKey key_;
+  PeerAcceptor* const acceptor_;
+  const std::function<void(Event)> emit_;
+  std::atomic<int64_t> finished_steps_;
+  std::unique_ptr<AttemptProcess> process_;  // Last, because its thread uses the other members.
+};
+
+}  // namespace xlad::worker

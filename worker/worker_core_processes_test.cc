@@ -1,0 +1,149 @@
+// The worker's state machine and the ends of its attempts' processes.
+#include "worker/testing/worker_core_fixture.h"
+
+namespace xlad::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ElementsAre;
+
+class WorkerCoreProcessesTest : public WorkerCoreTest {};
+
+TEST_F(WorkerCoreProcessesTest, AProcessThatEndsFailsItsTask) {
+  Attach();
+  Launch(1);
+  Start(100);
+  Step(4);
+  ProcessEnd end{.pid = 77, .exit_code = -1, .signal = 9, .how = "signal 9 (Killed)"};
+  Handle(TaskHasExited{{"job", 1}, end});
+  ASSERT_EQ(sent_.size(), 2) << "the metrics before the end";
+  EXPECT_THAT(SentSteps(), ElementsAre(4));
+  EXPECT_EQ(sent_[1].failed().step(), 5);
+  EXPECT_EQ(sent_[1].failed().error(), "the process of the attempt (pid 77) ended: signal 9 (Killed)");
+  EXPECT_EQ(sent_[1].failed().error_code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  Handle(TaskHasExited{{"job", 1}, end});
+  EXPECT_THAT(sent_, IsEmpty()) << "it has failed once";
+  ForgetJob();
+  Handle(TaskHasExited{{"job", 1}, end});
+  EXPECT_THAT(sent_, IsEmpty()) << "the end of a process that is not needed";
+}
+
+TEST_F(WorkerCoreProcessesTest, AnEndedProcessIsDescribed) {
+  const std::vector<std::pair<ProcessEnd, absl::StatusCode>> ends = {
+      {{.signal = 11, .how = "signal 11 (Segmentation fault)", .last_words = "at x.cc:1"}, absl::StatusCode::kInternal},
+      {{.exit_code = 71, .out_of_memory = true, .peak_bytes = 3 << 20, .how = "exit code 71"},
+       absl::StatusCode::kResourceExhausted},
+      {{.signal = 15, .how = "signal 15 (Terminated)"}, absl::StatusCode::kUnavailable}};
+  for (const auto& [end, code] : ends) {
+    Attach();
+    Launch(1);
+    Handle(TaskHasExited{{"job", 1}, end});
+    ASSERT_EQ(Count(WorkerMessage::kFailed), 1);
+    EXPECT_EQ(sent_.back().failed().error_code(), static_cast<int>(code));
+    EXPECT_THAT(sent_.back().failed().error(), HasSubstr(end.how));
+    EXPECT_THAT(sent_.back().failed().error(), HasSubstr(end.last_words));
+    if (end.out_of_memory) EXPECT_THAT(sent_.back().failed().error(), HasSubstr("ran out of memory"));
+    if (end.out_of_memory) EXPECT_THAT(sent_.back().failed().error(), HasSubstr("3 MiB"));
+    ForgetJob();
+  }
+}
+
+TEST_F(WorkerCoreProcessesTest, AFinishedTaskWhoseProcessEndsStaysFinished) {
+  Attach();
+  Launch(1);
+  Handle(TaskHasFinished{{"job", 1}});
+  Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
+  EXPECT_THAT(sent_, IsEmpty());
+  Handle(Disconnected{});
+  Attach();
+  EXPECT_EQ(Count(WorkerMessage::kFinished), 1);
+  EXPECT_EQ(Count(WorkerMessage::kFailed), 0);
+}
+
+TEST_F(WorkerCoreProcessesTest, ACoordinatorThatKnowsItHearsOfExits) {
+  Attach();
+  CoordinatorMessage registered;
+  registered.mutable_registered()->set_protocol(1);
+  Handle(registered);
+  Launch(1);
+  Step(2);
+  Handle(TaskHasExited{{"job", 1}, {.pid = 77, .exit_code = -1, .signal = 11, .how = "signal 11"}});
+  ASSERT_EQ(Count(WorkerMessage::kExited), 1);
+  EXPECT_EQ(Count(WorkerMessage::kFailed), 0);
+  const AttemptExited& exited = sent_.back().exited();
+  EXPECT_EQ(exited.pid(), 77);
+  EXPECT_EQ(exited.signal(), 11);
+  EXPECT_EQ(exited.step(), 3);
+  EXPECT_EQ(exited.generation(), 41);
+  EXPECT_THAT(exited.what(), HasSubstr("signal 11"));
+  Handle(Disconnected{});
+  Handle(Connected{});
+  Handle(registered);
+  EXPECT_EQ(Count(WorkerMessage::kExited), 1) << "said again until it is answered";
+  EXPECT_EQ(sent_.back().incarnation(), 99);
+}
+
+// Tasks in processes: a task that is dropped keeps its devices until its process has ended.
+class TasksWithProcesses : public WorkerCoreTest {
+ protected:
+  static WorkerCoreOptions WithProcesses() {
+    WorkerCoreOptions options = Options();
+    options.tasks_have_processes = true;
+    return options;
+  }
+  TasksWithProcesses() : WorkerCoreTest(WithProcesses()) {}
+
+  void LaunchOn(int devices, const std::string& job, int64_t attempt) {
+    CoordinatorMessage message;
+    message.mutable_launch()->set_job_id(job);
+    message.mutable_launch()->set_attempt(attempt);
+    for (int d = 0; d < devices; ++d) message.mutable_launch()->add_devices()->set_device(d);
+    Handle(message);
+  }
+};
+
+TEST_F(TasksWithProcesses, DevicesAreFreeWhenTheProcessHasEnded) {
+  Attach();
+  LaunchOn(1, "job", 1);
+  LaunchOn(1, "other", 1);
+  Abort("cancelled");
+  EXPECT_EQ(alive_, 1);
+  LaunchOn(2, "large", 1);
+  EXPECT_EQ(alive_, 1) << "one device is in use, the other one is not free yet";
+  LaunchOn(1, "small", 1);
+  EXPECT_EQ(alive_, 1);
+  Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
+  EXPECT_EQ(alive_, 3) << "nothing is about to end: all start";
+  EXPECT_THAT(sent_, IsEmpty()) << "the end was expected";
+}
+
+TEST_F(TasksWithProcesses, TheNextAttemptWaitsForTheEndOfTheLastOne) {
+  Attach();
+  LaunchOn(2, "job", 1);
+  LaunchOn(2, "job", 2);
+  EXPECT_EQ(alive_, 0);
+  Handle(TaskHasExited{{"job", 1}, {}});
+  EXPECT_EQ(alive_, 1);
+  Handle(TaskHasExited{{"job", 2}, {.signal = 9, .how = "signal 9"}});
+  EXPECT_EQ(Count(WorkerMessage::kFailed), 1);
+  ForgetJob();
+  LaunchOn(2, "job", 3);
+  EXPECT_EQ(alive_, 1) << "the process of attempt 2 has ended before it was dropped";
+}
+
+TEST_F(TasksWithProcesses, ALaunchThatWaitsCanBeAborted) {
+  Attach();
+  LaunchOn(2, "first", 1);
+  CoordinatorMessage forget;
+  forget.mutable_forget()->set_job_id("first");
+  forget.mutable_forget()->set_attempt(1);
+  Handle(forget);
+  LaunchOn(2, "job", 1);
+  Abort("cancelled");
+  Handle(TaskHasExited{{"first", 1}, {}});
+  EXPECT_EQ(alive_, 0);
+}
+
+}  // namespace
+}  // namespace xlad::worker
