@@ -1,170 +1,12 @@
-// CoordinatorCore with scripted workers, a virtual clock, a log in memory, and restarts at any point.
-#include "service/coordinator.h"
+// The coordinator: submission, placement, evidence of faults, restarts.
+#include <cmath>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-
-#include "proto/device_name.h"
+#include "service/testing/cluster.h"
 
 namespace xlad::service {
 namespace {
 
 using ::testing::HasSubstr;
-
-// A cluster in one thread: the core, its log, and the messages that it sent.
-class Cluster {
- public:
-  Cluster() { Restart(); }
-
-  void Restart() {
-    random_ = SeededRandom(++seed_);
-    log_ = OpenMemoryJobLog(&store);
-    CoordinatorOptions options;
-    options.lease_steps = 100;
-    core = std::make_unique<CoordinatorCore>(
-        options, CoordinatorCore::Environment{&clock, random_.get(), log_.get(),
-                                              [](const std::string&) { return Executable(); }});
-    Actions actions;
-    ASSERT_TRUE(core->Recover(&actions).ok());
-    Perform(actions);
-  }
-
-  void Perform(const Actions& actions) {
-    for (const Action& action : actions) {
-      if (const auto* send = std::get_if<SendMessage>(&action)) sent.push_back(*send);
-      if (const auto* build = std::get_if<StartBuild>(&action)) {
-        builds.push_back(build->job_id);
-        build_kinds.push_back(DeviceName(build->target));
-      }
-      if (const auto* assemble = std::get_if<AssembleState>(&action)) assemblies.push_back(*assemble);
-      if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
-    }
-  }
-
-  std::string Submit(int64_t devices, const std::string& key = "key", int attempts = 1,
-                     const std::string& device_name = "") {
-    SubmitJobRequest request;
-    request.mutable_spec()->set_device_name(device_name);
-    request.set_client_key(key);
-    request.mutable_spec()->set_name("test");
-    request.mutable_spec()->set_steps(1000);
-    request.mutable_spec()->set_max_attempts(attempts);
-    request.mutable_spec()->set_state_blob("initial");
-    MeshAxis* axis = request.mutable_spec()->add_mesh();
-    axis->set_name("dp");
-    axis->set_size(devices);
-    Actions actions;
-    const auto response = core->Submit(request, &actions);
-    Perform(actions);
-    return response.ok() ? response->job_id() : std::string(response.status().message());
-  }
-
-  void Register(ConnectionId connection, const std::string& id, uint64_t incarnation = 1,
-                const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {}) {
-    WorkerMessage message;
-    RegisterWorker* registration = message.mutable_register_();
-    registration->set_worker_id(id);
-    registration->set_incarnation(incarnation);
-    registration->set_host("host");
-    registration->set_pid(100 + connection);
-    registration->set_devices(2);
-    for (const std::string& kind : kinds) {
-      DeviceOffer* offer = registration->add_offers();
-      offer->set_count(2 / static_cast<int>(kinds.size()));
-      offer->mutable_target()->set_device_kind(kind);
-    }
-    for (const RunningTask& task : running) *registration->add_running() = task;
-    Handle(connection, message);
-  }
-
-  void Handle(ConnectionId connection, const WorkerMessage& message) {
-    Actions actions;
-    core->OnWorkerMessage(connection, message, &actions);
-    Perform(actions);
-  }
-  void Gone(ConnectionId connection) {
-    Actions actions;
-    core->OnWorkerGone(connection, &actions);
-    Perform(actions);
-  }
-  void Built() {
-    ASSERT_FALSE(builds.empty());
-    Actions actions;
-    core->OnBuilt(builds.back(), BuiltProgram{"digest", 12, {}}, &actions);
-    Perform(actions);
-  }
-  void Advance(int64_t ms) {
-    for (int64_t t = 0; t < ms; t += 100) {
-      clock.Advance(100 * kNsPerMs);
-      Actions actions;
-      core->OnTick(&actions);
-      Perform(actions);
-    }
-  }
-  void Ready(ConnectionId connection, const std::string& job) {
-    WorkerMessage message;
-    message.mutable_ready()->set_job_id(job);
-    message.mutable_ready()->set_attempt(core->GetJob(job)->attempt());
-    Handle(connection, message);
-  }
-  void Beat(ConnectionId connection, const std::string& job, int64_t step) {
-    WorkerMessage message;
-    *message.mutable_heartbeat()->add_running() = Task(job, step);
-    Handle(connection, message);
-  }
-  void Steps(ConnectionId connection, const std::string& job, int64_t from, int64_t to) {
-    WorkerMessage message;
-    message.mutable_steps()->set_job_id(job);
-    message.mutable_steps()->set_attempt(core->GetJob(job)->attempt());
-    for (int64_t step = from; step < to; ++step) {
-      StepMetrics* metrics = message.mutable_steps()->add_metrics();
-      metrics->set_step(step);
-      metrics->add_values(static_cast<float>(step));
-      metrics->set_step_ms(50);
-    }
-    Handle(connection, message);
-  }
-  RunningTask Task(const std::string& job, int64_t step) {
-    RunningTask task;
-    task.set_job_id(job);
-    task.set_attempt(core->GetJob(job)->attempt());
-    task.set_step(step);
-    return task;
-  }
-  // A running job on four devices of workers a and b.
-  std::string RunningJob(int attempts = 1) {
-    Register(1, "a");
-    Register(2, "b");
-    const std::string job = Submit(4, "key", attempts);
-    Built();
-    Ready(1, job);
-    Ready(2, job);
-    EXPECT_EQ(core->GetJob(job)->state(), RUNNING);
-    return job;
-  }
-  template <typename Predicate>
-  int CountSent(const Predicate& predicate) const {
-    int count = 0;
-    for (const SendMessage& message : sent) count += predicate(message.message);
-    return count;
-  }
-
-  ManualClock clock;
-  MemoryJobStore store;
-  std::unique_ptr<CoordinatorCore> core;
-  std::vector<SendMessage> sent;
-  std::vector<std::string> builds;
-  std::vector<std::string> build_kinds;
-  std::vector<AssembleState> assemblies;
-  std::vector<ConnectionId> closed;
-
- private:
-  uint64_t seed_ = 0;
-  std::unique_ptr<Random> random_;
-  std::unique_ptr<JobLog> log_;
-};
 
 TEST(Coordinator, SubmissionIsIdempotentAndDurable) {
   Cluster cluster;
@@ -173,70 +15,172 @@ TEST(Coordinator, SubmissionIsIdempotentAndDurable) {
   EXPECT_THAT(cluster.Submit(8), HasSubstr("another spec"));
   cluster.Restart();
   EXPECT_EQ(cluster.Submit(4), id);
-  EXPECT_EQ(cluster.core->ListJobs().size(), 1u);
-  cluster.store.fail_next_appends = 1;
-  EXPECT_THAT(cluster.Submit(2, "other"), HasSubstr("disk full"));
-  EXPECT_EQ(cluster.core->ListJobs().size(), 1u);  // The job was refused.
+  EXPECT_EQ(cluster.CountJobs(), 1u);
+}
+
+TEST(Coordinator, AFailedAppendReleasesNothingAndLosesNothing) {
+  for (const bool ambiguous : {false, true}) {
+    Cluster cluster;
+    const std::string id = cluster.Submit(4);
+    cluster.store.fail_next_appends = 1;
+    cluster.store.failures_are_ambiguous = ambiguous;
+    EXPECT_EQ(cluster.Submit(2, "other"), "log failed");
+    cluster.Reopen();
+    EXPECT_EQ(cluster.CountJobs(), ambiguous ? 2u : 1u);
+    const std::string other = cluster.Submit(2, "other");  // The client repeats its request.
+    EXPECT_TRUE(other.starts_with("job-"));
+    EXPECT_EQ(cluster.CountJobs(), 2u);
+    EXPECT_EQ(cluster.Submit(4), id);
+  }
+}
+
+TEST(Coordinator, EachOpeningOfTheLogBeginsATerm) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.coordinator().Status().term(), 1);
+  cluster.Restart();
+  EXPECT_EQ(cluster.coordinator().Status().term(), 2);
+  cluster.Register(1, "a");
+  ASSERT_FALSE(cluster.sent.empty());
+  EXPECT_EQ(cluster.sent.back().message.term(), 2);
+}
+
+TEST(Coordinator, NearlyFullDiskRefusesSubmissionsButRunningJobsLog) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Do([](CoordinatorCore& c) { c.OnFreeBytes(1 << 20); });
+  EXPECT_THAT(cluster.Submit(2, "other"), HasSubstr("found 1 MiB free, expected 64 or more"));
+  EXPECT_FALSE(cluster.coordinator().Status().accepts_jobs());
+  cluster.Steps(1, job, 0, 10);
+  EXPECT_EQ(cluster.Status(job).step(), 10);
+  cluster.Do([](CoordinatorCore& c) { c.OnFreeBytes(int64_t{1} << 40); });
+  EXPECT_TRUE(cluster.Submit(2, "other").starts_with("job-"));
 }
 
 TEST(Coordinator, RunsAJobToItsEnd) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob();
+  JobSpec spec = cluster.Spec(4);
+  spec.set_keep_final_state(false);
+  const std::string job = cluster.RunningJob(spec);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_start(); }), 2);
   cluster.Steps(1, job, 0, 10);
-  EXPECT_EQ(cluster.core->GetJob(job)->step(), 10);
+  EXPECT_EQ(cluster.Status(job).step(), 10);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_acknowledge(); }), 1);
-  for (ConnectionId connection : {1, 2}) {
-    WorkerMessage message;
-    message.mutable_finished()->set_job_id(job);
-    message.mutable_finished()->set_attempt(1);
-    cluster.Handle(connection, message);
-  }
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), SUCCEEDED);
+  WorkerMessage message;
+  cluster.Name(job, message.mutable_finished());
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, message);
+  EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_forget(); }), 2);
 }
 
-TEST(Coordinator, LostWorkerIsNamedWithHostPidAndStep) {
+TEST(Coordinator, ReportedLossOfADisconnectedWorkerEndsTheAttemptAtOnce) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob();
+  const std::string job = cluster.RunningJob(/*attempts=*/1);
   cluster.Steps(1, job, 0, 7);
   cluster.Gone(2);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), RUNNING);  // The worker may reconnect within the grace period.
-  WorkerMessage failed;
-  failed.mutable_failed()->set_job_id(job);
-  failed.mutable_failed()->set_attempt(1);
-  failed.mutable_failed()->set_step(7);
-  failed.mutable_failed()->set_error("peer b is gone");
-  failed.mutable_failed()->set_suspect_worker("b");
-  cluster.Handle(1, failed);  // A peer reports the loss: no grace period.
-  const JobStatus status = *cluster.core->GetJob(job);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);  // A closed connection alone ends nothing.
+  cluster.Fail(1, job, 7, "peer b is gone", "b");
+  const JobStatus status = cluster.Status(job);
   EXPECT_EQ(status.state(), FAILED);
   EXPECT_EQ(status.reason(), "worker b (host host, pid 102) was lost at step 7: its connections closed");
   EXPECT_EQ(status.workers(1).state(), "lost");
   EXPECT_EQ(status.workers(0).state(), "alive");
 }
 
-TEST(Coordinator, SilentWorkerIsLostAfterTheTimeout) {
+TEST(Coordinator, AReconnectedWorkerContinues) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
-  for (int i = 0; i < 40; ++i) {
-    cluster.Beat(1, job, i);
-    cluster.Advance(100);
-  }
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("worker b (host host, pid 102) was lost"));
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("no heartbeat for 3000 ms"));
+  cluster.Beat(2, job, 5);
+  cluster.Gone(2);
+  cluster.RunFor(9000, {1});
+  cluster.Register(3, "b", 1, {cluster.Task(job, 50)});
+  cluster.RunFor(5000, {1, 3});
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
 }
 
-TEST(Coordinator, RestartsWhileAttemptsRemain) {
+TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob(2);
-  cluster.Gone(2);
-  cluster.Advance(1500);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), PENDING);
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("waits for 4 devices"));
-  cluster.Register(3, "b", 2);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), STARTING);
-  EXPECT_EQ(cluster.core->GetJob(job)->attempt(), 2);
+  const std::string job = cluster.RunningJob(/*attempts=*/1);
+  cluster.RunFor(4000, {1});
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).workers(1).state(), "suspect");
+  cluster.Beat(2, job, 1);
+  EXPECT_EQ(cluster.Status(job).workers(1).state(), "alive");
+  cluster.RunFor(10'100, {1});
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker b (host host, pid 102) was lost"));
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("no heartbeat for 10000 ms"));
+}
+
+TEST(Coordinator, ItsOwnPauseIsNobodysSilence) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(/*attempts=*/1);
+  cluster.clock.Advance(int64_t{60'000} * kNsPerMs);  // No tick: the process was stopped.
+  cluster.Advance(200);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).workers(1).state(), "alive");
+}
+
+TEST(Coordinator, RestartsWithoutLimitAndWithPauses) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  int64_t attempt = 1;
+  for (int failure = 1; failure <= 6; ++failure) {
+    cluster.Fail(1, job, 3, "the network broke", "", absl::StatusCode::kUnavailable);
+    EXPECT_EQ(cluster.Status(job).failures(), failure);
+    if (failure > 1) {
+      EXPECT_EQ(cluster.Status(job).state(), PENDING);
+      EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("begins after a pause of"));
+      cluster.RunFor(int64_t{1100} << (failure - 2), {1, 2});
+    }
+    EXPECT_EQ(cluster.Status(job).state(), STARTING);
+    EXPECT_EQ(cluster.Status(job).attempt(), ++attempt);
+    cluster.Start(job, {1, 2});
+  }
+  cluster.CommitCheckpoint(job, 50);
+  EXPECT_EQ(cluster.Status(job).failures(), 0) << "a new checkpoint is progress";
+}
+
+TEST(Coordinator, AttemptsCountFailuresWithoutANewCheckpoint) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(/*attempts=*/2);
+  for (int round = 0; round < 4; ++round) {
+    cluster.CommitCheckpoint(job, 10 * (round + 1));
+    cluster.Fail(1, job, 10 * (round + 1) + 3, "the network broke", "");
+    cluster.Start(job, {1, 2});
+  }
+  cluster.Fail(1, job, 44, "the network broke", "");
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("2 attempts in a row failed without a new checkpoint"));
+}
+
+TEST(Coordinator, TheSameProgramErrorTwiceAtOneStepEndsTheJob) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  const auto fail = [&](int64_t step) {
+    cluster.Fail(1, job, step, "index out of range", "", absl::StatusCode::kInvalidArgument);
+  };
+  fail(5);
+  cluster.Start(job, {1, 2});
+  fail(6);  // Another step.
+  cluster.RunFor(1200, {1, 2});
+  cluster.Start(job, {1, 2});
+  fail(6);
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("same error at the same step"));
+}
+
+TEST(Coordinator, AnExitedProcessEndsItsAttemptAtOnce) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  WorkerMessage message;
+  cluster.Name(job, message.mutable_exited());
+  message.mutable_exited()->set_pid(77);
+  message.mutable_exited()->set_signal(9);
+  message.mutable_exited()->set_step(12);
+  cluster.Handle(2, message);
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  EXPECT_EQ(cluster.Status(job).attempt(), 2);
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_abort() && m.abort().attempt() == 1; }), 2);
 }
 
 TEST(Coordinator, RestartedCoordinatorAdoptsRunningJobs) {
@@ -244,50 +188,121 @@ TEST(Coordinator, RestartedCoordinatorAdoptsRunningJobs) {
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 20);
   cluster.Restart();
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), RUNNING);
-  EXPECT_EQ(cluster.core->GetJob(job)->step(), 20);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).step(), 20);
   cluster.Advance(2000);
+  cluster.sent.clear();
   cluster.Register(11, "a", 1, {cluster.Task(job, 30)});
   cluster.Register(12, "b", 1, {cluster.Task(job, 29)});
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), RUNNING);
-  EXPECT_EQ(cluster.core->GetJob(job)->step(), 30);
-  EXPECT_EQ(cluster.core->GetJob(job)->attempt(), 1);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).step(), 30);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+  EXPECT_GT(cluster.CountSent([](const auto& m) { return m.has_renew(); }), 0) << "it does not know the old lease";
+}
+
+TEST(Coordinator, StepsOfAnEarlierAttemptDoNotCountAfterARestart) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Steps(1, job, 0, 40);
+  cluster.CommitCheckpoint(job, 30);
+  cluster.Fail(1, job, 40, "the network broke", "");
+  ASSERT_EQ(cluster.Status(job).attempt(), 2);
+  cluster.Restart();
+  EXPECT_EQ(cluster.Status(job).step(), 30);
 }
 
 TEST(Coordinator, UnadoptedWorkerIsLostAfterTheWindow) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob();
+  const std::string job = cluster.RunningJob(/*attempts=*/1);
   cluster.Restart();
   cluster.Register(11, "a", 1, {cluster.Task(job, 30)});
-  for (int i = 0; i < 210; ++i) {
-    cluster.Beat(11, job, 30 + i);
-    cluster.Advance(100);
-  }
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("worker b"));
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("did not reconnect"));
+  cluster.RunFor(21'000, {11});
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker b"));
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("did not reconnect"));
 }
 
 TEST(Coordinator, RestartedWorkerHasLostItsTask) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob();
+  const std::string job = cluster.RunningJob(/*attempts=*/1);
+  cluster.Gone(2);
   cluster.Register(12, "b", 2);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
-  EXPECT_THAT(cluster.core->GetJob(job)->reason(), HasSubstr("worker b"));
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("its process restarted"));
+}
+
+TEST(Coordinator, ALostLaunchIsRepeatedAndCostsNoAttempt) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  cluster.Gone(2);
+  cluster.sent.clear();
+  cluster.Register(3, "b");
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_launch(); }), 1);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
 TEST(Coordinator, StaleReportsAreRefused) {
   Cluster cluster;
-  const std::string job = cluster.RunningJob(2);
+  const std::string job = cluster.RunningJob();
   const RunningTask old = cluster.Task(job, 5);
+  cluster.Gone(2);
   cluster.Register(12, "b", 2);  // Ends attempt 1; attempt 2 is placed.
-  ASSERT_EQ(cluster.core->GetJob(job)->attempt(), 2);
+  ASSERT_EQ(cluster.Status(job).attempt(), 2);
   cluster.sent.clear();
   WorkerMessage message;
   *message.mutable_heartbeat()->add_running() = old;
   cluster.Handle(1, message);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_abort() && m.abort().attempt() == 1; }), 1);
-  EXPECT_EQ(cluster.core->GetJob(job)->step(), 0);
+  EXPECT_EQ(cluster.Status(job).step(), 0);
+  // The right attempt with a wrong generation is as stale.
+  WorkerMessage ready;
+  for (const int64_t connection : {1, 12}) {
+    cluster.Name(job, ready.mutable_ready());
+    ready.mutable_ready()->set_generation(1);
+    cluster.Handle(connection, ready);
+  }
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
+TEST(Coordinator, MessagesOfAnotherProcessOnTheSameConnectionAreRefused) {
+  Cluster cluster;
+  cluster.Register(1, "a", 1);
+  WorkerMessage message;
+  message.mutable_draining();
+  message.set_incarnation(2);
+  cluster.Handle(1, message);
+  EXPECT_EQ(cluster.closed, std::vector<ConnectionId>{ConnectionId(1)});
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
+}
+
+TEST(Coordinator, ASecondProcessCannotTakeALiveWorkersId) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  for (int i = 0; i < 20; ++i) {
+    cluster.Register(7, "b", 99);
+    cluster.RunFor(100, {1, 2});
+  }
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+  EXPECT_GT(cluster.CountSent([](const auto& m) {
+    return m.registered().refused().find("another worker is registered as b (host host, pid 102)") != std::string::npos;
+  }), 0);
+}
+
+TEST(Coordinator, WorkersOfAnotherProtocolAreRefusedByName) {
+  Cluster cluster;
+  cluster.Register(1, "a", 1, {}, {}, kProtocol + 1);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers_size(), 0);
+  EXPECT_THAT(cluster.sent.back().message.registered().refused(), HasSubstr("worker a speaks protocol"));
+  for (int32_t own = 1; own < 5; ++own) {
+    for (int32_t theirs = 0; theirs < 7; ++theirs) {
+      EXPECT_EQ(IsProtocolAccepted(own, theirs), theirs >= 1 && (theirs == own || theirs == own - 1));
+    }
+  }
 }
 
 TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
@@ -302,42 +317,82 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   EXPECT_GT(stop_at, 10);
   // One worker has passed the step: all get a later one.
   WorkerMessage late;
-  late.mutable_stop_answer()->set_job_id(job);
-  late.mutable_stop_answer()->set_attempt(1);
+  cluster.Name(job, late.mutable_stop_answer());
   late.mutable_stop_answer()->set_step(stop_at);
   late.mutable_stop_answer()->set_current(stop_at + 5);
   cluster.Handle(1, late);
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 4);
   stop_at = cluster.sent.back().message.stop_at().step();
-  for (ConnectionId connection : {1, 2}) {
-    WorkerMessage stopped;
-    stopped.mutable_stopped()->set_job_id(job);
-    stopped.mutable_stopped()->set_attempt(1);
-    stopped.mutable_stopped()->set_step(stop_at);
-    cluster.Handle(connection, stopped);
-  }
+  WorkerMessage stopped;
+  cluster.Name(job, stopped.mutable_stopped());
+  stopped.mutable_stopped()->set_step(stop_at);
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, stopped);
   ASSERT_EQ(cluster.assemblies.size(), 1u);
-  Actions actions;
-  cluster.core->OnStateAssembled(cluster.assemblies[0], std::string("saved"), &actions);
-  cluster.Perform(actions);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), PENDING);
+  const AssembleState request = cluster.assemblies[0];
+  // The disk is full for a while: nothing is lost.
+  cluster.Do([&](CoordinatorCore& c) { c.OnStateAssembled(request, absl::ResourceExhaustedError("disk full")); });
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  cluster.Advance(100);
+  ASSERT_EQ(cluster.assemblies.size(), 2u);
+  cluster.Do([&](CoordinatorCore& c) { c.OnStateAssembled(request, std::string("saved")); });
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_EQ(cluster.Status(job).failures(), 0);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_may_exit(); }), 1);
   cluster.Gone(2);
   cluster.Restart();
   cluster.Register(21, "a", 1);
   cluster.Register(22, "c", 1);
-  const auto launches = [&] {
-    std::vector<LaunchTask> found;
-    for (const auto& message : cluster.sent) {
-      if (message.message.has_launch() && message.message.launch().attempt() == 2) {
-        found.push_back(message.message.launch());
-      }
-    }
-    return found;
-  }();
-  ASSERT_EQ(launches.size(), 2u);
-  EXPECT_EQ(launches[0].first_step(), stop_at);
-  EXPECT_EQ(launches[0].state_blob(), "saved");
+  ASSERT_EQ(cluster.loads.size(), 1u) << "the plan is read once after a restart";
+  cluster.Do([&](CoordinatorCore& c) { c.OnPlanLoaded("digest", PlannedProgram()); });
+  const LaunchTask launch = cluster.sent.back().message.launch();
+  EXPECT_EQ(launch.attempt(), 2);
+  EXPECT_EQ(launch.first_step(), stop_at);
+  EXPECT_EQ(launch.state_blob(), "saved");
+}
+
+TEST(Coordinator, ADrainedWorkerThatRestartsTakesWorkAgain) {
+  Cluster cluster;
+  cluster.Register(1, "a", 1);
+  WorkerMessage draining;
+  draining.mutable_draining();
+  cluster.Handle(1, draining);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "drained");
+  cluster.Gone(1);
+  cluster.Register(2, "a", 2);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "alive");
+  cluster.Submit(2);
+  cluster.Built();
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).job_id().empty(), false);
+}
+
+TEST(Coordinator, AnOperatorsDrainOutlivesRestartsOfBoth) {
+  Cluster cluster;
+  cluster.Register(1, "a", 1);
+  absl::Status status;
+  cluster.Do([&](CoordinatorCore& c) { status = c.Drain(WorkerId("nobody")); });
+  EXPECT_TRUE(absl::IsNotFound(status));
+  cluster.Do([&](CoordinatorCore& c) { status = c.Drain(WorkerId("a")); });
+  EXPECT_TRUE(status.ok());
+  cluster.Restart();
+  cluster.Register(2, "a", 2);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "drained");
+  const std::string job = cluster.Submit(2);
+  EXPECT_TRUE(cluster.builds.empty());
+  cluster.Do([&](CoordinatorCore& c) { status = c.Undrain(WorkerId("a")); });
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(cluster.builds.size(), 1u);
+  cluster.Do([&](CoordinatorCore& c) { status = c.Undrain(WorkerId("a")); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+}
+
+TEST(Coordinator, LostWorkersAreForgottenAfterAWhile) {
+  Cluster cluster;
+  cluster.Register(1, "a", 1);
+  cluster.Gone(1);
+  cluster.Advance(11'000);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers(0).state(), "lost");
+  cluster.Advance(601'000);
+  EXPECT_EQ(cluster.coordinator().workers().List().workers_size(), 0);
 }
 
 TEST(Coordinator, LeasesAreRenewedInTime) {
@@ -351,13 +406,12 @@ TEST(Coordinator, LeasesAreRenewedInTime) {
   EXPECT_EQ(cluster.sent.back().message.renew().lease_until_step(), 160);
 }
 
-TEST(Coordinator, UnacknowledgedMetricsAreSentAgain) {
+TEST(Coordinator, MetricsAreAcknowledgedOnlyWhenTheyAreDurable) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.store.fail_next_appends = 1;
   cluster.Steps(1, job, 0, 5);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_acknowledge(); }), 0);
-  EXPECT_EQ(cluster.closed, std::vector<ConnectionId>{1});
 }
 
 TEST(Coordinator, JobsLargerThanTheClusterDoNotBlockOthers) {
@@ -367,23 +421,72 @@ TEST(Coordinator, JobsLargerThanTheClusterDoNotBlockOthers) {
   cluster.Built();
   const std::string small = cluster.Submit(2, "small");
   cluster.Built();
-  EXPECT_EQ(cluster.core->GetJob(large)->state(), PENDING);
-  EXPECT_EQ(cluster.core->GetJob(large)->reason(), "waits for 64 devices, 2 are free of 2");
-  EXPECT_EQ(cluster.core->GetJob(small)->state(), STARTING);
+  EXPECT_EQ(cluster.Status(large).state(), PENDING);
+  EXPECT_EQ(cluster.Status(large).reason(), "waits for 64 devices, 2 are free of 2");
+  EXPECT_EQ(cluster.Status(small).state(), STARTING);
+}
+
+TEST(Coordinator, ImpossibleMeshesAreRefused) {
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(1);
+  spec.mutable_mesh(0)->set_size(int64_t{1} << 32);
+  *spec.add_mesh() = spec.mesh(0);  // The product does not fit into 64 bits.
+  EXPECT_THAT(cluster.Submit(spec), HasSubstr("expected axes of 1 or more and at most"));
+  OpenSessionRequest session;
+  session.set_client_key("session");
+  *session.mutable_mesh() = spec.mesh();
+  cluster.Do([&](CoordinatorCore& c) { EXPECT_TRUE(absl::IsInvalidArgument(c.OpenSession(session).status())); });
+  EXPECT_EQ(cluster.CountJobs(), 0u);
 }
 
 TEST(Coordinator, CancelsAtAnyTime) {
   for (const bool running : {false, true}) {
     Cluster cluster;
     const std::string job = running ? cluster.RunningJob() : cluster.Submit(4);
-    Actions actions;
-    EXPECT_TRUE(cluster.core->Cancel(job, &actions).ok());
-    cluster.Perform(actions);
-    EXPECT_EQ(cluster.core->GetJob(job)->state(), CANCELLED);
+    const auto cancel = [&](const std::string& id) {
+      absl::Status status;
+      cluster.Do([&](CoordinatorCore& c) { status = c.Cancel(JobId(id)); });
+      return status;
+    };
+    EXPECT_TRUE(cancel(job).ok());
+    EXPECT_EQ(cluster.Status(job).state(), CANCELLED);
     EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_abort(); }), running ? 2 : 0);
-    EXPECT_TRUE(cluster.core->Cancel(job, &actions).ok());
-    EXPECT_TRUE(absl::IsNotFound(cluster.core->Cancel("job-x", &actions)));
+    EXPECT_TRUE(cancel(job).ok());
+    EXPECT_TRUE(absl::IsNotFound(cancel("job-x")));
   }
+}
+
+TEST(Coordinator, StopsAtAValueThatIsNotFinite) {
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  spec.set_stop_when_not_finite(true);
+  spec.add_results()->set_name("loss");
+  spec.mutable_results(0)->set_kind(JobSpec::Result::LOSS);
+  const std::string job = cluster.RunningJob(spec);
+  cluster.Steps(1, job, 0, 3);
+  WorkerMessage message;
+  cluster.Name(job, message.mutable_steps());
+  message.mutable_steps()->add_metrics()->set_step(3);
+  message.mutable_steps()->mutable_metrics(0)->add_values(std::nanf(""));
+  cluster.Handle(1, message);
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("step 3: found loss = nan"));
+}
+
+TEST(Coordinator, JobsAreListedInPages) {
+  Cluster cluster;
+  std::vector<std::string> ids;
+  for (int i = 0; i < 7; ++i) ids.push_back(cluster.Submit(1, absl::StrCat("key", i)));
+  ListJobsRequest request;
+  request.set_limit(3);
+  std::vector<std::string> listed;
+  do {
+    const ListJobsResponse page = cluster.coordinator().jobs().List(request);
+    EXPECT_LE(page.jobs_size(), 3);
+    for (const JobStatus& job : page.jobs()) listed.push_back(job.id());
+    request.set_after(page.next());
+  } while (!request.after().empty());
+  EXPECT_EQ(listed, ids);
 }
 
 TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
@@ -398,8 +501,8 @@ TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
 TEST(DeviceKinds, AJobIsBuiltForItsRequiredKind) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu", "opaque"});
-  cluster.Submit(1, "a", 1, "opaque");
-  cluster.Submit(1, "b", 1, "cpu");
+  cluster.Submit(1, "a", 0, "opaque");
+  cluster.Submit(1, "b", 0, "cpu");
   EXPECT_EQ(cluster.build_kinds, (std::vector<std::string>{"opaque", "cpu"}));
 }
 
@@ -408,14 +511,10 @@ TEST(DeviceKinds, AJobThatNeedsTwoKindsIsRefused) {
   cluster.Register(1, "w1", 1, {}, {"cpu"});
   cluster.Register(2, "w2", 1, {}, {"opaque"});
   const std::string job = cluster.Submit(4);
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), PENDING) << "another worker may still register";
-  for (int i = 0; i < 50; ++i) {
-    cluster.Beat(1, job, 0);
-    cluster.Beat(2, job, 0);
-    cluster.Advance(100);
-  }
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
-  EXPECT_EQ(cluster.core->GetJob(job)->reason(),
+  EXPECT_EQ(cluster.Status(job).state(), PENDING) << "another worker may still register";
+  cluster.RunFor(5000, {1, 2});
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(),
             "the job needs 4 devices of one kind; the workers have cpu: 2 on w1; opaque: 2 on w2; mixed jobs, which "
             "run on several kinds of device, are not supported yet");
   EXPECT_TRUE(cluster.builds.empty());
@@ -429,19 +528,16 @@ TEST(DeviceKinds, AJobWaitsIfAWorkerOfItsKindMayStillRegister) {
   cluster.Advance(1000);
   cluster.Register(3, "w3", 1, {}, {"opaque"});
   EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), COMPILING);
+  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
 }
 
 TEST(DeviceKinds, AJobOfAKindThatNoWorkerHasIsRefused) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu"});
-  const std::string job = cluster.Submit(2, "key", 1, "opaque");
-  for (int i = 0; i < 50; ++i) {
-    cluster.Beat(1, job, 0);
-    cluster.Advance(100);
-  }
-  EXPECT_EQ(cluster.core->GetJob(job)->state(), FAILED);
-  EXPECT_EQ(cluster.core->GetJob(job)->reason(),
+  const std::string job = cluster.Submit(2, "key", 0, "opaque");
+  cluster.RunFor(5000, {1});
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(),
             "no worker has devices of kind opaque; the workers have cpu: 2 on w1; start a worker with --device opaque");
 }
 

@@ -1,21 +1,30 @@
 #include "service/engine.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <chrono>
 
 #include "base/log.h"
-#include "storage/job_uris.h"
-#include "storage/store.h"
 
 namespace xlad::service {
 namespace {
 
-constexpr int kBackgroundThreads = 2;
+constexpr int kBuildThreads = 4;
+constexpr int kTransferThreads = 2;
+constexpr size_t kMaxQueuedEvents = 4096;
+constexpr int64_t kMaxEventsPerPage = 1000;
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kRetryOpening = std::chrono::milliseconds(250);
+constexpr int kTicksPerSpaceCheck = 10;
+
+absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping"); }
 
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
     : options_(options),
+      started_unix_ns_(RealClock().WallNs()),
       random_(SystemRandom()),
       cache_({.folder = options.cache_folder, .compiler = CompilerVersion(options.program_path)}) {}
 
@@ -23,34 +32,35 @@ Engine::~Engine() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine(options));
-  XLAD_RETURN_IF_ERROR(engine->Recover());
-  engine->threads_.emplace_back([e = engine.get()] { e->RunTicks(); });
-  for (int t = 0; t < kBackgroundThreads; ++t)
-    engine->threads_.emplace_back([e = engine.get()] { e->RunBackground(); });
+  XLAD_RETURN_IF_ERROR(engine->Open());
+  engine->thread_ = std::thread([e = engine.get()] { e->Run(); });
+  for (int t = 0; t < kBuildThreads; ++t)
+    engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->builds_); });
+  for (int t = 0; t < kTransferThreads; ++t)
+    engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->transfers_); });
   return engine;
 }
 
-absl::Status Engine::Recover() {
+absl::Status Engine::Open() {
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(JoinPath(options_.data_folder, "jobs")));
-  XLAD_ASSIGN_OR_RETURN(log_, OpenSqliteJobLog(JoinPath(options_.data_folder, "jobs.sqlite")));
+  if (chmod(options_.data_folder.c_str(), 0700) != 0) {
+    LogWarn("the data folder may be readable by other users", {{"folder", options_.data_folder}});
+  }
   XLAD_ASSIGN_OR_RETURN(BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs")));
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
-  const auto load = [this](const std::string& digest) { return LoadExecutable(digest); };
-  core_ = std::make_unique<CoordinatorCore>(
-      options_.coordinator, CoordinatorCore::Environment{&RealClock(), random_.get(), log_.get(), load});
-  Actions actions;
-  XLAD_RETURN_IF_ERROR(core_->Recover(&actions));
+  auto open_log = options_.open_log;
+  if (!open_log) {
+    open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
+      return OpenSqliteJobLog(path);
+    };
+  }
+  commit_ = std::make_unique<GroupCommit>(options_.coordinator,
+                                          GroupCommit::Environment{&RealClock(), random_.get(), open_log});
+  XLAD_ASSIGN_OR_RETURN(const Actions actions, commit_->TryOpen("the coordinator started"));
+  log_ = commit_->log();
+  serving_ = true;
   Perform(actions);
   return absl::OkStatus();
-}
-
-absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
-  Executable executable;
-  if (!executable.ParseFromString(bytes)) {
-    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
-  }
-  return executable;
 }
 
 void Engine::Stop() {
@@ -58,39 +68,172 @@ void Engine::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    for (const auto& [connection, outbox] : outboxes_) outbox->Close();
-    NotifyChange();
-    work_available_.notify_all();
+    arrived_.notify_all();
+    accepted_.notify_all();
+    changed_.notify_all();
+    builds_.available.notify_all();
+    transfers_.available.notify_all();
   }
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  {
+    const std::lock_guard lock(outbox_mutex_);
+    serving_ = false;
+    for (const auto& [connection, outbox] : outboxes_) outbox->Close();
+  }
+  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : pool_threads_) thread.join();
+  pool_threads_.clear();
+  NotifyChange();
 }
+
+// --- Events.
+
+void Engine::Post(std::function<void(CoordinatorCore&)> handle, std::function<void(const absl::Status&)> answer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_) {
+      queue_.push_back({std::move(handle), std::move(answer)});
+      arrived_.notify_one();
+      return;
+    }
+  }
+  if (answer) answer(Stopping());
+}
+
+absl::Status Engine::PostAndWait(const std::function<void(CoordinatorCore&)>& handle) {
+  std::promise<absl::Status> done;
+  Post(handle, [&done](const absl::Status& status) { done.set_value(status); });
+  return done.get_future().get();
+}
+
+absl::Status Engine::Tell(const std::function<absl::Status(CoordinatorCore&)>& tell) {
+  absl::Status status;
+  XLAD_RETURN_IF_ERROR(PostAndWait([&](CoordinatorCore& coordinator) { status = tell(coordinator); }));
+  return status;
+}
+
+void Engine::Run() {
+  auto next_tick = std::chrono::steady_clock::now();
+  while (true) {
+    std::vector<Work> batch;
+    {
+      std::unique_lock lock(mutex_);
+      arrived_.wait_until(lock, next_tick, [&] { return stopping_ || !queue_.empty(); });
+      batch.swap(queue_);
+      accepted_.notify_all();
+      if (stopping_) {
+        lock.unlock();
+        for (const Work& work : batch) {
+          if (work.answer) work.answer(Stopping());
+        }
+        return;
+      }
+    }
+    const auto now = std::chrono::steady_clock::now();
+    const bool tick = now >= next_tick;
+    if (!commit_->is_open()) {
+      Refuse(batch);
+      if (tick) TryToServe();
+      if (tick) next_tick = now + kRetryOpening;
+      continue;
+    }
+    if (tick) next_tick = now + kTick;
+    HandleBatch(std::move(batch), tick);
+  }
+}
+
+void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
+  static thread_local int ticks_until_check = 0;
+  if (tick && --ticks_until_check < 0) {
+    ticks_until_check = kTicksPerSpaceCheck;
+    if (const auto free_bytes = RealFileSystem().FreeBytes(options_.data_folder); free_bytes.ok()) {
+      commit_->coordinator()->OnFreeBytes(*free_bytes);
+    }
+  }
+  const absl::StatusOr<Actions> actions = commit_->Commit(batch, tick);
+  if (!actions.ok()) return StopServing();
+  Perform(*actions);
+  for (const Work& work : batch) {
+    if (work.answer) work.answer(absl::OkStatus());
+  }
+  if (!tick) return;
+  CoordinatorStatus status = commit_->coordinator()->Status();
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+}
+
+void Engine::Refuse(const std::vector<Work>& batch) {
+  const absl::Status refusal = absl::UnavailableError(
+      absl::StrCat("the job log cannot be written: ", commit_->failure().message(),
+                   "; running jobs continue; repair the coordinator's disk, and it serves again by itself"));
+  for (const Work& work : batch) {
+    if (work.answer) work.answer(refusal);
+  }
+}
+
+void Engine::StopServing() {
+  {
+    const std::lock_guard lock(mutex_);
+    log_ = nullptr;
+    failure_ = commit_->failure();
+  }
+  const std::lock_guard lock(outbox_mutex_);
+  serving_ = false;
+  for (const auto& [connection, outbox] : outboxes_) outbox->Close();
+}
+
+void Engine::TryToServe() {
+  const absl::StatusOr<Actions> actions = commit_->TryOpen("the job log can be written again");
+  {
+    const std::lock_guard lock(mutex_);
+    log_ = commit_->log();
+    failure_ = commit_->failure();
+  }
+  if (!actions.ok()) return;
+  LogInfo("the coordinator serves again");
+  {
+    const std::lock_guard lock(outbox_mutex_);
+    serving_ = true;
+  }
+  Perform(*actions);
+}
+
+// --- Actions.
 
 void Engine::PerformOne(const Action& action) {
   if (const auto* send = std::get_if<SendMessage>(&action)) {
+    const std::lock_guard lock(outbox_mutex_);
     const auto outbox = outboxes_.find(send->connection);
     if (outbox != outboxes_.end()) outbox->second->Send(send->message);
   } else if (const auto* close = std::get_if<CloseConnection>(&action)) {
+    const std::lock_guard lock(outbox_mutex_);
     const auto outbox = outboxes_.find(close->connection);
     if (outbox != outboxes_.end()) outbox->second->Close();
   } else if (const auto* build = std::get_if<StartBuild>(&action)) {
-    work_.push_back([this, request = *build] { BuildJob(request); });
-    work_available_.notify_one();
+    Enqueue(&builds_, [this, request = *build] { BuildJob(request); });
+  } else if (const auto* load = std::get_if<LoadPlan>(&action)) {
+    Enqueue(&transfers_, [this, digest = load->executable_digest] {
+      Post([digest, plan = PlanFor(digest)](CoordinatorCore& coordinator) { coordinator.OnPlanLoaded(digest, plan); });
+    });
   } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
-    work_.push_back([this, request = *assemble] { Assemble(request); });
-    work_available_.notify_one();
+    Enqueue(&transfers_, [this, request = *assemble] { Assemble(request); });
+  } else if (const auto* index = std::get_if<StoreIndex>(&action)) {
+    Enqueue(&transfers_, [this, request = *index] {
+      Post([request, stored = WriteIndex(request)](CoordinatorCore& coordinator) {
+        coordinator.OnIndexStored(request, stored);
+      });
+    });
+  } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
+    Enqueue(&transfers_, [this, request = *old] { Drop(request); });
   } else if (const auto* store = std::get_if<StoreArray>(&action)) {
-    const SessionEffects::StoredArray& stored = store->array;
-    if (stored.expected) {
-      arrays_.Expect(store->session_id, stored.array, stored.shape);
+    if (store->expected) {
+      arrays_.Expect(store->session.str(), store->array, store->shape);
     } else {
-      arrays_.Put(store->session_id, stored.array, stored.shape, stored.bytes);
+      arrays_.Put(store->session.str(), store->array, store->shape, store->bytes);
     }
   } else if (const auto* drop = std::get_if<DropArrays>(&action)) {
-    arrays_.Drop(drop->session_id, drop->arrays);
-  } else if (const auto* changed = std::get_if<JobChanged>(&action)) {
-    const auto job = core_->GetJob(changed->job_id);
-    if (job.ok() && job->session() && HasEnded(job->state())) arrays_.End(changed->job_id, job->reason());
+    arrays_.Drop(drop->session.str(), drop->arrays);
+  } else if (const auto* end = std::get_if<EndSession>(&action)) {
+    arrays_.End(end->session.str(), end->reason);
   }
 }
 
@@ -100,6 +243,8 @@ void Engine::Perform(const Actions& actions) {
 }
 
 void Engine::NotifyChange() {
+  const std::lock_guard lock(mutex_);
+  ++changes_;
   changed_.notify_all();
   if (on_change_) on_change_();
 }
@@ -109,32 +254,34 @@ void Engine::SetChangeListener(std::function<void()> on_change) {
   on_change_ = std::move(on_change);
 }
 
-void Engine::RunTicks() {
+bool Engine::WaitForChange(int64_t* seen) {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    Actions actions;
-    core_->OnTick(&actions);
-    Perform(actions);
-    // Every notification of `changed_` wakes this thread, but the next tick happens only at `due`.
-    const auto due = std::chrono::steady_clock::now() + kTick;
-    while (!stopping_ && changed_.wait_until(lock, due) == std::cv_status::no_timeout) {
-    }
-  }
+  changed_.wait(lock, [&] { return stopping_ || changes_ != *seen; });
+  *seen = changes_;
+  return !stopping_;
 }
 
-void Engine::RunBackground() {
+void Engine::Enqueue(Pool* pool, std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  pool->work.push_back(std::move(work));
+  pool->available.notify_one();
+}
+
+void Engine::RunPool(Pool* pool) {
   while (true) {
     std::function<void()> work;
     {
       std::unique_lock lock(mutex_);
-      work_available_.wait(lock, [&] { return stopping_ || !work_.empty(); });
+      pool->available.wait(lock, [&] { return stopping_ || !pool->work.empty(); });
       if (stopping_) return;
-      work = std::move(work_.front());
-      work_.pop_front();
+      work = std::move(pool->work.front());
+      pool->work.pop_front();
     }
     work();
   }
 }
+
+// --- Requests of clients.
 
 std::string Engine::FolderOf(const std::string& job_id) const {
   return JoinPath(JoinPath(options_.data_folder, "jobs"), job_id);
@@ -145,68 +292,6 @@ JobStatus Engine::WithFolder(JobStatus status) const {
   return status;
 }
 
-absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
-  if (uri.empty()) return std::string();
-  const storage::Store store(RealFileSystem(), [this](const std::string& digest) { return blobs_->OpenBlob(digest); });
-  XLAD_ASSIGN_OR_RETURN(const auto source, store.OpenTensors(uri));
-  return source->Header();
-}
-
-absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
-  BuildRequest build;
-  {
-    const std::lock_guard lock(mutex_);
-    *build.mutable_spec() = core_->SpecOf(request.job_id);
-  }
-  XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
-  auto state = ReadHeader(storage::StateUri(build.spec()));
-  if (!state.ok()) return Annotate(state.status(), "state");
-  auto data = ReadHeader(storage::DataUri(build.spec()));
-  if (!data.ok()) return Annotate(data.status(), "data");
-  build.set_state_header(*std::move(state));
-  build.set_data_header(*std::move(data));
-  *build.mutable_target() = request.target;
-  return RunBuild(build, FolderOf(request.job_id));
-}
-
-// Takes the executable from the cache or builds it. Writes the partitioned program to `folder` for inspection.
-absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder) {
-  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
-  const int64_t start_ns = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
-                          return BuildInChild(options_.program_path, request, options_.build_limits);
-                        }));
-  BuiltProgram built;
-  built.cached = found.cached;
-  const BuildResponse& response = found.response;
-  XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
-  built.warnings.assign(response.warnings().begin(), response.warnings().end());
-  XLAD_RETURN_IF_ERROR(
-      RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));
-  built.compile_ms = built.cached ? 0 : static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
-  return built;
-}
-
-void Engine::BuildJob(const StartBuild& request) {
-  const absl::StatusOr<BuiltProgram> built = BuildProgram(request);
-  WithCore([&](Actions* actions) {
-    if (!stopping_) core_->OnBuilt(request.job_id, built, actions);
-    return 0;
-  });
-}
-
-void Engine::Assemble(const AssembleState& request) {
-  JobSpec spec;
-  {
-    const std::lock_guard lock(mutex_);
-    spec = core_->SpecOf(request.job_id);
-  }
-  absl::StatusOr<std::string> blob = assembly_.Assemble(request.job_id, request.attempt, request.step, spec);
-  if (blob.ok()) blob = blobs_->Put(*blob);
-  const bool done = WithCore([&](Actions* actions) { return core_->OnStateAssembled(request, blob, actions); });
-  if (done) assembly_.Drop(request.job_id);
-}
-
 absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {
   for (const std::string& digest :
        {request.spec().program_blob(), request.spec().state_blob(), request.spec().data_blob()}) {
@@ -215,79 +300,124 @@ absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request
       return absl::FailedPreconditionError(absl::StrCat("found no blob ", digest, ", expected it to be uploaded"));
     }
   }
-  return WithCore([&](Actions* actions) { return core_->Submit(request, actions); });
+  XLAD_ASSIGN_OR_RETURN(const ResolvedResume resume, Resolve(request.spec().resume()));
+  return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Submit(request, resume); });
 }
 
 absl::Status Engine::Cancel(const std::string& job_id) {
-  return WithCore([&](Actions* actions) { return core_->Cancel(job_id, actions); });
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Cancel(JobId(job_id)); });
 }
 
-ListJobsResponse Engine::ListJobs() {
-  const std::lock_guard lock(mutex_);
-  ListJobsResponse response;
-  for (JobStatus& status : core_->ListJobs()) *response.add_jobs() = WithFolder(std::move(status));
+absl::Status Engine::Resize(const ResizeJobRequest& request) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Resize(request); });
+}
+
+absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request) {
+  XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, Ask<ListJobsResponse>([&](CoordinatorCore& coordinator) {
+                          return coordinator.jobs().List(request);
+                        }));
+  for (JobStatus& status : *response.mutable_jobs()) status.set_directory(FolderOf(status.id()));
   return response;
 }
 
 absl::StatusOr<JobStatus> Engine::GetJob(const std::string& job_id) {
-  const std::lock_guard lock(mutex_);
-  XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(job_id));
+  XLAD_ASSIGN_OR_RETURN(JobStatus status, Ask<JobStatus>([&](CoordinatorCore& coordinator) {
+                          return coordinator.jobs().Status(JobId(job_id));
+                        }));
   return WithFolder(std::move(status));
 }
 
-ListWorkersResponse Engine::ListWorkers() {
-  const std::lock_guard lock(mutex_);
-  return core_->ListWorkers();
+absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
+  return Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Why(JobId(job_id)); });
 }
 
-absl::StatusOr<JobLogResponse> Engine::Log(const std::string& job_id) {
-  const std::lock_guard lock(mutex_);
-  XLAD_RETURN_IF_ERROR(core_->GetJob(job_id).status());
-  XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, log_->ReadEvents());
-  JobLogResponse response;
-  for (const JobEvent& event : events) {
-    if (event.job_id() != job_id) continue;
-    JobLogResponse::Event* out = response.add_events();
-    out->set_sequence(event.sequence());
-    out->set_unix_ns(event.unix_ns());
-    out->set_text(Describe(event));
+absl::StatusOr<ListWorkersResponse> Engine::ListWorkers() {
+  return Ask<ListWorkersResponse>([&](CoordinatorCore& coordinator) { return coordinator.workers().List(); });
+}
+
+absl::Status Engine::Drain(const std::string& worker_id) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Drain(WorkerId(worker_id)); });
+}
+
+absl::Status Engine::Undrain(const std::string& worker_id) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.Undrain(WorkerId(worker_id)); });
+}
+
+CoordinatorStatus Engine::Status() {
+  CoordinatorStatus status;
+  {
+    const std::lock_guard lock(mutex_);
+    status = status_;
+    status.set_serving(log_ != nullptr);
+    if (log_ == nullptr) status.set_reason(std::string(failure_.message()));
   }
+  status.set_pid(getpid());
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) == 0) status.set_host(host);
+  status.set_version(XLAD_VERSION);
+  status.set_started_unix_ns(started_unix_ns_);
+  status.set_data_folder(options_.data_folder);
+  return status;
+}
+
+absl::StatusOr<std::shared_ptr<JobLog>> Engine::ReadableLog() {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return Stopping();
+  if (log_ == nullptr) {
+    return absl::UnavailableError(absl::StrCat("the job log cannot be read: ", failure_.message()));
+  }
+  return log_;
+}
+
+absl::StatusOr<JobLogResponse> Engine::Log(const JobLogRequest& request) {
+  XLAD_RETURN_IF_ERROR(GetJob(request.job_id()).status());
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
+  const int64_t limit = request.limit() > 0 ? std::min<int64_t>(request.limit(), kMaxEventsPerPage) : kMaxEventsPerPage;
+  XLAD_ASSIGN_OR_RETURN(std::vector<JobEvent> events,
+                        log->ReadEventsOf(JobId(request.job_id()), request.after_sequence(), limit + 1));
+  JobLogResponse response;
+  response.set_more(std::ssize(events) > limit);
+  if (response.more()) events.pop_back();
+  for (const JobEvent& event : events) *response.add_events() = ForClients(event);
   return response;
 }
 
 absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {
-  const std::lock_guard lock(mutex_);
-  if (stopping_) return absl::UnavailableError("the coordinator is stopping");
-  XLAD_ASSIGN_OR_RETURN(JobStatus status, core_->GetJob(request.job_id()));
+  // The status first: then the metrics include every step of a job that has ended.
+  XLAD_ASSIGN_OR_RETURN(JobStatus status, GetJob(request.job_id()));
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
   XLAD_ASSIGN_OR_RETURN(const auto metrics,
-                        log_->ReadMetrics(request.job_id(), request.from_step(), kMetricsPerUpdate));
+                        log->ReadMetrics(JobId(request.job_id()), request.from_step(), kMetricsPerUpdate));
   WatchJobResponse response;
-  *response.mutable_status() = WithFolder(std::move(status));
+  *response.mutable_status() = std::move(status);
   for (const StepMetrics& step : metrics) *response.add_metrics() = step;
   return response;
 }
 
+// --- Workers.
+
 ConnectionId Engine::Attach(Outbox* outbox) {
-  const std::lock_guard lock(mutex_);
-  const ConnectionId connection = next_connection_++;
+  const std::lock_guard lock(outbox_mutex_);
+  const ConnectionId connection(next_connection_++);
   outboxes_[connection] = outbox;
-  if (stopping_) outbox->Close();
+  if (!serving_) outbox->Close();
   return connection;
 }
 
 void Engine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
-  WithCore([&](Actions* actions) {
-    if (!stopping_) core_->OnWorkerMessage(connection, message, actions);
-    return 0;
-  });
+  {
+    std::unique_lock lock(mutex_);
+    accepted_.wait(lock, [&] { return stopping_ || queue_.size() < kMaxQueuedEvents; });
+  }
+  Post([connection, message](CoordinatorCore& coordinator) { coordinator.OnWorkerMessage(connection, message); });
 }
 
 void Engine::Detach(ConnectionId connection) {
-  WithCore([&](Actions* actions) {
+  {
+    const std::lock_guard lock(outbox_mutex_);
     outboxes_.erase(connection);
-    if (!stopping_) core_->OnWorkerGone(connection, actions);
-    return 0;
-  });
+  }
+  Post([connection](CoordinatorCore& coordinator) { coordinator.OnWorkerGone(connection); });
 }
 
 absl::Status Engine::PutStateShard(const PutStateShardRequest& header, std::string bytes) {

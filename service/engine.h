@@ -1,13 +1,19 @@
-// Runs a CoordinatorCore: carries out its actions, builds in child processes, stores blobs and job folders on disk.
+// Runs the coordinator: one thread handles what has arrived, commits it (group_commit.h) and carries out the actions;
+// others build in child processes and move blobs.
 //
-// Thread-safe. Independent of gRPC: grpc_coordinator_daemon.cc translates remote calls into calls of these methods.
+// Thread-safe. Independent of gRPC: grpc_*.cc translates remote calls into calls of these methods. A method returns
+// when everything that its result depends on is durable. While the log cannot be written, methods return Unavailable
+// with the reason, workers are disconnected (their jobs continue), and the log is opened again until that succeeds.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,27 +21,31 @@
 #include "base/child_process.h"
 #include "service/blob_store.h"
 #include "service/build.h"
-#include "service/coordinator.h"
 #include "service/executable_cache.h"
-#include "service/session_arrays.h"
+#include "service/group_commit.h"
+#include "service/sessions/session_arrays.h"
 #include "service/state_assembly.h"
+#include "storage/store.h"
 
 namespace xlad::service {
 
-// Sends messages to one attached worker. Called with the engine's lock held, so methods must not block.
+// Sends messages to one attached worker. Called with a lock held, so methods must not block.
 class Outbox {
  public:
   virtual ~Outbox() = default;
   virtual void Send(const CoordinatorMessage& message) = 0;
+  // Closes the stream after the messages that have been sent.
   virtual void Close() = 0;
 };
 
 struct EngineOptions {
-  std::string data_folder;   // The job log, the blobs and one folder per job.
+  std::string data_folder;   // The job log, the blobs and one folder per job. Only its owner can read it.
   std::string program_path;  // The xlad program, run as "program_path __build" to build.
   std::string cache_folder;  // The executable cache; empty for none.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
+  // Opens the job log; empty: the SQLite file in data_folder.
+  std::function<absl::StatusOr<std::shared_ptr<JobLog>>()> open_log;
 };
 
 // More than 25 methods: one per request of clients and workers, and the threads behind them.
@@ -46,17 +56,24 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
   ~Engine();
 
-  // `on_change` is called, with the engine's lock held, after every change of a job and when the engine stops; it must
-  // not block. Called once, before requests.
+  // `on_change` is called after every change of a job and when the engine stops; it must not block and must not call
+  // the engine. Called once, before requests.
   void SetChangeListener(std::function<void()> on_change);
 
   // --- Requests of clients.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request);
   absl::Status Cancel(const std::string& job_id);
-  ListJobsResponse ListJobs();
+  absl::Status Resize(const ResizeJobRequest& request);
+  absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request);
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
-  absl::StatusOr<JobLogResponse> Log(const std::string& job_id);
-  ListWorkersResponse ListWorkers();
+  absl::StatusOr<WhyJobResponse> Why(const std::string& job_id);
+  absl::StatusOr<JobLogResponse> Log(const JobLogRequest& request);
+  absl::StatusOr<ListWorkersResponse> ListWorkers();
+  absl::Status Drain(const std::string& worker_id);
+  absl::Status Undrain(const std::string& worker_id);
+  // Also works while the engine is not serving: then it says why.
+  CoordinatorStatus Status();
+  absl::StatusOr<BackupResponse> Backup(const std::string& folder);
   // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
@@ -81,6 +98,7 @@ class Engine {
 
   // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
+  // Returns when the message is queued; waits if too many are.
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
   absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
@@ -90,49 +108,88 @@ class Engine {
 
  private:
   explicit Engine(const EngineOptions& options);
-  absl::Status Recover();
-  // Runs `work(actions)` with the lock held and carries out the actions. Returns the result of `work`.
-  template <typename Work>
-  auto WithCore(const Work& work) {
-    const std::lock_guard lock(mutex_);
-    Actions actions;
-    auto result = work(&actions);
-    Perform(actions);
-    return result;
+  absl::Status Open();
+
+  // Queues an event; `answer` may be null.
+  void Post(std::function<void(CoordinatorCore&)> handle, std::function<void(const absl::Status&)> answer = nullptr);
+  // Runs `ask(coordinator)` on the engine's thread and waits until its effects are durable.
+  template <typename Result>
+  absl::StatusOr<Result> Ask(const std::function<absl::StatusOr<Result>(CoordinatorCore&)>& ask) {
+    std::optional<absl::StatusOr<Result>> result;
+    const absl::Status committed = PostAndWait([&](CoordinatorCore& coordinator) { result = ask(coordinator); });
+    if (!committed.ok()) return committed;
+    return *std::move(result);
   }
+  absl::Status Tell(const std::function<absl::Status(CoordinatorCore&)>& tell);
+  absl::Status PostAndWait(const std::function<void(CoordinatorCore&)>& handle);
+  absl::Status OnSession(const std::string& id, const std::function<absl::Status(Session*)>& work);
+
+  // The engine's thread.
+  void Run();
+  void HandleBatch(std::vector<Work> batch, bool tick);
+  void Refuse(const std::vector<Work>& batch);
+  void StopServing();
+  void TryToServe();
   void Perform(const Actions& actions);
+  void PerformOne(const Action& action);
   void NotifyChange();
-  void RunTicks();
-  void RunBackground();
+  // Waits for a change after `seen`, which is the number of changes so far; false if the engine stops.
+  bool WaitForChange(int64_t* seen);
+
+  // Work on other threads.
+  struct Pool {
+    std::deque<std::function<void()>> work;
+    std::condition_variable available;
+  };
+  void RunPool(Pool* pool);
+  void Enqueue(Pool* pool, std::function<void()> work);
   void BuildJob(const StartBuild& request);
   void Assemble(const AssembleState& request);
+  void Store(const StoreIndex& request);
+  void Drop(const DropCheckpoint& request);
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request);
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
-  void PerformOne(const Action& action);
+  absl::StatusOr<PlannedProgram> PlanFor(const std::string& digest) const;
+  absl::StatusOr<Checkpoint> WriteIndex(const StoreIndex& request);
+  absl::StatusOr<ResolvedResume> Resolve(const std::string& resume);
   // The header of a safetensors file with the tensors of this URI; empty if the URI is.
   absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
+  storage::Store OpenStore() const;
+  absl::StatusOr<JobSpec> SpecOf(const JobId& id);
+  absl::StatusOr<std::shared_ptr<JobLog>> ReadableLog();
   std::string FolderOf(const std::string& job_id) const;
   JobStatus WithFolder(JobStatus status) const;
 
   const EngineOptions options_;
+  const int64_t started_unix_ns_;
   std::unique_ptr<BlobStore> blobs_;
-  std::unique_ptr<JobLog> log_;
   std::unique_ptr<Random> random_;
   StateAssembly assembly_;
   SessionArrays arrays_;
   ExecutableCache cache_;
+  std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
 
   std::mutex mutex_;
-  std::condition_variable changed_;         // Signaled when a job changes and when the engine stops.
-  std::condition_variable work_available_;
-  std::unique_ptr<CoordinatorCore> core_;
-  std::map<ConnectionId, Outbox*> outboxes_;
-  std::deque<std::function<void()>> work_;  // Builds and assemblies of state, for the background threads.
-  ConnectionId next_connection_ = 1;
+  std::condition_variable arrived_;   // Events, and the end.
+  std::condition_variable accepted_;  // The queue has room again.
+  std::vector<Work> queue_;
+  std::condition_variable changed_;
+  int64_t changes_ = 0;               // The number of changes of jobs so far.
   std::function<void()> on_change_;
+  std::shared_ptr<JobLog> log_;       // For readers; null while the engine does not serve.
+  absl::Status failure_;              // Why it does not serve.
+  CoordinatorStatus status_;          // As of the last tick.
+  Pool builds_, transfers_;
   bool stopping_ = false;
-  std::vector<std::thread> threads_;
+
+  std::mutex outbox_mutex_;
+  std::map<ConnectionId, Outbox*> outboxes_;
+  int64_t next_connection_ = 1;
+  bool serving_ = false;              // Under outbox_mutex_: whether new connections are accepted.
+
+  std::thread thread_;
+  std::vector<std::thread> pool_threads_;
 };
 
 }  // namespace xlad::service

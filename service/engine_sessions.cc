@@ -1,5 +1,5 @@
-// Session requests of the engine: calls that block and calls that move arrays. The state of a session is in session.cc,
-// its life cycle in coordinator_sessions.cc.
+// Session requests of the engine: calls that block and calls that move arrays. The state of a session is in
+// sessions/session.cc, its life cycle in jobs/session_machine.cc.
 #include "service/engine.h"
 #include "tensor/wire.h"
 
@@ -16,34 +16,37 @@ EntryValue WithoutBuffer(const EntryValue& entry) {
 
 }  // namespace
 
+absl::Status Engine::OnSession(const std::string& id, const std::function<absl::Status(Session*)>& work) {
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.WithSession(JobId(id), work); });
+}
+
 absl::StatusOr<OpenSessionResponse> Engine::OpenSession(const OpenSessionRequest& request) {
-  XLAD_ASSIGN_OR_RETURN(const std::string id, WithCore([&](Actions* actions) {
-                          return core_->OpenSession(request, actions);
+  XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse opened, Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) {
+                          return coordinator.OpenSession(request);
                         }));
   OpenSessionResponse response;
-  response.set_session_id(id);
+  response.set_session_id(opened.job_id());
   return response;
 }
 
 absl::Status Engine::HoldSession(const std::string& session_id) {
-  return WithCore([&](Actions*) { return core_->HoldSession(session_id); });
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.sessions().Hold(JobId(session_id)); });
 }
 
 void Engine::ReleaseSession(const std::string& session_id) {
-  WithCore([&](Actions*) {
-    core_->ReleaseSession(session_id);
-    return 0;
-  });
+  Post([session_id](CoordinatorCore& coordinator) { coordinator.sessions().Release(JobId(session_id)); });
 }
 
 absl::Status Engine::WaitForSession(const std::string& session_id) {
-  std::unique_lock lock(mutex_);
-  absl::Status status;
-  changed_.wait(lock, [&] {
-    status = stopping_ ? absl::UnavailableError("the coordinator is stopping") : core_->CheckSession(session_id);
-    return stopping_ || !absl::IsUnavailable(status);
-  });
-  return status;
+  int64_t seen = -1;
+  while (WaitForChange(&seen)) {
+    absl::Status found;
+    const absl::Status served = PostAndWait(
+        [&](CoordinatorCore& coordinator) { found = coordinator.sessions().Check(JobId(session_id)); });
+    if (!served.ok()) return served;
+    if (!absl::IsUnavailable(found)) return found;
+  }
+  return absl::UnavailableError("the coordinator is stopping");
 }
 
 absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest& request) {
@@ -54,21 +57,22 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
         absl::StrCat("found no blob ", request.program_blob(), ", expected it to be uploaded"));
   }
   BuildRequest build;
+  XLAD_ASSIGN_OR_RETURN(const JobSpec spec, SpecOf(JobId(id)));
   build.mutable_spec()->set_session(true);
   for (const int64_t feeds : request.feeds()) build.mutable_spec()->add_results()->set_feeds(feeds);
-  {
-    const std::lock_guard lock(mutex_);
-    *build.mutable_spec()->mutable_mesh() = core_->SpecOf(id).mesh();
-    XLAD_ASSIGN_OR_RETURN(*build.mutable_target(), core_->SessionTarget(id));
-  }
+  *build.mutable_spec()->mutable_mesh() = spec.mesh();
+  XLAD_ASSIGN_OR_RETURN(*build.mutable_target(), Ask<Target>([&](CoordinatorCore& coordinator) {
+                          return coordinator.sessions().TargetOf(JobId(id));
+                        }));
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(request.program_blob()));
   XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunBuild(build, FolderOf(id)));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
+  XLAD_ASSIGN_OR_RETURN(const auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));
   LoadProgramResponse response;
-  XLAD_ASSIGN_OR_RETURN(const int64_t program, WithCore([&](Actions* actions) {
-                          return core_->LoadProgram(id, built.executable_digest, actions);
-                        }));
-  response.set_program(program);
+  XLAD_RETURN_IF_ERROR(OnSession(id, [&](Session* session) {
+    response.set_program(session->LoadProgram(executable, built.executable_digest, plans));
+    return absl::OkStatus();
+  }));
   for (const EntryValue& entry : executable.parameters()) *response.add_parameters() = WithoutBuffer(entry);
   for (const EntryValue& entry : executable.results()) *response.add_results() = WithoutBuffer(entry);
   response.set_compile_ms(built.compile_ms);
@@ -86,15 +90,10 @@ absl::StatusOr<PutArrayResponse> Engine::PutArray(const std::string& session_id,
   }
   XLAD_RETURN_IF_ERROR(WaitForSession(session_id));
   PutArrayResponse response;
-  XLAD_RETURN_IF_ERROR(WithCore([&](Actions* actions) {
-    return core_->WithSession(
-        session_id,
-        [&](Session* session) {
-          response.set_array(session->AddArray(shape));
-          arrays_.Put(session_id, response.array(), shape, bytes);
-          return absl::OkStatus();
-        },
-        actions);
+  XLAD_RETURN_IF_ERROR(OnSession(session_id, [&](Session* session) {
+    response.set_array(session->AddArray(shape));
+    arrays_.Put(session_id, response.array(), shape, bytes);
+    return absl::OkStatus();
   }));
   return response;
 }
@@ -102,38 +101,28 @@ absl::StatusOr<PutArrayResponse> Engine::PutArray(const std::string& session_id,
 absl::StatusOr<CallProgramResponse> Engine::CallProgram(const CallProgramRequest& request) {
   const std::string& id = request.session_id();
   XLAD_RETURN_IF_ERROR(WaitForSession(id));
-  std::unique_lock lock(mutex_);
-  Actions actions;
   CallProgramResponse response;
-  while (true) {
+  int64_t seen = -1;
+  while (WaitForChange(&seen)) {
     bool full = false;
-    absl::Status status = core_->WithSession(
-        id,
-        [&](Session* session) -> absl::Status {
-          full = session->pending() >= kMaxPendingCommands;
-          if (full) return absl::OkStatus();
-          XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, session->Call(request));
-          response.mutable_results()->Assign(results.begin(), results.end());
-          return absl::OkStatus();
-        },
-        &actions);
-    Perform(actions);
-    XLAD_RETURN_IF_ERROR(status);
+    XLAD_RETURN_IF_ERROR(OnSession(id, [&](Session* session) -> absl::Status {
+      full = session->pending() >= kMaxPendingCommands;
+      if (full) return absl::OkStatus();
+      XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, session->Call(request));
+      response.mutable_results()->Assign(results.begin(), results.end());
+      return absl::OkStatus();
+    }));
     if (!full) return response;
-    if (stopping_) return absl::UnavailableError("the coordinator is stopping");
-    changed_.wait(lock);
   }
+  return absl::UnavailableError("the coordinator is stopping");
 }
 
 absl::StatusOr<std::shared_ptr<const tensor::Array>> Engine::GetArray(const GetArrayRequest& request) {
   const std::string& id = request.session_id();
-  const auto on_session = [&](const std::function<absl::Status(Session*)>& work) {
-    return WithCore([&](Actions* actions) { return core_->WithSession(id, work, actions); });
-  };
   XLAD_RETURN_IF_ERROR(WaitForSession(id));
-  XLAD_RETURN_IF_ERROR(on_session([&](Session* session) { return session->Pin(request.array()); }));
+  XLAD_RETURN_IF_ERROR(OnSession(id, [&](Session* session) { return session->Pin(request.array()); }));
   auto array = arrays_.Wait(id, request.array());
-  const absl::Status session_status = on_session([&](Session* session) {
+  const absl::Status session_status = OnSession(id, [&](Session* session) {
     session->Unpin(request.array());
     return absl::OkStatus();
   });
@@ -142,19 +131,14 @@ absl::StatusOr<std::shared_ptr<const tensor::Array>> Engine::GetArray(const GetA
 }
 
 absl::Status Engine::FreeArrays(const FreeArraysRequest& request) {
-  return WithCore([&](Actions* actions) {
-    return core_->WithSession(
-        request.session_id(),
-        [&](Session* session) {
-          session->Free({request.arrays().begin(), request.arrays().end()});
-          return absl::OkStatus();
-        },
-        actions);
+  return OnSession(request.session_id(), [&](Session* session) {
+    session->Free({request.arrays().begin(), request.arrays().end()});
+    return absl::OkStatus();
   });
 }
 
 absl::Status Engine::CloseSession(const std::string& session_id) {
-  return WithCore([&](Actions* actions) { return core_->CloseSession(session_id, actions); });
+  return Tell([&](CoordinatorCore& coordinator) { return coordinator.CloseSession(JobId(session_id)); });
 }
 
 absl::StatusOr<tensor::Array> Engine::ReadArrayShard(const GetArrayShardRequest& request) {

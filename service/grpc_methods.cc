@@ -248,14 +248,32 @@ void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
   };
   add("SubmitJob", Unary<SubmitJobRequest>([e](const auto& request) { return e->Submit(request); }));
-  add("ListJobs",
-      Unary<ListJobsRequest>([e](const auto&) -> absl::StatusOr<ListJobsResponse> { return e->ListJobs(); }));
+  add("ListJobs", Unary<ListJobsRequest>([e](const auto& request) { return e->ListJobs(request); }));
   add("GetJob", Unary<GetJobRequest>([e](const auto& request) { return e->GetJob(request.job_id()); }));
   add("CancelJob",
       Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) { return e->Cancel(request.job_id()); }));
-  add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request.job_id()); }));
-  add("ListWorkers",
-      Unary<ListWorkersRequest>([e](const auto&) -> absl::StatusOr<ListWorkersResponse> { return e->ListWorkers(); }));
+  add("JobLog", Unary<JobLogRequest>([e](const auto& request) { return e->Log(request); }));
+  add("WhyJob", Unary<WhyJobRequest>([e](const auto& request) { return e->Why(request.job_id()); }));
+  add("ResizeJob",
+      Command<ResizeJobRequest, ResizeJobResponse>([e](const auto& request) { return e->Resize(request); }));
+}
+
+void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
+  const auto add = [&](const char* name, Handler handler) {
+    table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
+  };
+  add("ListWorkers", Unary<ListWorkersRequest>([e](const auto&) { return e->ListWorkers(); }));
+  add("DrainWorker", Command<DrainWorkerRequest, DrainWorkerResponse>([e](const auto& request) {
+        return e->Drain(request.worker_id());
+      }));
+  add("UndrainWorker", Command<UndrainWorkerRequest, UndrainWorkerResponse>([e](const auto& request) {
+        return e->Undrain(request.worker_id());
+      }));
+  add("GetStatus", Unary<GetStatusRequest>([e](const auto&) -> absl::StatusOr<CoordinatorStatus> {
+        return e->Status();
+      }));
+  table->methods["Backup"] = {&pools->reads, kMaxRequestBytes,
+                              Unary<BackupRequest>([e](const auto& request) { return e->Backup(request.folder()); })};
 }
 
 void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
@@ -309,6 +327,7 @@ void HandlerPools::Stop() {
 CallTable MakeCallTable(const Serving& serving) {
   CallTable table;
   AddJobs(serving.engine, serving.pools, &table);
+  AddAdministration(serving.engine, serving.pools, &table);
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
   table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context) {

@@ -86,7 +86,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   Engine* const engine_;
   SerialQueue* const queue_;
   grpc::CallbackServerContext* const context_;
-  ConnectionId connection_ = 0;
+  ConnectionId connection_;
   grpc::ByteBuffer incoming_;
   std::mutex mutex_;  // Guards what follows.
   std::deque<grpc::ByteBuffer> waiting_;

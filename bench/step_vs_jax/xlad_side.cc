@@ -24,7 +24,7 @@
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/task_executor.h"
 #include "service/build.h"
-#include "service/placement.h"
+#include "service/placement/placement.h"
 #include "storage/uri.h"
 
 namespace xlad {
@@ -169,7 +169,7 @@ class Side {
       launch.add_devices()->set_device(device);
       peer->add_devices(device);
     }
-    XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, {*peer}));
+    XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, peer->devices_size()));
     for (const CollectivePlanProto& plan : plans) *launch.add_plans() = plan;
     runtime::TaskEnvironment environment;
     environment.devices = {device_.get()};

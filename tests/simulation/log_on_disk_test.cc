@@ -6,7 +6,7 @@
 #include <set>
 
 #include "absl/strings/numbers.h"
-#include "service/job_log.h"
+#include "service/log/job_log.h"
 #include "tests/simulation/simulated_disk.h"
 
 namespace xlad::simulation {
@@ -35,8 +35,8 @@ bool AppendAll(History* run) {
   if (!log.ok()) return false;
   while (run->next < kAppends) {
     const int serial = run->next++;
-    std::vector<JobEvent> events = {EventOf(serial), EventOf(serial)};
-    if (!(*log)->Append(&events).ok()) return false;
+    service::LogBatch batch{{EventOf(serial), EventOf(serial)}, {}};
+    if (!(*log)->Append(&batch).ok()) return false;
     run->acknowledged.push_back(serial);
   }
   return true;
@@ -46,14 +46,18 @@ bool AppendAll(History* run) {
 void CheckLog(const History& run, const std::string& where) {
   const auto log = service::OpenSqliteJobLog(kPath);
   ASSERT_TRUE(log.ok()) << where << ": " << log.status();
-  const auto events = (*log)->ReadEvents();
-  ASSERT_TRUE(events.ok()) << where << ": " << events.status();
+  std::vector<JobEvent> events;
+  const absl::Status read = (*log)->ReadEvents([&](const JobEvent& event) {
+    events.push_back(event);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(read.ok()) << where << ": " << read;
   std::vector<int> found;
-  ASSERT_EQ(events->size() % 2, 0) << where << ": half of a batch";
-  for (size_t i = 0; i < events->size(); i += 2) {
+  ASSERT_EQ(events.size() % 2, 0) << where << ": half of a batch";
+  for (size_t i = 0; i < events.size(); i += 2) {
     int first = 0, second = 0;
-    ASSERT_TRUE(absl::SimpleAtoi((*events)[i].submitted().client_key(), &first)) << where;
-    ASSERT_TRUE(absl::SimpleAtoi((*events)[i + 1].submitted().client_key(), &second)) << where;
+    ASSERT_TRUE(absl::SimpleAtoi(events[i].submitted().client_key(), &first)) << where;
+    ASSERT_TRUE(absl::SimpleAtoi(events[i + 1].submitted().client_key(), &second)) << where;
     ASSERT_EQ(first, second) << where;
     ASSERT_LT(first, run.next) << where << ": an event that was never appended";
     found.push_back(first);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/hash.h"
+#include "proto/protocol.h"
 
 namespace xlad::simulation {
 
@@ -85,15 +86,32 @@ void SimulatedCluster::Deliver() {
 }
 
 void SimulatedCluster::StartCoordinator() {
-  log_ = service::OpenMemoryJobLog(&store_);
-  coordinator_ = std::make_unique<service::CoordinatorCore>(
+  coordinator_ = std::make_unique<service::GroupCommit>(
       service::CoordinatorOptions(),
-      service::CoordinatorCore::Environment{&clock_, coordinator_random_.get(), log_.get(),
-                                            [](const std::string&) { return Executable(); }});
-  service::Actions actions;
-  XLAD_CHECK(coordinator_->Recover(&actions).ok());
+      service::GroupCommit::Environment{&clock_, coordinator_random_.get(),
+                                        [this] { return service::OpenMemoryJobLog(&store_); }});
   Note("coordinator starts");
-  Perform(actions);
+  TryToServe();
+}
+
+void SimulatedCluster::TryToServe() {
+  const auto actions = coordinator_->TryOpen("simulation");
+  if (actions.ok()) Perform(*actions);
+}
+
+bool SimulatedCluster::Do(const std::function<void(service::CoordinatorCore&)>& handle, bool tick) {
+  if (coordinator() == nullptr) return false;
+  std::vector<service::Work> batch;
+  if (handle) batch.push_back({handle, nullptr});
+  const auto actions = coordinator_->Commit(batch, tick);
+  if (actions.ok()) {
+    Perform(*actions);
+    return true;
+  }
+  Note("coordinator stops serving");
+  held_sessions_.clear();
+  for (int w = 0; w < std::ssize(workers_); ++w) Disconnect(w);
+  return false;
 }
 
 void SimulatedCluster::KillCoordinator() {
@@ -113,6 +131,7 @@ void SimulatedCluster::StartWorker(int w) {
   options.identity.set_host("host");
   options.identity.set_pid(1000 + w);
   options.identity.set_devices(devices_each_);
+  options.identity.set_protocol(kProtocol);
   process.core = std::make_unique<worker::WorkerCore>(options, [this, w](const LaunchTask& launch) {
     std::shared_ptr<Gang>& gang = gangs_[{launch.job_id(), launch.attempt()}];
     if (gang == nullptr) gang = std::make_shared<Gang>();
@@ -168,10 +187,7 @@ void SimulatedCluster::Disconnect(int w) {
   process.connect_at_ns = clock_.NowNs() + static_cast<int64_t>(50 + random_->Below(400)) * kNsPerMs;
   if (process.core != nullptr) HandleOf(w, worker::Disconnected{});
   Later(0, static_cast<int64_t>(random_->Below(100)), [this, connection] {
-    if (coordinator_ == nullptr) return;
-    service::Actions actions;
-    coordinator_->OnWorkerGone(connection, &actions);
-    Perform(actions);
+    Do([&](service::CoordinatorCore& c) { c.OnWorkerGone(service::ConnectionId(connection)); });
   });
 }
 
@@ -188,11 +204,8 @@ void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
       const int64_t connection = process.connection;
       if (connection == 0) continue;
       Later(connection, static_cast<int64_t>(random_->Below(20)), [this, connection, message = send->message] {
-        if (coordinator_ == nullptr) return;
         Note(message.SerializeAsString());
-        service::Actions out;
-        coordinator_->OnWorkerMessage(connection, message, &out);
-        Perform(out);
+        Do([&](service::CoordinatorCore& c) { c.OnWorkerMessage(service::ConnectionId(connection), message); });
       });
     } else if (std::holds_alternative<worker::Exit>(action)) {
       process.drained = true;
@@ -203,28 +216,33 @@ void SimulatedCluster::PerformOf(int w, worker::Actions actions) {
 void SimulatedCluster::Perform(const service::Actions& actions) {
   for (const service::Action& action : actions) {
     if (const auto* send = std::get_if<service::SendMessage>(&action)) {
-      const auto to = connections_.find(send->connection);
+      const auto to = connections_.find(send->connection.value());
       if (to == connections_.end()) continue;
-      Later(-send->connection, static_cast<int64_t>(random_->Below(20)),
-            [this, w = to->second, connection = send->connection, message = send->message] {
+      Later(-send->connection.value(), static_cast<int64_t>(random_->Below(20)),
+            [this, w = to->second, connection = send->connection.value(), message = send->message] {
               if (connections_.contains(connection)) HandleOf(w, message);
             });
     } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
-      const auto to = connections_.find(close->connection);
+      const auto to = connections_.find(close->connection.value());
       if (to != connections_.end()) Later(0, 0, [this, w = to->second] { Disconnect(w); });
     } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
-      Later(0, 200, [this, job_id = build->job_id, asked = coordinator_.get()] {
-        if (coordinator_.get() != asked) return;
-        service::Actions out;
-        coordinator_->OnBuilt(job_id, service::BuiltProgram{"digest", 200, {}}, &out);
-        Perform(out);
+      Later(0, 200, [this, request = *build, asked = coordinator()] {
+        if (coordinator() != asked) return;
+        Do([&](service::CoordinatorCore& c) {
+          c.OnBuilt(request.job, request.mesh, service::BuiltProgram{"digest", 200, {}, false, {}, {}});
+        });
+      });
+    } else if (const auto* load = std::get_if<service::LoadPlan>(&action)) {
+      Later(0, 5, [this, digest = load->executable_digest, asked = coordinator()] {
+        if (coordinator() != asked) return;
+        Do([&](service::CoordinatorCore& c) { c.OnPlanLoaded(digest, service::PlannedProgram()); });
       });
     } else if (const auto* assemble = std::get_if<service::AssembleState>(&action)) {
-      Later(0, 50, [this, request = *assemble, asked = coordinator_.get()] {
-        if (coordinator_.get() != asked) return;
-        service::Actions out;
-        coordinator_->OnStateAssembled(request, absl::StrCat("state after ", request.step), &out);
-        Perform(out);
+      Later(0, 50, [this, request = *assemble, asked = coordinator()] {
+        if (coordinator() != asked) return;
+        Do([&](service::CoordinatorCore& c) {
+          c.OnStateAssembled(request, absl::StrCat("state after ", request.step));
+        });
       });
     }
   }
@@ -304,14 +322,15 @@ void SimulatedCluster::Run(int64_t ms) {
       if (process.drained) KillWorker(w);
       process.drained = false;
       if (process.core == nullptr) continue;
-      if (process.connection == 0 && coordinator_ != nullptr && clock_.NowNs() >= process.connect_at_ns) Connect(w);
+      if (process.connection == 0 && coordinator() != nullptr && clock_.NowNs() >= process.connect_at_ns) Connect(w);
       if (t % 50 == 0) HandleOf(w, worker::Tick{});
     }
     StepGangs();
-    if (t % 100 == 0 && coordinator_ != nullptr) {
-      service::Actions actions;
-      coordinator_->OnTick(&actions);
-      Perform(actions);
+    if (t % 100 != 0 || coordinator_ == nullptr) continue;
+    if (coordinator() != nullptr) {
+      Do(nullptr, /*tick=*/true);
+    } else {
+      TryToServe();
     }
   }
 }
@@ -327,10 +346,12 @@ std::string SimulatedCluster::Submit(const std::string& key, int64_t devices, in
   MeshAxis* axis = request.mutable_spec()->add_mesh();
   axis->set_name("dp");
   axis->set_size(devices);
-  service::Actions actions;
-  const auto response = coordinator_->Submit(request, &actions);
-  Perform(actions);
-  return response.ok() ? response->job_id() : "";
+  std::string id;
+  const bool committed = Do([&](service::CoordinatorCore& c) {
+    const auto response = c.Submit(request);
+    if (response.ok()) id = response->job_id();
+  });
+  return committed ? id : "";
 }
 
 std::string SimulatedCluster::OpenSession(const std::string& key, int64_t devices) {
@@ -339,32 +360,32 @@ std::string SimulatedCluster::OpenSession(const std::string& key, int64_t device
   request.set_client_key(key);
   request.set_name(key);
   request.add_mesh()->set_size(devices);
-  service::Actions actions;
-  const auto id = coordinator_->OpenSession(request, &actions);
-  Perform(actions);
-  if (!id.ok()) return "";
-  if (coordinator_->HoldSession(*id).ok()) held_sessions_.push_back(*id);
-  return *id;
+  std::string id;
+  const bool committed = Do([&](service::CoordinatorCore& c) {
+    const auto opened = c.OpenSession(request);
+    if (opened.ok() && c.sessions().Hold(service::JobId(opened->job_id())).ok()) id = opened->job_id();
+  });
+  if (!committed || id.empty()) return "";
+  held_sessions_.push_back(id);
+  return id;
 }
 
 bool SimulatedCluster::UseSession(const std::string& id) {
-  if (coordinator_ == nullptr) return false;
-  service::Actions actions;
-  const auto program = coordinator_->LoadProgram(id, "digest", &actions);
-  const absl::Status called = coordinator_->WithSession(
-      id,
-      [&](service::Session* session) {
-        CallProgramRequest request;
-        request.set_program(program.ok() ? *program : 0);
-        return session->Call(request).status();
-      },
-      &actions);
-  Perform(actions);
-  return program.ok() && called.ok();
+  absl::Status status;
+  const bool committed = Do([&](service::CoordinatorCore& c) {
+    status = c.WithSession(service::JobId(id), [](service::Session* session) {
+      CallProgramRequest request;
+      request.set_program(session->LoadProgram(Executable(), "digest", {}));
+      return session->Call(request).status();
+    });
+  });
+  return committed && status.ok();
 }
 
 void SimulatedCluster::ReleaseSessions() {
-  for (const std::string& id : std::exchange(held_sessions_, {})) coordinator_->ReleaseSession(id);
+  for (const std::string& id : std::exchange(held_sessions_, {})) {
+    Do([&](service::CoordinatorCore& c) { c.sessions().Release(service::JobId(id)); });
+  }
 }
 
 }  // namespace xlad::simulation

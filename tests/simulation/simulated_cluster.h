@@ -2,7 +2,7 @@
 // and breaks connections, a job log whose appends fail, processes that are killed. A seed determines everything, so
 // that a failure can be replayed exactly. Used by one thread.
 //
-// CoordinatorCore, WorkerCore and Job are the real classes. Streams, builds and tasks are simulated; the tasks of an
+// GroupCommit, CoordinatorCore and WorkerCore are the real classes. Streams, builds and tasks are simulated; the tasks of an
 // attempt step in lockstep, as collectives would force them to.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "service/coordinator.h"
+#include "service/group_commit.h"
 #include "worker/worker_core.h"
 
 namespace xlad::simulation {
@@ -46,11 +46,19 @@ class SimulatedCluster {
   void StartWorker(int w);
   void CutConnection(int w);   // The stream breaks; both sides are notified later.
   void DrainWorker(int w);     // SIGTERM.
-  void FailNextAppends(int n) { store_.fail_next_appends = n; }
+  // Some of the failing appends write their batch nevertheless.
+  void FailNextAppends(int n) {
+    store_.fail_next_appends = n;
+    store_.failures_are_ambiguous = n % 2 == 1;
+  }
   bool coordinator_is_up() const { return coordinator_ != nullptr; }
+  // Null while the coordinator does not serve, because its log cannot be written.
+  service::CoordinatorCore* coordinator() { return coordinator_ == nullptr ? nullptr : coordinator_->coordinator(); }
+  JobStatus StatusOf(const std::string& job) {
+    return coordinator()->jobs().Status(service::JobId(job)).value_or(JobStatus());
+  }
   bool worker_is_up(int w) const { return workers_[w].core != nullptr; }
 
-  service::CoordinatorCore* coordinator() { return coordinator_.get(); }
   const service::MemoryJobStore& store() const { return store_; }
   // A record of all events; equal for equal seeds.
   uint64_t trace_hash() const { return trace_hash_; }
@@ -76,6 +84,9 @@ class SimulatedCluster {
   void Deliver();
   void Connect(int w);
   void Disconnect(int w);
+  // Handles an event on the coordinator and commits it. Returns false if it does not serve, or stops doing so.
+  bool Do(const std::function<void(service::CoordinatorCore&)>& handle, bool tick = false);
+  void TryToServe();
   void Perform(const service::Actions& actions);
   void PerformOf(int w, worker::Actions actions);
   void HandleOf(int w, worker::Event event);
@@ -86,8 +97,7 @@ class SimulatedCluster {
   std::unique_ptr<Random> random_;
   std::unique_ptr<Random> coordinator_random_;
   service::MemoryJobStore store_;
-  std::unique_ptr<service::JobLog> log_;
-  std::unique_ptr<service::CoordinatorCore> coordinator_;
+  std::unique_ptr<service::GroupCommit> coordinator_;
   std::vector<WorkerProcess> workers_;
   const int devices_each_;
   int64_t next_connection_ = 1;

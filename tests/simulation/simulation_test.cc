@@ -43,7 +43,7 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
 void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
   std::vector<bool> seen(job.steps, false);
   for (const auto& [id, metrics] : cluster.store().metrics) {
-    if (id != job.id) continue;
+    if (id.str() != job.id) continue;
     ASSERT_LT(metrics.step(), job.steps);
     EXPECT_FALSE(seen[metrics.step()]) << job.id << " step " << metrics.step();
     EXPECT_EQ(metrics.values(0), static_cast<float>(metrics.step()));
@@ -75,12 +75,12 @@ uint64_t RunSeed(uint64_t seed) {
       if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // A worker that had drained.
     }
   }
-  EXPECT_EQ(cluster.coordinator()->ListJobs().size(), jobs.size());
+  // An append that failed may have written its batch: then the job is there, although it was not acknowledged.
+  EXPECT_GE(cluster.coordinator()->context().jobs.size(), jobs.size());
   for (const Submitted& job : jobs) {
-    const auto status = cluster.coordinator()->GetJob(job.id);
-    EXPECT_TRUE(status.ok()) << "lost " << job.id;
-    if (!status.ok()) continue;
-    EXPECT_EQ(JobState_Name(status->state()), "SUCCEEDED") << job.id << ": " << status->reason();
+    const JobStatus status = cluster.StatusOf(job.id);
+    EXPECT_EQ(status.id(), job.id) << "lost " << job.id;
+    EXPECT_EQ(JobState_Name(status.state()), "SUCCEEDED") << job.id << ": " << status.reason();
     ExpectWholeMetrics(cluster, job);
   }
   return cluster.trace_hash();
@@ -124,11 +124,11 @@ TEST(Simulation, SessionsLeaveNothingBehind) {
     }
     EXPECT_GT(used, 0);
     for (const std::string& id : sessions) {
-      EXPECT_EQ(cluster.coordinator()->CheckSession(id).code(), absl::StatusCode::kAborted) << id;
+      EXPECT_TRUE(absl::IsAborted(cluster.coordinator()->sessions().Check(service::JobId(id)))) << id;
     }
     const std::string job = cluster.Submit("after", 2 * kWorkers, 20, 1);
     cluster.Run(10'000);
-    EXPECT_EQ(JobState_Name(cluster.coordinator()->GetJob(job)->state()), "SUCCEEDED");
+    EXPECT_EQ(JobState_Name(cluster.StatusOf(job).state()), "SUCCEEDED");
   }
 }
 
@@ -146,7 +146,7 @@ TEST(Simulation, SessionsOutliveBrokenConnections) {
     if (round % 8 == 7) cluster.Run(2000);
   }
   cluster.Run(5000);
-  EXPECT_EQ(cluster.coordinator()->GetJob(id)->step(), 80);
+  EXPECT_EQ(cluster.StatusOf(id).step(), 80);
 }
 
 TEST(Simulation, ASeedReplaysExactly) { EXPECT_EQ(RunSeed(7), RunSeed(7)); }
@@ -157,7 +157,7 @@ TEST(Simulation, AThousandWorkersRunAJob) {
   const std::string job = cluster.Submit("large", 8000, 50, 1);
   ASSERT_FALSE(job.empty());
   cluster.Run(10'000);
-  EXPECT_EQ(cluster.coordinator()->GetJob(job)->state(), SUCCEEDED);
+  EXPECT_EQ(cluster.StatusOf(job).state(), SUCCEEDED);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Session: where arrays are stored, which commands are sent, which copies are dropped.
-#include "service/session.h"
+#include "service/sessions/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

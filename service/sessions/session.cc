@@ -1,4 +1,4 @@
-#include "service/session.h"
+#include "service/sessions/session.h"
 
 #include <algorithm>
 

@@ -10,13 +10,13 @@
 #include "proto/executable.pb.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
-#include "service/job.h"
+#include "service/log/job.h"
 
 namespace xlad::service {
 
 // Devices of one kind on one worker.
 struct WorkerDevices {
-  RegisterWorker registration;
+  const RegisterWorker* registration = nullptr;  // Must outlive it.
   DeviceOffer offer;    // One of the worker's offers.
   int64_t devices = 0;  // The number of devices to consider, for example the free ones.
 };
@@ -42,10 +42,22 @@ struct TargetSelection {
 // job needs more devices than any one kind has, but not more than all kinds together, it is refused.
 TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required);
 
+// Whether code that was compiled for one target runs on the other.
+bool IsSameTarget(const Target& a, const Target& b);
+
 // Returns one plan per collective of the executable, in order, after checking the schedules of all ranks. An error
-// names the collective.
-absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
-                                                                 const std::vector<Peer>& peers);
+// names the collective. `devices` is the number of devices of the mesh.
+absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices);
+
+// Returns the mesh axes that split parameters of kind DATA and none of kind STATE: the batch can be divided in another
+// way along them without a change of the state's shards. `mesh` is the mesh of the executable.
+std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,
+                                   const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);
+
+// Returns the largest mesh with at most `devices` devices that differs from `mesh` only in that one of `axes` is
+// smaller, or an empty mesh if there is none.
+google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh,
+                                                        const std::vector<std::string>& axes, int64_t devices);
 
 // Returns the launch message of the job's current attempt for one worker.
 LaunchTask LaunchFor(const Job& job, const Peer& peer);

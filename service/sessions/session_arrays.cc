@@ -1,4 +1,4 @@
-#include "service/session_arrays.h"
+#include "service/sessions/session_arrays.h"
 
 #include "tensor/wire.h"
 

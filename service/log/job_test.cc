@@ -1,4 +1,4 @@
-#include "service/job.h"
+#include "service/log/job.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "service/placement.h"
+#include "service/placement/placement.h"
 
 #include <algorithm>
 #include <map>
@@ -12,13 +12,9 @@
 
 namespace xlad::service {
 
-namespace {
-
 bool IsSameTarget(const Target& a, const Target& b) {
   return DeviceName(a) == DeviceName(b) && a.cpu() == b.cpu() && a.features() == b.features();
 }
-
-}  // namespace
 
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration) {
   if (registration.offers_size() > 0) return {registration.offers().begin(), registration.offers().end()};
@@ -41,7 +37,7 @@ TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t 
     if (pool.devices == 0) pool.target = worker.offer.target();
     pool.devices += worker.devices;
     all_devices += worker.devices;
-    pool.workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration.worker_id()));
+    pool.workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration->worker_id()));
   }
   if (pools.empty()) return {std::nullopt, "waits for a worker to register"};
   const std::string found = absl::StrJoin(pools, "; ", [](std::string* out, const auto& pool) {
@@ -93,7 +89,7 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
   int32_t next = 0;
   for (size_t w = 0; w < workers; ++w) {
     if (share[w] == 0) continue;
-    const RegisterWorker& registration = fit[w].registration;
+    const RegisterWorker& registration = *fit[w].registration;
     Peer& peer = peers.emplace_back();
     peer.set_worker_id(registration.worker_id());
     peer.set_incarnation(registration.incarnation());
@@ -107,9 +103,7 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
 }
 
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
-                                                                 const std::vector<Peer>& peers) {
-  int devices = 0;
-  for (const Peer& peer : peers) devices += peer.devices_size();
+                                                                 int64_t devices) {
   std::vector<CollectivePlanProto> plans;
   for (const CollectiveSpec& proto : executable.collectives()) {
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
@@ -121,18 +115,70 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
   return plans;
 }
 
+namespace {
+
+// Whether the boxes of an entry differ along an axis: between devices whose other mesh coordinates are equal.
+bool IsSplitAlong(const EntryValue& entry, int64_t stride, int64_t size) {
+  if (entry.boxes_size() < 2) return false;
+  for (int device = 0; device < entry.boxes_size(); ++device) {
+    const int64_t first = device - device / stride % size * stride;  // The same device with coordinate 0.
+    if (entry.boxes(device).SerializeAsString() != entry.boxes(static_cast<int>(first)).SerializeAsString()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,
+                                   const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {
+  std::vector<std::string> axes;
+  if (executable.parameters_size() != spec.parameters_size()) return axes;
+  int64_t stride = 1;
+  for (int a = mesh.size() - 1; a >= 0; stride *= mesh[a].size(), --a) {  // The last axis varies fastest.
+    bool splits_data = false, splits_state = false;
+    for (int p = 0; p < spec.parameters_size(); ++p) {
+      const JobSpec::Parameter::Kind kind = spec.parameters(p).kind();
+      if (!IsSplitAlong(executable.parameters(p), stride, mesh[a].size())) continue;
+      splits_data = splits_data || kind == JobSpec::Parameter::DATA;
+      splits_state = splits_state || kind == JobSpec::Parameter::STATE;
+    }
+    if (splits_data && !splits_state) axes.push_back(mesh[a].name());
+  }
+  return axes;
+}
+
+google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh,
+                                                        const std::vector<std::string>& axes, int64_t devices) {
+  google::protobuf::RepeatedPtrField<MeshAxis> best;
+  int64_t best_devices = 0;
+  const int64_t all = DeviceCount(mesh);
+  for (int a = 0; a < mesh.size(); ++a) {
+    if (std::find(axes.begin(), axes.end(), mesh[a].name()) == axes.end()) continue;
+    const int64_t others = all / mesh[a].size();
+    const int64_t size = std::min<int64_t>(mesh[a].size() - 1, devices / others);
+    if (size < 1 || size * others <= best_devices) continue;
+    best = mesh;
+    best[a].set_size(size);
+    best_devices = size * others;
+  }
+  return best;
+}
+
 LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   LaunchTask launch;
-  launch.set_job_id(job.id);
+  launch.set_job_id(job.id.str());
   launch.set_attempt(job.placed.attempt());
   launch.set_generation(job.placed.generation());
-  launch.set_executable_digest(job.executable_digest);
+  launch.set_executable_digest(job.placed_executable);
   for (const int32_t device : peer.devices()) launch.add_devices()->set_device(device);
   *launch.mutable_peers() = job.placed.peers();
   *launch.mutable_plans() = job.placed.plans();
   *launch.mutable_spec() = job.spec;
+  *launch.mutable_spec()->mutable_mesh() = job.placed_mesh;
   launch.set_first_step(job.placed.first_step());
   launch.set_state_blob(job.placed.state_blob());
+  launch.set_checkpoint_uri(job.placed.checkpoint_uri());
+  launch.set_checkpoint_digest(job.placed.checkpoint_digest());
   return launch;
 }
 

@@ -1,0 +1,384 @@
+#include "service/attempts/attempt_machine.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "service/state/messages.h"
+
+namespace xlad::service {
+namespace {
+
+// Whether an error with this code comes from the program itself, so that another attempt would end with it as well.
+bool IsProgramError(int32_t code) {
+  switch (static_cast<absl::StatusCode>(code)) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kInternal: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans) {
+  const StartPoint start = StartOf(*job);
+  JobEvent event = context_.NewEvent(job->id);
+  AttemptPlaced* placed = event.mutable_placed();
+  placed->set_attempt(job->attempt + 1);
+  placed->set_generation(context_.jobs.generation().value() + 1);
+  for (const Peer& peer : peers) *placed->add_peers() = peer;
+  for (const CollectivePlanProto& plan : plans) *placed->add_plans() = plan;
+  placed->set_first_step(start.step);
+  placed->set_state_blob(start.state_blob);
+  placed->set_checkpoint_uri(start.checkpoint_uri);
+  placed->set_checkpoint_digest(start.checkpoint_digest);
+  context_.Record(std::move(event));
+  Attempt& attempt = context_.AddAttempt(*job);
+  for (const Peer& peer : peers) {
+    attempt.present.insert(peer.worker_id());
+    CoordinatorMessage message;
+    *message.mutable_launch() = LaunchFor(*job, peer);
+    context_.Send(WorkerId(peer.worker_id()), std::move(message));
+  }
+  context_.Changed(job->id);
+}
+
+void AttemptMachine::NoteProgress(const WorkerId& worker, const RunningTask& task, Job* job, Attempt* attempt) {
+  attempt->present.insert(worker.str());
+  attempt->launched.insert(worker.str());
+  attempt->progress[worker.str()] = task.step();
+  if (task.step() > job->step) {
+    job->step = task.step();
+    context_.Changed(job->id);
+  }
+  RenewLease(job, attempt, task.step());
+}
+
+void AttemptMachine::RenewLease(Job* job, Attempt* attempt, int64_t step) {
+  const bool is_due = step > attempt->lease_until - context_.options.lease_steps / 2;
+  if (job->state != RUNNING || attempt->stop_at >= 0 || !is_due || attempt->lease_until >= job->spec.steps()) return;
+  attempt->lease_until = step + context_.options.lease_steps;
+  CoordinatorMessage renew;
+  SetAttempt(job->current(), renew.mutable_renew());
+  renew.mutable_renew()->set_lease_until_step(attempt->lease_until);
+  context_.SendToAll(*job, renew);
+}
+
+void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task, bool registration) {
+  Job* job = context_.FindRunning(task.job_id(), task.attempt(), task.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str())) {
+    return context_.Send(worker, AbortMessage(AttemptOf(task), "this attempt has ended"));
+  }
+  Attempt& attempt = context_.attempts.at(job->id);
+  NoteProgress(worker, task, job, &attempt);
+  if (!registration || !attempt.awaiting_adoption) return;
+  if (std::ssize(attempt.present) < job->placed.peers_size()) return;
+  attempt.awaiting_adoption = false;
+  attempt.placed_ns = context_.now_ns;
+  if (job->state == RUNNING) {
+    JobEvent event = context_.NewEvent(job->id);
+    event.mutable_adopted()->set_attempt(job->attempt);
+    event.mutable_adopted()->set_step(job->step);
+    context_.Record(std::move(event));
+  }
+  context_.Changed(job->id);
+  if (!attempt.stop_reason.empty()) Stop(job, std::string(attempt.stop_reason));
+}
+
+// A task that the worker never had is launched again: the launch was lost with a connection. If it had the task and is
+// the same process, or if it is another process, the task is gone.
+void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& message) {
+  const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
+  for (const JobId& id : jobs) {
+    Job* job = context_.jobs.Find(id);
+    if (job == nullptr || !job->attempt_running) continue;
+    const bool has_it = std::any_of(message.running().begin(), message.running().end(), [&](const RunningTask& task) {
+      return task.job_id() == id.str() && task.attempt() == job->attempt;
+    });
+    if (has_it) continue;
+    for (const Peer& peer : job->placed.peers()) {
+      if (peer.worker_id() != worker.str()) continue;
+      const bool same_process = peer.incarnation() == message.incarnation();
+      if (same_process && !context_.attempts.at(id).launched.contains(worker.str()) && job->state == STARTING) {
+        CoordinatorMessage launch;
+        *launch.mutable_launch() = LaunchFor(*job, peer);
+        context_.Send(worker, std::move(launch));
+        break;
+      }
+      const std::string how =
+          same_process ? absl::StrCat(" has no task of it any more at step ", job->step)
+                       : absl::StrCat(" was lost at step ", job->step, ": its process restarted (now pid ",
+                                      message.pid(), ")");
+      FailAttempt(context_, job, {absl::StrCat(Context::WorkerText(*job, worker.str()), how), worker.str(), "", -1});
+      break;
+    }
+  }
+}
+
+void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str())) return;
+  Attempt& attempt = context_.attempts.at(job->id);
+  attempt.launched.insert(worker.str());
+  attempt.ready.insert(worker.str());
+  CoordinatorMessage start;
+  SetAttempt(job->current(), start.mutable_start());
+  if (job->state == RUNNING) {  // The worker did not receive the first start message.
+    if (attempt.lease_until == 0) attempt.lease_until = job->step + context_.options.lease_steps;
+    start.mutable_start()->set_lease_until_step(attempt.lease_until);
+    return context_.Send(worker, std::move(start));
+  }
+  if (std::ssize(attempt.ready) < job->placed.peers_size()) return;
+  JobEvent event = context_.NewEvent(job->id);
+  event.mutable_started()->set_attempt(job->attempt);
+  context_.Record(std::move(event));
+  attempt.awaiting_adoption = false;
+  attempt.last_checkpoint_ns = context_.now_ns;
+  attempt.lease_until = job->placed.first_step() + context_.options.lease_steps;
+  start.mutable_start()->set_lease_until_step(attempt.lease_until);
+  context_.SendToAll(*job, start);
+  context_.Changed(job->id);
+}
+
+void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str()) || message.metrics().empty()) return;
+  LogBatch::Metrics rows{job->id, {message.metrics().begin(), message.metrics().end()}};
+  for (StepMetrics& row : rows.rows) row.set_attempt(job->attempt);
+  const StepMetrics& last = rows.rows.back();
+  job->step = std::max(job->step, last.step() + 1);
+  NoteLoss(last, job);
+  context_.attempts.at(job->id).step_ms = last.step_ms();
+  CoordinatorMessage acknowledge;
+  SetAttempt(job->current(), acknowledge.mutable_acknowledge());
+  acknowledge.mutable_acknowledge()->set_through_step(last.step());
+  context_.Send(worker, std::move(acknowledge));
+  context_.Changed(job->id);
+  context_.effects.batch.metrics.push_back(std::move(rows));
+  if (!job->spec.stop_when_not_finite()) return;
+  for (const StepMetrics& row : context_.effects.batch.metrics.back().rows) {
+    const std::string bad = NotFinite(row, job->spec);
+    if (bad.empty()) continue;
+    return EndJob(context_, job, FAILED,
+                  absl::StrCat("step ", row.step(), ": found ", bad, ", expected a finite number; the newest checkpoint "
+                               "is of step ", Checkpoints::NewestStep(*job)));
+  }
+}
+
+void AttemptMachine::Stop(Job* job, const std::string& reason) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  if (attempt.awaiting_adoption) {  // When the workers are back, they can save the state.
+    attempt.stop_reason = reason;
+    return;
+  }
+  if (job->state != RUNNING) {  // There is no new state to save.
+    return StopAttempt(context_, job, reason, job->placed.first_step(), "", /*forget=*/false);
+  }
+  if (job->spec.session()) return FailAttempt(context_, job, {reason, "", "", -1});
+  attempt.stop_at = NextCommonStep(*job, attempt);
+  attempt.stop_reason = reason;
+  attempt.stop_accepted.clear();
+  attempt.stopped.clear();
+  CoordinatorMessage stop;
+  SetAttempt(job->current(), stop.mutable_stop_at());
+  stop.mutable_stop_at()->set_step(attempt.stop_at);
+  context_.SendToAll(*job, stop);
+}
+
+void AttemptMachine::OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return;
+  Attempt& attempt = context_.attempts.at(job->id);
+  if (message.step() != attempt.stop_at) return;
+  int64_t& progress = attempt.progress[worker.str()];
+  progress = std::max(progress, message.current());
+  if (message.accepted()) {
+    attempt.stop_accepted.insert(worker.str());
+  } else {
+    Stop(job, std::string(attempt.stop_reason));  // The worker has passed the step: all stop at a later one.
+  }
+}
+
+void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  Attempt& attempt = context_.attempts.at(job->id);
+  if (message.step() != attempt.stop_at) return;
+  attempt.stopped.insert(worker.str());
+  Complete(job);
+}
+
+void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  context_.attempts.at(job->id).finished.insert(worker.str());
+  Complete(job);
+}
+
+// Ends an attempt that all workers have finished or stopped, as soon as its state is saved. Every tick repeats this.
+void AttemptMachine::Complete(Job* job) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  const size_t workers = job->placed.peers_size();
+  const bool is_finished = attempt.finished.size() == workers;
+  if (!is_finished && attempt.stopped.size() != workers) return;
+  const int64_t step = is_finished ? job->spec.steps() : attempt.stop_at;
+  if (is_finished && !job->spec.keep_final_state()) return EndJob(context_, job, SUCCEEDED, "");
+  if (Checkpoints::NewestStep(*job) == step) {
+    if (step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "");
+    return StopAttempt(context_, job, attempt.stop_reason, step, "", /*forget=*/true);
+  }
+  // Workers that write checkpoints have reported their shards of this step before the end.
+  if (attempt.assembling || attempt.shards.contains(step)) return;
+  attempt.assembling = true;
+  context_.effects.actions.push_back(AssembleState{job->current(), step});
+}
+
+void AttemptMachine::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob) {
+  const AttemptId& id = request.attempt;
+  Job* job = context_.FindRunning(id.job.str(), id.number, id.generation.value());
+  if (job == nullptr) return;
+  Attempt& attempt = context_.attempts.at(job->id);
+  attempt.assembling = false;
+  if (!blob.ok() && (absl::IsDataLoss(blob.status()) || absl::IsInvalidArgument(blob.status()))) {
+    const std::string reason =
+        absl::StrCat("state after step ", request.step, " is incomplete: ", blob.status().message());
+    return FailAttempt(context_, job, {reason, "", "", -1});
+  }
+  if (!blob.ok()) return;  // The disk, for example: the workers keep the state, and the next tick tries again.
+  if (request.step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "", *blob);
+  StopAttempt(context_, job, attempt.stop_reason, request.step, *blob, /*forget=*/true);
+}
+
+void AttemptMachine::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
+  checkpoints_.OnIndexStored(request, stored);
+  if (context_.attempts.contains(request.attempt.job)) Complete(context_.jobs.Find(request.attempt.job));
+}
+
+void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str())) {
+    return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  }
+  Attempt& attempt = context_.attempts.at(job->id);
+  job->step = std::max(job->step, message.step());
+  if (attempt.failure.empty()) {
+    attempt.failure = absl::StrCat(Context::WorkerText(*job, worker.str()), " failed at step ", message.step(), ": ",
+                                   message.error());
+    attempt.failed_ns = context_.now_ns;
+  }
+  const bool blames_a_peer = !message.suspect_worker().empty();
+  if (!blames_a_peer && IsProgramError(message.error_code()) && attempt.program_error.empty()) {
+    attempt.program_error = message.error();
+    attempt.failed_step = message.step();
+  }
+  if (attempt.suspect.empty()) attempt.suspect = message.suspect_worker();
+  CheckFailure(job);
+}
+
+void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str())) {
+    return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  }
+  const std::string what = !message.what().empty() ? message.what()
+                           : message.signal() != 0 ? absl::StrCat("signal ", message.signal())
+                                                   : absl::StrCat("exit code ", message.exit_code());
+  // SIGKILL comes from outside, unless memory was the reason.
+  const bool is_program_error = message.out_of_memory() || (message.signal() != 9 && message.signal() != 15);
+  job->step = std::max(job->step, message.step());
+  FailAttempt(context_, job,
+              {absl::StrCat("the attempt's process (pid ", message.pid(), ") on ",
+                            Context::WorkerText(*job, worker.str()), " ended at step ", message.step(), ": ", what),
+               "", is_program_error ? absl::StrCat(message.signal(), "/", message.exit_code()) : "", message.step()});
+}
+
+// Ends an attempt that reported a failure when its cause is known, or after the grace period.
+void AttemptMachine::CheckFailure(Job* job) {
+  const Attempt& attempt = context_.attempts.at(job->id);
+  if (attempt.failure.empty()) return;
+  const Worker* suspect = context_.FindWorker(WorkerId(attempt.suspect));
+  if (suspect != nullptr && suspect->connection == ConnectionId()) {
+    const std::string reason = absl::StrCat(Context::WorkerText(*job, attempt.suspect), " was lost at step ", job->step,
+                                            ": its connections closed");
+    return FailAttempt(context_, job, {reason, attempt.suspect, "", -1});
+  }
+  const bool waited = context_.now_ns - attempt.failed_ns >= context_.options.failure_grace_ms * kNsPerMs;
+  if (!attempt.suspect.empty() && !waited) return;
+  const int64_t step = attempt.program_error.empty() ? -1 : attempt.failed_step;
+  FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step});
+}
+
+void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why) {
+  const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
+  for (const JobId& id : jobs) {
+    Job* job = context_.jobs.Find(id);
+    if (job == nullptr || !job->attempt_running || context_.attempts.at(id).awaiting_adoption) continue;
+    const std::string reason =
+        absl::StrCat(Context::WorkerText(*job, worker.str()), " was lost at step ", job->step, ": ", why);
+    FailAttempt(context_, job, {reason, worker.str(), "", -1});
+  }
+}
+
+void AttemptMachine::OnWorkerGone(const WorkerId& worker) {
+  const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
+  for (const JobId& id : jobs) {
+    if (context_.attempts.contains(id)) CheckFailure(context_.jobs.Find(id));
+  }
+}
+
+void AttemptMachine::VacateWorker(const WorkerId& worker, const std::string& why) {
+  const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
+  for (const JobId& id : jobs) {
+    const auto attempt = context_.attempts.find(id);
+    if (attempt == context_.attempts.end() || attempt->second.stop_at >= 0) continue;
+    Job* job = context_.jobs.Find(id);
+    Stop(job, absl::StrCat("stopped because ", Context::WorkerText(*job, worker.str()), " ", why));
+  }
+}
+
+void AttemptMachine::CheckStart(Job* job) {
+  const Attempt& attempt = context_.attempts.at(job->id);
+  const int64_t age_ms = (context_.now_ns - attempt.placed_ns) / kNsPerMs;
+  if (attempt.awaiting_adoption && age_ms >= context_.options.adopt_window_ms) {
+    for (const Peer& peer : job->placed.peers()) {
+      if (attempt.present.contains(peer.worker_id())) continue;
+      const std::string reason =
+          absl::StrCat(Context::WorkerText(*job, peer.worker_id()), " was lost at step ", job->step,
+                       ": it did not reconnect after the coordinator's restart");
+      return FailAttempt(context_, job, {reason, peer.worker_id(), "", -1});
+    }
+  }
+  if (job->state == STARTING && !attempt.awaiting_adoption && age_ms >= context_.options.start_timeout_ms) {
+    const std::string reason =
+        absl::StrCat("not all workers were ready after ", context_.options.start_timeout_ms, " ms");
+    FailAttempt(context_, job, {reason, "", "", -1});
+  }
+}
+
+void AttemptMachine::OnTick() {
+  std::vector<JobId> running;
+  for (const auto& [id, attempt] : context_.attempts) running.push_back(id);
+  for (const JobId& id : running) {
+    Job* job = context_.jobs.Find(id);
+    CheckStart(job);
+    if (context_.attempts.contains(id)) Complete(job);
+    if (context_.attempts.contains(id)) CheckFailure(job);
+    if (job->attempt_running && job->resized && context_.attempts.at(id).stop_at < 0) {
+      Stop(job, absl::StrCat("stopped to run on mesh ", MeshText(job->mesh)));
+    }
+    if (context_.attempts.contains(id)) checkpoints_.OnTick(job);
+  }
+}
+
+void AttemptMachine::AfterRecovery() {
+  for (Job* job : context_.jobs.Open()) {
+    if (!job->attempt_running) continue;
+    context_.AddAttempt(*job).awaiting_adoption = true;
+    for (const Peer& peer : job->placed.peers()) context_.recovered[WorkerId(peer.worker_id())].push_back(job->id);
+  }
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,152 @@
+#include "service/attempts/checkpoints.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "service/state/messages.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int32_t kKeptByDefault = 2;
+
+int64_t EveryMs(const CoordinatorOptions& options, const JobSpec& spec) {
+  return spec.has_checkpoint() ? spec.checkpoint().every_ms() : options.checkpoint_ms;
+}
+
+}  // namespace
+
+int64_t StepMargin(double step_ms) {
+  if (step_ms <= 0) return 16;
+  return 2 + static_cast<int64_t>(std::ceil(std::min(500.0 / step_ms, 1e6)));
+}
+
+int64_t NextCommonStep(const Job& job, const Attempt& attempt) {
+  int64_t furthest = job.step;
+  for (const auto& [worker, step] : attempt.progress) furthest = std::max(furthest, step);
+  return std::min(furthest + StepMargin(attempt.step_ms), job.spec.steps());
+}
+
+int64_t Checkpoints::NewestStep(const Job& job) { return job.checkpoints.empty() ? -1 : job.checkpoints.back().step; }
+
+void Checkpoints::OnTick(Job* job) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  if (!attempt.shards.empty()) StoreIfComplete(job, attempt.shards.rbegin()->first);
+  const int64_t every_ms = EveryMs(context_.options, job->spec);
+  if (every_ms <= 0 || job->spec.session() || job->state != RUNNING || attempt.stop_at >= 0) return;
+  if (context_.now_ns - attempt.last_checkpoint_ns < every_ms * kNsPerMs) return;
+  Request(job);
+}
+
+void Checkpoints::Request(Job* job) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  const int64_t step = NextCommonStep(*job, attempt);
+  attempt.last_checkpoint_ns = context_.now_ns;
+  if (step >= job->spec.steps()) return;  // The final state follows soon.
+  attempt.requested_step = step;
+  CoordinatorMessage message;
+  SetAttempt(job->current(), message.mutable_checkpoint_at());
+  message.mutable_checkpoint_at()->set_step(step);
+  context_.SendToAll(*job, message);
+}
+
+void Checkpoints::OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return;
+  Attempt& attempt = context_.attempts.at(job->id);
+  int64_t& progress = attempt.progress[worker.str()];
+  progress = std::max(progress, message.current());
+  if (!message.accepted() && message.step() == attempt.requested_step && attempt.stop_at < 0) Request(job);
+}
+
+void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return context_.Send(worker, AbortMessage(AttemptOf(message), "this attempt has ended"));
+  if (!HasPeer(*job, worker.str())) return;
+  CoordinatorMessage committed;
+  SetAttempt(job->current(), committed.mutable_committed());
+  committed.mutable_committed()->set_step(message.step());
+  // A step that is older than the newest checkpoint is not needed any more.
+  if (message.step() <= NewestStep(*job)) return context_.Send(worker, std::move(committed));
+  Attempt& attempt = context_.attempts.at(job->id);
+  attempt.shards[message.step()][worker.str()] = message.shard();
+  StoreIfComplete(job, message.step());
+}
+
+void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  const auto& shards = attempt.shards.at(step);
+  if (std::ssize(shards) < job->placed.peers_size() || attempt.storing_step >= step) return;
+  attempt.storing_step = step;
+  StoreIndex request{job->current(), job->spec.checkpoint().uri(), {}};
+  request.index.set_job_id(job->id.str());
+  request.index.set_attempt(job->attempt);
+  request.index.set_generation(job->placed.generation());
+  request.index.set_step(step);
+  request.index.set_job_name(job->spec.name());
+  request.index.set_next_batch(job->spec.batch_count() > 0 ? step % job->spec.batch_count() : 0);
+  request.index.set_unix_ns(context_.wall_ns);
+  *request.index.mutable_mesh() = job->placed_mesh;
+  for (const JobSpec::Parameter& parameter : job->spec.parameters()) {
+    if (parameter.kind() != JobSpec::Parameter::STATE) continue;
+    CheckpointTensor* tensor = request.index.add_tensors();
+    tensor->set_name(parameter.name());
+    *tensor->mutable_shape() = parameter.shape();
+  }
+  for (const auto& [id, shard] : shards) *request.index.add_shards() = shard;
+  context_.effects.actions.push_back(std::move(request));
+}
+
+void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
+  const AttemptId& id = request.attempt;
+  Job* job = context_.FindRunning(id.job.str(), id.number, id.generation.value());
+  if (job == nullptr) return;
+  Attempt& attempt = context_.attempts.at(job->id);
+  const int64_t step = request.index.step();
+  if (attempt.storing_step == step) attempt.storing_step = -1;
+  if (!stored.ok()) {  // The next tick tries again.
+    LogError("the index of a checkpoint cannot be stored", {{"job", id.job.str()},
+                                                            {"step", absl::StrCat(step)},
+                                                            {"error", std::string(stored.status().message())}});
+    return;
+  }
+  if (step <= NewestStep(*job)) return;
+  JobEvent event = context_.NewEvent(job->id);
+  CheckpointCommitted* committed = event.mutable_checkpoint();
+  committed->set_attempt(job->attempt);
+  committed->set_generation(job->placed.generation());
+  committed->set_step(step);
+  committed->set_uri(stored->uri);
+  committed->set_index_digest(stored->digest);
+  context_.Record(std::move(event));
+  attempt.shards.erase(attempt.shards.begin(), attempt.shards.upper_bound(step));
+  if (attempt.requested_step <= step) attempt.requested_step = -1;
+  attempt.last_checkpoint_ns = context_.now_ns;
+  CoordinatorMessage message;
+  SetAttempt(job->current(), message.mutable_committed());
+  message.mutable_committed()->set_step(step);
+  context_.SendToAll(*job, message);
+  context_.Changed(job->id);
+  DropOld(job);
+}
+
+void Checkpoints::DropOld(Job* job) {
+  const int32_t keep = job->spec.checkpoint().keep() > 0 ? job->spec.checkpoint().keep() : kKeptByDefault;
+  const int64_t surplus = std::ssize(job->checkpoints) - keep;
+  if (surplus <= 0) return;
+  JobEvent event = context_.NewEvent(job->id);
+  for (int64_t i = 0; i < surplus; ++i) {
+    const Checkpoint& old = job->checkpoints[i];
+    event.mutable_dropped()->add_steps(old.step);
+    const std::vector<Job*> open = context_.jobs.Open();
+    const bool is_needed = std::any_of(open.begin(), open.end(), [&](const Job* other) {
+      return other->resumed.uri == old.uri || (other->attempt_running && other->placed.checkpoint_uri() == old.uri &&
+                                               other->state == STARTING);
+    });
+    if (!is_needed) context_.effects.actions.push_back(DropCheckpoint{old.uri});
+  }
+  context_.Record(std::move(event));
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,83 @@
+#include "service/attempts/ending.h"
+
+#include <algorithm>
+
+#include "service/state/messages.h"
+
+namespace xlad::service {
+namespace {
+
+// Why the job ends with this attempt, or empty if it continues.
+std::string WhyNoRetry(const Job& job, const AttemptEnding& ending) {
+  if (job.spec.session()) return ending.reason;
+  const int64_t limit = job.spec.max_attempts();
+  if (limit > 0 && job.failures >= limit) {
+    return limit == 1 ? ending.reason
+                      : absl::StrCat(ending.reason, " (", job.failures,
+                                     " attempts in a row failed without a new checkpoint, --attempts ", limit, ")");
+  }
+  if (job.program_error_repeated) {
+    return absl::StrCat(ending.reason, " (the attempt before failed with the same error at the same step)");
+  }
+  return "";
+}
+
+}  // namespace
+
+void EndJob(Context& context, Job* job, JobState state, const std::string& reason, const std::string& blob) {
+  JobEvent event = context.NewEvent(job->id);
+  event.mutable_ended()->set_state(state);
+  event.mutable_ended()->set_reason(reason);
+  event.mutable_ended()->set_final_state_blob(blob);
+  const bool building = job->state == COMPILING;
+  context.Record(std::move(event));
+  if (building) context.effects.actions.push_back(StopBuild{job->id});
+  if (context.attempts.contains(job->id)) {
+    context.SendToAll(*job, state == SUCCEEDED ? ForgetMessage(job->current()) : AbortMessage(job->current(), reason));
+  }
+  context.RemoveAttempt(*job);
+  context.Changed(job->id);
+  context.reschedule = true;
+}
+
+void FailAttempt(Context& context, Job* job, const AttemptEnding& ending) {
+  JobEvent event = context.NewEvent(job->id);
+  AttemptEnded* ended = event.mutable_attempt_ended();
+  ended->set_attempt(job->attempt);
+  ended->set_reason(ending.reason);
+  ended->set_lost_worker(ending.lost_worker);
+  ended->set_program_error(ending.program_error);
+  ended->set_step(ending.step >= 0 ? ending.step : job->step);
+  const AttemptId attempt = job->current();
+  context.Record(std::move(event));
+  context.SendToAll(*job, AbortMessage(attempt, ending.reason));
+  context.RemoveAttempt(*job);
+  context.Changed(job->id);
+  job->failed_ns = context.now_ns;
+  const std::string final_reason = WhyNoRetry(*job, ending);
+  if (!final_reason.empty()) EndJob(context, job, FAILED, final_reason);
+}
+
+void StopAttempt(Context& context, Job* job, const std::string& reason, int64_t step, const std::string& state_blob,
+                 bool forget) {
+  JobEvent event = context.NewEvent(job->id);
+  AttemptEnded* ended = event.mutable_attempt_ended();
+  ended->set_attempt(job->attempt);
+  ended->set_reason(reason);
+  ended->set_step(step);
+  ended->set_state_blob(state_blob);
+  ended->set_stopped(true);
+  const AttemptId attempt = job->current();
+  context.Record(std::move(event));
+  context.SendToAll(*job, forget ? ForgetMessage(attempt) : AbortMessage(attempt, reason));
+  context.RemoveAttempt(*job);
+  context.Changed(job->id);
+}
+
+int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures) {
+  int64_t pause_ms = failures < 2 ? 0 : options.retry_pause_ms;
+  for (int64_t i = 2; i < failures && pause_ms < options.max_retry_pause_ms; ++i) pause_ms *= 2;
+  return std::min(pause_ms, options.max_retry_pause_ms);
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,31 @@
+// How attempts and jobs end, and what follows.
+#pragma once
+
+#include <string>
+
+#include "service/state/context.h"
+
+namespace xlad::service {
+
+// Ends a job: records it, and lets the workers of its running attempt discard it.
+void EndJob(Context& context, Job* job, JobState state, const std::string& reason, const std::string& blob = "");
+
+struct AttemptEnding {
+  std::string reason;
+  std::string lost_worker;    // The worker that was lost, or empty.
+  std::string program_error;  // The error of the program itself, or empty.
+  int64_t step = -1;          // Where it failed; -1: the last known step.
+};
+// Ends an attempt that failed. The job continues from its newest checkpoint unless its attempts are used up, or the
+// program failed with the same error at the same step before.
+void FailAttempt(Context& context, Job* job, const AttemptEnding& ending);
+
+// Ends an attempt that stopped on request; `state_blob` is the state before `step`, or empty if that is a checkpoint or
+// if nothing was saved. `forget`: the workers have ended their tasks; otherwise they are told to abort them.
+void StopAttempt(Context& context, Job* job, const std::string& reason, int64_t step, const std::string& state_blob,
+                 bool forget);
+
+// The time before which a job with so many failures in a row is not placed again, after the latest failure.
+int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures);
+
+}  // namespace xlad::service

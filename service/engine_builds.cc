@@ -1,0 +1,168 @@
+// The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
+#include <filesystem>
+
+#include "base/log.h"
+#include "service/engine.h"
+#include "storage/checkpoint_folder.h"
+#include "storage/checkpoint_index.h"
+#include "storage/checkpoint_shard.h"
+#include "storage/job_uris.h"
+#include "storage/uri.h"
+
+namespace xlad::service {
+
+absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
+  Executable executable;
+  if (!executable.ParseFromString(bytes)) {
+    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be read"));
+  }
+  return executable;
+}
+
+absl::StatusOr<PlannedProgram> Engine::PlanFor(const std::string& digest) const {
+  XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(digest));
+  PlannedProgram plan;
+  plan.target = executable.target();
+  XLAD_ASSIGN_OR_RETURN(plan.plans, PlanCollectives(executable, DeviceCount(executable.mesh())));
+  return plan;
+}
+
+absl::StatusOr<JobSpec> Engine::SpecOf(const JobId& id) {
+  return Ask<JobSpec>([&](CoordinatorCore& coordinator) -> absl::StatusOr<JobSpec> {
+    const Job* job = coordinator.context().jobs.Find(id);
+    if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+    return job->spec;
+  });
+}
+
+storage::Store Engine::OpenStore() const {
+  return storage::Store(RealFileSystem(), [this](const std::string& digest) { return blobs_->OpenBlob(digest); });
+}
+
+absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
+  if (uri.empty()) return std::string();
+  XLAD_ASSIGN_OR_RETURN(const auto source, OpenStore().OpenTensors(uri));
+  return source->Header();
+}
+
+absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
+  BuildRequest build;
+  XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
+  *build.mutable_spec()->mutable_mesh() = request.mesh;
+  XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
+  auto state = ReadHeader(storage::StateUri(build.spec()));
+  if (!state.ok()) return Annotate(state.status(), "state");
+  auto data = ReadHeader(storage::DataUri(build.spec()));
+  if (!data.ok()) return Annotate(data.status(), "data");
+  build.set_state_header(*std::move(state));
+  build.set_data_header(*std::move(data));
+  *build.mutable_target() = request.target;
+  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str())));
+  XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
+  built.plan.target = executable.target();
+  XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
+  built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);
+  return built;
+}
+
+// Takes the executable from the cache or builds it. Writes the partitioned program to `folder` for inspection.
+absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder) {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  const int64_t start_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
+                          return BuildInChild(options_.program_path, request, options_.build_limits);
+                        }));
+  BuiltProgram built;
+  built.cached = found.cached;
+  const BuildResponse& response = found.response;
+  XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
+  built.warnings.assign(response.warnings().begin(), response.warnings().end());
+  XLAD_RETURN_IF_ERROR(
+      RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));
+  built.compile_ms = built.cached ? 0 : static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
+  return built;
+}
+
+void Engine::BuildJob(const StartBuild& request) {
+  const absl::StatusOr<BuiltProgram> built = BuildProgram(request);
+  if (absl::IsUnavailable(built.status())) return;  // The coordinator has stopped serving: it builds again.
+  Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
+}
+
+void Engine::Assemble(const AssembleState& request) {
+  const AttemptId& attempt = request.attempt;
+  const absl::StatusOr<JobSpec> spec = SpecOf(attempt.job);
+  if (!spec.ok()) return;
+  absl::StatusOr<std::string> blob = assembly_.Assemble(attempt.job.str(), attempt.number, request.step, *spec);
+  if (blob.ok()) blob = blobs_->Put(*blob);
+  Post([request, blob](CoordinatorCore& coordinator) { coordinator.OnStateAssembled(request, blob); },
+       [this, job = attempt.job.str(), is_stored = blob.ok()](const absl::Status& committed) {
+         if (committed.ok() && is_stored) assembly_.Drop(job);
+       });
+}
+
+// The index goes into the blobs, and beside its shards if these are files.
+absl::StatusOr<Checkpoint> Engine::WriteIndex(const StoreIndex& request) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, storage::SerializeIndex(request.index));
+  Checkpoint stored;
+  stored.step = request.index.step();
+  XLAD_ASSIGN_OR_RETURN(stored.digest, blobs_->Put(text));
+  stored.uri = storage::BlobUri(stored.digest);
+  if (request.uri.empty() || request.uri == "xlad:") return stored;
+  XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(request.uri));
+  const std::string folder = storage::CheckpointFolder(
+      root.rest, {request.attempt.job.str(), request.attempt.number, request.index.step()});
+  XLAD_RETURN_IF_ERROR(storage::WriteIndexFile(RealFileSystem(), folder, request.index));
+  stored.uri = storage::FileUri(folder);
+  return stored;
+}
+
+// Blobs of old checkpoints are removed by the collection of garbage.
+void Engine::Drop(const DropCheckpoint& request) {
+  const auto uri = storage::ParseUri(request.uri);
+  if (!uri.ok() || uri->scheme != storage::Uri::Scheme::kFile) return;
+  const absl::Status removed = storage::RemoveCheckpointFolder(RealFileSystem(), uri->rest);
+  if (!removed.ok()) LogWarn("an old checkpoint cannot be removed", {{"error", std::string(removed.message())}});
+}
+
+absl::StatusOr<ResolvedResume> Engine::Resolve(const std::string& resume) {
+  if (resume.empty()) return ResolvedResume();
+  if (resume.find(':') == std::string::npos) {
+    return Ask<ResolvedResume>([&](CoordinatorCore& coordinator) {
+      return coordinator.jobs().NewestCheckpoint(JobId(resume));
+    });
+  }
+  XLAD_ASSIGN_OR_RETURN(const CheckpointIndex index, OpenStore().ReadIndex(resume));
+  return ResolvedResume{resume, index.index_sha256(), index.step()};
+}
+
+absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
+  FileSystem& files = RealFileSystem();
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(JoinPath(folder, "blobs")));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, files.List(folder));
+  if (present.size() > 1) {
+    return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected an empty or a new folder"));
+  }
+  BackupResponse response;
+  // The log first: every blob that it names exists, because blobs are stored before they are recorded.
+  XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
+  const std::string blobs = JoinPath(options_.data_folder, "blobs");
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(blobs));
+  for (const std::string& name : names) {
+    std::error_code error;
+    const std::string from = JoinPath(blobs, name), to = JoinPath(JoinPath(folder, "blobs"), name);
+    std::filesystem::create_hard_link(from, to, error);  // Blobs never change.
+    if (error) std::filesystem::copy_file(from, to, error);
+    if (error && files.Exists(from)) {
+      return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message()));
+    }
+    if (error) continue;
+    if (name.size() == 64) response.set_blobs(response.blobs() + 1);  // The others are checksums.
+    response.set_bytes(response.bytes() + files.Size(to).value_or(0));
+  }
+  return response;
+}
+
+}  // namespace xlad::service

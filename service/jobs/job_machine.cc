@@ -1,0 +1,175 @@
+#include "service/jobs/job_machine.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "proto/device_name.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kMaxPage = 1000;
+
+absl::Status CheckMesh(const Mesh& mesh) {
+  if (DeviceCount(mesh) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found mesh ", MeshText(mesh), ", expected axes of 1 or more and at most ", kMaxDevices, " devices"));
+}
+
+}  // namespace
+
+absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& request, const ResolvedResume& resume) {
+  if (request.client_key().empty()) return absl::InvalidArgumentError("found no client_key, expected a unique one");
+  XLAD_RETURN_IF_ERROR(CheckMesh(request.spec().mesh()));
+  const std::string digest = Sha256Hex(request.spec().SerializeAsString());
+  SubmitJobResponse response;
+  if (const Job* known = context_.jobs.FindByKey(request.client_key()); known != nullptr) {
+    if (known->spec_digest != digest) {
+      return absl::AlreadyExistsError(absl::StrCat("client_key ", request.client_key(), " belongs to job ",
+                                                   known->id.str(), ", which has another spec"));
+    }
+    response.set_job_id(known->id.str());
+    response.set_existed(true);
+    return response;
+  }
+  if (context_.free_bytes < context_.options.min_free_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the coordinator's disk is nearly full: found ", context_.free_bytes >> 20, " MiB free, expected ",
+        context_.options.min_free_bytes >> 20, " or more; running jobs continue, and new ones are accepted when there is "
+        "space again"));
+  }
+  JobId id;
+  do {
+    id = JobId(absl::StrCat("job-", context_.random->Hex(4)));
+  } while (context_.jobs.Find(id) != nullptr);
+  JobEvent event = context_.NewEvent(id);
+  JobSubmitted* submitted = event.mutable_submitted();
+  submitted->set_client_key(request.client_key());
+  submitted->set_spec_digest(digest);
+  *submitted->mutable_spec() = request.spec();
+  submitted->set_checkpoint_uri(resume.uri);
+  submitted->set_checkpoint_digest(resume.digest);
+  submitted->set_first_step(resume.uri.empty() ? request.spec().start_step() : resume.step);
+  context_.Record(std::move(event));
+  context_.reschedule = true;
+  response.set_job_id(id.str());
+  return response;
+}
+
+absl::Status JobMachine::Cancel(const JobId& id) {
+  Job* job = context_.jobs.Find(id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+  if (job->state == CANCELLED) return absl::OkStatus();
+  if (HasEnded(*job)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", id.str(), " has ended already: ", JobState_Name(job->state)));
+  }
+  EndJob(context_, job, CANCELLED, "cancelled by a client");
+  return absl::OkStatus();
+}
+
+absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
+  Job* job = context_.jobs.Find(JobId(request.job_id()));
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.job_id()));
+  if (HasEnded(*job) || job->spec.session()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has ended already"));
+  }
+  XLAD_RETURN_IF_ERROR(CheckMesh(request.mesh()));
+  const bool same_axes = std::equal(request.mesh().begin(), request.mesh().end(), job->spec.mesh().begin(),
+                                    job->spec.mesh().end(),
+                                    [](const MeshAxis& a, const MeshAxis& b) { return a.name() == b.name(); });
+  if (!same_axes) {
+    return absl::InvalidArgumentError(absl::StrCat("found mesh ", MeshText(request.mesh()), ", expected sizes for the ",
+                                                   "axes of ", MeshText(job->spec.mesh()), ", in this order"));
+  }
+  if (MeshText(request.mesh()) == MeshText(job->mesh)) return absl::OkStatus();
+  JobEvent event = context_.NewEvent(job->id);
+  *event.mutable_resized()->mutable_mesh() = request.mesh();
+  event.mutable_resized()->set_reason("a client asked for it");
+  context_.Record(std::move(event));
+  building_.erase(job->id);
+  context_.effects.actions.push_back(StopBuild{job->id});
+  context_.Changed(job->id);
+  context_.reschedule = true;
+  attempts_.OnTick();  // Stops the running attempt.
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResolvedResume> JobMachine::NewestCheckpoint(const JobId& id) const {
+  const Job* job = context_.jobs.Find(id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str(), " to resume"));
+  if (job->checkpoints.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", id.str(), " has no checkpoint to resume from"));
+  }
+  const Checkpoint& newest = job->checkpoints.back();
+  return ResolvedResume{newest.uri, newest.digest, newest.step};
+}
+
+JobStatus JobMachine::StatusOf(const Job& job) const {
+  JobStatus status;
+  status.set_id(job.id.str());
+  status.set_name(job.spec.name());
+  status.set_state(job.state);
+  *status.mutable_mesh() = job.attempt_running ? job.placed_mesh : job.mesh;
+  status.set_step(job.state == SUCCEEDED && !job.spec.session() ? job.spec.steps() : job.step);
+  status.set_steps(job.spec.steps());
+  if (job.has_loss) status.set_loss(job.loss);
+  status.set_reason(job.reason);
+  status.set_attempt(job.attempt);
+  status.set_compile_ms(job.compile_ms);
+  status.set_cached(job.cached);
+  status.set_session(job.spec.session());
+  status.set_final_state_blob(job.final_state_blob);
+  status.set_submitted_unix_ns(job.submitted_unix_ns);
+  status.set_since_unix_ns(job.since_unix_ns);
+  status.set_failures(job.failures);
+  status.set_on_loss(job.spec.on_loss());
+  if (!job.checkpoints.empty()) {
+    status.set_has_checkpoint(true);
+    status.set_checkpoint_step(job.checkpoints.back().step);
+    status.set_checkpoint_uri(job.checkpoints.back().uri);
+  }
+  for (const Peer& peer : job.placed.peers()) {
+    JobWorker* worker = status.add_workers();
+    worker->set_id(peer.worker_id());
+    worker->set_host(peer.host());
+    worker->set_pid(peer.pid());
+    *worker->mutable_devices() = peer.devices();
+    const auto known = context_.workers.find(WorkerId(peer.worker_id()));
+    const bool same =
+        known != context_.workers.end() && known->second.registration.incarnation() == peer.incarnation();
+    const bool is_lost = job.lost_worker == peer.worker_id();
+    worker->set_state(is_lost ? "lost"
+                      : same  ? StateName(known->second, context_.jobs.drained().contains(known->first))
+                              : "gone");
+  }
+  return status;
+}
+
+absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
+  const Job* job = context_.jobs.Find(id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+  return StatusOf(*job);
+}
+
+ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {
+  const int64_t limit = request.limit() > 0 ? std::min<int64_t>(request.limit(), kMaxPage) : kMaxPage;
+  const std::vector<const Job*> page = context_.jobs.Page(JobId(request.after()), limit + 1);
+  ListJobsResponse response;
+  for (const Job* job : page) {
+    if (response.jobs_size() == limit) {
+      response.set_next(response.jobs(response.jobs_size() - 1).id());
+      break;
+    }
+    *response.add_jobs() = StatusOf(*job);
+  }
+  return response;
+}
+
+void JobMachine::OnEnded(const JobId& id) {
+  building_.erase(id);
+  refused_since_ns_.erase(id);
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,76 @@
+// Requests of clients about jobs, and the builds of their programs.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "service/attempts/attempt_machine.h"
+#include "service/state/context.h"
+
+namespace xlad::service {
+
+// The result of a build.
+struct BuiltProgram {
+  std::string executable_digest;
+  double compile_ms = 0;
+  std::vector<std::string> warnings;
+  bool cached = false;  // The executable was in the cache.
+  PlannedProgram plan;
+  std::vector<std::string> batch_axes;
+};
+
+// What a submission's `resume` stands for.
+struct ResolvedResume {
+  std::string uri, digest;  // Empty: nothing to resume.
+  int64_t step = 0;
+};
+
+// A request that returns an error has changed nothing.
+class JobMachine {
+ public:
+  JobMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}
+
+  // Returns the existing job if `client_key` is known; AlreadyExists if that job has another spec. ResourceExhausted if
+  // the disk is nearly full.
+  absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume);
+  absl::Status Cancel(const JobId& id);
+  absl::Status Resize(const ResizeJobRequest& request);
+  absl::StatusOr<JobStatus> Status(const JobId& id) const;
+  ListJobsResponse List(const ListJobsRequest& request) const;
+  // The newest checkpoint of a job, for a job that resumes it.
+  absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;
+
+  // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
+  // block later jobs. A job that waits for busy devices does, so that later small jobs cannot starve it.
+  void Schedule();
+
+  void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
+  void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
+  // Reschedules when a pause between attempts is over.
+  void OnTick();
+  void OnEnded(const JobId& id);
+
+ private:
+  enum class Outcome { kDone, kWaits, kBlocks };
+  JobStatus StatusOf(const Job& job) const;
+  Outcome TryJob(Job* job);
+  Outcome Place(Job* job);
+  Outcome PlaceSession(Job* job);
+  Outcome Build(Job* job);
+  std::optional<Target> TargetFor(Job* job);
+  bool IsRefusedForLong(const Job& job);
+  void WaitForDevices(Job* job, int64_t wanted, int64_t free, int64_t all);
+  bool MayShrink(Job* job, int64_t devices);
+  static void SetReason(Job* job, const std::string& reason);
+
+  Context& context_;
+  AttemptMachine& attempts_;
+  std::map<JobId, Target> building_;           // The targets of builds under way.
+  std::set<std::string> loading_;              // Digests of executables whose plans are being read.
+  std::map<JobId, int64_t> refused_since_ns_;  // Since when the workers cannot run the job.
+  int64_t next_retry_ns_ = INT64_MAX;          // When the next pause between attempts is over.
+};
+
+}  // namespace xlad::service

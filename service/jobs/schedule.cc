@@ -1,0 +1,211 @@
+// The part of JobMachine that decides what runs: builds and placements.
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+#include "proto/device_name.h"
+#include "service/jobs/job_machine.h"
+
+namespace xlad::service {
+namespace {
+
+int64_t CountDevices(const std::vector<WorkerDevices>& offers) {
+  int64_t devices = 0;
+  for (const WorkerDevices& offer : offers) devices += offer.devices;
+  return devices;
+}
+
+void KeepTarget(const Target& target, std::vector<WorkerDevices>* offers) {
+  std::erase_if(*offers, [&](const WorkerDevices& offer) { return !IsSameTarget(offer.offer.target(), target); });
+}
+
+// Whether the job waits for exactly the workers that it had.
+bool WaitsForItsWorkers(const Job& job) {
+  return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
+}
+
+}  // namespace
+
+void JobMachine::SetReason(Job* job, const std::string& reason) {
+  job->reason = job->ending.empty() ? reason : absl::StrCat(job->ending, "; ", reason);
+}
+
+void JobMachine::Schedule() {
+  next_retry_ns_ = INT64_MAX;
+  for (Job* job : context_.jobs.Open()) {
+    if (job->state != PENDING || job->attempt_running) continue;
+    const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
+    if (job->failed_ns >= 0 && context_.now_ns < job->failed_ns + pause_ms * kNsPerMs) {
+      next_retry_ns_ = std::min(next_retry_ns_, job->failed_ns + pause_ms * kNsPerMs);
+      SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
+                                  pause_ms, " ms"));
+      continue;
+    }
+    if (TryJob(job) == Outcome::kBlocks) return;
+  }
+}
+
+JobMachine::Outcome JobMachine::TryJob(Job* job) {
+  if (job->spec.session()) return PlaceSession(job);
+  return job->executable_digest.empty() ? Build(job) : Place(job);
+}
+
+// Starts the build if a worker is registered: its target decides what the program is built for.
+JobMachine::Outcome JobMachine::Build(Job* job) {
+  if (building_.contains(job->id)) return Outcome::kWaits;
+  const std::optional<Target> target = TargetFor(job);
+  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
+  building_[job->id] = *target;
+  job->state = COMPILING;
+  job->since_unix_ns = context_.wall_ns;
+  job->reason = job->ending;
+  context_.effects.actions.push_back(StartBuild{job->id, *target, job->mesh});
+  context_.Changed(job->id);
+  return Outcome::kDone;
+}
+
+// Returns whether the workers have been unable to run the job for the grace period, in which more may register.
+bool JobMachine::IsRefusedForLong(const Job& job) {
+  const int64_t since_ns = refused_since_ns_.emplace(job.id, context_.now_ns).first->second;
+  const int64_t due_ns = since_ns + context_.options.device_kind_grace_ms * kNsPerMs;
+  if (context_.now_ns >= due_ns) return true;
+  next_retry_ns_ = std::min(next_retry_ns_, due_ns);
+  return false;
+}
+
+// Returns the kind of device for a job that has not been built yet, or nullopt if the registered workers do not decide
+// it. A job that they can never run fails after a grace period.
+std::optional<Target> JobMachine::TargetFor(Job* job) {
+  TargetSelection selection =
+      SelectTarget(context_.Offers(/*only_free=*/false), DeviceCount(job->mesh), job->spec.device_name());
+  if (!selection.is_refusal) refused_since_ns_.erase(job->id);
+  if (selection.target.has_value()) return selection.target;
+  SetReason(job, selection.reason);
+  if (!selection.is_refusal || !IsRefusedForLong(*job)) return std::nullopt;
+  if (job->attempt == 0) {
+    EndJob(context_, job, FAILED, selection.reason);
+  }  // A job that has run already waits until the workers that it ran on are back.
+  return std::nullopt;
+}
+
+void JobMachine::WaitForDevices(Job* job, int64_t wanted, int64_t free, int64_t all) {
+  SetReason(job, absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
+}
+
+// Resizes a job that may shrink, if it has lost a worker some time ago and a smaller mesh fits.
+bool JobMachine::MayShrink(Job* job, int64_t devices) {
+  if (job->spec.on_loss() != JobSpec::SHRINK || job->lost_worker.empty()) return false;
+  const int64_t due_ns = job->failed_ns + context_.options.suspect_ms * kNsPerMs;
+  if (context_.now_ns < due_ns) {  // The worker may come back.
+    next_retry_ns_ = std::min(next_retry_ns_, due_ns);
+    return false;
+  }
+  const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
+  const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
+  if (smaller.empty()) return false;
+  JobEvent event = context_.NewEvent(job->id);
+  *event.mutable_resized()->mutable_mesh() = smaller;
+  event.mutable_resized()->set_reason(absl::StrCat(job->ending, "; ", devices, " devices are left"));
+  context_.Record(std::move(event));
+  context_.Changed(job->id);
+  return true;
+}
+
+JobMachine::Outcome JobMachine::Place(Job* job) {
+  const auto plan = context_.plans.find(job->executable_digest);
+  if (plan == context_.plans.end()) {
+    if (loading_.insert(job->executable_digest).second) {
+      context_.effects.actions.push_back(LoadPlan{job->executable_digest});
+    }
+    return Outcome::kWaits;
+  }
+  const int64_t wanted = DeviceCount(job->mesh);
+  std::vector<WorkerDevices> all = context_.Offers(/*only_free=*/false);
+  std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
+  const int64_t any_target = CountDevices(all);
+  KeepTarget(plan->second.target, &all);
+  KeepTarget(plan->second.target, &free);
+  if (all.empty() && any_target > 0 && IsRefusedForLong(*job)) {
+    refused_since_ns_.erase(job->id);
+    return Build(job);  // The devices that it was built for have left: builds for those that are there.
+  }
+  if (!all.empty()) refused_since_ns_.erase(job->id);
+  const int64_t capacity = CountDevices(all);
+  if (WaitsForItsWorkers(*job)) {
+    std::erase_if(free, [&](const WorkerDevices& offer) { return !HasPeer(*job, offer.registration->worker_id()); });
+    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, plan->second.target);
+    if (peers.empty()) {
+      SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
+      return Outcome::kWaits;
+    }
+    attempts_.Launch(job, peers, plan->second.plans);
+    return Outcome::kDone;
+  }
+  const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, plan->second.target);
+  if (!peers.empty()) {
+    attempts_.Launch(job, peers, plan->second.plans);
+    return Outcome::kDone;
+  }
+  if (wanted > capacity && MayShrink(job, capacity)) return Build(job);
+  WaitForDevices(job, wanted, CountDevices(free), any_target);
+  return wanted <= capacity ? Outcome::kBlocks : Outcome::kWaits;
+}
+
+// The programs of a session are compiled for the devices that it is placed on.
+JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
+  if (!TargetFor(job).has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
+  const int64_t wanted = DeviceCount(job->mesh);
+  const std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
+  for (const WorkerDevices& worker : free) {
+    const Target& target = worker.offer.target();
+    if (!job->spec.device_name().empty() && DeviceName(target) != job->spec.device_name()) continue;
+    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
+    if (peers.empty()) continue;
+    attempts_.Launch(job, peers, {});
+    return Outcome::kDone;
+  }
+  const int64_t cluster = CountDevices(context_.Offers(/*only_free=*/false));
+  WaitForDevices(job, wanted, CountDevices(free), cluster);
+  return wanted <= cluster ? Outcome::kBlocks : Outcome::kWaits;
+}
+
+void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
+  Job* job = context_.jobs.Find(id);
+  if (job == nullptr || HasEnded(*job) || !building_.contains(id)) return;
+  building_.erase(id);
+  context_.reschedule = true;
+  if (job->state == COMPILING) job->state = PENDING;
+  if (MeshText(mesh) != MeshText(job->mesh)) return;  // It has been resized since.
+  if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
+  context_.plans[built->executable_digest] = built->plan;
+  JobEvent event = context_.NewEvent(id);
+  event.mutable_built()->set_executable_digest(built->executable_digest);
+  event.mutable_built()->set_compile_ms(built->compile_ms);
+  event.mutable_built()->set_cached(built->cached);
+  for (const std::string& warning : built->warnings) event.mutable_built()->add_warnings(warning);
+  *event.mutable_built()->mutable_mesh() = mesh;
+  for (const std::string& axis : built->batch_axes) event.mutable_built()->add_batch_axes(axis);
+  context_.Record(std::move(event));
+  context_.Changed(id);
+}
+
+void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
+  loading_.erase(digest);
+  context_.reschedule = true;
+  if (plan.ok()) {
+    context_.plans[digest] = *plan;
+    return;
+  }
+  for (Job* job : context_.jobs.Open()) {
+    if (job->executable_digest != digest || job->attempt_running) continue;
+    LogWarn("an executable cannot be read and is built again",
+            {{"job", job->id.str()}, {"error", std::string(plan.status().message())}});
+    Build(job);
+  }
+}
+
+void JobMachine::OnTick() {
+  if (context_.now_ns >= next_retry_ns_) context_.reschedule = true;
+}
+
+}  // namespace xlad::service

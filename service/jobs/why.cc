@@ -1,0 +1,126 @@
+#include "service/jobs/why.h"
+
+#include "absl/strings/str_join.h"
+
+namespace xlad::service {
+namespace {
+
+std::string Steps(const Job& job) { return absl::StrCat("step ", job.step, " of ", job.spec.steps()); }
+
+void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why) {
+  for (const Peer& peer : job.placed.peers()) {
+    const auto known = context.workers.find(WorkerId(peer.worker_id()));
+    if (known == context.workers.end()) {
+      if (job.lost_worker != peer.worker_id()) continue;
+      why->add_who(absl::StrCat(Context::WorkerText(job, peer.worker_id()), ", which has not come back"));
+      continue;
+    }
+    const Worker& worker = known->second;
+    if (worker.state == WorkerState::kAlive && job.lost_worker != peer.worker_id()) continue;
+    why->add_who(Context::WorkerText(job, peer.worker_id()));
+    if (worker.state != WorkerState::kAlive) {
+      why->add_evidence(absl::StrCat("worker ", peer.worker_id(), " is ", StateName(worker, false),
+                                     worker.reason.empty() ? "" : ": ", worker.reason));
+    }
+  }
+}
+
+void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why) {
+  why->set_what("it waits");
+  why->add_evidence(job.reason.empty() ? "it has just been accepted" : job.reason);
+  if (!job.ending.empty()) {
+    const StartPoint start = StartOf(job);
+    why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,
+                               start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
+  }
+  int64_t all = 0;
+  for (const WorkerDevices& offer : context.Offers(/*only_free=*/false)) all += offer.devices;
+  const int64_t wanted = DeviceCount(job.mesh);
+  if (all < wanted) {
+    why->add_advice(absl::StrCat("start workers with ", wanted - all, " more devices (xlad worker), or run it on fewer: ",
+                                 "xlad resize ", job.id.str(), " --mesh ..."));
+  } else {
+    why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
+  }
+  for (const WorkerId& drained : context.jobs.drained()) {
+    why->add_advice(absl::StrCat("worker ", drained.str(), " is drained: xlad undrain ", drained.str()));
+  }
+}
+
+void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why) {
+  why->set_what(absl::StrCat("attempt ", job.attempt, " runs at ", Steps(job)));
+  const auto found = context.attempts.find(job.id);
+  if (found == context.attempts.end()) return;
+  const Attempt& attempt = found->second;
+  if (attempt.awaiting_adoption) {
+    why->add_evidence(absl::StrCat("the coordinator has restarted; ", attempt.present.size(), " of ",
+                                   job.placed.peers_size(), " workers have reconnected; the steps continue meanwhile"));
+  }
+  if (attempt.stop_at >= 0) {
+    why->set_what(absl::StrCat("attempt ", job.attempt, " stops before step ", attempt.stop_at));
+    why->add_evidence(attempt.stop_reason);
+    why->add_evidence(absl::StrCat(attempt.stopped.size(), " of ", job.placed.peers_size(), " workers have stopped"));
+  }
+  if (!attempt.failure.empty()) why->add_evidence(attempt.failure);
+}
+
+void ExplainStarting(const Context& context, const Job& job, WhyJobResponse* why) {
+  why->set_what(absl::StrCat("attempt ", job.attempt, " starts from step ", job.placed.first_step()));
+  const auto found = context.attempts.find(job.id);
+  if (found == context.attempts.end()) return;
+  std::vector<std::string> missing;
+  for (const Peer& peer : job.placed.peers()) {
+    if (!found->second.ready.contains(peer.worker_id())) missing.push_back(peer.worker_id());
+  }
+  why->add_evidence(absl::StrCat("workers that are not ready yet: ", absl::StrJoin(missing, ", ")));
+  why->add_advice("the logs of these workers say what they load");
+}
+
+void ExplainEnded(const Job& job, WhyJobResponse* why) {
+  why->set_what(absl::StrCat("it ended as ", JobState_Name(job.state), " at ", Steps(job)));
+  if (!job.reason.empty()) why->add_evidence(job.reason);
+  if (job.state == SUCCEEDED) return;
+  if (!job.checkpoints.empty()) {
+    why->add_advice(absl::StrCat("xlad submit JOBDIR --resume ", job.id.str(), " continues from its checkpoint of step ",
+                                 job.checkpoints.back().step));
+  }
+  if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " has all that happened"));
+}
+
+std::string Sentences(const google::protobuf::RepeatedPtrField<std::string>& parts, const char* before) {
+  if (parts.empty()) return "";
+  return absl::StrCat(" ", before, absl::StrJoin(parts, "; "), ".");
+}
+
+}  // namespace
+
+WhyJobResponse WhyJob(const Context& context, const Job& job) {
+  WhyJobResponse why;
+  why.set_since_unix_ns(job.since_unix_ns);
+  switch (job.state) {
+    case PENDING: ExplainPending(context, job, &why); break;
+    case COMPILING:
+      why.set_what("its program is being compiled");
+      if (!job.ending.empty()) why.add_evidence(job.ending);
+      break;
+    case STARTING: ExplainStarting(context, job, &why); break;
+    case RUNNING: ExplainRunning(context, job, &why); break;
+    default: ExplainEnded(job, &why);
+  }
+  if (!HasEnded(job)) {
+    ExplainWorkers(context, job, &why);
+    if (job.failures > 0) {
+      why.add_evidence(absl::StrCat(job.failures, " attempts in a row have failed without a new checkpoint"));
+    }
+  }
+  if (!job.checkpoints.empty()) {
+    why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));
+  }
+  const int64_t seconds = std::max<int64_t>(0, context.wall_ns - job.since_unix_ns) / kNsPerSecond;
+  why.set_text(absl::StrCat(job.id.str(), " is ", JobState_Name(job.state), " since ", seconds, " s: ", why.what(), ".",
+                            Sentences(why.evidence(), "Evidence: "), Sentences(why.who(), "Concerned: "),
+                            Sentences(why.done(), "Done: "), Sentences(why.advice(), "What you can do: ")));
+  return why;
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,265 @@
+#include "service/log/job.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+
+namespace xlad::service {
+namespace {
+
+void ApplySubmitted(const JobEvent& event, Job* job) {
+  const JobSubmitted& submitted = event.submitted();
+  job->id = JobId(event.job_id());
+  job->client_key = submitted.client_key();
+  job->spec_digest = submitted.spec_digest();
+  job->spec = submitted.spec();
+  job->mesh = submitted.spec().mesh();
+  job->state = PENDING;
+  job->submitted_unix_ns = event.unix_ns();
+  job->first_step = submitted.first_step();
+  job->step = submitted.first_step();
+  job->resumed = {submitted.first_step(), submitted.checkpoint_uri(), submitted.checkpoint_digest(), event.unix_ns()};
+}
+
+void ApplyPlaced(const AttemptPlaced& placed, Job* job) {
+  job->attempt = placed.attempt();
+  job->placed = placed;
+  job->placed_mesh = job->mesh;
+  job->placed_executable = job->executable_digest;
+  job->resized = false;
+  job->attempt_running = true;
+  job->lost_worker.clear();
+  job->ending.clear();
+  job->state = STARTING;
+  job->reason.clear();
+  job->step = placed.first_step();
+}
+
+void ApplyAttemptEnded(const AttemptEnded& ended, Job* job) {
+  job->attempt_running = false;
+  job->lost_worker = ended.lost_worker();
+  job->reason = job->ending = ended.reason();
+  job->state = PENDING;
+  if (!ended.state_blob().empty()) {
+    job->first_step = ended.step();
+    job->state_blob = ended.state_blob();
+    job->failures = 0;
+    return;
+  }
+  if (ended.stopped()) return;
+  ++job->failures;
+  const bool is_program_error = !ended.program_error().empty();
+  job->program_error_repeated = is_program_error && ended.program_error() == job->program_error &&
+                                ended.step() == job->program_error_step;
+  job->program_error = ended.program_error();
+  job->program_error_step = is_program_error ? ended.step() : -1;
+}
+
+void ApplyCheckpoint(const JobEvent& event, Job* job) {
+  const CheckpointCommitted& committed = event.checkpoint();
+  std::erase_if(job->checkpoints, [&](const Checkpoint& other) { return other.step >= committed.step(); });
+  job->checkpoints.push_back({committed.step(), committed.uri(), committed.index_digest(), event.unix_ns()});
+  job->failures = 0;
+}
+
+void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
+  std::erase_if(job->checkpoints, [&](const Checkpoint& checkpoint) {
+    return std::find(dropped.steps().begin(), dropped.steps().end(), checkpoint.step) != dropped.steps().end();
+  });
+}
+
+void ApplyResized(const JobResized& resized, Job* job) {
+  job->mesh = resized.mesh();
+  job->executable_digest.clear();
+  job->batch_axes.clear();
+  job->resized = true;
+  if (job->attempt_running) return;  // It is stopped first.
+  job->state = PENDING;
+  job->reason = resized.reason();
+}
+
+void ApplyByKind(const JobEvent& event, Job* job) {
+  switch (event.event_case()) {
+    case JobEvent::kSubmitted: return ApplySubmitted(event, job);
+    case JobEvent::kBuilt:
+      job->executable_digest = event.built().executable_digest();
+      job->compile_ms = event.built().compile_ms();
+      job->cached = event.built().cached();
+      job->batch_axes.assign(event.built().batch_axes().begin(), event.built().batch_axes().end());
+      if (!job->attempt_running) job->state = PENDING;
+      return;
+    case JobEvent::kPlaced: return ApplyPlaced(event.placed(), job);
+    case JobEvent::kStarted: job->state = RUNNING; return;
+    case JobEvent::kAdopted: job->state = RUNNING; return;
+    case JobEvent::kAttemptEnded: return ApplyAttemptEnded(event.attempt_ended(), job);
+    case JobEvent::kCheckpoint: return ApplyCheckpoint(event, job);
+    case JobEvent::kDropped: return ApplyDropped(event.dropped(), job);
+    case JobEvent::kResized: return ApplyResized(event.resized(), job);
+    case JobEvent::kEnded:
+      job->attempt_running = false;
+      job->state = event.ended().state();
+      job->reason = event.ended().reason();
+      job->final_state_blob = event.ended().final_state_blob();
+      return;
+    case JobEvent::kTermStarted:
+    case JobEvent::kDrainChanged:
+    case JobEvent::EVENT_NOT_SET: break;
+  }
+  XLAD_CHECK(false) << "event " << event.sequence() << " of job " << event.job_id() << " is not about a job";
+}
+
+std::string DescribePlaced(const AttemptPlaced& placed) {
+  return absl::StrCat("attempt ", placed.attempt(), " from step ", placed.first_step(),
+                      placed.checkpoint_uri().empty() ? "" : ", from a checkpoint,", " placed on ",
+                      absl::StrJoin(placed.peers(), ", ", [](std::string* out, const Peer& peer) {
+                        absl::StrAppend(out, peer.worker_id(), " (", peer.host(), ", pid ", peer.pid(), ", ",
+                                        peer.devices_size(), " devices)");
+                      }));
+}
+
+std::string DescribeSubmitted(const JobSpec& spec) {
+  if (spec.session()) {
+    return absl::StrCat("opened session \"", spec.name(), "\" on ", DeviceCount(spec.mesh()), " devices");
+  }
+  return absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), " steps on ", DeviceCount(spec.mesh()),
+                      " devices");
+}
+
+std::string DescribeBuilt(const JobBuilt& built) {
+  return absl::StrCat(built.cached() ? "found executable " : "built executable ",
+                      built.executable_digest().substr(0, 12), built.cached() ? " in the cache in " : " in ",
+                      static_cast<int64_t>(built.compile_ms()), " ms");
+}
+
+}  // namespace
+
+StartPoint StartOf(const Job& job) {
+  const Checkpoint* newest = job.checkpoints.empty() ? nullptr : &job.checkpoints.back();
+  if (newest != nullptr && newest->step >= job.first_step) return {newest->step, "", newest->uri, newest->digest};
+  if (!job.state_blob.empty()) return {job.first_step, job.state_blob, "", ""};
+  return {job.first_step, job.spec.state_blob(), job.resumed.uri, job.resumed.digest};
+}
+
+void Apply(const JobEvent& event, Job* job) {
+  const JobState before = job->state;
+  ApplyByKind(event, job);
+  job->last_sequence = event.sequence();
+  if (event.has_submitted() || job->state != before) job->since_unix_ns = event.unix_ns();
+}
+
+std::string Describe(const JobEvent& event) {
+  switch (event.event_case()) {
+    case JobEvent::kSubmitted: return DescribeSubmitted(event.submitted().spec());
+    case JobEvent::kBuilt: return DescribeBuilt(event.built());
+    case JobEvent::kPlaced: return DescribePlaced(event.placed());
+    case JobEvent::kStarted: return absl::StrCat("attempt ", event.started().attempt(), " running");
+    case JobEvent::kAdopted:
+      return absl::StrCat("attempt ", event.adopted().attempt(), " adopted at step ", event.adopted().step(),
+                          " after a coordinator restart");
+    case JobEvent::kAttemptEnded:
+      return absl::StrCat("attempt ", event.attempt_ended().attempt(),
+                          event.attempt_ended().stopped() ? " stopped: " : " ended: ", event.attempt_ended().reason());
+    case JobEvent::kCheckpoint:
+      return absl::StrCat("checkpoint of step ", event.checkpoint().step(), " committed: ", event.checkpoint().uri());
+    case JobEvent::kDropped:
+      return absl::StrCat("checkpoints of steps ", absl::StrJoin(event.dropped().steps(), ", "), " dropped");
+    case JobEvent::kResized:
+      return absl::StrCat("resized to ", MeshText(event.resized().mesh()), ": ", event.resized().reason());
+    case JobEvent::kEnded:
+      return absl::StrCat(JobState_Name(event.ended().state()), event.ended().reason().empty() ? "" : ": ",
+                          event.ended().reason());
+    case JobEvent::kTermStarted:
+      return absl::StrCat("coordinator term ", event.term_started().term(), ": ", event.term_started().reason());
+    case JobEvent::kDrainChanged:
+      return absl::StrCat("worker ", event.drain_changed().worker_id(),
+                          event.drain_changed().drain() ? " drained by an operator" : " undrained by an operator");
+    case JobEvent::EVENT_NOT_SET: break;
+  }
+  return "unknown event";
+}
+
+JobLogResponse::Event ForClients(const JobEvent& event) {
+  JobLogResponse::Event out;
+  out.set_sequence(event.sequence());
+  out.set_unix_ns(event.unix_ns());
+  out.set_text(Describe(event));
+  out.set_term(event.term());
+  out.set_step(-1);
+  const google::protobuf::FieldDescriptor* field =
+      event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
+  if (field != nullptr) out.set_kind(field->name());
+  switch (event.event_case()) {
+    case JobEvent::kPlaced:
+      out.set_attempt(event.placed().attempt());
+      out.set_step(event.placed().first_step());
+      break;
+    case JobEvent::kStarted: out.set_attempt(event.started().attempt()); break;
+    case JobEvent::kAdopted:
+      out.set_attempt(event.adopted().attempt());
+      out.set_step(event.adopted().step());
+      break;
+    case JobEvent::kAttemptEnded:
+      out.set_attempt(event.attempt_ended().attempt());
+      out.set_step(event.attempt_ended().step());
+      out.set_worker(event.attempt_ended().lost_worker());
+      break;
+    case JobEvent::kCheckpoint:
+      out.set_attempt(event.checkpoint().attempt());
+      out.set_step(event.checkpoint().step());
+      break;
+    default: break;
+  }
+  return out;
+}
+
+namespace {
+
+// Calls `visit(result, value)` for each loss and metric of the step, until it returns false.
+template <typename Visit>
+void VisitValues(const StepMetrics& metrics, const JobSpec& spec, const Visit& visit) {
+  int column = 0;
+  for (const JobSpec::Result& result : spec.results()) {
+    if (result.kind() != JobSpec::Result::LOSS && result.kind() != JobSpec::Result::METRIC) continue;
+    if (column >= metrics.values_size() || !visit(result, metrics.values(column))) return;
+    ++column;
+  }
+}
+
+}  // namespace
+
+void NoteLoss(const StepMetrics& metrics, Job* job) {
+  VisitValues(metrics, job->spec, [&](const JobSpec::Result& result, float value) {
+    if (result.kind() != JobSpec::Result::LOSS) return true;
+    job->has_loss = true;
+    job->loss = value;
+    return false;
+  });
+}
+
+std::string NotFinite(const StepMetrics& metrics, const JobSpec& spec) {
+  std::string found;
+  VisitValues(metrics, spec, [&](const JobSpec::Result& result, float value) {
+    if (!std::isfinite(value)) found = absl::StrCat(result.name(), " = ", value);
+    return found.empty();
+  });
+  return found;
+}
+
+int64_t DeviceCount(const Mesh& mesh) {
+  int64_t devices = 1;
+  for (const MeshAxis& axis : mesh) {
+    if (axis.size() < 1 || axis.size() > kMaxDevices / devices) return -1;
+    devices *= axis.size();
+  }
+  return devices;
+}
+
+std::string MeshText(const Mesh& mesh) {
+  return absl::StrJoin(mesh, ",", [](std::string* out, const MeshAxis& axis) {
+    absl::StrAppend(out, axis.name(), "=", axis.size());
+  });
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,177 @@
+#include "service/log/job_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file_system.h"
+#include "service/log/sqlite_statement.h"
+
+namespace xlad::service {
+namespace {
+
+std::string TestPath() {
+  return JoinPath(testing::TempDir(), absl::StrCat("job_log_test_", getpid(), ".sqlite"));
+}
+
+JobEvent Event(const std::string& job, const std::string& key) {
+  JobEvent event;
+  event.set_job_id(job);
+  event.mutable_submitted()->set_client_key(key);
+  return event;
+}
+
+class SqliteJobLogTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(TestPath() + suffix);
+  }
+};
+
+std::vector<JobEvent> AllEvents(JobLog& log) {
+  std::vector<JobEvent> events;
+  EXPECT_TRUE(log.ReadEvents([&](const JobEvent& event) {
+                   events.push_back(event);
+                   return absl::OkStatus();
+                 }).ok());
+  return events;
+}
+
+TEST_F(SqliteJobLogTest, ReadsBackEventsAndMetrics) {
+  const JobId a("a"), b("b");
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (int i = 0; i < 50; ++i) {
+      LogBatch batch{{Event("a", absl::StrCat(i)), Event("b", absl::StrCat(i))}, {}};
+      ASSERT_TRUE((*log)->Append(&batch).ok());
+      EXPECT_EQ(batch.events[1].sequence(), 2 * i + 2);
+    }
+    std::vector<StepMetrics> rows(20);
+    for (int i = 0; i < 20; ++i) {
+      rows[i].set_step(i);
+      rows[i].set_attempt(1);
+    }
+    LogBatch batch{{}, {{a, rows}}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+    rows[0].set_step_ms(99);
+    batch.metrics = {{a, rows}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());  // Recorded already: the first values stay.
+    rows.resize(8);
+    for (StepMetrics& row : rows) row.set_attempt(2);
+    rows.erase(rows.begin(), rows.begin() + 6);
+    batch.metrics = {{a, rows}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());  // Steps 6 and 7 were run again.
+  }
+  auto log = OpenSqliteJobLog(TestPath());
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::vector<JobEvent> events = AllEvents(**log);
+  ASSERT_EQ(events.size(), 100u);
+  EXPECT_EQ(events[99].submitted().client_key(), "49");
+  const auto page = *(*log)->ReadEventsOf(b, 10, 3);
+  ASSERT_EQ(page.size(), 3u);
+  EXPECT_EQ(page[0].sequence(), 12);
+  EXPECT_EQ(page[2].sequence(), 16);
+  const auto metrics = *(*log)->ReadMetrics(a, 5, 10);
+  ASSERT_EQ(metrics.size(), 10u);
+  EXPECT_EQ(metrics[0].step(), 5);
+  EXPECT_EQ(metrics[1].attempt(), 2);
+  EXPECT_EQ(metrics[3].attempt(), 1);
+  EXPECT_EQ((*(*log)->ReadMetrics(a, 0, 1))[0].step_ms(), 0);
+  EXPECT_EQ((*(*log)->LastMetrics(a, 0))->step(), 19);
+  EXPECT_EQ((*(*log)->LastMetrics(a, 2))->step(), 7);
+  EXPECT_FALSE((*(*log)->LastMetrics(b, 0)).has_value());
+}
+
+TEST_F(SqliteJobLogTest, CompactionRemovesJobsAndEvents) {
+  auto log = OpenSqliteJobLog(TestPath());
+  ASSERT_TRUE(log.ok()) << log.status();
+  LogBatch batch{{Event("a", "1"), Event("b", "2"), Event("a", "3"), Event("b", "4")}, {{JobId("a"), {StepMetrics()}}}};
+  ASSERT_TRUE((*log)->Append(&batch).ok());
+  ASSERT_TRUE((*log)->Compact({{JobId("a")}, {2}}).ok());
+  const std::vector<JobEvent> events = AllEvents(**log);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].submitted().client_key(), "4");
+  EXPECT_FALSE((*(*log)->LastMetrics(JobId("a"), 0)).has_value());
+  LogBatch next{{Event("c", "5")}, {}};
+  ASSERT_TRUE((*log)->Append(&next).ok());
+  EXPECT_EQ(next.events[0].sequence(), 5) << "numbers are never used again";
+}
+
+TEST_F(SqliteJobLogTest, ABackupIsAWholeLog) {
+  const std::string copy = TestPath() + ".copy";
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok());
+    LogBatch batch{{Event("a", "1")}, {}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+    ASSERT_TRUE((*log)->BackUp(copy).ok());
+    batch = {{Event("a", "2")}, {}};
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  auto log = OpenSqliteJobLog(copy);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(AllEvents(**log).size(), 1u);
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(copy + suffix);
+}
+
+// A log as xlad 0.1 wrote it.
+TEST_F(SqliteJobLogTest, AnOldLogIsMigratedAndACopyKept) {
+  JobEvent event = Event("a", "1");
+  StepMetrics metrics;
+  metrics.set_step(3);
+  {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(TestPath().c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(db,
+                           "CREATE TABLE events (sequence INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL, "
+                           "unix_ns INTEGER NOT NULL, event BLOB NOT NULL);"
+                           "CREATE TABLE metrics (job_id TEXT NOT NULL, step INTEGER NOT NULL, metrics BLOB NOT NULL, "
+                           "PRIMARY KEY (job_id, step)) WITHOUT ROWID; PRAGMA user_version=1;",
+                           nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    {
+      SqliteStatement insert(db, "INSERT INTO events (job_id, unix_ns, event) VALUES ('a', 0, ?)");
+      insert.BindBlob(1, event.SerializeAsString());
+      ASSERT_EQ(insert.Step(), SQLITE_DONE);
+      SqliteStatement step(db, "INSERT INTO metrics VALUES ('a', 3, ?)");
+      step.BindBlob(1, metrics.SerializeAsString());
+      ASSERT_EQ(step.Step(), SQLITE_DONE);
+    }
+    sqlite3_close(db);
+  }
+  for (int opening = 0; opening < 2; ++opening) {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(AllEvents(**log).size(), 1u);
+    EXPECT_EQ((*(*log)->LastMetrics(JobId("a"), 7))->step(), 3);
+  }
+  EXPECT_TRUE(RealFileSystem().Exists(TestPath() + ".schema-1"));
+  std::filesystem::remove(TestPath() + ".schema-1");
+}
+
+TEST_F(SqliteJobLogTest, ANewerLogIsRefused) {
+  {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(TestPath().c_str(), &db), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(db, "PRAGMA user_version=99", nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteJobLog(TestPath()).status()));
+}
+
+TEST_F(SqliteJobLogTest, SecondCoordinatorIsRefused) {
+  auto log = OpenSqliteJobLog(TestPath());
+  ASSERT_TRUE(log.ok());
+  const auto second = OpenSqliteJobLog(TestPath());
+  EXPECT_TRUE(absl::IsAlreadyExists(second.status())) << second.status();
+}
+
+TEST_F(SqliteJobLogTest, DamagedFileIsAnError) {
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(TestPath(), std::string(8192, 'x')).ok());
+  EXPECT_TRUE(absl::IsDataLoss(OpenSqliteJobLog(TestPath()).status()));
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -1,0 +1,72 @@
+#include "service/log/jobs.h"
+
+#include <algorithm>
+
+namespace xlad::service {
+
+void Jobs::Apply(const JobEvent& event) {
+  if (event.has_term_started()) {
+    term_ = Term(event.term_started().term());
+    return;
+  }
+  if (event.has_drain_changed()) {
+    const WorkerId worker(event.drain_changed().worker_id());
+    if (event.drain_changed().drain()) {
+      drained_.insert(worker);
+    } else {
+      drained_.erase(worker);
+    }
+    return;
+  }
+  std::unique_ptr<Job>& job = jobs_[JobId(event.job_id())];
+  if (job == nullptr) job = std::make_unique<Job>();
+  service::Apply(event, job.get());
+  if (event.has_submitted()) {
+    job->number = next_number_++;
+    by_number_[job->number] = job.get();
+    open_[job->number] = job.get();
+    by_key_[job->client_key] = job.get();
+  }
+  if (event.has_placed()) generation_ = std::max(generation_, Generation(event.placed().generation()));
+  if (HasEnded(*job)) open_.erase(job->number);
+}
+
+Job* Jobs::Find(const JobId& id) {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+const Job* Jobs::Find(const JobId& id) const { return const_cast<Jobs*>(this)->Find(id); }
+
+Job* Jobs::FindByKey(const std::string& client_key) {
+  const auto found = by_key_.find(client_key);
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+std::vector<Job*> Jobs::Open() const {
+  std::vector<Job*> open;
+  open.reserve(open_.size());
+  for (const auto& [number, job] : open_) open.push_back(job);
+  return open;
+}
+
+std::vector<const Job*> Jobs::Page(const JobId& after, int64_t limit) const {
+  const Job* last = Find(after);
+  std::vector<const Job*> page;
+  for (auto at = by_number_.upper_bound(last == nullptr ? 0 : last->number);
+       at != by_number_.end() && std::ssize(page) < limit; ++at) {
+    page.push_back(at->second);
+  }
+  return page;
+}
+
+void Jobs::Remove(const JobId& id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  by_number_.erase(found->second->number);
+  open_.erase(found->second->number);
+  by_key_.erase(found->second->client_key);
+  jobs_.erase(found);
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,50 @@
+// All jobs of the coordinator: the fold of the log. Pure data, used by one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "service/log/job_log.h"
+#include "service/log/job.h"
+
+namespace xlad::service {
+
+class Jobs {
+ public:
+  // Applies an event about a job or about the coordinator.
+  void Apply(const JobEvent& event);
+
+  // Null if there is no such job. Pointers stay valid until the job is removed.
+  Job* Find(const JobId& id);
+  const Job* Find(const JobId& id) const;
+  Job* FindByKey(const std::string& client_key);
+  // Jobs that have not ended, oldest first. Valid until the next Apply.
+  std::vector<Job*> Open() const;
+  // The first `limit` jobs, oldest first, that were submitted after the job `after` (from the first if it is empty or
+  // unknown).
+  std::vector<const Job*> Page(const JobId& after, int64_t limit) const;
+  size_t size() const { return jobs_.size(); }
+  const std::map<int64_t, Job*>& by_number() const { return by_number_; }
+
+  // Drains that operators requested; they last over restarts of coordinator and worker.
+  const std::set<WorkerId>& drained() const { return drained_; }
+  Term term() const { return term_; }
+  Generation generation() const { return generation_; }
+
+  // Removes a job that has ended.
+  void Remove(const JobId& id);
+
+ private:
+  std::map<JobId, std::unique_ptr<Job>> jobs_;
+  std::map<int64_t, Job*> by_number_, open_;
+  std::map<std::string, Job*> by_key_;
+  std::set<WorkerId> drained_;
+  int64_t next_number_ = 1;
+  Term term_;
+  Generation generation_;
+};
+
+}  // namespace xlad::service

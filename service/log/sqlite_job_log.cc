@@ -1,0 +1,266 @@
+#include <sqlite3.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "service/log/job_log.h"
+#include "service/log/sqlite_statement.h"
+
+namespace xlad::service {
+namespace {
+
+// 1: events and metrics. 2: events have an index by job; metrics have the attempt.
+constexpr int kSchemaVersion = 2;
+
+constexpr char kSchema[] = R"(
+CREATE TABLE IF NOT EXISTS events (
+  sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+  job_id   TEXT NOT NULL,
+  unix_ns  INTEGER NOT NULL,
+  event    BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS events_of_job ON events (job_id, sequence);
+CREATE TABLE IF NOT EXISTS metrics (
+  job_id  TEXT NOT NULL,
+  step    INTEGER NOT NULL,
+  metrics BLOB NOT NULL,
+  attempt INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (job_id, step)) WITHOUT ROWID;
+)";
+
+constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
+constexpr char kInsertMetrics[] =
+    "INSERT INTO metrics (job_id, step, metrics, attempt) VALUES (?, ?, ?, ?) ON CONFLICT (job_id, step) "
+    "DO UPDATE SET metrics = excluded.metrics, attempt = excluded.attempt WHERE excluded.attempt > attempt";
+
+class SqliteJobLog final : public JobLog {
+ public:
+  SqliteJobLog(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+  ~SqliteJobLog() override {
+    insert_event_.reset();
+    insert_metrics_.reset();
+    sqlite3_close(db_);
+  }
+
+  absl::Status Setup() {
+    XLAD_RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE"));
+    XLAD_RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
+    XLAD_RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
+    XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that refuses a second coordinator.
+    XLAD_RETURN_IF_ERROR(Execute("COMMIT"));
+    int64_t version = 0;
+    {
+      SqliteStatement read(db_, "PRAGMA user_version");
+      if (read.Step() == SQLITE_ROW) version = read.Int(0);
+    }
+    if (version > kSchemaVersion) {
+      return absl::FailedPreconditionError(absl::StrCat(path_, " has schema version ", version, ", expected at most ",
+                                                        kSchemaVersion, ": it was written by a newer xlad"));
+    }
+    if (version == 1) XLAD_RETURN_IF_ERROR(Migrate());
+    XLAD_RETURN_IF_ERROR(Execute(kSchema));
+    XLAD_RETURN_IF_ERROR(Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str()));
+    insert_event_ = std::make_unique<SqliteStatement>(db_, kInsertEvent);
+    insert_metrics_ = std::make_unique<SqliteStatement>(db_, kInsertMetrics);
+    return absl::OkStatus();
+  }
+
+  absl::Status Append(LogBatch* batch) override {
+    const std::lock_guard lock(mutex_);
+    return InTransaction([&]() -> absl::Status {
+      for (JobEvent& event : batch->events) {
+        insert_event_->Bind(1, event.job_id());
+        insert_event_->Bind(2, event.unix_ns());
+        insert_event_->BindBlob(3, event.SerializeAsString());
+        if (insert_event_->Step() != SQLITE_DONE) return StepError(insert_event_.get());
+        event.set_sequence(sqlite3_last_insert_rowid(db_));
+        insert_event_->Reset();
+      }
+      for (const LogBatch::Metrics& metrics : batch->metrics) {
+        for (const StepMetrics& step : metrics.rows) {
+          insert_metrics_->Bind(1, metrics.job.str());
+          insert_metrics_->Bind(2, step.step());
+          insert_metrics_->BindBlob(3, step.SerializeAsString());
+          insert_metrics_->Bind(4, step.attempt());
+          if (insert_metrics_->Step() != SQLITE_DONE) return StepError(insert_metrics_.get());
+          insert_metrics_->Reset();
+        }
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) override {
+    const std::lock_guard lock(mutex_);
+    SqliteStatement read(db_, "SELECT sequence, event FROM events ORDER BY sequence");
+    return VisitEvents(&read, visit);
+  }
+
+  absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const JobId& job, int64_t after_sequence,
+                                                     int64_t limit) override {
+    const std::lock_guard lock(mutex_);
+    SqliteStatement read(
+        db_, "SELECT sequence, event FROM events WHERE job_id = ? AND sequence > ? ORDER BY sequence LIMIT ?");
+    read.Bind(1, job.str());
+    read.Bind(2, after_sequence);
+    read.Bind(3, limit);
+    std::vector<JobEvent> events;
+    XLAD_RETURN_IF_ERROR(VisitEvents(&read, [&](const JobEvent& event) {
+      events.push_back(event);
+      return absl::OkStatus();
+    }));
+    return events;
+  }
+
+  absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step, int64_t limit) override {
+    const std::lock_guard lock(mutex_);
+    SqliteStatement read(db_, "SELECT metrics FROM metrics WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?");
+    read.Bind(1, job.str());
+    read.Bind(2, from_step);
+    read.Bind(3, limit);
+    return ReadRows(&read, job);
+  }
+
+  absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) override {
+    const std::lock_guard lock(mutex_);
+    SqliteStatement read(db_,
+                         "SELECT metrics FROM metrics WHERE job_id = ?1 AND (?2 = 0 OR attempt IN (0, ?2)) "
+                         "ORDER BY step DESC LIMIT 1");
+    read.Bind(1, job.str());
+    read.Bind(2, attempt);
+    XLAD_ASSIGN_OR_RETURN(std::vector<StepMetrics> rows, ReadRows(&read, job));
+    if (rows.empty()) return std::optional<StepMetrics>();
+    return std::optional<StepMetrics>(std::move(rows[0]));
+  }
+
+  absl::Status Compact(const LogCompaction& compaction) override {
+    const std::lock_guard lock(mutex_);
+    XLAD_RETURN_IF_ERROR(InTransaction([&]() -> absl::Status {
+      SqliteStatement events(db_, "DELETE FROM events WHERE job_id = ?");
+      SqliteStatement metrics(db_, "DELETE FROM metrics WHERE job_id = ?");
+      for (const JobId& job : compaction.jobs) {
+        XLAD_RETURN_IF_ERROR(Delete(&events, job.str()));
+        XLAD_RETURN_IF_ERROR(Delete(&metrics, job.str()));
+      }
+      SqliteStatement event(db_, "DELETE FROM events WHERE sequence = ?");
+      for (const int64_t sequence : compaction.events) XLAD_RETURN_IF_ERROR(Delete(&event, sequence));
+      return absl::OkStatus();
+    }));
+    return Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  }
+
+  absl::Status BackUp(const std::string& path) override {
+    const std::lock_guard lock(mutex_);
+    return BackUpLocked(path);
+  }
+
+ private:
+  absl::Status Migrate() {
+    const std::string kept = path_ + ".schema-1";
+    std::error_code ignored;
+    std::filesystem::remove(kept, ignored);  // An earlier migration that did not finish left it.
+    XLAD_RETURN_IF_ERROR(BackUpLocked(kept));
+    return InTransaction([&] {
+      return Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0");
+    });
+  }
+
+  absl::Status BackUpLocked(const std::string& path) {
+    SqliteStatement copy(db_, "VACUUM INTO ?");
+    copy.Bind(1, path);
+    return copy.Step() == SQLITE_DONE ? absl::OkStatus() : Error("back up");
+  }
+
+  template <typename Key>
+  absl::Status Delete(SqliteStatement* statement, const Key& key) {
+    statement->Bind(1, key);
+    if (statement->Step() != SQLITE_DONE) return StepError(statement);
+    statement->Reset();
+    return absl::OkStatus();
+  }
+
+  absl::Status VisitEvents(SqliteStatement* read, const std::function<absl::Status(const JobEvent&)>& visit) {
+    int code;
+    while ((code = read->Step()) == SQLITE_ROW) {
+      JobEvent event;
+      if (!event.ParseFromString(read->Blob(1))) {
+        return absl::DataLossError(absl::StrCat(path_, ": event ", read->Int(0), " cannot be read; restore the folder "
+                                                "from a backup"));
+      }
+      event.set_sequence(read->Int(0));
+      XLAD_RETURN_IF_ERROR(visit(event));
+    }
+    return code == SQLITE_DONE ? absl::OkStatus() : Error("read");
+  }
+
+  absl::StatusOr<std::vector<StepMetrics>> ReadRows(SqliteStatement* read, const JobId& job) {
+    std::vector<StepMetrics> metrics;
+    int code;
+    while ((code = read->Step()) == SQLITE_ROW) {
+      StepMetrics step;
+      if (!step.ParseFromString(read->Blob(0))) {
+        return absl::DataLossError(absl::StrCat(path_, ": metrics of job ", job.str(), " cannot be read"));
+      }
+      metrics.push_back(std::move(step));
+    }
+    if (code != SQLITE_DONE) return Error("read");
+    return metrics;
+  }
+
+  template <typename Work>
+  absl::Status InTransaction(const Work& work) {
+    XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+    absl::Status status = work();
+    if (status.ok()) status = Execute("COMMIT");
+    if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+    return status;
+  }
+
+  absl::Status Execute(const char* sql) {
+    if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) return Error(sql);
+    return absl::OkStatus();
+  }
+
+  // The error of a step; resets the statement, which a failed step leaves in use.
+  absl::Status StepError(SqliteStatement* statement) {
+    const absl::Status error = Error("write");
+    statement->Reset();
+    return error;
+  }
+
+  absl::Status Error(absl::string_view what) const {
+    const int code = sqlite3_errcode(db_);
+    const std::string text = absl::StrCat(path_, ": ", sqlite3_errmsg(db_), " (", what, ")");
+    if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+      return absl::AlreadyExistsError(absl::StrCat(path_, " is in use by another coordinator; stop it, or give this "
+                                                   "one another --data folder"));
+    }
+    if (code == SQLITE_FULL) return absl::ResourceExhaustedError(text);
+    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
+      return absl::DataLossError(absl::StrCat(text, ": the file is damaged; restore it from a backup, or start with "
+                                              "another --data folder"));
+    }
+    return absl::InternalError(text);
+  }
+
+  std::mutex mutex_;
+  sqlite3* db_;
+  const std::string path_;
+  std::unique_ptr<SqliteStatement> insert_event_, insert_metrics_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path) {
+  sqlite3* db = nullptr;
+  if (sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr) !=
+      SQLITE_OK) {
+    const std::string text = absl::StrCat("cannot open ", path, ": ", sqlite3_errmsg(db));
+    sqlite3_close(db);
+    return absl::InternalError(text);
+  }
+  auto log = std::make_unique<SqliteJobLog>(db, path);
+  XLAD_RETURN_IF_ERROR(log->Setup());
+  return log;
+}
+
+}  // namespace xlad::service

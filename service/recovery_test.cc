@@ -1,0 +1,280 @@
+// Checkpoints, and how jobs continue after a loss: restart, shrink, wait, resize.
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+JobSpec WithPolicy(JobSpec spec, JobSpec::OnLoss on_loss) {
+  spec.set_on_loss(on_loss);
+  return spec;
+}
+
+// The last launch that was sent to a connection.
+LaunchTask LastLaunch(const Cluster& cluster) {
+  LaunchTask launch;
+  for (const SendMessage& sent : cluster.sent) {
+    if (sent.message.has_launch()) launch = sent.message.launch();
+  }
+  return launch;
+}
+
+TEST(Recovery, ACheckpointIsCommittedWhenAllShardsAreThere) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Shard(1, job, 10);
+  EXPECT_TRUE(cluster.indexes.empty());
+  cluster.Shard(2, job, 10);
+  ASSERT_EQ(cluster.indexes.size(), 1u);
+  EXPECT_EQ(cluster.indexes[0].index.shards_size(), 2);
+  cluster.Shard(2, job, 10);  // Repeated.
+  EXPECT_EQ(cluster.indexes.size(), 1u);
+  EXPECT_FALSE(cluster.Status(job).has_checkpoint());
+  cluster.IndexStored();
+  EXPECT_EQ(cluster.Status(job).checkpoint_step(), 10);
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_committed() && m.committed().step() == 10; }), 2);
+  cluster.sent.clear();
+  cluster.Shard(2, job, 10);  // The answer was lost.
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_committed(); }), 1);
+}
+
+TEST(Recovery, AnIndexThatCannotBeStoredIsStoredLater) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Shard(1, job, 10);
+  cluster.Shard(2, job, 10);
+  const StoreIndex request = cluster.indexes.back();
+  cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(request, absl::ResourceExhaustedError("disk full")); });
+  EXPECT_FALSE(cluster.Status(job).has_checkpoint());
+  cluster.Advance(100);
+  ASSERT_EQ(cluster.indexes.size(), 2u);
+  cluster.IndexStored();
+  EXPECT_EQ(cluster.Status(job).checkpoint_step(), 10);
+}
+
+TEST(Recovery, AFencedAttemptCannotCommit) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Shard(1, job, 10);
+  cluster.Shard(2, job, 10);
+  const StoreIndex old = cluster.indexes.back();
+  WorkerMessage stale;
+  cluster.Name(job, stale.mutable_shard_written());
+  stale.mutable_shard_written()->set_step(20);
+  cluster.Fail(1, job, 12, "the network broke", "");
+  ASSERT_EQ(cluster.Status(job).attempt(), 2);
+  cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(old, Checkpoint{10, "xlad:10", "digest", 0}); });
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, stale);
+  EXPECT_FALSE(cluster.Status(job).has_checkpoint());
+  EXPECT_EQ(cluster.indexes.size(), 1u);
+}
+
+TEST(Recovery, OldCheckpointsAreDropped) {
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  spec.mutable_checkpoint()->set_every_steps(10);
+  spec.mutable_checkpoint()->set_keep(3);
+  const std::string job = cluster.RunningJob(spec);
+  for (int64_t step = 10; step <= 60; step += 10) cluster.CommitCheckpoint(job, step);
+  EXPECT_THAT(cluster.dropped, ElementsAre("xlad:10", "xlad:20", "xlad:30"));
+  cluster.Restart();
+  EXPECT_EQ(cluster.JobOf(job).checkpoints.size(), 3u);
+  EXPECT_EQ(cluster.Status(job).checkpoint_step(), 60);
+}
+
+TEST(Recovery, CheckpointsByTimeNameAStepThatNoWorkerHasBegun) {
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  spec.mutable_checkpoint()->set_every_ms(5000);
+  const std::string job = cluster.RunningJob(spec);
+  cluster.Steps(1, job, 0, 10);
+  cluster.RunFor(5000, {1, 2});
+  ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_checkpoint_at(); }), 2);
+  const CheckpointAt request = cluster.sent.back().message.checkpoint_at();
+  EXPECT_GT(request.step(), 10);
+  WorkerMessage late;
+  cluster.Name(job, late.mutable_checkpoint_answer());
+  late.mutable_checkpoint_answer()->set_step(request.step());
+  late.mutable_checkpoint_answer()->set_current(request.step() + 100);
+  cluster.Handle(1, late);
+  ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_checkpoint_at(); }), 4);
+  EXPECT_GT(cluster.sent.back().message.checkpoint_at().step(), request.step() + 100);
+}
+
+TEST(Recovery, AJobSucceedsWhenItsFinalCheckpointIsCommitted) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Shard(1, job, 1000);
+  cluster.Shard(2, job, 1000);
+  WorkerMessage finished;
+  cluster.Name(job, finished.mutable_finished());
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, finished);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_TRUE(cluster.assemblies.empty());
+  // The coordinator dies before the commit; the workers repeat what has not been answered.
+  const RunningTask task = cluster.Task(job, 1000);
+  cluster.Restart();
+  cluster.Register(1, "a", 1, {task});
+  cluster.Register(2, "b", 1, {task});
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, finished);
+  cluster.assemblies.clear();
+  cluster.CommitCheckpoint(job, 1000);
+  EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
+}
+
+TEST(Recovery, RestartContinuesFromTheNewestCheckpointOnSpareDevices) {
+  Cluster cluster;
+  cluster.Register(3, "spare");
+  const std::string job = cluster.RunningJob();
+  const bool uses_spare = cluster.JobOf(job).placed.peers(0).worker_id() == "spare";
+  EXPECT_FALSE(uses_spare);
+  cluster.CommitCheckpoint(job, 10);
+  cluster.CommitCheckpoint(job, 20);
+  cluster.Gone(2);
+  cluster.Fail(1, job, 25, "peer b is gone", "b");
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  const LaunchTask launch = LastLaunch(cluster);
+  EXPECT_EQ(launch.first_step(), 20);
+  EXPECT_EQ(launch.checkpoint_uri(), "xlad:20");
+  EXPECT_EQ(launch.checkpoint_digest(), "digest");
+  EXPECT_TRUE(launch.state_blob().empty());
+}
+
+TEST(Recovery, ShrinkReducesAnAxisOfTheBatchAfterAWhile) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::SHRINK));
+  cluster.CommitCheckpoint(job, 10);
+  cluster.Gone(2);
+  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  cluster.RunFor(2000, {1});
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4) << "the worker may come back";
+  cluster.RunFor(1500, {1});
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
+  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
+  cluster.Built("smaller", {"dp"});
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  EXPECT_EQ(LastLaunch(cluster).first_step(), 10);
+  EXPECT_EQ(LastLaunch(cluster).spec().mesh(0).size(), 2);
+  EXPECT_EQ(LastLaunch(cluster).executable_digest(), "smaller");
+}
+
+TEST(Recovery, ShrinkNeverReducesOtherAxes) {
+  Cluster cluster;
+  JobSpec spec = WithPolicy(cluster.Spec(4), JobSpec::SHRINK);
+  spec.add_shrink_axes("other");
+  const std::string job = cluster.RunningJob(spec);
+  cluster.Gone(2);
+  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.RunFor(10'000, {1});
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4);
+}
+
+TEST(Recovery, WaitUsesOnlyTheWorkersThatItHad) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::WAIT));
+  cluster.Gone(2);
+  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.Register(3, "spare");
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("waits for worker b"));
+  cluster.Register(4, "b", 2);
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
+TEST(Recovery, ResizeStopsWithTheStateSavedAndContinuesOnTheOtherMesh) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Steps(1, job, 0, 10);
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  request.add_mesh()->set_name("dp");
+  const auto resize = [&](int64_t size) {
+    request.mutable_mesh(0)->set_size(size);
+    absl::Status status;
+    cluster.Do([&](CoordinatorCore& c) { status = c.Resize(request); });
+    return status;
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(resize(0)));
+  EXPECT_TRUE(resize(4).ok());
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 0);
+  EXPECT_TRUE(resize(2).ok());
+  ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
+  const int64_t step = cluster.sent.back().message.stop_at().step();
+  // The request is durable: a restart of the coordinator does not forget it.
+  const RunningTask task = cluster.Task(job, 11);
+  cluster.Restart();
+  cluster.sent.clear();
+  cluster.Register(1, "a", 1, {task});
+  cluster.Register(2, "b", 1, {task});
+  cluster.Advance(100);
+  ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
+  const int64_t stop_at = cluster.sent.back().message.stop_at().step();
+  EXPECT_LE(stop_at, step + 100);
+  cluster.Shard(1, job, stop_at);
+  cluster.Shard(2, job, stop_at);
+  WorkerMessage stopped;
+  cluster.Name(job, stopped.mutable_stopped());
+  stopped.mutable_stopped()->set_step(stop_at);
+  for (const int64_t connection : {1, 2}) cluster.Handle(connection, stopped);
+  cluster.IndexStored();
+  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
+  EXPECT_EQ(cluster.builds.back().mesh[0].size(), 2);
+  cluster.Built("smaller");
+  EXPECT_EQ(LastLaunch(cluster).first_step(), stop_at);
+  EXPECT_EQ(LastLaunch(cluster).spec().mesh(0).size(), 2);
+}
+
+TEST(Recovery, AnotherJobResumesFromTheNewestCheckpoint) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  EXPECT_TRUE(absl::IsFailedPrecondition(cluster.coordinator().jobs().NewestCheckpoint(JobId(job)).status()));
+  cluster.CommitCheckpoint(job, 40);
+  const auto resume = cluster.coordinator().jobs().NewestCheckpoint(JobId(job));
+  ASSERT_TRUE(resume.ok());
+  SubmitJobRequest request;
+  request.set_client_key("next");
+  *request.mutable_spec() = cluster.Spec(2);
+  std::string next;
+  cluster.Do([&](CoordinatorCore& c) { next = c.Submit(request, *resume)->job_id(); });
+  cluster.Register(3, "c");
+  cluster.Built();
+  EXPECT_EQ(LastLaunch(cluster).job_id(), next);
+  EXPECT_EQ(LastLaunch(cluster).first_step(), 40);
+  EXPECT_EQ(LastLaunch(cluster).checkpoint_uri(), "xlad:40");
+  // While another job needs it, the checkpoint is not removed.
+  for (int64_t step = 50; step <= 90; step += 10) cluster.CommitCheckpoint(job, step);
+  EXPECT_THAT(cluster.dropped, ElementsAre("xlad:50", "xlad:60", "xlad:70"));
+}
+
+TEST(Recovery, WhyExplainsEveryState) {
+  Cluster cluster;
+  const auto why = [&](const std::string& job) { return cluster.coordinator().Why(JobId(job))->text(); };
+  const std::string job = cluster.Submit(4);
+  EXPECT_THAT(why(job), HasSubstr("waits for a worker to register"));
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  EXPECT_THAT(why(job), HasSubstr("being compiled"));
+  cluster.Built();
+  cluster.Ready(1, job);
+  EXPECT_THAT(why(job), HasSubstr("not ready yet: b"));
+  cluster.Ready(2, job);
+  EXPECT_THAT(why(job), HasSubstr("attempt 1 runs at step 0 of 1000"));
+  cluster.CommitCheckpoint(job, 10);
+  cluster.Gone(2);
+  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  const std::string text = why(job);
+  for (const char* part : {"worker b (host host, pid 102) was lost at step 15", "waits for 4 devices, 2 are free of 2",
+                           "continues from step 10, the newest checkpoint", "start workers with 2 more devices"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  cluster.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Cancel(JobId(job)).ok()); });
+  EXPECT_THAT(why(job), HasSubstr("--resume"));
+  EXPECT_TRUE(absl::IsNotFound(cluster.coordinator().Why(JobId("nobody")).status()));
+}
+
+}  // namespace
+}  // namespace xlad::service

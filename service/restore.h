@@ -1,0 +1,18 @@
+// Makes a data folder from a backup, while no coordinator uses either.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace xlad::service {
+
+// By how much a restored coordinator's term is higher than that of its backup: more than the coordinator that made the
+// backup can have been started since.
+inline constexpr int64_t kRestoredTermStep = 1'000'000;
+
+// Copies the backup into `data_folder`, which must not exist or be empty, and begins a term that is higher than any that
+// the coordinator that made the backup has had since. Returns that term. `unix_ns` is the time of its record.
+absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::string& data_folder, int64_t unix_ns);
+
+}  // namespace xlad::service

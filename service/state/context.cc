@@ -1,0 +1,119 @@
+#include "service/state/context.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "proto/device_name.h"
+
+namespace xlad::service {
+
+std::string StateName(const Worker& worker, bool drained) {
+  switch (worker.state) {
+    case WorkerState::kSuspect: return "suspect";
+    case WorkerState::kLost: return "lost";
+    case WorkerState::kDrained: return "drained";
+    case WorkerState::kAlive: break;
+  }
+  if (!worker.leaving && !drained) return "alive";
+  return worker.leaving || !worker.jobs.empty() ? "draining" : "drained";
+}
+
+JobEvent Context::NewEvent(const JobId& job) const {
+  JobEvent event;
+  event.set_job_id(job.str());
+  event.set_unix_ns(wall_ns);
+  event.set_term(jobs.term().value());
+  return event;
+}
+
+void Context::Record(JobEvent event) {
+  jobs.Apply(event);
+  if (event.has_ended()) ended.emplace_back(event.job_id());
+  LogInfo(Describe(event), {{"job", event.job_id()}});
+  effects.batch.events.push_back(std::move(event));
+}
+
+void Context::Send(const WorkerId& worker, CoordinatorMessage message) {
+  const Worker* to = FindWorker(worker);
+  if (to == nullptr || to->connection == ConnectionId()) return;
+  message.set_term(jobs.term().value());
+  effects.actions.push_back(SendMessage{to->connection, std::move(message)});
+}
+
+void Context::SendToAll(const Job& job, const CoordinatorMessage& message) {
+  for (const Peer& peer : job.placed.peers()) Send(WorkerId(peer.worker_id()), message);
+}
+
+Worker* Context::FindWorker(const WorkerId& id) {
+  const auto found = workers.find(id);
+  return found == workers.end() ? nullptr : &found->second;
+}
+
+Job* Context::FindRunning(const std::string& job_id, int64_t attempt, int64_t generation) {
+  Job* job = jobs.Find(JobId(job_id));
+  if (job == nullptr || !job->attempt_running || job->attempt != attempt) return nullptr;
+  return generation == 0 || generation == job->placed.generation() ? job : nullptr;
+}
+
+Attempt& Context::AddAttempt(const Job& job) {
+  for (const Peer& peer : job.placed.peers()) {
+    if (Worker* worker = FindWorker(WorkerId(peer.worker_id())); worker != nullptr) Occupy(job, worker);
+  }
+  Attempt& attempt = attempts[job.id];
+  if (attempt.placed_ns == 0) attempt.placed_ns = attempt.last_checkpoint_ns = now_ns;
+  return attempt;
+}
+
+void Context::Occupy(const Job& job, Worker* worker) {
+  if (!worker->jobs.insert(job.id).second) return;
+  for (const Peer& peer : job.placed.peers()) {
+    if (peer.worker_id() == worker->id.str()) worker->used[peer.device_name()] += peer.devices_size();
+  }
+}
+
+void Context::RemoveAttempt(const Job& job) {
+  if (attempts.erase(job.id) == 0) return;
+  for (const Peer& peer : job.placed.peers()) {
+    Worker* worker = FindWorker(WorkerId(peer.worker_id()));
+    if (worker == nullptr || worker->jobs.erase(job.id) == 0) continue;
+    worker->used[peer.device_name()] -= peer.devices_size();
+  }
+  reschedule = true;
+}
+
+bool Context::TakesWork(const Worker& worker) const {
+  return worker.state == WorkerState::kAlive && worker.connection != ConnectionId() && !worker.leaving &&
+         !jobs.drained().contains(worker.id);
+}
+
+std::vector<WorkerDevices> Context::Offers(bool only_free) const {
+  std::vector<WorkerDevices> offers;
+  for (const auto& [id, worker] : workers) {
+    if (!TakesWork(worker)) continue;
+    bool is_first = true;
+    for (const DeviceOffer& offer : OffersOf(worker.registration)) {
+      int64_t used = 0;
+      if (only_free) {
+        if (const auto found = worker.used.find(DeviceName(offer.target())); found != worker.used.end()) {
+          used = found->second;
+        }
+        // Old logs do not say which devices an attempt uses: then it is those of the first offer.
+        if (const auto found = worker.used.find(""); is_first && found != worker.used.end()) used += found->second;
+      }
+      is_first = false;
+      if (offer.count() > used) offers.push_back({&worker.registration, offer, offer.count() - used});
+    }
+  }
+  return offers;
+}
+
+std::string Context::WorkerText(const Job& job, const std::string& worker_id) {
+  for (const Peer& peer : job.placed.peers()) {
+    if (peer.worker_id() == worker_id) {
+      return absl::StrCat("worker ", worker_id, " (host ", peer.host(), ", pid ", peer.pid(), ")");
+    }
+  }
+  return absl::StrCat("worker ", worker_id);
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,80 @@
+// What the coordinator's state machines share: the fold of the log, the registered workers, the running attempts, the
+// time, and the effects of the events that are being handled.
+//
+// A record is applied to the state at once, so that later events of the same batch see it. Nothing else may see the
+// state before the batch is durable: when the append fails, the whole context is dropped and recovered from the log.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "service/placement/placement.h"
+#include "service/state/attempt.h"
+#include "service/state/effects.h"
+#include "service/log/jobs.h"
+#include "service/state/options.h"
+#include "service/state/worker.h"
+
+namespace xlad::service {
+
+// What placement needs of an executable, kept in memory so that a waiting job reads nothing.
+struct PlannedProgram {
+  Target target;
+  std::vector<CollectivePlanProto> plans;
+};
+
+struct Context {
+  Context(const CoordinatorOptions& coordinator_options, Random* source)
+      : options(coordinator_options), random(source), incarnation(source->Next()) {}
+
+  const CoordinatorOptions options;
+  Random* const random;
+  const uint64_t incarnation;
+
+  Jobs jobs;
+  std::map<WorkerId, Worker> workers;
+  std::map<ConnectionId, WorkerId> connections;
+  std::map<JobId, Attempt> attempts;  // Entries exist while an attempt runs.
+  std::map<WorkerId, std::vector<JobId>> recovered;  // Running attempts of workers that have not registered since the start.
+  std::map<std::string, PlannedProgram> plans;       // By digest of the executable.
+  // The time of the event, without the time in which the coordinator itself did not run.
+  int64_t now_ns = 0;
+  int64_t wall_ns = 0;
+  int64_t free_bytes = INT64_MAX;
+
+  Effects effects;
+  bool reschedule = false;       // Devices or jobs have changed: the scheduler runs after the event.
+  std::vector<JobId> ended;      // Jobs that have ended since the last event.
+
+  // A record about a job, at the time of the event.
+  JobEvent NewEvent(const JobId& job) const;
+  void Record(JobEvent event);
+
+  void Send(const WorkerId& worker, CoordinatorMessage message);
+  void SendToAll(const Job& job, const CoordinatorMessage& message);
+  void Close(ConnectionId connection) { effects.actions.push_back(CloseConnection{connection}); }
+  void Changed(const JobId& job) { effects.actions.push_back(JobChanged{job}); }
+
+  // Null if there is no such worker.
+  Worker* FindWorker(const WorkerId& id);
+  // The job whose running attempt this is, or null if the attempt is not current. A generation of 0 is any.
+  Job* FindRunning(const std::string& job_id, int64_t attempt, int64_t generation);
+  // Adds or removes the running attempt of a job and the devices that it uses.
+  Attempt& AddAttempt(const Job& job);
+  void RemoveAttempt(const Job& job);
+  // Counts the devices of the job's attempt as used on this worker.
+  static void Occupy(const Job& job, Worker* worker);
+
+  // Whether the worker gets new attempts.
+  bool TakesWork(const Worker& worker) const;
+  // The devices of all workers that take work, and the free ones among them.
+  std::vector<WorkerDevices> Offers(bool only_free) const;
+  // "worker w1 (host h, pid 17)", as it was when the job was placed.
+  static std::string WorkerText(const Job& job, const std::string& worker_id);
+};
+
+}  // namespace xlad::service

@@ -1,0 +1,84 @@
+// What handling an event leads to: records for the log, and actions that are carried out when the records are durable.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "proto/checkpoint.pb.h"
+#include "proto/executable.pb.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
+#include "service/log/job_log.h"
+#include "tensor/shape.h"
+
+namespace xlad::service {
+
+struct SendMessage {
+  ConnectionId connection;
+  CoordinatorMessage message;
+};
+struct CloseConnection {
+  ConnectionId connection;
+};
+// Builds the job's program for this target and mesh. The result is reported by CoordinatorCore::OnBuilt.
+struct StartBuild {
+  JobId job;
+  Target target;
+  google::protobuf::RepeatedPtrField<MeshAxis> mesh;
+};
+// Ends the job's build, if one is under way; its result is not used.
+struct StopBuild {
+  JobId job;
+};
+// Reads what placement needs of a built executable. Reported by OnPlanLoaded.
+struct LoadPlan {
+  std::string executable_digest;
+};
+// Assembles the state of this attempt at this step from the uploaded shards. Reported by OnStateAssembled.
+struct AssembleState {
+  AttemptId attempt;
+  int64_t step = 0;
+};
+// Stores the index of a checkpoint whose shards are all written. Reported by OnIndexStored.
+struct StoreIndex {
+  AttemptId attempt;
+  std::string uri;  // The storage that the job's policy names.
+  CheckpointIndex index;
+};
+// Removes a checkpoint that is no longer referred to.
+struct DropCheckpoint {
+  std::string uri;
+};
+// The job's status changed: wakes the calls that watch the job.
+struct JobChanged {
+  JobId job;
+};
+// Stores a session's array on the coordinator, or creates it empty if workers are about to send it.
+struct StoreArray {
+  JobId session;
+  int64_t array = 0;
+  tensor::Shape shape;
+  std::string bytes;      // All elements, row-major; empty if `expected`.
+  bool expected = false;  // The workers will send the elements.
+};
+// Drops the coordinator's copies of arrays.
+struct DropArrays {
+  JobId session;
+  std::vector<int64_t> arrays;
+};
+// The session has ended: drops all its arrays and ends the calls that wait for them.
+struct EndSession {
+  JobId session;
+  std::string reason;
+};
+using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, AssembleState, StoreIndex,
+                            DropCheckpoint, JobChanged, StoreArray, DropArrays, EndSession>;
+using Actions = std::vector<Action>;
+
+struct Effects {
+  LogBatch batch;
+  Actions actions;
+};
+
+}  // namespace xlad::service

@@ -1,0 +1,272 @@
+#include "service/workers/worker_machine.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "proto/protocol.h"
+#include "service/state/messages.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr size_t kMaxIdBytes = 256;
+constexpr int64_t kMaxWorkerDevices = 1 << 16;
+constexpr int64_t kRivalMs = 1000;
+
+std::string HowSilent(const Worker& worker, int64_t silent_ns) {
+  const std::string seconds = absl::StrCat(silent_ns / kNsPerMs, " ms");
+  return worker.connection == ConnectionId() ? absl::StrCat("it has not been connected for ", seconds)
+                                             : absl::StrCat("no heartbeat for ", seconds);
+}
+
+}  // namespace
+
+void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
+  if (message.has_register_()) return OnRegister(connection, message.register_());
+  const auto known = context_.connections.find(connection);
+  // Not registered, or replaced by a newer connection.
+  if (known == context_.connections.end()) return context_.Close(connection);
+  const WorkerId id = known->second;
+  Worker& worker = context_.workers.at(id);
+  if (message.incarnation() != 0 && message.incarnation() != worker.registration.incarnation()) {
+    return context_.Close(connection);
+  }
+  worker.last_heard_ns = context_.now_ns;
+  if (worker.state == WorkerState::kSuspect) {
+    worker.state = WorkerState::kAlive;
+    worker.since_ns = context_.now_ns;
+    worker.reason.clear();
+    context_.reschedule = true;
+  }
+  switch (message.message_case()) {
+    case WorkerMessage::kHeartbeat: return OnHeartbeat(id, message.heartbeat());
+    case WorkerMessage::kReady: return attempts_.OnReady(id, message.ready());
+    case WorkerMessage::kSteps: return attempts_.OnSteps(id, message.steps());
+    case WorkerMessage::kStopAnswer: return attempts_.OnStopAnswer(id, message.stop_answer());
+    case WorkerMessage::kStopped: return attempts_.OnStopped(id, message.stopped());
+    case WorkerMessage::kFinished: return attempts_.OnFinished(id, message.finished());
+    case WorkerMessage::kFailed: return attempts_.OnFailed(id, message.failed());
+    case WorkerMessage::kExited: return attempts_.OnExited(id, message.exited());
+    case WorkerMessage::kShardWritten: return attempts_.checkpoints().OnShardWritten(id, message.shard_written());
+    case WorkerMessage::kCheckpointAnswer: return attempts_.checkpoints().OnAnswer(id, message.checkpoint_answer());
+    case WorkerMessage::kSessionAnswer: return sessions_.OnAnswer(id, message.session_answer());
+    case WorkerMessage::kDraining: return OnLeaving(&worker);
+    default: context_.Close(connection);
+  }
+}
+
+void WorkerMachine::Refuse(ConnectionId connection, const std::string& why) {
+  CoordinatorMessage message;
+  message.set_term(context_.jobs.term().value());
+  message.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
+  message.mutable_registered()->set_protocol(kProtocol);
+  message.mutable_registered()->set_refused(why);
+  context_.effects.actions.push_back(SendMessage{connection, std::move(message)});
+  context_.Close(connection);
+}
+
+bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& message) {
+  if (message.worker_id().empty() || message.worker_id().size() > kMaxIdBytes || message.devices() < 1 ||
+      message.devices() > kMaxWorkerDevices) {
+    Refuse(connection, absl::StrCat("found a worker id of ", message.worker_id().size(), " bytes and ",
+                                    message.devices(), " devices, expected 1 to ", kMaxIdBytes, " bytes and 1 to ",
+                                    kMaxWorkerDevices, " devices"));
+    return true;
+  }
+  if (!IsProtocolAccepted(kProtocol, message.protocol())) {
+    Refuse(connection, absl::StrCat("worker ", message.worker_id(), " speaks protocol ", message.protocol(),
+                                    message.version().empty() ? "" : absl::StrCat(" (xlad ", message.version(), ")"),
+                                    ", this coordinator works with ", std::max(1, kProtocol - 1), " to ", kProtocol,
+                                    "; use a worker and a coordinator of the same version of xlad"));
+    return true;
+  }
+  const WorkerId id(message.worker_id());
+  const Worker* known = context_.FindWorker(id);
+  const bool is_rival = known != nullptr && known->connection != ConnectionId() && known->connection != connection &&
+                        known->registration.incarnation() != message.incarnation() &&
+                        context_.now_ns - known->last_heard_ns < context_.options.suspect_ms * kNsPerMs;
+  if (!is_rival) {
+    rivals_.erase(id);
+    return false;
+  }
+  Rival& rival = rivals_[id];
+  if (rival.incarnation != message.incarnation()) rival = {message.incarnation(), context_.now_ns};
+  const bool both_live = known->last_heard_ns > rival.since_ns &&
+                         context_.now_ns - rival.since_ns >= kRivalMs * kNsPerMs;
+  if (both_live) {
+    Refuse(connection, absl::StrCat("another worker is registered as ", message.worker_id(), " (host ",
+                                    known->registration.host(), ", pid ", known->registration.pid(),
+                                    "); start this one with another --id"));
+  } else {  // The connection of a process that has ended may still be open: the new one tries again.
+    context_.Close(connection);
+  }
+  return true;
+}
+
+void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& message) {
+  if (IsRefused(connection, message)) return;
+  const WorkerId id(message.worker_id());
+  Worker& worker = context_.workers[id];
+  if (worker.connection != ConnectionId() && worker.connection != connection) {
+    context_.connections.erase(worker.connection);
+    context_.Close(worker.connection);
+  }
+  const bool is_new_process = worker.registration.incarnation() != message.incarnation();
+  worker.id = id;
+  worker.connection = connection;
+  worker.last_heard_ns = context_.now_ns;
+  worker.registration = message;
+  worker.registration.clear_running();
+  if (is_new_process) worker.leaving = false;
+  worker.state = WorkerState::kAlive;
+  worker.reason.clear();
+  worker.since_ns = context_.now_ns;
+  context_.connections[connection] = id;
+  // Attempts that were placed here before this coordinator started.
+  if (const auto recovered = context_.recovered.extract(id); !recovered.empty()) {
+    for (const JobId& job : recovered.mapped()) {
+      if (context_.attempts.contains(job)) Context::Occupy(*context_.jobs.Find(job), &worker);
+    }
+  }
+  LogInfo("worker registered", {{"worker", id.str()}, {"host", message.host()}, {"pid", absl::StrCat(message.pid())},
+                                {"devices", absl::StrCat(message.devices())}});
+  CoordinatorMessage registered;
+  registered.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
+  registered.mutable_registered()->set_protocol(kProtocol);
+  context_.Send(id, std::move(registered));
+  attempts_.OnRegistered(id, message);
+  for (const RunningTask& task : message.running()) {
+    attempts_.OnReported(id, task, /*registration=*/true);
+    sessions_.OnRegistered(id, task);
+  }
+  if (context_.jobs.drained().contains(id)) attempts_.VacateWorker(id, "is drained");
+  context_.reschedule = true;
+}
+
+void WorkerMachine::OnHeartbeat(const WorkerId& worker, const Heartbeat& message) {
+  for (const RunningTask& task : message.running()) attempts_.OnReported(worker, task, /*registration=*/false);
+}
+
+void WorkerMachine::OnLeaving(Worker* worker) {
+  if (!worker->leaving) LogInfo("worker drains", {{"worker", worker->id.str()}});
+  worker->leaving = true;
+  attempts_.VacateWorker(worker->id, "drains");
+  context_.reschedule = true;
+}
+
+void WorkerMachine::ReleaseLeaving() {
+  for (auto& [id, worker] : context_.workers) {
+    if (!worker.leaving || !worker.jobs.empty() || worker.state == WorkerState::kDrained) continue;
+    if (worker.connection == ConnectionId()) continue;
+    worker.state = WorkerState::kDrained;
+    CoordinatorMessage message;
+    message.mutable_may_exit();
+    context_.Send(id, std::move(message));
+  }
+}
+
+void WorkerMachine::OnGone(ConnectionId connection) {
+  const auto known = context_.connections.find(connection);
+  if (known == context_.connections.end()) return;
+  const WorkerId id = known->second;
+  context_.connections.erase(known);
+  Worker& worker = context_.workers.at(id);
+  worker.connection = ConnectionId();
+  context_.reschedule = true;
+  if (worker.state == WorkerState::kDrained) {
+    context_.workers.erase(id);
+    return;
+  }
+  attempts_.OnWorkerGone(id);
+}
+
+void WorkerMachine::Lose(Worker* worker, const std::string& why) {
+  worker->state = WorkerState::kLost;
+  worker->reason = why;
+  worker->since_ns = context_.now_ns;
+  LogWarn("worker lost", {{"worker", worker->id.str()}, {"host", worker->registration.host()},
+                          {"pid", absl::StrCat(worker->registration.pid())}, {"why", why}});
+  if (worker->connection != ConnectionId()) {
+    context_.Close(worker->connection);
+    context_.connections.erase(worker->connection);
+    worker->connection = ConnectionId();
+  }
+  attempts_.OnWorkerLost(worker->id, why);
+  context_.reschedule = true;
+}
+
+void WorkerMachine::OnTick() {
+  const CoordinatorOptions& options = context_.options;
+  std::vector<WorkerId> lost, forgotten;
+  for (auto& [id, worker] : context_.workers) {
+    const int64_t silent_ns = context_.now_ns - worker.last_heard_ns;
+    if (worker.state == WorkerState::kLost) {
+      if (context_.now_ns - worker.since_ns >= options.keep_lost_workers_ms * kNsPerMs) forgotten.push_back(id);
+    } else if (silent_ns >= options.lost_ms * kNsPerMs) {
+      lost.push_back(id);
+    } else if (silent_ns >= options.suspect_ms * kNsPerMs && worker.state == WorkerState::kAlive) {
+      worker.state = WorkerState::kSuspect;
+      worker.since_ns = context_.now_ns;
+      worker.reason = HowSilent(worker, silent_ns);
+      LogWarn("worker is suspect", {{"worker", id.str()}, {"why", worker.reason}});
+      for (const JobId& job : worker.jobs) context_.Changed(job);
+    }
+  }
+  for (const WorkerId& id : lost) {
+    Worker& worker = context_.workers.at(id);
+    Lose(&worker, HowSilent(worker, context_.now_ns - worker.last_heard_ns));
+  }
+  for (const WorkerId& id : forgotten) {
+    if (context_.workers.at(id).jobs.empty()) context_.workers.erase(id);
+  }
+}
+
+ListWorkersResponse WorkerMachine::List() const {
+  ListWorkersResponse response;
+  for (const auto& [id, worker] : context_.workers) {
+    ListWorkersResponse::Worker* out = response.add_workers();
+    const bool drained = context_.jobs.drained().contains(id);
+    out->set_id(id.str());
+    out->set_host(worker.registration.host());
+    out->set_pid(worker.registration.pid());
+    out->set_devices(worker.registration.devices());
+    out->set_state(StateName(worker, drained));
+    if (!worker.jobs.empty()) out->set_job_id(worker.jobs.begin()->str());
+    out->set_version(worker.registration.version());
+    out->set_silent_ms((context_.now_ns - worker.last_heard_ns) / kNsPerMs);
+    out->set_reason(!worker.reason.empty() ? worker.reason
+                    : worker.leaving       ? "it was asked to end (SIGTERM)"
+                    : drained              ? "an operator drained it; xlad undrain makes it take work again"
+                                           : "");
+    out->set_incarnation(worker.registration.incarnation());
+  }
+  return response;
+}
+
+absl::Status WorkerMachine::Drain(const WorkerId& id) {
+  if (context_.jobs.drained().contains(id)) return absl::OkStatus();
+  if (context_.FindWorker(id) == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no worker ", id.str(), "; xlad status lists them"));
+  }
+  JobEvent event = context_.NewEvent(JobId());
+  event.mutable_drain_changed()->set_worker_id(id.str());
+  event.mutable_drain_changed()->set_drain(true);
+  context_.Record(std::move(event));
+  attempts_.VacateWorker(id, "is drained");
+  context_.reschedule = true;
+  return absl::OkStatus();
+}
+
+absl::Status WorkerMachine::Undrain(const WorkerId& id) {
+  if (!context_.jobs.drained().contains(id)) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", id.str(), " is not drained"));
+  }
+  JobEvent event = context_.NewEvent(JobId());
+  event.mutable_drain_changed()->set_worker_id(id.str());
+  event.mutable_drain_changed()->set_drain(false);
+  context_.Record(std::move(event));
+  context_.reschedule = true;
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::service

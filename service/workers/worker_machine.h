@@ -1,0 +1,47 @@
+// Registration, silence and loss of workers, and drains.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "service/attempts/attempt_machine.h"
+#include "service/jobs/session_machine.h"
+#include "service/state/context.h"
+
+namespace xlad::service {
+
+class WorkerMachine {
+ public:
+  WorkerMachine(Context* context, AttemptMachine* attempts, SessionMachine* sessions)
+      : context_(*context), attempts_(*attempts), sessions_(*sessions) {}
+
+  void OnMessage(ConnectionId connection, const WorkerMessage& message);
+  void OnGone(ConnectionId connection);
+  void OnTick();
+  // Lets workers exit that asked for it and have no running attempt.
+  void ReleaseLeaving();
+
+  ListWorkersResponse List() const;
+  absl::Status Drain(const WorkerId& id);
+  absl::Status Undrain(const WorkerId& id);
+
+ private:
+  void OnRegister(ConnectionId connection, const RegisterWorker& message);
+  bool IsRefused(ConnectionId connection, const RegisterWorker& message);
+  void Refuse(ConnectionId connection, const std::string& why);
+  void OnHeartbeat(const WorkerId& worker, const Heartbeat& message);
+  void OnLeaving(Worker* worker);
+  void Lose(Worker* worker, const std::string& why);
+
+  // A process that registered under the id of another one that is connected.
+  struct Rival {
+    uint64_t incarnation = 0;
+    int64_t since_ns = 0;
+  };
+  Context& context_;
+  AttemptMachine& attempts_;
+  SessionMachine& sessions_;
+  std::map<WorkerId, Rival> rivals_;
+};
+
+}  // namespace xlad::service
