@@ -14,7 +14,8 @@ namespace xlad::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
-    AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel, AddCkpt,
+    AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
+    AddCkpt,      AddEvents,    AddWhy,         AddStatus, AddResize,  AddDrain,  AddUndrain, AddBackup, AddRestore,
     AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddVersion,
 };
 

@@ -9,6 +9,7 @@
 #include "cli/devices.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
+#include "cli/recovery_flags.h"
 #include "proto/mesh.h"
 #include "service/executable_cache.h"
 
@@ -21,6 +22,7 @@ struct Options {
   int threads = 0;
   DeviceRequests devices;
   FollowOptions follow;
+  RecoveryFlags recovery;
 };
 
 // Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
@@ -88,6 +90,7 @@ int Run(Options options) {
   if (!job.ok()) return Fail(job.status());
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
   job->spec.set_keep_final_state(!options.follow.state_path.empty());
+  ApplyRecoveryFlags(options.recovery, &job->spec);
   if (!options.data_folder.empty()) return RunOn(options, *job, options.data_folder);
   const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
                                       absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
@@ -121,6 +124,7 @@ void AddRun(CLI::App& parent, Action* action) {
       ->check(OutputFile());
   app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)")->check(OutputFile());
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
+  AddRecoveryFlags(app, &options->recovery);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
   app->callback([=] { *action = [=] { return Run(*options); }; });

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/follow.h"
+#include "cli/recovery_flags.h"
 #include "client/coordinator_client.h"
 
 namespace xlad::cli {
@@ -11,7 +12,7 @@ namespace {
 struct Options {
   std::string directory, mesh, curve, save_state, client_key;
   int64_t steps = -1;
-  int32_t attempts = 1;
+  RecoveryFlags recovery;
   bool wait = false;
   Endpoint endpoint;
 };
@@ -20,12 +21,18 @@ int Run(const Options& options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
   job->spec.set_keep_final_state(!options.save_state.empty());
-  job->spec.set_max_attempts(options.attempts);
+  ApplyRecoveryFlags(options.recovery, &job->spec);
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
+  // Before the first attempt: if no answer comes, the job may have been accepted nevertheless.
+  if (options.client_key.empty()) std::fprintf(stderr, "xlad: submitting with --key %s\n", key.c_str());
   const auto id = (*client)->Submit(*job, key);
-  if (!id.ok()) return Fail(id.status());
+  if (!id.ok()) {
+    return Fail(absl::IsUnavailable(id.status())
+                    ? Annotate(id.status(), absl::StrCat("submit again with --key ", key, " to learn the job's id"))
+                    : id.status());
+  }
   std::printf("%s\n", id->c_str());
   std::fflush(stdout);
   if (!options.wait && options.curve.empty() && options.save_state.empty()) return kOk;
@@ -49,9 +56,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")
       ->check(OutputFile());
-  app->add_option("--attempts", options->attempts, "how many attempts may fail before the job fails")
-      ->capture_default_str()
-      ->check(AtLeast(1));
+  AddRecoveryFlags(app, &options->recovery);
   app->add_option("--key", options->client_key, "submitting again with the same key returns the same job");
   AddEndpointFlags(app, &options->endpoint);
   app->callback([=] { *action = [=] { return Run(*options); }; });

@@ -25,7 +25,8 @@ class CoordinatorClient {
   virtual ~CoordinatorClient() = default;
 
   // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. Submitting the
-  // same job with the same `client_key` again returns the id of the first submission.
+  // same job with the same `client_key` again returns the id of the first submission: after the blobs are there, the
+  // submission is repeated for 30 s while the coordinator cannot be reached, because it may have been accepted.
   virtual absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) = 0;
   // Calls `on_update`, in this thread, with each update of the job until it returns false or the job has ended. Metrics
   // arrive in order of their steps, each step once. Reconnects if the connection is lost; Unavailable if the
@@ -35,8 +36,15 @@ class CoordinatorClient {
   virtual absl::StatusOr<std::vector<JobStatus>> ListJobs() = 0;
   virtual absl::StatusOr<JobStatus> GetJob(const std::string& job_id) = 0;
   virtual absl::Status Cancel(const std::string& job_id) = 0;
-  virtual absl::StatusOr<JobLogResponse> Log(const std::string& job_id) = 0;
+  virtual absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh) = 0;
+  virtual absl::StatusOr<WhyJobResponse> Why(const std::string& job_id) = 0;
+  virtual absl::StatusOr<JobLogResponse> Log(const std::string& job_id) = 0;  // All events.
   virtual absl::StatusOr<ListWorkersResponse> ListWorkers() = 0;
+  virtual absl::Status DrainWorker(const std::string& worker_id) = 0;
+  virtual absl::Status UndrainWorker(const std::string& worker_id) = 0;
+  virtual absl::StatusOr<CoordinatorStatus> Status() = 0;
+  // Writes a backup into a folder on the coordinator's machine.
+  virtual absl::StatusOr<BackupResponse> Backup(const std::string& folder) = 0;
   // The bytes of the blob with this SHA-256. DataLoss if the received bytes have another hash.
   virtual absl::StatusOr<std::string> GetBlob(const std::string& digest) = 0;
   // A blob for reading any range of it, also one that is larger than memory. The client must outlive the reader.

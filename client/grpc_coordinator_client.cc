@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
+constexpr int64_t kRepeatSubmissionMs = 30'000;
 constexpr size_t kChunkBytes = 1 << 20;
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
@@ -38,8 +39,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     SubmitJobRequest request;
     request.set_client_key(client_key);
     *request.mutable_spec() = job.spec;
-    XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse response, Call(&Coordinator::Stub::SubmitJob, request));
-    return response.job_id();
+    const int64_t give_up_ns = RealClock().NowNs() + kRepeatSubmissionMs * kNsPerMs;
+    while (true) {
+      const auto response = Call(&Coordinator::Stub::SubmitJob, request);
+      if (response.ok()) return response->job_id();
+      const bool may_be_accepted = absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
+      if (!may_be_accepted || RealClock().NowNs() > give_up_ns) return response.status();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
   }
 
   absl::Status Watch(const std::string& job_id, int64_t patience_ms,
@@ -59,8 +66,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   absl::StatusOr<std::vector<JobStatus>> ListJobs() override {
-    XLAD_ASSIGN_OR_RETURN(const ListJobsResponse response, Call(&Coordinator::Stub::ListJobs, ListJobsRequest()));
-    return std::vector<JobStatus>(response.jobs().begin(), response.jobs().end());
+    std::vector<JobStatus> jobs;
+    ListJobsRequest request;
+    do {
+      XLAD_ASSIGN_OR_RETURN(const ListJobsResponse page, Call(&Coordinator::Stub::ListJobs, request));
+      jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+      request.set_after(page.next());
+    } while (!request.after().empty());
+    return jobs;
   }
 
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id) override {
@@ -75,14 +88,55 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return Call(&Coordinator::Stub::CancelJob, request).status();
   }
 
+  absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh) override {
+    ResizeJobRequest request;
+    request.set_job_id(job_id);
+    for (const MeshAxis& axis : mesh) *request.add_mesh() = axis;
+    return Call(&Coordinator::Stub::ResizeJob, request).status();
+  }
+
+  absl::StatusOr<WhyJobResponse> Why(const std::string& job_id) override {
+    WhyJobRequest request;
+    request.set_job_id(job_id);
+    return Call(&Coordinator::Stub::WhyJob, request);
+  }
+
   absl::StatusOr<JobLogResponse> Log(const std::string& job_id) override {
     JobLogRequest request;
     request.set_job_id(job_id);
-    return Call(&Coordinator::Stub::JobLog, request);
+    JobLogResponse all;
+    while (true) {
+      XLAD_ASSIGN_OR_RETURN(const JobLogResponse page, Call(&Coordinator::Stub::JobLog, request));
+      for (const JobLogResponse::Event& event : page.events()) *all.add_events() = event;
+      if (!page.more() || page.events().empty()) return all;
+      request.set_after_sequence(page.events(page.events_size() - 1).sequence());
+    }
   }
 
   absl::StatusOr<ListWorkersResponse> ListWorkers() override {
     return Call(&Coordinator::Stub::ListWorkers, ListWorkersRequest());
+  }
+
+  absl::Status DrainWorker(const std::string& worker_id) override {
+    DrainWorkerRequest request;
+    request.set_worker_id(worker_id);
+    return Call(&Coordinator::Stub::DrainWorker, request).status();
+  }
+
+  absl::Status UndrainWorker(const std::string& worker_id) override {
+    UndrainWorkerRequest request;
+    request.set_worker_id(worker_id);
+    return Call(&Coordinator::Stub::UndrainWorker, request).status();
+  }
+
+  absl::StatusOr<CoordinatorStatus> Status() override {
+    return Call(&Coordinator::Stub::GetStatus, GetStatusRequest());
+  }
+
+  absl::StatusOr<BackupResponse> Backup(const std::string& folder) override {
+    BackupRequest request;
+    request.set_folder(folder);
+    return Call(&Coordinator::Stub::Backup, request, kTransferTimeoutMs);
   }
 
   absl::StatusOr<std::string> GetBlob(const std::string& digest) override {
@@ -161,9 +215,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Coordinator::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                           Response*),
-                                const Request& request) {
+                                const Request& request, int64_t timeout_ms = kCallTimeoutMs) {
     grpc::ClientContext context;
-    PrepareCall(&context, token_, kCallTimeoutMs);
+    PrepareCall(&context, token_, timeout_ms);
     Response response;
     XLAD_RETURN_IF_ERROR(ToStatus((stub_.get()->*method)(&context, request, &response)));
     return response;

@@ -26,7 +26,7 @@ def running(made, job_id, steps=5):
 class Faults(unittest.TestCase):
     def test_killed_worker_is_named_within_five_seconds(self):
         with cluster(workers=4, devices=2) as made:
-            job_id = made.submit(JOB, *MESH, *LONG)
+            job_id = made.submit(JOB, *MESH, *LONG, "--attempts", "1")
             running(made, job_id)
             victim = made.workers["w2"]
             victim.kill()
@@ -44,6 +44,63 @@ class Faults(unittest.TestCase):
             # The remaining workers run the next job.
             again = made.submit(JOB, "--mesh", "dp=3,tp=2", "--steps", "20")
             wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
+
+    def test_a_job_goes_on_when_its_killed_worker_is_back(self):
+        with cluster(workers=2, devices=2) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=4", *LONG)
+            running(made, job_id)
+            made.workers["w1"].kill()
+            job = wait_for(lambda: (j := made.job(job_id))["state"] == "PENDING" and j, "the attempt to end", 10)
+            self.assertIn("w1", job["reason"])
+            why = xlad("why", job_id, "--coordinator", made.address)[1]
+            for word in ("w1", "was lost", "waits for 4 devices", "What you can do"):
+                self.assertIn(word, why)
+            made.start_worker("w1")
+            running(made, job_id)
+            self.assertEqual(made.job(job_id)["attempt"], 2)
+            events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
+            kinds = [event["kind"] for event in events]
+            self.assertEqual(kinds, ["submitted", "built", "placed", "started", "attempt_ended", "placed", "started"])
+            self.assertEqual(events[4]["worker"], "w1")
+
+    def test_drained_and_resized_jobs_continue_from_their_state(self):
+        with cluster(workers=2, devices=2) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
+            running(made, job_id)
+            code, _, err = xlad("resize", job_id, "--mesh", "dp=4", "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            wait_for(lambda: (j := made.job(job_id))["attempt"] == 2 and j["state"] == "RUNNING", "the larger mesh")
+            self.assertEqual(made.job(job_id)["mesh"], "dp=4")
+            at = made.job(job_id)["step"]
+            self.assertGreater(at, 0)
+            self.assertEqual(xlad("resize", job_id, "--mesh", "dp=2", "--coordinator", made.address)[0], 0)
+            wait_for(lambda: (j := made.job(job_id))["attempt"] == 3 and j["state"] == "RUNNING", "the smaller mesh")
+            self.assertGreaterEqual(made.job(job_id)["step"], at)
+            busy = made.job(job_id)["workers"][0]["id"]
+            self.assertEqual(xlad("drain", busy, "--coordinator", made.address)[0], 0)
+            wait_for(lambda: (j := made.job(job_id))["attempt"] == 4 and j["state"] == "RUNNING", "the other worker")
+            self.assertNotEqual(made.job(job_id)["workers"][0]["id"], busy)
+            status = json.loads(xlad("status", "--coordinator", made.address, "--format", "json")[1])
+            self.assertEqual([w["state"] for w in status["workers"] if w["id"] == busy], ["drained"])
+            self.assertEqual(status["jobs"], {"RUNNING": 1})
+            self.assertTrue(status["coordinator"]["serving"])
+            self.assertEqual(xlad("undrain", busy, "--coordinator", made.address)[0], 0)
+
+    def test_a_restored_backup_has_the_jobs_and_a_higher_term(self):
+        with folder() as where, cluster(workers=1, devices=2) as made:
+            job_id = made.submit(JOB, "--mesh", "dp=2", "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            code, _, err = xlad("backup", where / "backup", "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            term = json.loads(xlad("status", "--json", "--coordinator", made.address)[1])["coordinator"]["term"]
+            made.coordinator.kill()
+            code, _, err = xlad("restore", where / "backup", "--data", where / "data")
+            self.assertEqual(code, 0, err)
+            made.where = where
+            made.start_coordinator()
+            self.assertEqual([job["id"] for job in made.ps()], [job_id])
+            restored = json.loads(xlad("status", "--json", "--coordinator", made.address)[1])["coordinator"]["term"]
+            self.assertGreater(restored, term + 1000)
 
     def test_killed_coordinator_does_not_stop_the_job(self):
         with cluster(workers=2, devices=4) as made:

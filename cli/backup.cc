@@ -1,0 +1,54 @@
+// `xlad backup` and `xlad restore`.
+#include <cstdio>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "client/coordinator_client.h"
+#include "service/restore.h"
+
+namespace xlad::cli {
+namespace {
+
+int RunBackup(const Endpoint& endpoint, const std::string& folder) {
+  const auto client = client::CoordinatorClient::Connect(endpoint);
+  if (!client.ok()) return Fail(client.status());
+  const auto backup = (*client)->Backup(std::filesystem::absolute(folder).string());
+  if (!backup.ok()) return Fail(backup.status());
+  std::printf("%lld blobs, %lld bytes, and the job log are in %s\n", static_cast<long long>(backup->blobs()),
+              static_cast<long long>(backup->bytes()), folder.c_str());
+  return kOk;
+}
+
+int RunRestore(const std::string& backup, const std::string& data_folder) {
+  const auto term = service::RestoreBackup(backup, data_folder, RealClock().WallNs());
+  if (!term.ok()) return Fail(term.status());
+  std::printf("restored to %s in term %lld; start it: xlad coordinator --data %s\n", data_folder.c_str(),
+              static_cast<long long>(*term), data_folder.c_str());
+  return kOk;
+}
+
+}  // namespace
+
+void AddBackup(CLI::App& parent, Action* action) {
+  auto endpoint = std::make_shared<Endpoint>();
+  auto folder = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("backup", "copy the jobs and blobs of a running coordinator into a folder");
+  app->footer("Example:\n  xlad backup /backups/monday --coordinator 127.0.0.1:7411");
+  app->add_option("DIR", *folder, "a new or empty folder on the coordinator's machine")->required();
+  AddEndpointFlags(app, endpoint.get());
+  app->callback([=] { *action = [=] { return RunBackup(*endpoint, *folder); }; });
+}
+
+void AddRestore(CLI::App& parent, Action* action) {
+  auto backup = std::make_shared<std::string>();
+  auto data_folder = std::make_shared<std::string>("xlad-data");
+  CLI::App* app = parent.add_subcommand("restore", "make a coordinator's data folder from a backup");
+  app->footer("Example:\n  xlad restore /backups/monday --data /var/lib/xlad\n"
+              "Workers refuse a coordinator that still runs on the old folder, once they have seen the restored one.");
+  app->add_option("DIR", *backup, "the backup")->required();
+  app->add_option("--data", *data_folder, "a new or empty folder for the coordinator")->capture_default_str();
+  app->callback([=] { *action = [=] { return RunRestore(*backup, *data_folder); }; });
+}
+
+}  // namespace xlad::cli

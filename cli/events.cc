@@ -1,0 +1,47 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "client/coordinator_client.h"
+
+namespace xlad::cli {
+namespace {
+
+int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
+  const auto client = client::CoordinatorClient::Connect(endpoint);
+  if (!client.ok()) return Fail(client.status());
+  const auto log = (*client)->Log(job_id);
+  if (!log.ok()) return Fail(log.status());
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const JobLogResponse::Event& event : log->events()) {
+    if (format != "json") {
+      std::printf("%6lld  %-14s %s\n", static_cast<long long>(event.sequence()), event.kind().c_str(),
+                  event.text().c_str());
+      continue;
+    }
+    nlohmann::ordered_json row = {{"sequence", event.sequence()}, {"unix_ns", event.unix_ns()}, {"kind", event.kind()},
+                                  {"term", event.term()},         {"text", event.text()}};
+    if (event.attempt() != 0) row["attempt"] = event.attempt();
+    if (event.step() >= 0) row["step"] = event.step();
+    if (!event.worker().empty()) row["worker"] = event.worker();
+    json.push_back(std::move(row));
+  }
+  if (format == "json") std::printf("%s\n", json.dump(2).c_str());
+  return kOk;
+}
+
+}  // namespace
+
+void AddEvents(CLI::App& parent, Action* action) {
+  auto endpoint = std::make_shared<Endpoint>();
+  auto job_id = std::make_shared<std::string>();
+  auto format = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("events", "print the events of a job, for programs");
+  app->footer("Example:\n  xlad events job-1a2b3c4d --coordinator 127.0.0.1:7411 --format json");
+  app->add_option("JOB", *job_id, "the job's id")->required();
+  AddFormatFlag(app, format.get());
+  AddEndpointFlags(app, endpoint.get());
+  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *format); }; });
+}
+
+}  // namespace xlad::cli
