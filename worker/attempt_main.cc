@@ -93,6 +93,8 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
   void On(const CoordinatorMessage& message) override {
     if (message.has_renew()) executor_->Lease(message.renew().lease_until_step());
     if (message.has_stop_at()) StopAt(message.stop_at().step());
+    if (message.has_checkpoint_at()) CheckpointAt(message.checkpoint_at().step());
+    if (message.has_committed()) executor_->CheckpointIsCommitted(message.committed().step());
   }
   void Abort(const collectives::Failure& failure) override { executor_->Abort(failure); }
   int64_t finished_steps() const override { return executor_->finished_steps(); }
@@ -106,7 +108,21 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     reporter_.Send(&WorkerMessage::mutable_stop_answer, std::move(answer));
   }
 
+  void CheckpointAt(int64_t step) {
+    CheckpointAtAnswer answer;
+    answer.set_step(step);
+    answer.set_accepted(executor_->CheckpointAt(step));
+    answer.set_current(executor_->begun_steps());
+    reporter_.Send(&WorkerMessage::mutable_checkpoint_answer, std::move(answer));
+  }
+
   void OnReady() override { reporter_.Send(&WorkerMessage::mutable_ready, TaskReady()); }
+  void OnShardWritten(int64_t step, const CheckpointShard& shard) override {
+    ShardWritten written;
+    written.set_step(step);
+    *written.mutable_shard() = shard;
+    reporter_.Send(&WorkerMessage::mutable_shard_written, std::move(written));
+  }
   void OnStep(const StepMetrics& metrics) override {
     TaskSteps steps;
     *steps.add_metrics() = metrics;

@@ -66,6 +66,20 @@ void ChildTask::StopAt(int64_t step) {
   Forward(std::move(message));
 }
 
+void ChildTask::CheckpointAt(int64_t step) {
+  CoordinatorMessage message;
+  SetKey(key_, message.mutable_checkpoint_at());
+  message.mutable_checkpoint_at()->set_step(step);
+  Forward(std::move(message));
+}
+
+void ChildTask::CheckpointIsCommitted(int64_t step) {
+  CoordinatorMessage message;
+  SetKey(key_, message.mutable_committed());
+  message.mutable_committed()->set_step(step);
+  Forward(std::move(message));
+}
+
 void ChildTask::Command(const SessionCommand& session) {
   CoordinatorMessage message;
   *message.mutable_session() = session;
@@ -95,6 +109,12 @@ void ChildTask::OnReport(const AttemptReport& report) {
     case WorkerMessage::kStopAnswer:
       return emit_(TaskAnsweredStop{key_, message.stop_answer().step(), message.stop_answer().accepted(),
                                     message.stop_answer().current()});
+    case WorkerMessage::kCheckpointAnswer:
+      return emit_(TaskAnsweredCheckpoint{key_, message.checkpoint_answer().step(),
+                                          message.checkpoint_answer().accepted(),
+                                          message.checkpoint_answer().current()});
+    case WorkerMessage::kShardWritten:
+      return emit_(TaskWroteShard{key_, message.shard_written().step(), message.shard_written().shard()});
     case WorkerMessage::kStopped:
       return emit_(TaskHasStopped{key_, message.stopped().step()});
     case WorkerMessage::kFinished:

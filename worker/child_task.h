@@ -26,6 +26,8 @@ class ChildTask final : public Task {
   // The process is killed if it has not ended by itself two seconds later, for example because a kernel loops forever.
   void Abort(const collectives::Failure& failure) override;
   void Command(const SessionCommand& command) override;
+  void CheckpointAt(int64_t step) override;
+  void CheckpointIsCommitted(int64_t step) override;
   int64_t finished_steps() const override { return finished_steps_; }
 
  private:

@@ -108,6 +108,7 @@ void WorkerCore::OnRegistered(const Registered& message) {
     if (record.ready && !record.started) SendReady(record);
     if (record.done > 0) SendDone(record);
     SendMetrics(&record);
+    for (const auto& [step, shard] : record.shards) SendShard(record, step);
     if (record.end.has_value()) SendMessage(*record.end);
   }
   if (drain_until_ns_.has_value()) RequestDrain();
@@ -182,6 +183,10 @@ void WorkerCore::On(const CoordinatorMessage& message) {
       return Lease(KeyOf(message.renew()), message.renew().lease_until_step(), /*start=*/false);
     case CoordinatorMessage::kStopAt:
       return OnStopAt(message.stop_at());
+    case CoordinatorMessage::kCheckpointAt:
+      return OnCheckpointAt(message.checkpoint_at());
+    case CoordinatorMessage::kCommitted:
+      return OnCommitted(message.committed());
     case CoordinatorMessage::kAbort:
       return OnAbort(message.abort());
     case CoordinatorMessage::kAcknowledge:
@@ -268,6 +273,49 @@ void WorkerCore::On(const TaskAnsweredStop& event) {
   stop->set_accepted(event.accepted);
   stop->set_current(event.current);
   if (registered_) SendMessage(std::move(answer));
+}
+
+void WorkerCore::OnCheckpointAt(const CheckpointAt& message) {
+  TaskRecord* record = Find(KeyOf(message));
+  if (record == nullptr || record->task == nullptr) return;
+  if (!record->end.has_value()) return record->task->CheckpointAt(message.step());
+  On(TaskAnsweredCheckpoint{KeyOf(message), message.step(), /*accepted=*/false, record->task->finished_steps()});
+}
+
+void WorkerCore::On(const TaskAnsweredCheckpoint& event) {
+  const TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
+  WorkerMessage message;
+  CheckpointAtAnswer* answer = message.mutable_checkpoint_answer();
+  SetKey(record->launch, answer);
+  answer->set_step(event.step);
+  answer->set_accepted(event.accepted);
+  answer->set_current(event.current);
+  if (registered_) SendMessage(std::move(message));
+}
+
+void WorkerCore::On(const TaskWroteShard& event) {
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
+  record->shards[event.step] = event.shard;
+  if (registered_) SendShard(*record, event.step);
+}
+
+void WorkerCore::SendShard(const TaskRecord& record, int64_t step) {
+  WorkerMessage message;
+  ShardWritten* written = message.mutable_shard_written();
+  SetKey(record.launch, written);
+  written->set_step(step);
+  *written->mutable_shard() = record.shards.at(step);
+  SendMessage(std::move(message));
+}
+
+// A committed checkpoint makes those before it unnecessary.
+void WorkerCore::OnCommitted(const CheckpointIsCommitted& message) {
+  TaskRecord* record = Find(KeyOf(message));
+  if (record == nullptr) return;
+  record->shards.erase(record->shards.begin(), record->shards.upper_bound(message.step()));
+  if (record->task != nullptr) record->task->CheckpointIsCommitted(message.step());
 }
 
 void WorkerCore::OnAbort(const AbortTask& message) {

@@ -33,6 +33,10 @@ class Task {
   virtual void StopAt(int64_t step) = 0;  // Answered by TaskAnsweredStop.
   virtual void Abort(const collectives::Failure& failure) = 0;
   virtual void Command(const SessionCommand&) {}  // Only for sessions; commands come in order.
+  // Not for sessions. Saves the state before `step`; answered by TaskAnsweredCheckpoint, and later by TaskWroteShard.
+  virtual void CheckpointAt(int64_t step) {}
+  // Not for sessions. The checkpoint of the state before `step` is committed.
+  virtual void CheckpointIsCommitted(int64_t step) {}
   virtual int64_t finished_steps() const = 0;
 };
 
@@ -73,6 +77,17 @@ struct TaskAnsweredStop {
   bool accepted = false;  // False if `current`, a later step, has begun.
   int64_t current = 0;
 };
+struct TaskAnsweredCheckpoint {
+  TaskKey key;
+  int64_t step = 0;
+  bool accepted = false;  // False if `current`, a later step, has begun.
+  int64_t current = 0;
+};
+struct TaskWroteShard {
+  TaskKey key;
+  int64_t step = 0;
+  CheckpointShard shard;
+};
 struct TaskHasStopped {
   TaskKey key;
   int64_t step = 0;
@@ -94,7 +109,7 @@ struct TaskHasExited {  // The last event of a task that has a process of its ow
   ProcessEnd end;
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
-                           TaskAnsweredStop, TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone,
+                           TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone,
                            TaskHasExited>;
 
 // Actions.
@@ -147,6 +162,7 @@ class WorkerCore {
     size_t sent_metrics = 0;           // How many of `metrics` have been sent on this connection.
     int64_t lease = -1;                // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
     int64_t received = 0, done = 0;    // For sessions: the sequence of the last command received, and of the last done.
+    std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.
   };
@@ -159,6 +175,8 @@ class WorkerCore {
   void On(const TaskIsReady& event);
   void On(const TaskStepped& event);
   void On(const TaskAnsweredStop& event);
+  void On(const TaskAnsweredCheckpoint& event);
+  void On(const TaskWroteShard& event);
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
@@ -170,6 +188,8 @@ class WorkerCore {
   bool IsCurrent(const CoordinatorMessage& message);
   void OnLaunch(const LaunchTask& launch);
   void OnStopAt(const StopTaskAt& message);
+  void OnCheckpointAt(const CheckpointAt& message);
+  void OnCommitted(const CheckpointIsCommitted& message);
   void OnAbort(const AbortTask& message);
   void OnAcknowledge(const Acknowledge& message);
   void OnSession(const SessionCommand& command);
@@ -188,6 +208,7 @@ class WorkerCore {
   void SendReady(const TaskRecord& record);
   void SendDone(const TaskRecord& record);
   void SendMetrics(TaskRecord* record);
+  void SendShard(const TaskRecord& record, int64_t step);
   void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;
 

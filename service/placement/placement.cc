@@ -179,6 +179,7 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   launch.set_state_blob(job.placed.state_blob());
   launch.set_checkpoint_uri(job.placed.checkpoint_uri());
   launch.set_checkpoint_digest(job.placed.checkpoint_digest());
+  launch.set_checkpoints(true);
   return launch;
 }
 
