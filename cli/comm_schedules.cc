@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,8 @@ using collectives::CollectiveSpec;
 using collectives::Schedule;
 using collectives::ScheduleOp;
 using Json = nlohmann::ordered_json;
+
+constexpr int kMaxPipelinedRanks = 1024;
 
 // What all three commands take.
 struct ScheduleOptions {
@@ -97,8 +100,7 @@ absl::StatusOr<collectives::ScheduleSet> ReadSchedules(const std::string& path) 
 
 int RunCheck(const CheckOptions& options) {
   collectives::ScheduleSet set;
-  std::string plan_text;
-  absl::Status formulas = absl::OkStatus();
+  std::optional<CollectivePlan> checked_plan;
   if (!options.schedules.empty()) {
     absl::StatusOr<collectives::ScheduleSet> read = ReadSchedules(options.schedules);
     if (!read.ok()) return Fail(read.status());
@@ -111,11 +113,12 @@ int RunCheck(const CheckOptions& options) {
     absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(*plan, *spec);
     if (!schedules.ok()) return Fail(schedules.status());
     set = {*spec, *std::move(schedules)};
-    plan_text = plan->ToString();
-    formulas = CheckPlan(*plan, *spec, {options.slots});
+    checked_plan = *plan;
   }
   const absl::StatusOr<collectives::ScheduleCosts> costs = CheckSchedules(set.spec, set.schedules, {options.slots});
-  const absl::Status status = costs.ok() ? formulas : costs.status();
+  absl::Status status = costs.status();
+  if (costs.ok() && checked_plan.has_value()) status = CheckFormulas(*checked_plan, set.spec, *costs);
+  const std::string plan_text = checked_plan.has_value() ? checked_plan->ToString() : "";
   absl::StatusOr<collectives::MutationCounts> mutants = collectives::MutationCounts();
   if (status.ok() && options.mutations > 0) {
     mutants = CheckMutants(set, options.mutations, SeededRandom(options.seed).get());
@@ -233,7 +236,8 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
     if (fits && plan.grid.empty()) {
       plan.grid = network.grid();
       if (plan.channels == 1) plan.channels = 2 * dimensions;
-      if (plan.chunks == 1 && options.chunks != 1) plan.chunks = 6;
+      // Above this size, the simulation of six times as many messages takes minutes.
+      if (plan.chunks == 1 && options.chunks != 1 && spec.ranks <= kMaxPipelinedRanks) plan.chunks = 6;
     }
   }
   XLAD_ASSIGN_OR_RETURN(const collectives::SimulatedRun run, collectives::Simulate(plan, spec, network));

@@ -546,6 +546,10 @@ absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::S
 absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, const CheckOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<Schedule> schedules, BuildSchedules(plan, spec));
   XLAD_ASSIGN_OR_RETURN(const ScheduleCosts costs, CheckSchedules(spec, schedules, options));
+  return CheckFormulas(plan, spec, costs);
+}
+
+absl::Status CheckFormulas(const CollectivePlan& plan, const CollectiveSpec& spec, const ScheduleCosts& costs) {
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   const AlgorithmCost formula = algorithm->cost(plan, spec);
   // The formulas are exact if all parts have the same size, and bounds otherwise.

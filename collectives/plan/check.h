@@ -37,6 +37,9 @@ struct ScheduleCosts {
 absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
                                              const CheckOptions& options = {});
 
+// Internal if the costs of checked schedules are not those of the formulas of the plan's algorithm.
+absl::Status CheckFormulas(const CollectivePlan& plan, const CollectiveSpec& spec, const ScheduleCosts& costs);
+
 // Builds the schedules of a plan, and checks them and the algorithm's formulas for elements and rounds.
 absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, const CheckOptions& options = {});
 
