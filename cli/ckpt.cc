@@ -163,9 +163,9 @@ int Export(const Arguments& arguments) {
   return kOk;
 }
 
-CLI::App* Add(CLI::App& parent, const std::string& name, const std::string& help, int (*run)(const Arguments&),
-              const std::shared_ptr<Arguments>& arguments, Action* action) {
-  CLI::App* app = parent.add_subcommand(name, help);
+// `app` gets the arguments that all subcommands have, and runs `run`.
+CLI::App* Complete(CLI::App* app, int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments,
+                   Action* action) {
   app->add_option(
          "JOB", arguments->what,
          "a job of the coordinator, the URI of a checkpoint, or a folder: that of a checkpoint, of a job or of "
@@ -188,9 +188,11 @@ void AddCkpt(CLI::App& parent, Action* action) {
       "  xlad ckpt ls job-1a2b3c4d\n"
       "  xlad ckpt verify /shared/checkpoints/job-1a2b3c4d --format json\n"
       "  xlad ckpt export job-1a2b3c4d --to state.safetensors");
-  Add(*app, "ls", "list checkpoints, oldest first", List, arguments, action);
-  Add(*app, "verify", "read every byte and compare it with the checksums", Verify, arguments, action);
-  CLI::App* exported = Add(*app, "export", "write the newest one as one safetensors file", Export, arguments, action);
+  Complete(app->add_subcommand("ls", "list checkpoints, oldest first"), List, arguments, action);
+  Complete(app->add_subcommand("verify", "read every byte and compare it with the checksums"), Verify, arguments,
+           action);
+  CLI::App* exported = Complete(app->add_subcommand("export", "write the newest one as one safetensors file"), Export,
+                                arguments, action);
   exported->add_option("--to", arguments->to, "the file; -: standard output; default: JOB-step-N.safetensors")
       ->check(OutputFile());
 }

@@ -13,7 +13,7 @@
 namespace xlad::cli {
 namespace {
 
-constexpr int64_t kSoonMs = 5000;     // A worker that runs for less may end again.
+constexpr int64_t kSoonMs = 5000;  // A worker that runs for less may end again.
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
 
@@ -41,8 +41,16 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / all_devices);
     Worker& worker = cluster->workers_.emplace_back();
     worker.name = absl::StrCat("worker-", w);
-    worker.argv = {OwnExecutablePath(), "worker", "--coordinator", cluster->Address(), "--device",
-                   DeviceFlagText(options.devices[w]), "--id", worker.name, "--threads", absl::StrCat(share)};
+    worker.argv = {OwnExecutablePath(),
+                   "worker",
+                   "--coordinator",
+                   cluster->Address(),
+                   "--device",
+                   DeviceFlagText(options.devices[w]),
+                   "--id",
+                   worker.name,
+                   "--threads",
+                   absl::StrCat(share)};
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }

@@ -9,17 +9,19 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
                   "save the state every N steps; default: every 5 minutes")
       ->check(AtLeast(1));
   app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI");
-  app->add_option("--on-loss", flags->on_loss,
-                  "after the loss of a worker: restart (on any free devices), shrink (on fewer if there are not enough), "
-                  "wait (for the same workers)")
+  app->add_option(
+         "--on-loss", flags->on_loss,
+         "after the loss of a worker: restart (on any free devices), shrink (on fewer if there are not enough), "
+         "wait (for the same workers)")
       ->capture_default_str()
       ->check(CLI::IsMember({"restart", "shrink", "wait"}));
   app->add_option("--shrink-axes", flags->shrink_axes,
                   "mesh axes that shrink may reduce; default: those that split only the batch")
       ->delimiter(',');
-  app->add_option("--attempts", flags->attempts,
-                  "how many attempts in a row may fail without a new checkpoint; default: any number, unless the program "
-                  "fails twice with the same error at the same step")
+  app->add_option(
+         "--attempts", flags->attempts,
+         "how many attempts in a row may fail without a new checkpoint; default: any number, unless the program "
+         "fails twice with the same error at the same step")
       ->check(AtLeast(1));
   app->add_flag("--stop-when-not-finite", flags->stop_when_not_finite,
                 "fail at the first step whose loss or metric is NaN or infinite");

@@ -43,7 +43,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     while (true) {
       const auto response = Call(&Coordinator::Stub::SubmitJob, request);
       if (response.ok()) return response->job_id();
-      const bool may_be_accepted = absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
+      const bool may_be_accepted =
+          absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
       if (!may_be_accepted || RealClock().NowNs() > give_up_ns) return response.status();
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
@@ -206,8 +207,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " cannot be reached: ",
-                                                 status.error_message()));
+      return absl::UnavailableError(
+          absl::StrCat("coordinator ", address_, " cannot be reached: ", status.error_message()));
     }
     return absl::Status(code, status.error_message());
   }

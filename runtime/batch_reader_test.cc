@@ -46,8 +46,12 @@ Data MakeData(int64_t rows, int64_t width) {
 }
 
 // Two inputs: the whole batch on every device, and its columns divided over the devices (with padding).
-BatchPlan MakePlan(int64_t batch_size, int64_t batch_count, int64_t width, int64_t first_step, int64_t end_step,
-                   int devices) {
+struct PlanSizes {
+  int64_t batch_size, batch_count, width, first_step, end_step;
+  int devices;
+};
+BatchPlan MakePlan(const PlanSizes& sizes) {
+  const auto& [batch_size, batch_count, width, first_step, end_step, devices] = sizes;
   BatchPlan plan{{}, batch_size, batch_count, first_step, end_step, devices};
   const tensor::Shape global{ElementType::kS32, {batch_size, width}};
   const int64_t columns = (width + devices - 1) / devices;
@@ -76,7 +80,7 @@ TEST(BatchReader, EveryDeviceGetsItsRowsOfEveryStep) {
     const int devices = 1 + static_cast<int>(random() % 4);
     const Data data = MakeData(batch_size * batch_count + random() % 3, width);
     const int64_t first = random() % 1000;
-    const BatchPlan plan = MakePlan(batch_size, batch_count, width, first, first + 1500, devices);
+    const BatchPlan plan = MakePlan({batch_size, batch_count, width, first, first + 1500, devices});
     AbortSignal abort;
     const auto reader = BatchReader::Start(data.source, plan, &abort);
     ASSERT_TRUE(reader.ok()) << reader.status();
@@ -112,7 +116,7 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   const auto reader = std::make_shared<CountingReader>(row);
   const std::vector<std::shared_ptr<storage::RangeReader>> files(batch_count, reader);
   const auto source = std::make_shared<storage::TensorSource>(files, tensors);
-  BatchPlan plan = MakePlan(1, batch_count, width, 0, 1000, 1);
+  BatchPlan plan = MakePlan({1, batch_count, width, 0, 1000, 1});
   plan.inputs.pop_back();
   AbortSignal abort;
   const auto batches = *BatchReader::Start(source, plan, &abort);
@@ -128,7 +132,7 @@ TEST(BatchReader, ErrorsAndTheEndReachThoseWhoWait) {
   const Data data = MakeData(100, 3);
   data.reader->fail_after = data.reader->reads.load();
   AbortSignal abort;
-  const auto failing = *BatchReader::Start(data.source, MakePlan(1, 100, 3, 0, 100, 1), &abort);
+  const auto failing = *BatchReader::Start(data.source, MakePlan({1, 100, 3, 0, 100, 1}), &abort);
   const auto failed = failing->Get(0, 0, 0);
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(failed.status().message()), HasSubstr("data: the disk is broken"));
@@ -142,10 +146,10 @@ TEST(BatchReader, SaysWhichRowsAreMissing) {
   const auto words = [&](const BatchPlan& plan) {
     return std::string(BatchReader::Start(data.source, plan, &abort).status().message());
   };
-  EXPECT_THAT(words(MakePlan(2, 6, 3, 0, 9, 1)), HasSubstr("\"x\": found s32[10,3], expected s32[12,3]"));
-  EXPECT_THAT(words(MakePlan(2, 5, 4, 0, 9, 1)), HasSubstr("expected s32[10,4]"));
-  EXPECT_THAT(words(MakePlan(2, 0, 3, 0, 9, 1)), HasSubstr("found 0 batches"));
-  BatchPlan other = MakePlan(2, 5, 3, 0, 9, 1);
+  EXPECT_THAT(words(MakePlan({2, 6, 3, 0, 9, 1})), HasSubstr("\"x\": found s32[10,3], expected s32[12,3]"));
+  EXPECT_THAT(words(MakePlan({2, 5, 4, 0, 9, 1})), HasSubstr("expected s32[10,4]"));
+  EXPECT_THAT(words(MakePlan({2, 0, 3, 0, 9, 1})), HasSubstr("found 0 batches"));
+  BatchPlan other = MakePlan({2, 5, 3, 0, 9, 1});
   other.inputs[0].tensor = "y";
   EXPECT_THAT(words(other), HasSubstr("\"y\": found no tensor"));
 }

@@ -4,8 +4,8 @@
 // that every byte is verified when it is read. A blob in which damage is found is set aside: it is then missing, and an
 // upload of the same contents replaces it.
 //
-// Blobs may be larger than memory: they are written and read in pieces. Thread-safe; copies of a BlobStore are the same store.
-// One process at a time writes to a store.
+// Blobs may be larger than memory: they are written and read in pieces. Thread-safe; copies of a BlobStore are the same
+// store. One process at a time writes to a store.
 #pragma once
 
 #include <memory>

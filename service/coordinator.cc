@@ -59,7 +59,8 @@ void CoordinatorCore::Settle() {
   }
 }
 
-absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest& request, const ResolvedResume& resume) {
+absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest& request,
+                                                          const ResolvedResume& resume) {
   auto response = jobs_.Submit(request, resume);
   if (response.ok() && request.spec().session() && !response->existed()) sessions_.OnOpened(JobId(response->job_id()));
   Settle();

@@ -1,9 +1,9 @@
 // The coordinator: the state machines of jobs, attempts, sessions and workers over one log.
 //
 // Pure logic, used by one thread at a time: At sets the time, every other method handles one event and leaves records
-// and actions in the effects, which Take returns. The caller (group_commit.h) appends the records of one or more events to
-// the log and carries out the actions only when they are durable. If the append fails, the coordinator is dropped and
-// another one recovers from the log.
+// and actions in the effects, which Take returns. The caller (group_commit.h) appends the records of one or more events
+// to the log and carries out the actions only when they are durable. If the append fails, the coordinator is dropped
+// and another one recovers from the log.
 //
 //   log/         the job log, and its fold: the jobs                                  ◄─ all of the following
 //   state/       what is not in the log: the registered workers, the running attempts
@@ -21,6 +21,7 @@
 
 namespace xlad::service {
 
+// It has more than 25 methods because it has one for each request, and passes each to a state machine.
 class CoordinatorCore {
  public:
   CoordinatorCore(const CoordinatorOptions& options, Random* random);

@@ -78,7 +78,7 @@ TEST(Coordinator, ReportedLossOfADisconnectedWorkerEndsTheAttemptAtOnce) {
   cluster.Steps(1, job, 0, 7);
   cluster.Gone(2);
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);  // A closed connection alone ends nothing.
-  cluster.Fail(1, job, 7, "peer b is gone", "b");
+  cluster.Fail(1, job, 7, absl::UnavailableError("peer b is gone"), "b");
   const JobStatus status = cluster.Status(job);
   EXPECT_EQ(status.state(), FAILED);
   EXPECT_EQ(status.reason(), "worker b (host host, pid 102) was lost at step 7: its connections closed");
@@ -125,7 +125,7 @@ TEST(Coordinator, RestartsWithoutLimitAndWithPauses) {
   const std::string job = cluster.RunningJob();
   int64_t attempt = 1;
   for (int failure = 1; failure <= 6; ++failure) {
-    cluster.Fail(1, job, 3, "the network broke", "", absl::StatusCode::kUnavailable);
+    cluster.Fail(1, job, 3, absl::UnavailableError("the network broke"), "");
     EXPECT_EQ(cluster.Status(job).failures(), failure);
     if (failure > 1) {
       EXPECT_EQ(cluster.Status(job).state(), PENDING);
@@ -145,10 +145,10 @@ TEST(Coordinator, AttemptsCountFailuresWithoutANewCheckpoint) {
   const std::string job = cluster.RunningJob(/*attempts=*/2);
   for (int round = 0; round < 4; ++round) {
     cluster.CommitCheckpoint(job, 10 * (round + 1));
-    cluster.Fail(1, job, 10 * (round + 1) + 3, "the network broke", "");
+    cluster.Fail(1, job, 10 * (round + 1) + 3, absl::UnavailableError("the network broke"), "");
     cluster.Start(job, {1, 2});
   }
-  cluster.Fail(1, job, 44, "the network broke", "");
+  cluster.Fail(1, job, 44, absl::UnavailableError("the network broke"), "");
   EXPECT_EQ(cluster.Status(job).state(), FAILED);
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("2 attempts in a row failed without a new checkpoint"));
 }
@@ -157,7 +157,7 @@ TEST(Coordinator, TheSameProgramErrorTwiceAtOneStepEndsTheJob) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   const auto fail = [&](int64_t step) {
-    cluster.Fail(1, job, step, "index out of range", "", absl::StatusCode::kInvalidArgument);
+    cluster.Fail(1, job, step, absl::InvalidArgumentError("index out of range"), "");
   };
   fail(5);
   cluster.Start(job, {1, 2});
@@ -205,7 +205,7 @@ TEST(Coordinator, StepsOfAnEarlierAttemptDoNotCountAfterARestart) {
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 40);
   cluster.CommitCheckpoint(job, 30);
-  cluster.Fail(1, job, 40, "the network broke", "");
+  cluster.Fail(1, job, 40, absl::UnavailableError("the network broke"), "");
   ASSERT_EQ(cluster.Status(job).attempt(), 2);
   cluster.Restart();
   EXPECT_EQ(cluster.Status(job).step(), 30);
@@ -295,7 +295,8 @@ TEST(Coordinator, ASecondProcessCannotTakeALiveWorkersId) {
 
 TEST(Coordinator, WorkersOfAnotherProtocolAreRefusedByName) {
   Cluster cluster;
-  cluster.Register(1, "a", 1, {}, {}, kProtocol + 1);
+  cluster.protocol = kProtocol + 1;
+  cluster.Register(1, "a");
   EXPECT_EQ(cluster.coordinator().workers().List().workers_size(), 0);
   EXPECT_THAT(cluster.sent.back().message.registered().refused(), HasSubstr("worker a speaks protocol"));
   for (int32_t own = 1; own < 5; ++own) {

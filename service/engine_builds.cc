@@ -52,9 +52,9 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
   *build.mutable_spec()->mutable_mesh() = request.mesh;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(build.spec().program_blob()));
   auto state = ReadHeader(storage::StateUri(build.spec()));
-  if (!state.ok()) return Annotate(state.status(), "state");
+  if (!state.ok()) return Annotate(state.status(), "state.safetensors");
   auto data = ReadHeader(storage::DataUri(build.spec()));
-  if (!data.ok()) return Annotate(data.status(), "data");
+  if (!data.ok()) return Annotate(data.status(), "data.safetensors");
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.target;

@@ -1,5 +1,5 @@
-// Group commit: handles batches of events on a CoordinatorCore, makes their records durable with one append, and only then
-// releases actions and answers.
+// Group commit: handles batches of events on a CoordinatorCore, makes their records durable with one append, and only
+// then releases actions and answers.
 //
 // When the log cannot be opened or written, nothing of the batch is released: waiting requests get Unavailable, and the
 // coordinator is dropped, because the log may or may not have the batch. TryOpen then opens the log again, recovers

@@ -63,7 +63,7 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   WorkerMessage stale;
   cluster.Name(job, stale.mutable_shard_written());
   stale.mutable_shard_written()->set_step(20);
-  cluster.Fail(1, job, 12, "the network broke", "");
+  cluster.Fail(1, job, 12, absl::UnavailableError("the network broke"), "");
   ASSERT_EQ(cluster.Status(job).attempt(), 2);
   cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(old, Checkpoint{10, "xlad:10", "digest", 0}); });
   for (const int64_t connection : {1, 2}) cluster.Handle(connection, stale);
@@ -133,7 +133,7 @@ TEST(Recovery, RestartContinuesFromTheNewestCheckpointOnSpareDevices) {
   cluster.CommitCheckpoint(job, 10);
   cluster.CommitCheckpoint(job, 20);
   cluster.Gone(2);
-  cluster.Fail(1, job, 25, "peer b is gone", "b");
+  cluster.Fail(1, job, 25, absl::UnavailableError("peer b is gone"), "b");
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
   const LaunchTask launch = LastLaunch(cluster);
   EXPECT_EQ(launch.first_step(), 20);
@@ -147,7 +147,7 @@ TEST(Recovery, ShrinkReducesAnAxisOfTheBatchAfterAWhile) {
   const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::SHRINK));
   cluster.CommitCheckpoint(job, 10);
   cluster.Gone(2);
-  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   cluster.RunFor(2000, {1});
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4) << "the worker may come back";
@@ -167,7 +167,7 @@ TEST(Recovery, ShrinkNeverReducesOtherAxes) {
   spec.add_shrink_axes("other");
   const std::string job = cluster.RunningJob(spec);
   cluster.Gone(2);
-  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   cluster.RunFor(10'000, {1});
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4);
@@ -177,7 +177,7 @@ TEST(Recovery, WaitUsesOnlyTheWorkersThatItHad) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::WAIT));
   cluster.Gone(2);
-  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   cluster.Register(3, "spare");
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("waits for worker b"));
@@ -265,7 +265,7 @@ TEST(Recovery, WhyExplainsEveryState) {
   EXPECT_THAT(why(job), HasSubstr("attempt 1 runs at step 0 of 1000"));
   cluster.CommitCheckpoint(job, 10);
   cluster.Gone(2);
-  cluster.Fail(1, job, 15, "peer b is gone", "b");
+  cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   const std::string text = why(job);
   for (const char* part : {"worker b (host host, pid 102) was lost at step 15", "waits for 4 devices, 2 are free of 2",
                            "continues from step 10, the newest checkpoint", "start workers with 2 more devices"}) {

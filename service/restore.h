@@ -11,8 +11,8 @@ namespace xlad::service {
 // backup can have been started since.
 inline constexpr int64_t kRestoredTermStep = 1'000'000;
 
-// Copies the backup into `data_folder`, which must not exist or be empty, and begins a term that is higher than any that
-// the coordinator that made the backup has had since. Returns that term. `unix_ns` is the time of its record.
+// Copies the backup into `data_folder`, which must not exist or be empty, and begins a term that is higher than any
+// that the coordinator that made the backup has had since. Returns that term. `unix_ns` is the time of its record.
 absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::string& data_folder, int64_t unix_ns);
 
 }  // namespace xlad::service

@@ -82,8 +82,8 @@ class Reporter {
 
 class TaskRunner final : public Runner, private runtime::TaskListener {
  public:
-  TaskRunner(const LaunchTask& launch, runtime::TaskEnvironment environment,
-             std::unique_ptr<runtime::TaskStore> store, ReportQueue* queue)
+  TaskRunner(const LaunchTask& launch, runtime::TaskEnvironment environment, std::unique_ptr<runtime::TaskStore> store,
+             ReportQueue* queue)
       : reporter_(launch, queue), store_(std::move(store)) {
     environment.listener = this;
     environment.store = store_.get();

@@ -109,8 +109,8 @@ struct TaskHasExited {  // The last event of a task that has a process of its ow
   ProcessEnd end;
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
-                           TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished, TaskHasFailed, CommandIsDone,
-                           TaskHasExited>;
+                           TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished,
+                           TaskHasFailed, CommandIsDone, TaskHasExited>;
 
 // Actions.
 struct Send {
@@ -132,7 +132,7 @@ struct WorkerCoreOptions {
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
   int64_t max_kept_metrics = 1'000'000;  // A task waits when so many of its steps are not acknowledged.
-  int64_t memory_limit_bytes = 0;  // The limit for each attempt's process, for messages; 0: none.
+  int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for messages; 0: none.
   // Whether every task ends with TaskHasExited, some time after it is dropped: its devices are busy until then.
   bool tasks_have_processes = false;
 };
@@ -157,11 +157,11 @@ class WorkerCore {
     std::unique_ptr<Task> task;  // Null while the launch waits for devices.
     bool ready = false;
     bool started = false;
-    bool exited = false;  // Its process has ended.
-    std::deque<StepMetrics> metrics;   // Those that are not acknowledged yet.
-    size_t sent_metrics = 0;           // How many of `metrics` have been sent on this connection.
-    int64_t lease = -1;                // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
-    int64_t received = 0, done = 0;    // For sessions: the sequence of the last command received, and of the last done.
+    bool exited = false;              // Its process has ended.
+    std::deque<StepMetrics> metrics;  // Those that are not acknowledged yet.
+    size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
+    int64_t lease = -1;               // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
+    int64_t received = 0, done = 0;   // For sessions: the sequence of the last command received, and of the last done.
     std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.

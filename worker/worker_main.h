@@ -36,8 +36,8 @@ enum class WorkerEnd {
 };
 
 // Runs until *stop is not 0 and then drains: its tasks stop and save their state, so that other workers can continue
-// them. Without a coordinator its tasks continue until it is back or the grace is over. Each attempt runs in a process of
-// its own, which ends with this one. Called by a thread that lives as long as the process. `kinds` is the table of
+// them. Without a coordinator its tasks continue until it is back or the grace is over. Each attempt runs in a process
+// of its own, which ends with this one. Called by a thread that lives as long as the process. `kinds` is the table of
 // device kinds (runtime/devices/registry/) and outlives the call. Errors:
 //   DeadlineExceeded    if a task was still running when the grace was over;
 //   InvalidArgument     for options that are wrong, for example a listen host that is not loopback;

@@ -21,8 +21,16 @@
 
 namespace {
 
-void Run(const std::shared_ptr<gloo::Context>& context, const std::string& what, float* in, float* out, size_t count,
-         bool in_place) {
+struct Call {
+  std::string what;
+  float* in;
+  float* out;
+  size_t count;
+  bool in_place;
+};
+
+void Run(const std::shared_ptr<gloo::Context>& context, const Call& call) {
+  const auto& [what, in, out, count, in_place] = call;
   if (what == "all_reduce") {
     gloo::AllreduceOptions options(context);
     if (!in_place) options.setInput(in, count);
@@ -72,13 +80,13 @@ int main(int argc, char** argv) {
     const size_t count = bytes / sizeof(float);
     std::vector<float> in(count, 1), out(count, 1), times(batches), most(batches);
     int iters = asked > 0 ? asked : static_cast<int>(std::clamp<long>((64 << 20) / bytes, 2, 20));
-    for (int i = 0; i < 5; ++i) Run(context, what, in.data(), out.data(), count, in_place);
+    for (int i = 0; i < 5; ++i) Run(context, {what, in.data(), out.data(), count, in_place});
     for (int batch = 0; batch < batches; ++batch) {
       gloo::BarrierOptions barrier(context);
       gloo::barrier(barrier);
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < iters; ++i) {
-        Run(context, what, in.data(), out.data(), count, in_place);
+        Run(context, {what, in.data(), out.data(), count, in_place});
         if (what == "broadcast") gloo::barrier(barrier);
       }
       times[batch] = std::chrono::duration<float, std::micro>(std::chrono::steady_clock::now() - start).count() / iters;

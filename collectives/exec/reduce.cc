@@ -141,7 +141,9 @@ constexpr Row Logical(ElementType type) {
 
 template <typename A>
 constexpr Row Unordered(ElementType type) {
-  return {type, {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}};
+  return {type,
+          {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr, nullptr,
+           nullptr}};
 }
 
 constexpr Row kRows[] = {

@@ -22,7 +22,8 @@ Range AlignedPart(Range all, int64_t n, int64_t i, int64_t align) {
   return {std::min(all.end, all.begin + i * step), std::min(all.end, all.begin + (i + 1) * step)};
 }
 
-// Builds the schedule of one rank. Empty regions are omitted, but not signals.
+// Builds the schedule of one rank. Empty regions are omitted, but not signals. It has more than 25 methods because it
+// has one for each collective and each protocol.
 class Builder {
  public:
   Builder(const CollectiveSpec& spec, int rank) : spec_(spec), n_(spec.ranks), me_(rank) {

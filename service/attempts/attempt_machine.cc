@@ -16,8 +16,10 @@ bool IsProgramError(int32_t code) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kInternal: return true;
-    default: return false;
+    case absl::StatusCode::kInternal:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -108,10 +110,9 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
         context_.Send(worker, std::move(launch));
         break;
       }
-      const std::string how =
-          same_process ? absl::StrCat(" has no task of it any more at step ", job->step)
-                       : absl::StrCat(" was lost at step ", job->step, ": its process restarted (now pid ",
-                                      message.pid(), ")");
+      const std::string how = same_process ? absl::StrCat(" has no task of it any more at step ", job->step)
+                                           : absl::StrCat(" was lost at step ", job->step,
+                                                          ": its process restarted (now pid ", message.pid(), ")");
       FailAttempt(context_, job, {absl::StrCat(Context::WorkerText(*job, worker.str()), how), worker.str(), "", -1});
       break;
     }
@@ -163,8 +164,10 @@ void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
     const std::string bad = NotFinite(row, job->spec);
     if (bad.empty()) continue;
     return EndJob(context_, job, FAILED,
-                  absl::StrCat("step ", row.step(), ": found ", bad, ", expected a finite number; the newest checkpoint "
-                               "is of step ", Checkpoints::NewestStep(*job)));
+                  absl::StrCat("step ", row.step(), ": found ", bad,
+                               ", expected a finite number; the newest checkpoint "
+                               "is of step ",
+                               Checkpoints::NewestStep(*job)));
   }
 }
 
@@ -175,7 +178,7 @@ void AttemptMachine::Stop(Job* job, const std::string& reason) {
     return;
   }
   if (job->state != RUNNING) {  // There is no new state to save.
-    return StopAttempt(context_, job, reason, job->placed.first_step(), "", /*forget=*/false);
+    return StopAttempt(context_, job, {reason, job->placed.first_step(), "", /*forget=*/false});
   }
   if (job->spec.session()) return FailAttempt(context_, job, {reason, "", "", -1});
   attempt.stop_at = NextCommonStep(*job, attempt);
@@ -228,7 +231,7 @@ void AttemptMachine::Complete(Job* job) {
   if (is_finished && !job->spec.keep_final_state()) return EndJob(context_, job, SUCCEEDED, "");
   if (Checkpoints::NewestStep(*job) == step) {
     if (step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "");
-    return StopAttempt(context_, job, attempt.stop_reason, step, "", /*forget=*/true);
+    return StopAttempt(context_, job, {attempt.stop_reason, step, "", /*forget=*/true});
   }
   // Workers that write checkpoints have reported their shards of this step before the end.
   if (attempt.assembling || attempt.shards.contains(step)) return;
@@ -249,7 +252,7 @@ void AttemptMachine::OnStateAssembled(const AssembleState& request, const absl::
   }
   if (!blob.ok()) return;  // The disk, for example: the workers keep the state, and the next tick tries again.
   if (request.step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "", *blob);
-  StopAttempt(context_, job, attempt.stop_reason, request.step, *blob, /*forget=*/true);
+  StopAttempt(context_, job, {attempt.stop_reason, request.step, *blob, /*forget=*/true});
 }
 
 void AttemptMachine::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
@@ -345,9 +348,8 @@ void AttemptMachine::CheckStart(Job* job) {
   if (attempt.awaiting_adoption && age_ms >= context_.options.adopt_window_ms) {
     for (const Peer& peer : job->placed.peers()) {
       if (attempt.present.contains(peer.worker_id())) continue;
-      const std::string reason =
-          absl::StrCat(Context::WorkerText(*job, peer.worker_id()), " was lost at step ", job->step,
-                       ": it did not reconnect after the coordinator's restart");
+      const std::string reason = absl::StrCat(Context::WorkerText(*job, peer.worker_id()), " was lost at step ",
+                                              job->step, ": it did not reconnect after the coordinator's restart");
       return FailAttempt(context_, job, {reason, peer.worker_id(), "", -1});
     }
   }

@@ -1,8 +1,8 @@
 // What the workers of running attempts report, and what follows for the attempts.
 //
-// Evidence: the exit of an attempt's process ends the attempt at once. A task that failed ends it as soon as the suspect
-// that it names is known to be gone, or after a grace period with the reported error. A worker that is silent ends it
-// when the worker counts as lost. A closed connection alone ends nothing.
+// Evidence: the exit of an attempt's process ends the attempt at once. A task that failed ends it as soon as the
+// suspect that it names is known to be gone, or after a grace period with the reported error. A worker that is silent
+// ends it when the worker counts as lost. A closed connection alone ends nothing.
 #pragma once
 
 #include <string>

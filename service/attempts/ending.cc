@@ -58,18 +58,17 @@ void FailAttempt(Context& context, Job* job, const AttemptEnding& ending) {
   if (!final_reason.empty()) EndJob(context, job, FAILED, final_reason);
 }
 
-void StopAttempt(Context& context, Job* job, const std::string& reason, int64_t step, const std::string& state_blob,
-                 bool forget) {
+void StopAttempt(Context& context, Job* job, const AttemptStop& stop) {
   JobEvent event = context.NewEvent(job->id);
   AttemptEnded* ended = event.mutable_attempt_ended();
   ended->set_attempt(job->attempt);
-  ended->set_reason(reason);
-  ended->set_step(step);
-  ended->set_state_blob(state_blob);
+  ended->set_reason(stop.reason);
+  ended->set_step(stop.step);
+  ended->set_state_blob(stop.state_blob);
   ended->set_stopped(true);
   const AttemptId attempt = job->current();
   context.Record(std::move(event));
-  context.SendToAll(*job, forget ? ForgetMessage(attempt) : AbortMessage(attempt, reason));
+  context.SendToAll(*job, stop.forget ? ForgetMessage(attempt) : AbortMessage(attempt, stop.reason));
   context.RemoveAttempt(*job);
   context.Changed(job->id);
 }

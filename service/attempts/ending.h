@@ -20,10 +20,14 @@ struct AttemptEnding {
 // program failed with the same error at the same step before.
 void FailAttempt(Context& context, Job* job, const AttemptEnding& ending);
 
-// Ends an attempt that stopped on request; `state_blob` is the state before `step`, or empty if that is a checkpoint or
-// if nothing was saved. `forget`: the workers have ended their tasks; otherwise they are told to abort them.
-void StopAttempt(Context& context, Job* job, const std::string& reason, int64_t step, const std::string& state_blob,
-                 bool forget);
+struct AttemptStop {
+  std::string reason;
+  int64_t step = 0;        // The number of steps that the saved state includes.
+  std::string state_blob;  // The state before `step`; empty if that is a checkpoint, or if nothing was saved.
+  bool forget = false;     // The workers have ended their tasks; otherwise they are told to abort them.
+};
+// Ends an attempt that stopped on request.
+void StopAttempt(Context& context, Job* job, const AttemptStop& stop);
 
 // The time before which a job with so many failures in a row is not placed again, after the latest failure.
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures);

@@ -12,8 +12,8 @@ constexpr int64_t kMaxPage = 1000;
 
 absl::Status CheckMesh(const Mesh& mesh) {
   if (DeviceCount(mesh) > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("found mesh ", MeshText(mesh), ", expected axes of 1 or more and at most ", kMaxDevices, " devices"));
+  return absl::InvalidArgumentError(absl::StrCat("found mesh ", MeshText(mesh),
+                                                 ", expected axes of 1 or more and at most ", kMaxDevices, " devices"));
 }
 
 }  // namespace
@@ -33,10 +33,11 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
     return response;
   }
   if (context_.free_bytes < context_.options.min_free_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the coordinator's disk is nearly full: found ", context_.free_bytes >> 20, " MiB free, expected ",
-        context_.options.min_free_bytes >> 20, " or more; running jobs continue, and new ones are accepted when there is "
-        "space again"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the coordinator's disk is nearly full: found ", context_.free_bytes >> 20, " MiB free, expected ",
+                     context_.options.min_free_bytes >> 20,
+                     " or more; running jobs continue, and new ones are accepted when there is "
+                     "space again"));
   }
   JobId id;
   do {
@@ -76,9 +77,9 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
         "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has ended already"));
   }
   XLAD_RETURN_IF_ERROR(CheckMesh(request.mesh()));
-  const bool same_axes = std::equal(request.mesh().begin(), request.mesh().end(), job->spec.mesh().begin(),
-                                    job->spec.mesh().end(),
-                                    [](const MeshAxis& a, const MeshAxis& b) { return a.name() == b.name(); });
+  const bool same_axes =
+      std::equal(request.mesh().begin(), request.mesh().end(), job->spec.mesh().begin(), job->spec.mesh().end(),
+                 [](const MeshAxis& a, const MeshAxis& b) { return a.name() == b.name(); });
   if (!same_axes) {
     return absl::InvalidArgumentError(absl::StrCat("found mesh ", MeshText(request.mesh()), ", expected sizes for the ",
                                                    "axes of ", MeshText(job->spec.mesh()), ", in this order"));
@@ -137,8 +138,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
     worker->set_pid(peer.pid());
     *worker->mutable_devices() = peer.devices();
     const auto known = context_.workers.find(WorkerId(peer.worker_id()));
-    const bool same =
-        known != context_.workers.end() && known->second.registration.incarnation() == peer.incarnation();
+    const bool same = known != context_.workers.end() && known->second.registration.incarnation() == peer.incarnation();
     const bool is_lost = job.lost_worker == peer.worker_id();
     worker->set_state(is_lost ? "lost"
                       : same  ? StateName(known->second, context_.jobs.drained().contains(known->first))

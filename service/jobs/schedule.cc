@@ -37,8 +37,9 @@ void JobMachine::Schedule() {
     const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
     if (job->failed_ns >= 0 && context_.now_ns < job->failed_ns + pause_ms * kNsPerMs) {
       next_retry_ns_ = std::min(next_retry_ns_, job->failed_ns + pause_ms * kNsPerMs);
-      SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
-                                  pause_ms, " ms"));
+      SetReason(job,
+                absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
+                             pause_ms, " ms"));
       continue;
     }
     if (TryJob(job) == Outcome::kBlocks) return;

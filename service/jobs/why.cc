@@ -37,8 +37,9 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
   for (const WorkerDevices& offer : context.Offers(/*only_free=*/false)) all += offer.devices;
   const int64_t wanted = DeviceCount(job.mesh);
   if (all < wanted) {
-    why->add_advice(absl::StrCat("start workers with ", wanted - all, " more devices (xlad worker), or run it on fewer: ",
-                                 "xlad resize ", job.id.str(), " --mesh ..."));
+    why->add_advice(absl::StrCat("start workers with ", wanted - all,
+                                 " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
+                                 " --mesh ..."));
   } else {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
   }
@@ -81,8 +82,8 @@ void ExplainEnded(const Job& job, WhyJobResponse* why) {
   if (!job.reason.empty()) why->add_evidence(job.reason);
   if (job.state == SUCCEEDED) return;
   if (!job.checkpoints.empty()) {
-    why->add_advice(absl::StrCat("xlad submit JOBDIR --resume ", job.id.str(), " continues from its checkpoint of step ",
-                                 job.checkpoints.back().step));
+    why->add_advice(absl::StrCat("xlad submit JOBDIR --resume ", job.id.str(),
+                                 " continues from its checkpoint of step ", job.checkpoints.back().step));
   }
   if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " has all that happened"));
 }
@@ -98,14 +99,21 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
   WhyJobResponse why;
   why.set_since_unix_ns(job.since_unix_ns);
   switch (job.state) {
-    case PENDING: ExplainPending(context, job, &why); break;
+    case PENDING:
+      ExplainPending(context, job, &why);
+      break;
     case COMPILING:
       why.set_what("its program is being compiled");
       if (!job.ending.empty()) why.add_evidence(job.ending);
       break;
-    case STARTING: ExplainStarting(context, job, &why); break;
-    case RUNNING: ExplainRunning(context, job, &why); break;
-    default: ExplainEnded(job, &why);
+    case STARTING:
+      ExplainStarting(context, job, &why);
+      break;
+    case RUNNING:
+      ExplainRunning(context, job, &why);
+      break;
+    default:
+      ExplainEnded(job, &why);
   }
   if (!HasEnded(job)) {
     ExplainWorkers(context, job, &why);

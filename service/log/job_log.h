@@ -1,7 +1,7 @@
 // The durable record of all jobs: events and step metrics, append-only.
 //
-// When Append returns OK, all of the batch survives kill -9 and a power failure. When it fails, the batch may or may not
-// be there: the caller must open the log again and read it. Thread-safe.
+// When Append returns OK, all of the batch survives kill -9 and a power failure. When it fails, the batch may or may
+// not be there: the caller must open the log again and read it. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,7 @@ class JobLog {
   virtual absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const JobId& job, int64_t after_sequence,
                                                              int64_t limit) = 0;
   // Returns the metrics of the first `limit` recorded steps from `from_step` on, in order.
-  virtual absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step,
-                                                               int64_t limit) = 0;
+  virtual absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step, int64_t limit) = 0;
   // Returns the metrics of the latest step that this attempt or, if `attempt` is 0, any attempt has recorded.
   virtual absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) = 0;
   virtual absl::Status Compact(const LogCompaction& compaction) = 0;
@@ -66,7 +65,7 @@ struct MemoryJobStore {
   std::vector<JobEvent> events;
   std::vector<std::pair<JobId, StepMetrics>> metrics;
   int64_t next_sequence = 1;
-  int fail_next_appends = 0;      // The number of following appends that fail as if the disk were full.
+  int fail_next_appends = 0;            // The number of following appends that fail as if the disk were full.
   bool failures_are_ambiguous = false;  // A failing append writes its batch nevertheless.
 };
 std::unique_ptr<JobLog> OpenMemoryJobLog(MemoryJobStore* store);

@@ -51,9 +51,8 @@ TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t 
                          "; start a worker with --device ", required),
             true};
   }
-  const auto largest = std::max_element(pools.begin(), pools.end(), [](const auto& a, const auto& b) {
-    return a.second.devices < b.second.devices;
-  });
+  const auto largest = std::max_element(
+      pools.begin(), pools.end(), [](const auto& a, const auto& b) { return a.second.devices < b.second.devices; });
   if (pools.size() == 1 || largest->second.devices >= devices) return {largest->second.target};
   if (all_devices < devices) {
     return {std::nullopt, absl::StrCat("waits for ", devices, " devices of one kind; the workers have ", found)};
@@ -102,8 +101,7 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
   return peers;
 }
 
-absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable,
-                                                                 int64_t devices) {
+absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices) {
   std::vector<CollectivePlanProto> plans;
   for (const CollectiveSpec& proto : executable.collectives()) {
     XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSpec spec, collectives::SpecFromProto(proto, devices));
@@ -122,7 +120,8 @@ bool IsSplitAlong(const EntryValue& entry, int64_t stride, int64_t size) {
   if (entry.boxes_size() < 2) return false;
   for (int device = 0; device < entry.boxes_size(); ++device) {
     const int64_t first = device - device / stride % size * stride;  // The same device with coordinate 0.
-    if (entry.boxes(device).SerializeAsString() != entry.boxes(static_cast<int>(first)).SerializeAsString()) return true;
+    if (entry.boxes(device).SerializeAsString() != entry.boxes(static_cast<int>(first)).SerializeAsString())
+      return true;
   }
   return false;
 }

@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "service/log/jobs.h"
 #include "service/placement/placement.h"
 #include "service/state/attempt.h"
 #include "service/state/effects.h"
-#include "service/log/jobs.h"
 #include "service/state/options.h"
 #include "service/state/worker.h"
 
@@ -39,16 +39,17 @@ struct Context {
   std::map<WorkerId, Worker> workers;
   std::map<ConnectionId, WorkerId> connections;
   std::map<JobId, Attempt> attempts;  // Entries exist while an attempt runs.
-  std::map<WorkerId, std::vector<JobId>> recovered;  // Running attempts of workers that have not registered since the start.
-  std::map<std::string, PlannedProgram> plans;       // By digest of the executable.
+  std::map<WorkerId, std::vector<JobId>>
+      recovered;                                // Running attempts of workers that have not registered since the start.
+  std::map<std::string, PlannedProgram> plans;  // By digest of the executable.
   // The time of the event, without the time in which the coordinator itself did not run.
   int64_t now_ns = 0;
   int64_t wall_ns = 0;
   int64_t free_bytes = INT64_MAX;
 
   Effects effects;
-  bool reschedule = false;       // Devices or jobs have changed: the scheduler runs after the event.
-  std::vector<JobId> ended;      // Jobs that have ended since the last event.
+  bool reschedule = false;   // Devices or jobs have changed: the scheduler runs after the event.
+  std::vector<JobId> ended;  // Jobs that have ended since the last event.
 
   // A record about a job, at the time of the event.
   JobEvent NewEvent(const JobId& job) const;

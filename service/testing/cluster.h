@@ -1,5 +1,5 @@
-// A cluster in one thread: a CoordinatorCore behind GroupCommit with scripted workers, a virtual clock, a log in memory, and
-// restarts at any point.
+// A cluster in one thread: a CoordinatorCore behind GroupCommit with scripted workers, a virtual clock, a log in
+// memory, and restarts at any point.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -17,7 +17,8 @@
 
 namespace xlad::service {
 
-// A cluster in one thread: the coordinator, its log, and the messages that it sent.
+// A cluster in one thread: the coordinator, its log, and the messages that it sent. It has more than 25 methods because
+// it has one for each message of a worker and each request of a client.
 class Cluster {
  public:
   explicit Cluster(const CoordinatorOptions& options = {}) : options_(options) {
@@ -89,8 +90,7 @@ class Cluster {
   }
 
   void Register(int64_t connection, const std::string& id, uint64_t incarnation = 1,
-                const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {},
-                int32_t protocol = kProtocol) {
+                const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {}) {
     WorkerMessage message;
     RegisterWorker* registration = message.mutable_register_();
     registration->set_worker_id(id);
@@ -171,13 +171,13 @@ class Cluster {
     task.set_step(step);
     return task;
   }
-  void Fail(int64_t connection, const std::string& job, int64_t step, const std::string& error,
-            const std::string& suspect, absl::StatusCode code = absl::StatusCode::kUnavailable) {
+  void Fail(int64_t connection, const std::string& job, int64_t step, const absl::Status& error,
+            const std::string& suspect) {
     WorkerMessage message;
     Name(job, message.mutable_failed());
     message.mutable_failed()->set_step(step);
-    message.mutable_failed()->set_error(error);
-    message.mutable_failed()->set_error_code(static_cast<int>(code));
+    message.mutable_failed()->set_error(std::string(error.message()));
+    message.mutable_failed()->set_error_code(static_cast<int>(error.code()));
     message.mutable_failed()->set_suspect_worker(suspect);
     Handle(connection, message);
   }
@@ -223,6 +223,7 @@ class Cluster {
     return count;
   }
 
+  int32_t protocol = kProtocol;  // Of workers that register.
   ManualClock clock{1};
   MemoryJobStore store;
   std::vector<SendMessage> sent;

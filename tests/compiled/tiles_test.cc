@@ -56,7 +56,7 @@ TEST(Tiles, ElementsOfManyShapes) {
   Batch batch;
   for (const char* dims : {"1000", "3,700", "700,3", "5,6,7,8", "1,2000", "2000,1", "2,1,1001"}) {
     batch.Add(Program(absl::StrCat(" p = f32[", dims, "] parameter(0)\n e = f32[", dims,
-                                   "] exponential(p)\n ROOT r = f32[", dims, "] add(e, p)")),
+                                   "] exponential(p)\n ROOT r = f32[", dims, "] multiply(e, p)")),
               Ulp(4));
   }
   batch.Add(Program(" p = f32[90,70] parameter(0)\n q = f32[70] parameter(1)\n"

@@ -2,8 +2,8 @@
 // and breaks connections, a job log whose appends fail, processes that are killed. A seed determines everything, so
 // that a failure can be replayed exactly. Used by one thread.
 //
-// GroupCommit, CoordinatorCore and WorkerCore are the real classes. Streams, builds and tasks are simulated; the tasks of an
-// attempt step in lockstep, as collectives would force them to.
+// GroupCommit, CoordinatorCore and WorkerCore are the real classes. Streams, builds and tasks are simulated; the tasks
+// of an attempt step in lockstep, as collectives would force them to.
 #pragma once
 
 #include <deque>
@@ -44,8 +44,8 @@ class SimulatedCluster {
   void StartCoordinator();
   void KillWorker(int w);
   void StartWorker(int w);
-  void CutConnection(int w);   // The stream breaks; both sides are notified later.
-  void DrainWorker(int w);     // SIGTERM.
+  void CutConnection(int w);  // The stream breaks; both sides are notified later.
+  void DrainWorker(int w);    // SIGTERM.
   // Some of the failing appends write their batch nevertheless.
   void FailNextAppends(int n) {
     store_.fail_next_appends = n;
@@ -69,7 +69,7 @@ class SimulatedCluster {
   struct WorkerProcess {
     std::unique_ptr<worker::WorkerCore> core;
     uint64_t incarnation = 0;
-    int64_t connection = 0;        // 0 means not connected.
+    int64_t connection = 0;  // 0 means not connected.
     int64_t connect_at_ns = 0;
     bool drained = false;
   };
@@ -101,10 +101,10 @@ class SimulatedCluster {
   std::vector<WorkerProcess> workers_;
   const int devices_each_;
   int64_t next_connection_ = 1;
-  std::map<int64_t, int> connections_;            // The worker of each connection.
-  std::vector<std::string> held_sessions_;        // Sessions of the current coordinator.
-  std::map<int64_t, int64_t> last_due_ns_;        // By connection and direction: messages stay in order.
-  std::deque<Message> messages_;                  // By due time.
+  std::map<int64_t, int> connections_;      // The worker of each connection.
+  std::vector<std::string> held_sessions_;  // Sessions of the current coordinator.
+  std::map<int64_t, int64_t> last_due_ns_;  // By connection and direction: messages stay in order.
+  std::deque<Message> messages_;            // By due time.
   std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // By job and attempt.
   uint64_t trace_hash_ = 0;
 };

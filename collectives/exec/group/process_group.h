@@ -61,6 +61,7 @@ class GroupOperation {
   SmallReduceFunction small_reduce_ = nullptr;  // Null if the board does not reduce.
 };
 
+// It has more than 25 methods because it has one for each collective.
 class ProcessGroup {
  public:
   struct Options {

@@ -27,8 +27,8 @@ struct Tiling {
 };
 
 // About `tiles` tiles of positions that one loop visits, of rows (indices of leading dimensions) of `dims`, and of
-// strips of a column reduction with outputs of `dims`. The last chooses whole rows if there are many; only then `row` is
-// the size of the innermost dimension (other than 1), otherwise it is 1.
+// strips of a column reduction with outputs of `dims`. The last chooses whole rows if there are many; only then `row`
+// is the size of the innermost dimension (other than 1), otherwise it is 1.
 Tiling TileLinear(int64_t positions, int64_t tiles);
 Tiling TileRows(const tensor::Dims& dims, int64_t tiles);
 Tiling TileColumns(const tensor::Dims& dims, int64_t tiles, int64_t max_width);
