@@ -52,6 +52,11 @@ class Printer {
           return absl::StrCat(name, " ", absl::StrJoin(lhs.dims(), "x"), " * ", absl::StrJoin(rhs.dims(), "x"), " ",
                               Text(step.library().buffers()));
         };
+        if (op.has_fft()) return text("fft", op.fft().operand(), op.fft().result());
+        if (op.has_lapack()) {
+          return absl::StrCat(op.lapack().routine(), " ", op.lapack().batch(), " times ",
+                              absl::StrJoin(op.lapack().operands(0).dims(), "x"), " ", Text(step.library().buffers()));
+        }
         return op.has_convolution() ? text("convolution", op.convolution().lhs(), op.convolution().rhs())
                                     : text("dot", op.dot().lhs(), op.dot().rhs());
       }

@@ -1,5 +1,8 @@
 #include "compiler/analysis/library_op.h"
 
+#include "hlo/analysis/lapack.h"
+#include "hlo/analysis/leaves.h"
+
 namespace xlad::compiler {
 namespace {
 
@@ -67,9 +70,76 @@ void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
   conv->set_feature_group_count(instruction.attributes().feature_group_count);
 }
 
+void SetFft(const Instruction& instruction, FftOp* fft) {
+  constexpr std::pair<absl::string_view, FftOp::Kind> kKinds[] = {
+      {"FFT", FftOp::FFT}, {"IFFT", FftOp::IFFT}, {"RFFT", FftOp::RFFT}, {"IRFFT", FftOp::IRFFT}};
+  *fft->mutable_operand() = ToProto(instruction.operand(0)->shape());
+  *fft->mutable_result() = ToProto(instruction.shape());
+  for (const auto& [name, kind] : kKinds) {
+    if (instruction.attributes().fft_type == name) fft->set_kind(kind);
+  }
+  fft->set_dimensions(static_cast<int32_t>(instruction.attributes().fft_length.size()));
+}
+
+// Smaller matrices are factorized and solved by kernels, without the cost of a call.
+constexpr int64_t kMinLapackSize = 8;
+
+bool IsLapackOp(const Instruction& instruction) {
+  if (hlo::IsLapackCall(instruction)) return hlo::LapackCallOf(instruction).ok();
+  if (instruction.opcode() != Opcode::kCholesky && instruction.opcode() != Opcode::kTriangularSolve) return false;
+  const ElementType type = instruction.shape().type();
+  return (type == ElementType::kF32 || type == ElementType::kF64 || tensor::IsComplex(type)) &&
+         instruction.operand(0)->shape().dims().back() >= kMinLapackSize;
+}
+
+void AddOption(absl::string_view name, int32_t value, LapackOp* lapack) {
+  LapackOp::Option* option = lapack->add_options();
+  option->set_name(std::string(name));
+  option->set_value(value);
+}
+
+void SetLapackCall(const Instruction& instruction, LapackOp* lapack) {
+  const tensor::LapackCall call = *hlo::LapackCallOf(instruction);
+  lapack->set_routine(call.routine);
+  lapack->set_element_type(static_cast<int32_t>(call.type));
+  for (const char* name : {"uplo", "mode", "compute_left", "compute_right", "left", "transpose", "low", "high"}) {
+    const int value = tensor::LapackOption(instruction.attributes().backend_config, name, -1);
+    if (value >= 0) AddOption(name, value, lapack);
+  }
+}
+
+void SetLapack(const Instruction& instruction, LapackOp* lapack) {
+  const hlo::Attributes& attributes = instruction.attributes();
+  int64_t batch_dims = instruction.operand(0)->shape().ndim() - 2;
+  if (instruction.opcode() == Opcode::kCustomCall) {
+    SetLapackCall(instruction, lapack);
+    batch_dims = std::ssize(hlo::LapackCallOf(instruction)->batch);
+  } else {
+    const bool cholesky = instruction.opcode() == Opcode::kCholesky;
+    lapack->set_routine(cholesky ? "cholesky" : "trsm");
+    lapack->set_element_type(static_cast<int32_t>(instruction.shape().type()));
+    AddOption("uplo", attributes.lower ? 'L' : 'U', lapack);
+    if (!cholesky) {
+      AddOption("side", attributes.left_side ? 'L' : 'R', lapack);
+      AddOption("diag", attributes.unit_diagonal ? 'U' : 'N', lapack);
+      AddOption("trans_x", attributes.transpose_a == "ADJOINT" ? 'C' : attributes.transpose_a == "TRANSPOSE" ? 'T' : 'N',
+                lapack);
+    }
+  }
+  int64_t batch = 1;
+  for (int64_t d = 0; d < batch_dims; ++d) batch *= instruction.operand(0)->shape().dim(d);
+  lapack->set_batch(batch);
+  const auto one = [&](const Shape& shape) {
+    return ToProto(Shape(shape.type(), {shape.dims().begin() + batch_dims, shape.dims().end()}));
+  };
+  for (const Instruction* operand : instruction.operands()) *lapack->add_operands() = one(operand->shape());
+  for (const Shape* leaf : hlo::Leaves(instruction.shape())) *lapack->add_results() = one(*leaf);
+}
+
 }  // namespace
 
 bool IsLibraryOp(const Instruction& instruction) {
+  if (instruction.opcode() == Opcode::kFft || IsLapackOp(instruction)) return true;
   if (instruction.opcode() == Opcode::kConvolution) {
     return instruction.operand(0)->shape().type() != ElementType::kF16 &&
            IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
@@ -92,6 +162,14 @@ LibraryOp MakeLibraryOp(const Instruction& instruction) {
   LibraryOp op;
   if (instruction.opcode() == Opcode::kConvolution) {
     SetConvolution(instruction, op.mutable_convolution());
+    return op;
+  }
+  if (instruction.opcode() == Opcode::kFft) {
+    SetFft(instruction, op.mutable_fft());
+    return op;
+  }
+  if (instruction.opcode() != Opcode::kDot) {
+    SetLapack(instruction, op.mutable_lapack());
     return op;
   }
   DotOp* dot = op.mutable_dot();

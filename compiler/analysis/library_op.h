@@ -1,4 +1,4 @@
-// Which instructions the library (oneDNN, in the runtime) computes, and their descriptors.
+// Which instructions the runtime computes by a library or by code of its own, and their descriptors.
 #pragma once
 
 #include "compiler/analysis/hlo_names.h"
@@ -6,11 +6,12 @@
 
 namespace xlad::compiler {
 
-// Whether the library supports this dot or convolution: its element types, window and groups. All other instructions
-// are kernels.
+// Whether the instruction is a library op: a dot or convolution that oneDNN supports (its element types, window and
+// groups), an fft, a call to a LAPACK routine, or a cholesky or triangular-solve that LAPACK computes. All other
+// instructions are kernels.
 bool IsLibraryOp(const Instruction& instruction);
 
-// The descriptor of a library op: shapes, dimension numbers and window. Needs IsLibraryOp.
+// The descriptor of a library op: shapes and attributes. Needs IsLibraryOp.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
 ArrayShape ToProto(const Shape& shape);  // An array's element type and dimensions.

@@ -8,6 +8,7 @@
 #include "compiler/buffers/linear_program.h"
 #include "compiler/kernel/cpu_lowering.h"
 #include "compiler/kernel/object_emitter.h"
+#include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
@@ -139,6 +140,7 @@ absl::StatusOr<ValueIds> Linearizer::AddOp(const Instruction& instruction, const
   } else if (IsLibraryOp(instruction)) {
     op.kind = LinearOp::Kind::kLibrary;
   } else {
+    if (hlo::IsLapackCall(instruction)) return Annotate(hlo::LapackCallOf(instruction).status(), Describe(instruction));
     std::string why;
     if (!CanEmit(instruction, &why)) {
       const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());

@@ -22,10 +22,11 @@ constexpr Opcode kWithoutCode[] = {
     Opcode::kConstant,          Opcode::kCollectiveBroadcast,
     Opcode::kCopyDone,          Opcode::kCopyStart,
     Opcode::kDomain,            Opcode::kCustomCall,
-    Opcode::kFusion,            Opcode::kGetTupleElement,
-    Opcode::kOptBarrier,        Opcode::kParameter,
-    Opcode::kReduceScatter,     Opcode::kReplicaId,
-    Opcode::kTuple,             Opcode::kWhile,
+    Opcode::kFft,               Opcode::kFusion,
+    Opcode::kGetTupleElement,   Opcode::kOptBarrier,
+    Opcode::kParameter,         Opcode::kReduceScatter,
+    Opcode::kReplicaId,         Opcode::kTuple,
+    Opcode::kWhile,
 };
 
 struct Reason {

@@ -24,8 +24,8 @@ constexpr absl::string_view kIdentities[] = {
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
   if (target == kShardingGroupCall) return Value();  // It has no result.
-  if (const LapackRoutine* routine = FindLapackRoutine(target); routine != nullptr) {
-    return EvalLapack(operation, *routine);
+  if (const LapackFunction* function = FindLapackFunction(target); function != nullptr) {
+    return EvalLapack(operation, *function);
   }
   for (const absl::string_view identity : kIdentities) {
     if (target != identity || operation.operands.empty()) continue;

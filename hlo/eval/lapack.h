@@ -9,6 +9,7 @@
 
 #include "hlo/eval/numeric.h"
 #include "hlo/eval/operation.h"
+#include "tensor/lapack_call.h"
 
 namespace xlad::hlo::eval {
 
@@ -40,8 +41,10 @@ struct LapackProblem {
   MatrixRef<T> matrix(int64_t i) const {
     return {result<T>(i), out_dims[i][0], out_dims[i][1]};
   }
-  // The attribute `name`, a character, or `otherwise` if the config does not have it.
-  char Flag(absl::string_view name, char otherwise) const;
+  // The option `name`, a character, or `otherwise` if the config does not have it.
+  char Flag(absl::string_view name, char otherwise) const {
+    return static_cast<char>(tensor::LapackOption(*config, name, otherwise));
+  }
 };
 
 // The size by which LAPACK chooses pivots.
@@ -66,25 +69,19 @@ int ScaleToUnit(const MatrixRef<T>& a) {
   return exponent;
 }
 
-// A routine for double and for complex<double>.
-//
-// `signature` has one word per operand, ">", and one word per result. A word has a letter for each dimension after
-// those of the batch; equal letters are equal sizes, "k" is min(m, n) if m and n are known, and "-" means a scalar. The
-// suffix ":r" is the real type of a complex call, ":i" is s32. Example: "mn > mn k:i -:i" is f32[B,3,4] to (f32[B,3,4],
-// s32[B,3], s32[B]).
-struct LapackRoutine {
+// A routine for double and for complex<double>. Its operands and results are those of tensor/lapack_call.h.
+struct LapackFunction {
   absl::string_view name;  // "getrf": without the letter of the type.
-  absl::string_view signature;
   absl::Status (*real)(const LapackProblem&);
   absl::Status (*complex)(const LapackProblem&);
 };
-absl::Span<const LapackRoutine> LapackFactorRoutines();
-absl::Span<const LapackRoutine> LapackSpectralRoutines();
+absl::Span<const LapackFunction> LapackFactorFunctions();
+absl::Span<const LapackFunction> LapackSpectralFunctions();
 
-// The routine of a custom-call target, or null if it is not a known LAPACK routine.
-const LapackRoutine* FindLapackRoutine(absl::string_view target);
-absl::StatusOr<Value> EvalLapack(const Operation& operation, const LapackRoutine& routine);
-// All targets, for messages: "lapack_*potrf_ffi, lapack_*getrf_ffi, ...".
+// The function of a custom-call target, or null if the target is not a LAPACK routine or has no evaluator.
+const LapackFunction* FindLapackFunction(absl::string_view target);
+absl::StatusOr<Value> EvalLapack(const Operation& operation, const LapackFunction& function);
+// All targets with a function, for messages: "lapack_*potrf_ffi, lapack_*getrf_ffi, ...".
 std::string LapackTargets();
 
 }  // namespace xlad::hlo::eval

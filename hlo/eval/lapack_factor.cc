@@ -222,19 +222,19 @@ absl::Status Gtsv(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-constexpr LapackRoutine kRoutines[] = {
-    {"potrf", "nn > nn -:i", Potrf<double>, Potrf<Complex128>},
-    {"getrf", "mn > mn k:i -:i", Getrf<double>, Getrf<Complex128>},
-    {"geqrf", "mn > mn k", Geqrf<double>, Geqrf<Complex128>},
-    {"geqp3", "mn n:i > mn n:i k", Geqp3<double>, Geqp3<Complex128>},
-    {"orgqr", "mn t > mn", Orgqr<double>, Orgqr<Complex128>},
-    {"ungqr", "mn t > mn", Orgqr<double>, Orgqr<Complex128>},
-    {"trsm", "aa mn > mn", Trsm<double>, Trsm<Complex128>},
-    {"gtsv", "n n n nr > n n n nr -:i", Gtsv<double>, Gtsv<Complex128>},
+constexpr LapackFunction kFunctions[] = {
+    {"potrf", Potrf<double>, Potrf<Complex128>},
+    {"getrf", Getrf<double>, Getrf<Complex128>},
+    {"geqrf", Geqrf<double>, Geqrf<Complex128>},
+    {"geqp3", Geqp3<double>, Geqp3<Complex128>},
+    {"orgqr", Orgqr<double>, Orgqr<Complex128>},
+    {"ungqr", Orgqr<double>, Orgqr<Complex128>},
+    {"trsm", Trsm<double>, Trsm<Complex128>},
+    {"gtsv", Gtsv<double>, Gtsv<Complex128>},
 };
 
 }  // namespace
 
-absl::Span<const LapackRoutine> LapackFactorRoutines() { return kRoutines; }
+absl::Span<const LapackFunction> LapackFactorFunctions() { return kFunctions; }
 
 }  // namespace xlad::hlo::eval

@@ -213,15 +213,15 @@ absl::Status Gesdd(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-constexpr LapackRoutine kRoutines[] = {
-    {"syevd", "nn > nn n:r -:i", Syevd<double>, Syevd<Complex128>},
-    {"heevd", "nn > nn n:r -:i", Syevd<double>, Syevd<Complex128>},
-    {"gesdd", "mn > mn k:r mu vn -:i", Gesdd<double>, Gesdd<Complex128>},
-    {"gesvd", "mn > mn k:r mu vn -:i", Gesdd<double>, Gesdd<Complex128>},
+constexpr LapackFunction kFunctions[] = {
+    {"syevd", Syevd<double>, Syevd<Complex128>},
+    {"heevd", Syevd<double>, Syevd<Complex128>},
+    {"gesdd", Gesdd<double>, Gesdd<Complex128>},
+    {"gesvd", Gesdd<double>, Gesdd<Complex128>},
 };
 
 }  // namespace
 
-absl::Span<const LapackRoutine> LapackSpectralRoutines() { return kRoutines; }
+absl::Span<const LapackFunction> LapackSpectralFunctions() { return kFunctions; }
 
 }  // namespace xlad::hlo::eval

@@ -117,12 +117,6 @@ class Importer {
     if (IsCustomCall(*instruction, hlo::kResultShardingCall)) return ReadInnerResult(instruction);
     if (IsCustomCall(*instruction, hlo::kShardingGroupCall)) return ReadGroup(instruction);
     if (IsCustomCall(*instruction, hlo::kPropagationBarrierCall)) return ReadBarrier(instruction);
-    if (instruction->mutable_frontend_attributes().erase(hlo::kUnsplitMatricesKey) > 0) {
-      TensorSharding batch_only = TensorSharding::Open(instruction->shape().ndim());
-      for (size_t d = 1; d < batch_only.dims.size(); ++d) batch_only.dims[d].closed = true;
-      out_.shardings[instruction] = {std::move(batch_only)};
-      return absl::OkStatus();
-    }
     if (IsManualBorder(*instruction)) return SplitManualBorder(instruction, annotations_, &out_);
     for (const char* manual : {hlo::kEnterManualTilesCall, hlo::kLeaveManualTilesCall}) {
       if (!IsCustomCall(*instruction, manual)) continue;

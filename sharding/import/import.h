@@ -14,7 +14,7 @@ struct ImportOptions {
 
 // Reads the meshes and shardings of a program: the attributes xla.sdy.* if there are any, otherwise sharding={...} in
 // any of its three syntaxes. Inlines calls, turns Sharding and FuncResultSharding custom calls into constraints, and
-// replaces ops that need an expansion to be sharded (LAPACK calls, batch normalization). A program without annotations
+// replaces ops that need an expansion to be sharded (batch normalization). A program without annotations
 // gets a mesh without axes. InvalidArgument, with the place of the instruction, if an annotation is wrong.
 //
 //   c = f32[8] custom-call(x), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="...[{\"a\"}]>"}

@@ -1,6 +1,6 @@
-// Custom calls to LAPACK, as JAX writes them for CPUs, become HLO that can be sharded, partitioned and compiled: potrf
-// becomes cholesky, trsm becomes triangular-solve, and getrf, geqrf, orgqr and syevd become calls of loops
-// (matrix_loops.h). Other custom calls are not changed.
+// Custom calls to LAPACK's trsm, as JAX writes them for CPUs, become triangular-solve, whose right-hand sides can be
+// split. Calls to other routines are not changed: the dimensions of their batch can be split (sharding/rules/other.cc),
+// and the runtime calls the library.
 #pragma once
 
 #include "hlo/module.h"

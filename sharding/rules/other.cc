@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/containers.h"
+#include "hlo/analysis/lapack.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/rules/rules.h"
 #include "tensor/indices.h"
@@ -58,6 +59,19 @@ constexpr const char* kElementwiseCalls[] = {
     "mhlo.erf",   "mhlo.asin",    "mhlo.acos",                 "mhlo.sinh",  "mhlo.cosh",   "mhlo.asinh",
     "mhlo.acosh", "mhlo.atanh"};
 
+// A LAPACK call: only the dimensions of the batch can be split.
+OpRule LapackRule(const hlo::Instruction& instruction) {
+  const absl::StatusOr<tensor::LapackCall> call = hlo::LapackCallOf(instruction);
+  if (!call.ok()) return {};
+  RuleBuilder rule(instruction);
+  for (const int64_t d : tensor::Indices(call->batch)) {
+    const int factor = rule.Add(call->batch[d]);
+    for (int64_t i = 0; i < rule.operand_count(); ++i) rule.Operand(i, d, factor);
+    for (int64_t i = 0; i < rule.result_count(); ++i) rule.Result(i, d, factor);
+  }
+  return rule.Finish();
+}
+
 // A custom call with an unknown target gets replicated operands, and nothing propagates through it.
 OpRule CustomCallRule(const hlo::Instruction& instruction) {
   const std::string& target = instruction.attributes().custom_call_target;
@@ -67,6 +81,7 @@ OpRule CustomCallRule(const hlo::Instruction& instruction) {
       !instruction.operand(0)->shape().dims().empty()) {
     return TopkRule(instruction);
   }
+  if (hlo::IsLapackCall(instruction)) return LapackRule(instruction);
   return {};
 }
 

@@ -494,33 +494,6 @@ ENTRY e {
   batch.Run();
 }
 
-TEST(Kernel, FourierTransforms) {
-  Batch batch;
-  for (const char* shape : {"1", "2", "8", "5", "3,16", "2,12", "4,6,5", "0", "2,3,8"}) {
-    for (const char* kind : {"FFT", "IFFT"}) {
-      const std::string text(shape);
-      std::vector<std::string> lengths = {text.substr(text.rfind(',') == std::string::npos ? 0 : text.rfind(',') + 1)};
-      if (text == "4,6,5" || text == "2,3,8") lengths.push_back(text.substr(2));
-      for (const std::string& length : lengths) {
-        for (const char* type : {"c64", "c128"}) {
-          batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", type, "[", shape, "] parameter(0)\n ROOT r = ", type,
-                                 "[", shape, "] fft(x), fft_type=", kind, ", fft_length={", length, "}\n}\n"),
-                    Close(type[1] == '6' ? 1e-5 : 1e-12));
-        }
-      }
-    }
-  }
-  for (const int n : {1, 2, 7, 8, 12}) {
-    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = f32[3,", n, "] parameter(0)\n ROOT r = c64[3,", n / 2 + 1,
-                           "] fft(x), fft_type=RFFT, fft_length={", n, "}\n}\n"),
-              Close(1e-5));
-    batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = c64[3,", n / 2 + 1, "] parameter(0)\n ROOT r = f32[3,", n,
-                           "] fft(x), fft_type=IRFFT, fft_length={3,", n, "}\n}\n"),
-              Close(1e-5));
-  }
-  batch.Run();
-}
-
 TEST(Kernel, BatchNorms) {
   Batch batch;
   for (const int64_t feature : {0, 1, 2}) {

@@ -135,7 +135,6 @@ KernelRule FindKernelRule(Opcode opcode) {
       {Opcode::kRngBitGenerator, EmitRngBitGenerator},
       {Opcode::kCholesky, EmitCholesky},
       {Opcode::kTriangularSolve, EmitTriangularSolve},
-      {Opcode::kFft, EmitFft},
       {Opcode::kBatchNormTraining, EmitBatchNorm},
       {Opcode::kBatchNormInference, EmitBatchNorm},
       {Opcode::kBatchNormGrad, EmitBatchNorm},

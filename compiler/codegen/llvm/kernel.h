@@ -75,7 +75,6 @@ void EmitScan(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root);
 void EmitCholesky(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
-void EmitFft(KernelContext& kernel, const hlo::Instruction& root);
 void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // All three forms.
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 

@@ -324,7 +324,9 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op) {
   if (op.has_dot()) return PrepareDot(op.dot());
   if (op.has_convolution()) return PrepareConvolution(op.convolution());
-  return absl::InvalidArgumentError("found a library op of an unknown kind, expected dot or convolution");
+  if (op.has_fft()) return PrepareFft(op.fft());
+  if (op.has_lapack()) return PrepareLapack(op.lapack());
+  return absl::InvalidArgumentError("found a library op of an unknown kind, expected dot, convolution, fft or lapack");
 }
 
 }  // namespace xlad::runtime

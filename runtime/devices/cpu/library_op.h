@@ -1,4 +1,5 @@
-// Library ops: the matrix products and convolutions that oneDNN computes, prepared for this machine.
+// Library ops, prepared for this machine: matrix products and convolutions by oneDNN, linear algebra by LAPACK, and
+// Fourier transforms.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +40,7 @@ class PreparedLibraryOp {
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op);
+absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFft(const FftOp& op);
+absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLapack(const LapackOp& op);
 
 }  // namespace xlad::runtime

@@ -1,0 +1,92 @@
+#include "runtime/devices/cpu/lapack_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::runtime {
+namespace {
+
+constexpr char kName[] = "libopenblas.so.0";
+
+// OpenBLAS 0.3.21 does not know some processors with AVX-512 and takes code for AVX2, which is half as fast. It reads
+// the choice from the environment when it is loaded. A value that the user has set is kept.
+void ChooseKernels() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    setenv("OPENBLAS_CORETYPE", "SkylakeX", /*overwrite=*/0);
+  }
+#endif
+}
+
+absl::StatusOr<void*> Open() {
+  ChooseKernels();
+  void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot load ", kName, " (", dlerror(),
+                                                      "), which linear algebra needs; install libopenblas0-serial"));
+  }
+  // Builds with threads of their own run on the calling thread alone, so that the bits of a result do not depend on
+  // the number of cores.
+  if (void* const set = dlsym(library, "openblas_set_num_threads"); set != nullptr) {
+    reinterpret_cast<void (*)(int)>(set)(1);
+  }
+  return library;
+}
+
+template <typename Function>
+absl::Status Find(void* library, const std::string& name, Function* function) {
+  void* const found = dlsym(library, name.c_str());
+  if (found == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(kName, " has no ", name, "; install libopenblas0-serial"));
+  }
+  *function = reinterpret_cast<Function>(found);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::StatusOr<LapackLibrary<T>> FindAll() {
+  static const absl::StatusOr<void*> library = Open();
+  XLAD_RETURN_IF_ERROR(library.status());
+  using Real = typename LapackLibrary<T>::Real;
+  const bool complex = !std::is_same_v<T, Real>;
+  const std::string letter = std::is_same_v<Real, float> ? (complex ? "c" : "s") : (complex ? "z" : "d");
+  const std::string orthogonal = letter + (complex ? "un" : "or"), symmetric = letter + (complex ? "he" : "sy");
+  LapackLibrary<T> found;
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "potrf_", &found.potrf));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "trsm_", &found.trsm));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "getrf_", &found.getrf));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "gtsv_", &found.gtsv));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "geqrf_", &found.geqrf));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "geqp3_", &found.geqp3));
+  XLAD_RETURN_IF_ERROR(Find(*library, orthogonal + "gqr_", &found.orgqr));
+  XLAD_RETURN_IF_ERROR(Find(*library, orthogonal + "mqr_", &found.ormqr));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "gehrd_", &found.gehrd));
+  XLAD_RETURN_IF_ERROR(Find(*library, symmetric + "trd_", &found.sytrd));
+  XLAD_RETURN_IF_ERROR(Find(*library, symmetric + "evd_", &found.syevd));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "gesdd_", &found.gesdd));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "gesvd_", &found.gesvd));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "geev_", &found.geev));
+  XLAD_RETURN_IF_ERROR(Find(*library, letter + "gees_", &found.gees));
+  return found;
+}
+
+}  // namespace
+
+template <typename T>
+absl::StatusOr<const LapackLibrary<T>*> LoadLapack() {
+  static const absl::StatusOr<LapackLibrary<T>> found = FindAll<T>();
+  XLAD_RETURN_IF_ERROR(found.status());
+  return &*found;
+}
+
+template absl::StatusOr<const LapackLibrary<float>*> LoadLapack<float>();
+template absl::StatusOr<const LapackLibrary<double>*> LoadLapack<double>();
+template absl::StatusOr<const LapackLibrary<std::complex<float>>*> LoadLapack<std::complex<float>>();
+template absl::StatusOr<const LapackLibrary<std::complex<double>>*> LoadLapack<std::complex<double>>();
+
+}  // namespace xlad::runtime

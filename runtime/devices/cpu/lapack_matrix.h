@@ -1,0 +1,119 @@
+// One matrix of a LAPACK op: its operands, results, options and scratch memory.
+//
+// Arrays are stored by rows and LAPACK stores by columns, so an array is for LAPACK the transposed matrix. Routines
+// that have a form for the transposed problem use it: the lower triangle is LAPACK's upper one, A X = B is X^T A^T =
+// B^T, and the singular vectors of A^T are those of A with their roles exchanged. The others transpose.
+#pragma once
+
+#include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/executable.pb.h"
+#include "runtime/devices/cpu/lapack_library.h"
+
+namespace xlad::runtime {
+
+template <typename T>
+constexpr bool kIsComplex = !std::is_same_v<T, decltype(std::real(T()))>;
+
+// Used in two ways. To measure, `memory` is null: a routine takes its memory and asks LAPACK for the size of its work
+// areas, but computes nothing. Then it runs for every matrix with the same op.
+template <typename T>
+class LapackMatrix {
+ public:
+  using Real = decltype(std::real(T()));
+
+  LapackMatrix(const LapackOp* op, const LapackLibrary<T>* library) : op_(*op), library_(*library) {}
+
+  const LapackLibrary<T>& library() const { return library_; }
+  int32_t dim(int operand, int d) const { return static_cast<int32_t>(op_.operands(operand).dims(d)); }
+  int32_t result_dim(int result, int d) const { return static_cast<int32_t>(op_.results(result).dims(d)); }
+  int32_t rows() const { return dim(0, 0); }
+  int32_t columns() const { return dim(0, 1); }
+  // The option's value, a letter or a number.
+  int Option(absl::string_view name, int otherwise) const {
+    for (const LapackOp::Option& option : op_.options()) {
+      if (option.name() == name) return option.value();
+    }
+    return otherwise;
+  }
+  char Letter(absl::string_view name, char otherwise) const { return static_cast<char>(Option(name, otherwise)); }
+
+  template <typename E = T>
+  const E* operand(int i) const {
+    return static_cast<const E*>(operands_[static_cast<size_t>(i)]);
+  }
+  template <typename E = T>
+  E* result(int i) const {
+    return static_cast<E*>(results_[static_cast<size_t>(i)]);
+  }
+
+  bool measures() const { return memory_ == nullptr; }
+  // Scratch memory for `count` elements. While measuring, its address must not be used.
+  template <typename E = T>
+  E* Take(int64_t count) {
+    E* const taken = reinterpret_cast<E*>(memory_ + used_);
+    used_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
+    return taken;
+  }
+  // The size of a work area: query() returns it, as LAPACK computes it, when measuring.
+  template <typename Query>
+  int32_t WorkSize(const Query& query) {
+    if (measures()) sizes_.push_back(std::max<int32_t>(1, query()));
+    return sizes_[next_size_++];
+  }
+  int64_t used_bytes() const { return used_; }
+
+  // Starts with the next matrix.
+  void Begin(char* memory, std::vector<const void*> operands, std::vector<void*> results) {
+    memory_ = memory;
+    operands_ = std::move(operands);
+    results_ = std::move(results);
+    used_ = 0;
+    next_size_ = 0;
+  }
+
+ private:
+  const LapackOp& op_;
+  const LapackLibrary<T>& library_;
+  char* memory_ = nullptr;
+  int64_t used_ = 0;
+  std::vector<int32_t> sizes_;
+  size_t next_size_ = 0;
+  std::vector<const void*> operands_;
+  std::vector<void*> results_;
+};
+
+// to = from^T, for `rows` x `columns` elements stored by rows; the conjugate of it if `conjugate`.
+template <typename T>
+void Transpose(const T* from, int64_t rows, int64_t columns, T* to, bool conjugate = false) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t i = 0; i < rows; i += kBlock) {
+    for (int64_t j = 0; j < columns; j += kBlock) {
+      const int64_t i_end = std::min(rows, i + kBlock), j_end = std::min(columns, j + kBlock);
+      for (int64_t x = j; x < j_end; ++x) {
+        for (int64_t y = i; y < i_end; ++y) {
+          T value = from[y * columns + x];
+          if constexpr (kIsComplex<T>) value = conjugate ? std::conj(value) : value;
+          to[x * rows + y] = value;
+        }
+      }
+    }
+  }
+}
+
+// A routine for one matrix. Its operands and results are those of tensor/lapack_call.h.
+template <typename T>
+using LapackFunction = void (*)(LapackMatrix<T>&);
+
+// The function of a routine, or null. Factorizations and solves: lapack_factor.cc; eigenvalues and singular values:
+// lapack_spectral.cc.
+template <typename T>
+LapackFunction<T> FindLapackFactor(absl::string_view routine);
+template <typename T>
+LapackFunction<T> FindLapackSpectral(absl::string_view routine);
+
+}  // namespace xlad::runtime
