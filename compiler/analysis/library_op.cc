@@ -122,8 +122,8 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
     if (!cholesky) {
       AddOption("side", attributes.left_side ? 'L' : 'R', lapack);
       AddOption("diag", attributes.unit_diagonal ? 'U' : 'N', lapack);
-      AddOption("trans_x", attributes.transpose_a == "ADJOINT" ? 'C' : attributes.transpose_a == "TRANSPOSE" ? 'T' : 'N',
-                lapack);
+      const std::string& transpose = attributes.transpose_a;
+      AddOption("trans_x", transpose == "ADJOINT" ? 'C' : transpose == "TRANSPOSE" ? 'T' : 'N', lapack);
     }
   }
   int64_t batch = 1;

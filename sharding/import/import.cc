@@ -12,7 +12,6 @@
 #include "sharding/import/inline_calls.h"
 #include "sharding/import/library_calls.h"
 #include "sharding/import/manual_borders.h"
-#include "sharding/import/matrix_loops.h"
 #include "sharding/rules/rules.h"
 
 namespace xlad::sharding {

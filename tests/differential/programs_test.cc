@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <filesystem>
 
@@ -42,11 +43,14 @@ double LargestFinite(const tensor::Array& array) {
   double largest = 0;
   const auto visit = [&largest](auto values) {
     for (const auto value : values) {
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(static_cast<double>(value)));
+      const double size = std::abs(value);
+      if (std::isfinite(size)) largest = std::max(largest, size);
     }
   };
   if (array.shape().type == tensor::ElementType::kF32) visit(array.values<float>());
   if (array.shape().type == tensor::ElementType::kF64) visit(array.values<double>());
+  if (array.shape().type == tensor::ElementType::kC64) visit(array.values<std::complex<float>>());
+  if (array.shape().type == tensor::ElementType::kC128) visit(array.values<std::complex<double>>());
   return largest;
 }
 

@@ -52,7 +52,7 @@ class PreparedLapack final : public PreparedLibraryOp {
   const LapackOp op_;
   const LapackFunction<T> function_;
   LapackMatrix<T> measured_;
-  std::vector<int64_t> operand_bytes_, result_bytes_;  // Of one matrix.
+  std::vector<int64_t> operand_bytes_, result_bytes_;  // The sizes for one matrix.
 };
 
 template <typename T>

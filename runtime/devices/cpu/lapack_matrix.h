@@ -52,10 +52,10 @@ class LapackMatrix {
   }
 
   bool measures() const { return memory_ == nullptr; }
-  // Scratch memory for `count` elements. While measuring, its address must not be used.
+  // Scratch memory for `count` elements; while measuring, memory for some answers of LAPACK.
   template <typename E = T>
   E* Take(int64_t count) {
-    E* const taken = reinterpret_cast<E*>(memory_ + used_);
+    E* const taken = reinterpret_cast<E*>(measures() ? answers_ : memory_ + used_);
     used_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
     return taken;
   }
@@ -80,6 +80,7 @@ class LapackMatrix {
   const LapackOp& op_;
   const LapackLibrary<T>& library_;
   char* memory_ = nullptr;
+  alignas(64) char answers_[64];
   int64_t used_ = 0;
   std::vector<int32_t> sizes_;
   size_t next_size_ = 0;
