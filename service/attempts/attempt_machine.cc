@@ -69,14 +69,14 @@ void AttemptMachine::RenewLease(Job* job, Attempt* attempt, int64_t step) {
   context_.SendToAll(*job, renew);
 }
 
-void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task, bool registration) {
+void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task) {
   Job* job = context_.FindRunning(task.job_id(), task.attempt(), task.generation());
   if (job == nullptr || !HasPeer(*job, worker.str())) {
     return context_.Send(worker, AbortMessage(AttemptOf(task), "this attempt has ended"));
   }
   Attempt& attempt = context_.attempts.at(job->id);
   NoteProgress(worker, task, job, &attempt);
-  if (!registration || !attempt.awaiting_adoption) return;
+  if (!attempt.awaiting_adoption) return;
   if (std::ssize(attempt.present) < job->placed.peers_size()) return;
   attempt.awaiting_adoption = false;
   attempt.placed_ns = context_.now_ns;
@@ -318,7 +318,11 @@ void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why
   const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
   for (const JobId& id : jobs) {
     Job* job = context_.jobs.Find(id);
-    if (job == nullptr || !job->attempt_running || context_.attempts.at(id).awaiting_adoption) continue;
+    if (job == nullptr || !job->attempt_running) continue;
+    if (Attempt& attempt = context_.attempts.at(id); attempt.awaiting_adoption) {
+      attempt.present.erase(worker.str());  // It may still come back within the time for adoption.
+      continue;
+    }
     const std::string reason =
         absl::StrCat(Context::WorkerText(*job, worker.str()), " was lost at step ", job->step, ": ", why);
     FailAttempt(context_, job, {reason, worker.str(), "", -1});

@@ -24,7 +24,7 @@ class AttemptMachine {
   void Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans);
 
   // --- Messages of a worker about attempts. Stale ones are refused.
-  void OnReported(const WorkerId& worker, const RunningTask& task, bool registration);
+  void OnReported(const WorkerId& worker, const RunningTask& task);
   void OnReady(const WorkerId& worker, const TaskReady& message);
   void OnSteps(const WorkerId& worker, const TaskSteps& message);
   void OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message);

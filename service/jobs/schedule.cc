@@ -32,6 +32,7 @@ void JobMachine::SetReason(Job* job, const std::string& reason) {
 
 void JobMachine::Schedule() {
   next_retry_ns_ = INT64_MAX;
+  const Job* first = nullptr;  // The job that waits for busy devices: no later one may take them.
   for (Job* job : context_.jobs.Open()) {
     if (job->state != PENDING || job->attempt_running) continue;
     const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
@@ -42,7 +43,11 @@ void JobMachine::Schedule() {
                              pause_ms, " ms"));
       continue;
     }
-    if (TryJob(job) == Outcome::kBlocks) return;
+    if (first != nullptr) {
+      SetReason(job, absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason));
+      continue;
+    }
+    if (TryJob(job) == Outcome::kBlocks) first = job;
   }
 }
 

@@ -125,7 +125,10 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   // Attempts that were placed here before this coordinator started.
   if (const auto recovered = context_.recovered.extract(id); !recovered.empty()) {
     for (const JobId& job : recovered.mapped()) {
-      if (context_.attempts.contains(job)) Context::Occupy(*context_.jobs.Find(job), &worker);
+      // By now a later attempt may run, on other workers.
+      const Job* placed = context_.jobs.Find(job);
+      const bool is_peer = context_.attempts.contains(job) && HasPeer(*placed, id.str());
+      if (is_peer) Context::Occupy(*placed, &worker);
     }
   }
   LogInfo("worker registered", {{"worker", id.str()}, {"host", message.host()}, {"pid", absl::StrCat(message.pid())},
@@ -136,7 +139,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   context_.Send(id, std::move(registered));
   attempts_.OnRegistered(id, message);
   for (const RunningTask& task : message.running()) {
-    attempts_.OnReported(id, task, /*registration=*/true);
+    attempts_.OnReported(id, task);
     sessions_.OnRegistered(id, task);
   }
   if (context_.jobs.drained().contains(id)) attempts_.VacateWorker(id, "is drained");
@@ -144,7 +147,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
 }
 
 void WorkerMachine::OnHeartbeat(const WorkerId& worker, const Heartbeat& message) {
-  for (const RunningTask& task : message.running()) attempts_.OnReported(worker, task, /*registration=*/false);
+  for (const RunningTask& task : message.running()) attempts_.OnReported(worker, task);
 }
 
 void WorkerMachine::OnLeaving(Worker* worker) {
