@@ -12,7 +12,7 @@
 namespace xlad::simulation {
 namespace {
 
-constexpr int kAppends = 30;
+constexpr int kAppends = 16;
 constexpr char kPath[] = "/data/jobs.sqlite";
 
 // Event `serial`, of one job, with contents of many pages now and then.

@@ -1,0 +1,207 @@
+#include "tests/simulation/log_model.h"
+
+#include <utility>
+
+#include "base/hash.h"
+
+namespace xlad::simulation {
+namespace {
+
+class ObservedLog final : public service::JobLog {
+ public:
+  ObservedLog(std::unique_ptr<service::JobLog> log, LogModel* model) : log_(std::move(log)), model_(model) {}
+
+  absl::Status Append(service::LogBatch* batch) override {
+    XLAD_RETURN_IF_ERROR(log_->Append(batch));
+    for (const JobEvent& event : batch->events) model_->Apply(event);
+    for (const service::LogBatch::Metrics& metrics : batch->metrics) model_->ApplyMetrics(metrics);
+    return absl::OkStatus();
+  }
+  absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) override {
+    model_->BeginReading();
+    XLAD_RETURN_IF_ERROR(log_->ReadEvents([&](const JobEvent& event) {
+      model_->Apply(event);
+      return visit(event);
+    }));
+    model_->EndReading();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const service::JobId& job, int64_t after_sequence,
+                                                     int64_t limit) override {
+    return log_->ReadEventsOf(job, after_sequence, limit);
+  }
+  absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const service::JobId& job, int64_t from_step,
+                                                       int64_t limit) override {
+    return log_->ReadMetrics(job, from_step, limit);
+  }
+  absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const service::JobId& job, int64_t attempt) override {
+    return log_->LastMetrics(job, attempt);
+  }
+  absl::Status Compact(const service::LogCompaction& compaction) override { return log_->Compact(compaction); }
+  absl::Status BackUp(const std::string& path) override { return log_->BackUp(path); }
+
+ private:
+  const std::unique_ptr<service::JobLog> log_;
+  LogModel* const model_;
+};
+
+}  // namespace
+
+uint64_t ContentsAt(const std::string& key, int64_t step) {
+  return Hash64(absl::StrCat(key, " before step ", step), 0);
+}
+
+float LossOf(uint64_t contents) { return static_cast<float>(contents % 1000003); }
+
+std::shared_ptr<service::JobLog> Observe(std::unique_ptr<service::JobLog> log, LogModel* model) {
+  return std::make_shared<ObservedLog>(std::move(log), model);
+}
+
+void LogModel::BeginReading() {
+  jobs_.clear();
+  ids_.clear();
+  term_ = generation_ = sequence_ = attempts_ = checkpoints_ = 0;
+  reading_ = true;
+}
+
+void LogModel::EndReading() {
+  reading_ = false;
+  if (sequence_ < durable_sequence_) {
+    Violate(absl::StrCat("the log ends at record ", sequence_, ", but record ", durable_sequence_, " was durable"));
+  }
+  for (const auto& [key, id] : acknowledged_) {
+    const auto found = ids_.find(key);
+    if (found == ids_.end()) Violate(absl::StrCat("acknowledged job ", id, " (", key, ") is lost"));
+    if (found != ids_.end() && found->second != id) {
+      Violate(absl::StrCat("job ", key, " was acknowledged as ", id, " and is now ", found->second));
+    }
+  }
+}
+
+void LogModel::Acknowledge(const std::string& key, const std::string& job_id) {
+  const auto [known, is_new] = acknowledged_.emplace(key, job_id);
+  if (!is_new && known->second != job_id) {
+    Violate(absl::StrCat("job ", key, " was acknowledged as ", known->second, " and as ", job_id));
+  }
+  const auto found = ids_.find(key);
+  if (found == ids_.end() || found->second != job_id) {
+    Violate(absl::StrCat("job ", key, " was acknowledged as ", job_id, " before it was durable"));
+  }
+}
+
+void LogModel::Expect(bool holds, const JobEvent& event, const std::string& what) {
+  if (!holds) Violate(absl::StrCat("record ", event.sequence(), " of ", event.job_id(), ": ", what));
+}
+
+void LogModel::Apply(const JobEvent& event) {
+  Expect(event.sequence() > sequence_, event, absl::StrCat("found after record ", sequence_));
+  sequence_ = event.sequence();
+  if (!reading_) durable_sequence_ = sequence_;
+  if (event.has_term_started()) {
+    Expect(event.term_started().term() > term_, event,
+           absl::StrCat("term ", event.term_started().term(), " after ", term_));
+    term_ = event.term_started().term();
+  }
+  Expect(event.term() == term_, event, absl::StrCat("written in term ", event.term(), ", expected ", term_));
+  if (!event.job_id().empty()) ApplyToJob(event);
+}
+
+void LogModel::ApplyToJob(const JobEvent& event) {
+  if (event.has_submitted()) {
+    const std::string& key = event.submitted().client_key();
+    Expect(!jobs_.contains(event.job_id()), event, "a second submission under this id");
+    Expect(ids_.emplace(key, event.job_id()).second, event, absl::StrCat("a second job for the key ", key));
+    jobs_[event.job_id()].key = key;
+    jobs_[event.job_id()].spec = event.submitted().spec();
+    return;
+  }
+  const auto found = jobs_.find(event.job_id());
+  if (found == jobs_.end()) return Expect(false, event, "an unknown job");
+  Job* job = &found->second;
+  Expect(!job->ended || event.has_dropped(), event, "the job has ended already");
+  switch (event.event_case()) {
+    case JobEvent::kPlaced:
+      return OnPlaced(event, job);
+    case JobEvent::kStarted:
+      Expect(job->running && event.started().attempt() == job->attempt, event, "a start of no current attempt");
+      job->started = true;
+      return;
+    case JobEvent::kAdopted:
+      return Expect(job->running && event.adopted().attempt() == job->attempt, event, "adopts no current attempt");
+    case JobEvent::kAttemptEnded:
+      Expect(job->running && event.attempt_ended().attempt() == job->attempt, event, "ends no current attempt");
+      job->running = false;
+      return;
+    case JobEvent::kCheckpoint:
+      return OnCheckpoint(event, job);
+    case JobEvent::kDropped:
+      for (const int64_t step : event.dropped().steps()) {
+        Expect(job->checkpoints.erase(step) == 1, event, absl::StrCat("drops no checkpoint of step ", step));
+        Expect(step != job->newest_step || job->ended, event, "drops the newest checkpoint");
+      }
+      return;
+    case JobEvent::kEnded:
+      return OnEnded(event, job);
+    default:
+      return;
+  }
+}
+
+void LogModel::OnPlaced(const JobEvent& event, Job* job) {
+  const AttemptPlaced& placed = event.placed();
+  ++attempts_;
+  Expect(!job->running, event, "a second current attempt");
+  Expect(placed.attempt() == job->attempt + 1, event, absl::StrCat("attempt ", placed.attempt()));
+  Expect(placed.generation() > generation_, event, absl::StrCat("generation ", placed.generation()));
+  generation_ = placed.generation();
+  job->attempt = placed.attempt();
+  job->generation = placed.generation();
+  job->running = true;
+  job->started = false;
+  Expect(placed.first_step() == std::max<int64_t>(0, job->newest_step), event,
+         absl::StrCat("starts from step ", placed.first_step(), ", the newest checkpoint is of ", job->newest_step));
+  if (placed.first_step() == 0) return;
+  const auto index = indexes_->find(placed.checkpoint_uri());
+  if (index == indexes_->end()) return Expect(false, event, "starts from an unknown checkpoint");
+  Expect(index->second.contents == ContentsAt(job->key, placed.first_step()), event, "starts from another state");
+}
+
+void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
+  const CheckpointCommitted& committed = event.checkpoint();
+  ++checkpoints_;
+  Expect(job->running && job->started, event, "a checkpoint without a running attempt");
+  Expect(committed.attempt() == job->attempt && committed.generation() == job->generation, event,
+         "a checkpoint of a fenced attempt");
+  Expect(committed.step() > job->newest_step, event, absl::StrCat("step ", committed.step(), " is not newer"));
+  const auto index = indexes_->find(committed.uri());
+  if (index == indexes_->end()) return Expect(false, event, "a checkpoint whose index is not stored");
+  const StoredIndex& stored = index->second;
+  Expect(stored.job_id == event.job_id() && stored.attempt == job->attempt && stored.generation == job->generation &&
+             stored.step == committed.step(),
+         event, "the index is of another job, attempt or step");
+  Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is another");
+  job->newest_step = committed.step();
+  job->checkpoints[committed.step()] = committed.uri();
+}
+
+void LogModel::OnEnded(const JobEvent& event, Job* job) {
+  job->ended = true;
+  job->running = false;
+  job->end_state = event.ended().state();
+  if (event.ended().state() != SUCCEEDED) return;
+  Expect(job->started, event, "a success without a started attempt");
+  Expect(!job->spec.keep_final_state() || job->newest_step == job->spec.steps(), event,
+         "a success without its final checkpoint");
+}
+
+void LogModel::ApplyMetrics(const service::LogBatch::Metrics& metrics) {
+  const auto found = jobs_.find(metrics.job.str());
+  if (found == jobs_.end()) return Violate(absl::StrCat("metrics of unknown job ", metrics.job.str()));
+  for (const StepMetrics& row : metrics.rows) {
+    if (row.values_size() != 1 || row.values(0) != LossOf(ContentsAt(found->second.key, row.step()))) {
+      Violate(absl::StrCat(metrics.job.str(), ": the loss of step ", row.step(), " is of another state"));
+    }
+  }
+}
+
+}  // namespace xlad::simulation

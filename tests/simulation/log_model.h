@@ -1,0 +1,86 @@
+// What must be true of the coordinator's log, checked record by record, and what the states that it names contain.
+//
+// The contents of a job's state after a number of steps are a pure function of the job and that number, so that a state
+// of another step, job or attempt is found wherever it turns up: in a checkpoint, in the start of an attempt, in a
+// loss.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "service/log/job_log.h"
+
+namespace xlad::simulation {
+
+// The contents of the state of the job with this client key before `step`.
+uint64_t ContentsAt(const std::string& key, int64_t step);
+// The loss of a step whose state had these contents.
+float LossOf(uint64_t contents);
+
+// A checkpoint's index that has been stored, whether it is committed or not.
+struct StoredIndex {
+  std::string job_id;
+  int64_t attempt = 0, generation = 0, step = 0;
+  uint64_t contents = 0;
+};
+
+// The fold of the records that are durable. Violations are collected as text.
+class LogModel {
+ public:
+  explicit LogModel(const std::map<std::string, StoredIndex>* indexes) : indexes_(indexes) {}
+
+  // Records as they become durable, in order, or again from the first after the log has been opened again.
+  void Apply(const JobEvent& event);
+  // Metrics as they become durable. A later attempt that runs a step again must find the same loss.
+  void ApplyMetrics(const service::LogBatch::Metrics& metrics);
+  // The log has been opened again and is about to be read: everything that was durable must come again.
+  void BeginReading();
+  // All of it has been read: nothing may be missing.
+  void EndReading();
+
+  // The client has been told that the job with this key has this id.
+  void Acknowledge(const std::string& key, const std::string& job_id);
+
+  struct Job {
+    std::string key;
+    JobSpec spec;
+    int64_t attempt = 0, generation = 0;
+    bool running = false, started = false;
+    bool ended = false;
+    JobState end_state = JOB_STATE_UNSPECIFIED;
+    std::map<int64_t, std::string> checkpoints;  // URIs of those that are kept, by step.
+    int64_t newest_step = -1;                    // Of all checkpoints so far.
+  };
+  const std::map<std::string, Job>& jobs() const { return jobs_; }
+  const std::vector<std::string>& violations() const { return violations_; }
+  int64_t attempts() const { return attempts_; }
+  int64_t checkpoints() const { return checkpoints_; }
+
+ private:
+  void Violate(const std::string& what) { violations_.push_back(what); }
+  void Expect(bool holds, const JobEvent& event, const std::string& what);
+  void ApplyToJob(const JobEvent& event);
+  void OnPlaced(const JobEvent& event, Job* job);
+  void OnCheckpoint(const JobEvent& event, Job* job);
+  void OnEnded(const JobEvent& event, Job* job);
+
+  const std::map<std::string, StoredIndex>* const indexes_;
+  std::map<std::string, Job> jobs_;
+  std::map<std::string, std::string> ids_;           // By client key.
+  std::map<std::string, std::string> acknowledged_;  // Job ids by client key.
+  int64_t term_ = 0, generation_ = 0, sequence_ = 0;
+  int64_t durable_sequence_ = 0;  // The last record of which an append returned OK.
+  int64_t attempts_ = 0, checkpoints_ = 0;
+  bool reading_ = false;
+  std::vector<std::string> violations_;
+};
+
+// The log of the real coordinator, with every record that becomes durable passed to the model.
+std::shared_ptr<service::JobLog> Observe(std::unique_ptr<service::JobLog> log, LogModel* model);
+
+}  // namespace xlad::simulation

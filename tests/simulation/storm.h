@@ -1,0 +1,104 @@
+// A cluster in a storm: the real coordinator and its real SQLite log on a disk, in a network and among workers that
+// fail, event by event on a virtual clock. A seed determines everything. Used by one thread.
+//
+// Real: GroupCommit with the coordinator's state machines, the SQLite log. Simulated: disk, network, clients, builds,
+// and the workers (storm_workers.h), which follow the protocol of proto/worker.proto and whose states have contents.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "service/group_commit.h"
+#include "tests/simulation/log_model.h"
+#include "tests/simulation/simulated_disk.h"
+
+namespace xlad::simulation {
+
+class StormWorkers;
+using Core = std::remove_pointer_t<decltype(std::declval<service::GroupCommit&>().coordinator())>;
+
+struct StormOptions {
+  uint64_t seed = 0;
+  int workers = 5;
+  int devices_each = 2;
+  int jobs = 6;
+  int64_t storm_ms = 20'000;   // Faults happen in this time; then everything is repaired.
+  int64_t limit_ms = 400'000;  // All jobs must have ended by then.
+};
+
+struct StormResult {
+  std::vector<std::string> violations;
+  int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0;
+  int64_t virtual_ms = 0;
+  uint64_t trace_hash = 0;  // Of all events; equal for equal seeds.
+};
+
+// More than 25 methods: one per kind of event and fault.
+class Storm {
+ public:
+  explicit Storm(const StormOptions& options);
+  ~Storm();
+  StormResult Run();
+
+  // --- For the workers.
+  int64_t NowNs() const { return clock_.NowNs(); }
+  Random& random() { return *random_; }
+  int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_->Below(high - low + 1)); }
+  void After(int64_t delay_ms, std::function<void()> event);
+  // An event for the coordinator; lost if it is not running when the event arrives.
+  void Post(std::function<void(Core&)> event);
+  void Note(const std::string& what);
+  bool is_up() const { return commit_ != nullptr; }
+  bool is_serving() const { return commit_ != nullptr && commit_->is_open(); }
+  std::map<std::string, StoredIndex>& indexes() { return indexes_; }
+  // The client key of a job, by which its contents are known.
+  std::string KeyOf(const std::string& job_id) const;
+  bool is_calm() const { return calm_; }
+
+ private:
+  struct Client;
+  void StartCoordinator();
+  void Die(const std::string& how);
+  void Turn();
+  void ScheduleTurn(bool tick);
+  void Tick();
+  void TryToServe();
+  void Perform(const service::Actions& actions, size_t count);
+  void PerformOne(const service::Action& action);
+  void BreakDisk();
+  void Misfortune();
+  void Repair();
+  void Submit(Client* client);
+  void CheckJobs();
+  void Watch(Client* client);
+  bool AllEnded() const;
+  void CheckEnd(Client* client);
+
+  const StormOptions options_;
+  ManualClock clock_;
+  const std::unique_ptr<Random> random_, coordinator_random_;
+  SimulatedDisk disk_;
+  const SqliteOnDisk sqlite_;
+  std::map<std::string, StoredIndex> indexes_;  // By URI.
+  LogModel model_;
+  std::unique_ptr<service::GroupCommit> commit_;  // Null while no process runs.
+  int64_t process_ = 0;                           // The number of processes so far.
+  int64_t busy_until_ns_ = 0;                     // The coordinator is stopped, or waits for its disk.
+  std::vector<service::Work> inbox_;
+  bool turn_is_due_ = false, tick_is_due_ = false;
+  int64_t next_open_ns_ = 0;
+  std::unique_ptr<StormWorkers> workers_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::multimap<int64_t, std::function<void()>> events_;  // By time.
+  bool calm_ = false;                                     // The faults are over.
+  StormResult result_;
+};
+
+}  // namespace xlad::simulation

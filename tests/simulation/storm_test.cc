@@ -1,0 +1,63 @@
+// The real coordinator and its real log in storms of faults. XLAD_STORM_SEEDS is the number of seeds (default 30);
+// XLAD_STORM_SEED runs one, to replay it.
+#include "tests/simulation/storm.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/log.h"
+
+namespace xlad::simulation {
+namespace {
+
+const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
+
+uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+StormResult RunSeed(uint64_t seed) { return Storm({.seed = seed}).Run(); }
+
+TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
+  constexpr uint64_t kDefaultSeeds = 30;
+  const bool one = std::getenv("XLAD_STORM_SEED") != nullptr;
+  const uint64_t first = NumberFrom("XLAD_STORM_SEED", 1);
+  const uint64_t count = one ? 1 : NumberFrom("XLAD_STORM_SEEDS", kDefaultSeeds);
+  const auto start = std::chrono::steady_clock::now();
+  StormResult sum;
+  int failed = 0;
+  for (uint64_t seed = first; seed < first + count && failed < 5; ++seed) {
+    const StormResult result = RunSeed(seed);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (replay with XLAD_STORM_SEED=" << seed << "): " << violation;
+    }
+    failed += result.violations.empty() ? 0 : 1;
+    sum.attempts += result.attempts;
+    sum.checkpoints += result.checkpoints;
+    sum.crashes += result.crashes;
+    sum.disk_faults += result.disk_faults;
+    sum.virtual_ms += result.virtual_ms;
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf(
+      "%llu seeds, %.1f per second: %lld attempts, %lld checkpoints, %lld crashes, %lld disk faults, %.0f "
+      "virtual hours\n",
+      static_cast<unsigned long long>(count), static_cast<double>(count) / seconds,
+      static_cast<long long>(sum.attempts), static_cast<long long>(sum.checkpoints),
+      static_cast<long long>(sum.crashes), static_cast<long long>(sum.disk_faults),
+      static_cast<double>(sum.virtual_ms) / 3'600'000);
+  if (count < 10) return;
+  EXPECT_GT(sum.crashes, 0);
+  EXPECT_GT(sum.disk_faults, 0);
+  EXPECT_GT(sum.checkpoints, 0);
+  EXPECT_GT(sum.attempts, static_cast<int64_t>(count)) << "attempts are interrupted";
+}
+
+TEST(StormTest, ASeedReplaysExactly) { EXPECT_EQ(RunSeed(7).trace_hash, RunSeed(7).trace_hash); }
+
+}  // namespace
+}  // namespace xlad::simulation

@@ -1,0 +1,583 @@
+#include "tests/simulation/storm_workers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/protocol.h"
+#include "service/state/messages.h"
+#include "tests/simulation/storm.h"
+
+namespace xlad::simulation {
+namespace {
+
+constexpr int64_t kBeatMs = 500;
+constexpr int64_t kStepMs = 20;
+constexpr int64_t kDeadLinkMs = 6000;  // A link on which nothing has passed for this long is closed by both ends.
+constexpr int64_t kStallMs = 3000;     // Peers give an attempt up whose member has stalled for this long.
+
+// Names the attempt of a launched task in a message.
+template <typename Message>
+void Name(const LaunchTask& launch, Message* message) {
+  message->set_job_id(launch.job_id());
+  message->set_attempt(launch.attempt());
+  message->set_generation(launch.generation());
+}
+
+}  // namespace
+
+struct StormWorkers::Task {
+  LaunchTask launch;
+  std::shared_ptr<Gang> gang;
+  bool is_first = false;  // Has device 0: reports the metrics.
+  bool ready = false;
+  int64_t lease_until = -1;
+  int64_t stop_at = -1;
+  std::set<int64_t> checkpoint_steps;         // Those that the coordinator has named.
+  std::map<int64_t, CheckpointShard> shards;  // Written and not committed, by step.
+  int64_t saved_step = -1;                    // The last step whose state was written, or from which it started.
+  std::deque<StepMetrics> metrics;            // Not acknowledged.
+  std::optional<WorkerMessage> end;           // Repeated until it is forgotten.
+};
+
+struct StormWorkers::Gang {
+  TaskKey key;
+  LaunchTask launch;
+  std::map<int, std::pair<Process*, Task*>> members;  // By the process's number, so that a seed replays.
+  int64_t finished = 0;
+  uint64_t contents = 0;  // Of the state before step `finished`.
+  int64_t stalled_since_ns = -1;
+  bool scheduled = false, formed = false, over = false;
+};
+
+struct StormWorkers::Process {
+  int number = 0;
+  std::string id;
+  uint64_t incarnation = 0;
+  int64_t life = 0;  // The number of starts.
+  bool up = false, never_returns = false;
+  int64_t stopped_until_ns = 0;
+  bool data_cut = false;  // Its peers cannot reach it.
+  bool cut_up = false, cut_down = false, refused = false;
+  int64_t cut_since_ns = 0;
+  int64_t connection = 0;
+  bool registered = false;
+  bool leaving = false;
+  int64_t term = 0;
+  std::map<TaskKey, Task> tasks;
+  std::deque<WorkerMessage> held_up;  // By a cut, in order.
+  std::deque<CoordinatorMessage> held_down;
+  int64_t last_up_ns = 0, last_down_ns = 0;  // Messages stay in order.
+};
+
+StormWorkers::StormWorkers(Storm* storm, int workers, int devices_each) : storm_(storm), devices_each_(devices_each) {
+  for (int w = 0; w < workers; ++w) {
+    processes_.push_back(std::make_unique<Process>());
+    processes_.back()->number = w;
+    processes_.back()->id = absl::StrCat("w", w);
+  }
+}
+
+StormWorkers::~StormWorkers() = default;
+
+void StormWorkers::Start() {
+  for (const auto& process : processes_) StartProcess(process.get());
+}
+
+// --- Processes and connections.
+
+void StormWorkers::StartProcess(Process* process) {
+  if (process->up) return;
+  process->up = true;
+  process->incarnation = next_incarnation_++;
+  const int64_t life = ++process->life;
+  process->stopped_until_ns = 0;
+  process->term = 0;
+  process->leaving = false;
+  storm_->Note(absl::StrCat(process->id, " starts"));
+  storm_->After(storm_->Between(1, 200), [this, process, life] { Beat(process, life); });
+}
+
+void StormWorkers::Kill(Process* process) {
+  if (!process->up) return;
+  storm_->Note(absl::StrCat(process->id, " dies"));
+  process->up = false;
+  Disconnect(process);
+  while (!process->tasks.empty()) Drop(process, process->tasks.begin()->first);
+}
+
+void StormWorkers::Connect(Process* process) {
+  if (!storm_->is_serving() || process->refused || process->cut_up || process->cut_down) return;
+  process->connection = next_connection_++;
+  connections_[process->connection] = process;
+  process->last_up_ns = process->last_down_ns = 0;
+  WorkerMessage message;
+  RegisterWorker* registration = message.mutable_register_();
+  registration->set_worker_id(process->id);
+  registration->set_incarnation(process->incarnation);
+  registration->set_host("host");
+  registration->set_pid(1000 + process->number);
+  registration->set_devices(devices_each_);
+  registration->set_protocol(kProtocol);
+  for (auto& [key, task] : process->tasks) {
+    RunningTask* running = registration->add_running();
+    Name(task.launch, running);
+    running->set_step(task.gang->finished);
+  }
+  SendUp(process, std::move(message));
+}
+
+void StormWorkers::Disconnect(Process* process) {
+  if (process->connection == 0) return;
+  const int64_t connection = std::exchange(process->connection, 0);
+  connections_.erase(connection);
+  process->registered = false;
+  process->held_up.clear();
+  process->held_down.clear();
+  storm_->After(storm_->Between(0, 100), [this, connection] {
+    storm_->Post([connection](Core& c) { c.OnWorkerGone(service::ConnectionId(connection)); });
+  });
+}
+
+void StormWorkers::OnCoordinatorGone() {
+  for (const auto& process : processes_) Disconnect(process.get());
+}
+
+void StormWorkers::Close(int64_t connection) {
+  storm_->After(storm_->Between(0, 20), [this, connection] {
+    const auto found = connections_.find(connection);
+    if (found != connections_.end()) Disconnect(found->second);
+  });
+}
+
+// What a worker does every half second; it also dials again when it has no connection.
+void StormWorkers::Beat(Process* process, int64_t life) {
+  if (!process->up || process->life != life) return;
+  const int64_t now_ns = storm_->NowNs();
+  if (now_ns >= process->stopped_until_ns) {
+    const bool dead_link =
+        (process->cut_up || process->cut_down) && now_ns - process->cut_since_ns > kDeadLinkMs * kNsPerMs;
+    if (dead_link) Disconnect(process);
+    if (process->connection == 0) {
+      Connect(process);
+    } else if (process->registered) {
+      WorkerMessage message;
+      for (auto& [key, task] : process->tasks) {
+        RunningTask* running = message.mutable_heartbeat()->add_running();
+        Name(task.launch, running);
+        running->set_step(task.gang->finished);
+      }
+      message.mutable_heartbeat();
+      SendUp(process, std::move(message));
+      for (auto& [key, task] : process->tasks) SendUnanswered(process, &task);
+    }
+  }
+  storm_->After(kBeatMs, [this, process, life] { Beat(process, life); });
+}
+
+void StormWorkers::SendUp(Process* process, WorkerMessage message) {
+  if (process->connection == 0 || !process->up) return;
+  message.set_incarnation(process->incarnation);
+  if (process->cut_up || !process->held_up.empty()) {
+    process->held_up.push_back(std::move(message));
+    return;
+  }
+  const int64_t now_ns = storm_->NowNs();
+  process->last_up_ns = std::max(process->last_up_ns, now_ns + storm_->Between(0, 20) * kNsPerMs);
+  const int64_t connection = process->connection;
+  storm_->After((process->last_up_ns - now_ns) / kNsPerMs,
+                [this, connection, message = std::move(message)] { DeliverUp(connection, message); });
+}
+
+void StormWorkers::DeliverUp(int64_t connection, const WorkerMessage& message) {
+  if (!connections_.contains(connection)) return;
+  storm_->Note(message.SerializeAsString());
+  storm_->Post([connection, message](Core& c) { c.OnWorkerMessage(service::ConnectionId(connection), message); });
+}
+
+void StormWorkers::Deliver(int64_t connection, const CoordinatorMessage& message) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  Process* process = found->second;
+  if (process->cut_down || !process->held_down.empty()) {
+    process->held_down.push_back(message);
+    return;
+  }
+  const int64_t now_ns = storm_->NowNs();
+  process->last_down_ns = std::max(process->last_down_ns, now_ns + storm_->Between(0, 20) * kNsPerMs);
+  const int64_t at_ns = std::max(process->last_down_ns, process->stopped_until_ns);
+  storm_->After((at_ns - now_ns) / kNsPerMs, [this, connection, message] {
+    const auto still = connections_.find(connection);
+    if (still != connections_.end()) Handle(still->second, message);
+  });
+}
+
+// --- Messages of the coordinator.
+
+void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
+  storm_->Note(message.SerializeAsString());
+  if (message.term() < process->term) return;  // Of a coordinator that has been replaced.
+  process->term = message.term();
+  const auto drop = [&](const auto& named) {
+    const TaskKey key{named.job_id(), named.attempt()};
+    if (Find(process, key, named.generation()) != nullptr) Drop(process, key);
+  };
+  const auto lease = [&](const auto& named) {
+    Task* task = Find(process, {named.job_id(), named.attempt()}, named.generation());
+    if (task != nullptr) task->lease_until = std::max(task->lease_until, named.lease_until_step());
+  };
+  switch (message.message_case()) {
+    case CoordinatorMessage::kRegistered:
+      if (message.registered().refused().empty()) OnRegistered(process);
+      return;
+    case CoordinatorMessage::kLaunch:
+      return OnLaunch(process, message.launch());
+    case CoordinatorMessage::kStart:
+      return lease(message.start());
+    case CoordinatorMessage::kRenew:
+      return lease(message.renew());
+    case CoordinatorMessage::kStopAt:
+      return OnStopAt(process, message.stop_at());
+    case CoordinatorMessage::kCheckpointAt:
+      return OnCheckpointAt(process, message.checkpoint_at());
+    case CoordinatorMessage::kCommitted:
+      return OnCommitted(process, message.committed());
+    case CoordinatorMessage::kAcknowledge:
+      return OnAcknowledge(process, message.acknowledge());
+    case CoordinatorMessage::kAbort:
+      return drop(message.abort());
+    case CoordinatorMessage::kForget:
+      return drop(message.forget());
+    case CoordinatorMessage::kMayExit:
+      Kill(process);
+      storm_->After(storm_->Between(100, 2000), [this, process] { StartProcess(process); });
+      return;
+    default:
+      return;
+  }
+}
+
+void StormWorkers::OnRegistered(Process* process) {
+  process->registered = true;
+  for (auto& [key, task] : process->tasks) {
+    task.ready = false;  // Is reported again.
+    SendUnanswered(process, &task);
+  }
+  if (!process->leaving) return;
+  WorkerMessage message;
+  message.mutable_draining();
+  SendUp(process, std::move(message));
+}
+
+StormWorkers::Task* StormWorkers::Find(Process* process, const TaskKey& key, int64_t generation) {
+  const auto found = process->tasks.find(key);
+  if (found == process->tasks.end() || found->second.launch.generation() != generation) return nullptr;
+  return &found->second;
+}
+
+void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
+  const TaskKey key{launch.job_id(), launch.attempt()};
+  if (process->tasks.contains(key)) return;
+  std::shared_ptr<Gang>& gang = gangs_[key];
+  if (gang == nullptr) {
+    gang = std::make_shared<Gang>();
+    gang->key = key;
+    gang->launch = launch;
+    gang->finished = launch.first_step();
+    const auto index = storm_->indexes().find(launch.checkpoint_uri());
+    gang->contents =
+        index != storm_->indexes().end() ? index->second.contents : ContentsAt(storm_->KeyOf(launch.job_id()), 0);
+  }
+  Task& task = process->tasks[key];
+  task.launch = launch;
+  task.gang = gang;
+  task.saved_step = launch.checkpoint_uri().empty() ? -1 : launch.first_step();
+  task.is_first = launch.peers(0).worker_id() == process->id;
+  gang->members[process->number] = {process, &task};
+  if (!gang->scheduled) {
+    gang->scheduled = true;
+    storm_->After(storm_->Between(20, 150), [this, key] { Step(key); });
+  }
+}
+
+void StormWorkers::OnStopAt(Process* process, const StopTaskAt& stop) {
+  Task* task = Find(process, {stop.job_id(), stop.attempt()}, stop.generation());
+  if (task == nullptr) return;
+  WorkerMessage message;
+  TaskStopAnswer* answer = message.mutable_stop_answer();
+  Name(task->launch, answer);
+  answer->set_step(stop.step());
+  answer->set_accepted(task->gang->finished <= stop.step());
+  answer->set_current(task->gang->finished + 1);
+  if (answer->accepted() && task->stop_at != stop.step()) {
+    task->stop_at = stop.step();
+    if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // It goes on to the later step.
+  }
+  SendUp(process, std::move(message));
+}
+
+void StormWorkers::OnCheckpointAt(Process* process, const CheckpointAt& checkpoint) {
+  Task* task = Find(process, {checkpoint.job_id(), checkpoint.attempt()}, checkpoint.generation());
+  if (task == nullptr) return;
+  WorkerMessage message;
+  CheckpointAtAnswer* answer = message.mutable_checkpoint_answer();
+  Name(task->launch, answer);
+  answer->set_step(checkpoint.step());
+  answer->set_accepted(task->gang->finished < checkpoint.step());
+  answer->set_current(task->gang->finished + 1);
+  if (answer->accepted()) task->checkpoint_steps.insert(checkpoint.step());
+  SendUp(process, std::move(message));
+}
+
+void StormWorkers::OnCommitted(Process* process, const CheckpointIsCommitted& committed) {
+  Task* task = Find(process, {committed.job_id(), committed.attempt()}, committed.generation());
+  if (task == nullptr) return;
+  task->shards.erase(task->shards.begin(), task->shards.upper_bound(committed.step()));
+}
+
+void StormWorkers::OnAcknowledge(Process* process, const Acknowledge& acknowledge) {
+  Task* task = Find(process, {acknowledge.job_id(), acknowledge.attempt()}, acknowledge.generation());
+  if (task == nullptr) return;
+  while (!task->metrics.empty() && task->metrics.front().step() <= acknowledge.through_step())
+    task->metrics.pop_front();
+}
+
+// --- Attempts.
+
+void StormWorkers::Drop(Process* process, const TaskKey& key) {
+  const auto found = process->tasks.find(key);
+  const std::shared_ptr<Gang> gang = found->second.gang;
+  gang->members.erase(process->number);
+  process->tasks.erase(found);
+  EndGang(gang.get(), process->id);
+}
+
+// The others cannot continue without a member: they report a failure that names it.
+void StormWorkers::EndGang(Gang* gang, const std::string& suspect) {
+  if (std::exchange(gang->over, true)) return;
+  for (const auto& [number, member] : gang->members) {
+    const auto& [process, task] = member;
+    if (task->end.has_value()) continue;
+    WorkerMessage message;
+    TaskFailed* failed = message.mutable_failed();
+    Name(task->launch, failed);
+    failed->set_step(gang->finished);
+    failed->set_error("a peer is gone");
+    failed->set_error_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    failed->set_suspect_worker(suspect);
+    task->end = std::move(message);
+    if (process->registered) SendUnanswered(process, task);
+  }
+}
+
+bool StormWorkers::CanStep(Gang* gang) {
+  if (std::ssize(gang->members) < gang->launch.peers_size()) return false;
+  const int64_t now_ns = storm_->NowNs();
+  bool can = true;
+  for (const auto& [number, member] : gang->members) {
+    const auto& [process, task] = member;
+    const bool stalled = now_ns < process->stopped_until_ns || (process->data_cut && gang->members.size() > 1);
+    if (stalled && gang->stalled_since_ns < 0) gang->stalled_since_ns = now_ns;
+    if (stalled && now_ns - gang->stalled_since_ns > kStallMs * kNsPerMs) {
+      EndGang(gang, process->id);
+      return false;
+    }
+    can = can && !stalled;
+  }
+  if (!can) return false;
+  gang->stalled_since_ns = -1;
+  for (const auto& [number, member] : gang->members) {
+    const auto& [process, task] = member;
+    if (!std::exchange(task->ready, true) && process->registered && !task->end.has_value()) {
+      WorkerMessage message;
+      Name(task->launch, message.mutable_ready());
+      SendUp(process, std::move(message));
+    }
+  }
+  return true;
+}
+
+// Writes the state before step `finished` if this is a step to save.
+void StormWorkers::WriteShards(Gang* gang) {
+  const int64_t step = gang->finished;
+  const int64_t every = gang->launch.spec().checkpoint().every_steps();
+  for (const auto& [number, member] : gang->members) {
+    const auto& [process, task] = member;
+    const bool due = (every > 0 && step > 0 && step % every == 0) || task->checkpoint_steps.contains(step) ||
+                     task->stop_at == step || step == gang->launch.spec().steps();
+    if (!due || task->saved_step >= step) continue;
+    task->saved_step = step;
+    CheckpointShard shard;
+    shard.set_uri(absl::StrCat("shard of ", gang->key.first, " by attempt ", gang->key.second, " of ", process->id, "/",
+                               process->incarnation, " before ", step));
+    shards_[shard.uri()] = {gang->key.first, gang->key.second, gang->launch.generation(), step, gang->contents};
+    task->shards[step] = shard;
+  }
+}
+
+void StormWorkers::FinishStep(Gang* gang) {
+  const std::string job_key = storm_->KeyOf(gang->key.first);
+  StepMetrics metrics;
+  metrics.set_step(gang->finished);
+  metrics.set_step_ms(static_cast<double>(kStepMs));
+  metrics.set_attempt(gang->key.second);
+  metrics.add_values(LossOf(gang->contents));
+  // A state of another step or job leads to a state that no step of this job has.
+  gang->contents = gang->contents == ContentsAt(job_key, gang->finished) ? ContentsAt(job_key, gang->finished + 1)
+                                                                         : gang->contents + 1;
+  ++gang->finished;
+  for (const auto& [number, member] : gang->members) {
+    Task* task = member.second;
+    if (task->is_first) task->metrics.push_back(metrics);
+  }
+}
+
+void StormWorkers::Step(const TaskKey& key) {
+  const std::shared_ptr<Gang> gang = gangs_[key];
+  if (gang->over) return;
+  if (CanStep(gang.get())) {
+    WriteShards(gang.get());
+    bool goes_on = true;
+    for (const auto& [number, member] : gang->members) {
+      const auto& [process, task] = member;
+      WorkerMessage end;
+      if (gang->finished >= gang->launch.spec().steps()) {
+        Name(task->launch, end.mutable_finished());
+      } else if (task->stop_at == gang->finished) {
+        Name(task->launch, end.mutable_stopped());
+        end.mutable_stopped()->set_step(gang->finished);
+      }
+      goes_on = goes_on && end.message_case() == WorkerMessage::MESSAGE_NOT_SET && task->lease_until > gang->finished;
+      if (end.message_case() == WorkerMessage::MESSAGE_NOT_SET) continue;
+      if (task->end.has_value() && task->end->message_case() == end.message_case()) continue;
+      task->end = std::move(end);
+      if (process->registered) SendUnanswered(process, task);
+    }
+    if (goes_on) FinishStep(gang.get());
+  }
+  if (!gang->over) storm_->After(kStepMs, [this, key] { Step(key); });
+}
+
+void StormWorkers::SendMetrics(Process* process, Task* task) {
+  if (task->metrics.empty()) return;
+  WorkerMessage message;
+  Name(task->launch, message.mutable_steps());
+  for (const StepMetrics& row : task->metrics) *message.mutable_steps()->add_metrics() = row;
+  SendUp(process, std::move(message));
+}
+
+// Everything that the coordinator has not answered, in the order in which it happened.
+void StormWorkers::SendUnanswered(Process* process, Task* task) {
+  SendMetrics(process, task);
+  for (const auto& [step, shard] : task->shards) {
+    WorkerMessage message;
+    ShardWritten* written = message.mutable_shard_written();
+    Name(task->launch, written);
+    written->set_step(step);
+    *written->mutable_shard() = shard;
+    SendUp(process, std::move(message));
+  }
+  if (task->end.has_value()) SendUp(process, *task->end);
+}
+
+service::Checkpoint StormWorkers::StoreIndex(const CheckpointIndex& index) {
+  StoredIndex stored{index.job_id(), index.attempt(), index.generation(), index.step(), 0};
+  for (int s = 0; s < index.shards_size(); ++s) {
+    const StoredIndex& shard = shards_.at(index.shards(s).uri());
+    const bool fits = shard.job_id == stored.job_id && shard.attempt == stored.attempt &&
+                      shard.generation == stored.generation && shard.step == stored.step &&
+                      (s == 0 || shard.contents == stored.contents);
+    stored.contents = fits ? shard.contents : 0;
+  }
+  const auto gang = gangs_.find({index.job_id(), index.attempt()});
+  const bool complete = gang != gangs_.end() && index.shards_size() == gang->second->launch.peers_size();
+  if (!complete) stored.contents = 0;
+  service::Checkpoint checkpoint;
+  checkpoint.step = index.step();
+  checkpoint.uri = absl::StrCat("index of ", index.job_id(), " by attempt ", index.attempt(), " before ", index.step());
+  checkpoint.digest = "digest";
+  storm_->indexes()[checkpoint.uri] = stored;
+  return checkpoint;
+}
+
+// --- Faults.
+
+void StormWorkers::Cut(Process* process) {
+  process->cut_since_ns = storm_->NowNs();
+  const uint64_t how = storm_->random().Below(5);
+  process->refused = how == 0;
+  process->cut_up = how == 1 || how == 2;
+  process->cut_down = how == 1 || how == 3;
+  process->data_cut = how == 4 || (how == 1 && storm_->random().Below(2) == 0);
+  if (process->refused) Disconnect(process);
+  storm_->Note(absl::StrCat(process->id, " is cut in way ", how));
+  storm_->After(storm_->Between(50, 15'000), [this, process] { Heal(process); });
+}
+
+// Opens all paths; what the cut has held back arrives.
+void StormWorkers::Heal(Process* process) {
+  process->refused = process->cut_up = process->cut_down = process->data_cut = false;
+  for (WorkerMessage& message : std::exchange(process->held_up, {})) SendUp(process, std::move(message));
+  for (const CoordinatorMessage& message : std::exchange(process->held_down, {})) Deliver(process->connection, message);
+}
+
+void StormWorkers::Misfortune() {
+  Process* process = processes_[storm_->random().Below(processes_.size())].get();
+  switch (storm_->random().Below(7)) {
+    case 0:
+    case 1: {
+      Kill(process);
+      const uint64_t fate = storm_->random().Below(6);
+      process->never_returns = fate == 0;                           // Until the end of the storm.
+      if (fate == 1) process->id = absl::StrCat(process->id, "'");  // Comes back under another id.
+      if (!process->never_returns) storm_->After(storm_->Between(50, 5000), [this, process] { StartProcess(process); });
+      break;
+    }
+    case 2:
+    case 3:
+      Cut(process);
+      break;
+    case 4:
+      storm_->Note(absl::StrCat(process->id, " is stopped"));
+      process->stopped_until_ns = storm_->NowNs() + storm_->Between(200, 15'000) * kNsPerMs;
+      break;
+    case 5: {
+      if (!process->up) break;
+      process->leaving = true;
+      WorkerMessage message;
+      message.mutable_draining();
+      if (process->registered) SendUp(process, std::move(message));
+      break;
+    }
+    default:
+      if (!process->tasks.empty()) ExitTask(process, &process->tasks.begin()->second);
+  }
+}
+
+// The process of one task dies; its daemon reports that until the attempt is forgotten.
+void StormWorkers::ExitTask(Process* process, Task* task) {
+  storm_->Note(absl::StrCat("a task of ", process->id, " dies"));
+  WorkerMessage message;
+  AttemptExited* exited = message.mutable_exited();
+  Name(task->launch, exited);
+  exited->set_pid(77);
+  exited->set_exit_code(-1);
+  exited->set_signal(9);
+  exited->set_step(task->gang->finished);
+  task->end = std::move(message);
+  task->shards.clear();
+  task->metrics.clear();
+  EndGang(task->gang.get(), process->id);
+  if (process->registered) SendUnanswered(process, task);
+}
+
+void StormWorkers::Repair() {
+  for (const auto& process : processes_) {
+    Heal(process.get());
+    process->stopped_until_ns = 0;
+    process->never_returns = false;
+    if (!process->up) storm_->After(storm_->Between(50, 2000), [this, p = process.get()] { StartProcess(p); });
+  }
+}
+
+}  // namespace xlad::simulation

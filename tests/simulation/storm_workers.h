@@ -1,0 +1,87 @@
+// The workers of a storm: processes that follow the protocol of proto/worker.proto, their connections, and the attempts
+// that they run together. Everything about them can fail. Used by one thread.
+//
+// The tasks of an attempt step in lockstep, as collectives force them to. The state that they hold has contents
+// (log_model.h): a task that starts from another state than it should, or goes on behind a fence, leaves traces of that
+// in its shards and losses.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/worker.pb.h"
+#include "service/coordinator.h"
+#include "tests/simulation/log_model.h"
+
+namespace xlad::simulation {
+
+class Storm;
+
+// More than 25 methods: one per message of the protocol and per fault.
+class StormWorkers {
+ public:
+  StormWorkers(Storm* storm, int workers, int devices_each);
+  ~StormWorkers();
+
+  void Start();
+  // The coordinator's process has ended, or does not serve any more: all connections close.
+  void OnCoordinatorGone();
+  // A message of the coordinator; lost if the connection is gone.
+  void Deliver(int64_t connection, const CoordinatorMessage& message);
+  void Close(int64_t connection);
+  // Stores the index of a checkpoint, from the shards that were written.
+  service::Checkpoint StoreIndex(const CheckpointIndex& index);
+
+  // One fault of a worker or of a path.
+  void Misfortune();
+  // Ends all faults.
+  void Repair();
+
+ private:
+  using TaskKey = std::pair<std::string, int64_t>;  // Job and attempt.
+  struct Gang;
+  struct Task;
+  struct Process;
+
+  void StartProcess(Process* process);
+  void Kill(Process* process);
+  void Connect(Process* process);
+  void Disconnect(Process* process);
+  void Beat(Process* process, int64_t life);
+  void SendUp(Process* process, WorkerMessage message);
+  void DeliverUp(int64_t connection, const WorkerMessage& message);
+  void Handle(Process* process, const CoordinatorMessage& message);
+  void OnRegistered(Process* process);
+  void OnLaunch(Process* process, const LaunchTask& launch);
+  void OnStopAt(Process* process, const StopTaskAt& stop);
+  void OnCheckpointAt(Process* process, const CheckpointAt& checkpoint);
+  void OnCommitted(Process* process, const CheckpointIsCommitted& committed);
+  void OnAcknowledge(Process* process, const Acknowledge& acknowledge);
+  Task* Find(Process* process, const TaskKey& key, int64_t generation);
+  void Drop(Process* process, const TaskKey& key);
+  void Step(const TaskKey& key);
+  bool CanStep(Gang* gang);
+  void WriteShards(Gang* gang);
+  void FinishStep(Gang* gang);
+  void EndGang(Gang* gang, const std::string& suspect);
+  void SendUnanswered(Process* process, Task* task);
+  void SendMetrics(Process* process, Task* task);
+  void Cut(Process* process);
+  void ExitTask(Process* process, Task* task);
+  void Heal(Process* process);
+
+  Storm* const storm_;
+  const int devices_each_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::map<TaskKey, std::shared_ptr<Gang>> gangs_;
+  std::map<int64_t, Process*> connections_;
+  std::map<std::string, StoredIndex> shards_;  // By URI.
+  int64_t next_connection_ = 1;
+  uint64_t next_incarnation_ = 1;
+};
+
+}  // namespace xlad::simulation
