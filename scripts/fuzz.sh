@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Fuzzes the readers and the evaluator with libFuzzer, under AddressSanitizer and UBSan, from the tests' programs.
-#   scripts/fuzz.sh RUNS [text|proto|eval ...]    e.g. scripts/fuzz.sh 2000000 eval
+# Fuzzes the readers, the evaluator and the coordinator with libFuzzer, under AddressSanitizer and UBSan; the programs of
+# the tests are the seeds of text, proto and eval.
+#   scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]    e.g. scripts/fuzz.sh 2000000 eval
 # Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An input
 # fails if it crashes, takes more than one second of CPU time or ten seconds of time, or allocates more than 512 MiB at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval ...]}
+runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]}
 shift
 targets=("$@")
-((${#targets[@]})) || targets=(text proto eval)
+((${#targets[@]})) || targets=(text proto eval messages safetensors index job)
+declare -A binaries=([messages]=service_messages_fuzz [safetensors]=tensor_safetensors_fuzz
+                     [index]=storage_index_fuzz [job]=client_job_fuzz)
 
 work=build/fuzz
 mkdir -p "$work/found" "$work/seeds"
@@ -26,9 +29,10 @@ for target in "${targets[@]}"; do
   rm -rf "$corpus"
   mkdir -p "$corpus"
   dictionary=(-dict="$work/words.dict")
-  [[ $target == proto ]] && dictionary=()
+  [[ $target == text || $target == eval ]] || dictionary=()
+  mkdir -p "$work/seeds/$target"
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=0 \
-    "$work/bin/hlo_${target}_fuzz" "$corpus" "$work/seeds/$target" \
+    "$work/bin/${binaries[$target]:-hlo_${target}_fuzz}" "$corpus" "$work/seeds/$target" \
     -runs="$runs" -seed=1 -timeout=10 -malloc_limit_mb=512 -rss_limit_mb=2560 -max_len=4096 \
     -len_control=0 -print_final_stats=1 -artifact_prefix="$work/found/$target-" "${dictionary[@]}" \
     >"$work/$target.log" 2>&1 || { tail -60 "$work/$target.log"; exit 1; }

@@ -46,7 +46,8 @@ for preset in tsan asan; do
 done
 
 step "fuzz: build"
-build fuzz hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz
+build fuzz hlo_text_fuzz hlo_proto_fuzz hlo_eval_fuzz service_messages_fuzz tensor_safetensors_fuzz storage_index_fuzz \
+  client_job_fuzz
 step "fuzz: a short run"
 scripts/fuzz.sh 5000
 

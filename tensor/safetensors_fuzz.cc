@@ -1,0 +1,16 @@
+// libFuzzer target: arbitrary bytes as a safetensors file. Bad ones are errors; good ones survive being written again.
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/safetensors.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto arrays = xlad::tensor::ParseSafetensors(bytes);
+  if (!arrays.ok()) return 0;
+  const std::string written = xlad::tensor::SerializeSafetensors(*arrays);
+  const auto again = xlad::tensor::ParseSafetensors(written);
+  XLAD_CHECK(again.ok()) << again.status();
+  XLAD_CHECK(again->size() == arrays->size()) << "tensors were lost";
+  return 0;
+}
