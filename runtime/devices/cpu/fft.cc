@@ -229,8 +229,8 @@ class PreparedFft final : public PreparedLibraryOp {
   }
 
   size_t buffer_count() const override { return 2; }
-  int64_t scratch_bytes() const override { return own_elements() * width() + thread_bytes(); }
-  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const override;
+  int64_t scratch_bytes(int /*threads*/) const override { return own_elements() * width() + thread_bytes(); }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override { return absl::StrCat("fft, ", columns_.size(), " columns"); }
 
   void Run(const T* from, T* to, T* scratch) const {
@@ -274,7 +274,7 @@ template <typename T>
 class FftCall final : public LibraryCall {
  public:
   explicit FftCall(const PreparedFft<T>* fft) : fft_(*fft) {}
-  absl::Status Run(absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& /*team*/) override {
     fft_.Run(static_cast<const T*>(buffers[0]), static_cast<T*>(buffers[1]), static_cast<T*>(scratch));
     return absl::OkStatus();
   }
@@ -284,7 +284,7 @@ class FftCall final : public LibraryCall {
 };
 
 template <typename T>
-absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedFft<T>::MakeCall() const {
+absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedFft<T>::MakeCall(int /*threads*/) const {
   return std::make_unique<FftCall<T>>(this);
 }
 

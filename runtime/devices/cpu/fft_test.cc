@@ -93,12 +93,13 @@ void Check(FftOp::Kind kind, const Dims& dims, int transformed) {
 
   const auto prepared = PrepareFft(op);
   ASSERT_TRUE(prepared.ok()) << prepared.status();
-  const auto call = (*prepared)->MakeCall();
+  const auto call = (*prepared)->MakeCall(/*threads=*/1);
   ASSERT_TRUE(call.ok()) << call.status();
-  std::vector<std::byte> memory(static_cast<size_t>((*prepared)->scratch_bytes()) + 64);
+  std::vector<std::byte> memory(static_cast<size_t>((*prepared)->scratch_bytes(/*threads=*/1)) + 64);
   std::byte* const scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   const std::vector<T> before = operand;
-  ASSERT_TRUE((*call)->Run({operand.data(), result.data()}, scratch).ok());
+  ThreadTeam team(1);
+  ASSERT_TRUE((*call)->Run({operand.data(), result.data()}, scratch, team).ok());
   EXPECT_EQ(operand, before);
 
   std::vector<Complex> expected;

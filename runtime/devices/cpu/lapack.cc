@@ -28,8 +28,8 @@ class PreparedLapack final : public PreparedLibraryOp {
   }
 
   size_t buffer_count() const override { return operand_bytes_.size() + result_bytes_.size(); }
-  int64_t scratch_bytes() const override { return std::max<int64_t>(64, measured_.used_bytes()); }
-  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall() const override;
+  int64_t scratch_bytes(int /*threads*/) const override { return std::max<int64_t>(64, measured_.used_bytes()); }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override { return absl::StrCat("LAPACK ", op_.routine()); }
 
   // Runs the matrices begin .. end-1.
@@ -59,7 +59,7 @@ template <typename T>
 class LapackCallState final : public LibraryCall {
  public:
   explicit LapackCallState(const PreparedLapack<T>* op) : op_(*op) {}
-  absl::Status Run(absl::Span<void* const> buffers, void* scratch) override {
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& /*team*/) override {
     op_.Run(0, op_.batch(), buffers, scratch);
     return absl::OkStatus();
   }
@@ -69,7 +69,7 @@ class LapackCallState final : public LibraryCall {
 };
 
 template <typename T>
-absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedLapack<T>::MakeCall() const {
+absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedLapack<T>::MakeCall(int /*threads*/) const {
   return std::make_unique<LapackCallState<T>>(this);
 }
 

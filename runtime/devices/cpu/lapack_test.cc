@@ -126,7 +126,7 @@ class Lapack : public ::testing::Test {
     op_.set_batch(kBatch);
     const auto prepared = PrepareLapack(op_);
     ASSERT_TRUE(prepared.ok()) << prepared.status();
-    const auto call = (*prepared)->MakeCall();
+    const auto call = (*prepared)->MakeCall(/*threads=*/1);
     ASSERT_TRUE(call.ok()) << call.status();
     std::vector<std::vector<char>> buffers;
     for (const std::vector<char>& one : operands_) {
@@ -136,10 +136,11 @@ class Lapack : public ::testing::Test {
     for (const ArrayShape& shape : op_.results()) buffers.emplace_back(Bytes(shape) * kBatch, 99);
     std::vector<void*> addresses;
     for (std::vector<char>& buffer : buffers) addresses.push_back(buffer.data());
-    std::vector<char> memory(static_cast<size_t>((*prepared)->scratch_bytes()) + 64);
+    std::vector<char> memory(static_cast<size_t>((*prepared)->scratch_bytes(/*threads=*/1)) + 64);
     char* const scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
     const std::vector<std::vector<char>> before = buffers;
-    ASSERT_TRUE((*call)->Run(addresses, scratch).ok());
+    ThreadTeam team(1);
+    ASSERT_TRUE((*call)->Run(addresses, scratch, team).ok());
     for (size_t i = 0; i < operands_.size(); ++i) EXPECT_EQ(buffers[i], before[i]) << "operands are not written";
     for (int r = 0; r < op_.results_size(); ++r) {
       const std::vector<char>& all = buffers[operands_.size() + static_cast<size_t>(r)];
