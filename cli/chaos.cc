@@ -31,7 +31,7 @@ constexpr int64_t kMaxRecoveryMs = 300'000;  // and this much more.
 
 struct ChaosOptions {
   std::string directory, mesh = "dp=4", folder, format = "table", on_loss = "restart";
-  std::vector<std::string> kinds;  // Of faults; empty: all.
+  std::vector<std::string> kinds;  // The kinds of faults; empty: all.
   double minutes = 1;
   double period_s = 60;  // Between the starts of two faults, on average.
   int64_t seed = 1;

@@ -47,9 +47,9 @@ class SqliteJobLog final : public JobLog {
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
     XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that refuses a second coordinator.
     XLAD_RETURN_IF_ERROR(Execute("COMMIT"));
-    // After a sync that failed, the end of the write-ahead log can be read but may not be on disk, and another sync does
+    // After a failed sync, the end of the write-ahead log can be read but may not be on disk, and another sync does
     // not write it again (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). What is read from
-    // now on must be durable, so it is copied into the database, which is synced, and the log begins anew.
+    // now on must be durable, so it is copied into the database, which is synced, and the log starts empty.
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA wal_checkpoint(TRUNCATE)"));
     int64_t version = 0;
     {

@@ -223,7 +223,7 @@ class Cluster {
     return count;
   }
 
-  int32_t protocol = kProtocol;  // Of workers that register.
+  int32_t protocol = kProtocol;  // The protocol of workers that register.
   ManualClock clock{1};
   MemoryJobStore store;
   std::vector<SendMessage> sent;

@@ -54,7 +54,7 @@ class LogModel {
     bool ended = false;
     JobState end_state = JOB_STATE_UNSPECIFIED;
     std::map<int64_t, std::string> checkpoints;  // URIs of those that are kept, by step.
-    int64_t newest_step = -1;                    // Of all checkpoints so far.
+    int64_t newest_step = -1;                    // The newest of all checkpoints so far.
   };
   const std::map<std::string, Job>& jobs() const { return jobs_; }
   const std::vector<std::string>& violations() const { return violations_; }

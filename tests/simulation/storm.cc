@@ -24,7 +24,7 @@ struct Storm::Client {
   std::string key;
   SubmitJobRequest request;
   std::string job_id;            // Empty until it is acknowledged.
-  int64_t next_step = 0;         // Of the metrics that it has not seen.
+  int64_t next_step = 0;         // The first step whose metrics it has not seen.
   int64_t silent_since_ns = -1;  // Since when the job waits without a reason; -1: it does not.
   int tries = 0;
 };

@@ -37,7 +37,7 @@ struct StormResult {
   std::vector<std::string> violations;
   int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0;
   int64_t virtual_ms = 0;
-  uint64_t trace_hash = 0;  // Of all events; equal for equal seeds.
+  uint64_t trace_hash = 0;  // A hash of all events; equal for equal seeds.
 };
 
 // More than 25 methods: one per kind of event and fault.

@@ -45,7 +45,7 @@ struct StormWorkers::Gang {
   LaunchTask launch;
   std::map<int, std::pair<Process*, Task*>> members;  // By the process's number, so that a seed replays.
   int64_t finished = 0;
-  uint64_t contents = 0;  // Of the state before step `finished`.
+  uint64_t contents = 0;  // The contents of the state before step `finished`.
   int64_t stalled_since_ns = -1;
   bool scheduled = false, formed = false, over = false;
 };
@@ -216,7 +216,7 @@ void StormWorkers::Deliver(int64_t connection, const CoordinatorMessage& message
 
 void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
   storm_->Note(message.SerializeAsString());
-  if (message.term() < process->term) return;  // Of a coordinator that has been replaced.
+  if (message.term() < process->term) return;  // The sender has been replaced.
   process->term = message.term();
   const auto drop = [&](const auto& named) {
     const TaskKey key{named.job_id(), named.attempt()};
@@ -311,7 +311,7 @@ void StormWorkers::OnStopAt(Process* process, const StopTaskAt& stop) {
   answer->set_current(task->gang->finished + 1);
   if (answer->accepted() && task->stop_at != stop.step()) {
     task->stop_at = stop.step();
-    if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // It goes on to the later step.
+    if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // It continues to the later step.
   }
   SendUp(process, std::move(message));
 }

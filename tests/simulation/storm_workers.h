@@ -2,7 +2,7 @@
 // that they run together. Everything about them can fail. Used by one thread.
 //
 // The tasks of an attempt step in lockstep, as collectives force them to. The state that they hold has contents
-// (log_model.h): a task that starts from another state than it should, or goes on behind a fence, leaves traces of that
+// (log_model.h): a task that starts from another state than it should, or continues behind a fence, leaves traces of that
 // in its shards and losses.
 #pragma once
 

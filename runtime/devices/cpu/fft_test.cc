@@ -46,7 +46,7 @@ std::vector<Complex> Defined(const std::vector<Complex>& x, const Dims& dims, si
   return y;
 }
 
-// The first half of the last dimension, or the whole of a spectrum from its first half.
+// The first half of the last dimension, or all of a spectrum from its first half.
 std::vector<Complex> Halved(const std::vector<Complex>& x, const Dims& dims) {
   const int64_t n = dims.back(), half = n / 2 + 1;
   std::vector<Complex> y;
