@@ -301,8 +301,6 @@ std::vector<std::string> SubmitCommand(const ChaosOptions& options, int64_t step
           options.on_loss,
           "--checkpoint-every",
           absl::StrCat(options.checkpoint_every),
-          "--attempts",
-          "0",
           "--wait",
           "--save-state",
           JoinPath(folder, "state.safetensors"),

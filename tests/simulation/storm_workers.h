@@ -2,8 +2,8 @@
 // that they run together. Everything about them can fail. Used by one thread.
 //
 // The tasks of an attempt step in lockstep, as collectives force them to. The state that they hold has contents
-// (log_model.h): a task that starts from another state than it should, or continues behind a fence, leaves traces of that
-// in its shards and losses.
+// (log_model.h): a task that starts from another state than it should, or continues behind a fence, leaves traces of
+// that in its shards and losses.
 #pragma once
 
 #include <deque>
