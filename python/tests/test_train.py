@@ -235,15 +235,15 @@ class Mistakes(ClusterTest):
             self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
 
     def test_an_interrupted_loop_goes_on(self):
-        run = self.cluster.train(lambda s: (s + 1, s), 0, steps=3000)
+        run = self.cluster.train(lambda s: (s + 1, s), 0, steps=30_000)
         seen = [next(run).step]
         with mock.patch.object(Waiting, "update", side_effect=KeyboardInterrupt):
             with self.assertRaises(KeyboardInterrupt):
                 while True:
                     seen.append(next(run).step)
         seen += [step.step for step in run]
-        self.assertEqual(seen, list(range(3000)))
-        self.assertEqual((run.wait().state, run.result()), ("SUCCEEDED", 3000))
+        self.assertEqual(seen, list(range(30_000)))
+        self.assertEqual((run.wait().state, run.result()), ("SUCCEEDED", 30_000))
 
     def test_what_the_coordinator_says(self):
         run = self.cluster.train(lambda s: (s, s), 1.0, steps=100_000_000)
