@@ -252,13 +252,17 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_from_step(*next_step);
     const auto reader = stub_->WatchJob(&context, request);
     WatchJobResponse response;
+    bool ended = false;
     while (!*done && reader->Read(&response)) {
       *lost_ns = 0;
       for (const StepMetrics& metrics : response.metrics()) *next_step = std::max(*next_step, metrics.step() + 1);
-      *done = !on_update(response) || HasEnded(response.status().state());
+      *done = !on_update(response);
+      ended = HasEnded(response.status().state());
     }
     if (*done) context.TryCancel();
     const grpc::Status status = reader->Finish();
+    // The stream of a job that has ended continues until all metrics are sent.
+    *done = *done || (ended && status.ok());
     if (*done) return absl::OkStatus();
     // The job has not ended, so the coordinator is shutting down.
     return status.ok() ? absl::UnavailableError("the coordinator ended the stream") : ToStatus(status);

@@ -126,8 +126,9 @@ class Run(Iterator[Step]):
                         self.history.append(Step(metrics.step, dict(zip(self._metric_names, metrics.values)),
                                                  metrics.step_ms))
                         yield self.history[-1]
-                    if self._has_ended():
-                        return
+                # The stream ends after the last metrics; before that, the job may have ended already.
+                if self._status is not None and self._has_ended():
+                    return
             except Error as error:
                 if error.code != "UNAVAILABLE":
                     raise
