@@ -252,8 +252,9 @@ class TestListener final : public TaskListener {
     Note([&] { losses.push_back(metrics.values(0)); });
   }
   void OnShardWritten(int64_t step, const CheckpointShard& shard) override {
-    on_shard(step);
+    // The shard is noted first, because its commit may end the task on another thread.
     Note([&] { shards.push_back(step); });
+    on_shard(step);
   }
   void OnStopped(int64_t step) override {
     Note([&] { stopped_at = step; });
