@@ -42,7 +42,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
   JobId id;
   do {
     id = JobId(absl::StrCat("job-", context_.random->Hex(4)));
-  } while (context_.jobs.Find(id) != nullptr);
+  } while (context_.jobs.Find(id) != nullptr || context_.jobs.removed().contains(id));
   JobEvent event = context_.NewEvent(id);
   JobSubmitted* submitted = event.mutable_submitted();
   submitted->set_client_key(request.client_key());

@@ -65,6 +65,7 @@ void ApplyCheckpoint(const JobEvent& event, Job* job) {
 }
 
 void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
+  job->surplus_events += 1 + dropped.steps_size();
   std::erase_if(job->checkpoints, [&](const Checkpoint& checkpoint) {
     return std::find(dropped.steps().begin(), dropped.steps().end(), checkpoint.step) != dropped.steps().end();
   });
@@ -105,6 +106,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
       return;
     case JobEvent::kTermStarted:
     case JobEvent::kDrainChanged:
+    case JobEvent::kRemoved:
     case JobEvent::EVENT_NOT_SET: break;
   }
   XLAD_CHECK(false) << "event " << event.sequence() << " of job " << event.job_id() << " is not about a job";
@@ -175,6 +177,8 @@ std::string Describe(const JobEvent& event) {
     case JobEvent::kDrainChanged:
       return absl::StrCat("worker ", event.drain_changed().worker_id(),
                           event.drain_changed().drain() ? " drained by an operator" : " undrained by an operator");
+    case JobEvent::kRemoved:
+      return absl::StrCat("removed ended jobs: ", absl::StrJoin(event.removed().job_ids(), ", "));
     case JobEvent::EVENT_NOT_SET: break;
   }
   return "unknown event";

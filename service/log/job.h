@@ -66,6 +66,7 @@ struct Job {
   float loss = 0;
   bool has_loss = false;
   std::string final_state_blob;
+  int64_t surplus_events = 0;  // The events of the log that only describe checkpoints that are not kept any more.
 
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }
 };

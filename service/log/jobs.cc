@@ -18,6 +18,7 @@ void Jobs::Apply(const JobEvent& event) {
     }
     return;
   }
+  if (event.has_removed()) return ApplyRemoved(event.removed());
   std::unique_ptr<Job>& job = jobs_[JobId(event.job_id())];
   if (job == nullptr) job = std::make_unique<Job>();
   service::Apply(event, job.get());
@@ -60,13 +61,18 @@ std::vector<const Job*> Jobs::Page(const JobId& after, int64_t limit) const {
   return page;
 }
 
-void Jobs::Remove(const JobId& id) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return;
-  by_number_.erase(found->second->number);
-  open_.erase(found->second->number);
-  by_key_.erase(found->second->client_key);
-  jobs_.erase(found);
+void Jobs::ApplyRemoved(const JobsRemoved& removed) {
+  generation_ = std::max(generation_, Generation(removed.generation()));
+  for (const std::string& text : removed.job_ids()) {
+    const JobId id(text);
+    removed_.insert(id);
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) continue;  // Its events have been deleted already.
+    by_number_.erase(found->second->number);
+    open_.erase(found->second->number);
+    by_key_.erase(found->second->client_key);
+    jobs_.erase(found);
+  }
 }
 
 }  // namespace xlad::service

@@ -33,15 +33,17 @@ class Jobs {
   const std::set<WorkerId>& drained() const { return drained_; }
   Term term() const { return term_; }
   Generation generation() const { return generation_; }
-
-  // Removes a job that has ended.
-  void Remove(const JobId& id);
+  // Jobs that have been removed and may still have events in the log: no new job gets one of these ids.
+  const std::set<JobId>& removed() const { return removed_; }
 
  private:
+  void ApplyRemoved(const JobsRemoved& removed);
+
   std::map<JobId, std::unique_ptr<Job>> jobs_;
   std::map<int64_t, Job*> by_number_, open_;
   std::map<std::string, Job*> by_key_;
   std::set<WorkerId> drained_;
+  std::set<JobId> removed_;
   int64_t next_number_ = 1;
   Term term_;
   Generation generation_;
