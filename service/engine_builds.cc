@@ -60,6 +60,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
   *build.mutable_target() = request.target;
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str())));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
+  XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.target));
   built.plan.target = executable.target();
   XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
   built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);

@@ -67,6 +67,7 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
   XLAD_ASSIGN_OR_RETURN(*build.mutable_program(), blobs_->Get(request.program_blob()));
   XLAD_ASSIGN_OR_RETURN(const BuiltProgram built, RunBuild(build, FolderOf(id)));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
+  XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, build.target()));
   XLAD_ASSIGN_OR_RETURN(const auto plans, PlanCollectives(executable, DeviceCount(spec.mesh())));
   LoadProgramResponse response;
   XLAD_RETURN_IF_ERROR(OnSession(id, [&](Session* session) {

@@ -61,7 +61,8 @@ class JobMachine {
   Outcome Build(Job* job);
   std::optional<Target> TargetFor(Job* job);
   bool IsRefusedForLong(const Job& job);
-  void WaitForDevices(Job* job, int64_t wanted, int64_t free, int64_t all);
+  void WaitForDevices(Job* job, int64_t free, int64_t all);
+  Outcome WaitForTarget(Job* job, const Target& target, const std::vector<WorkerDevices>& workers);
   bool MayShrink(Job* job, int64_t devices);
   static void SetReason(Job* job, const std::string& reason);
 

@@ -94,8 +94,8 @@ std::optional<Target> JobMachine::TargetFor(Job* job) {
   return std::nullopt;
 }
 
-void JobMachine::WaitForDevices(Job* job, int64_t wanted, int64_t free, int64_t all) {
-  SetReason(job, absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
+void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
+  SetReason(job, absl::StrCat("waits for ", DeviceCount(job->mesh), " devices, ", free, " are free of ", all));
 }
 
 // Resizes a job that may shrink, if it has lost a worker some time ago and a smaller mesh fits.
@@ -125,21 +125,16 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     }
     return Outcome::kWaits;
   }
+  const Target& target = plan->second.target;
   const int64_t wanted = DeviceCount(job->mesh);
-  std::vector<WorkerDevices> all = context_.Offers(/*only_free=*/false);
-  std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
-  const int64_t any_target = CountDevices(all);
-  KeepTarget(plan->second.target, &all);
-  KeepTarget(plan->second.target, &free);
-  if (all.empty() && any_target > 0 && IsRefusedForLong(*job)) {
-    refused_since_ns_.erase(job->id);
-    return Build(job);  // The devices that it was built for have left: builds for those that are there.
-  }
-  if (!all.empty()) refused_since_ns_.erase(job->id);
+  const std::vector<WorkerDevices> all_targets = context_.Offers(/*only_free=*/false);
+  std::vector<WorkerDevices> all = all_targets, free = context_.Offers(/*only_free=*/true);
+  KeepTarget(target, &all);
+  KeepTarget(target, &free);
   const int64_t capacity = CountDevices(all);
   if (WaitsForItsWorkers(*job)) {
     std::erase_if(free, [&](const WorkerDevices& offer) { return !HasPeer(*job, offer.registration->worker_id()); });
-    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, plan->second.target);
+    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
     if (peers.empty()) {
       SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
       return Outcome::kWaits;
@@ -147,32 +142,54 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
-  const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, plan->second.target);
+  const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
   if (!peers.empty()) {
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
-  if (wanted > capacity && MayShrink(job, capacity)) return Build(job);
-  WaitForDevices(job, wanted, CountDevices(free), any_target);
-  return wanted <= capacity ? Outcome::kBlocks : Outcome::kWaits;
+  WaitForDevices(job, CountDevices(free), capacity);
+  if (wanted > capacity) return MayShrink(job, capacity) ? Build(job) : WaitForTarget(job, target, all_targets);
+  refused_since_ns_.erase(job->id);
+  return Outcome::kBlocks;
+}
+
+// The job needs more devices than those that run its executable, which is for `target`. Compiles it for another target
+// if, for the grace period, only that has had enough devices.
+JobMachine::Outcome JobMachine::WaitForTarget(Job* job, const Target& target,
+                                              const std::vector<WorkerDevices>& workers) {
+  const TargetSelection selection = SelectTarget(workers, DeviceCount(job->mesh), job->spec.device_name());
+  if (!selection.target.has_value()) {
+    SetReason(job, selection.reason);
+  } else if (!IsSameTarget(*selection.target, target)) {
+    absl::StrAppend(&job->reason, " that run code for ", TargetText(target), ", the target of its executable");
+    if (!IsRefusedForLong(*job)) return Outcome::kWaits;
+    refused_since_ns_.erase(job->id);
+    return Build(job);
+  }
+  refused_since_ns_.erase(job->id);
+  return Outcome::kWaits;
 }
 
 // The programs of a session are compiled for the devices that it is placed on.
 JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
-  if (!TargetFor(job).has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
+  const std::optional<Target> target = TargetFor(job);
+  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
   const int64_t wanted = DeviceCount(job->mesh);
-  const std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
+  std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
   for (const WorkerDevices& worker : free) {
-    const Target& target = worker.offer.target();
-    if (!job->spec.device_name().empty() && DeviceName(target) != job->spec.device_name()) continue;
-    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
+    const Target& offered = worker.offer.target();
+    if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
+    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, offered);
     if (peers.empty()) continue;
     attempts_.Launch(job, peers, {});
     return Outcome::kDone;
   }
-  const int64_t cluster = CountDevices(context_.Offers(/*only_free=*/false));
-  WaitForDevices(job, wanted, CountDevices(free), cluster);
-  return wanted <= cluster ? Outcome::kBlocks : Outcome::kWaits;
+  std::vector<WorkerDevices> all = context_.Offers(/*only_free=*/false);
+  KeepTarget(*target, &all);
+  KeepTarget(*target, &free);
+  const int64_t capacity = CountDevices(all);
+  WaitForDevices(job, CountDevices(free), capacity);
+  return wanted <= capacity ? Outcome::kBlocks : Outcome::kWaits;
 }
 
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {

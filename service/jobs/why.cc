@@ -33,11 +33,10 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,
                                start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
   }
-  int64_t all = 0;
-  for (const WorkerDevices& offer : context.Offers(/*only_free=*/false)) all += offer.devices;
   const int64_t wanted = DeviceCount(job.mesh);
-  if (all < wanted) {
-    why->add_advice(absl::StrCat("start workers with ", wanted - all,
+  const TargetSelection fitting = SelectTarget(context.Offers(/*only_free=*/false), wanted, job.spec.device_name());
+  if (fitting.devices < wanted) {
+    why->add_advice(absl::StrCat("start workers with ", wanted - fitting.devices,
                                  " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
                                  " --mesh ..."));
   } else {

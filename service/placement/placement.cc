@@ -24,43 +24,83 @@ std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration) {
   return {offer};
 }
 
-TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required) {
-  struct Pool {
-    Target target;
-    int64_t devices = 0;
-    std::vector<std::string> workers;
-  };
-  std::map<std::string, Pool> pools;
-  int64_t all_devices = 0;
+std::string TargetText(const Target& target) {
+  return absl::StrCat(DeviceName(target), " (", target.cpu().empty() ? "no CPU" : target.cpu(), ")");
+}
+
+absl::Status CheckCompiledFor(const Executable& executable, const Target& requested) {
+  if (IsSameTarget(executable.target(), requested)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found an executable for ", TargetText(executable.target()), " with features \"", executable.target().features(),
+      "\", expected one for ", TargetText(requested), " with features \"", requested.features(),
+      "\", as the workers offer; the kind of device must state the triple, CPU and features of its code completely"));
+}
+
+namespace {
+
+// The devices of all workers that run code for one target.
+struct Pool {
+  Target target;
+  int64_t devices = 0;
+  std::vector<std::string> workers;
+};
+
+// The pools whose device name is `required`, or all pools if that is empty, ordered by name.
+std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::string& required) {
+  std::vector<Pool> pools;
   for (const WorkerDevices& worker : workers) {
-    Pool& pool = pools[DeviceName(worker.offer.target())];
-    if (pool.devices == 0) pool.target = worker.offer.target();
-    pool.devices += worker.devices;
-    all_devices += worker.devices;
-    pool.workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration->worker_id()));
+    const Target& target = worker.offer.target();
+    if (!required.empty() && DeviceName(target) != required) continue;
+    auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return IsSameTarget(p.target, target); });
+    if (pool == pools.end()) pool = pools.insert(pools.end(), {target});
+    pool->devices += worker.devices;
+    pool->workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration->worker_id()));
   }
-  if (pools.empty()) return {std::nullopt, "waits for a worker to register"};
-  const std::string found = absl::StrJoin(pools, "; ", [](std::string* out, const auto& pool) {
-    absl::StrAppend(out, pool.first, ": ", absl::StrJoin(pool.second.workers, ", "));
+  std::stable_sort(pools.begin(), pools.end(),
+                   [](const Pool& a, const Pool& b) { return DeviceName(a.target) < DeviceName(b.target); });
+  return pools;
+}
+
+bool HaveSeveralCpus(const std::vector<Pool>& pools) {
+  return std::adjacent_find(pools.begin(), pools.end(), [](const Pool& a, const Pool& b) {
+           return DeviceName(a.target) == DeviceName(b.target);
+         }) != pools.end();
+}
+
+// "cpu: 2 on w1, 1 on w2; opaque: 2 on w3", with the CPUs if those differ between devices of one kind.
+std::string PoolsText(const std::vector<Pool>& pools) {
+  const bool with_cpu = HaveSeveralCpus(pools);
+  return absl::StrJoin(pools, "; ", [&](std::string* out, const Pool& pool) {
+    absl::StrAppend(out, with_cpu ? TargetText(pool.target) : DeviceName(pool.target), ": ",
+                    absl::StrJoin(pool.workers, ", "));
   });
-  if (!required.empty()) {
-    const auto pool = pools.find(required);
-    if (pool != pools.end()) return {pool->second.target};
-    return {std::nullopt,
-            absl::StrCat("no worker has devices of kind ", required, "; the workers have ", found,
-                         "; start a worker with --device ", required),
-            true};
+}
+
+}  // namespace
+
+TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required) {
+  if (workers.empty()) return {.reason = "waits for a worker to register"};
+  const std::vector<Pool> pools = PoolsOf(workers, required);
+  if (pools.empty()) {
+    return {.reason = absl::StrCat("no worker has devices of kind ", required, "; the workers have ",
+                                   PoolsText(PoolsOf(workers, "")), "; start a worker with --device ", required),
+            .is_refusal = true};
   }
-  const auto largest = std::max_element(
-      pools.begin(), pools.end(), [](const auto& a, const auto& b) { return a.second.devices < b.second.devices; });
-  if (pools.size() == 1 || largest->second.devices >= devices) return {largest->second.target};
+  const auto largest = std::max_element(pools.begin(), pools.end(),
+                                        [](const Pool& a, const Pool& b) { return a.devices < b.devices; });
+  if (pools.size() == 1 || largest->devices >= devices) {
+    return {.target = largest->target, .devices = largest->devices};
+  }
+  int64_t all_devices = 0;
+  for (const Pool& pool : pools) all_devices += pool.devices;
+  const std::string one = HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind";
   if (all_devices < devices) {
-    return {std::nullopt, absl::StrCat("waits for ", devices, " devices of one kind; the workers have ", found)};
+    return {.reason = absl::StrCat("waits for ", devices, " devices of ", one, "; the workers have ", PoolsText(pools))};
   }
-  return {std::nullopt,
-          absl::StrCat("the job needs ", devices, " devices of one kind; the workers have ", found,
-                       "; mixed jobs, which run on several kinds of device, are not supported yet"),
-          true};
+  return {.reason = absl::StrCat("the job needs ", devices, " devices of ", one, "; the workers have ",
+                                 PoolsText(pools),
+                                 "; mixed jobs, which run on several kinds of device, are not supported yet"),
+          .is_refusal = true};
 }
 
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target) {

@@ -30,20 +30,29 @@ std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 // Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5.
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
 
-// The kind of device that a job should be compiled for.
+// What a job should be compiled for.
 struct TargetSelection {
   std::optional<Target> target;  // Set if the workers have such devices, though not necessarily enough yet.
+  int64_t devices = 0;           // The number of devices in the cluster that run code for `target`.
   std::string reason;            // If there is no target: what the job waits for.
   bool is_refusal = false;       // The registered workers can never run the job.
 };
 
 // `workers`: every offer in the cluster with all of its devices. `required` is a device name (proto/device_name.h), or
-// empty if any kind will do; then the kind with the most devices is selected. A job runs on devices of one kind: if the
-// job needs more devices than any one kind has, but not more than all kinds together, it is refused.
+// empty if any kind will do. Selects the target with the most devices. A job runs on devices of one target, that is of
+// one kind and one model of CPU: a job that needs more devices than any one target has, but not more than all together,
+// is refused.
 TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required);
 
 // Whether code that was compiled for one target runs on the other.
 bool IsSameTarget(const Target& a, const Target& b);
+
+// The device name and the CPU of a target, for messages: "cpu (znver3)".
+std::string TargetText(const Target& target);
+
+// OK if the executable runs on devices of the target for which it was to be compiled. Otherwise no worker could ever run
+// it, and InvalidArgument names both targets.
+absl::Status CheckCompiledFor(const Executable& executable, const Target& requested);
 
 // Returns one plan per collective of the executable, in order, after checking the schedules of all ranks. An error
 // names the collective. `devices` is the number of devices of the mesh.

@@ -1,0 +1,136 @@
+// Jobs on workers whose devices do not all run the same code: several kinds of device, several models of CPU.
+#include "service/jobs/why.h"
+#include "service/placement/placement.h"
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+Target TargetOf(const std::string& kind, const std::string& cpu) {
+  Target target;
+  target.set_device_kind(kind);
+  target.set_cpu(cpu);
+  return target;
+}
+
+Target OldCpu() { return TargetOf("cpu", "znver3"); }
+Target NewCpu() { return TargetOf("cpu", "znver5"); }
+
+// Registers a worker with two devices. `incarnation` differs between processes of one worker.
+void Register(Cluster* cluster, int64_t connection, const std::string& id, const Target& target,
+              uint64_t incarnation = 1) {
+  WorkerMessage message;
+  RegisterWorker* registration = message.mutable_register_();
+  registration->set_worker_id(id);
+  registration->set_incarnation(incarnation);
+  registration->set_host("host");
+  registration->set_pid(100 + connection);
+  registration->set_devices(2);
+  registration->set_protocol(kProtocol);
+  DeviceOffer* offer = registration->add_offers();
+  offer->set_count(2);
+  *offer->mutable_target() = target;
+  cluster->Handle(connection, message);
+}
+
+std::string Why(Cluster* cluster, const std::string& job) {
+  const Context& context = cluster->coordinator().context();
+  return WhyJob(context, *context.jobs.Find(JobId(job))).text();
+}
+
+TEST(DeviceTargets, AJobThatNeedsTwoModelsOfCpuIsRefused) {
+  Cluster cluster;
+  Register(&cluster, 1, "w1", OldCpu());
+  Register(&cluster, 2, "w2", NewCpu());
+  const std::string job = cluster.Submit(4);
+  EXPECT_TRUE(cluster.builds.empty());
+  EXPECT_THAT(Why(&cluster, job), ::testing::HasSubstr("start workers with"));
+  cluster.RunFor(5000, {1, 2});
+  EXPECT_EQ(cluster.Status(job).state(), FAILED);
+  EXPECT_EQ(cluster.Status(job).reason(),
+            "the job needs 4 devices of one kind and CPU; the workers have cpu (znver3): 2 on w1; cpu (znver5): 2 on "
+            "w2; mixed jobs, which run on several kinds of device, are not supported yet");
+}
+
+TEST(DeviceTargets, AJobIsBuiltForTheModelOfCpuThatHasEnoughDevices) {
+  Cluster cluster;
+  Register(&cluster, 1, "w1", OldCpu());
+  Register(&cluster, 2, "w2", NewCpu());
+  Register(&cluster, 3, "w3", NewCpu());
+  cluster.Submit(4, "any");
+  ASSERT_EQ(cluster.builds.size(), 1);
+  EXPECT_EQ(cluster.builds[0].target.cpu(), "znver5");
+  cluster.Submit(4, "cpu", 0, "cpu");
+  ASSERT_EQ(cluster.builds.size(), 2);
+  EXPECT_EQ(cluster.builds[1].target.cpu(), "znver5");
+}
+
+TEST(DeviceTargets, ABuiltJobIsBuiltAgainIfOnlyAnotherTargetHasEnoughDevices) {
+  Cluster cluster;
+  Register(&cluster, 1, "w1", OldCpu());
+  const std::string job = cluster.Submit(4);
+  ASSERT_EQ(cluster.builds.size(), 1);
+  cluster.Built();
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for 4 devices, 2 are free of 2");
+  Register(&cluster, 2, "w2", NewCpu());
+  Register(&cluster, 3, "w3", NewCpu());
+  EXPECT_EQ(cluster.Status(job).reason(),
+            "waits for 4 devices, 2 are free of 2 that run code for cpu (znver3), the target of its executable");
+  EXPECT_EQ(cluster.builds.size(), 1) << "more workers of its target may register";
+  cluster.RunFor(5000, {1, 2, 3});
+  ASSERT_EQ(cluster.builds.size(), 2);
+  EXPECT_EQ(cluster.builds[1].target.cpu(), "znver5");
+  cluster.Built("digest-2");
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
+TEST(DeviceTargets, ABuiltJobSaysWhyTheWorkersCannotRunIt) {
+  Cluster cluster;
+  Register(&cluster, 1, "w1", OldCpu());
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  Register(&cluster, 2, "w2", NewCpu());
+  EXPECT_EQ(cluster.Status(job).reason(),
+            "the job needs 4 devices of one kind and CPU; the workers have cpu (znver3): 2 on w1; cpu (znver5): 2 on "
+            "w2; mixed jobs, which run on several kinds of device, are not supported yet");
+  cluster.RunFor(60'000, {1, 2});
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_EQ(cluster.builds.size(), 1);
+  EXPECT_THAT(Why(&cluster, job), ::testing::HasSubstr("start workers with"));
+  Register(&cluster, 3, "w3", OldCpu());
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
+TEST(DeviceTargets, AJobThatWaitsForItsWorkersKeepsItsTarget) {
+  Cluster cluster;
+  Register(&cluster, 1, "w1", OldCpu());
+  JobSpec spec = cluster.Spec(2);
+  spec.set_on_loss(JobSpec::WAIT);
+  const std::string job = cluster.Submit(spec);
+  cluster.Built();
+  ASSERT_EQ(cluster.Status(job).state(), STARTING);
+  cluster.Gone(1);
+  Register(&cluster, 2, "w2", NewCpu());
+  cluster.RunFor(60'000, {2});
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_THAT(cluster.Status(job).reason(), ::testing::EndsWith("waits for worker w1 (--on-loss wait)"));
+  EXPECT_EQ(cluster.builds.size(), 1);
+  Register(&cluster, 3, "w1", OldCpu(), /*incarnation=*/2);
+  cluster.RunFor(5000, {2, 3});
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+}
+
+TEST(DeviceTargets, AnExecutableThatNoWorkerCanRunIsRefused) {
+  Executable executable;
+  *executable.mutable_target() = OldCpu();
+  EXPECT_TRUE(CheckCompiledFor(executable, OldCpu()).ok());
+  for (const Target& other : {NewCpu(), TargetOf("opaque", "znver3"), TargetOf("cpu", "")}) {
+    const absl::Status status = CheckCompiledFor(executable, other);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("found an executable for cpu (znver3)"));
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("expected one for " + TargetText(other)));
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service
