@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "runtime/devices/cpu/host_target.h"
+
 namespace xlad::runtime {
 namespace {
 
@@ -74,11 +76,8 @@ DeviceKind SkeletonDeviceKind() {
           {},
           {MEMORY_DEVICE},
           [] { return absl::OkStatus(); },
-          [](const std::string&) {
-            Target target;
-            target.set_device_kind(kName);
-            return target;
-          },
+          // Native code of this machine. A kind that runs other code states the triple, CPU and features of that.
+          [](const std::string&) { return HostTarget(kName); },
           [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> {
             return std::make_unique<SkeletonDevice>();
           }};
