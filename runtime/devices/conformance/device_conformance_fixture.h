@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -54,6 +55,11 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceKind> {
   std::unique_ptr<Device> MakeDevice() const { return *GetParam().make(Model()); }
   std::unique_ptr<Stream> MakeStream() const { return *device_->MakeStream(); }
   bool ChecksAddresses() const { return kKindsThatCheckAddresses.contains(GetParam().name); }
+
+  bool HasMemory(MemoryKind kind) const {
+    const std::vector<MemoryKind>& memory = GetParam().memory;
+    return std::find(memory.begin(), memory.end(), kind) != memory.end();
+  }
 
   template <typename T>
   std::unique_ptr<DeviceMemory> Upload(const std::vector<T>& values, MemoryKind kind = MEMORY_DEVICE) {
@@ -123,6 +129,8 @@ class DeviceLaunchConformance : public DeviceConformance {
   std::unique_ptr<LoadedExecutable> loaded_;
   std::unique_ptr<Launcher> launcher_;
 };
+
+inline void PrintTo(const DeviceKind& kind, std::ostream* out) { *out << kind.name; }
 
 inline std::vector<DeviceKind> AllKinds() { return {AllDeviceKinds().begin(), AllDeviceKinds().end()}; }
 inline std::string KindName(const ::testing::TestParamInfo<DeviceKind>& info) { return info.param.name; }

@@ -102,6 +102,7 @@ TEST_P(LaunchConformance, KernelsUseScratchMemory) {
 }
 
 TEST_P(LaunchConformance, KernelsReadPinnedHostMemory) {
+  if (!HasMemory(MEMORY_PINNED_HOST)) GTEST_SKIP() << GetParam().name << " has no pinned host memory";
   const auto count = Upload(std::vector<int32_t>{100}, MEMORY_PINNED_HOST);
   const auto x = Upload(Sequence(100), MEMORY_PINNED_HOST);
   const auto scratch = *device_->Allocate(400);

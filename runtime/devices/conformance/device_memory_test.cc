@@ -89,11 +89,19 @@ TEST_P(MemoryConformance, EveryKindOfMemoryInTheRowCanBeAllocated) {
 }
 
 TEST_P(MemoryConformance, TheHostCanAccessPinnedHostMemory) {
+  if (!HasMemory(MEMORY_PINNED_HOST)) GTEST_SKIP() << GetParam().name << " has no pinned host memory";
   const auto memory = Upload(Sequence(100), MEMORY_PINNED_HOST);
   float* const values = static_cast<float*>(memory->address());
   EXPECT_EQ(values[99], 99);
   values[99] = 7;
   EXPECT_EQ(Download(values + 99, 1)[0], 7);
+}
+
+TEST_P(MemoryConformance, KindsOfMemoryThatAreNotInItsRowAreRefused) {
+  for (const MemoryKind kind : {MEMORY_DEVICE, MEMORY_PINNED_HOST}) {
+    const absl::Status status = device_->Allocate(1, kind).status();
+    EXPECT_EQ(status.code(), HasMemory(kind) ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument) << status;
+  }
 }
 
 TEST_P(MemoryConformance, UnknownKindsOfMemoryAreRefused) {
