@@ -1,7 +1,6 @@
 #include "base/accept_gate.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -22,6 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/network.h"
+#include "base/socket_address.h"
 
 namespace xlad {
 namespace {
@@ -40,23 +40,6 @@ int64_t RaiseFileLimit() {
   }
   constexpr rlim_t kPlenty = 1 << 20;
   return static_cast<int64_t>(std::min(limit.rlim_cur, kPlenty));
-}
-
-// "127.0.0.1:4711" or "[::1]:4711"; an IPv4 address in IPv6 form is written as IPv4.
-std::string PeerText(const sockaddr_storage& address, socklen_t size) {
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "?";
-  }
-  constexpr absl::string_view kMapped = "::ffff:";
-  absl::string_view text = host;
-  if (address.ss_family == AF_INET6 && text.substr(0, kMapped.size()) == kMapped &&
-      text.find('.') != absl::string_view::npos) {
-    return absl::StrCat(text.substr(kMapped.size()), ":", port);
-  }
-  return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 class EpollGate final : public AcceptGate {
@@ -183,7 +166,7 @@ class EpollGate final : public AcceptGate {
       }
       const int one = 1;
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-      auto* entry = new Entry{fd, PeerText(address, size), RealClock().NowNs()};
+      auto* entry = new Entry{fd, SocketAddressText(address, size), RealClock().NowNs()};
       MoveTo(&silent_, entry);
       by_fd_[fd] = entry;
       Watch(fd, EPOLLIN | EPOLLRDHUP);

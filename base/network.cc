@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "absl/strings/numbers.h"
+#include "base/socket_address.h"
 
 namespace xlad {
 namespace {
@@ -35,16 +36,6 @@ absl::Status Resolve(const HostPort& host_port, int flags, Addresses* out) {
     return absl::InvalidArgumentError(absl::StrCat("cannot resolve host ", host_port.host, ": ", gai_strerror(error)));
   }
   return absl::OkStatus();
-}
-
-std::string ToText(const sockaddr_storage& address, socklen_t size) {
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "?";
-  }
-  return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 class TcpConnection final : public Connection {
@@ -108,7 +99,7 @@ class TcpListener final : public Listener {
       sockaddr_storage peer{};
       socklen_t size = sizeof peer;
       const int fd = accept4(fd_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC);
-      if (fd >= 0) return std::make_unique<TcpConnection>(fd, ToText(peer, size));
+      if (fd >= 0) return std::make_unique<TcpConnection>(fd, SocketAddressText(peer, size));
       if (shut_down_) return absl::CancelledError(absl::StrCat("listener on ", address_, " was shut down"));
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return absl::UnavailableError(absl::StrCat("accept on ", address_, ": ", std::strerror(errno)));
@@ -185,7 +176,7 @@ std::string BoundAddress(int fd) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
-  return ToText(bound, size);
+  return SocketAddressText(bound, size);
 }
 
 Network& TcpNetwork() {
