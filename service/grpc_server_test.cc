@@ -13,6 +13,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
+#include "service/testing/http2.h"
 
 namespace xlad::service {
 namespace {
@@ -69,33 +70,6 @@ class GrpcServerTest : public testing::Test {
   std::unique_ptr<Coordinator::Stub> stub_;
 };
 
-// --- HTTP/2 by hand (RFC 9113), as much as a call needs.
-
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
-  std::string frame;
-  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
-  frame += static_cast<char>(type);
-  frame += static_cast<char>(flags);
-  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
-  return frame + payload;
-}
-
-std::string Header(const std::string& name, const std::string& value) {  // Literal, never indexed, no Huffman code.
-  return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
-                      std::string(1, static_cast<char>(value.size())), value);
-}
-
-// The start of a call whose message is said to have 60 MB, of which the first bytes follow.
-std::string StalledCall(const std::string& path) {
-  const std::string headers =
-      absl::StrCat(Header(":method", "POST"), Header(":scheme", "http"), Header(":path", path),
-                   Header(":authority", "x"), Header("te", "trailers"), Header("content-type", "application/grpc"));
-  const std::string prefix("\0\x03\x93\x87\0", 5);  // Not compressed, 60,000,000 bytes.
-  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(/*SETTINGS*/ 4, 0, 0, ""),
-                      Frame(/*HEADERS*/ 1, /*END_HEADERS*/ 4, 1, headers),
-                      Frame(/*DATA*/ 0, 0, 1, prefix + std::string(10000, 'x')));
-}
-
 // Reads until `text` has arrived.
 bool Receives(Connection* connection, const std::string& text) {
   std::string all;
@@ -145,13 +119,14 @@ TEST_F(GrpcServerTest, WrongTokensAndUnknownCallsAreNamed) {
 }
 
 TEST_F(GrpcServerTest, GarbageIsHarmless) {
-  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string preface = kHttp2Preface;
   const std::string pieces[] = {"GET / HTTP/1.1\r\n\r\n",
                                 std::string(100000, '\xff'),
                                 std::string("\x16\x03\x01", 3),
                                 preface + std::string(50000, '\x7f'),
-                                preface + Frame(4, 0, 0, "odd") + Frame(1, 0xff, 0xffffffff, std::string(1000, '\x80')),
-                                preface + Frame(0, 0, 1, std::string(16384, 'x'))};
+                                preface + Http2Frame(4, 0, 0, "odd") +
+                                    Http2Frame(1, 0xff, 0xffffffff, std::string(1000, '\x80')),
+                                preface + Http2Frame(0, 0, 1, std::string(16384, 'x'))};
   for (const std::string& bytes : pieces) {
     const auto connection = Dial();
     (void)Write(connection.get(), bytes);  // The server may close in the middle.

@@ -28,6 +28,7 @@
 #include "proto/protocol.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
+#include "service/testing/http2.h"
 
 namespace xlad {
 namespace {
@@ -36,6 +37,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr char kToken[] = "token of the load test";
+constexpr char kPutBlob[] = "/xlad.v1.Coordinator/PutBlob";
 constexpr int kProbesPerSecond = 100;
 constexpr int kFloodPerSecond = 1000;
 
@@ -141,28 +143,6 @@ nlohmann::json Probe(Coordinator::Stub* stub, int seconds) {
   return {{"answers", times.size()}, {"p50_ms", at(0.5)}, {"p99_ms", at(0.99)}};
 }
 
-std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
-  std::string frame;
-  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
-  frame += static_cast<char>(type);
-  frame += static_cast<char>(flags);
-  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
-  return frame + payload;
-}
-
-// A call of PutBlob without a token, with the first bytes of a body of 60 MB (RFC 9113).
-std::string StalledCall() {
-  const auto header = [](const std::string& name, const std::string& value) {
-    return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
-                        std::string(1, static_cast<char>(value.size())), value);
-  };
-  const std::string headers = absl::StrCat(header(":method", "POST"), header(":scheme", "http"),
-                                           header(":path", "/xlad.v1.Coordinator/PutBlob"), header(":authority", "x"),
-                                           header("te", "trailers"), header("content-type", "application/grpc"));
-  return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(4, 0, 0, ""), Frame(1, 4, 1, headers),
-                      Frame(0, 0, 1, std::string("\0\x03\x93\x87\0", 5) + std::string(16000, 'x')));
-}
-
 void Send(Connection* connection, const std::string& bytes) {
   (void)connection->Write({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
 }
@@ -181,12 +161,12 @@ class Flood {
   void Run() {
     std::vector<std::unique_ptr<Connection>> kept;
     for (int i = 0; i < 1000; ++i) Keep(&kept, "");
-    for (int i = 0; i < 24; ++i) Keep(&kept, StalledCall());
+    for (int i = 0; i < 24; ++i) Keep(&kept, service::StalledCall(kPutBlob));
     auto due = Clock::now();
     while (!ending_) {
       const auto connection = TcpNetwork().Dial(address_, 1000);
       if (connection.ok()) {
-        Send(connection->get(), StalledCall());
+        Send(connection->get(), service::StalledCall(kPutBlob));
         ++opened_;
       }
       due += std::chrono::microseconds(1'000'000 / kFloodPerSecond);

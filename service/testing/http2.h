@@ -1,0 +1,39 @@
+// HTTP/2 by hand (RFC 9113), as much as a call needs that never ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::service {
+
+inline constexpr char kHttp2Preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+inline std::string Http2Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& payload) {
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame + payload;
+}
+
+// A literal header field that is never indexed and has no Huffman code (RFC 7541). Both strings are below 127 bytes.
+inline std::string Http2Header(const std::string& name, const std::string& value) {
+  return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
+                      std::string(1, static_cast<char>(value.size())), value);
+}
+
+// The start of a call, without a token, whose message is said to have 60 MB, of which the first bytes follow.
+inline std::string StalledCall(const std::string& path) {
+  const std::string headers = absl::StrCat(
+      Http2Header(":method", "POST"), Http2Header(":scheme", "http"), Http2Header(":path", path),
+      Http2Header(":authority", "x"), Http2Header("te", "trailers"), Http2Header("content-type", "application/grpc"));
+  const std::string prefix("\0\x03\x93\x87\0", 5);  // Not compressed, 60,000,000 bytes.
+  return absl::StrCat(kHttp2Preface, Http2Frame(/*SETTINGS*/ 4, 0, 0, ""),
+                      Http2Frame(/*HEADERS*/ 1, /*END_HEADERS*/ 4, 1, headers),
+                      Http2Frame(/*DATA*/ 0, 0, 1, prefix + std::string(10000, 'x')));
+}
+
+}  // namespace xlad::service
