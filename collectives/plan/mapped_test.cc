@@ -6,23 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/check.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
-
-CollectiveSpec SpecOf(CollectiveKind kind, int ranks, int64_t count) {
-  CollectiveSpec spec;
-  spec.kind = kind;
-  spec.ranks = ranks;
-  if (Reduces(kind)) spec.reduction = Reduction::kSum;
-  if (HasRoot(kind)) spec.root = ranks / 2;
-  if (kind == CollectiveKind::kCollectivePermute || kind == CollectiveKind::kSendRecv) {
-    for (int rank = 0; rank + 1 < ranks; ++rank) spec.pairs.push_back({rank, rank + 1});
-  }
-  if (kind == CollectiveKind::kBarrier) count = 0;
-  spec.counts = {InputHasParts(kind) ? count * ranks : count};
-  return spec;
-}
 
 void Check(const CollectivePlan& plan, const CollectiveSpec& spec) {
   SCOPED_TRACE(absl::StrCat(spec.ToString(), " by ", plan.ToString()));
@@ -40,7 +27,7 @@ TEST(MappedSchedules, AreAccepted) {
   for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
     for (const int ranks : {2, 3, 4, 7}) {
       for (const int64_t count : {1, 16, 61, 200}) {
-        const CollectiveSpec spec = SpecOf(static_cast<CollectiveKind>(kind), ranks, count);
+        const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), ranks, count);
         Check({.algorithm = kMappedOneShot}, spec);
         Check({.algorithm = kMappedWindows}, spec);
         for (const int chunks : {1, 2, 3, 5}) Check({.algorithm = kMappedSlots, .chunks = chunks}, spec);
@@ -50,7 +37,7 @@ TEST(MappedSchedules, AreAccepted) {
 }
 
 TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
-  const CollectiveSpec spec = SpecOf(CollectiveKind::kAllReduce, 3, 64);
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 64);
   for (const char* algorithm : {kMappedOneShot, kMappedSlots, kMappedWindows}) {
     std::vector<Schedule> schedules;
     for (int rank = 0; rank < 3; ++rank)
@@ -66,7 +53,7 @@ TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
 }
 
 TEST(MappedSchedules, OtherPlansAreRefused) {
-  const CollectiveSpec spec = SpecOf(CollectiveKind::kAllReduce, 2, 8);
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 8);
   EXPECT_TRUE(absl::IsInvalidArgument(BuildMappedSchedule({.algorithm = "ring"}, spec, 0).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(BuildMappedSchedule({.algorithm = kMappedSlots, .chunks = 0}, spec, 0).status()));
 }

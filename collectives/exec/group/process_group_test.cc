@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "collectives/plan/mapped.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
@@ -105,20 +106,6 @@ std::vector<float> Expected(const CollectiveSpec& spec, int rank) {
   return out;
 }
 
-CollectiveSpec SpecOf(CollectiveKind kind, int ranks, int64_t count) {
-  CollectiveSpec spec;
-  spec.kind = kind;
-  spec.ranks = ranks;
-  if (Reduces(kind)) spec.reduction = Reduction::kSum;
-  if (HasRoot(kind)) spec.root = ranks / 2;
-  if (kind == CollectiveKind::kCollectivePermute || kind == CollectiveKind::kSendRecv) {
-    for (int rank = 0; rank + 1 < ranks; ++rank) spec.pairs.push_back({rank, rank + 1});
-  }
-  if (kind == CollectiveKind::kBarrier) count = 0;
-  spec.counts = {InputHasParts(kind) ? count * ranks : count};
-  return spec;
-}
-
 // Runs the operation twice in separate buffers and, where the spec allows it, once in place.
 void RunAndCompare(ProcessGroup* group, const CollectiveSpec& spec, const PrepareOptions& options) {
   const int rank = group->rank();
@@ -164,7 +151,7 @@ TEST(ProcessGroup, AllCollectivesHaveTheResultsOfTheirDefinitions) {
     OnRanks(ranks, [&](ProcessGroup* group) {
       for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
         for (const int64_t count : {0, 1, 5, 12, 13, 200, 30011}) {
-          const CollectiveSpec spec = SpecOf(static_cast<CollectiveKind>(kind), ranks, count);
+          const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), ranks, count);
           for (const bool registered : {false, true}) {
             PrepareOptions options;
             options.registered = registered;
@@ -181,7 +168,7 @@ TEST(ProcessGroup, EveryPlanHasTheSameResults) {
     OnRanks(ranks, [&](ProcessGroup* group) {
       for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
         for (const int64_t count : {0, 1, 3, 17, 1000}) {
-          const CollectiveSpec spec = SpecOf(static_cast<CollectiveKind>(kind), ranks, count);
+          const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), ranks, count);
           for (const char* plan : {"mapped_one_shot", "mapped_slots chunks=1", "mapped_slots chunks=2",
                                    "mapped_slots chunks=7", "mapped_windows"}) {
             PrepareOptions options;
@@ -200,16 +187,16 @@ TEST(ProcessGroup, LargeOperandsThatAreStoredPastTheCache) {
     for (const bool registered : {false, true}) {
       PrepareOptions options;
       options.registered = registered;
-      RunAndCompare(group, SpecOf(CollectiveKind::kAllReduce, 2, 4'000'003), options);
-      RunAndCompare(group, SpecOf(CollectiveKind::kAllGather, 2, 3'000'001), options);
+      RunAndCompare(group, MakeSpec(CollectiveKind::kAllReduce, 2, 4'000'003), options);
+      RunAndCompare(group, MakeSpec(CollectiveKind::kAllGather, 2, 3'000'001), options);
     }
   });
 }
 
 TEST(ProcessGroup, RanksThatDisagreeAreNamedOnEveryRank) {
   OnRanks(3, [](ProcessGroup* group) {
-    const auto sum = group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 4));
-    const auto more = group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 5000));
+    const auto sum = group->Prepare(MakeSpec(CollectiveKind::kAllReduce, 3, 4));
+    const auto more = group->Prepare(MakeSpec(CollectiveKind::kAllReduce, 3, 5000));
     ASSERT_TRUE(sum.ok() && more.ok());
     std::vector<float> in(5000), out(5000);
     ASSERT_TRUE(group->Run(**sum, in.data(), out.data()).ok());
@@ -228,12 +215,12 @@ TEST(ProcessGroup, RefusesWhatItCannotRun) {
   OnRanks(2, [](ProcessGroup* group) {
     PrepareOptions ring;
     ring.plan = "ring";
-    const CollectiveSpec spec = SpecOf(CollectiveKind::kAllReduce, 2, 8);
+    const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 8);
     EXPECT_EQ(group->Prepare(spec, ring).status().code(), absl::StatusCode::kUnimplemented);
     PrepareOptions windows;
     windows.plan = kMappedWindows;
     EXPECT_THAT(std::string(group->Prepare(spec, windows).status().message()), HasSubstr("must be registered"));
-    EXPECT_FALSE(group->Prepare(SpecOf(CollectiveKind::kAllReduce, 3, 8)).ok());
+    EXPECT_FALSE(group->Prepare(MakeSpec(CollectiveKind::kAllReduce, 3, 8)).ok());
     windows.registered = true;
     const auto operation = group->Prepare(spec, windows);
     std::vector<float> plain(16);
@@ -250,7 +237,7 @@ pid_t StartRankThatDies(const std::string& folder, const std::string& key, int o
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
   auto group = ProcessGroup::Form(OptionsOf(1, 2, key), bootstrap.get());
   if (!group.ok()) _exit(1);
-  auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, 2, 4));
+  auto operation = (*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, 2, 4));
   std::vector<float> values(4);
   for (int i = 0; i < operations; ++i) {
     if (!(*group)->Run(**operation, values.data(), values.data()).ok()) _exit(2);
@@ -267,7 +254,7 @@ TEST(ProcessGroup, ARankThatDiesIsNamed) {
     const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
     auto group = ProcessGroup::Form(OptionsOf(0, 2, key), bootstrap.get());
     ASSERT_TRUE(group.ok()) << group.status();
-    auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, 2, 4));
+    auto operation = (*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, 2, 4));
     std::vector<float> values(4);
     absl::Status status;
     int done = 0;
@@ -288,7 +275,7 @@ float SumOfSurvivors(const std::string& folder, const std::string& key, int rank
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
   auto group = ProcessGroup::Form(OptionsOf(rank, ranks, key), bootstrap.get());
   if (!group.ok()) return -1;
-  auto operation = (*group)->Prepare(SpecOf(CollectiveKind::kAllReduce, ranks, 4));
+  auto operation = (*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, ranks, 4));
   if (!operation.ok()) return -2;
   std::vector<float> values(4);
   for (int i = 0; (*group)->Run(**operation, values.data(), values.data()).ok(); ++i) {
@@ -296,7 +283,7 @@ float SumOfSurvivors(const std::string& folder, const std::string& key, int rank
   }
   auto smaller = (*group)->Shrink();
   if (!smaller.ok() || (*smaller)->ranks() != ranks - 1) return -3;
-  auto sum = (*smaller)->Prepare(SpecOf(CollectiveKind::kAllReduce, ranks - 1, 1));
+  auto sum = (*smaller)->Prepare(MakeSpec(CollectiveKind::kAllReduce, ranks - 1, 1));
   float own = static_cast<float>(rank), all = 0;
   if (!sum.ok() || !(*smaller)->Run(**sum, &own, &all).ok()) return -4;
   return all;
