@@ -24,6 +24,15 @@ void SetKey(const LaunchTask& launch, Message* message) {
   message->set_generation(launch.generation());
 }
 
+// The answer of a task to a request for one of its steps.
+template <typename Event, typename Message>
+void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
+  SetKey(launch, answer);
+  answer->set_step(event.step);
+  answer->set_accepted(event.accepted);
+  answer->set_current(event.current);
+}
+
 // The attempt that a message is about; no job if it is not about one.
 struct About {
   TaskKey key;
@@ -267,11 +276,7 @@ void WorkerCore::On(const TaskAnsweredStop& event) {
   const bool is_stopped = record->end.has_value() && record->end->has_stopped();
   if (event.accepted && is_stopped && record->end->stopped().step() != event.step) record->end.reset();
   WorkerMessage answer;
-  TaskStopAnswer* stop = answer.mutable_stop_answer();
-  SetKey(record->launch, stop);
-  stop->set_step(event.step);
-  stop->set_accepted(event.accepted);
-  stop->set_current(event.current);
+  SetAnswer(record->launch, event, answer.mutable_stop_answer());
   if (registered_) SendMessage(std::move(answer));
 }
 
@@ -285,13 +290,9 @@ void WorkerCore::OnCheckpointAt(const CheckpointAt& message) {
 void WorkerCore::On(const TaskAnsweredCheckpoint& event) {
   const TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
-  WorkerMessage message;
-  CheckpointAtAnswer* answer = message.mutable_checkpoint_answer();
-  SetKey(record->launch, answer);
-  answer->set_step(event.step);
-  answer->set_accepted(event.accepted);
-  answer->set_current(event.current);
-  if (registered_) SendMessage(std::move(message));
+  WorkerMessage answer;
+  SetAnswer(record->launch, event, answer.mutable_checkpoint_answer());
+  if (registered_) SendMessage(std::move(answer));
 }
 
 void WorkerCore::On(const TaskWroteShard& event) {
