@@ -127,8 +127,12 @@ absl::Status CheckLapack(const LapackOp& op) {
 
 template <typename T>
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op) {
-  LapackFunction<T> function = FindLapackFactor<T>(op.routine());
-  if (function == nullptr) function = FindLapackSpectral<T>(op.routine());
+  LapackFunction<T> function = nullptr;
+  for (const auto& routines : {LapackFactorRoutines<T>(), LapackSpectralRoutines<T>()}) {
+    for (const LapackRoutine<T>& routine : routines) {
+      if (routine.name == op.routine()) function = routine.function;
+    }
+  }
   if (function == nullptr) return absl::UnimplementedError("found a routine without an implementation");
   XLAD_ASSIGN_OR_RETURN(const LapackLibrary<T>* library, LoadLapack<T>());
   return std::make_unique<PreparedLapack<T>>(op, library, function);

@@ -7,13 +7,6 @@
 namespace xlad::runtime {
 namespace {
 
-char Opposite(char uplo) { return uplo == 'L' ? 'U' : 'L'; }
-
-template <typename T>
-int32_t RoundedSize(const T& work) {
-  return static_cast<int32_t>(std::ceil(std::real(work)));
-}
-
 // The factor L of A = L L^H is stored like the factor L^T of A^T = conj(L) L^T.
 template <typename T>
 void Potrf(LapackMatrix<T>& a) {
@@ -225,13 +218,7 @@ void Sytrd(LapackMatrix<T>& a) {
 }
 
 template <typename T>
-struct Row {
-  absl::string_view name;
-  LapackFunction<T> function;
-};
-
-template <typename T>
-constexpr Row<T> kRows[] = {
+constexpr LapackRoutine<T> kRoutines[] = {
     {"potrf", Potrf<T>}, {"cholesky", Cholesky<T>}, {"trsm", Trsm<T>},   {"getrf", Getrf<T>}, {"geqrf", Geqrf<T>},
     {"geqp3", Geqp3<T>}, {"orgqr", Orgqr<T>},       {"ungqr", Orgqr<T>}, {"ormqr", Ormqr<T>}, {"unmqr", Ormqr<T>},
     {"gtsv", Gtsv<T>},   {"gehrd", Gehrd<T>},       {"sytrd", Sytrd<T>}, {"hetrd", Sytrd<T>},
@@ -240,16 +227,10 @@ constexpr Row<T> kRows[] = {
 }  // namespace
 
 template <typename T>
-LapackFunction<T> FindLapackFactor(absl::string_view routine) {
-  for (const Row<T>& row : kRows<T>) {
-    if (row.name == routine) return row.function;
-  }
-  return nullptr;
+absl::Span<const LapackRoutine<T>> LapackFactorRoutines() {
+  return kRoutines<T>;
 }
 
-template LapackFunction<float> FindLapackFactor<float>(absl::string_view);
-template LapackFunction<double> FindLapackFactor<double>(absl::string_view);
-template LapackFunction<std::complex<float>> FindLapackFactor<std::complex<float>>(absl::string_view);
-template LapackFunction<std::complex<double>> FindLapackFactor<std::complex<double>>(absl::string_view);
+XLAD_INSTANTIATE_LAPACK(LapackFactorRoutines);
 
 }  // namespace xlad::runtime

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "proto/executable.pb.h"
 #include "runtime/devices/cpu/lapack_library.h"
@@ -88,6 +90,16 @@ class LapackMatrix {
   std::vector<void*> results_;
 };
 
+// An answer of LAPACK about the size of a work area. It is a number of the matrix's type, so that it may have been
+// rounded down.
+template <typename T>
+int32_t RoundedSize(const T& work) {
+  const double size = static_cast<double>(std::real(work));
+  return static_cast<int32_t>(std::ceil(size * (sizeof(std::real(work)) == 4 ? 1 + 1e-6 : 1)));
+}
+
+inline char Opposite(char uplo) { return uplo == 'L' ? 'U' : 'L'; }
+
 // to = from^T, for `rows` x `columns` elements stored by rows; the conjugate of it if `conjugate`.
 template <typename T>
 void Transpose(const T* from, int64_t rows, int64_t columns, T* to, bool conjugate = false) {
@@ -110,11 +122,23 @@ void Transpose(const T* from, int64_t rows, int64_t columns, T* to, bool conjuga
 template <typename T>
 using LapackFunction = void (*)(LapackMatrix<T>&);
 
-// The function of a routine, or null. Factorizations and solves: lapack_factor.cc; eigenvalues and singular values:
-// lapack_spectral.cc.
 template <typename T>
-LapackFunction<T> FindLapackFactor(absl::string_view routine);
+struct LapackRoutine {
+  absl::string_view name;
+  LapackFunction<T> function;
+};
+
+// Factorizations and solves: lapack_factor.cc; eigenvalues and singular values: lapack_spectral.cc.
 template <typename T>
-LapackFunction<T> FindLapackSpectral(absl::string_view routine);
+absl::Span<const LapackRoutine<T>> LapackFactorRoutines();
+template <typename T>
+absl::Span<const LapackRoutine<T>> LapackSpectralRoutines();
+
+// Instantiates one of the two functions above for the types that LAPACK has.
+#define XLAD_INSTANTIATE_LAPACK(routines)                                                                     \
+  template absl::Span<const LapackRoutine<float>> routines<float>();                                          \
+  template absl::Span<const LapackRoutine<double>> routines<double>();                                        \
+  template absl::Span<const LapackRoutine<std::complex<float>>> routines<std::complex<float>>();              \
+  template absl::Span<const LapackRoutine<std::complex<double>>> routines<std::complex<double>>()
 
 }  // namespace xlad::runtime

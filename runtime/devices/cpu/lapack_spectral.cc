@@ -9,19 +9,12 @@ namespace {
 template <typename T>
 using RealOf = typename LapackMatrix<T>::Real;
 
-// LAPACK returns sizes of work areas as numbers of the matrix's type, which may have been rounded down.
-template <typename T>
-int32_t RoundedSize(const T& work) {
-  const double size = static_cast<double>(std::real(work));
-  return static_cast<int32_t>(std::ceil(size * (sizeof(RealOf<T>) == 4 ? 1 + 1e-6 : 1)));
-}
-
 // The eigenvectors of A^T = conj(A) are the conjugates of those of A; as columns, they are transposed.
 template <typename T>
 void Syevd(LapackMatrix<T>& a) {
   using Real = RealOf<T>;
   const int32_t n = a.rows(), stride = std::max(1, n);
-  const char mode = a.Letter("mode", 'V'), uplo = a.Letter("uplo", 'L') == 'L' ? 'U' : 'L';
+  const char mode = a.Letter("mode", 'V'), uplo = Opposite(a.Letter("uplo", 'L'));
   int32_t ignored = 0;
   const auto run = [&](T* matrix, Real* values, T* work, int32_t size, Real* real_work, int32_t real_size,
                        int32_t* numbers, int32_t numbers_size, int32_t* info) {
@@ -231,13 +224,7 @@ void Gees(LapackMatrix<T>& a) {
 }
 
 template <typename T>
-struct Row {
-  absl::string_view name;
-  LapackFunction<T> function;
-};
-
-template <typename T>
-constexpr Row<T> kRows[] = {
+constexpr LapackRoutine<T> kRoutines[] = {
     {"syevd", Syevd<T>},      {"heevd", Syevd<T>}, {"gesdd", Svd<T, true>},
     {"gesvd", Svd<T, false>}, {"geev", Geev<T>},   {"gees", Gees<T>},
 };
@@ -245,16 +232,10 @@ constexpr Row<T> kRows[] = {
 }  // namespace
 
 template <typename T>
-LapackFunction<T> FindLapackSpectral(absl::string_view routine) {
-  for (const Row<T>& row : kRows<T>) {
-    if (row.name == routine) return row.function;
-  }
-  return nullptr;
+absl::Span<const LapackRoutine<T>> LapackSpectralRoutines() {
+  return kRoutines<T>;
 }
 
-template LapackFunction<float> FindLapackSpectral<float>(absl::string_view);
-template LapackFunction<double> FindLapackSpectral<double>(absl::string_view);
-template LapackFunction<std::complex<float>> FindLapackSpectral<std::complex<float>>(absl::string_view);
-template LapackFunction<std::complex<double>> FindLapackSpectral<std::complex<double>>(absl::string_view);
+XLAD_INSTANTIATE_LAPACK(LapackSpectralRoutines);
 
 }  // namespace xlad::runtime
