@@ -299,6 +299,8 @@ void WorkerCore::On(const TaskWroteShard& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->shards[event.step] = event.shard;
+  // When the checkpoint is committed, the steps before it are never run again: their metrics must not come later.
+  SendMetrics(record);
   if (registered_) SendShard(*record, event.step);
 }
 

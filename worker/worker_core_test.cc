@@ -86,6 +86,18 @@ TEST_F(WorkerCoreTest, WhileTheCoordinatorIsAwayNothingIsLost) {
   EXPECT_EQ(Count(WorkerMessage::kReady), 0) << "it was started";
 }
 
+TEST_F(WorkerCoreTest, TheMetricsBeforeACheckpointAreSentBeforeItsShard) {
+  Attach();
+  Launch(1);
+  Handle(TaskIsReady{{"job", 1}});
+  Start(1000);
+  for (int64_t step = 0; step < 3; ++step) Step(step);
+  Handle(TaskWroteShard{{"job", 1}, 3, {}});
+  ASSERT_EQ(sent_.size(), 2);
+  EXPECT_THAT(SentSteps(), ElementsAre(0, 1, 2));
+  EXPECT_TRUE(sent_[1].has_shard_written());
+}
+
 TEST_F(WorkerCoreTest, WhatWasNotAnsweredIsSaidAgain) {
   Attach();
   Launch(1);
