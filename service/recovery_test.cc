@@ -71,6 +71,79 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   EXPECT_EQ(cluster.indexes.size(), 1u);
 }
 
+// Worker b loses its connection, with what was sent on it, and registers again as connection 3.
+void Reconnect(Cluster* cluster, const std::string& job, int64_t step) {
+  cluster->Gone(2);
+  cluster->sent.clear();
+  cluster->Register(3, "b", 1, {cluster->Task(job, step)});
+}
+
+TEST(Recovery, AStopThatWasLostWithAConnectionIsSentAgain) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  ASSERT_TRUE(cluster.Do([](CoordinatorCore& c) { EXPECT_TRUE(c.Drain(WorkerId("a")).ok()); }));
+  const int64_t step = cluster.sent.back().message.stop_at().step();
+  ASSERT_GT(step, 0);
+  Reconnect(&cluster, job, 5);
+  EXPECT_EQ(cluster.CountSent([&](const auto& m) { return m.has_stop_at() && m.stop_at().step() == step; }), 1);
+}
+
+TEST(Recovery, ALeaseThatWasLostWithAConnectionIsSentAgain) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Beat(1, job, 60);
+  Reconnect(&cluster, job, 60);
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_renew() && m.renew().lease_until_step() == 160; }), 1);
+}
+
+TEST(Recovery, AnAttemptThatStopsIsGivenItsLease) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  ASSERT_TRUE(cluster.Do([](CoordinatorCore& c) { EXPECT_TRUE(c.Drain(WorkerId("a")).ok()); }));
+  cluster.sent.clear();
+  cluster.Beat(1, job, 60);
+  EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_renew(); }), 2);
+}
+
+TEST(Recovery, AnAttemptThatStoppedBeforeTheCoordinatorRestartedContinues) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  cluster.Restart();
+  cluster.Register(1, "a", 1, {cluster.Task(job, 20)});
+  cluster.Register(2, "b", 1, {cluster.Task(job, 20)});
+  WorkerMessage stopped;
+  cluster.Name(job, stopped.mutable_stopped());
+  stopped.mutable_stopped()->set_step(20);
+  for (const int64_t connection : {1, 2}) {
+    cluster.Shard(connection, job, 20);
+    cluster.Handle(connection, stopped);
+  }
+  cluster.IndexStored();
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+  cluster.Advance(100);
+  const std::string digest = cluster.loads.empty() ? "" : cluster.loads.back();
+  cluster.Do([&](CoordinatorCore& c) { c.OnPlanLoaded(digest, PlannedProgram()); });
+  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "it starts again from the state that was saved";
+  EXPECT_EQ(LastLaunch(cluster).first_step(), 20);
+}
+
+TEST(Recovery, AnAttemptWithoutStepsMaySaveItsStateBeforeItIsKnownToBeReady) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  cluster.CommitCheckpoint(job, 1000);
+  EXPECT_EQ(cluster.Status(job).checkpoint_step(), 1000);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  for (const int64_t connection : {1, 2}) {
+    WorkerMessage finished;
+    cluster.Name(job, finished.mutable_finished());
+    cluster.Handle(connection, finished);
+  }
+  EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
+}
+
 TEST(Recovery, OldCheckpointsAreDropped) {
   Cluster cluster;
   JobSpec spec = cluster.Spec(4);

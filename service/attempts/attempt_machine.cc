@@ -61,12 +61,18 @@ void AttemptMachine::NoteProgress(const WorkerId& worker, const RunningTask& tas
 
 void AttemptMachine::RenewLease(Job* job, Attempt* attempt, int64_t step) {
   const bool is_due = step > attempt->lease_until - context_.options.lease_steps / 2;
-  if (job->state != RUNNING || attempt->stop_at >= 0 || !is_due || attempt->lease_until >= job->spec.steps()) return;
+  if (job->state != RUNNING || !is_due || attempt->lease_until >= job->spec.steps()) return;
   attempt->lease_until = step + context_.options.lease_steps;
+  for (const Peer& peer : job->placed.peers()) SendLease(WorkerId(peer.worker_id()), *job);
+}
+
+void AttemptMachine::SendLease(const WorkerId& worker, const Job& job) {
+  const int64_t lease_until = context_.attempts.at(job.id).lease_until;
+  if (job.state != RUNNING || lease_until == 0) return;
   CoordinatorMessage renew;
-  SetAttempt(job->current(), renew.mutable_renew());
-  renew.mutable_renew()->set_lease_until_step(attempt->lease_until);
-  context_.SendToAll(*job, renew);
+  SetAttempt(job.current(), renew.mutable_renew());
+  renew.mutable_renew()->set_lease_until_step(lease_until);
+  context_.Send(worker, std::move(renew));
 }
 
 void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task) {
@@ -98,9 +104,13 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || !job->attempt_running) continue;
     const bool has_it = std::any_of(message.running().begin(), message.running().end(), [&](const RunningTask& task) {
-      return task.job_id() == id.str() && task.attempt() == job->attempt;
+      return context_.FindRunning(task.job_id(), task.attempt(), task.generation()) == job;
     });
-    if (has_it) continue;
+    if (has_it) {  // What was sent to it may have been lost with a connection.
+      SendLease(worker, *job);
+      SendStop(worker, *job);
+      continue;
+    }
     for (const Peer& peer : job->placed.peers()) {
       if (peer.worker_id() != worker.str()) continue;
       const bool same_process = peer.incarnation() == message.incarnation();
@@ -123,25 +133,40 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr || !HasPeer(*job, worker.str())) return;
   Attempt& attempt = context_.attempts.at(job->id);
+  if (job->state != RUNNING) return NoteReady(worker, job);
+  // The worker did not receive the first start message.
   attempt.launched.insert(worker.str());
   attempt.ready.insert(worker.str());
+  if (attempt.lease_until == 0) attempt.lease_until = job->step + context_.options.lease_steps;
   CoordinatorMessage start;
   SetAttempt(job->current(), start.mutable_start());
-  if (job->state == RUNNING) {  // The worker did not receive the first start message.
-    if (attempt.lease_until == 0) attempt.lease_until = job->step + context_.options.lease_steps;
-    start.mutable_start()->set_lease_until_step(attempt.lease_until);
-    return context_.Send(worker, std::move(start));
-  }
-  if (std::ssize(attempt.ready) < job->placed.peers_size()) return;
+  start.mutable_start()->set_lease_until_step(attempt.lease_until);
+  context_.Send(worker, std::move(start));
+}
+
+void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
+  Attempt& attempt = context_.attempts.at(job->id);
+  attempt.launched.insert(worker.str());
+  attempt.ready.insert(worker.str());
+  if (job->state == RUNNING || std::ssize(attempt.ready) < job->placed.peers_size()) return;
   JobEvent event = context_.NewEvent(job->id);
   event.mutable_started()->set_attempt(job->attempt);
   context_.Record(std::move(event));
   attempt.awaiting_adoption = false;
   attempt.last_checkpoint_ns = context_.now_ns;
   attempt.lease_until = job->placed.first_step() + context_.options.lease_steps;
+  CoordinatorMessage start;
+  SetAttempt(job->current(), start.mutable_start());
   start.mutable_start()->set_lease_until_step(attempt.lease_until);
   context_.SendToAll(*job, start);
   context_.Changed(job->id);
+}
+
+// A worker whose message that it is ready was lost may have no step to run: then its shard comes first.
+void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& message) {
+  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job != nullptr && HasPeer(*job, worker.str())) NoteReady(worker, job);
+  checkpoints_.OnShardWritten(worker, message);
 }
 
 void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
@@ -183,32 +208,41 @@ void AttemptMachine::Stop(Job* job, const std::string& reason) {
   if (job->spec.session()) return FailAttempt(context_, job, {reason, "", "", -1});
   attempt.stop_at = NextCommonStep(*job, attempt);
   attempt.stop_reason = reason;
-  attempt.stop_accepted.clear();
   attempt.stopped.clear();
+  for (const Peer& peer : job->placed.peers()) SendStop(WorkerId(peer.worker_id()), *job);
+}
+
+void AttemptMachine::SendStop(const WorkerId& worker, const Job& job) {
+  const int64_t stop_at = context_.attempts.at(job.id).stop_at;
+  if (stop_at < 0) return;
   CoordinatorMessage stop;
-  SetAttempt(job->current(), stop.mutable_stop_at());
-  stop.mutable_stop_at()->set_step(attempt.stop_at);
-  context_.SendToAll(*job, stop);
+  SetAttempt(job.current(), stop.mutable_stop_at());
+  stop.mutable_stop_at()->set_step(stop_at);
+  context_.Send(worker, std::move(stop));
 }
 
 void AttemptMachine::OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr) return;
+  if (job == nullptr || !HasPeer(*job, worker.str())) return;
   Attempt& attempt = context_.attempts.at(job->id);
   if (message.step() != attempt.stop_at) return;
   int64_t& progress = attempt.progress[worker.str()];
   progress = std::max(progress, message.current());
-  if (message.accepted()) {
-    attempt.stop_accepted.insert(worker.str());
-  } else {
-    Stop(job, std::string(attempt.stop_reason));  // The worker has passed the step: all stop at a later one.
-  }
+  if (message.accepted() || NextCommonStep(*job, attempt) <= attempt.stop_at) return;
+  Stop(job, std::string(attempt.stop_reason));  // The worker has passed the step: all stop at a later one.
 }
 
 void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr) return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  if (job == nullptr || !HasPeer(*job, worker.str())) {
+    return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  }
   Attempt& attempt = context_.attempts.at(job->id);
+  if (attempt.stop_at < 0) {  // A coordinator before this one has stopped it, for a reason that may be gone by now.
+    attempt.stop_at = message.step();
+    if (attempt.stop_reason.empty()) attempt.stop_reason = "stopped before the coordinator restarted";
+    for (const Peer& peer : job->placed.peers()) SendStop(WorkerId(peer.worker_id()), *job);
+  }
   if (message.step() != attempt.stop_at) return;
   attempt.stopped.insert(worker.str());
   Complete(job);
@@ -216,7 +250,10 @@ void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& messag
 
 void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr) return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  if (job == nullptr || !HasPeer(*job, worker.str())) {
+    return context_.Send(worker, ForgetMessage(AttemptOf(message)));
+  }
+  NoteReady(worker, job);
   context_.attempts.at(job->id).finished.insert(worker.str());
   Complete(job);
 }

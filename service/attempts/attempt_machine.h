@@ -27,6 +27,7 @@ class AttemptMachine {
   void OnReported(const WorkerId& worker, const RunningTask& task);
   void OnReady(const WorkerId& worker, const TaskReady& message);
   void OnSteps(const WorkerId& worker, const TaskSteps& message);
+  void OnShardWritten(const WorkerId& worker, const ShardWritten& message);
   void OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message);
   void OnStopped(const WorkerId& worker, const TaskStopped& message);
   void OnFinished(const WorkerId& worker, const TaskFinished& message);
@@ -52,9 +53,14 @@ class AttemptMachine {
 
  private:
   void Complete(Job* job);
+  // The worker is ready; the attempt has started when all are.
+  void NoteReady(const WorkerId& worker, Job* job);
+  // Tells the worker where the attempt stops, if it does.
+  void SendStop(const WorkerId& worker, const Job& job);
   void CheckFailure(Job* job);
   void CheckStart(Job* job);
   void RenewLease(Job* job, Attempt* attempt, int64_t step);
+  void SendLease(const WorkerId& worker, const Job& job);
   void NoteProgress(const WorkerId& worker, const RunningTask& task, Job* job, Attempt* attempt);
 
   Context& context_;

@@ -47,7 +47,7 @@ void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& mess
     case WorkerMessage::kFinished: return attempts_.OnFinished(id, message.finished());
     case WorkerMessage::kFailed: return attempts_.OnFailed(id, message.failed());
     case WorkerMessage::kExited: return attempts_.OnExited(id, message.exited());
-    case WorkerMessage::kShardWritten: return attempts_.checkpoints().OnShardWritten(id, message.shard_written());
+    case WorkerMessage::kShardWritten: return attempts_.OnShardWritten(id, message.shard_written());
     case WorkerMessage::kCheckpointAnswer: return attempts_.checkpoints().OnAnswer(id, message.checkpoint_answer());
     case WorkerMessage::kSessionAnswer: return sessions_.OnAnswer(id, message.session_answer());
     case WorkerMessage::kDraining: return OnLeaving(&worker);
