@@ -1,5 +1,6 @@
 #include "tests/simulation/log_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/hash.h"
@@ -59,6 +60,7 @@ std::shared_ptr<service::JobLog> Observe(std::unique_ptr<service::JobLog> log, L
 
 void LogModel::BeginReading() {
   jobs_.clear();
+  drained_.clear();
   ids_.clear();
   term_ = generation_ = sequence_ = attempts_ = checkpoints_ = 0;
   reading_ = true;
@@ -103,6 +105,12 @@ void LogModel::Apply(const JobEvent& event) {
     term_ = event.term_started().term();
   }
   Expect(event.term() == term_, event, absl::StrCat("written in term ", event.term(), ", expected ", term_));
+  if (event.has_drain_changed()) {
+    const WorkerDrainChanged& change = event.drain_changed();
+    const bool changes =
+        change.drain() ? drained_.insert(change.worker_id()).second : drained_.erase(change.worker_id()) == 1;
+    Expect(changes, event, "a drain that changes nothing");
+  }
   if (!event.job_id().empty()) ApplyToJob(event);
 }
 
@@ -113,6 +121,7 @@ void LogModel::ApplyToJob(const JobEvent& event) {
     Expect(ids_.emplace(key, event.job_id()).second, event, absl::StrCat("a second job for the key ", key));
     jobs_[event.job_id()].key = key;
     jobs_[event.job_id()].spec = event.submitted().spec();
+    jobs_[event.job_id()].mesh = event.submitted().spec().mesh();
     return;
   }
   const auto found = jobs_.find(event.job_id());
@@ -124,13 +133,16 @@ void LogModel::ApplyToJob(const JobEvent& event) {
       return OnPlaced(event, job);
     case JobEvent::kStarted:
       Expect(job->running && event.started().attempt() == job->attempt, event, "a start of no current attempt");
+      Expect(!job->started, event, "a second start");
       job->started = true;
       return;
     case JobEvent::kAdopted:
       return Expect(job->running && event.adopted().attempt() == job->attempt, event, "adopts no current attempt");
     case JobEvent::kAttemptEnded:
-      Expect(job->running && event.attempt_ended().attempt() == job->attempt, event, "ends no current attempt");
-      job->running = false;
+      return OnAttemptEnded(event, job);
+    case JobEvent::kResized:
+      Expect(service::DeviceCount(event.resized().mesh()) >= 1, event, "resized to no devices");
+      job->mesh = event.resized().mesh();
       return;
     case JobEvent::kCheckpoint:
       return OnCheckpoint(event, job);
@@ -158,12 +170,47 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   job->generation = placed.generation();
   job->running = true;
   job->started = false;
+  job->placed = placed;
+  CheckDevices(event, *job);
   Expect(placed.first_step() == std::max<int64_t>(0, job->newest_step), event,
          absl::StrCat("starts from step ", placed.first_step(), ", the newest checkpoint is of ", job->newest_step));
   if (placed.first_step() == 0) return;
   const auto index = indexes_->find(placed.checkpoint_uri());
   if (index == indexes_->end()) return Expect(false, event, "starts from an unknown checkpoint");
   Expect(index->second.contents == ContentsAt(job->key, placed.first_step()), event, "starts from another state");
+}
+
+// The attempt has the devices of its mesh, on workers that take work, and no device has two attempts.
+void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
+  std::set<int32_t> devices;
+  for (const Peer& peer : job.placed.peers()) {
+    for (const int32_t device : peer.devices()) devices.insert(device);
+    Expect(!drained_.contains(peer.worker_id()), event, absl::StrCat("placed on drained worker ", peer.worker_id()));
+    int64_t used = 0;
+    for (const auto& [id, other] : jobs_) {
+      if (!other.running) continue;
+      for (const Peer& user : other.placed.peers()) {
+        const bool same = user.worker_id() == peer.worker_id() && user.incarnation() == peer.incarnation();
+        used += same ? user.devices_size() : 0;
+      }
+    }
+    Expect(used <= devices_each_, event, absl::StrCat(used, " devices of worker ", peer.worker_id(), " are used"));
+  }
+  const int64_t wanted = service::DeviceCount(job.mesh);
+  Expect(std::ssize(devices) == wanted && *devices.begin() == 0 && *devices.rbegin() == wanted - 1, event,
+         absl::StrCat("placed on ", devices.size(), " devices, the mesh has ", wanted));
+}
+
+void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
+  const AttemptEnded& ended = event.attempt_ended();
+  Expect(job->running && ended.attempt() == job->attempt, event, "ends no current attempt");
+  job->running = false;
+  if (ended.stopped()) return;
+  ++job->failures;
+  const std::string error =
+      ended.program_error().empty() ? "" : absl::StrCat(ended.program_error(), " at step ", ended.step());
+  job->repeated = !error.empty() && error == job->program_error;
+  job->program_error = error;
 }
 
 void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
@@ -180,16 +227,24 @@ void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
              stored.step == committed.step(),
          event, "the index is of another job, attempt or step");
   Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is another");
+  job->failures = 0;
   job->newest_step = committed.step();
   job->checkpoints[committed.step()] = committed.uri();
 }
 
 void LogModel::OnEnded(const JobEvent& event, Job* job) {
+  const bool was_running = job->running;
   job->ended = true;
   job->running = false;
   job->end_state = event.ended().state();
+  job->reason = event.ended().reason();
+  if (event.ended().state() == FAILED) {
+    const int64_t limit = job->spec.max_attempts();
+    Expect((limit > 0 && job->failures >= limit) || job->repeated, event,
+           absl::StrCat("a failure after ", job->failures, " attempts without a checkpoint: ", job->reason));
+  }
   if (event.ended().state() != SUCCEEDED) return;
-  Expect(job->started, event, "a success without a started attempt");
+  Expect(was_running && job->started, event, "a success without a started attempt");
   Expect(!job->spec.keep_final_state() || job->newest_step == job->spec.steps(), event,
          "a success without its final checkpoint");
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "service/log/job.h"
 #include "service/log/job_log.h"
 
 namespace xlad::simulation {
@@ -32,7 +33,8 @@ struct StoredIndex {
 // The fold of the records that are durable. Violations are collected as text.
 class LogModel {
  public:
-  explicit LogModel(const std::map<std::string, StoredIndex>* indexes) : indexes_(indexes) {}
+  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each)
+      : indexes_(indexes), devices_each_(devices_each) {}
 
   // Records as they become durable, in order, or again from the first after the log has been opened again.
   void Apply(const JobEvent& event);
@@ -53,10 +55,17 @@ class LogModel {
     bool running = false, started = false;
     bool ended = false;
     JobState end_state = JOB_STATE_UNSPECIFIED;
+    std::string reason;  // Why it ended.
+    service::Mesh mesh;  // Attempts use it from now on.
+    AttemptPlaced placed;
+    int64_t failures = 0;       // Attempts in a row that failed without a new checkpoint.
+    std::string program_error;  // How the program ended the latest attempt, and at which step; empty if it did not.
+    bool repeated = false;      // The latest two attempts ended with the same program error at the same step.
     std::map<int64_t, std::string> checkpoints;  // URIs of those that are kept, by step.
     int64_t newest_step = -1;                    // The newest of all checkpoints so far.
   };
   const std::map<std::string, Job>& jobs() const { return jobs_; }
+  const std::set<std::string>& drained() const { return drained_; }
   const std::vector<std::string>& violations() const { return violations_; }
   int64_t attempts() const { return attempts_; }
   int64_t checkpoints() const { return checkpoints_; }
@@ -66,11 +75,15 @@ class LogModel {
   void Expect(bool holds, const JobEvent& event, const std::string& what);
   void ApplyToJob(const JobEvent& event);
   void OnPlaced(const JobEvent& event, Job* job);
+  void CheckDevices(const JobEvent& event, const Job& job);
+  void OnAttemptEnded(const JobEvent& event, Job* job);
   void OnCheckpoint(const JobEvent& event, Job* job);
   void OnEnded(const JobEvent& event, Job* job);
 
   const std::map<std::string, StoredIndex>* const indexes_;
+  const int devices_each_;
   std::map<std::string, Job> jobs_;
+  std::set<std::string> drained_;                    // Workers.
   std::map<std::string, std::string> ids_;           // By client key.
   std::map<std::string, std::string> acknowledged_;  // Job ids by client key.
   int64_t term_ = 0, generation_ = 0, sequence_ = 0;

@@ -1,9 +1,11 @@
 #include "tests/simulation/storm.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "tests/simulation/storm_clients.h"
 #include "tests/simulation/storm_workers.h"
 
 namespace xlad::simulation {
@@ -13,21 +15,10 @@ constexpr char kLogPath[] = "/data/jobs.sqlite";
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
 constexpr int64_t kReopenMs = 300;
-constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long.
-constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
-constexpr int64_t kMetricsPerRead = 50;
+constexpr int64_t kShortLeaseSteps = 60;
+constexpr int64_t kMaxEvents = 3'000'000;  // More of them mean that messages go round in a circle.
 
 }  // namespace
-
-// A client that submits one job until that is acknowledged, and then follows its metrics.
-struct Storm::Client {
-  std::string key;
-  SubmitJobRequest request;
-  std::string job_id;            // Empty until it is acknowledged.
-  int64_t next_step = 0;         // The first step whose metrics it has not seen.
-  int64_t silent_since_ns = -1;  // Since when the job waits without a reason; -1: it does not.
-  int tries = 0;
-};
 
 Storm::Storm(const StormOptions& options)
     : options_(options),
@@ -35,13 +26,22 @@ Storm::Storm(const StormOptions& options)
       coordinator_random_(SeededRandom(options.seed + 1)),
       disk_(options.seed + 2),
       sqlite_(&disk_),
-      model_(&indexes_),
-      workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)) {}
+      model_(&indexes_, options.devices_each),
+      workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)),
+      clients_(std::make_unique<StormClients>(this, options.jobs, options.devices_each * (options.workers - 1))) {
+  if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
+}
 
 Storm::~Storm() = default;
 
 void Storm::Note(const std::string& what) {
+  if (options_.trace) std::printf("%9.3f  %s\n", static_cast<double>(clock_.NowNs()) / 1e9, what.c_str());
   result_.trace_hash = Hash64(absl::StrCat(clock_.NowNs(), " ", what), result_.trace_hash);
+}
+
+void Storm::NoteMessage(const std::string& direction, const google::protobuf::Message& message) {
+  if (options_.trace) return Note(absl::StrCat(direction, " ", message.ShortDebugString().substr(0, 300)));
+  Note(direction + message.SerializeAsString());
 }
 
 void Storm::After(int64_t delay_ms, std::function<void()> event) {
@@ -59,7 +59,7 @@ void Storm::StartCoordinator() {
   if (commit_ != nullptr) return;
   ++process_;
   commit_ = std::make_unique<service::GroupCommit>(
-      service::CoordinatorOptions(),
+      coordinator_options_,
       service::GroupCommit::Environment{&clock_, coordinator_random_.get(),
                                         [this]() -> absl::StatusOr<std::shared_ptr<service::JobLog>> {
                                           XLAD_ASSIGN_OR_RETURN(auto log, service::OpenSqliteJobLog(kLogPath));
@@ -89,6 +89,15 @@ void Storm::Post(std::function<void(Core&)> event) {
   inbox_.push_back({std::move(event), nullptr});
   ScheduleTurn(/*tick=*/false);
 }
+
+void Storm::Ask(std::function<void(Core&)> request, std::function<void(const absl::Status&)> answer) {
+  if (commit_ == nullptr) return;
+  inbox_.push_back({std::move(request), std::move(answer)});
+  ScheduleTurn(/*tick=*/false);
+}
+
+std::string Storm::AnyWorker() { return workers_->AnyId(); }
+bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
 
 void Storm::ScheduleTurn(bool tick) {
   tick_is_due_ = tick_is_due_ || tick;
@@ -177,16 +186,23 @@ void Storm::PerformOne(const service::Action& action) {
   } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
     later(Between(1, kBuildMs), [build = *build](Core& c) {
       service::BuiltProgram built;
-      built.executable_digest = absl::StrCat("executable of ", build.job.str());
+      built.executable_digest = absl::StrCat("executable of ", build.job.str(), " on ", service::MeshText(build.mesh));
       built.plan.target = build.target;
+      built.batch_axes = {"dp"};
       c.OnBuilt(build.job, build.mesh, built);
     });
   } else if (const auto* load = std::get_if<service::LoadPlan>(&action)) {
-    later(5, [digest = load->executable_digest](Core& c) { c.OnPlanLoaded(digest, service::PlannedProgram()); });
-  } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
-    later(Between(1, 100), [this, request = *store, stored = workers_->StoreIndex(store->index)](Core& c) {
-      c.OnIndexStored(request, stored);
+    const bool is_lost = !calm_ && random_->Below(5) == 0;  // The file is damaged: the program is built again.
+    later(5, [digest = load->executable_digest, is_lost](Core& c) {
+      if (is_lost) return c.OnPlanLoaded(digest, absl::DataLossError("damaged"));
+      c.OnPlanLoaded(digest, service::PlannedProgram());
     });
+  } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
+    const bool fails = !calm_ && random_->Below(15) == 0;
+    absl::StatusOr<service::Checkpoint> stored = absl::UnavailableError("the storage of checkpoints");
+    if (!fails) stored = workers_->StoreIndex(store->index);
+    later(Between(1, fails || calm_ ? 100 : 1500),
+          [request = *store, stored](Core& c) { c.OnIndexStored(request, stored); });
   }
 }
 
@@ -214,120 +230,28 @@ void Storm::Repair() {
   disk_.FailAt(INT64_MAX, DiskFault::kNone, 0);
   disk_.CrashAt(INT64_MAX);
   workers_->Repair();
-}
-
-// --- Clients.
-
-void Storm::Submit(Client* client) {
-  if (!client->job_id.empty()) return;
-  const int attempt = ++client->tries;
-  After(kPatienceMs, [this, client] { Submit(client); });
-  if (commit_ == nullptr) return;
-  const auto response = std::make_shared<absl::StatusOr<SubmitJobResponse>>();
-  inbox_.push_back({[client, response](Core& c) { *response = c.Submit(client->request); },
-                    [this, client, response](const absl::Status& status) {
-                      if (!status.ok() || !response->ok()) return;
-                      model_.Acknowledge(client->key, (*response)->job_id());
-                      if (random_->Below(4) == 0) return;  // The answer is lost on its way.
-                      client->job_id = (*response)->job_id();
-                    }});
-  ScheduleTurn(/*tick=*/false);
-  Note(absl::StrCat(client->key, " is submitted for the ", attempt, "th time"));
-}
-
-// What a client sees of its job: every step's metrics once, in order, without a gap.
-void Storm::Watch(Client* client) {
-  if (client->job_id.empty() || !is_serving()) return;
-  const auto rows = commit_->log()->ReadMetrics(service::JobId(client->job_id), client->next_step, kMetricsPerRead);
-  if (!rows.ok()) return;
-  for (const StepMetrics& row : *rows) {
-    if (row.step() != client->next_step) {
-      result_.violations.push_back(
-          absl::StrCat("a watch of ", client->key, " skips from step ", client->next_step, " to ", row.step()));
-    }
-    client->next_step = row.step() + 1;
-  }
-}
-
-// Looks at every job as its client does.
-void Storm::CheckJobs() {
-  if (is_serving() && busy_until_ns_ <= clock_.NowNs()) {
-    for (const auto& client : clients_) {
-      Watch(client.get());
-      if (client->job_id.empty()) continue;
-      const auto status = commit_->coordinator()->jobs().Status(service::JobId(client->job_id));
-      if (!status.ok())
-        result_.violations.push_back(absl::StrCat(client->key, " is not listed: ", status.status().ToString()));
-      if (!status.ok()) continue;
-      const bool is_silent = status->state() == PENDING && status->reason().empty();
-      if (!is_silent) client->silent_since_ns = -1;
-      if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = clock_.NowNs();
-      if (is_silent && clock_.NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
-        result_.violations.push_back(absl::StrCat(client->key, " waits and does not say for what"));
-        client->silent_since_ns = clock_.NowNs();
-      }
-    }
-  }
-  After(500, [this] { CheckJobs(); });
-}
-
-bool Storm::AllEnded() const {
-  return is_serving() && std::all_of(clients_.begin(), clients_.end(), [&](const auto& client) {
-           const auto found = model_.jobs().find(client->job_id);
-           return found != model_.jobs().end() && found->second.ended;
-         });
-}
-
-// The job has succeeded, and all of its metrics were seen.
-void Storm::CheckEnd(Client* client) {
-  for (int64_t before = -1; before != client->next_step;) {  // To the end of what is recorded.
-    before = client->next_step;
-    Watch(client);
-  }
-  const auto found = model_.jobs().find(client->job_id);
-  if (found == model_.jobs().end() || found->second.end_state != SUCCEEDED) {
-    const auto status = is_serving() ? commit_->coordinator()->jobs().Status(service::JobId(client->job_id))
-                                     : absl::StatusOr<JobStatus>(absl::UnavailableError("no coordinator"));
-    result_.violations.push_back(absl::StrCat(client->key, " (", client->job_id, ") did not succeed: ",
-                                              status.ok()
-                                                  ? absl::StrCat(JobState_Name(status->state()), ": ", status->reason())
-                                                  : status.status().ToString()));
-  } else if (client->next_step != client->request.spec().steps()) {
-    result_.violations.push_back(absl::StrCat(client->key, ": its watch ends before step ", client->next_step, " of ",
-                                              client->request.spec().steps()));
-  }
+  clients_->Repair();
 }
 
 StormResult Storm::Run() {
   StartCoordinator();
   workers_->Start();
-  for (int j = 0; j < options_.jobs; ++j) {
-    auto client = std::make_unique<Client>();
-    client->key = absl::StrCat("job", j);
-    client->request.set_client_key(client->key);
-    JobSpec* spec = client->request.mutable_spec();
-    spec->set_name(client->key);
-    spec->set_steps(Between(0, 150));
-    spec->set_keep_final_state(true);
-    spec->mutable_checkpoint()->set_every_steps(Between(0, 30));
-    spec->mutable_checkpoint()->set_every_ms(random_->Below(2) == 0 ? 0 : Between(200, 3000));
-    spec->add_mesh()->set_name("dp");
-    spec->mutable_mesh(0)->set_size(Between(1, options_.devices_each * (options_.workers - 1)));
-    After(Between(0, options_.storm_ms), [this, client = client.get()] { Submit(client); });
-    clients_.push_back(std::move(client));
-  }
+  clients_->Start(options_.storm_ms);
   Tick();
-  CheckJobs();
   After(Between(100, 2500), [this] { Misfortune(); });
   After(options_.storm_ms, [this] { Repair(); });
-  while (clock_.NowNs() < options_.limit_ms * kNsPerMs && !(calm_ && AllEnded())) {
+  while (clock_.NowNs() < options_.limit_ms * kNsPerMs && !(calm_ && clients_->AllEnded())) {
+    if (++result_.events > kMaxEvents) {
+      Violate("the cluster does not come to rest");
+      break;
+    }
     const auto event = events_.begin();
     clock_.Advance(std::max<int64_t>(0, event->first - clock_.NowNs()));
     const std::function<void()> handle = std::move(event->second);
     events_.erase(event);
     handle();
   }
-  for (const auto& client : clients_) CheckEnd(client.get());
+  clients_->CheckEnd();
   result_.violations.insert(result_.violations.end(), model_.violations().begin(), model_.violations().end());
   result_.attempts = model_.attempts();
   result_.checkpoints = model_.checkpoints();

@@ -1,8 +1,9 @@
 // A cluster in a storm: the real coordinator and its real SQLite log on a disk, in a network and among workers that
 // fail, event by event on a virtual clock. A seed determines everything. Used by one thread.
 //
-// Real: GroupCommit with the coordinator's state machines, the SQLite log. Simulated: disk, network, clients, builds,
-// and the workers (storm_workers.h), which follow the protocol of proto/worker.proto and whose states have contents.
+// Real: GroupCommit with the coordinator's state machines, the SQLite log. Simulated: disk, network, builds, storage of
+// checkpoints, clients (storm_clients.h), and the workers (storm_workers.h), which follow the protocol of
+// proto/worker.proto and whose states have contents.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,7 @@
 
 namespace xlad::simulation {
 
+class StormClients;
 class StormWorkers;
 using Core = std::remove_pointer_t<decltype(std::declval<service::GroupCommit&>().coordinator())>;
 
@@ -31,11 +33,12 @@ struct StormOptions {
   int jobs = 6;
   int64_t storm_ms = 20'000;   // Faults happen in this time; then everything is repaired.
   int64_t limit_ms = 400'000;  // All jobs must have ended by then.
+  bool trace = false;          // Print every event.
 };
 
 struct StormResult {
   std::vector<std::string> violations;
-  int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0;
+  int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0, events = 0;
   int64_t virtual_ms = 0;
   uint64_t trace_hash = 0;  // A hash of all events; equal for equal seeds.
 };
@@ -47,23 +50,39 @@ class Storm {
   ~Storm();
   StormResult Run();
 
-  // --- For the workers.
+  // --- For the workers and clients.
   int64_t NowNs() const { return clock_.NowNs(); }
   Random& random() { return *random_; }
   int64_t Between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_->Below(high - low + 1)); }
   void After(int64_t delay_ms, std::function<void()> event);
   // An event for the coordinator; lost if it is not running when the event arrives.
   void Post(std::function<void(Core&)> event);
+  // Adds an event to the trace. A message is noted with its direction and the worker.
   void Note(const std::string& what);
-  bool is_up() const { return commit_ != nullptr; }
+  void NoteMessage(const std::string& direction, const google::protobuf::Message& message);
+  // A request to the coordinator. `answer` is called with OK when its effects are durable, with the reason if they are
+  // not, or never if no process runs or it dies.
+  void Ask(std::function<void(Core&)> request, std::function<void(const absl::Status&)> answer);
   bool is_serving() const { return commit_ != nullptr && commit_->is_open(); }
+  // Whether it serves and is not stopped.
+  bool is_responsive() const { return is_serving() && busy_until_ns_ <= clock_.NowNs(); }
+  // Null while the coordinator does not serve.
+  Core* core() { return is_serving() ? commit_->coordinator() : nullptr; }
+  std::shared_ptr<service::JobLog> log() { return commit_->log(); }
+  LogModel& model() { return model_; }
+  void Violate(const std::string& what) { result_.violations.push_back(what); }
+  // The number of the coordinator's process: of the one that runs, or of the last one.
+  int64_t process() const { return process_; }
+  std::string AnyWorker();
+  // Whether an id of a worker will never be used again.
+  bool HasLostWorkers() const;
+  StormClients& clients() { return *clients_; }
   std::map<std::string, StoredIndex>& indexes() { return indexes_; }
   // The client key of a job, by which its contents are known.
   std::string KeyOf(const std::string& job_id) const;
   bool is_calm() const { return calm_; }
 
  private:
-  struct Client;
   void StartCoordinator();
   void Die(const std::string& how);
   void Turn();
@@ -75,13 +94,9 @@ class Storm {
   void BreakDisk();
   void Misfortune();
   void Repair();
-  void Submit(Client* client);
-  void CheckJobs();
-  void Watch(Client* client);
-  bool AllEnded() const;
-  void CheckEnd(Client* client);
 
   const StormOptions options_;
+  service::CoordinatorOptions coordinator_options_;
   ManualClock clock_;
   const std::unique_ptr<Random> random_, coordinator_random_;
   SimulatedDisk disk_;
@@ -95,7 +110,7 @@ class Storm {
   bool turn_is_due_ = false, tick_is_due_ = false;
   int64_t next_open_ns_ = 0;
   std::unique_ptr<StormWorkers> workers_;
-  std::vector<std::unique_ptr<Client>> clients_;
+  std::unique_ptr<StormClients> clients_;
   std::multimap<int64_t, std::function<void()>> events_;  // By time.
   bool calm_ = false;                                     // The faults are over.
   StormResult result_;

@@ -1,5 +1,5 @@
 // The real coordinator and its real log in storms of faults. XLAD_STORM_SEEDS is the number of seeds (default 30);
-// XLAD_STORM_SEED runs one, to replay it.
+// XLAD_STORM_SEED runs one, to replay it, and XLAD_STORM_TRACE=1 prints its events.
 #include "tests/simulation/storm.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,9 @@ uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-StormResult RunSeed(uint64_t seed) { return Storm({.seed = seed}).Run(); }
+StormResult RunSeed(uint64_t seed) {
+  return Storm({.seed = seed, .trace = NumberFrom("XLAD_STORM_TRACE", 0) != 0}).Run();
+}
 
 TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   constexpr uint64_t kDefaultSeeds = 30;

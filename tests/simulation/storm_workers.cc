@@ -5,70 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/protocol.h"
-#include "service/state/messages.h"
 #include "tests/simulation/storm.h"
+#include "tests/simulation/storm_process.h"
 
 namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kBeatMs = 500;
-constexpr int64_t kStepMs = 20;
 constexpr int64_t kDeadLinkMs = 6000;  // A link on which nothing has passed for this long is closed by both ends.
-constexpr int64_t kStallMs = 3000;     // Peers give an attempt up whose member has stalled for this long.
-
-// Names the attempt of a launched task in a message.
-template <typename Message>
-void Name(const LaunchTask& launch, Message* message) {
-  message->set_job_id(launch.job_id());
-  message->set_attempt(launch.attempt());
-  message->set_generation(launch.generation());
-}
 
 }  // namespace
-
-struct StormWorkers::Task {
-  LaunchTask launch;
-  std::shared_ptr<Gang> gang;
-  bool is_first = false;  // Has device 0: reports the metrics.
-  bool ready = false;
-  int64_t lease_until = -1;
-  int64_t stop_at = -1;
-  std::set<int64_t> checkpoint_steps;         // Those that the coordinator has named.
-  std::map<int64_t, CheckpointShard> shards;  // Written and not committed, by step.
-  int64_t saved_step = -1;                    // The last step whose state was written, or from which it started.
-  std::deque<StepMetrics> metrics;            // Not acknowledged.
-  std::optional<WorkerMessage> end;           // Repeated until it is forgotten.
-};
-
-struct StormWorkers::Gang {
-  TaskKey key;
-  LaunchTask launch;
-  std::map<int, std::pair<Process*, Task*>> members;  // By the process's number, so that a seed replays.
-  int64_t finished = 0;
-  uint64_t contents = 0;  // The contents of the state before step `finished`.
-  int64_t stalled_since_ns = -1;
-  bool scheduled = false, formed = false, over = false;
-};
-
-struct StormWorkers::Process {
-  int number = 0;
-  std::string id;
-  uint64_t incarnation = 0;
-  int64_t life = 0;  // The number of starts.
-  bool up = false, never_returns = false;
-  int64_t stopped_until_ns = 0;
-  bool data_cut = false;  // Its peers cannot reach it.
-  bool cut_up = false, cut_down = false, refused = false;
-  int64_t cut_since_ns = 0;
-  int64_t connection = 0;
-  bool registered = false;
-  bool leaving = false;
-  int64_t term = 0;
-  std::map<TaskKey, Task> tasks;
-  std::deque<WorkerMessage> held_up;  // By a cut, in order.
-  std::deque<CoordinatorMessage> held_down;
-  int64_t last_up_ns = 0, last_down_ns = 0;  // Messages stay in order.
-};
 
 StormWorkers::StormWorkers(Storm* storm, int workers, int devices_each) : storm_(storm), devices_each_(devices_each) {
   for (int w = 0; w < workers; ++w) {
@@ -87,7 +33,7 @@ void StormWorkers::Start() {
 // --- Processes and connections.
 
 void StormWorkers::StartProcess(Process* process) {
-  if (process->up) return;
+  if (process->up || process->is_gone) return;
   process->up = true;
   process->incarnation = next_incarnation_++;
   const int64_t life = ++process->life;
@@ -169,7 +115,7 @@ void StormWorkers::Beat(Process* process, int64_t life) {
       }
       message.mutable_heartbeat();
       SendUp(process, std::move(message));
-      for (auto& [key, task] : process->tasks) SendUnanswered(process, &task);
+      for (auto& [key, task] : process->tasks) SendMetrics(process, &task);
     }
   }
   storm_->After(kBeatMs, [this, process, life] { Beat(process, life); });
@@ -186,12 +132,14 @@ void StormWorkers::SendUp(Process* process, WorkerMessage message) {
   process->last_up_ns = std::max(process->last_up_ns, now_ns + storm_->Between(0, 20) * kNsPerMs);
   const int64_t connection = process->connection;
   storm_->After((process->last_up_ns - now_ns) / kNsPerMs,
-                [this, connection, message = std::move(message)] { DeliverUp(connection, message); });
+                [this, connection, coordinator = storm_->process(), message = std::move(message)] {
+                  if (coordinator == storm_->process()) DeliverUp(connection, message);
+                });
 }
 
+// What was on its way when the connection closed arrives as well, even after the coordinator knows that it has closed.
 void StormWorkers::DeliverUp(int64_t connection, const WorkerMessage& message) {
-  if (!connections_.contains(connection)) return;
-  storm_->Note(message.SerializeAsString());
+  storm_->NoteMessage(absl::StrCat("from connection ", connection), message);
   storm_->Post([connection, message](Core& c) { c.OnWorkerMessage(service::ConnectionId(connection), message); });
 }
 
@@ -215,7 +163,7 @@ void StormWorkers::Deliver(int64_t connection, const CoordinatorMessage& message
 // --- Messages of the coordinator.
 
 void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
-  storm_->Note(message.SerializeAsString());
+  storm_->NoteMessage("to " + process->id, message);
   if (message.term() < process->term) return;  // The sender has been replaced.
   process->term = message.term();
   const auto drop = [&](const auto& named) {
@@ -233,6 +181,11 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
     case CoordinatorMessage::kLaunch:
       return OnLaunch(process, message.launch());
     case CoordinatorMessage::kStart:
+      if (Task* task =
+              Find(process, {message.start().job_id(), message.start().attempt()}, message.start().generation());
+          task != nullptr) {
+        task->started = true;
+      }
       return lease(message.start());
     case CoordinatorMessage::kRenew:
       return lease(message.renew());
@@ -260,7 +213,7 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
 void StormWorkers::OnRegistered(Process* process) {
   process->registered = true;
   for (auto& [key, task] : process->tasks) {
-    task.ready = false;  // Is reported again.
+    if (!task.started) task.ready = false;  // Is reported again.
     SendUnanswered(process, &task);
   }
   if (!process->leaving) return;
@@ -314,6 +267,7 @@ void StormWorkers::OnStopAt(Process* process, const StopTaskAt& stop) {
     if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // It continues to the later step.
   }
   SendUp(process, std::move(message));
+  if (task->gang->over && !task->end.has_value()) FailTask(process, task);  // It cannot: peers left while it stood.
 }
 
 void StormWorkers::OnCheckpointAt(Process* process, const CheckpointAt& checkpoint) {
@@ -342,164 +296,6 @@ void StormWorkers::OnAcknowledge(Process* process, const Acknowledge& acknowledg
     task->metrics.pop_front();
 }
 
-// --- Attempts.
-
-void StormWorkers::Drop(Process* process, const TaskKey& key) {
-  const auto found = process->tasks.find(key);
-  const std::shared_ptr<Gang> gang = found->second.gang;
-  gang->members.erase(process->number);
-  process->tasks.erase(found);
-  EndGang(gang.get(), process->id);
-}
-
-// The others cannot continue without a member: they report a failure that names it.
-void StormWorkers::EndGang(Gang* gang, const std::string& suspect) {
-  if (std::exchange(gang->over, true)) return;
-  for (const auto& [number, member] : gang->members) {
-    const auto& [process, task] = member;
-    if (task->end.has_value()) continue;
-    WorkerMessage message;
-    TaskFailed* failed = message.mutable_failed();
-    Name(task->launch, failed);
-    failed->set_step(gang->finished);
-    failed->set_error("a peer is gone");
-    failed->set_error_code(static_cast<int>(absl::StatusCode::kUnavailable));
-    failed->set_suspect_worker(suspect);
-    task->end = std::move(message);
-    if (process->registered) SendUnanswered(process, task);
-  }
-}
-
-bool StormWorkers::CanStep(Gang* gang) {
-  if (std::ssize(gang->members) < gang->launch.peers_size()) return false;
-  const int64_t now_ns = storm_->NowNs();
-  bool can = true;
-  for (const auto& [number, member] : gang->members) {
-    const auto& [process, task] = member;
-    const bool stalled = now_ns < process->stopped_until_ns || (process->data_cut && gang->members.size() > 1);
-    if (stalled && gang->stalled_since_ns < 0) gang->stalled_since_ns = now_ns;
-    if (stalled && now_ns - gang->stalled_since_ns > kStallMs * kNsPerMs) {
-      EndGang(gang, process->id);
-      return false;
-    }
-    can = can && !stalled;
-  }
-  if (!can) return false;
-  gang->stalled_since_ns = -1;
-  for (const auto& [number, member] : gang->members) {
-    const auto& [process, task] = member;
-    if (!std::exchange(task->ready, true) && process->registered && !task->end.has_value()) {
-      WorkerMessage message;
-      Name(task->launch, message.mutable_ready());
-      SendUp(process, std::move(message));
-    }
-  }
-  return true;
-}
-
-// Writes the state before step `finished` if this is a step to save.
-void StormWorkers::WriteShards(Gang* gang) {
-  const int64_t step = gang->finished;
-  const int64_t every = gang->launch.spec().checkpoint().every_steps();
-  for (const auto& [number, member] : gang->members) {
-    const auto& [process, task] = member;
-    const bool due = (every > 0 && step > 0 && step % every == 0) || task->checkpoint_steps.contains(step) ||
-                     task->stop_at == step || step == gang->launch.spec().steps();
-    if (!due || task->saved_step >= step) continue;
-    task->saved_step = step;
-    CheckpointShard shard;
-    shard.set_uri(absl::StrCat("shard of ", gang->key.first, " by attempt ", gang->key.second, " of ", process->id, "/",
-                               process->incarnation, " before ", step));
-    shards_[shard.uri()] = {gang->key.first, gang->key.second, gang->launch.generation(), step, gang->contents};
-    task->shards[step] = shard;
-  }
-}
-
-void StormWorkers::FinishStep(Gang* gang) {
-  const std::string job_key = storm_->KeyOf(gang->key.first);
-  StepMetrics metrics;
-  metrics.set_step(gang->finished);
-  metrics.set_step_ms(static_cast<double>(kStepMs));
-  metrics.set_attempt(gang->key.second);
-  metrics.add_values(LossOf(gang->contents));
-  // A state of another step or job leads to a state that no step of this job has.
-  gang->contents = gang->contents == ContentsAt(job_key, gang->finished) ? ContentsAt(job_key, gang->finished + 1)
-                                                                         : gang->contents + 1;
-  ++gang->finished;
-  for (const auto& [number, member] : gang->members) {
-    Task* task = member.second;
-    if (task->is_first) task->metrics.push_back(metrics);
-  }
-}
-
-void StormWorkers::Step(const TaskKey& key) {
-  const std::shared_ptr<Gang> gang = gangs_[key];
-  if (gang->over) return;
-  if (CanStep(gang.get())) {
-    WriteShards(gang.get());
-    bool goes_on = true;
-    for (const auto& [number, member] : gang->members) {
-      const auto& [process, task] = member;
-      WorkerMessage end;
-      if (gang->finished >= gang->launch.spec().steps()) {
-        Name(task->launch, end.mutable_finished());
-      } else if (task->stop_at == gang->finished) {
-        Name(task->launch, end.mutable_stopped());
-        end.mutable_stopped()->set_step(gang->finished);
-      }
-      goes_on = goes_on && end.message_case() == WorkerMessage::MESSAGE_NOT_SET && task->lease_until > gang->finished;
-      if (end.message_case() == WorkerMessage::MESSAGE_NOT_SET) continue;
-      if (task->end.has_value() && task->end->message_case() == end.message_case()) continue;
-      task->end = std::move(end);
-      if (process->registered) SendUnanswered(process, task);
-    }
-    if (goes_on) FinishStep(gang.get());
-  }
-  if (!gang->over) storm_->After(kStepMs, [this, key] { Step(key); });
-}
-
-void StormWorkers::SendMetrics(Process* process, Task* task) {
-  if (task->metrics.empty()) return;
-  WorkerMessage message;
-  Name(task->launch, message.mutable_steps());
-  for (const StepMetrics& row : task->metrics) *message.mutable_steps()->add_metrics() = row;
-  SendUp(process, std::move(message));
-}
-
-// Everything that the coordinator has not answered, in the order in which it happened.
-void StormWorkers::SendUnanswered(Process* process, Task* task) {
-  SendMetrics(process, task);
-  for (const auto& [step, shard] : task->shards) {
-    WorkerMessage message;
-    ShardWritten* written = message.mutable_shard_written();
-    Name(task->launch, written);
-    written->set_step(step);
-    *written->mutable_shard() = shard;
-    SendUp(process, std::move(message));
-  }
-  if (task->end.has_value()) SendUp(process, *task->end);
-}
-
-service::Checkpoint StormWorkers::StoreIndex(const CheckpointIndex& index) {
-  StoredIndex stored{index.job_id(), index.attempt(), index.generation(), index.step(), 0};
-  for (int s = 0; s < index.shards_size(); ++s) {
-    const StoredIndex& shard = shards_.at(index.shards(s).uri());
-    const bool fits = shard.job_id == stored.job_id && shard.attempt == stored.attempt &&
-                      shard.generation == stored.generation && shard.step == stored.step &&
-                      (s == 0 || shard.contents == stored.contents);
-    stored.contents = fits ? shard.contents : 0;
-  }
-  const auto gang = gangs_.find({index.job_id(), index.attempt()});
-  const bool complete = gang != gangs_.end() && index.shards_size() == gang->second->launch.peers_size();
-  if (!complete) stored.contents = 0;
-  service::Checkpoint checkpoint;
-  checkpoint.step = index.step();
-  checkpoint.uri = absl::StrCat("index of ", index.job_id(), " by attempt ", index.attempt(), " before ", index.step());
-  checkpoint.digest = "digest";
-  storm_->indexes()[checkpoint.uri] = stored;
-  return checkpoint;
-}
-
 // --- Faults.
 
 void StormWorkers::Cut(Process* process) {
@@ -521,16 +317,22 @@ void StormWorkers::Heal(Process* process) {
   for (const CoordinatorMessage& message : std::exchange(process->held_down, {})) Deliver(process->connection, message);
 }
 
+std::string StormWorkers::AnyId() { return processes_[storm_->random().Below(processes_.size())]->id; }
+
 void StormWorkers::Misfortune() {
   Process* process = processes_[storm_->random().Below(processes_.size())].get();
   switch (storm_->random().Below(7)) {
     case 0:
     case 1: {
       Kill(process);
-      const uint64_t fate = storm_->random().Below(6);
-      process->never_returns = fate == 0;                           // Until the end of the storm.
-      if (fate == 1) process->id = absl::StrCat(process->id, "'");  // Comes back under another id.
-      if (!process->never_returns) storm_->After(storm_->Between(50, 5000), [this, process] { StartProcess(process); });
+      const uint64_t fate = storm_->random().Below(12);
+      process->stays_away = fate <= 1;
+      if (fate == 1 && !std::exchange(one_is_gone_, true)) process->is_gone = has_lost_ids_ = true;
+      if (fate == 2 || fate == 3) {  // Comes back under another id.
+        process->id = absl::StrCat(process->id, "'");
+        has_lost_ids_ = true;
+      }
+      if (!process->stays_away) storm_->After(storm_->Between(50, 5000), [this, process] { StartProcess(process); });
       break;
     }
     case 2:
@@ -575,7 +377,7 @@ void StormWorkers::Repair() {
   for (const auto& process : processes_) {
     Heal(process.get());
     process->stopped_until_ns = 0;
-    process->never_returns = false;
+    process->stays_away = false;
     if (!process->up) storm_->After(storm_->Between(50, 2000), [this, p = process.get()] { StartProcess(p); });
   }
 }

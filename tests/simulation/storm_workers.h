@@ -36,6 +36,10 @@ class StormWorkers {
   // Stores the index of a checkpoint, from the shards that were written.
   service::Checkpoint StoreIndex(const CheckpointIndex& index);
 
+  std::string AnyId();
+  // Whether an id will never be used again: its process has gone for good, or came back under another one.
+  bool HasLostIds() const { return has_lost_ids_; }
+
   // One fault of a worker or of a path.
   void Misfortune();
   // Ends all faults.
@@ -68,6 +72,9 @@ class StormWorkers {
   void WriteShards(Gang* gang);
   void FinishStep(Gang* gang);
   void EndGang(Gang* gang, const std::string& suspect);
+  void FailTask(Process* process, Task* task);
+  void FailProgram(Gang* gang);
+  void SendShard(Process* process, Task* task, int64_t step);
   void SendUnanswered(Process* process, Task* task);
   void SendMetrics(Process* process, Task* task);
   void Cut(Process* process);
@@ -82,6 +89,8 @@ class StormWorkers {
   std::map<std::string, StoredIndex> shards_;  // By URI.
   int64_t next_connection_ = 1;
   uint64_t next_incarnation_ = 1;
+  bool has_lost_ids_ = false;
+  bool one_is_gone_ = false;  // For good.
 };
 
 }  // namespace xlad::simulation

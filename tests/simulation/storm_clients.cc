@@ -1,0 +1,265 @@
+#include "tests/simulation/storm_clients.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/storm.h"
+
+namespace xlad::simulation {
+namespace {
+
+using service::JobId;
+using service::WorkerId;
+
+constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long.
+constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
+constexpr int64_t kMetricsPerRead = 50;
+constexpr int64_t kMaxSteps = 150;
+
+}  // namespace
+
+struct StormClients::Client {
+  std::string key;
+  SubmitJobRequest request;
+  int64_t fails_at = -1;         // The step at which the program itself fails.
+  std::string job_id;            // Empty until it is acknowledged.
+  int64_t next_step = 0;         // The first step whose metrics it has not seen.
+  int64_t silent_since_ns = -1;  // Since when the job waits without a reason; -1: it does not.
+  int tries = 0;
+  bool wants_cancel = false;
+  int resizes = 0;            // How often it will ask for another mesh.
+  bool is_cancelled = false;  // Acknowledged.
+};
+
+StormClients::StormClients(Storm* storm, int jobs, int64_t max_devices) : storm_(storm), max_devices_(max_devices) {
+  for (int j = 0; j < jobs; ++j) AddClient(j);
+}
+
+StormClients::~StormClients() = default;
+
+void StormClients::AddClient(int number) {
+  Random& random = storm_->random();
+  auto client = std::make_unique<Client>();
+  client->key = absl::StrCat("job", number);
+  client->request.set_client_key(client->key);
+  JobSpec* spec = client->request.mutable_spec();
+  spec->set_name(client->key);
+  spec->set_steps(storm_->Between(0, kMaxSteps));
+  spec->set_keep_final_state(random.Below(4) != 0);
+  spec->mutable_checkpoint()->set_every_steps(storm_->Between(0, 30));
+  spec->mutable_checkpoint()->set_every_ms(random.Below(2) == 0 ? 0 : storm_->Between(200, 3000));
+  spec->mutable_checkpoint()->set_keep(static_cast<int32_t>(storm_->Between(0, 3)));
+  constexpr JobSpec::OnLoss kPolicies[] = {JobSpec::RESTART, JobSpec::RESTART, JobSpec::WAIT, JobSpec::SHRINK};
+  spec->set_on_loss(kPolicies[random.Below(std::size(kPolicies))]);
+  if (random.Below(4) == 0) spec->set_max_attempts(storm_->Between(1, 4));
+  spec->add_mesh()->set_name("dp");
+  spec->mutable_mesh(0)->set_size(storm_->Between(1, max_devices_));
+  if (random.Below(8) == 0 && spec->steps() > 0) client->fails_at = storm_->Between(0, spec->steps() - 1);
+  client->wants_cancel = random.Below(10) == 0;
+  client->resizes = random.Below(3) == 0 ? 2 : 0;
+  clients_.push_back(std::move(client));
+}
+
+void StormClients::Start(int64_t storm_ms) {
+  for (const auto& client : clients_) {
+    storm_->After(storm_->Between(0, storm_ms), [this, c = client.get()] { Submit(c); });
+  }
+  storm_->After(storm_->Between(0, storm_ms), [this] { Operate(); });
+  CheckJobs();
+}
+
+int64_t StormClients::FailsAt(const std::string& key) const {
+  const auto found =
+      std::find_if(clients_.begin(), clients_.end(), [&](const auto& client) { return client->key == key; });
+  return found == clients_.end() ? -1 : (*found)->fails_at;
+}
+
+// --- Requests.
+
+void StormClients::Submit(Client* client) {
+  if (!client->job_id.empty()) return;
+  const int attempt = ++client->tries;
+  storm_->After(kPatienceMs, [this, client] { Submit(client); });
+  const auto response = std::make_shared<absl::StatusOr<SubmitJobResponse>>();
+  storm_->Ask([client, response](Core& c) { *response = c.Submit(client->request); },
+              [this, client, response](const absl::Status& status) {
+                if (!status.ok() || !response->ok()) return;
+                storm_->model().Acknowledge(client->key, (*response)->job_id());
+                if (storm_->random().Below(4) == 0 || !client->job_id.empty()) return;  // The answer is lost.
+                client->job_id = (*response)->job_id();
+                if (client->wants_cancel) storm_->After(storm_->Between(0, 10'000), [this, client] { Cancel(client); });
+                for (int r = 0; r < client->resizes; ++r) {
+                  storm_->After(storm_->Between(0, 10'000), [this, client] { Resize(client); });
+                }
+              });
+  storm_->Note(absl::StrCat(client->key, " is submitted for the ", attempt, "th time"));
+}
+
+void StormClients::Insist(const Request& request, const std::function<void(const absl::Status&)>& answered) {
+  const auto is_answered = std::make_shared<bool>(false);
+  const auto result = std::make_shared<absl::Status>();
+  const auto answer = [is_answered, result, answered, this](const absl::Status& committed) {
+    if (!committed.ok() || *is_answered) return;
+    if (!storm_->is_calm() && storm_->random().Below(4) == 0) return;  // The answer is lost.
+    *is_answered = true;
+    answered(*result);
+  };
+  storm_->Ask([request, result](Core& core) { *result = request(core); }, answer);
+  storm_->After(kPatienceMs, [this, is_answered, request, answered] {
+    if (!*is_answered) Insist(request, answered);
+  });
+}
+
+void StormClients::Cancel(Client* client) {
+  storm_->Note(absl::StrCat(client->key, " is to be cancelled"));
+  Insist([client](Core& core) { return core.Cancel(JobId(client->job_id)); },
+         [this, client](const absl::Status& status) {
+           const LogModel::Job& job = storm_->model().jobs().at(client->job_id);
+           client->is_cancelled = status.ok();
+           if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
+             storm_->Violate(absl::StrCat(client->key, " is said to be cancelled, and this is not durable"));
+           }
+           if (!status.ok() && !job.ended) {
+             storm_->Violate(absl::StrCat(client->key, " cannot be cancelled: ", status.ToString()));
+           }
+         });
+}
+
+void StormClients::Resize(Client* client) {
+  ResizeJobRequest request;
+  request.set_job_id(client->job_id);
+  *request.mutable_mesh() = client->request.spec().mesh();
+  request.mutable_mesh(0)->set_size(storm_->Between(1, max_devices_));
+  storm_->Note(absl::StrCat(client->key, " is to be resized"));
+  Insist([request](Core& core) { return core.Resize(request); },
+         [this, client](const absl::Status& status) {
+           if (!status.ok() && !storm_->model().jobs().at(client->job_id).ended) {
+             storm_->Violate(absl::StrCat(client->key, " cannot be resized: ", status.ToString()));
+           }
+         });
+}
+
+void StormClients::Operate() {
+  if (storm_->is_calm()) return;
+  storm_->After(storm_->Between(1000, 8000), [this] { Operate(); });
+  if (operator_waits_) return;
+  operator_waits_ = true;
+  const std::string worker = storm_->AnyWorker();
+  const bool drain = !drained_.contains(worker);
+  storm_->Note(absl::StrCat("an operator ", drain ? "drains " : "undrains ", worker));
+  const auto ask = [drain, id = WorkerId(worker), this](Core& core) {
+    if (storm_->is_calm()) return absl::CancelledError("the operator has changed their mind");
+    return drain ? core.Drain(id) : core.Undrain(id);
+  };
+  Insist(ask, [this, drain, worker](const absl::Status& status) {
+    operator_waits_ = false;
+    if (drain && status.ok()) drained_.insert(worker);
+    if (!drain) drained_.erase(worker);
+    if (status.ok() && storm_->model().drained().contains(worker) != drain) {
+      storm_->Violate(absl::StrCat("the drain of ", worker, " was acknowledged and is not durable"));
+    }
+  });
+}
+
+// Also those whose drain was not acknowledged; a request may still be on its way, so this is repeated.
+void StormClients::Repair() {
+  for (const std::string& worker : storm_->model().drained()) {
+    storm_->Ask([id = WorkerId(worker)](Core& core) { (void)core.Undrain(id); }, nullptr);
+  }
+  storm_->After(kPatienceMs, [this] { Repair(); });
+}
+
+// --- What they see.
+
+// Every step's metrics once, in order, without a gap.
+void StormClients::Watch(Client* client) {
+  if (client->job_id.empty() || storm_->core() == nullptr) return;
+  const auto rows = storm_->log()->ReadMetrics(JobId(client->job_id), client->next_step, kMetricsPerRead);
+  if (!rows.ok()) return;
+  for (const StepMetrics& row : *rows) {
+    if (row.step() != client->next_step) {
+      storm_->Violate(
+          absl::StrCat("a watch of ", client->key, " skips from step ", client->next_step, " to ", row.step()));
+    }
+    client->next_step = row.step() + 1;
+  }
+}
+
+void StormClients::CheckJobs() {
+  if (storm_->is_responsive()) {
+    for (const auto& client : clients_) {
+      Watch(client.get());
+      if (!client->job_id.empty()) CheckSaysWhy(client.get());
+    }
+  }
+  storm_->After(500, [this] { CheckJobs(); });
+}
+
+void StormClients::CheckSaysWhy(Client* client) {
+  const auto status = storm_->core()->jobs().Status(JobId(client->job_id));
+  if (!status.ok()) return storm_->Violate(absl::StrCat(client->key, " is not listed: ", status.status().ToString()));
+  const bool is_silent = status->state() == PENDING && status->reason().empty();
+  if (!is_silent) client->silent_since_ns = -1;
+  if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = storm_->NowNs();
+  if (is_silent && storm_->NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
+    storm_->Violate(absl::StrCat(client->key, " waits and does not say for what"));
+    client->silent_since_ns = storm_->NowNs();
+  }
+}
+
+bool StormClients::HasSettled(const Client& client) const {
+  const auto found = storm_->model().jobs().find(client.job_id);
+  if (found == storm_->model().jobs().end()) return false;
+  if (found->second.ended) return true;
+  // A job may wait for a worker that has gone for good, if its policy says so.
+  const auto status = storm_->core()->jobs().Status(JobId(client.job_id));
+  return client.request.spec().on_loss() == JobSpec::WAIT && status.ok() && status->state() == PENDING &&
+         absl::StrContains(status->reason(), "(--on-loss wait)") && storm_->HasLostWorkers();
+}
+
+bool StormClients::AllEnded() const {
+  return storm_->core() != nullptr &&
+         std::all_of(clients_.begin(), clients_.end(), [&](const auto& client) { return HasSettled(*client); });
+}
+
+void StormClients::CheckEnd() {
+  for (const auto& client : clients_) {
+    for (int64_t before = -1; before != client->next_step;) {  // To the end of what is recorded.
+      before = client->next_step;
+      Watch(client.get());
+    }
+    CheckEndOf(client.get());
+  }
+}
+
+// The job has ended as it must, and all of its metrics were seen.
+void StormClients::CheckEndOf(Client* client) {
+  const auto found = storm_->model().jobs().find(client->job_id);
+  const JobSpec& spec = client->request.spec();
+  if (found == storm_->model().jobs().end() || !found->second.ended) {
+    if (storm_->core() != nullptr && HasSettled(*client)) return;
+    const auto status = storm_->core() != nullptr ? storm_->core()->jobs().Status(JobId(client->job_id))
+                                                  : absl::StatusOr<JobStatus>(absl::UnavailableError("no coordinator"));
+    return storm_->Violate(absl::StrCat(client->key, " (", client->job_id, ") has not ended: ",
+                                        status.ok()
+                                            ? absl::StrCat(JobState_Name(status->state()), ": ", status->reason())
+                                            : status.status().ToString()));
+  }
+  const JobState end = found->second.end_state;
+  const bool may_fail = client->fails_at >= 0 || spec.max_attempts() > 0;
+  const bool is_expected = client->is_cancelled ? end == CANCELLED
+                           : end == SUCCEEDED   ? client->fails_at < 0
+                           : end == CANCELLED   ? client->wants_cancel
+                                                : may_fail;
+  if (!is_expected) {
+    return storm_->Violate(
+        absl::StrCat(client->key, " (", client->job_id, ") ended as ", JobState_Name(end), ": ", found->second.reason));
+  }
+  if (end == SUCCEEDED && client->next_step != spec.steps()) {
+    storm_->Violate(
+        absl::StrCat(client->key, ": its watch ends before step ", client->next_step, " of ", spec.steps()));
+  }
+}
+
+}  // namespace xlad::simulation

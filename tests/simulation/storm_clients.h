@@ -1,0 +1,61 @@
+// The clients of a storm. Each submits one job, again and again until that is acknowledged, follows its metrics, and
+// may cancel or resize it; an operator drains workers and undrains them. Used by one thread.
+//
+// They know what must become of each job, and report whatever differs from that.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+#include "service/coordinator.h"
+
+namespace xlad::simulation {
+
+class Storm;
+
+class StormClients {
+ public:
+  StormClients(Storm* storm, int jobs, int64_t max_devices);
+  ~StormClients();
+
+  void Start(int64_t storm_ms);
+  // Undrains all workers, and asks for nothing else any more.
+  void Repair();
+  // Whether every job has ended, or waits for something that never comes.
+  bool AllEnded() const;
+  // Reports jobs that have not ended as they must.
+  void CheckEnd();
+  // The step at which the program of the job with this key fails, or -1.
+  int64_t FailsAt(const std::string& key) const;
+
+ private:
+  struct Client;
+  using Request = std::function<absl::Status(service::CoordinatorCore&)>;
+
+  void AddClient(int number);
+  void Submit(Client* client);
+  // Sends the request until it is answered by anything but Unavailable; then calls `answered`.
+  void Insist(const Request& request, const std::function<void(const absl::Status&)>& answered);
+  void Cancel(Client* client);
+  void Resize(Client* client);
+  void Operate();
+  void Watch(Client* client);
+  void CheckJobs();
+  void CheckSaysWhy(Client* client);
+  bool HasSettled(const Client& client) const;
+  void CheckEndOf(Client* client);
+
+  Storm* const storm_;
+  const int64_t max_devices_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::set<std::string> drained_;  // Workers that an operator has drained.
+  bool operator_waits_ = false;    // For an answer.
+};
+
+}  // namespace xlad::simulation
