@@ -11,6 +11,7 @@ namespace xlad::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry{1000};
+constexpr std::chrono::milliseconds kAskAgain{20};  // Whether the coordinator can be reached.
 
 }  // namespace
 
@@ -54,20 +55,35 @@ absl::Status CheckpointWriter::Copy(int index, const DeviceBuffers& buffers) {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointWriter::Save(int index, int64_t step, bool must, const DeviceBuffers& buffers) {
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return step_ < 0 || step_ == step || stop_.raised(); });
-    if (stop_.raised()) return stop_.status();
-    step_ = step;
-    must_ = must_ || must;
+absl::StatusOr<bool> CheckpointWriter::Reserve(int64_t step, bool must) {
+  std::unique_lock lock(mutex_);
+  while (!stop_.raised()) {
+    if (!must && skipped_ >= step) return false;
+    if (step_ < 0 || step_ == step) {
+      step_ = step;
+      must_ = must_ || must;
+      return true;
+    }
+    const bool is_writing = copied_ == devices_;
+    if (!must && is_writing && callbacks_.is_cut_off()) {
+      skipped_ = step;
+      changed_.notify_all();
+      return false;
+    }
+    changed_.wait_for(lock, kAskAgain);
   }
+  return stop_.status();
+}
+
+absl::StatusOr<bool> CheckpointWriter::Save(int index, int64_t step, bool must, const DeviceBuffers& buffers) {
+  XLAD_ASSIGN_OR_RETURN(const bool reserved, Reserve(step, must));
+  if (!reserved) return false;
   const absl::Status copied = Copy(index, buffers);
   if (!copied.ok()) return Annotate(copied, absl::StrCat("state before step ", step));
   const std::lock_guard lock(mutex_);
   ++copied_;
   changed_.notify_all();
-  return absl::OkStatus();
+  return true;
 }
 
 void CheckpointWriter::Write(int64_t step, bool must) {

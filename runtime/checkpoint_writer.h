@@ -2,7 +2,8 @@
 //
 // At a step to save, each device copies its part of the state to host memory (Save). When the last device here has
 // done so, a thread writes the shard. One copy of the state is kept in memory: a device that comes to the next step to
-// save while a shard is still being written waits for it.
+// save while a shard is still being written waits for it. If that shard cannot be written because the coordinator
+// cannot be reached, the step is not saved, so that training does not wait for the coordinator.
 #pragma once
 
 #include <condition_variable>
@@ -40,6 +41,8 @@ class CheckpointWriter {
         write;
     // The shard is stored. Called on the writer's thread.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
+    // Whether `write` waits for a coordinator that cannot be reached.
+    std::function<bool()> is_cut_off;
   };
   // `boxes` are the boxes that the devices of this worker write; `origin` says which attempt they are of. The layouts
   // and `abort` must outlive the writer.
@@ -52,8 +55,9 @@ class CheckpointWriter {
 
   // Copies the device's part of the state before `step`. Called by every device for the same steps in the same order. A
   // shard that cannot be stored is tried again until the signal is raised if it `must` be stored (the last state, and
-  // that of a stop); otherwise the error is logged, and the step is not saved.
-  absl::Status Save(int index, int64_t step, bool must, const DeviceBuffers& buffers);
+  // that of a stop); otherwise the error is logged, and the step is not saved. Returns false if the step is skipped
+  // because the coordinator cannot be reached; then it is skipped by all devices here for which it is no `must`.
+  absl::StatusOr<bool> Save(int index, int64_t step, bool must, const DeviceBuffers& buffers);
 
   // The checkpoint of the state before `step`, and all of those before it, are no longer needed here.
   void Committed(int64_t step);
@@ -62,6 +66,8 @@ class CheckpointWriter {
   absl::Status WaitUntilCommitted(int64_t step);
 
  private:
+  // Waits until the memory is free for the copy of this step. Returns false if the step is skipped.
+  absl::StatusOr<bool> Reserve(int64_t step, bool must);
   absl::Status Copy(int index, const DeviceBuffers& buffers);
   void Write(int64_t step, bool must);
   void Run();
@@ -80,6 +86,7 @@ class CheckpointWriter {
   int64_t step_ = -1;  // The step of the copy; -1: the memory is free.
   bool must_ = false;
   int copied_ = 0;          // Devices that have copied their part.
+  int64_t skipped_ = -1;    // The newest skipped step.
   int64_t committed_ = -1;  // The newest committed step.
   int64_t listener_ = 0;
   std::thread thread_;

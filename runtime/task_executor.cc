@@ -84,6 +84,7 @@ void TaskExecutor::MakeWriter() {
     if (!launch_.checkpoints()) return CheckpointIsCommitted(step);
     environment_.listener->OnShardWritten(step, shard);
   };
+  callbacks.is_cut_off = [this] { return environment_.store->IsCutOff(); };
   const std::lock_guard lock(writer_mutex_);
   writer_ = std::make_unique<CheckpointWriter>(data_->SavedBoxes(), static_cast<int>(devices_.size()),
                                                storage::ShardOrigin{launch_.job_id(), launch_.attempt(), 0},
@@ -119,8 +120,10 @@ absl::Status TaskExecutor::RunSteps(int index) {
         break;
       }
       case TaskGate::Decision::kSave: {
-        const absl::Status saved = writer_->Save(index, step, gate_.IsFinalState(step), executable_->buffers(index));
-        if (!saved.ok()) return dropped_ ? abort_.status() : saved;
+        const absl::StatusOr<bool> saved =
+            writer_->Save(index, step, gate_.IsFinalState(step), executable_->buffers(index));
+        if (!saved.ok()) return dropped_ ? abort_.status() : saved.status();
+        if (!*saved) gate_.SkipSave(index, step);
         break;
       }
       case TaskGate::Decision::kStop:

@@ -209,7 +209,8 @@ class MemoryStore final : public TaskStore {
     return storage::OpenSafetensors({storage::MakeMemoryReader(tensor::SerializeSafetensors(arrays))}, {uri});
   }
   absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
-                                             const storage::SerializedShard& shard, AbortSignal*) override {
+                                             const storage::SerializedShard& shard, AbortSignal* abort) override {
+    while (cut_off && !abort->raised()) std::this_thread::yield();
     std::string bytes;
     storage::ObjectHasher hasher;
     XLAD_RETURN_IF_ERROR(shard.WriteTo([&](absl::string_view piece) {
@@ -234,6 +235,7 @@ class MemoryStore final : public TaskStore {
     }
     return written;
   }
+  bool IsCutOff() const override { return cut_off; }
 
   std::map<std::string, std::string> blobs;
   std::map<std::string, Array> tensors;
@@ -241,6 +243,7 @@ class MemoryStore final : public TaskStore {
   std::map<std::pair<int64_t, std::string>, Array> written;
   int writes = 0;    // Pieces of the last state.
   int failures = 0;  // The number of the next writes that fail.
+  std::atomic<bool> cut_off = false;  // Writes wait.
 };
 
 class TestListener final : public TaskListener {
@@ -502,6 +505,27 @@ TEST(TaskExecutor, SavesCheckpointsWhileItTrains) {
     });
     for (int64_t step = 4; step < kSteps; step += 4) CheckState(&cluster.store, step);
     CheckState(&cluster.store, 3);
+    CheckState(&cluster.store, kSteps);
+  }
+}
+
+TEST(TaskExecutor, StepsDoNotWaitForACoordinatorThatCannotBeReached) {
+  for (const auto& placement : kPlacements) {
+    JobSpec spec = MakeSpec();
+    spec.mutable_checkpoint()->set_every_steps(4);
+    Cluster cluster(placement, MakeExecutable(), spec);
+    cluster.store.cut_off = true;
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    cluster.ForAll([](TaskExecutor& task, TestListener&) {
+      while (task.finished_steps() < kSteps) std::this_thread::yield();
+    });
+    cluster.store.cut_off = false;
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_TRUE(listener.finished) << listener.failure.status;
+      EXPECT_EQ(listener.shards, (std::vector<int64_t>{4, kSteps})) << "the others were skipped";
+    });
+    CheckState(&cluster.store, 4);
     CheckState(&cluster.store, kSteps);
   }
 }

@@ -9,7 +9,9 @@ TaskGate::TaskGate(const Options& options, int devices)
 
 bool TaskGate::SavesAt(int64_t step) const {
   if (step >= options_.end_step) return options_.save_at_end;
-  if (step == stop_at_ || checkpoints_.contains(step)) return true;
+  if (step == stop_at_) return true;
+  if (step <= skipped_) return false;
+  if (checkpoints_.contains(step)) return true;
   return options_.save_every > 0 && step > options_.first_step && step % options_.save_every == 0;
 }
 
@@ -29,6 +31,12 @@ TaskGate::Decision TaskGate::Begin(int device, int64_t step) {
   }
   begun_ = std::max(begun_, step + 1);
   return Decision::kRun;
+}
+
+void TaskGate::SkipSave(int device, int64_t step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  skipped_ = std::max(skipped_, step);
+  saved_[device] = -1;
 }
 
 void TaskGate::FinishStep(int device, int64_t step) {

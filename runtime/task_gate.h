@@ -39,13 +39,16 @@ class TaskGate {
 
   enum class Decision {
     kRun,   // Run the step.
-    kSave,  // Save the state before this step, then call Begin again. Returned once for a step.
+    kSave,  // Save the state before this step, then call Begin again. Returned once for a step, except by SkipSave.
     kStop,  // Stop here; the state is saved.
     kDone,  // All steps have been run.
     kEnd,   // The task has been ended.
   };
   // Called by a device that has finished all steps below `step`. Blocks while the lease does not include the step.
   Decision Begin(int device, int64_t step);
+  // Called by a device that has not saved the state before `step`, although Begin returned kSave: the devices need not
+  // save the states before this step or an earlier one, except that of a stop.
+  void SkipSave(int device, int64_t step);
   // Called when a device has finished `step`.
   void FinishStep(int device, int64_t step);
   // Called when a device has stopped. Returns true for the last device of this worker.
@@ -79,6 +82,7 @@ class TaskGate {
   std::vector<int64_t> finished_;  // By device.
   std::vector<int64_t> saved_;     // By device: the last step for which Begin returned kSave.
   std::set<int64_t> checkpoints_;  // The steps of CheckpointAt.
+  int64_t skipped_ = -1;           // The newest step of SkipSave.
   int64_t begun_;
   int64_t lease_until_ = -1;
   int64_t stop_at_ = -1;

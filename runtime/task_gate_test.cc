@@ -46,6 +46,22 @@ TEST(TaskGate, WaitsForTheLease) {
   EXPECT_EQ(done, 6);
 }
 
+TEST(TaskGate, ASkippedSaveIsRepeatedOnlyForAStop) {
+  TaskGate gate({.end_step = 10, .save_every = 2, .save_at_end = true}, 2);
+  gate.Lease(10);
+  for (int64_t step = 0; step < 2; ++step) EXPECT_EQ(gate.Begin(0, step), Decision::kRun);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
+  gate.SkipSave(0, 2);
+  EXPECT_TRUE(gate.StopAt(2));
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kStop);
+  EXPECT_TRUE(gate.StopAt(10));
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kRun);
+  EXPECT_EQ(gate.Begin(1, 2), Decision::kRun) << "the other device need not save it";
+  EXPECT_EQ(gate.Begin(0, 4), Decision::kSave);
+  EXPECT_EQ(gate.Begin(1, 10), Decision::kSave);
+}
+
 TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
   TaskGate gate({.end_step = 10}, 2);
   gate.Lease(10);

@@ -30,6 +30,8 @@ class TaskStore {
   virtual absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
                                                      const storage::SerializedShard& shard,
                                                      collectives::AbortSignal* abort) = 0;
+  // Whether a call is being retried at the moment because the coordinator cannot be reached.
+  virtual bool IsCutOff() const { return false; }
 };
 
 // Called from the task's threads. Implementations return quickly and do not call the task.

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -25,7 +26,7 @@ using collectives::Failure;
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kMinPauseMs = 50;
-constexpr int64_t kMaxPauseMs = 2000;
+constexpr int64_t kMaxPauseMs = 500;
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
@@ -115,6 +116,8 @@ class GrpcStore {
   }
 
   Coordinator::Stub* stub() const { return stub_.get(); }
+  // Whether a call waits until the coordinator can be reached.
+  bool IsCutOff() const { return waiting_calls_ > 0; }
 
  private:
   // Calls until it succeeds, fails with an error that is not retryable, or the signal is raised, which cancels a
@@ -122,6 +125,7 @@ class GrpcStore {
   template <typename Call>
   absl::Status Retry(AbortSignal* abort, const Call& call) {
     int64_t pause_ms = kMinPauseMs;
+    std::unique_ptr<WaitingCall> waiting;
     while (!abort->raised()) {
       grpc::ClientContext context;
       PrepareCall(&context, token_, /*timeout_ms=*/0);
@@ -130,11 +134,22 @@ class GrpcStore {
       abort->RemoveListener(listener);
       if (status.ok()) return absl::OkStatus();
       if (!IsRetryable(status) && !abort->raised()) return FromGrpc(status);
+      if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
       Pause(pause_ms, abort);
       pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
     }
     return abort->status();
   }
+
+  // Counts a call from its first failure to its end.
+  class WaitingCall {
+   public:
+    explicit WaitingCall(std::atomic<int>* count) : count_(*count) { ++count_; }
+    ~WaitingCall() { --count_; }
+
+   private:
+    std::atomic<int>& count_;
+  };
 
   // Waits up to the given time, shortened at random so that workers do not all return at once.
   void Pause(int64_t pause_ms, AbortSignal* abort) {
@@ -157,6 +172,7 @@ class GrpcStore {
   const std::unique_ptr<Coordinator::Stub> stub_;
   const std::string token_;
   const std::unique_ptr<Random> random_;
+  std::atomic<int> waiting_calls_ = 0;
 };
 
 // A blob of the coordinator, which verifies what it sends.
@@ -230,6 +246,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
         [&](grpc::ClientContext* context) { return store_->stub()->PutBlob(context, &response); }));
     return shard.Describe(storage::BlobUri(info.sha256), info);
   }
+
+  bool IsCutOff() const override { return store_->IsCutOff(); }
 
  private:
   // Sends the pieces of the state to a coordinator that assembles them.
