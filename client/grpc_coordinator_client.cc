@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
-constexpr int64_t kRepeatSubmissionMs = 30'000;
+constexpr int64_t kRepeatMs = 30'000;  // How long submissions and reads are repeated while nobody answers.
+constexpr std::chrono::milliseconds kPause{200};
 constexpr size_t kChunkBytes = 1 << 20;
 
 class GrpcCoordinatorClient final : public CoordinatorClient {
@@ -29,25 +30,23 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     for (const std::string& digest : {job.spec.program_blob(), job.spec.state_blob(), job.spec.data_blob()}) {
       if (!digest.empty()) has.add_digests(digest);
     }
+    // Not repeated, so that a wrong address is an error at once.
     XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse blobs, Call(&Coordinator::Stub::HasBlobs, has));
     for (const std::string& missing : blobs.missing()) {
       const std::string& bytes = missing == job.spec.program_blob() ? job.program
                                  : missing == job.spec.state_blob() ? job.state
                                                                     : job.data;
-      XLAD_RETURN_IF_ERROR(PutBlob(missing, bytes));
+      XLAD_RETURN_IF_ERROR(Repeat([&] { return PutBlob(missing, bytes); }));
     }
     SubmitJobRequest request;
     request.set_client_key(client_key);
     *request.mutable_spec() = job.spec;
-    const int64_t give_up_ns = RealClock().NowNs() + kRepeatSubmissionMs * kNsPerMs;
-    while (true) {
-      const auto response = Call(&Coordinator::Stub::SubmitJob, request);
-      if (response.ok()) return response->job_id();
-      const bool may_be_accepted =
-          absl::IsUnavailable(response.status()) || absl::IsDeadlineExceeded(response.status());
-      if (!may_be_accepted || RealClock().NowNs() > give_up_ns) return response.status();
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    }
+    absl::StatusOr<SubmitJobResponse> response;
+    XLAD_RETURN_IF_ERROR(Repeat([&] {
+      response = Call(&Coordinator::Stub::SubmitJob, request);
+      return response.status();
+    }));
+    return response->job_id();
   }
 
   absl::Status Watch(const std::string& job_id, int64_t patience_ms,
@@ -62,7 +61,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const int64_t now_ns = RealClock().NowNs();
       if (lost_ns == 0) lost_ns = now_ns;
       if (now_ns - lost_ns > patience_ms * kNsPerMs) return status;
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::this_thread::sleep_for(kPause);
     }
   }
 
@@ -159,11 +158,23 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
 
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest) override {
     int64_t size = 0;
-    XLAD_RETURN_IF_ERROR(GetBlobRange(digest, 0, {}, &size));
+    XLAD_RETURN_IF_ERROR(Repeat([&] { return GetBlobRange(digest, 0, {}, &size); }));
     return std::make_shared<BlobReader>(this, digest, size);
   }
 
  private:
+  // Calls until the coordinator can be reached; returns the last status after kRepeatMs.
+  template <typename Attempt>
+  static absl::Status Repeat(const Attempt& attempt) {
+    const int64_t give_up_ns = RealClock().NowNs() + kRepeatMs * kNsPerMs;
+    while (true) {
+      const absl::Status status = attempt();
+      const bool may_succeed_later = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+      if (!may_succeed_later || RealClock().NowNs() > give_up_ns) return status;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
   // The coordinator verifies what it sends.
   class BlobReader final : public storage::RangeReader {
    public:
@@ -171,7 +182,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         : client_(client), digest_(std::move(digest)), size_(size) {}
     int64_t size() const override { return size_; }
     absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
-      return client_->GetBlobRange(digest_, offset, out, nullptr);
+      return Repeat([&] { return client_->GetBlobRange(digest_, offset, out, nullptr); });
     }
 
    private:

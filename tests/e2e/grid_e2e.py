@@ -1,0 +1,183 @@
+"""Training continues by itself whatever fails, and its result is that of an undisturbed run, bit for bit.
+
+The short form runs with the other tests. The long form prints a table:
+
+  XLAD_GRID=kill-daemon=50,cut=20 XLAD_SEED=7 python3 -m unittest -v grid_e2e.Table
+
+XLAD_GRID names the faults (grid.FAULTS) and how often each happens; "end-" before a name: near the last step, and not
+at any. XLAD_SEED repeats the same choices.
+
+  XLAD_STORM=100 python3 -m unittest -v grid_e2e.Storm
+
+kills the coordinator as often as that while 50 clients submit jobs.
+"""
+
+import collections
+import os
+import pathlib
+import random
+import subprocess
+import time
+import unittest
+
+from grid import FAULTS, STEPS, Grid, Outcome, percentile
+from harness import OWN_EXAMPLES, XLAD, cluster, folder, wait_for, xlad
+
+SEED = int(os.environ.get("XLAD_SEED", "1"))
+
+
+def job_and_mesh():
+    examples = os.environ.get("XLAD_EXAMPLES")
+    if examples:
+        return pathlib.Path(examples) / "digits_mlp", "dp=8"
+    return OWN_EXAMPLES / "spiral_mlp", "dp=4,tp=2"
+
+
+class Trial:
+    """One run with one fault: how it went."""
+
+    def __init__(self, grid, kind, dice, calm):
+        self.kind = kind
+        run = grid.train(*job_and_mesh())
+        start = time.monotonic()
+        try:
+            if kind.startswith("end-"):
+                run.wait_for_step(STEPS - 20)
+                time.sleep(dice.uniform(0, 0.3))
+            else:
+                run.wait_for_step(dice.randrange(1, STEPS))
+            self.at = run.seen[-1][1]
+            self.what, died = FAULTS[kind.removeprefix("end-")](grid, dice)
+            code = run.wait()
+            self.wall_s = time.monotonic() - start
+            new_step = run.next_new_step(died) if died is not None else None
+            self.next_step_s = new_step - died if new_step is not None else None
+            self.problems = Outcome(run).differences(calm) if code == 0 else [f"exit code {code}: {run.text[-600:]}"]
+            self.attempts = grid.attempts_of(run.job_id)
+        finally:
+            run.close()
+
+    def line(self):
+        next_step = f"{self.next_step_s:5.2f} s" if self.next_step_s is not None else "      -"
+        return (f"{self.kind:23} at step {self.at:3}  {self.what:30} next new step {next_step}  "
+                f"wall {self.wall_s:5.1f} s  attempts {self.attempts}  {'; '.join(self.problems) or 'same'}")
+
+
+def calm_run(grid):
+    run = grid.train(*job_and_mesh())
+    try:
+        assert run.wait() == 0, run.text
+        return Outcome(run)
+    finally:
+        run.close()
+
+
+def run_trials(kinds, dice, show):
+    """Runs one trial for each of the kinds, on one grid."""
+    with folder() as where:
+        grid = Grid(where, cuts=any("cut" in kind for kind in kinds))
+        try:
+            calm = calm_run(grid)
+            trials = []
+            for kind in kinds:
+                trials.append(Trial(grid, kind, dice, calm))
+                show(trials[-1].line())
+            return trials
+        finally:
+            grid.close()
+
+
+class Faults(unittest.TestCase):
+    """The short form."""
+
+    def check(self, *kinds):
+        lines = []
+        trials = run_trials(kinds, random.Random(SEED), lines.append)
+        self.assertEqual([trial.line() for trial in trials if trial.problems], [], lines)
+
+    def test_killed_processes(self):
+        self.check("kill-daemon", "kill-attempt", "kill-both", "end-kill-both")
+
+    def test_coordinator_that_is_killed_at_the_end(self):
+        self.check("end-kill-coordinator", "end-restart-coordinator")
+
+
+class Resize(unittest.TestCase):
+    def test_fewer_devices_and_more_again(self):
+        with folder() as where:
+            grid = Grid(where)
+            try:
+                run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=1_000_000)
+                step = 20
+                for size in (5, 8):
+                    run.wait_for_step(step)
+                    code, _, err = xlad("resize", run.job_id, "--mesh", f"dp={size}", "--coordinator", grid.address)
+                    self.assertEqual(code, 0, err)
+                    job = wait_for(lambda: (j := grid.job(run.job_id))["state"] == "RUNNING" and
+                                   j["mesh"] == f"dp={size}" and j, f"the job to run on {size} devices")
+                    self.assertGreater(job["step"], step, "no step is lost")
+                    step = job["step"] + 20
+                run.wait_for_step(step)
+                run.close()
+            finally:
+                grid.close()
+
+
+class Storm(unittest.TestCase):
+    """The coordinator is killed while clients submit: each accepted job is there, once."""
+
+    def storm(self, rounds, clients, dice):
+        """Returns the time that each restart took until a client was answered."""
+        accepted, restarts = {}, []
+        with cluster(workers=0, devices=1) as made:
+            for number in range(rounds):
+                keys = [f"{number}-{client}" for client in range(clients)]
+                submits = {key: subprocess.Popen(
+                    [XLAD, "submit", OWN_EXAMPLES / "spiral_mlp", "--steps", "1", "--coordinator", made.address, "--key",
+                     key], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for key in keys}
+                time.sleep(dice.uniform(0, 0.05 * clients))
+                made.coordinator.kill()
+                start = time.monotonic()
+                made.start_coordinator()
+                restarts.append(time.monotonic() - start)
+                for key, submit in submits.items():
+                    out, err = submit.communicate(timeout=120)
+                    if submit.returncode == 3:  # It reached no coordinator.
+                        self.assertIn(f"submit again with --key {key}", err.decode())
+                        accepted[key] = made.submit(OWN_EXAMPLES / "spiral_mlp", "--steps", "1", "--key", key)
+                        continue
+                    self.assertEqual(submit.returncode, 0, err)
+                    accepted[key] = out.decode().split()[0]
+                jobs = collections.Counter(job["id"] for job in made.ps())
+                self.assertEqual(sorted(jobs), sorted(accepted.values()), "each accepted job, and no other")
+                self.assertEqual(set(jobs.values()), {1})
+        return restarts
+
+    def test_submissions_are_neither_lost_nor_doubled(self):
+        rounds = int(os.environ.get("XLAD_STORM", "0"))
+        restarts = self.storm(rounds or 2, 50 if rounds else 8, random.Random(SEED))
+        if rounds:
+            print(f"{rounds} kills, 50 clients each: serving again after {percentile(restarts, 0.5):.2f} s (median), "
+                  f"{max(restarts):.2f} s (longest)")
+
+
+class Table(unittest.TestCase):
+    @unittest.skipUnless("XLAD_GRID" in os.environ, "XLAD_GRID names no faults")
+    def test_table(self):
+        dice = random.Random(SEED)
+        kinds = []
+        for item in os.environ["XLAD_GRID"].split(","):
+            kind, _, count = item.partition("=")
+            kinds += [kind] * int(count or 1)
+        dice.shuffle(kinds)
+        trials = run_trials(kinds, dice, lambda line: print(line, flush=True))
+        for kind in sorted(set(kinds)):
+            of_kind = [trial for trial in trials if trial.kind == kind]
+            times = [trial.next_step_s for trial in of_kind if trial.next_step_s is not None]
+            print(f"{kind:23} {len(of_kind)} runs, {sum(bool(t.problems) for t in of_kind)} with problems; next new step "
+                  f"after the death: median {percentile(times, 0.5):.2f} s, p99 {percentile(times, 0.99):.2f} s")
+        self.assertEqual([trial.line() for trial in trials if trial.problems], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
