@@ -10,7 +10,6 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "collectives/exec/fabric/fabric.h"
-#include "collectives/exec/scheduled_communicator.h"
 #include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/devices/registry/registry.h"
@@ -66,7 +65,6 @@ struct Setup {
   runtime::Device* device = nullptr;
   const CollectiveSet* set = nullptr;
   collectives::Fabric* fabric = nullptr;
-  collectives::AbortSignal* abort = nullptr;
   int repeats = 0;
 };
 
@@ -74,9 +72,8 @@ struct Setup {
 absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   XLAD_ASSIGN_OR_RETURN(const auto stream, setup.device->MakeStream());
-  XLAD_ASSIGN_OR_RETURN(auto scheduled, collectives::ScheduledCommunicator::Form(
-                                            {rank, setup.set, &setup.fabric->transport(rank), setup.abort, &recorder}));
-  collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(scheduled));
+  XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator(rank, setup.set, &recorder));
+  collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(formed));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
@@ -111,7 +108,7 @@ absl::StatusOr<Row> Measure(const Options& options, runtime::Device* device, int
   fabric_options.data_plane = data_plane.get();
   const auto bootstrap = collectives::MapBootstrap({});
   XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(fabric_options, *bootstrap, &abort));
-  const Setup setup{device, &set, fabric.get(), &abort, options.repeats};
+  const Setup setup{device, &set, fabric.get(), options.repeats};
   std::vector<absl::StatusOr<std::vector<double>>> times_us(devices, std::vector<double>());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < devices; ++rank) {

@@ -19,7 +19,6 @@ using collectives::Fabric;
 using collectives::PeerInfo;
 using collectives::PeerKey;
 using collectives::Recorder;
-using collectives::ScheduledCommunicator;
 
 namespace {
 constexpr int64_t kMaxWatchPeriodMs = 1000;
@@ -32,8 +31,8 @@ absl::StatusOr<Device*> FindDevice(const Executable& executable, const std::vect
     names.push_back(device->Name());
   }
   return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found a target of kind ",
-                                                 DeviceName(executable.target()), ", expected one of this worker's: ",
-                                                 absl::StrJoin(names, ", ")));
+                                                 DeviceName(executable.target()),
+                                                 ", expected one of this worker's: ", absl::StrJoin(names, ", ")));
 }
 
 }  // namespace
@@ -70,8 +69,8 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(c
   made->feeds_.block_from.resize(loaded.allocations_size());
   std::iota(made->feeds_.block_from.begin(), made->feeds_.block_from.end(), 0);
   XLAD_ASSIGN_OR_RETURN(made->constants_, MakeConstants(made->device_, loaded));
-  XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(loaded.collectives(), launch.plans,
-                                                                           static_cast<int>(devices)));
+  XLAD_ASSIGN_OR_RETURN(made->collectives_,
+                        collectives::MakeCollectiveSet(loaded.collectives(), launch.plans, static_cast<int>(devices)));
   for (const int shard : launch.shards) {
     made->recorders_.push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
     made->shards_.push_back(std::make_unique<Shard>());
@@ -112,8 +111,9 @@ absl::Status ConnectedExecutable::Prepare(int index) {
   const int threads = environment_.threads_of_each > 0 ? environment_.threads_of_each
                                                        : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
   XLAD_ASSIGN_OR_RETURN(shard.stream, device_->MakeStream(threads));
-  XLAD_ASSIGN_OR_RETURN(shard.buffers, DeviceBuffers::Allocate(device_, shard.stream.get(), executable(), feeds_,
-                                                               constants_.addresses));
+  const MemorySource memory(device_, shard.stream->host_can_access() ? &fabric_->memory() : nullptr);
+  XLAD_ASSIGN_OR_RETURN(
+      shard.buffers, DeviceBuffers::Allocate(memory, shard.stream.get(), executable(), feeds_, constants_.addresses));
   XLAD_ASSIGN_OR_RETURN(shard.scratch, device_->Allocate(steps_->scratch_bytes()));
   XLAD_ASSIGN_OR_RETURN(shard.launcher, loaded_->MakeLauncher(launch_.shards[index], shard.stream.get()));
   return absl::OkStatus();
@@ -121,12 +121,10 @@ absl::Status ConnectedExecutable::Prepare(int index) {
 
 absl::Status ConnectedExecutable::Connect(int index) {
   const int position = launch_.shards[index];
-  XLAD_ASSIGN_OR_RETURN(auto scheduled,
-                        ScheduledCommunicator::Form({position, &collectives_, &fabric_->transport(position), abort_,
-                                                     recorders_[index].get()}));
+  XLAD_ASSIGN_OR_RETURN(auto formed, fabric_->MakeCommunicator(position, &collectives_, recorders_[index].get()));
   Shard& shard = *shards_[index];
   shard.communicator =
-      std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, std::move(scheduled));
+      std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, std::move(formed));
   return absl::OkStatus();
 }
 

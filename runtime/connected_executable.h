@@ -10,8 +10,9 @@
 
 #include "base/clock.h"
 #include "base/network.h"
+#include "collectives/exec/communicator.h"
 #include "collectives/exec/fabric/fabric.h"
-#include "collectives/exec/scheduled_communicator.h"
+#include "collectives/exec/recorder.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "runtime/device.h"
@@ -40,8 +41,8 @@ struct LaunchInfo {
   std::string job_id;
   int64_t attempt = 0;
   int64_t generation = 0;
-  std::vector<int> shards;                                // Mesh positions on this worker.
-  google::protobuf::RepeatedPtrField<Peer> peers;         // All workers, including this one.
+  std::vector<int> shards;                         // Mesh positions on this worker.
+  google::protobuf::RepeatedPtrField<Peer> peers;  // All workers, including this one.
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
 };
 

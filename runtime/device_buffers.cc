@@ -7,6 +7,20 @@
 namespace xlad::runtime {
 namespace {
 
+class SharedDeviceMemory final : public DeviceMemory {
+ public:
+  SharedDeviceMemory(collectives::HostMemory* shared, std::byte* address, int64_t bytes)
+      : shared_(*shared), address_(address), bytes_(bytes) {}
+  ~SharedDeviceMemory() override { shared_.Free(address_, bytes_); }
+  void* address() const override { return address_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  collectives::HostMemory& shared_;
+  std::byte* const address_;
+  const int64_t bytes_;
+};
+
 bool IsWholeAllocation(const Executable& executable, const Slice& slice) {
   return slice.offset == 0 && slice.bytes == executable.allocations(slice.allocation).bytes();
 }
@@ -113,7 +127,13 @@ absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& execut
   return constants;
 }
 
-absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(Device* device, Stream* stream,
+absl::StatusOr<std::unique_ptr<DeviceMemory>> MemorySource::Allocate(int64_t bytes, MemoryKind kind) const {
+  if (shared_ == nullptr) return device_->Allocate(bytes, kind);
+  XLAD_ASSIGN_OR_RETURN(std::byte* const address, shared_->Allocate(bytes));
+  return std::make_unique<SharedDeviceMemory>(shared_, address, bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(const MemorySource& source, Stream* stream,
                                                                        const Executable& executable,
                                                                        const FeedPlan& plan,
                                                                        const std::vector<std::byte*>& constants) {
@@ -124,15 +144,15 @@ absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(Device* d
       continue;
     }
     const Allocation& allocation = executable.allocations(a);
-    XLAD_ASSIGN_OR_RETURN(buffers->memory_.emplace_back(), device->Allocate(allocation.bytes(), allocation.memory()));
+    XLAD_ASSIGN_OR_RETURN(buffers->memory_.emplace_back(), source.Allocate(allocation.bytes(), allocation.memory()));
     buffers->addresses_.push_back(static_cast<std::byte*>(buffers->memory_.back()->address()));
   }
   buffers->next_addresses_ = buffers->addresses_;
   for (const Slice& slice : plan.restore) {
-    XLAD_ASSIGN_OR_RETURN(buffers->saved_.emplace_back(), device->Allocate(slice.bytes));
+    XLAD_ASSIGN_OR_RETURN(buffers->saved_.emplace_back(), source.Allocate(slice.bytes));
   }
   for (const FeedPlan::Copy& copy : plan.copies) {
-    XLAD_ASSIGN_OR_RETURN(buffers->staged_.emplace_back(), device->Allocate(copy.from.bytes));
+    XLAD_ASSIGN_OR_RETURN(buffers->staged_.emplace_back(), source.Allocate(copy.from.bytes));
   }
   return buffers;
 }

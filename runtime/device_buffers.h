@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "collectives/exec/host/host_memory.h"
 #include "proto/executable.pb.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
@@ -32,12 +33,26 @@ struct FeedPlan {
 // InvalidArgument if the executable's entry and the spec do not match.
 absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& spec);
 
+// Allocates a program's buffers: on the device or, if that is memory of the host that peers in other processes can map,
+// in the arena that is shared with them.
+class MemorySource {
+ public:
+  // `shared` may be null; without an arena it is not used. Both must outlive the memory.
+  MemorySource(Device* device, collectives::HostMemory* shared = nullptr)  // NOLINT: a device is a source.
+      : device_(device), shared_(shared != nullptr && shared->has_arena() ? shared : nullptr) {}
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind = MEMORY_DEVICE) const;
+
+ private:
+  Device* device_;
+  collectives::HostMemory* shared_;
+};
+
 // All work is enqueued on the stream that Allocate was given. Used by one thread at a time.
 class DeviceBuffers {
  public:
   // `constants` has the address of every CONSTANT allocation, and null for the others (see MakeConstants). The
-  // constants, `plan` and `stream`, which is of `device`, must outlive the buffers.
-  static absl::StatusOr<std::unique_ptr<DeviceBuffers>> Allocate(Device* device, Stream* stream,
+  // constants, `plan` and `stream`, which is of the device of `source`, must outlive the buffers.
+  static absl::StatusOr<std::unique_ptr<DeviceBuffers>> Allocate(const MemorySource& source, Stream* stream,
                                                                  const Executable& executable, const FeedPlan& plan,
                                                                  const std::vector<std::byte*>& constants);
 

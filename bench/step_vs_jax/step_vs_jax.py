@@ -9,7 +9,9 @@ Job directories are read from --examples (default: $XLAD_EXAMPLES and the projec
 alternately: a pair is one block of steps of each, and one side is idle while the other runs.
 
 mesh `single`: both processes are bound to the same --threads CPUs (default 1).
-other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices.
+other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices. With --workers N,
+               a third side has xlad's devices in N processes, as N workers of this host have them; its time is compared
+               with that of the faster of the other two.
 
 step    time per step in milliseconds: the median of xlad's blocks, the median of JAX's blocks, and the median ratio of
         the pairs (with the lowest and the highest). A ratio is JAX's time over xlad's; above 1, xlad is faster. `best`
@@ -42,6 +44,7 @@ class Side:
     def __init__(self, name, command, cpus):
         bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
         self.name = name
+        self.command = command
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         preexec_fn=bind, stderr=subprocess.PIPE)
 
@@ -98,14 +101,24 @@ def measure(job, mesh, args):
     cpus = set(sorted(os.sched_getaffinity(0))[-args.threads:]) if devices == 1 else None
     xlad = Side("xlad", [str(args.build / "step_vs_jax_xlad"), str(args.build / "xlad"), str(job), flag], cpus)
     jax = Side("jax", [sys.executable, str(HERE / "jax_side.py"), str(job), mesh["name"], str(devices)], cpus)
+    workers = min(args.workers, devices)
+    several = Side("workers", [*xlad.command, str(workers)], cpus) if workers > 1 else None
     try:
         builds = [(xlad.ask("build")["build_ms"], jax.ask("build")["build_ms"]) for _ in range(args.builds)]
         counts = [block_size(side, args.block_ms) for side in (xlad, jax)]
-        blocks = [(xlad.block(counts[0]), jax.block(counts[1])) for _ in range(args.rounds)]
+        if several:
+            several.step_ms(3)
+        blocks, several_ms = [], []
+        for _ in range(args.rounds):
+            blocks.append((xlad.block(counts[0]), jax.block(counts[1])))
+            if several:
+                several_ms.append(several.step_ms(counts[0]))
         memory = xlad.ask("memory"), jax.ask("memory")
     finally:
         xlad.close()
         jax.close()
+        if several:
+            several.close()
     row = {"example": job.name, "mesh": mesh["name"], "devices": devices, "steps_in_block": counts,
            "threads": len(cpus or os.sched_getaffinity(0))}
     pairs = [(x[0], j[0]) for x, j in blocks]
@@ -115,6 +128,10 @@ def measure(job, mesh, args):
     row["step"]["xlad_cpu_ms"] = statistics.median(x[1] for x, _ in blocks)
     row["step"]["jax_cpu_ms"] = statistics.median(j[1] for _, j in blocks)
     row["step"]["best_ratio"] = min(j for _, j in pairs) / min(x for x, _ in pairs)
+    if several:
+        of_others = min(statistics.median(x[0] for x, _ in blocks), statistics.median(j[0] for _, j in blocks))
+        row["workers"] = {"count": workers, "ms": middle(several_ms),
+                          "ratio": statistics.median(several_ms) / of_others}
     row["memory"] = {"xlad": memory[0], "jax": memory[1],
                      "ratio": memory[0]["plan_bytes"] / max(1, memory[1]["plan_bytes"])}
     return row
@@ -138,12 +155,14 @@ def line(row):
     step, build, memory = row["step"], row["compile"], row["memory"]
     ratio = step["ratio"]
     cpu = step["jax_cpu_ms"] / max(step["xlad_cpu_ms"], 1e-6)
+    several = row.get("workers")
+    end = f"  {several['count']} workers {several['ms']['median']:9.3f} {several['ratio']:5.2f}" if several else ""
     spread = f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f})"
     return (f"{row['example']:18} {row['mesh']:14} {step['xlad_ms']['median']:9.3f} {step['jax_ms']['median']:9.3f}"
             f" {spread:>22} {step['best_ratio']:5.2f} {cpu:5.2f}"
             f" {build['xlad_ms']['median']:10.0f} {build['jax_ms']['median']:10.0f}"
             f" {build['ratio']['median']:6.2f} {memory['xlad']['plan_bytes'] / 2**20:9.2f}"
-            f" {memory['jax']['plan_bytes'] / 2**20:9.2f} {memory['ratio']:6.2f}")
+            f" {memory['jax']['plan_bytes'] / 2**20:9.2f} {memory['ratio']:6.2f}{end}")
 
 
 def summary(rows):
@@ -169,6 +188,7 @@ def arguments():
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="number of pairs of blocks")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes of the third side")
     parser.add_argument("--threads", type=int, default=1, help="number of CPUs for one device")
     parser.add_argument("--builds", type=int, default=3, help="number of compilations on each side")
     parser.add_argument("--block-ms", type=float, default=300, help="approximate length of a block in milliseconds")

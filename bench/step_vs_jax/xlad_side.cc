@@ -1,12 +1,16 @@
-// Runs a job directory on one mesh, with all devices in this process, by commands from standard input.
+// Runs a job directory on one mesh, with all devices in this process or divided among several, by commands from
+// standard input.
 //
-//   step_vs_jax_xlad XLAD JOBDIR MESH        MESH is as in --mesh; "" means one device
+//   step_vs_jax_xlad XLAD JOBDIR MESH [WORKERS]     MESH is as in --mesh; "" means one device. WORKERS: processes.
 //
 // Each command prints one line of JSON to standard output:
 //   build      builds the program in a child process, as the coordinator does          {"build_ms": 812.0}
 //   steps 20   trains 20 more steps with the first build                               {"ms": 410.2, "steps": 20}
 //   memory     one device's step by the buffer plan; this process      {"plan_bytes": 17179620, "peak_rss": 9e7}
 // After an error, prints one line to standard error and exits with code 1.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -17,11 +21,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "client/job_directory.h"
+#include "collectives/exec/transports/data_plane.h"
 #include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/host_threads.h"
 #include "runtime/task_executor.h"
 #include "service/build.h"
 #include "service/placement/placement.h"
@@ -93,11 +100,16 @@ class Listener final : public runtime::TaskListener {
 
 class Side {
  public:
-  Side(std::string program_path, client::Job job) : program_path_(std::move(program_path)), job_(std::move(job)) {
+  Side(std::string program_path, client::Job job, int workers)
+      : program_path_(std::move(program_path)), job_(std::move(job)), workers_(workers) {
     job_.spec.set_steps(int64_t{1} << 40);
     job_.spec.set_keep_final_state(false);
   }
-  ~Side() { task_.reset(); }
+  ~Side() {
+    task_.reset();
+    for (const Child& child : children_) close(child.to);
+    for (const Child& child : children_) waitpid(child.pid, nullptr, 0);
+  }
 
   absl::Status Build() {
     BuildRequest request;
@@ -113,10 +125,13 @@ class Side {
   }
 
   absl::Status Steps(int64_t count) {
-    if (task_ == nullptr) XLAD_RETURN_IF_ERROR(Start());
+    if (serialized_.empty()) XLAD_RETURN_IF_ERROR(Build());
+    if (workers_ > 1 && children_.empty()) XLAD_RETURN_IF_ERROR(StartWorkers());
+    if (workers_ == 1 && task_ == nullptr) XLAD_RETURN_IF_ERROR(Start(0, {""}));
     const int64_t start_ns = RealClock().NowNs();
-    task_->Lease(done_ += count);
-    XLAD_RETURN_IF_ERROR(listener_.WaitForStep(done_));
+    if (workers_ == 1) XLAD_RETURN_IF_ERROR(Train(count));
+    for (const Child& child : children_) XLAD_RETURN_IF_ERROR(WriteLine(child.to, absl::StrCat(count)));
+    for (const Child& child : children_) XLAD_RETURN_IF_ERROR(ReadLine(child.from).status());
     std::printf("{\"ms\": %.3f, \"steps\": %lld}\n", Milliseconds(start_ns), static_cast<long long>(count));
     return absl::OkStatus();
   }
@@ -150,8 +165,74 @@ class Side {
     return bytes.substr(0, sizeof(length) + length);
   }
 
-  absl::Status Start() {
-    if (serialized_.empty()) XLAD_RETURN_IF_ERROR(Build());
+  // A worker process, with pipes to and from it.
+  struct Child {
+    pid_t pid = 0;
+    int to = -1, from = -1;
+  };
+
+  static absl::Status WriteLine(int file, const std::string& line) {
+    const std::string text = line + "\n";
+    if (write(file, text.data(), text.size()) == std::ssize(text)) return absl::OkStatus();
+    return absl::UnavailableError("a worker process has ended");
+  }
+  static absl::StatusOr<std::string> ReadLine(int file) {
+    std::string line;
+    for (char c = 0; read(file, &c, 1) == 1; line += c) {
+      if (c == '\n') return line;
+    }
+    return absl::UnavailableError("a worker process has ended");
+  }
+
+  // The processes tell their addresses, get those of all, and then obey counts of steps.
+  absl::Status StartWorkers() {
+    for (int worker = 0; worker < workers_; ++worker) {
+      int to[2], from[2];
+      if (pipe(to) != 0 || pipe(from) != 0) return absl::UnavailableError("cannot make a pipe");
+      const pid_t pid = fork();
+      if (pid == 0) {
+        close(to[1]);
+        close(from[0]);
+        for (const Child& other : children_) close(other.to);
+        const absl::Status status = BeWorker(worker, to[0], from[1]);
+        if (!status.ok()) std::fprintf(stderr, "worker %d: %s\n", worker, std::string(status.message()).c_str());
+        _exit(status.ok() ? 0 : 1);
+      }
+      close(to[0]);
+      close(from[1]);
+      children_.push_back({pid, to[1], from[0]});
+    }
+    std::string addresses;
+    for (const Child& child : children_) {
+      XLAD_ASSIGN_OR_RETURN(const std::string address, ReadLine(child.from));
+      absl::StrAppend(&addresses, addresses.empty() ? "" : " ", address);
+    }
+    for (const Child& child : children_) XLAD_RETURN_IF_ERROR(WriteLine(child.to, addresses));
+    return absl::OkStatus();
+  }
+
+  absl::Status BeWorker(int worker, int in, int out) {
+    XLAD_ASSIGN_OR_RETURN(data_plane_, collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+    XLAD_RETURN_IF_ERROR(WriteLine(out, data_plane_->address()));
+    XLAD_ASSIGN_OR_RETURN(const std::string addresses, ReadLine(in));
+    XLAD_RETURN_IF_ERROR(Start(worker, absl::StrSplit(addresses, ' ')));
+    while (true) {
+      const absl::StatusOr<std::string> line = ReadLine(in);
+      int64_t count = 0;
+      if (!line.ok() || !absl::SimpleAtoi(*line, &count)) return absl::OkStatus();
+      // Steps are reported by the worker of device 0.
+      if (worker == 0) XLAD_RETURN_IF_ERROR(Train(count));
+      if (worker > 0) task_->Lease(done_ += count);
+      XLAD_RETURN_IF_ERROR(WriteLine(out, "done"));
+    }
+  }
+
+  absl::Status Train(int64_t count) {
+    task_->Lease(done_ += count);
+    return listener_.WaitForStep(done_);
+  }
+
+  absl::Status Start(int worker, const std::vector<std::string>& addresses) {
     XLAD_ASSIGN_OR_RETURN(store_, JobStore::Make(job_, serialized_));
     Executable executable;
     if (!executable.ParseFromString(serialized_)) return absl::InternalError("the executable cannot be read");
@@ -163,27 +244,37 @@ class Side {
     launch.set_executable_digest(Sha256Hex(serialized_));
     *launch.mutable_spec() = job_.spec;
     launch.set_state_blob(job_.spec.state_blob());
-    Peer* peer = launch.add_peers();
-    peer->set_worker_id("here");
-    for (int device = 0; device < devices; ++device) {
-      launch.add_devices()->set_device(device);
-      peer->add_devices(device);
+    const int workers = static_cast<int>(addresses.size());
+    for (int w = 0; w < workers; ++w) {
+      Peer* peer = launch.add_peers();
+      peer->set_worker_id(absl::StrCat("w", w));
+      peer->set_data_address(addresses[w]);
+      for (int device = devices * w / workers; device < devices * (w + 1) / workers; ++device) {
+        if (w == worker) launch.add_devices()->set_device(device);
+        peer->add_devices(device);
+      }
     }
-    XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, peer->devices_size()));
+    XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, devices));
     for (const CollectivePlanProto& plan : plans) *launch.add_plans() = plan;
     runtime::TaskEnvironment environment;
     environment.devices = {device_.get()};
     environment.clock = &RealClock();
+    environment.network = &TcpNetwork();
+    environment.data_plane = data_plane_.get();
     environment.store = store_.get();
     environment.listener = &listener_;
-    environment.worker_id = "here";
+    environment.worker_id = absl::StrCat("w", worker);
+    environment.threads_of_each = runtime::ThreadsOfEach(runtime::HostThreads(), devices);
     task_ = std::make_unique<runtime::TaskExecutor>(launch, environment);
     return absl::OkStatus();
   }
 
   const std::string program_path_;
   client::Job job_;
+  const int workers_;
   std::string serialized_;
+  std::vector<Child> children_;
+  std::unique_ptr<collectives::DataPlane> data_plane_;
   std::unique_ptr<runtime::Device> device_ = runtime::MakeCpuDevice();
   std::unique_ptr<JobStore> store_;
   Listener listener_;
@@ -202,10 +293,10 @@ absl::Status Obey(Side& side, const std::string& line) {
   return absl::InvalidArgumentError(absl::StrCat("found \"", line, "\", expected build, steps N or memory"));
 }
 
-absl::Status Run(char** arguments) {
+absl::Status Run(char** arguments, int workers) {
   SetLogLevel(LogLevel::kWarn);
   XLAD_ASSIGN_OR_RETURN(client::Job job, client::ReadJobDirectory(RealFileSystem(), arguments[2], arguments[3], -1));
-  Side side(arguments[1], std::move(job));
+  Side side(arguments[1], std::move(job), workers);
   for (std::string line; std::getline(std::cin, line);) {
     XLAD_RETURN_IF_ERROR(Obey(side, line));
     std::fflush(stdout);
@@ -217,11 +308,12 @@ absl::Status Run(char** arguments) {
 }  // namespace xlad
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: step_vs_jax_xlad XLAD JOBDIR MESH\n");
+  int workers = 1;
+  if (argc < 4 || argc > 5 || (argc == 5 && (!absl::SimpleAtoi(argv[4], &workers) || workers < 1))) {
+    std::fprintf(stderr, "usage: step_vs_jax_xlad XLAD JOBDIR MESH [WORKERS]\n");
     return 2;
   }
-  const absl::Status status = xlad::Run(argv);
+  const absl::Status status = xlad::Run(argv, workers);
   if (!status.ok()) std::fprintf(stderr, "step_vs_jax_xlad: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }

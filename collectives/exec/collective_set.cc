@@ -1,5 +1,7 @@
 #include "collectives/exec/collective_set.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collectives/plan/spec_proto.h"
@@ -7,6 +9,14 @@
 namespace xlad::collectives {
 
 std::string Collective::ToString() const { return absl::StrCat(name, ": ", spec.ToString()); }
+
+std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device) {
+  for (const std::vector<int>& group : collective.groups) {
+    const auto found = std::find(group.begin(), group.end(), device);
+    if (found != group.end()) return {&group, static_cast<int>(found - group.begin())};
+  }
+  return {nullptr, -1};
+}
 
 absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
                                                 const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
@@ -24,10 +34,9 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
     XLAD_ASSIGN_OR_RETURN(collective.spec, SpecFromProto(specs[i], num_devices));
     collective.groups = GroupsFromProto(specs[i], num_devices);
     XLAD_ASSIGN_OR_RETURN(collective.plan, PlanFromProto(plans[i]));
-    absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(collective.plan, collective.spec);
-    if (!schedules.ok()) return Annotate(schedules.status(), collective.name);
-    collective.schedules = *std::move(schedules);
-    XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, collective.spec));
+    const absl::StatusOr<uint64_t> hash = ScheduleHash(collective.plan, collective.spec);
+    if (!hash.ok()) return Annotate(hash.status(), collective.name);
+    collective.hash = *hash;
     if (plans[i].schedule_hash() != 0 && plans[i].schedule_hash() != collective.hash) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: found schedules with hash %016x for plan %s, expected %016x as the coordinator has: coordinator and "
@@ -37,8 +46,9 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
     const int64_t elements = std::max(collective.spec.input_elements(), collective.spec.output_elements());
     set.max_message_bytes = std::max(set.max_message_bytes, elements * tensor::ByteWidth(collective.spec.type));
   }
-  // Communicators compare one hash per collective when they form.
-  set.max_message_bytes = std::max<int64_t>(set.max_message_bytes, 8 * (specs.size() + 1));
+  // When communicators form, they exchange one hash per collective and short texts.
+  constexpr int64_t kTextBytes = 4096;
+  set.max_message_bytes = std::max({set.max_message_bytes, kTextBytes, int64_t{8} * (specs.size() + 1)});
   return set;
 }
 

@@ -1,4 +1,4 @@
-// The collectives of an executable with their plans and schedules, shared by all devices of a task.
+// The collectives of an executable with their plans, shared by all devices of a task.
 #pragma once
 
 #include <string>
@@ -11,15 +11,14 @@
 
 namespace xlad::collectives {
 
-// One collective of the executable, with the schedules that all its groups use.
+// One collective of the executable.
 struct Collective {
   std::string name;  // The user's instruction, for messages.
   std::string why;   // The instruction that needs it, with the user's file and line; empty if unknown.
   CollectiveSpec spec;
   std::vector<std::vector<int>> groups;  // Rank r of group g is device groups[g][r].
   CollectivePlan plan;
-  std::vector<Schedule> schedules;  // By rank.
-  uint64_t hash = 0;                // ScheduleHash(plan, spec).
+  uint64_t hash = 0;  // ScheduleHash(plan, spec).
   // "all-reduce.7: all_reduce(sum) f32[8] over 4 ranks"
   std::string ToString() const;
 };
@@ -31,9 +30,12 @@ struct CollectiveSet {
   int64_t max_message_bytes = 0;  // The size of the largest message.
 };
 
-// Builds the schedules of all collectives. InvalidArgument if a collective is malformed, plans are missing, or the
-// schedule_hash of a plan (unless it is 0) differs from the hash of the schedules built here: then coordinator and
-// worker have different versions.
+// The rank of a device and the group that it belongs to, or {nullptr, -1} if it belongs to none.
+std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device);
+
+// InvalidArgument if a collective is malformed, plans are missing, or the
+// schedule_hash of a plan (unless it is 0) differs from the hash computed here: then coordinator and worker have
+// different versions.
 absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
                                                 const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
                                                 int num_devices);

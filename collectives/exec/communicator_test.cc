@@ -35,8 +35,7 @@ Collective MakeCollective(const CollectiveSpec& spec, const CollectivePlan& plan
     collective.groups.emplace_back();
     for (int rank = 0; rank < spec.ranks; ++rank) collective.groups.back().push_back(first + rank);
   }
-  collective.schedules = *BuildSchedules(plan, spec);
-  collective.hash = HashSchedules(collective.schedules);
+  collective.hash = *ScheduleHash(plan, spec);
   return collective;
 }
 
@@ -183,11 +182,17 @@ absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& c
   return absl::OkStatus();
 }
 
-class CommunicatorTest : public ::testing::TestWithParam<DevicesOfWorkers> {};
+// How devices are placed, and whether those of one machine use mapped memory.
+using Placement = std::tuple<DevicesOfWorkers, bool>;
+
+class CommunicatorTest : public ::testing::TestWithParam<Placement> {};
 
 TEST_P(CommunicatorTest, EveryKindSizeTypeAndAlgorithm) {
   for (int slots : {1, 4}) {
-    TestWorld world(GetParam(), slots);
+    const auto& [placement, mapped] = GetParam();
+    if (mapped && slots == 1) continue;
+    TestWorld world(placement, slots);
+    if (mapped) world.UseMappedMemory();
     const CollectiveSet set = EverythingOver(world.num_devices());
     const std::vector<absl::Status> statuses = world.RunCommunicators(
         {&set}, [&](int device, Communicator& communicator) { return RunEverything(set, device, communicator); });
@@ -196,10 +201,12 @@ TEST_P(CommunicatorTest, EveryKindSizeTypeAndAlgorithm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, CommunicatorTest,
-                         ::testing::Values(DevicesOfWorkers{{0}}, DevicesOfWorkers{{0, 1}}, DevicesOfWorkers{{0, 1, 2}},
-                                           DevicesOfWorkers{{0}, {1}}, DevicesOfWorkers{{0, 1, 2, 3, 4, 5, 6, 7}},
-                                           DevicesOfWorkers{{0, 1, 2}, {3, 4, 5}, {6, 7}},
-                                           DevicesOfWorkers{{0, 3}, {1}, {2, 4}}));
+                         ::testing::Combine(::testing::Values(DevicesOfWorkers{{0}}, DevicesOfWorkers{{0, 1}},
+                                                              DevicesOfWorkers{{0, 1, 2}}, DevicesOfWorkers{{0}, {1}},
+                                                              DevicesOfWorkers{{0, 1, 2, 3, 4, 5, 6, 7}},
+                                                              DevicesOfWorkers{{0, 1, 2}, {3, 4, 5}, {6, 7}},
+                                                              DevicesOfWorkers{{0, 3}, {1}, {2, 4}}),
+                                            ::testing::Bool()));
 
 CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, ElementType type = ElementType::kF32) {
   CollectiveSet set;
@@ -215,8 +222,10 @@ CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, E
 }
 
 // Returns the bytes of device 0 after an AllReduce of random floats. All devices must have the same bytes.
-std::vector<std::byte> Bits(const DevicesOfWorkers& placement, const std::string& algorithm, ElementType type) {
+std::vector<std::byte> Bits(const DevicesOfWorkers& placement, const std::string& algorithm, ElementType type,
+                            bool mapped = false) {
   TestWorld world(placement);
+  if (mapped) world.UseMappedMemory();
   const int n = world.num_devices();
   const CollectiveSet set = OneAllReduce(n, 5003, algorithm, type);
   std::vector<Buffers> results(n);
@@ -243,6 +252,7 @@ TEST(Communicator, BitsDoNotDependOnThePlacement) {
       const std::vector<std::byte> bits = Bits({{0, 1, 2, 3, 4, 5}}, algorithm, type);
       EXPECT_EQ(Bits({{0, 1, 2, 3, 4, 5}}, algorithm, type), bits) << algorithm;
       EXPECT_EQ(Bits({{0, 1}, {2, 3, 4}, {5}}, algorithm, type), bits) << algorithm;
+      EXPECT_EQ(Bits({{0, 1}, {2, 3, 4}, {5}}, algorithm, type, /*mapped=*/true), bits) << algorithm;
     }
   }
 }
@@ -265,24 +275,40 @@ TEST(Communicator, DirectRoundsLowPrecisionOnce) {
   }
 }
 
-TEST(Communicator, PartlyOverlappingBuffersAreCopied) {
-  TestWorld world({{0, 1, 2}});
-  const CollectiveSet set = OneAllReduce(3, 10, "ring");
-  world.RunCommunicators({&set}, [&](int device, Communicator& c) {
-    std::vector<float> memory(15);
-    for (int i = 0; i < 10; ++i) memory[i] = static_cast<float>(device + i);
-    const std::byte* in = reinterpret_cast<const std::byte*>(&memory[0]);
-    std::byte* out = reinterpret_cast<std::byte*>(&memory[4]);
-    const absl::Status status = c.Launch({0, {&in, 1}, {&out, 1}, 0, 0});
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(memory[4 + i], static_cast<float>(3 + 3 * i));
-    return status;
-  });
+TEST_P(CommunicatorTest, PartlyOverlappingBuffersAreCopied) {
+  const auto& [placement, mapped] = GetParam();
+  for (const int64_t count : {10, 10000}) {
+    TestWorld world(placement);
+    if (mapped) world.UseMappedMemory();
+    const int n = world.num_devices();
+    const CollectiveSet set = OneAllReduce(n, count, n > 2 && !mapped ? "ring" : "direct");
+    const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
+      std::vector<float> memory(count + 4);
+      for (int64_t i = 0; i < count; ++i) memory[i] = static_cast<float>(device + i);
+      const std::byte* in = reinterpret_cast<const std::byte*>(&memory[0]);
+      std::byte* out = reinterpret_cast<std::byte*>(&memory[4]);
+      const absl::Status status = c.Launch({0, {&in, 1}, {&out, 1}, 0, 0});
+      for (int64_t i = 0; i < count; ++i) {
+        EXPECT_EQ(memory[4 + i], static_cast<float>(n * (n - 1) / 2 + n * i)) << i;
+      }
+      return status;
+    });
+    for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  }
 }
 
-class Disagreement : public ::testing::TestWithParam<DevicesOfWorkers> {};
+class Disagreement : public ::testing::TestWithParam<Placement> {
+ protected:
+  std::unique_ptr<TestWorld> World() const {
+    auto world = std::make_unique<TestWorld>(std::get<0>(GetParam()));
+    if (std::get<1>(GetParam())) world->UseMappedMemory();
+    return world;
+  }
+};
 
 TEST_P(Disagreement, OfSchedulesIsReportedWhenForming) {
-  TestWorld world(GetParam());
+  const std::unique_ptr<TestWorld> owned = World();
+  TestWorld& world = *owned;
   const int n = world.num_devices();
   const CollectiveSet ours = OneAllReduce(n, 100, "ring"), theirs = OneAllReduce(n, 100, "direct");
   std::vector<const CollectiveSet*> sets(n, &ours);
@@ -298,7 +324,8 @@ TEST_P(Disagreement, OfSchedulesIsReportedWhenForming) {
 }
 
 TEST_P(Disagreement, OfTheNumberOfCollectives) {
-  TestWorld world(GetParam());
+  const std::unique_ptr<TestWorld> owned = World();
+  TestWorld& world = *owned;
   const int n = world.num_devices();
   CollectiveSet ours = OneAllReduce(n, 100, "ring"), theirs = ours;
   theirs.collectives.push_back(theirs.collectives[0]);
@@ -311,7 +338,8 @@ TEST_P(Disagreement, OfTheNumberOfCollectives) {
 
 TEST_P(Disagreement, OfStepIterationOrCollectiveNamesBothSides) {
   for (const char* what : {"step", "iteration", "collective"}) {
-    TestWorld world(GetParam());
+    const std::unique_ptr<TestWorld> owned = World();
+    TestWorld& world = *owned;
     const int n = world.num_devices();
     CollectiveSet set = OneAllReduce(n, 100, "direct");
     set.collectives.push_back(set.collectives[0]);
@@ -339,15 +367,18 @@ TEST_P(Disagreement, OfStepIterationOrCollectiveNamesBothSides) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, Disagreement,
-                         ::testing::Values(DevicesOfWorkers{{0, 1, 2}}, DevicesOfWorkers{{0}, {1}},
-                                           DevicesOfWorkers{{0, 2}, {1, 3}}));
+                         ::testing::Combine(::testing::Values(DevicesOfWorkers{{0, 1, 2}}, DevicesOfWorkers{{0}, {1}},
+                                                              DevicesOfWorkers{{0, 2}, {1, 3}}),
+                                            ::testing::Bool()));
 
 // The remaining devices may still be forming, or be one step behind or ahead.
 TEST(Communicator, LostWorkerIsReportedByAllOthers) {
-  for (const char* algorithm : {"ring", "direct"}) {
+  for (const char* algorithm : {"ring", "direct", "mapped"}) {
     for (int last = 0; last < 3; ++last) {
       TestWorld world(DevicesOfWorkers{{0, 1}, {2}, {3}});
-      const CollectiveSet set = OneAllReduce(4, 50000, algorithm);
+      const bool mapped = algorithm == std::string("mapped");
+      if (mapped) world.UseMappedMemory();
+      const CollectiveSet set = OneAllReduce(4, 50000, mapped ? "direct" : algorithm);
       const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
         std::vector<float> values(50000, 1.0f);
         std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
@@ -390,7 +421,7 @@ TEST(Communicator, WatchdogNamesWaitingDevicesAndOperations) {
   });
   world.Run([&](int device) {
     Recorder* recorder = device == 0 ? &recorder0 : &recorder1;
-    auto communicator = *ScheduledCommunicator::Form({device, &set, &world.transport(device), &abort, recorder});
+    const auto communicator = *world.Form(device, &set, recorder);
     if (device == 1) return;  // Never launches.
     std::vector<float> values(10);
     std::byte* buffer = reinterpret_cast<std::byte*>(values.data());

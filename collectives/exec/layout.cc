@@ -32,4 +32,23 @@ std::vector<Piece> BufferLayout::Pieces(int64_t begin, int64_t count) const {
   return pieces;
 }
 
+bool NeedsCopyOfInputs(const CollectiveSpec& spec, int rank, bool in_place, absl::Span<const std::byte* const> inputs,
+                       absl::Span<std::byte* const> outputs) {
+  const int64_t width = tensor::ByteWidth(spec.type);
+  const std::vector<int64_t> output_counts = spec.output_counts();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t j = 0; j < outputs.size(); ++j) {
+      const int64_t in_bytes = spec.counts[i] * width, out_bytes = output_counts[j] * width;
+      // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter that of its
+      // input.
+      const int64_t in = spec.kind == CollectiveKind::kReduceScatter ? rank * out_bytes : 0;
+      const int64_t out = spec.kind == CollectiveKind::kAllGather ? rank * in_bytes : 0;
+      if (in_place && i == j && inputs[i] + in == outputs[j] + out) continue;
+      const bool empty = in_bytes == 0 || out_bytes == 0;
+      if (!empty && inputs[i] < outputs[j] + out_bytes && outputs[j] < inputs[i] + in_bytes) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace xlad::collectives

@@ -31,4 +31,9 @@ class BufferLayout {
   int64_t element_bytes_;
 };
 
+// Whether the inputs of a run must be copied before it starts. A schedule requires that inputs and outputs are disjoint
+// or, if it is `in_place`, overlap as InPlaceOffsetsOf says; buffers that overlap in another way do not satisfy it.
+bool NeedsCopyOfInputs(const CollectiveSpec& spec, int rank, bool in_place, absl::Span<const std::byte* const> inputs,
+                       absl::Span<std::byte* const> outputs);
+
 }  // namespace xlad::collectives

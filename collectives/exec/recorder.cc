@@ -4,15 +4,17 @@
 
 namespace xlad::collectives {
 
-void Recorder::Begin(int spec, int rank, int64_t step, uint64_t iteration) {
+void Recorder::Begin(const Place& place, const Schedule* schedule) {
   AtOp(0);
   std::lock_guard<std::mutex> lock(mutex_);
-  records_[count_++ % kRecords] = {spec, rank, step, iteration, clock_->NowNs(), -1};
+  schedule_ = schedule;
+  records_[count_++ % kRecords] = {place, clock_->NowNs(), -1};
 }
 
 void Recorder::End() {
   std::lock_guard<std::mutex> lock(mutex_);
   records_[(count_ - 1) % kRecords].end_ns = clock_->NowNs();
+  schedule_ = nullptr;
 }
 
 Recorder::Waiting Recorder::Now() const {
@@ -22,12 +24,12 @@ Recorder::Waiting Recorder::Now() const {
 }
 
 std::string Recorder::Text(const Record& record) const {
-  const Collective& collective = collectives_->collectives[record.spec];
-  std::string out = absl::StrCat("device ", device_, ": ", collective.name, ", step ", record.step);
-  if (record.iteration != 0) absl::StrAppend(&out, ", iteration ", absl::Hex(record.iteration));
-  absl::StrAppend(&out, ", rank ", record.rank, " of ", collective.spec.ranks);
+  const Collective& collective = collectives_->collectives[record.place.spec];
+  std::string out = absl::StrCat("device ", device_, ": ", collective.name, ", step ", record.place.step);
+  if (record.place.iteration != 0) absl::StrAppend(&out, ", iteration ", absl::Hex(record.place.iteration));
+  absl::StrAppend(&out, ", rank ", record.place.rank, " of ", collective.spec.ranks);
   if (record.end_ns >= 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
-  const std::vector<ScheduleOp>& ops = collective.schedules[record.rank].ops;
+  const std::vector<ScheduleOp>& ops = schedule_->ops;
   const size_t op = op_.load(std::memory_order_relaxed);
   absl::StrAppend(&out, ", ", op < ops.size() ? absl::StrCat("at \"", Print(ops[op]), "\"") : "ending");
   return collective.why.empty() ? out : absl::StrCat(out, ", because ", collective.why);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "collectives/exec/collective_set.h"
+#include "collectives/plan/schedule.h"
 
 namespace xlad::collectives {
 
@@ -20,7 +21,15 @@ class Recorder {
   Recorder(int device, const CollectiveSet* collectives, const Clock* clock)
       : device_(device), collectives_(collectives), clock_(clock) {}
 
-  void Begin(int spec, int rank, int64_t step, uint64_t iteration);
+  // The position of a collective in the program.
+  struct Place {
+    int spec = -1;
+    int rank = 0;
+    int64_t step = 0;
+    uint64_t iteration = 0;
+  };
+  // `schedule` is what runs; it must stay valid until End.
+  void Begin(const Place& place, const Schedule* schedule);
   // Records the start of an operation of the schedule. Lock-free.
   void AtOp(int op) {
     op_.store(op, std::memory_order_relaxed);
@@ -40,10 +49,7 @@ class Recorder {
 
  private:
   struct Record {
-    int spec = -1;
-    int rank = 0;
-    int64_t step = 0;
-    uint64_t iteration = 0;
+    Place place;
     int64_t begin_ns = 0;
     int64_t end_ns = -1;  // Negative while the collective runs.
   };
@@ -56,6 +62,7 @@ class Recorder {
   mutable std::mutex mutex_;
   std::array<Record, kRecords> records_;
   int64_t count_ = 0;
+  const Schedule* schedule_ = nullptr;  // Null unless a collective runs.
   std::atomic<int> op_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
 };

@@ -3,24 +3,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace xlad::collectives {
-namespace {
-
-// Describes a header in error messages.
-std::string Describe(const MessageHeader& header, int64_t bytes) {
-  return absl::StrFormat("collective %d (schedule %016x), step %d, iteration %x, run %d, message %d of %d bytes",
-                         header.spec, header.schedule_hash, header.step, header.iteration, header.sequence,
-                         header.index, bytes);
-}
-
-bool RangesOverlap(const std::byte* a, int64_t a_bytes, const std::byte* b, int64_t b_bytes) {
-  return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
-}
-
-}  // namespace
-
 ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport,
                          Recorder* recorder)
     : program_(*program), launch_(launch), transport_(transport), recorder_(recorder) {}
@@ -32,7 +16,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
     recorder_->AtOp(static_cast<int>(i));
     const absl::Status status = RunInstruction(program_.ops[i]);
     if (!status.ok()) {
-      const ScheduleOp& op = program_.collective->schedules[program_.rank].ops[i];
+      const ScheduleOp& op = program_.schedule.ops[i];
       return Annotate(status, absl::StrCat("operation ", i, " \"", Print(op), "\""));
     }
   }
@@ -44,24 +28,11 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   return absl::OkStatus();
 }
 
-// A schedule requires that input and output are disjoint or, if it is in_place, overlap as InPlaceOffsetsOf says. If
-// the caller's buffers overlap in another way, the input is copied first.
 void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
   const CollectiveSpec& spec = program_.collective->spec;
   const int64_t width = tensor::ByteWidth(spec.type);
-  const std::vector<int64_t> outputs = spec.output_counts();
-  const bool in_place = program_.collective->schedules[program_.rank].in_place;
-  bool stage = false;
-  for (size_t i = 0; i < spec.counts.size(); ++i) {
-    for (size_t j = 0; j < outputs.size(); ++j) {
-      // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter that of its
-      // input.
-      const int64_t in = spec.kind == CollectiveKind::kReduceScatter ? program_.rank * outputs[j] * width : 0;
-      const int64_t out = spec.kind == CollectiveKind::kAllGather ? program_.rank * spec.counts[i] * width : 0;
-      if (in_place && i == j && launch_.inputs[i] + in == launch_.outputs[j] + out) continue;
-      stage = stage || RangesOverlap(launch_.inputs[i], spec.counts[i] * width, launch_.outputs[j], outputs[j] * width);
-    }
-  }
+  const bool stage =
+      NeedsCopyOfInputs(spec, program_.rank, program_.schedule.in_place, launch_.inputs, launch_.outputs);
   inputs_.assign(launch_.inputs.begin(), launch_.inputs.end());
   if (!stage) return;
   staging->resize(std::max(staging->size(), static_cast<size_t>(spec.input_bytes())));
@@ -112,9 +83,9 @@ absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
 absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const {
   const MessageHeader expected = Header(operand.message_index);
   if (message.header == expected && message.bytes == bytes) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", Describe(expected, bytes), "; ",
+  return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", DescribeMessage(expected, bytes), "; ",
                                                     transport_.Describe(operand.link->peer), " sent ",
-                                                    Describe(message.header, message.bytes)));
+                                                    DescribeMessage(message.header, message.bytes)));
 }
 
 // Runs an operation that writes dst: receives the messages among the sources, waits until dst may be overwritten, then

@@ -45,6 +45,7 @@ struct ScheduleProgram {
   const Collective* collective = nullptr;
   int spec_index = 0;
   int rank = 0;
+  Schedule schedule;
   uint32_t sequence = 0;  // The number of earlier runs.
   ReduceFunction reduce = nullptr;
   std::vector<ScheduleInstruction> ops;

@@ -28,8 +28,8 @@ class Compiler {
  public:
   using OpenLink = std::function<absl::StatusOr<ScheduleLink*>(int peer_rank, int channel)>;
 
-  Compiler(const Collective& collective, int rank, OpenLink open_link)
-      : collective_(collective), schedule_(collective.schedules[rank]), open_link_(std::move(open_link)) {
+  Compiler(const Collective& collective, Schedule schedule, OpenLink open_link)
+      : collective_(collective), schedule_(std::move(schedule)), open_link_(std::move(open_link)) {
     const CollectiveSpec& spec = collective.spec;
     const int64_t bytes = tensor::ByteWidth(spec.type);
     layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
@@ -37,11 +37,11 @@ class Compiler {
     layouts_.emplace_back(std::vector<int64_t>{schedule_.scratch}, 1, bytes);
   }
 
-  absl::StatusOr<ScheduleProgram> Compile(int spec_index, int rank) {
+  absl::StatusOr<ScheduleProgram> Compile(int spec_index) {
     ScheduleProgram program;
     program.collective = &collective_;
     program.spec_index = spec_index;
-    program.rank = rank;
+    program.rank = schedule_.rank;
     if (Reduces(collective_.spec.kind)) {
       XLAD_ASSIGN_OR_RETURN(program.reduce, FindReduceFunction(collective_.spec.type, collective_.spec.reduction));
     }
@@ -49,6 +49,7 @@ class Compiler {
       XLAD_ASSIGN_OR_RETURN(program.ops.emplace_back(), CompileOp(op));
     }
     program.sent.assign(sent_.begin(), sent_.end());
+    program.schedule = std::move(schedule_);
     return program;
   }
 
@@ -111,23 +112,13 @@ class Compiler {
   }
 
   const Collective& collective_;
-  const Schedule& schedule_;
+  Schedule schedule_;
   const OpenLink open_link_;
   std::vector<BufferLayout> layouts_;
   std::vector<Sent> sends_;
   std::map<ScheduleLink*, int64_t> sent_;
   std::map<ScheduleLink*, uint32_t> received_;
 };
-
-// Returns the group of `collective` that contains the device, and its rank there, or -1 if no group does.
-std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device) {
-  for (const std::vector<int>& group : collective.groups) {
-    for (size_t rank = 0; rank < group.size(); ++rank) {
-      if (group[rank] == device) return {&group, static_cast<int>(rank)};
-    }
-  }
-  return {nullptr, -1};
-}
 
 }  // namespace
 
@@ -146,21 +137,23 @@ absl::Status ScheduledCommunicator::Fail(const absl::Status& status) {
   return status;
 }
 
-absl::Status ScheduledCommunicator::Connect() {
+std::vector<int> ScheduledCommunicator::Peers() const {
   std::set<int> peers;
-  const std::vector<Collective>& collectives = options_.collectives->collectives;
-  for (const Collective& collective : collectives) {
+  for (const Collective& collective : options_.collectives->collectives) {
     const auto [group, rank] = FindGroup(collective, options_.device);
     if (group != nullptr) peers.insert(group->begin(), group->end());
   }
   peers.erase(options_.device);
+  return {peers.begin(), peers.end()};
+}
+
+absl::Status ScheduledCommunicator::Connect() {
   std::vector<uint64_t> hashes;
-  for (const Collective& collective : collectives) hashes.push_back(collective.hash);
-  const absl::Status same = CompareHashes(std::vector<int>(peers.begin(), peers.end()), hashes);
+  for (const Collective& collective : options_.collectives->collectives) hashes.push_back(collective.hash);
+  programs_.resize(hashes.size());
+  const absl::Status same = CompareHashes(Peers(), hashes);
   // Fail revokes the links before `hashes` is destroyed.
-  if (!same.ok()) return Fail(same);
-  for (int spec = 0; spec < std::ssize(collectives); ++spec) XLAD_RETURN_IF_ERROR(Compile(spec));
-  return absl::OkStatus();
+  return same.ok() ? same : Fail(same);
 }
 
 // Sends the hashes of all schedules to every peer and compares the hashes received.
@@ -206,19 +199,24 @@ absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int chan
   return links_.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
-absl::Status ScheduledCommunicator::Compile(int spec) {
+absl::Status ScheduledCommunicator::Prepare(int spec) {
   const Collective& collective = options_.collectives->collectives[spec];
   const auto [group, rank] = FindGroup(collective, options_.device);
-  programs_.emplace_back();
   if (group == nullptr) return absl::OkStatus();
   const std::vector<int>& devices = *group;
-  Compiler compiler(collective, rank,
+  XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(collective.plan, collective.spec, rank));
+  const int64_t scratch = schedule.scratch * tensor::ByteWidth(collective.spec.type);
+  Compiler compiler(collective, std::move(schedule),
                     [this, &devices](int peer_rank, int channel) { return OpenLink(devices[peer_rank], channel); });
-  absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec, rank);
+  absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec);
   if (!program.ok()) return Annotate(program.status(), collective.name);
-  const int64_t scratch = collective.schedules[rank].scratch * tensor::ByteWidth(collective.spec.type);
   if (scratch > std::ssize(scratch_)) scratch_.resize(scratch);
-  programs_.back() = std::make_unique<ScheduleProgram>(*std::move(program));
+  programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
+  return absl::OkStatus();
+}
+
+absl::Status ScheduledCommunicator::PrepareAll() {
+  for (int spec = 0; spec < std::ssize(programs_); ++spec) XLAD_RETURN_IF_ERROR(Prepare(spec));
   return absl::OkStatus();
 }
 
@@ -226,7 +224,8 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
   const int num_specs = static_cast<int>(programs_.size());
   if (launch.spec < 0 || launch.spec >= num_specs || programs_[launch.spec] == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("device ", options_.device, " launches collective ", launch.spec,
-                                                   ", in which it takes no part (there are ", num_specs, ")"));
+                                                   ", in which it takes no part or which is not prepared (there are ",
+                                                   num_specs, ")"));
   }
   ScheduleProgram& program = *programs_[launch.spec];
   const size_t operands = program.collective->spec.counts.size();
@@ -239,7 +238,7 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
     return Annotate(options_.abort->status(), absl::StrCat("before ", program.collective->ToString(), ", step ",
                                                            launch.step, ", device ", options_.device));
   }
-  options_.recorder->Begin(launch.spec, program.rank, launch.step, launch.iteration);
+  options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
   ScheduleRun run(&program, launch, *options_.transport, options_.recorder);
   const absl::Status status = run.Execute(&scratch_, &staging_);
   options_.recorder->End();

@@ -29,20 +29,27 @@ class ScheduledCommunicator final : public Communicator {
   static absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> Form(const Options& options);
 
   ~ScheduledCommunicator() override;
+
+  // Builds the schedule of this device for a collective and opens its links. Does nothing if the device takes no part.
+  // Unimplemented, naming the operation, if a schedule needs mapped memory. Call it before the first launch.
+  absl::Status Prepare(int spec);
+  absl::Status PrepareAll();
   absl::Status Launch(const CollectiveLaunch& launch) override;
+
+  // The devices with which this one shares a group, in ascending order.
+  std::vector<int> Peers() const;
+  // Raises the abort signal, and returns when no peer reads this device's memory any longer.
+  absl::Status Fail(const absl::Status& status);
 
  private:
   explicit ScheduledCommunicator(const Options& options) : options_(options) {}
   absl::Status Connect();
   absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
-  // Raises the abort signal, and returns when no peer reads this device's memory any longer.
-  absl::Status Fail(const absl::Status& status);
-  absl::Status Compile(int spec);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;
   std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> links_;  // By peer and channel.
-  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null if the device is in no group.
+  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null if it is not prepared.
   std::vector<std::byte> scratch_;
   std::vector<std::byte> staging_;  // A copy of the input if the output would overwrite it too early.
 };

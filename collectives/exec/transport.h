@@ -25,13 +25,16 @@ namespace xlad::collectives {
 struct MessageHeader {
   int64_t step = 0;            // The step of the job.
   uint64_t iteration = 0;      // Fingerprint of the counters of the enclosing loops.
-  uint64_t schedule_hash = 0;  // The hash of the schedules of all ranks.
+  uint64_t schedule_hash = 0;  // ScheduleHash of the plan.
   uint32_t spec = 0;           // Index into Executable.collectives.
   uint32_t sequence = 0;       // The number of earlier runs of this collective, modulo 2^32.
   uint32_t index = 0;          // The index of the message within this run and link.
   uint32_t reserved = 0;
   friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
 };
+
+// Describes a message of `bytes` bytes: "collective 3 (schedule 0123456789abcdef), step 7, ...".
+std::string DescribeMessage(const MessageHeader& header, int64_t bytes);
 
 using ConstPiece = absl::Span<const std::byte>;
 
@@ -78,5 +81,7 @@ class Transport {
 constexpr int kMaxChannels = 1 << 14;
 // The channel on which communicators compare schedules when they form.
 constexpr int kFormChannel = kMaxChannels - 1;
+// The channel on which the devices of a host agree how they share memory.
+constexpr int kHostChannel = kMaxChannels - 2;
 
 }  // namespace xlad::collectives

@@ -15,7 +15,7 @@ void Check(const CollectivePlan& plan, const CollectiveSpec& spec) {
   SCOPED_TRACE(absl::StrCat(spec.ToString(), " by ", plan.ToString()));
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < spec.ranks; ++rank) {
-    const absl::StatusOr<Schedule> schedule = BuildMappedSchedule(plan, spec, rank);
+    const absl::StatusOr<Schedule> schedule = BuildSchedule(plan, spec, rank);
     ASSERT_TRUE(schedule.ok()) << schedule.status();
     schedules.push_back(*schedule);
   }
@@ -40,8 +40,7 @@ TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 64);
   for (const char* algorithm : {kMappedOneShot, kMappedSlots, kMappedWindows}) {
     std::vector<Schedule> schedules;
-    for (int rank = 0; rank < 3; ++rank)
-      schedules.push_back(*BuildMappedSchedule({.algorithm = algorithm}, spec, rank));
+    for (int rank = 0; rank < 3; ++rank) schedules.push_back(*BuildSchedule({.algorithm = algorithm}, spec, rank));
     std::vector<ScheduleOp>& ops = schedules[1].ops;
     for (size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].kind != OpKind::kSignal) continue;
@@ -54,8 +53,10 @@ TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
 
 TEST(MappedSchedules, OtherPlansAreRefused) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 8);
-  EXPECT_TRUE(absl::IsInvalidArgument(BuildMappedSchedule({.algorithm = "ring"}, spec, 0).status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(BuildMappedSchedule({.algorithm = kMappedSlots, .chunks = 0}, spec, 0).status()));
+  EXPECT_FALSE(IsMapped({.algorithm = "ring"}));
+  EXPECT_TRUE(IsMapped({.algorithm = kMappedSlots}));
+  EXPECT_TRUE(absl::IsInvalidArgument(BuildSchedule({.algorithm = kMappedWindows, .order = {1, 0}}, spec, 0).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(BuildSchedule({.algorithm = kMappedSlots, .chunks = 0}, spec, 0).status()));
 }
 
 }  // namespace

@@ -11,6 +11,12 @@ namespace {
 
 constexpr int kMaxChannels = 4096;
 
+// In the mode run-to-run, up to this many ranks reduce in ascending order, with one rounding: `direct` does, which
+// sends as few bytes as a ring, and so do all algorithms on mapped memory. Beyond, the messages of `direct` to every
+// rank cost too much, and the order is that of the best plan for the default speeds.
+constexpr int kMaxAscendingRanks = 64;
+constexpr char kAscending[] = "ascending";
+
 std::string NamesOf(const CollectiveSpec& spec, bool (*fits)(const Algorithm&, const CollectiveSpec&)) {
   std::string names;
   for (const Algorithm& algorithm : Algorithms()) {
@@ -76,9 +82,10 @@ bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec)
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
   if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
-  // The order of reduction is that of the best plan for the default speeds, which depends on the spec alone.
-  XLAD_ASSIGN_OR_RETURN(const std::vector<PlanCost> reference, RankPlans(spec, {}));
-  const std::string order = ReductionOrder(reference.front().plan);
+  // The order must be a function of the spec alone.
+  const std::vector<PlanCost> reference =
+      spec.ranks <= kMaxAscendingRanks ? std::vector<PlanCost>() : *RankPlans(spec, {});
+  const std::string order = reference.empty() ? kAscending : ReductionOrder(reference.front().plan);
   for (PlanCost& candidate : ranked) {
     if (ReductionOrder(candidate.plan) == order) return std::move(candidate.plan);
   }
@@ -87,7 +94,7 @@ absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostPa
 
 std::string ReductionOrder(const CollectivePlan& plan) {
   const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(plan.algorithm);
-  return algorithm.ok() && (*algorithm)->reduces_once ? "ascending" : plan.ToString();
+  return algorithm.ok() && (*algorithm)->reduces_once ? kAscending : plan.ToString();
 }
 
 absl::StatusOr<Schedule> BuildSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "collectives/exec/fabric/fabric.h"
-#include "collectives/exec/scheduled_communicator.h"
 #include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/devices/cpu/cpu_device.h"
@@ -48,14 +47,13 @@ class Shard {
     return absl::OkStatus();
   }
 
-  absl::Status Run(int number, const collectives::CollectiveSet& set, collectives::Transport* transport,
+  absl::Status Run(int number, const collectives::CollectiveSet& set, collectives::Fabric* fabric,
                    collectives::AbortSignal* abort) {
     XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher,
                           loaded_.MakeLauncher(number, stream_.get()));
     collectives::Recorder recorder(number, &set, &RealClock());
-    XLAD_ASSIGN_OR_RETURN(auto scheduled,
-                          collectives::ScheduledCommunicator::Form({number, &set, transport, abort, &recorder}));
-    collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(scheduled));
+    XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator(number, &set, &recorder));
+    collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(formed));
     runtime::StepEnvironment environment;
     environment.stream = stream_.get();
     environment.launcher = launcher.get();
@@ -79,9 +77,7 @@ class Shard {
   }
 
  private:
-  std::byte* At(const BufferSlice& slice) {
-    return addresses_[slice.allocation()] + slice.offset();
-  }
+  std::byte* At(const BufferSlice& slice) { return addresses_[slice.allocation()] + slice.offset(); }
 
   runtime::Device& device_;
   std::unique_ptr<runtime::Stream> stream_;
@@ -119,7 +115,7 @@ absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const De
   for (int d = 0; d < devices; ++d) {
     threads.emplace_back([&, d] {
       absl::Status& status = statuses[d];
-      status = shards[d].Run(d, set, &fabric->transport(d), &abort);
+      status = shards[d].Run(d, set, fabric.get(), &abort);
       if (!status.ok()) abort.Raise({status, ""});
     });
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "collectives/exec/host/host_communicator.h"
 
 namespace xlad::collectives {
 
@@ -50,6 +51,8 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   // Spinning helps only if every device thread has a core. All devices of the task count, because other processes on
   // this machine may run the others.
   const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency() / 2;
+  fabric->own_cores_ = own_cores;
+  fabric->memory_ = HostMemory::Make(/*with_arena=*/fabric->shared_ != nullptr);
   for (int device : options.devices) fabric->waiters_[device] = nullptr;
   std::map<int, Waiter*> waiters;  // Same order as the shared words.
   for (auto& [device, waiter] : fabric->waiters_) {
@@ -92,6 +95,11 @@ Transport& Fabric::transport(int device) {
   const auto found = transports_.find(device);
   XLAD_CHECK(found != transports_.end()) << "device " << device << " is not on this worker";
   return *found->second;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(int device, const CollectiveSet* collectives,
+                                                                       Recorder* recorder) {
+  return HostCommunicator::Form({{device, collectives, &transport(device), abort_, recorder}, memory_, own_cores_});
 }
 
 void Fabric::Leave() {

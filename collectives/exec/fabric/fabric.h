@@ -1,11 +1,14 @@
-// The transports of one task's devices on one worker: in-process links between these devices, and connections to the
-// devices of other workers.
+// What connects the devices of one task: in-process links and shared memory between the devices on one worker and on
+// others of the same machine, and connections to the devices of other workers.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "collectives/exec/communicator.h"
+#include "collectives/exec/host/host_memory.h"
+#include "collectives/exec/recorder.h"
 #include "collectives/exec/transports/data_plane.h"
 #include "collectives/exec/transports/in_process.h"
 
@@ -30,6 +33,12 @@ class Fabric {
   ~Fabric();
 
   Transport& transport(int device);
+  // The memory that the devices on this worker share with each other and with other processes of this machine.
+  HostMemory& memory() { return *memory_; }
+  // Forms the communicator of a device for the collectives of a program; see HostCommunicator. The collectives and the
+  // recorder must outlive it.
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(int device, const CollectiveSet* collectives,
+                                                                 Recorder* recorder);
   // The number of connections to other processes that send messages through shared memory.
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
   // Waits until all peers have finished; see TcpFabric::Finish.
@@ -44,6 +53,8 @@ class Fabric {
 
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
+  bool own_cores_ = false;  // Every device of the task has a core.
+  std::shared_ptr<HostMemory> memory_;
   int64_t listener_id_ = -1;
   std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;

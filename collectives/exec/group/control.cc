@@ -21,7 +21,7 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr int64_t kHeadBytes = 4096;
 
 absl::Status SystemError(absl::string_view what, const std::string& path) {
@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string
   control->path_ = path;
   const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
   if (file < 0) return SystemError("cannot open", path);
-  struct stat info{};
+  struct stat info {};
   absl::Status status;
   if (fstat(file, &info) != 0) status = SystemError("fstat", path);
   if (status.ok() && (!S_ISREG(info.st_mode) || info.st_size < kHeadBytes)) {
@@ -98,8 +98,27 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string
   return control;
 }
 
+std::unique_ptr<ControlFile> ControlFile::InMemory(std::byte* address, int ranks, bool create) {
+  std::unique_ptr<ControlFile> control(new ControlFile());
+  control->address_ = address;
+  control->bytes_ = BytesFor(ranks);
+  control->maps_file_ = false;
+  if (!create) return control;
+  auto* head = new (address) ControlHead();
+  head->version = kVersion;
+  head->ranks = ranks;
+  head->bytes = control->bytes_;
+  for (int rank = 0; rank < ranks; ++rank) {
+    // Only what is not zero, so that the texts and windows, which these ranks do not use, take no memory.
+    control->rank(rank).core.store(-1, std::memory_order_relaxed);
+    control->rank(rank).waits_for.store(-1, std::memory_order_relaxed);
+  }
+  head->magic = ControlHead::kMagic;
+  return control;
+}
+
 ControlFile::~ControlFile() {
-  if (address_ != nullptr) munmap(address_, bytes_);
+  if (address_ != nullptr && maps_file_) munmap(address_, bytes_);
 }
 
 RankBlock& ControlFile::rank(int rank) const {
@@ -121,7 +140,7 @@ absl::StatusOr<std::string> ControlFolder() {
     folder = absl::StrCat(has_memory ? "/dev/shm" : "/tmp", "/xlad-comm-", getuid());
   }
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError("cannot create the folder", folder);
-  struct stat info{};
+  struct stat info {};
   if (lstat(folder.c_str(), &info) != 0) return SystemError("lstat", folder);
   if (!S_ISDIR(info.st_mode) || info.st_uid != getuid()) {
     return absl::FailedPreconditionError(
@@ -136,7 +155,7 @@ void RemoveOldControlFiles(const std::string& folder) {
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     const std::string path = JoinPath(folder, name);
-    struct stat info{};
+    struct stat info {};
     if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
     const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);

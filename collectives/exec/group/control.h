@@ -39,11 +39,8 @@ struct WindowPosition {
   uint32_t generation = 0;  // The generation of that window.
   uint64_t offset = 0;
 };
-// The payload of entries of operations that access the buffers of their peers.
-struct WindowPositions {
-  WindowPosition input, output;
-};
-static_assert(sizeof(WindowPositions) <= kBoardBytes);
+// Published by a rank for each input and output, in order, if its peers access its buffers.
+static_assert(sizeof(WindowPosition) == 16);
 
 struct SharedWindow {
   std::atomic<uint32_t> generation = 0;  // Odd while the window exists.
@@ -62,8 +59,13 @@ struct RankBlock {
   static constexpr int kTexts = 1024;
   static constexpr int kTextBytes = 128;
   static constexpr int kRecords = 64;
+  static constexpr int kNoteBytes = 64;
 
   EntryLine lines[2];
+  // By parity of the operation: what the rank says about it to peers that run another one. Written before the entry.
+  std::byte notes[2][kNoteBytes] = {};
+  // 1 while the rank may read or write buffers of its peers.
+  alignas(64) std::atomic<uint32_t> busy = 0;
   // 1 while the rank sleeps, until another rank wakes it.
   alignas(64) std::atomic<uint32_t> asleep = 0;
   std::atomic<int32_t> core = -1;                  // The core on which the rank began its last long wait.
@@ -102,6 +104,11 @@ class ControlFile {
   // Opens a file for reading and writing, or, for `xlad comm why`, only for reading. InvalidArgument if it is not the
   // control file of a group.
   static absl::StatusOr<std::unique_ptr<ControlFile>> Open(const std::string& path, bool writable = true);
+  // The same in memory that the ranks share otherwise: BytesFor(ranks) bytes, aligned to cache lines, which must
+  // outlive the object. The rank that calls InMemory with `create` must do so before the others; the memory is zero
+  // before.
+  static std::unique_ptr<ControlFile> InMemory(std::byte* address, int ranks, bool create);
+  static int64_t BytesFor(int ranks);
   ~ControlFile();
 
   const std::string& path() const { return path_; }
@@ -115,12 +122,12 @@ class ControlFile {
 
  private:
   ControlFile() = default;
-  static int64_t BytesFor(int ranks);
   absl::Status Map(int file, int64_t bytes, bool writable);
 
   std::string path_;
   std::byte* address_ = nullptr;
   int64_t bytes_ = 0;
+  bool maps_file_ = true;
 };
 
 // The folder of control files: XLAD_COMM_DIR, otherwise a folder of this user in /dev/shm, or in /tmp if that does not

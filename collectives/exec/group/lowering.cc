@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/layout.h"
 
 namespace xlad::collectives {
 namespace {
@@ -10,7 +11,14 @@ namespace {
 class Lowering {
  public:
   Lowering(const CollectiveSpec& spec, const Schedule& schedule, GroupProtocol protocol)
-      : schedule_(schedule), width_(tensor::ByteWidth(spec.type)), protocol_(protocol) {}
+      : schedule_(schedule),
+        width_(tensor::ByteWidth(spec.type)),
+        protocol_(protocol),
+        input_(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, width_),
+        output_(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, width_) {
+    program_.bases.inputs = static_cast<int>(spec.counts.size());
+    program_.bases.outputs = static_cast<int>(spec.output_counts().size());
+  }
 
   absl::StatusOr<GroupProgram> Run() {
     for (size_t i = 0; i < schedule_.ops.size(); ++i) {
@@ -26,29 +34,47 @@ class Lowering {
   }
 
  private:
-  GroupRegion Lower(const Region& region) {
+  struct Extent {
+    GroupRegion at;
+    int64_t bytes = 0;
+  };
+  using Extents = std::vector<Extent>;
+
+  // The runs of bytes of a region, in order.
+  Extents Lower(const Region& region) {
     const int rank = region.rank == kOwnRank ? schedule_.rank : region.rank;
-    if (rank != schedule_.rank && region.buffer != ScheduleBuffer::kScratch) touches_peer_buffers_ = true;
-    return {BaseIndex(rank, region.buffer), region.begin * width_};
+    const GroupBases& bases = program_.bases;
+    if (region.buffer == ScheduleBuffer::kScratch) {
+      return {{{bases.Scratch(rank), region.begin * width_}, region.count * width_}};
+    }
+    if (rank != schedule_.rank) touches_peer_buffers_ = true;
+    const bool is_input = region.buffer == ScheduleBuffer::kInput;
+    Extents runs;
+    for (const Piece& piece : (is_input ? input_ : output_).Pieces(region.begin, region.count)) {
+      const int base = is_input ? bases.Input(rank, piece.operand) : bases.Output(rank, piece.operand);
+      runs.push_back({{base, piece.offset}, piece.bytes});
+    }
+    return runs;
   }
 
   absl::Status Lower(const ScheduleOp& op, int index) {
     GroupStep step;
     step.op = index;
+    std::vector<Extents> sources;
     switch (op.kind) {
       case OpKind::kSignal:
       case OpKind::kWait:
         return AddPeer(op, op.kind == OpKind::kSignal ? GroupStep::Kind::kSignal : GroupStep::Kind::kWait, index);
       case OpKind::kCopy:
         step.kind = GroupStep::Kind::kCopy;
-        step.sources = {Lower(op.src)};
+        sources.push_back(Lower(op.src));
         break;
       case OpKind::kReduceMany:
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
           if (source.peer >= 0)
             return absl::UnimplementedError("messages need a transport, and this group has memory only");
-          step.sources.push_back(Lower(source.region));
+          sources.push_back(Lower(source.region));
         }
         break;
       case OpKind::kZero:
@@ -57,16 +83,41 @@ class Lowering {
       default:
         return absl::UnimplementedError("process groups do not execute this kind of operation");
     }
-    step.bytes = op.dst.count * width_;
-    step.dsts.push_back(Lower(op.dst));
-    for (const Region& dst : op.more_dsts) step.dsts.push_back(Lower(dst));
+    std::vector<Extents> dsts = {Lower(op.dst)};
+    for (const Region& dst : op.more_dsts) dsts.push_back(Lower(dst));
     if (touches_peer_buffers_ && protocol_ != GroupProtocol::kWindows) {
       return absl::InvalidArgumentError("the buffers of other ranks can be accessed only if they are registered");
     }
-    const bool is_noop = step.kind == GroupStep::Kind::kCopy && step.dsts.size() == 1 &&
-                         step.dsts[0].base == step.sources[0].base && step.dsts[0].offset == step.sources[0].offset;
-    if (step.bytes > 0 && !is_noop) program_.steps.push_back(std::move(step));
+    AddSteps(step, op.dst.count * width_, dsts, sources);
     return absl::OkStatus();
+  }
+
+  // Takes `bytes` from the front of the runs.
+  static GroupRegion Take(Extents* runs, size_t* first, int64_t bytes) {
+    Extent& run = (*runs)[*first];
+    const GroupRegion taken = run.at;
+    run.at.offset += bytes;
+    run.bytes -= bytes;
+    if (run.bytes == 0) ++*first;
+    return taken;
+  }
+
+  // Appends a copy of `step` for each run of bytes that is contiguous in all regions. All regions have `bytes` bytes.
+  void AddSteps(const GroupStep& step, int64_t bytes, std::vector<Extents> dsts, std::vector<Extents> sources) {
+    std::vector<size_t> dst_at(dsts.size()), source_at(sources.size());
+    while (bytes > 0) {
+      int64_t run = bytes;
+      for (size_t i = 0; i < dsts.size(); ++i) run = std::min(run, dsts[i][dst_at[i]].bytes);
+      for (size_t i = 0; i < sources.size(); ++i) run = std::min(run, sources[i][source_at[i]].bytes);
+      GroupStep next = step;
+      next.bytes = run;
+      for (size_t i = 0; i < dsts.size(); ++i) next.dsts.push_back(Take(&dsts[i], &dst_at[i], run));
+      for (size_t i = 0; i < sources.size(); ++i) next.sources.push_back(Take(&sources[i], &source_at[i], run));
+      bytes -= run;
+      const bool is_noop = next.kind == GroupStep::Kind::kCopy && next.dsts.size() == 1 &&
+                           next.dsts[0].base == next.sources[0].base && next.dsts[0].offset == next.sources[0].offset;
+      if (!is_noop) program_.steps.push_back(std::move(next));
+    }
   }
 
   absl::Status AddPeer(const ScheduleOp& op, GroupStep::Kind kind, int index) {
@@ -107,19 +158,18 @@ class Lowering {
     return step.kind == GroupStep::Kind::kSignal || step.kind == GroupStep::Kind::kWait;
   }
 
-  // Removes the copy of the input to the scratch, the signals and waits after it, and the signals at the end, which
+  // Removes the copies of the input to the scratch, the signals and waits after it, and the signals at the end, which
   // protect the scratch. What is left must not synchronize.
   absl::Status MakeBoard() {
     std::vector<GroupStep>& steps = program_.steps;
     auto at = steps.begin();
-    if (at != steps.end() && at->kind == GroupStep::Kind::kCopy &&
-        at->dsts[0].base == BaseIndex(schedule_.rank, ScheduleBuffer::kScratch)) {
-      if (at->dsts.size() > 1 || at->dsts[0].offset != 0 || at->sources[0].offset != 0 ||
-          at->sources[0].base != BaseIndex(schedule_.rank, ScheduleBuffer::kInput)) {
-        return absl::InvalidArgumentError("the first copy to scratch is not that of the start of the input");
+    for (; at != steps.end() && at->kind == GroupStep::Kind::kCopy; ++at) {
+      if (at->dsts[0].base != program_.bases.Scratch(schedule_.rank)) break;
+      const int operand = at->sources[0].base - program_.bases.Input(schedule_.rank);
+      if (at->dsts.size() > 1 || operand < 0 || operand >= program_.bases.inputs) {
+        return absl::InvalidArgumentError("found a copy to scratch that is not one of the input alone");
       }
-      program_.board_bytes = at->bytes;
-      ++at;
+      program_.board_copies.push_back({operand, at->sources[0].offset, at->dsts[0].offset, at->bytes});
     }
     if (at != steps.end() && at->kind == GroupStep::Kind::kSignal) ++at;
     if (at != steps.end() && at->kind == GroupStep::Kind::kWait) program_.board_peers = (at++)->peers;
@@ -136,6 +186,7 @@ class Lowering {
   const Schedule& schedule_;
   const int64_t width_;
   const GroupProtocol protocol_;
+  const BufferLayout input_, output_;
   bool touches_peer_buffers_ = false;
   GroupProgram program_;
 };

@@ -1,6 +1,7 @@
 // The schedule of one rank, lowered for memory that all ranks of a host map.
 //
-// Consecutive signals, and consecutive waits, become one step. In a schedule whose ranks touch only each other's
+// Consecutive signals, and consecutive waits, become one step. An operation on several operands becomes a step for each
+// run of bytes within operands. In a schedule whose ranks touch only each other's
 // scratch ("slots"), the waits at the end are not executed but only counted: they protect the scratch, and the executor
 // alternates between two halves of it and enters an operation only after all ranks have entered the one before.
 #pragma once
@@ -15,13 +16,21 @@
 
 namespace xlad::collectives {
 
-// The bytes [offset, offset + bytes) of a buffer of a rank.
+// The table of addresses of an operation: for each rank, its inputs, its outputs, and its scratch.
+struct GroupBases {
+  int inputs = 1, outputs = 1;  // The numbers of operands.
+  int Input(int rank, int operand = 0) const { return rank * stride() + operand; }
+  int Output(int rank, int operand = 0) const { return Input(rank) + inputs + operand; }
+  int Scratch(int rank) const { return Output(rank) + outputs; }
+  bool IsScratch(int base) const { return base % stride() == inputs + outputs; }
+  int stride() const { return inputs + outputs + 1; }
+};
+
+// Bytes of a buffer of a rank, from `offset`.
 struct GroupRegion {
-  int32_t base = 0;  // BaseIndex(rank, buffer).
+  int32_t base = 0;  // Index into the table of addresses.
   int64_t offset = 0;
 };
-// The index of a buffer in the table of addresses of an operation.
-constexpr int BaseIndex(int rank, ScheduleBuffer buffer) { return 3 * rank + static_cast<int>(buffer); }
 
 struct GroupStep {
   enum class Kind : uint8_t { kSignal, kWait, kCopy, kReduce, kZero };
@@ -33,7 +42,14 @@ struct GroupStep {
   int64_t bytes = 0;
 };
 
+// A copy of bytes of an input to the payload of a board.
+struct BoardCopy {
+  int operand = 0;
+  int64_t from = 0, to = 0, bytes = 0;
+};
+
 struct GroupProgram {
+  GroupBases bases;
   std::vector<GroupStep> steps;
   // Signals of peers that are counted at the end without waiting for them, by flag.
   std::vector<int> deferred[kSignalFlags];
@@ -43,8 +59,8 @@ struct GroupProgram {
   // One round ("board"): the entry stands for the copy of the input to the scratch, and for the signals and waits after
   // it. Up to kBoardBytes of scratch are the payload of the entry line. `steps` has only what follows.
   bool board = false;
-  int64_t board_bytes = 0;       // The size of the payload, from the start of the input.
-  std::vector<int> board_peers;  // Those whose entries are waited for.
+  std::vector<BoardCopy> board_copies;  // Empty if no peer reads the input.
+  std::vector<int> board_peers;         // Those whose entries are waited for.
 };
 
 enum class GroupProtocol { kBoard, kSlots, kWindows };

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "collectives/exec/group/control.h"
+#include "collectives/exec/group/core.h"
 #include "collectives/exec/transports/shared_memory.h"
 
 namespace xlad::collectives {
 
 // The memory that this rank has allocated, and what it has mapped of the memory of others.
 // Thread-safe, except that Address is used by one thread.
-class GroupMemory {
+class GroupMemory final : public WindowMemory {
  public:
   // `control` must outlive this object.
   GroupMemory(ControlFile* control, int rank) : control_(control), rank_(rank), peers_(control->ranks()) {}
@@ -25,10 +26,8 @@ class GroupMemory {
   // `address` is what Allocate returned. Peers that use the memory in a running operation can still do so.
   absl::Status Free(std::byte* address);
 
-  // The position of [address, address + bytes), or nullopt if it is not in memory of this rank.
-  std::optional<WindowPosition> Find(const void* address, int64_t bytes) const;
-  // The address in this process of a position in the memory of `peer`, which must not free it meanwhile.
-  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position);
+  std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position) override;
 
  private:
   struct Own {

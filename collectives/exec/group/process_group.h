@@ -20,10 +20,9 @@
 
 #include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
-#include "collectives/exec/group/lowering.h"
+#include "collectives/exec/group/core.h"
 #include "collectives/exec/group/memory.h"
 #include "collectives/exec/group/wait.h"
-#include "collectives/exec/reduce.h"
 #include "collectives/plan/plan.h"
 
 namespace xlad::collectives {
@@ -51,18 +50,12 @@ class GroupOperation {
   CollectiveSpec spec_;
   CollectivePlan plan_;
   Schedule schedule_;
-  GroupProgram program_;
-  bool registered_ = false;
-  bool streams_ = false;  // The data of all ranks does not fit into the cache.
-  uint64_t word_ = 0;     // EntryLine::operation.
-  int64_t element_bytes_ = 0;
-  int64_t input_bytes_ = 0, output_bytes_ = 0;
-  ReduceFunction reduce_ = nullptr;
-  SmallReduceFunction small_reduce_ = nullptr;  // Null if the board does not reduce.
+  GroupCommand command_;
+  uint64_t word_ = 0;  // EntryLine::operation.
 };
 
 // It has more than 25 methods because it has one for each collective.
-class ProcessGroup {
+class ProcessGroup final : private GroupOwner {
  public:
   struct Options {
     Launch launch;
@@ -74,7 +67,7 @@ class ProcessGroup {
   // Forms a group of all ranks of a launch, which find each other through `bootstrap`. Waits until all have arrived.
   // DeadlineExceeded, naming those that are missing, if they do not arrive in time.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(const Options& options, Bootstrap* bootstrap);
-  ~ProcessGroup();
+  ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
@@ -98,7 +91,11 @@ class ProcessGroup {
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes, may be
   // equal where the spec allows operations in place, and otherwise must not overlap.
   absl::Status Run(const GroupOperation& operation, const void* input, void* output) {
-    return operation.program_.board ? RunBoard(operation, input, output) : RunProgram(operation, input, output);
+    if (!error_.ok()) return error_;
+    const GroupLaunch launch{&operation.command_, operation.word_, {}, {&input, 1}, {&output, 1}};
+    running_ = &operation;
+    const absl::Status status = core_->Run(launch);
+    return status.ok() ? status : Fail(operation, status);
   }
 
   // Returns when all ranks have called it.
@@ -114,22 +111,11 @@ class ProcessGroup {
   ProcessGroup() = default;
 
   absl::Status Join(const Options& options, Bootstrap* bootstrap);
+  absl::Status ShareMemory(const Options& options, Rendezvous* rendezvous);
   uint64_t AliveRanks() const;  // A bit for each rank.
-  std::byte* Scratch(int rank, uint64_t sequence) const;
-  absl::Status RunBoard(const GroupOperation& operation, const void* input, void* output);
-  absl::Status RunProgram(const GroupOperation& operation, const void* input, void* output);
-  void Enter(const GroupOperation& operation, uint64_t sequence);
-  absl::Status Settle(uint64_t sequence);
-  absl::Status PublishBuffers(const GroupOperation& operation, const void* input, void* output, EntryLine* line);
-  absl::Status RunStep(const GroupOperation& operation, const GroupStep& step);
-  void Signal(const GroupStep& step);
-  absl::Status WaitForSignals(const GroupOperation& operation, const GroupStep& step);
-  absl::Status MapPeer(int peer);
-  void Combine(const GroupOperation& operation, const GroupStep& step);
-  absl::Status CheckAgreement(const GroupOperation& operation);
-  absl::Status CheckAgreement(const GroupOperation& operation, int peer);
+  absl::Status CheckWhileWaiting() override { return absl::OkStatus(); }
+  absl::Status Disagreement(int peer) override;
   absl::Status Fail(const GroupOperation& operation, const absl::Status& status);
-  void Finish();
 
   int rank_ = 0;
   int ranks_ = 1;
@@ -139,16 +125,11 @@ class ProcessGroup {
   int64_t cache_bytes_ = 0;
   std::unique_ptr<ControlFile> control_;
   std::unique_ptr<SharedSegment> scratch_;
-  int64_t scratch_bytes_ = 0;  // The size of one half of the scratch of one rank.
   std::unique_ptr<GroupWaiter> waiter_;
   std::unique_ptr<GroupMemory> memory_;
+  std::unique_ptr<GroupCore> core_;
   std::vector<bool> used_texts_;
-  uint64_t sequence_ = 0;  // The number of the last operation that was entered.
-  uint64_t settled_ = 0;   // All ranks have entered this operation.
-  std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // Signals to and from each rank.
-  std::vector<std::byte*> bases_;  // The buffers of the operation that runs, by BaseIndex.
-  std::vector<bool> mapped_;       // Whether the buffers of a peer are in bases_.
-  std::vector<const void*> payloads_[2];
+  const GroupOperation* running_ = nullptr;  // The last operation that was run.
   std::unique_ptr<GroupOperation> barrier_;
   absl::Status error_;
 };

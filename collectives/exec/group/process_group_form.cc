@@ -24,20 +24,6 @@ int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
 }
 
-// Whether the only step of a board is to reduce all payloads, in order, and they are in the entry lines.
-bool ReducesPayloads(const GroupProgram& program, int ranks) {
-  const bool one_reduction = program.steps.size() == 1 && program.steps[0].kind == GroupStep::Kind::kReduce;
-  if (!program.board || program.scratch_bytes > kBoardBytes || !one_reduction) return false;
-  const GroupStep& step = program.steps[0];
-  if (static_cast<int>(step.sources.size()) != ranks || step.dsts[0].offset != 0) return false;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const GroupRegion& source = step.sources[rank];
-    if (source.base != BaseIndex(rank, ScheduleBuffer::kScratch) || source.offset != step.sources[0].offset)
-      return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& options, Bootstrap* bootstrap) {
@@ -48,15 +34,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& 
   return group;
 }
 
-// Rank 0 creates the control file and the scratch, and every rank adds itself.
-absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
-  launch_ = options.launch;
-  generation_ = options.generation;
-  rank_ = options.launch.rank;
-  ranks_ = options.launch.ranks;
-  Rendezvous rendezvous({rank_, ranks_, options.generation, options.deadline_ms,
-                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
-                        bootstrap, &RealClock());
+// Rank 0 creates the control file and the scratch; the others open them.
+absl::Status ProcessGroup::ShareMemory(const Options& options, Rendezvous* rendezvous) {
   if (rank_ == 0) {
     XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
     RemoveOldControlFiles(folder);
@@ -65,9 +44,9 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
     const int64_t scratch = options.scratch_bytes > 0 ? options.scratch_bytes : DefaultScratchBytes(ranks_);
     XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Create(static_cast<size_t>(scratch * ranks_)));
     std::strncpy(control_->head().scratch_segment, scratch_->name().c_str(), 63);
-    XLAD_RETURN_IF_ERROR(rendezvous.Put(kControlKey, path));
+    XLAD_RETURN_IF_ERROR(rendezvous->Put(kControlKey, path));
   } else {
-    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous.Get(0, kControlKey));
+    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kControlKey));
     XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Open(path));
     if (control_->ranks() != ranks_) {
       return absl::FailedPreconditionError(
@@ -76,7 +55,18 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
     XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Open(control_->head().scratch_segment, 0));
   }
   PreferHugePages(*scratch_);
-  scratch_bytes_ = static_cast<int64_t>(scratch_->bytes()) / ranks_ / 2 / 64 * 64;
+  return absl::OkStatus();
+}
+
+absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
+  launch_ = options.launch;
+  generation_ = options.generation;
+  rank_ = options.launch.rank;
+  ranks_ = options.launch.ranks;
+  Rendezvous rendezvous({rank_, ranks_, options.generation, options.deadline_ms,
+                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
+                        bootstrap, &RealClock());
+  XLAD_RETURN_IF_ERROR(ShareMemory(options, &rendezvous));
   RankBlock& self = control_->rank(rank_);
   self.pid = getpid();
   gethostname(self.host, sizeof self.host - 1);
@@ -92,19 +82,16 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
       return absl::InternalError(absl::StrCat("rank ", rank, " passed the fence but has not joined"));
     }
     masks.emplace_back(std::begin(block.cores), std::end(block.cores));
-    for (const int parity : {0, 1}) payloads_[parity].push_back(block.lines[parity].payload);
   }
   exclusive_ = EachHasACore(masks, QuotaCores());
   cache_bytes_ = LastLevelCacheBytes();
   waiter_ = std::make_unique<GroupWaiter>(control_.get(), rank_, exclusive_);
   memory_ = std::make_unique<GroupMemory>(control_.get(), rank_);
+  const int64_t half = static_cast<int64_t>(scratch_->bytes()) / ranks_ / 2 / 64 * 64;
+  GroupOwner* const owner = this;
+  core_ = std::make_unique<GroupCore>(
+      GroupCore::Options{control_.get(), waiter_.get(), memory_.get(), scratch_->data(), half, rank_}, owner);
   used_texts_.resize(RankBlock::kTexts);
-  for (int flag = 0; flag < kSignalFlags; ++flag) {
-    sent_[flag].resize(ranks_);
-    expected_[flag].resize(ranks_);
-  }
-  bases_.resize(3 * ranks_);
-  mapped_.resize(ranks_);
   // All ranks have registered with membarrier, or said that they cannot.
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("ready"));
   XLAD_RETURN_IF_ERROR(waiter_->WatchPeers());
@@ -176,36 +163,27 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   std::unique_ptr<GroupOperation> operation(new GroupOperation());
   GroupOperation& op = *operation;
   op.spec_ = spec;
-  op.registered_ = options.registered;
-  op.element_bytes_ = tensor::ByteWidth(spec.type);
-  op.input_bytes_ = spec.input_elements(rank_) * op.element_bytes_;
-  op.output_bytes_ = spec.output_elements(rank_) * op.element_bytes_;
-  const GroupMachine machine{ranks_, exclusive_, scratch_bytes_, cache_bytes_};
+  const GroupMachine machine{ranks_, exclusive_, core_->scratch_bytes(), cache_bytes_};
   if (options.plan.empty()) {
     op.plan_ = ChooseGroupPlan(spec, options.registered, machine);
   } else {
     XLAD_ASSIGN_OR_RETURN(op.plan_, ParsePlan(options.plan));
   }
-  XLAD_ASSIGN_OR_RETURN(op.schedule_, IsMapped(op.plan_) ? BuildMappedSchedule(op.plan_, spec, rank_)
-                                                         : BuildSchedule(op.plan_, spec, rank_));
-  XLAD_ASSIGN_OR_RETURN(op.program_, LowerForGroup(spec, op.schedule_, ProtocolOf(op.plan_, spec)));
-  if (op.program_.scratch_bytes > scratch_bytes_) {
-    return absl::InvalidArgumentError(absl::StrCat("plan ", op.plan_.ToString(), " needs ", op.program_.scratch_bytes,
-                                                   " bytes of scratch, but the group has ", scratch_bytes_));
+  XLAD_ASSIGN_OR_RETURN(op.schedule_, BuildSchedule(op.plan_, spec, rank_));
+  XLAD_ASSIGN_OR_RETURN(op.command_, MakeGroupCommand(spec, op.schedule_, ProtocolOf(op.plan_, spec)));
+  const GroupProgram& program = op.command_.program;
+  if (program.scratch_bytes > core_->scratch_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat("plan ", op.plan_.ToString(), " needs ", program.scratch_bytes,
+                                                   " bytes of scratch, but the group has ", core_->scratch_bytes()));
   }
-  if (op.program_.windows && !op.registered_) {
+  if (program.windows && !options.registered) {
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered"));
   }
-  if (Reduces(spec.kind)) {
-    XLAD_ASSIGN_OR_RETURN(op.reduce_, FindReduceFunction(spec.type, spec.reduction));
-    if (ReducesPayloads(op.program_, ranks_))
-      op.small_reduce_ = FindVectorReduceKernels(spec.type, spec.reduction).small;
-  }
-  op.streams_ = StreamsResults(spec, machine);
+  op.command_.streams = StreamsResults(spec, machine);
 
   const std::string text =
-      absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), op.registered_ ? ", registered" : "");
+      absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");
   const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
   if (free == used_texts_.size()) {
     return absl::ResourceExhaustedError(absl::StrCat("the group has ", free, " prepared operations already, the most"));

@@ -60,7 +60,7 @@ GroupWaiter::~GroupWaiter() {
 }
 
 absl::Status GroupWaiter::WatchPeers() {
-  needs_fence_ = control_->head().needs_fence.load() != 0;
+  Start();
   for (int rank = 0; rank < control_->ranks(); ++rank) {
     const pid_t pid = static_cast<pid_t>(control_->rank(rank).pid);
     process_handles_.push_back(pid == getpid() ? -1 : static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

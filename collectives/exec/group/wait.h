@@ -29,7 +29,9 @@ class GroupWaiter {
   GroupWaiter(const GroupWaiter&) = delete;
   GroupWaiter& operator=(const GroupWaiter&) = delete;
 
-  // Opens handles by which the ends of the peers' processes are noticed. Call after all ranks have joined.
+  // Call once, after all ranks have made their waiters and before the first wait. WatchPeers also opens handles by
+  // which the ends of the peers' processes are noticed; with Start alone, `check` must end the waits for them.
+  void Start() { needs_fence_ = control_->head().needs_fence.load() != 0; }
   absl::Status WatchPeers();
 
   // Waits until `ready()`. `peer` and `step` describe the wait. `check` is called now and then, and ends the wait if it

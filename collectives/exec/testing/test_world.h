@@ -72,6 +72,8 @@ class TestWorld {
   }
 
   // Like Run, with a communicator formed first; `body` is not called if that fails. Returns the status of each device.
+  // The communicators use messages only, or, after `UseMappedMemory`, what the fabric chooses.
+  void UseMappedMemory() { mapped_ = true; }
   std::vector<absl::Status> RunCommunicators(
       const std::vector<const CollectiveSet*>& sets,
       const std::function<absl::Status(int device, Communicator& communicator)>& body) {
@@ -79,15 +81,24 @@ class TestWorld {
     Run([&](int device) {
       const CollectiveSet* set = sets[std::min<size_t>(device, sets.size() - 1)];
       Recorder recorder(device, set, &RealClock());
-      ScheduledCommunicator::Options options{device, set, &transport(device), &worker_of(device).abort, &recorder};
-      absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> formed = ScheduledCommunicator::Form(options);
+      const absl::StatusOr<std::unique_ptr<Communicator>> formed = Form(device, set, &recorder);
       statuses[device] = formed.ok() ? body(device, **formed) : formed.status();
     });
     return statuses;
   }
 
+  absl::StatusOr<std::unique_ptr<Communicator>> Form(int device, const CollectiveSet* set, Recorder* recorder) {
+    Worker& worker = worker_of(device);
+    if (mapped_) return worker.fabric->MakeCommunicator(device, set, recorder);
+    XLAD_ASSIGN_OR_RETURN(auto formed, ScheduledCommunicator::Form(
+                                           {device, set, &worker.fabric->transport(device), &worker.abort, recorder}));
+    XLAD_RETURN_IF_ERROR(formed->PrepareAll());
+    return formed;
+  }
+
  private:
   const DevicesOfWorkers placement_;
+  bool mapped_ = false;
   int num_devices_ = 0;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

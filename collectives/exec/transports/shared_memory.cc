@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/file_system.h"
 #include "base/random.h"
 
@@ -40,7 +41,7 @@ std::string MachineName() {
   char space[64] = {};
   const ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
   if (!boot.ok() || length <= 0) return "";
-  return absl::StrCat(*boot, space);
+  return absl::StrCat(absl::StripAsciiWhitespace(*boot), "/", space);
 }
 
 absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Create(size_t bytes) {
@@ -125,9 +126,7 @@ struct SharedPipe::Head {
   uint64_t ring_bytes;
 };
 
-size_t SharedPipe::SegmentBytes(size_t ring_bytes) {
-  return sizeof(Head) + 64 + 2 * sizeof(Ring) + 2 * ring_bytes;
-}
+size_t SharedPipe::SegmentBytes(size_t ring_bytes) { return sizeof(Head) + 64 + 2 * sizeof(Ring) + 2 * ring_bytes; }
 
 // Side 0 writes to the first ring.
 absl::Status SharedPipe::MapRings(size_t ring_bytes, int side) {

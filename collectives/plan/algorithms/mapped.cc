@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "collectives/plan/algorithms/build.h"
+#include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {
 namespace {
@@ -315,10 +316,75 @@ class Builder {
   Schedule schedule_;
 };
 
+std::string Refuses(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  if (!spec.sizes.empty()) return "parts of equal size";
+  return plan.order.empty() ? "" : "the ranks in ascending order";
+}
+
+Schedule BuildOneShot(const CollectivePlan&, const CollectiveSpec& spec, int rank) {
+  Builder builder(spec, rank);
+  builder.OneShot();
+  return builder.Finish(spec.input_elements());
+}
+
+Schedule BuildSlots(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
+  Builder builder(spec, rank);
+  if (spec.kind == CollectiveKind::kAllReduce) {
+    builder.AllReduceBySlots(plan.chunks);
+  } else {
+    builder.Slots(plan.chunks);
+  }
+  return builder.Finish(MappedSlotsScratch(spec, plan.chunks));
+}
+
+Schedule BuildWindows(const CollectivePlan&, const CollectiveSpec& spec, int rank) {
+  Builder builder(spec, rank);
+  builder.Windows();
+  return builder.Finish(0);
+}
+
+// No messages: a rank reads its share of all inputs. The share of a reduction is an n-th of the elements.
+AlgorithmCost WindowsCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  const int64_t n = spec.ranks, count = spec.input_elements();
+  AlgorithmCost cost{.window_elements = count, .signal_rounds = 2};
+  if (Reduces(spec.kind)) {
+    cost.reduced_elements = EvenElements(plan, count, n);
+    cost.window_elements = cost.reduced_elements / n * (n - 1);
+  }
+  return cost;
+}
+
+// Every rank copies its input once and then reads all others.
+AlgorithmCost OneShotCost(const CollectivePlan&, const CollectiveSpec& spec) {
+  const int64_t n = spec.ranks, count = spec.input_elements();
+  return {.reduced_elements = Reduces(spec.kind) ? n * count : 0, .window_elements = n * count, .signal_rounds = 1};
+}
+
+// The windows of the slots, and the copies to and from them.
+AlgorithmCost SlotsCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  AlgorithmCost cost = WindowsCost(plan, spec);
+  cost.window_elements += 2 * spec.input_elements();
+  cost.signal_rounds = int64_t{2} * plan.chunks;
+  return cost;
+}
+
+Algorithm Mapped(absl::string_view name, absl::string_view summary, decltype(Algorithm::build) build,
+                 decltype(Algorithm::cost) cost) {
+  return {.name = name,
+          .summary = summary,
+          .refuses = Refuses,
+          .build = build,
+          .cost = cost,
+          .needs_windows = true,
+          .is_canonical = [](const CollectiveSpec&) { return true; },
+          .reduces_once = true};
+}
+
 }  // namespace
 
 bool IsMapped(const CollectivePlan& plan) {
-  return plan.algorithm == kMappedOneShot || plan.algorithm == kMappedSlots || plan.algorithm == kMappedWindows;
+  const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(plan.algorithm);
+  return algorithm.ok() && (*algorithm)->needs_windows;
 }
 
 int64_t MappedSlotsScratch(const CollectiveSpec& spec, int64_t chunks) {
@@ -328,31 +394,19 @@ int64_t MappedSlotsScratch(const CollectiveSpec& spec, int64_t chunks) {
   return 2 * unit + 2 * AlignedPart({0, unit}, spec.ranks, 0, builder.align()).size();
 }
 
-absl::StatusOr<Schedule> BuildMappedSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
-  XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
-  if (!spec.sizes.empty() || spec.counts.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(plan.algorithm, ": found ", spec.ToString(), ", expected one operand and parts of equal size"));
-  }
-  Builder builder(spec, rank);
-  if (plan.algorithm == kMappedWindows) {
-    builder.Windows();
-    return builder.Finish(0);
-  }
-  if (plan.algorithm == kMappedOneShot) {
-    builder.OneShot();
-    return builder.Finish(spec.input_elements());
-  }
-  if (plan.algorithm != kMappedSlots || plan.chunks < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("found plan ", plan.ToString(), ", expected one of ", kMappedOneShot,
-                                                   ", ", kMappedSlots, " and ", kMappedWindows));
-  }
-  if (spec.kind == CollectiveKind::kAllReduce) {
-    builder.AllReduceBySlots(plan.chunks);
-  } else {
-    builder.Slots(plan.chunks);
-  }
-  return builder.Finish(MappedSlotsScratch(spec, plan.chunks));
+Algorithm MappedOneShotAlgorithm() {
+  return Mapped(kMappedOneShot, "each rank reads the inputs of all others in shared scratch; one round", BuildOneShot,
+                OneShotCost);
+}
+
+Algorithm MappedSlotsAlgorithm() {
+  return Mapped(kMappedSlots, "the data in chunks through two slots of shared scratch, which stay in the cache",
+                BuildSlots, SlotsCost);
+}
+
+Algorithm MappedWindowsAlgorithm() {
+  return Mapped(kMappedWindows, "single pass over the mapped memory of all ranks, without messages", BuildWindows,
+                WindowsCost);
 }
 
 }  // namespace xlad::collectives

@@ -1,0 +1,343 @@
+#include "collectives/exec/group/core.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// Copies a payload of at most kBoardBytes without a call.
+inline void CopyPayload(void* to, const void* from, int64_t bytes) {
+  auto* const dst = static_cast<std::byte*>(to);
+  const auto* const src = static_cast<const std::byte*>(from);
+  if (bytes >= 16) {
+    for (int64_t at = 0; at + 16 <= bytes; at += 16) std::memcpy(dst + at, src + at, 16);
+    std::memcpy(dst + bytes - 16, src + bytes - 16, 16);
+  } else if (bytes >= 8) {
+    std::memcpy(dst, src, 8);
+    std::memcpy(dst + bytes - 8, src + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    std::memcpy(dst, src, 4);
+    std::memcpy(dst + bytes - 4, src + bytes - 4, 4);
+  } else {
+    for (int64_t at = 0; at < bytes; ++at) dst[at] = src[at];
+  }
+}
+
+// The lower bits may differ between ranks.
+inline bool SameOperation(uint64_t a, uint64_t b) { return ((a ^ b) >> 16) == 0; }
+
+inline const std::byte* Bytes(const void* address) { return static_cast<const std::byte*>(address); }
+
+// Whether the only step of a board is to reduce all payloads, in order, and they are in the entry lines.
+bool ReducesPayloads(const GroupProgram& program, int ranks) {
+  const bool one_reduction = program.steps.size() == 1 && program.steps[0].kind == GroupStep::Kind::kReduce;
+  if (!program.board || program.scratch_bytes > kBoardBytes || !one_reduction) return false;
+  const GroupStep& step = program.steps[0];
+  if (static_cast<int>(step.sources.size()) != ranks || step.dsts[0].offset != 0) return false;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const GroupRegion& source = step.sources[rank];
+    if (source.base != program.bases.Scratch(rank) || source.offset != step.sources[0].offset) return false;
+  }
+  return true;
+}
+
+// Results that do not fit into the cache are stored past it, except in scratch, which must stay there, and where a
+// source is overwritten, whose line is in the cache already. Blocks keep what is stored twice in the first-level cache.
+void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
+  constexpr int64_t kBlock = 16 << 10;
+  const void* sources[kMaxGroupRanks];
+  void* cached[kMaxGroupRanks];
+  void* streamed[kMaxGroupRanks];
+  int num_cached = 0, num_streamed = 0;
+  const auto address = [&](const GroupRegion& region) { return bases[region.base] + region.offset; };
+  for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = address(step.sources[i]);
+  for (const GroupRegion& dst : step.dsts) {
+    const void** const end = sources + step.sources.size();
+    const bool overwrites = std::find(sources, end, static_cast<const void*>(address(dst))) != end;
+    const bool streams = command.streams && !command.program.bases.IsScratch(dst.base) && !overwrites;
+    (streams ? streamed[num_streamed++] : cached[num_cached++]) = address(dst);
+  }
+  const bool both = num_cached > 0 && num_streamed > 0;
+  const bool copies = step.kind == GroupStep::Kind::kCopy;
+  const int64_t block = both || (copies && step.dsts.size() > 1) ? kBlock : step.bytes;
+  for (int64_t at = 0; at < step.bytes; at += block) {
+    const int64_t bytes = std::min(block, step.bytes - at);
+    const int firsts = num_cached > 0 ? num_cached : num_streamed;
+    void** const first = num_cached > 0 ? cached : streamed;
+    const StoreKind store = num_cached > 0 ? StoreKind::kCached : StoreKind::kStreaming;
+    if (copies) {
+      for (int i = 0; i < firsts; ++i) {
+        if (first[i] != sources[0]) CopyBytes(first[i], sources[0], bytes, store);
+      }
+    } else {
+      command.reduce({first, static_cast<size_t>(firsts)}, {sources, step.sources.size()},
+                     bytes / command.element_bytes, store);
+    }
+    for (int i = 0; both && i < num_streamed; ++i) CopyBytes(streamed[i], cached[0], bytes, StoreKind::kStreaming);
+    for (size_t i = 0; i < step.sources.size(); ++i) sources[i] = Bytes(sources[i]) + bytes;
+    for (int i = 0; i < num_cached; ++i) cached[i] = static_cast<std::byte*>(cached[i]) + bytes;
+    for (int i = 0; i < num_streamed; ++i) streamed[i] = static_cast<std::byte*>(streamed[i]) + bytes;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
+                                              GroupProtocol protocol) {
+  GroupCommand command;
+  XLAD_ASSIGN_OR_RETURN(command.program, LowerForGroup(spec, schedule, protocol));
+  command.element_bytes = tensor::ByteWidth(spec.type);
+  const bool one = spec.counts.size() == 1;  // Then the sizes may differ between ranks.
+  for (const int64_t count : spec.counts) {
+    command.input_bytes.push_back((one ? spec.input_elements(schedule.rank) : count) * command.element_bytes);
+  }
+  for (const int64_t count : spec.output_counts()) {
+    command.output_bytes.push_back((one ? spec.output_elements(schedule.rank) : count) * command.element_bytes);
+  }
+  if (Reduces(spec.kind)) {
+    XLAD_ASSIGN_OR_RETURN(command.reduce, FindReduceFunction(spec.type, spec.reduction));
+    if (ReducesPayloads(command.program, spec.ranks)) {
+      command.small_reduce = FindVectorReduceKernels(spec.type, spec.reduction).small;
+    }
+  }
+  return command;
+}
+
+GroupCore::GroupCore(const Options& options, GroupOwner* owner)
+    : options_(options),
+      owner_(*owner),
+      control_(*options.control),
+      waiter_(*options.waiter),
+      rank_(options.rank),
+      ranks_(options.control->ranks()),
+      mapped_(ranks_) {
+  for (int flag = 0; flag < kSignalFlags; ++flag) {
+    sent_[flag].resize(ranks_);
+    expected_[flag].resize(ranks_);
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    for (const int parity : {0, 1}) payloads_[parity].push_back(control_.rank(rank).lines[parity].payload);
+  }
+}
+
+std::byte* GroupCore::Scratch(int rank, uint64_t sequence) const {
+  return options_.scratch + (2 * rank + static_cast<int64_t>(sequence % 2)) * options_.scratch_bytes;
+}
+
+// Before a rank overwrites what it wrote for operation sequence - 1, all ranks must have finished that operation.
+absl::Status GroupCore::Settle(uint64_t sequence) {
+  for (int peer = 0; peer < ranks_ && settled_ < sequence; ++peer) {
+    if (peer == rank_) continue;
+    const std::atomic<uint64_t>& entered = control_.rank(peer).lines[sequence % 2].sequence;
+    XLAD_RETURN_IF_ERROR(waiter_.Until(
+        peer, 0, [&] { return entered.load(std::memory_order_acquire) >= sequence; },
+        [&] { return owner_.CheckWhileWaiting(); }));
+  }
+  settled_ = std::max(settled_, sequence);
+  return absl::OkStatus();
+}
+
+// Errors of peers are found by the rank that waits for them, hence on every rank.
+absl::Status GroupCore::CheckPeer(uint64_t word, int peer) {
+  const EntryLine& line = entry(peer);
+  if (line.sequence.load(std::memory_order_acquire) != sequence_ || SameOperation(line.operation, word)) {
+    return absl::OkStatus();
+  }
+  return owner_.Disagreement(peer);
+}
+
+absl::Status GroupCore::CheckAll(uint64_t word) {
+  for (int peer = 0; peer < ranks_; ++peer) XLAD_RETURN_IF_ERROR(CheckPeer(word, peer));
+  return owner_.CheckWhileWaiting();
+}
+
+void GroupCore::Finish() { control_.rank(rank_).finished.store(sequence_, std::memory_order_release); }
+
+// Announces the operation. The payload of the entry must have been written.
+void GroupCore::Enter(const GroupLaunch& launch, uint64_t sequence) {
+  RankBlock& self = control_.rank(rank_);
+  OperationRecord& record = self.records[sequence % RankBlock::kRecords];
+  record.operation.store(launch.word, std::memory_order_relaxed);
+  record.ticks.store(CpuTicks(), std::memory_order_relaxed);
+  if (!launch.note.empty()) std::memcpy(self.notes[sequence % 2], launch.note.data(), launch.note.size());
+  EntryLine& line = self.lines[sequence % 2];
+  line.operation = launch.word;
+  line.sequence.store(sequence, std::memory_order_release);
+  sequence_ = sequence;
+  waiter_.Wake();
+}
+
+void GroupCore::SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_line) {
+  const GroupBases& bases = launch.command->program.bases;
+  bases_.resize(std::max<size_t>(bases_.size(), ranks_ * bases.stride()));
+  for (int peer = 0; peer < ranks_; ++peer) {
+    bases_[bases.Scratch(peer)] = in_line ? control_.rank(peer).lines[sequence % 2].payload : Scratch(peer, sequence);
+  }
+  for (int i = 0; i < bases.inputs; ++i) {
+    bases_[bases.Input(rank_, i)] = const_cast<std::byte*>(Bytes(launch.inputs[i]));
+  }
+  for (int i = 0; i < bases.outputs; ++i) {
+    bases_[bases.Output(rank_, i)] = static_cast<std::byte*>(launch.outputs[i]);
+  }
+}
+
+// One round: every rank writes its input into its entry line, or into its scratch if it is larger, enters, and reads
+// what the others have written.
+absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
+  const GroupCommand& command = *launch.command;
+  const GroupProgram& program = command.program;
+  const uint64_t sequence = sequence_ + 1;
+  step_ = -1;
+  if (settled_ + 1 < sequence) XLAD_RETURN_IF_ERROR(Settle(sequence - 1));
+  const bool in_line = program.scratch_bytes <= kBoardBytes;
+  if (in_line) {
+    std::byte* const payload = control_.rank(rank_).lines[sequence % 2].payload;
+    for (const BoardCopy& copy : program.board_copies) {
+      CopyPayload(payload + copy.to, Bytes(launch.inputs[copy.operand]) + copy.from, copy.bytes);
+    }
+  } else {
+    std::byte* const scratch = Scratch(rank_, sequence);
+    for (const BoardCopy& copy : program.board_copies) {
+      std::memcpy(scratch + copy.to, Bytes(launch.inputs[copy.operand]) + copy.from, copy.bytes);
+    }
+  }
+  Enter(launch, sequence);
+  for (const int peer : program.board_peers) {
+    const EntryLine& line = control_.rank(peer).lines[sequence % 2];
+    const auto entered = [&] { return line.sequence.load(std::memory_order_acquire) >= sequence; };
+    if (!entered()) {
+      XLAD_RETURN_IF_ERROR(waiter_.Until(peer, 0, entered, [&] { return CheckAll(launch.word); }));
+    }
+    if (!SameOperation(line.operation, launch.word)) return owner_.Disagreement(peer);
+  }
+  if (program.hears_all) settled_ = sequence;
+  if (command.small_reduce != nullptr) {
+    const GroupStep& step = program.steps[0];
+    command.small_reduce(launch.outputs[step.dsts[0].base - program.bases.Output(rank_)], payloads_[sequence % 2],
+                         step.sources[0].offset, step.bytes);
+  } else if (!program.steps.empty()) {
+    SetBases(launch, sequence, in_line);
+    for (const GroupStep& step : program.steps) XLAD_RETURN_IF_ERROR(RunStep(launch, step));
+  }
+  Finish();
+  return absl::OkStatus();
+}
+
+// The positions of the buffers of a rank: in its entry if there is room, otherwise in its scratch, which operations
+// with windows do not use.
+std::byte* GroupCore::Positions(const GroupCommand& command, int rank, uint64_t sequence) const {
+  const size_t bytes = (command.input_bytes.size() + command.output_bytes.size()) * sizeof(WindowPosition);
+  return bytes <= kBoardBytes ? control_.rank(rank).lines[sequence % 2].payload : Scratch(rank, sequence);
+}
+
+absl::Status GroupCore::PublishBuffers(const GroupLaunch& launch, uint64_t sequence) {
+  const GroupCommand& command = *launch.command;
+  std::byte* at = Positions(command, rank_, sequence);
+  const auto publish = [&](const void* buffer, int64_t bytes, absl::string_view what) -> absl::Status {
+    WindowPosition position;
+    if (bytes > 0) {
+      const std::optional<WindowPosition> found = options_.memory->Find(buffer, bytes);
+      if (!found.has_value()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found an ", what, " outside the memory of Allocate, which the operation promises"));
+      }
+      position = *found;
+    }
+    std::memcpy(at, &position, sizeof position);
+    at += sizeof position;
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; i < command.input_bytes.size(); ++i) {
+    XLAD_RETURN_IF_ERROR(publish(launch.inputs[i], command.input_bytes[i], "input"));
+  }
+  for (size_t i = 0; i < command.output_bytes.size(); ++i) {
+    XLAD_RETURN_IF_ERROR(publish(launch.outputs[i], command.output_bytes[i], "output"));
+  }
+  return absl::OkStatus();
+}
+
+// After a signal of the peer, the positions of its buffers are there.
+absl::Status GroupCore::MapPeer(const GroupCommand& command, int peer) {
+  const std::byte* at = Positions(command, peer, sequence_);
+  const GroupBases& bases = command.program.bases;
+  for (int i = 0; i < bases.inputs + bases.outputs; ++i, at += sizeof(WindowPosition)) {
+    WindowPosition position;
+    std::memcpy(&position, at, sizeof position);
+    if (position.generation == 0) continue;
+    XLAD_ASSIGN_OR_RETURN(bases_[bases.Input(peer, i)], options_.memory->Address(peer, position));
+  }
+  mapped_[peer] = true;
+  return absl::OkStatus();
+}
+
+absl::Status GroupCore::RunProgram(const GroupLaunch& launch) {
+  const GroupProgram& program = launch.command->program;
+  const uint64_t sequence = sequence_ + 1;
+  step_ = -1;
+  XLAD_RETURN_IF_ERROR(Settle(sequence - 1));
+  if (program.windows) {
+    XLAD_RETURN_IF_ERROR(PublishBuffers(launch, sequence));
+    std::fill(mapped_.begin(), mapped_.end(), false);
+  }
+  SetBases(launch, sequence, /*in_line=*/false);
+  Enter(launch, sequence);
+  for (const GroupStep& step : program.steps) {
+    step_ = step.op;
+    owner_.AtStep(step.op);
+    XLAD_RETURN_IF_ERROR(RunStep(launch, step));
+  }
+  for (int flag = 0; flag < kSignalFlags; ++flag) {
+    for (const int peer : program.deferred[flag]) ++expected_[flag][peer];
+  }
+  if (program.hears_all) settled_ = sequence;
+  Finish();
+  return absl::OkStatus();
+}
+
+absl::Status GroupCore::RunStep(const GroupLaunch& launch, const GroupStep& step) {
+  switch (step.kind) {
+    case GroupStep::Kind::kSignal:
+      Signal(step);
+      return absl::OkStatus();
+    case GroupStep::Kind::kWait:
+      return WaitForSignals(launch, step);
+    case GroupStep::Kind::kZero:
+      for (const GroupRegion& dst : step.dsts) std::memset(bases_[dst.base] + dst.offset, 0, step.bytes);
+      return absl::OkStatus();
+    case GroupStep::Kind::kCopy:
+    case GroupStep::Kind::kReduce:
+      Combine(*launch.command, step, bases_);
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+void GroupCore::Signal(const GroupStep& step) {
+  for (const int peer : step.peers) {
+    control_.cell(step.flag, rank_, peer).store(++sent_[step.flag][peer], std::memory_order_release);
+  }
+  waiter_.Wake();
+}
+
+absl::Status GroupCore::WaitForSignals(const GroupLaunch& launch, const GroupStep& step) {
+  for (const int peer : step.peers) {
+    const SignalCell& cell = control_.cell(step.flag, peer, rank_);
+    const uint64_t expected = ++expected_[step.flag][peer];
+    XLAD_RETURN_IF_ERROR(waiter_.Until(
+        peer, step.op, [&] { return cell.load(std::memory_order_acquire) >= expected; },
+        [&] { return CheckAll(launch.word); }));
+    XLAD_RETURN_IF_ERROR(CheckPeer(launch.word, peer));
+    if (!launch.command->program.windows || mapped_[peer]) continue;
+    const absl::Status mapped = MapPeer(*launch.command, peer);
+    if (mapped.ok()) continue;
+    // A peer that died or gave up is the cause.
+    XLAD_RETURN_IF_ERROR(waiter_.CheckPeers());
+    return mapped;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::collectives

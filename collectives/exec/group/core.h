@@ -1,0 +1,120 @@
+// Runs lowered schedules on memory that all ranks of a group map: entries, signals, copies and reductions.
+//
+// A rank enters operation k only after all ranks have entered operation k - 1, and therefore have finished k - 2. So
+// what a rank has written for an operation (its entry, its note, one half of its scratch) stays valid for its peers
+// until they have finished that operation.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "collectives/exec/group/control.h"
+#include "collectives/exec/group/lowering.h"
+#include "collectives/exec/group/wait.h"
+#include "collectives/exec/reduce.h"
+
+namespace xlad::collectives {
+
+// Memory of this rank that its peers can access, and their memory.
+class WindowMemory {
+ public:
+  virtual ~WindowMemory() = default;
+  // The position of [address, address + bytes), or nullopt if peers cannot access it.
+  virtual std::optional<WindowPosition> Find(const void* address, int64_t bytes) const = 0;
+  // The address in this process of a position in the memory of `peer`, which must not free it meanwhile.
+  virtual absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position) = 0;
+};
+
+// An operation that is ready to run.
+struct GroupCommand {
+  GroupProgram program;
+  ReduceFunction reduce = nullptr;
+  SmallReduceFunction small_reduce = nullptr;  // Null unless the only step of a board is to reduce all payloads.
+  bool streams = false;                        // The data of all ranks does not fit into the cache.
+  int64_t element_bytes = 0;
+  std::vector<int64_t> input_bytes, output_bytes;  // By operand.
+};
+
+// Lowers the schedule of one rank. Errors as in LowerForGroup, and Unimplemented if there is no kernel for the type.
+absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
+                                              GroupProtocol protocol);
+
+// One run of a command.
+struct GroupLaunch {
+  const GroupCommand* command = nullptr;
+  uint64_t word = 0;                     // EntryLine::operation; the upper 48 bits must be equal on all ranks.
+  absl::Span<const std::byte> note;      // RankBlock::notes; describes the launch to peers that run another one.
+  absl::Span<const void* const> inputs;  // By operand.
+  absl::Span<void* const> outputs;
+};
+
+// What a core asks of the object that it belongs to.
+class GroupOwner {
+ public:
+  virtual ~GroupOwner() = default;
+  // Called now and then while the rank waits. An error ends the wait.
+  virtual absl::Status CheckWhileWaiting() = 0;
+  // The error that says that `peer` runs another operation than this rank.
+  virtual absl::Status Disagreement(int peer) = 0;
+  // Called before each step of a command that is not a board, with the operation of the schedule.
+  virtual void AtStep(int) {}
+};
+
+// Used by the thread of its rank.
+class GroupCore {
+ public:
+  struct Options {
+    ControlFile* control = nullptr;
+    GroupWaiter* waiter = nullptr;
+    WindowMemory* memory = nullptr;  // Needed by commands with windows.
+    std::byte* scratch = nullptr;    // For each rank, two halves of `scratch_bytes`.
+    int64_t scratch_bytes = 0;
+    int rank = 0;
+  };
+  // Everything in `options`, and `owner`, must outlive the core.
+  GroupCore(const Options& options, GroupOwner* owner);
+
+  // Returns when the operation is finished on this rank. After an error the core must not be used again.
+  absl::Status Run(const GroupLaunch& launch) {
+    return launch.command->program.board ? RunBoard(launch) : RunProgram(launch);
+  }
+
+  uint64_t sequence() const { return sequence_; }  // The number of the last operation that was entered.
+  int step() const { return step_; }               // The operation of the schedule at which it failed, or -1.
+  int64_t scratch_bytes() const { return options_.scratch_bytes; }
+  const EntryLine& entry(int rank) const { return options_.control->rank(rank).lines[sequence_ % 2]; }
+
+ private:
+  std::byte* Scratch(int rank, uint64_t sequence) const;
+  absl::Status RunBoard(const GroupLaunch& launch);
+  absl::Status RunProgram(const GroupLaunch& launch);
+  absl::Status Settle(uint64_t sequence);
+  void Enter(const GroupLaunch& launch, uint64_t sequence);
+  void Finish();
+  void SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_line);
+  std::byte* Positions(const GroupCommand& command, int rank, uint64_t sequence) const;
+  absl::Status PublishBuffers(const GroupLaunch& launch, uint64_t sequence);
+  absl::Status MapPeer(const GroupCommand& command, int peer);
+  absl::Status RunStep(const GroupLaunch& launch, const GroupStep& step);
+  void Signal(const GroupStep& step);
+  absl::Status WaitForSignals(const GroupLaunch& launch, const GroupStep& step);
+  absl::Status CheckPeer(uint64_t word, int peer);
+  absl::Status CheckAll(uint64_t word);
+
+  const Options options_;
+  GroupOwner& owner_;
+  ControlFile& control_;
+  GroupWaiter& waiter_;
+  const int rank_, ranks_;
+  int step_ = -1;
+  uint64_t sequence_ = 0;
+  uint64_t settled_ = 0;                                               // All ranks have entered this operation.
+  std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // Signals to and from each rank.
+  std::vector<std::byte*> bases_;                                      // The addresses of the operation that runs.
+  std::vector<bool> mapped_;                                           // Whether the buffers of a peer are in bases_.
+  std::vector<const void*> payloads_[2];
+};
+
+}  // namespace xlad::collectives

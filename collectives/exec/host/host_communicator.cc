@@ -1,0 +1,197 @@
+#include "collectives/exec/host/host_communicator.h"
+
+#include <deque>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace xlad::collectives {
+
+// Short texts between this device and its peers, on a channel of their own.
+class HostCommunicator::Meeting {
+ public:
+  explicit Meeting(Transport* transport) : transport_(*transport) {}
+
+  absl::Status Send(int peer, const std::string& text) {
+    XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, kHostChannel));
+    const std::string& kept = sent_[peer].emplace_back(text);
+    return link->Post({}, {ConstPiece(reinterpret_cast<const std::byte*>(kept.data()), kept.size())});
+  }
+
+  absl::StatusOr<std::string> Receive(int peer) {
+    XLAD_ASSIGN_OR_RETURN(ReceiveLink* const link, transport_.OpenReceive(peer, kHostChannel));
+    XLAD_ASSIGN_OR_RETURN(const Incoming message, link->Next());
+    std::string text;
+    for (const ConstPiece& piece : message.pieces) {
+      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    }
+    XLAD_RETURN_IF_ERROR(link->Release());
+    return text;
+  }
+
+  // Peers may read the texts until then.
+  absl::Status WaitUntilReceived() {
+    for (const auto& [peer, texts] : sent_) {
+      XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, kHostChannel));
+      XLAD_RETURN_IF_ERROR(link->WaitReleased(std::ssize(texts)));
+    }
+    return absl::OkStatus();
+  }
+  // The same after an error.
+  void Revoke() {
+    for (const auto& [peer, texts] : sent_) {
+      const absl::StatusOr<SendLink*> link = transport_.OpenSend(peer, kHostChannel);
+      if (link.ok()) (*link)->Revoke();
+    }
+  }
+
+  std::map<int, HostAddress> addresses;  // By device, including this one.
+
+ private:
+  Transport& transport_;
+  std::map<int, std::deque<std::string>> sent_;
+};
+
+absl::StatusOr<std::unique_ptr<HostCommunicator>> HostCommunicator::Form(const Options& options) {
+  std::unique_ptr<HostCommunicator> made(new HostCommunicator(options));
+  XLAD_ASSIGN_OR_RETURN(made->messages_, ScheduledCommunicator::Form(options.messages));
+  const absl::Status status = made->FormGroups();
+  if (status.ok()) return made;
+  return made->messages_->Fail(
+      Annotate(status, absl::StrCat("device ", options.messages.device, " cannot form its communicator")));
+}
+
+// All devices go through the collectives in the same order, so that no two of them wait for each other in different
+// groups.
+absl::Status HostCommunicator::FormGroups() {
+  const std::vector<Collective>& collectives = options_.messages.collectives->collectives;
+  const int device = options_.messages.device;
+  mapped_.resize(collectives.size());
+  Meeting meeting(options_.messages.transport);
+  const absl::Status status = [&]() -> absl::Status {
+    const std::vector<int> peers = messages_->Peers();
+    meeting.addresses[device] = options_.memory->address();
+    for (const int peer : peers) XLAD_RETURN_IF_ERROR(meeting.Send(peer, options_.memory->address().Encode()));
+    for (const int peer : peers) {
+      XLAD_ASSIGN_OR_RETURN(const std::string text, meeting.Receive(peer));
+      XLAD_ASSIGN_OR_RETURN(meeting.addresses[peer], HostAddress::Decode(text));
+    }
+    for (size_t i = 0; i < collectives.size(); ++i) {
+      const int spec = static_cast<int>(i);
+      const auto [devices, rank] = FindGroup(collectives[i], device);
+      if (devices == nullptr) continue;
+      HostGroup* group = nullptr;
+      if (HostGroup::CanRun(collectives[i])) {
+        XLAD_ASSIGN_OR_RETURN(group, FormGroup(*devices, rank, &meeting));
+      }
+      if (group == nullptr) {
+        XLAD_RETURN_IF_ERROR(messages_->Prepare(spec));
+        continue;
+      }
+      mapped_[i].group = group;
+      XLAD_ASSIGN_OR_RETURN(mapped_[i].operation, group->Prepare(collectives[i], spec));
+    }
+    return meeting.WaitUntilReceived();
+  }();
+  if (status.ok()) return status;
+  options_.messages.abort->Raise({status, ""});
+  meeting.Revoke();
+  return status;
+}
+
+// Rank 0 creates the area and names it to the others, which answer whether they can map it and each other's memory.
+absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& devices, int rank, Meeting* meeting) {
+  const auto [found, is_new] = groups_.try_emplace(devices);
+  if (!is_new) return found->second.get();
+  const int ranks = static_cast<int>(devices.size());
+  HostGroup::Options options;
+  options.rank = rank;
+  options.exclusive = options_.exclusive;
+  options.memory = options_.memory;
+  options.abort = options_.messages.abort;
+  options.recorder = options_.messages.recorder;
+  const HostAddress& own = options_.memory->address();
+  for (const int member : devices) {
+    const HostAddress& address = meeting->addresses[member];
+    if (address.process != own.process && (own.machine.empty() || address.machine != own.machine)) return nullptr;
+    const std::string text = member == options_.messages.device ? absl::StrCat("device ", member)
+                                                                : options_.messages.transport->Describe(member);
+    options.members.push_back({member, text, address});
+  }
+  SharedSegment* area = nullptr;
+  if (rank == 0) {
+    absl::StatusOr<SharedSegment*> created = options_.memory->CreateArea(HostGroup::AreaBytes(ranks));
+    area = created.ok() ? *created : nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<HostGroup>> group = absl::UnavailableError("the leader has no shared memory");
+  if (area != nullptr) group = HostGroup::Make(options, area, /*create=*/true);
+  if (rank == 0) {
+    bool all = group.ok();
+    for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], all ? area->name() : ""));
+    for (int r = 1; r < ranks; ++r) {
+      XLAD_ASSIGN_OR_RETURN(const std::string answer, meeting->Receive(devices[r]));
+      if (!answer.empty() && all) LogWarn("devices of one host use messages", {{"reason", answer}});
+      all = all && answer.empty();
+    }
+    for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], all ? "map" : "messages"));
+    if (!all) return nullptr;
+  } else {
+    XLAD_ASSIGN_OR_RETURN(const std::string name, meeting->Receive(devices[0]));
+    const absl::StatusOr<SharedSegment*> opened = options_.memory->OpenArea(name);
+    group = opened.ok() ? HostGroup::Make(options, *opened, /*create=*/false) : opened.status();
+    XLAD_RETURN_IF_ERROR(meeting->Send(devices[0], std::string(group.status().message())));
+    XLAD_ASSIGN_OR_RETURN(const std::string decision, meeting->Receive(devices[0]));
+    if (decision != "map") return nullptr;
+  }
+  (*group)->Start();
+  found->second = *std::move(group);
+  return found->second.get();
+}
+
+int HostCommunicator::mapped_collectives() const {
+  int count = 0;
+  for (const Mapped& mapped : mapped_) count += mapped.group != nullptr ? 1 : 0;
+  return count;
+}
+
+absl::Status HostCommunicator::Check(const HostOperation& operation, const CollectiveLaunch& launch) const {
+  const size_t inputs = operation.command.input_bytes.size(), outputs = operation.command.output_bytes.size();
+  if (launch.inputs.size() != inputs || launch.outputs.size() != outputs) {
+    return absl::InvalidArgumentError(absl::StrCat(operation.collective->ToString(), ": found ", launch.inputs.size(),
+                                                   " inputs and ", launch.outputs.size(), " outputs, expected ", inputs,
+                                                   " and ", outputs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostCommunicator::Launch(const CollectiveLaunch& launch) {
+  if (launch.spec < 0 || launch.spec >= std::ssize(mapped_) || mapped_[launch.spec].group == nullptr) {
+    return messages_->Launch(launch);
+  }
+  const Mapped& mapped = mapped_[launch.spec];
+  HostOperation& operation = *mapped.operation;
+  XLAD_RETURN_IF_ERROR(Check(operation, launch));
+  AbortSignal& abort = *options_.messages.abort;
+  const Collective& collective = *operation.collective;
+  const int device = options_.messages.device;
+  if (abort.raised()) {
+    return Annotate(abort.status(),
+                    absl::StrCat("before ", collective.ToString(), ", step ", launch.step, ", device ", device));
+  }
+  Recorder& recorder = *options_.messages.recorder;
+  recorder.Begin({launch.spec, operation.schedule.rank, launch.step, launch.iteration}, &operation.schedule);
+  const absl::Status status = mapped.group->Run(&operation, launch);
+  recorder.End();
+  if (status.ok()) return status;
+  abort.Raise({status, ""});
+  options_.memory->KeepAll();
+  for (const auto& [devices, group] : groups_) {
+    if (group != nullptr) group->WaitUntilUnused();
+  }
+  return messages_->Fail(
+      Annotate(status, absl::StrCat(collective.ToString(), ", step ", launch.step, ", device ", device, ", rank ",
+                                    operation.schedule.rank, " of ", collective.spec.ranks)));
+}
+
+}  // namespace xlad::collectives
