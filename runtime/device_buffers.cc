@@ -1,5 +1,7 @@
 #include "runtime/device_buffers.h"
 
+#include <google/protobuf/message.h>
+
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -52,6 +54,56 @@ void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken
     while (taker[end] >= 0) end = taker[end];
     (*block_from)[a] = end;
   }
+}
+
+// The largest buffer of an allocation, and the instruction whose buffer it is.
+struct LargestBuffer {
+  int64_t bytes = -1;
+  std::string instruction;
+};
+
+// Visits the slices in a message of any type and depth.
+void FindLargest(const google::protobuf::Message& message, int allocation, const std::string& instruction,
+                 LargestBuffer* largest) {
+  if (message.GetDescriptor() == BufferSlice::descriptor()) {
+    const auto& slice = static_cast<const BufferSlice&>(message);
+    const bool is_larger = slice.allocation() == allocation && slice.bytes() > largest->bytes;
+    if (is_larger) *largest = {slice.bytes(), instruction};
+    return;
+  }
+  const bool is_step = message.GetDescriptor() == Step::descriptor();
+  const std::string& name = is_step ? static_cast<const Step&>(message).name() : instruction;
+  const google::protobuf::Reflection* reflection = message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (!field->is_repeated()) {
+      FindLargest(reflection->GetMessage(message, field), allocation, name, largest);
+      continue;
+    }
+    for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+      FindLargest(reflection->GetRepeatedMessage(message, field, i), allocation, name, largest);
+    }
+  }
+}
+
+// What the memory for an allocation that could not be made is needed for, and how much the program needs.
+std::string DescribeNeed(const Executable& executable, int allocation) {
+  int64_t before = 0, all = 0;
+  for (int a = 0; a < executable.allocations_size(); ++a) {
+    if (a < allocation) before += executable.allocations(a).bytes();
+    all += executable.allocations(a).bytes();
+  }
+  LargestBuffer largest;
+  for (const Step& step : executable.steps()) FindLargest(step, allocation, "", &largest);
+  const int64_t bytes = executable.allocations(allocation).bytes();
+  return absl::StrCat("out of memory: found no ", bytes, " bytes",
+                      largest.instruction.empty() ? ""
+                                                  : absl::StrCat(" for ", largest.instruction, ", whose buffer has ",
+                                                                 largest.bytes, " of them"),
+                      "; the program needs ", all, " bytes per device, of which it has ", before,
+                      "; use a smaller batch, more devices, or workers with more memory");
 }
 
 }  // namespace
@@ -144,7 +196,10 @@ absl::StatusOr<std::unique_ptr<DeviceBuffers>> DeviceBuffers::Allocate(const Mem
       continue;
     }
     const Allocation& allocation = executable.allocations(a);
-    XLAD_ASSIGN_OR_RETURN(buffers->memory_.emplace_back(), source.Allocate(allocation.bytes(), allocation.memory()));
+    absl::StatusOr<std::unique_ptr<DeviceMemory>> memory = source.Allocate(allocation.bytes(), allocation.memory());
+    if (absl::IsResourceExhausted(memory.status())) return Annotate(memory.status(), DescribeNeed(executable, a));
+    if (!memory.ok()) return memory.status();
+    buffers->memory_.push_back(*std::move(memory));
     buffers->addresses_.push_back(static_cast<std::byte*>(buffers->memory_.back()->address()));
   }
   buffers->next_addresses_ = buffers->addresses_;

@@ -57,6 +57,28 @@ int32_t ReadInt(const DeviceBuffers& buffers, const BufferSlice& slice) {
   return value;
 }
 
+TEST(DeviceBuffers, MemoryThatIsLackingIsNamedWithItsInstruction) {
+  Entry entry = MakeEntry(2, {0}, {0});
+  constexpr int64_t kTooMuch = int64_t{1} << 60;
+  const int arena = AddAllocation(&entry.executable, Allocation::TEMPORARY, kTooMuch);
+  Step step = KernelOn(entry.executable, "sort.3", {0, 1});
+  SetSlice(step.mutable_kernel()->add_buffers(), arena, 64, kTooMuch - 64);
+  *entry.executable.add_steps() = KernelOn(entry.executable, "add.1", {0, 1});
+  SetSlice(entry.executable.mutable_steps(0)->mutable_kernel()->add_buffers(), arena, 0, 64);
+  *entry.executable.add_steps()->mutable_while_()->add_body() = step;
+  const std::unique_ptr<Device> device = MakeCpuDevice();
+  const FeedPlan plan = *PlanFeeds(entry.executable, entry.spec);
+  const std::unique_ptr<Stream> stream = *device->MakeStream();
+  const Constants constants = *MakeConstants(device.get(), entry.executable);
+  const auto made = DeviceBuffers::Allocate(device.get(), stream.get(), entry.executable, plan, constants.addresses);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
+  for (const std::string& words :
+       {absl::StrCat("for sort.3, whose buffer has ", kTooMuch - 64), absl::StrCat("needs ", kTooMuch + 8),
+        std::string("of which it has 8")}) {
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(words));
+  }
+}
+
 // In each of several rounds, writes a different number into every result, calls FeedBack, and checks that the
 // parameters contain these numbers.
 void CheckFeedsOn(const Entry& entry, Device* device) {

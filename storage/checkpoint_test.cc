@@ -320,6 +320,23 @@ v1::CheckpointIndex ValidIndex(MemoryFiles& files) {
   return *ParseIndex(*files.Read(JoinPath(folder, kIndexFileName)));
 }
 
+TEST(CheckpointIndex, IsComparedWithTheDigestThatWasRecorded) {
+  MemoryFiles files;
+  const std::string text = *SerializeIndex(ValidIndex(files));
+  ASSERT_TRUE(files.MakeDirectories("/c").ok());
+  ASSERT_TRUE(files.WriteAtomically("/c/index.json", text).ok());
+  const Store store(files);
+  for (const char* uri : {"file:/c", "file:/c/index.json"}) {
+    EXPECT_TRUE(store.CheckIndex(uri, Sha256Hex(text)).ok());
+    EXPECT_TRUE(store.CheckIndex(uri, ParseIndex(text)->index_sha256()).ok());
+    const absl::Status other = store.CheckIndex(uri, Sha256Hex("another"));
+    EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(other.message()), HasSubstr("found another checkpoint"));
+  }
+  EXPECT_TRUE(absl::IsNotFound(store.CheckIndex("file:/nowhere", Sha256Hex(text))));
+  EXPECT_TRUE(store.CheckIndex(BlobUri(std::string(64, '0')), std::string(64, '0')).ok());
+}
+
 TEST(CheckpointIndex, SaysWhatIsInconsistent) {
   MemoryFiles files;
   const v1::CheckpointIndex valid = ValidIndex(files);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "storage/block_sums.h"
 #include "storage/checkpoint_index.h"
 #include "tensor/wire.h"
@@ -44,13 +45,17 @@ absl::StatusOr<Uri> Store::FindIndex(const std::string& text) const {
   return uri;
 }
 
-absl::StatusOr<v1::CheckpointIndex> Store::ReadIndexAt(const Uri& uri) const {
+absl::StatusOr<std::string> Store::ReadIndexText(const Uri& uri) const {
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> reader, Open(uri.ToString()));
   if (reader->size() > kMaxIndexBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(uri.ToString(), ": found ", reader->size(), " bytes, expected the index of a checkpoint"));
   }
-  XLAD_ASSIGN_OR_RETURN(const std::string text, ReadString(*reader, 0, reader->size()));
+  return ReadString(*reader, 0, reader->size());
+}
+
+absl::StatusOr<v1::CheckpointIndex> Store::ReadIndexAt(const Uri& uri) const {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, ReadIndexText(uri));
   absl::StatusOr<v1::CheckpointIndex> index = ParseIndex(text);
   if (!index.ok()) return Annotate(index.status(), uri.ToString());
   return index;
@@ -59,6 +64,20 @@ absl::StatusOr<v1::CheckpointIndex> Store::ReadIndexAt(const Uri& uri) const {
 absl::StatusOr<v1::CheckpointIndex> Store::ReadIndex(const std::string& uri) const {
   XLAD_ASSIGN_OR_RETURN(const Uri index, FindIndex(uri));
   return ReadIndexAt(index);
+}
+
+absl::Status Store::CheckIndex(const std::string& uri, const std::string& digest) const {
+  XLAD_ASSIGN_OR_RETURN(const Uri index_uri, FindIndex(uri));
+  if (index_uri.scheme != Uri::Scheme::kFile) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::string text, ReadIndexText(index_uri));
+  if (Sha256Hex(text) == digest) return absl::OkStatus();
+  const absl::StatusOr<v1::CheckpointIndex> index = ParseIndex(text);
+  if (!index.ok()) return Annotate(index.status(), index_uri.ToString());
+  if (index->index_sha256() == digest) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      index_uri.ToString(), ": found another checkpoint, of job ", index->job_id(), " and step ", index->step(),
+      " (index_sha256 ", index->index_sha256(), "), expected the one with digest ", digest,
+      "; it was replaced after the job was submitted or the checkpoint was committed"));
 }
 
 absl::StatusOr<std::shared_ptr<RangeReader>> Store::OpenShard(const Uri& index,

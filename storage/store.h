@@ -33,11 +33,16 @@ class Store {
   // The index of a checkpoint, or the folder that has it.
   absl::StatusOr<v1::CheckpointIndex> ReadIndex(const std::string& uri) const;
 
+  // FailedPrecondition if the index of a checkpoint is not the one with this digest: the SHA-256 of its text, or its
+  // index_sha256. Blobs are not read, because their names are their digests.
+  absl::Status CheckIndex(const std::string& uri, const std::string& digest) const;
+
   // Reads every byte of every shard and compares it with the checksums. DataLoss names the first damaged shard.
   absl::Status VerifyCheckpoint(const std::string& uri) const;
 
  private:
   absl::StatusOr<Uri> FindIndex(const std::string& uri) const;
+  absl::StatusOr<std::string> ReadIndexText(const Uri& uri) const;
   absl::StatusOr<v1::CheckpointIndex> ReadIndexAt(const Uri& uri) const;
   absl::StatusOr<std::shared_ptr<RangeReader>> OpenShard(const Uri& index, const v1::CheckpointShard& shard) const;
   absl::StatusOr<std::shared_ptr<TensorSource>> OpenCheckpoint(const Uri& uri) const;

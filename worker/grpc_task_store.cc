@@ -211,6 +211,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
       : store_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
         checkpoints_(launch.checkpoints()),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
+        start_uri_(launch.checkpoint_uri()),
+        start_digest_(launch.checkpoint_digest()),
         job_id_(launch.job_id()),
         attempt_(launch.attempt()) {}
 
@@ -221,6 +223,9 @@ class GrpcTaskStore final : public runtime::TaskStore {
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
                                                                      AbortSignal* abort) override {
     const storage::Store store(RealFileSystem(), [&](const std::string& digest) { return OpenBlob(digest, abort); });
+    if (uri == start_uri_ && !start_digest_.empty()) {
+      XLAD_RETURN_IF_ERROR(store.CheckIndex(uri, start_digest_));
+    }
     return store.OpenTensors(uri);
   }
 
@@ -276,6 +281,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
   const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
   const bool checkpoints_;                  // The coordinator commits checkpoints.
   const std::string root_;                  // Where checkpoints are stored: a URI.
+  const std::string start_uri_;             // The checkpoint that the attempt starts from; empty if it has none.
+  const std::string start_digest_;          // The digest of that checkpoint's index.
   const std::string job_id_;
   const int64_t attempt_;
 };
