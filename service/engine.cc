@@ -412,6 +412,15 @@ void Engine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
   Post([connection, message](CoordinatorCore& coordinator) { coordinator.OnWorkerMessage(connection, message); });
 }
 
+bool Engine::OnHeartbeat(ConnectionId connection, const WorkerMessage& message) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || queue_.size() >= kMaxQueuedEvents) return false;
+  queue_.push_back(
+      {[connection, message](CoordinatorCore& coordinator) { coordinator.OnWorkerMessage(connection, message); },
+       nullptr});
+  return true;
+}
+
 void Engine::Detach(ConnectionId connection) {
   {
     const std::lock_guard lock(outbox_mutex_);

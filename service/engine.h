@@ -100,6 +100,9 @@ class Engine {
   ConnectionId Attach(Outbox* outbox);
   // Returns when the message is queued; waits if too many are.
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
+  // Queues a heartbeat, to be handled with the next other event or tick: so thousands of workers do not wake the
+  // engine's thread for each one. Returns false if too many events wait. Does not block.
+  bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
   absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
 

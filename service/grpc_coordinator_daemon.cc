@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "absl/synchronization/mutex.h"
 #include "base/accept_gate.h"
 #include "base/grpc_channel.h"
 #include "base/network.h"
@@ -20,6 +21,8 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr size_t kMaxGrpcBytes = size_t{1} << 30;  // For all messages in transit; beyond it, calls are refused.
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
+constexpr int kLookaheadBytes = 1 << 20;
+constexpr int kKeepaliveMs = 30'000;  // Workers and clients that send notice a broken path themselves.
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
@@ -48,13 +51,17 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const Daemo
 
 void SetLimits(grpc::ServerBuilder* builder) {
   const std::pair<const char*, int> arguments[] = {
-      {GRPC_ARG_KEEPALIVE_TIME_MS, 10000},
+      {GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000},
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection},
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs},
+      // Probes of the bandwidth would double the packets of a worker that only sends heartbeats. Instead, every stream
+      // may be this far ahead.
+      {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+      {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes},
   };
   for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
   // A small compressed message could become a large one.
@@ -81,6 +88,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
     // interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
+    // gRPC takes many locks, and Abseil as distributions build it looks for deadlocks at each one.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);

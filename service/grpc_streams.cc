@@ -11,6 +11,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kMaxWorkerMessageBytes = 16 << 20;
+constexpr int64_t kMaxHeartbeatBytes = 4096;   // A larger one is parsed on the queue's thread.
 constexpr int64_t kMaxQueuedBytes = 64 << 20;  // To one worker. A worker that takes nothing is disconnected.
 constexpr std::chrono::milliseconds kMinPassInterval{5};
 // Why a job waits can change without an event of the job.
@@ -39,6 +40,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   // --- Callbacks of gRPC.
   void OnReadDone(bool ok) override {
+    if (ok && TakeHeartbeat()) return;
     queue_->Push([this, ok] { ok ? Handle() : End(grpc::Status::OK); });
   }
   void OnWriteDone(bool ok) override {
@@ -50,6 +52,18 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   void OnDone() override { delete this; }
 
  private:
+  // Takes the message on gRPC's thread if it is a heartbeat, as most are, because another thread costs more than it.
+  bool TakeHeartbeat() {
+    WorkerMessage message;
+    const bool is_heartbeat = incoming_.Length() <= kMaxHeartbeatBytes &&
+                              FromByteBuffer(incoming_, kMaxHeartbeatBytes, &message).ok() && message.has_heartbeat() &&
+                              Validate(message).ok();
+    if (!is_heartbeat || !engine_->OnHeartbeat(connection_, message)) return false;
+    incoming_.Clear();
+    StartRead(&incoming_);
+    return true;
+  }
+
   void Handle() {
     WorkerMessage message;
     absl::Status status = FromByteBuffer(std::exchange(incoming_, {}), kMaxWorkerMessageBytes, &message);
