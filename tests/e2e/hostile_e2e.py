@@ -1,0 +1,287 @@
+"""A real coordinator and worker against clients that mean no good: impossible values in every field of every call,
+workers that steal a live id or name other jobs, floods of connections, stalled bodies, garbage on every port.
+
+While a job trains, nothing of this ends a process or the job, answers are errors that say what was expected, and
+afterwards memory and descriptors are as before. XLAD_HOSTILE_SECONDS (default 2) is the length of the flood; from 30 on,
+the answers to an honest client must also take at most twice as long at the 99th percentile as in quiet.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import socket
+import statistics
+import threading
+import time
+import unittest
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor as Field
+from xlad import protos
+
+from harness import OWN_EXAMPLES, cluster, wait_for, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+SECONDS = float(os.environ.get("XLAD_HOSTILE_SECONDS", "2"))
+# What may be answered to an impossible request. Anything else is a failure of the server.
+ALLOWED = {
+    grpc.StatusCode[name]
+    for name in "OK INVALID_ARGUMENT NOT_FOUND FAILED_PRECONDITION OUT_OF_RANGE ALREADY_EXISTS RESOURCE_EXHAUSTED "
+    "ABORTED CANCELLED DATA_LOSS UNIMPLEMENTED".split()
+}
+SKIPPED = {"Backup"}  # It writes where it is told to: that is for operators.
+SAMPLES = {"job_id": "job-none", "session_id": "job-none", "worker_id": "nobody", "digest": "0" * 64,
+           "program_blob": "0" * 64, "client_key": "hostile", "shard_id": "s"}
+INTEGERS = [-1, 0, 2**31 - 1, 2**40, 2**63 - 1, -(2**63)]
+TEXTS = ["", "x" * 300, "x" * 100_000, "line\nline", "../../etc/passwd", "\u202e\U0001f600", "a\x00b"]
+KINDS = {Field.CPPTYPE_INT64: INTEGERS, Field.CPPTYPE_INT32: [-1, 0, 2**31 - 1, -(2**31)],
+         Field.CPPTYPE_UINT64: [0, 2**64 - 1], Field.CPPTYPE_UINT32: [0, 2**32 - 1], Field.CPPTYPE_ENUM: [99, -1],
+         Field.CPPTYPE_DOUBLE: [float("nan"), float("inf"), -1e308], Field.CPPTYPE_BOOL: [True],
+         Field.CPPTYPE_FLOAT: [float("nan"), float("-inf")]}
+MANY = 5000
+
+
+def is_repeated(field):
+    return field.is_repeated if hasattr(field, "is_repeated") else field.label == Field.LABEL_REPEATED
+
+
+def values_of(field):
+    if field.cpp_type == Field.CPPTYPE_STRING:
+        return [b"", b"\xff" * 100_000] if field.type == Field.TYPE_BYTES else TEXTS
+    return KINDS[field.cpp_type]
+
+
+def fill(message):
+    """Sets the fields that name something to a plausible value."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name in SAMPLES and not is_repeated(field) and field.type == Field.TYPE_STRING:
+            setattr(message, field.name, SAMPLES[field.name])
+
+
+def mutants(message, depth=0):
+    """Yields copies of the message, each with one impossible field."""
+    kind = type(message)
+    for field in message.DESCRIPTOR.fields:
+        repeated = is_repeated(field)
+        if field.cpp_type == Field.CPPTYPE_MESSAGE:
+            if depth >= 4 or field.message_type.GetOptions().map_entry:
+                continue
+            copy = kind()
+            copy.CopyFrom(message)
+            inner = getattr(copy, field.name).add() if repeated else getattr(copy, field.name)
+            inner.SetInParent()
+            fill(inner)
+            plausible = type(inner)()
+            plausible.CopyFrom(inner)
+            for mutant in mutants(plausible, depth + 1):
+                inner.CopyFrom(mutant)
+                yield copy
+            if repeated:
+                inner.CopyFrom(plausible)
+                getattr(copy, field.name).extend([plausible] * MANY)
+                yield copy
+            continue
+        for value in values_of(field):
+            copy = kind()
+            copy.CopyFrom(message)
+            with contextlib.suppress(ValueError):  # An enum that the Python runtime itself refuses.
+                if repeated:
+                    getattr(copy, field.name).append(value)
+                else:
+                    setattr(copy, field.name, value)
+                yield copy
+        if repeated:
+            copy = kind()
+            copy.CopyFrom(message)
+            getattr(copy, field.name).extend([values_of(field)[0]] * MANY)
+            yield copy
+
+
+def call(channel, method, requests, timeout=5.0):
+    """Makes a call, reads at most one response, and returns the status code and its message."""
+    serialize, parse = method.request.SerializeToString, method.response.FromString
+    try:
+        if method.client_streams and method.server_streams:
+            responses = channel.stream_stream(method.path, serialize, parse)(iter(requests), timeout=timeout)
+        elif method.client_streams:
+            channel.stream_unary(method.path, serialize, parse)(iter(requests), timeout=timeout)
+            return grpc.StatusCode.OK, ""
+        elif method.server_streams:
+            responses = channel.unary_stream(method.path, serialize, parse)(requests[0], timeout=timeout)
+        else:
+            channel.unary_unary(method.path, serialize, parse)(requests[0], timeout=timeout)
+            return grpc.StatusCode.OK, ""
+        for _ in responses:
+            responses.cancel()
+            break
+        return grpc.StatusCode.OK, ""
+    except grpc.RpcError as error:
+        return error.code(), error.details() or ""
+
+
+def listening_ports(pid):
+    """The TCP ports of loopback on which a process listens."""
+    inodes = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(link))
+    ports = set()
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        parts = line.split()
+        if parts[3] == "0A" and f"socket:[{parts[9]}]" in inodes:
+            ports.add(int(parts[1].split(":")[1], 16))
+    return sorted(ports)
+
+
+def resident_mb(pid):
+    line = next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line)
+    return int(line.split()[1]) / 1024
+
+
+def descriptors(pid):
+    return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def stalled_call(path):
+    """The start of a call by hand (RFC 9113, RFC 7541) whose body of 60 MB never comes."""
+    def header(name, value):
+        return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
+
+    def frame(kind, flags, stream, payload):
+        return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+    headers = b"".join(header(*pair) for pair in [
+        (b":method", b"POST"), (b":scheme", b"http"), (b":path", path.encode()), (b":authority", b"x"),
+        (b"te", b"trailers"), (b"content-type", b"application/grpc")])
+    body = b"\0" + (60_000_000).to_bytes(4, "big") + b"x" * 10_000
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, headers) + frame(0, 0, 1, body)
+
+
+def garbage(seed):
+    source = random.Random(seed)
+    return [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", b"\xff" * 70_000, source.randbytes(5000),
+            source.randbytes(8), stalled_call("/xlad.v1.Coordinator/PutBlob"), b""]
+
+
+class Hostile(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.made = cls.stack.enter_context(cluster(workers=1, devices=2))
+        cls.job_id = cls.made.submit(JOB, "--mesh", "dp=2", "--steps", "100000000")
+        wait_for(lambda: cls.made.job(cls.job_id)["state"] == "RUNNING", "the job to run")
+        cls.channel = cls.stack.enter_context(grpc.insecure_channel(cls.made.address))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.stack.close()
+
+    def tearDown(self):
+        """All continues as before."""
+        for process in (self.made.coordinator, self.made.workers["w0"]):
+            self.assertIsNone(process.popen.poll(), f"a process has ended:\n{process.log()[-2000:]}")
+        job = self.made.job(self.job_id)
+        self.assertEqual((job["state"], job["attempt"]), ("RUNNING", 1), job)
+        wait_for(lambda: self.made.job(self.job_id)["step"] > job["step"], "the job to continue")
+
+    def test_every_field_of_every_call(self):
+        asked = 0
+        for name, method in sorted(protos.METHODS.items()):
+            if name in SKIPPED:
+                continue
+            request = method.request()
+            fill(request)
+            for mutant in mutants(request):
+                asked += 1
+                code, details = call(self.channel, method, [mutant])
+                slow = code == grpc.StatusCode.DEADLINE_EXCEEDED and method.server_streams
+                shown = str(mutant)[:300]
+                self.assertTrue(code in ALLOWED or slow, f"{name}({shown}): {code}: {details[:500]}")
+                self.assertLess(len(details), 5000, f"{name}({shown}): an error that repeats its request")
+        self.assertGreater(asked, 300)
+
+    def test_a_worker_that_lies(self):
+        attach = protos.METHODS["Attach"]
+        register = attach.request()
+        register.register.worker_id = "w0"
+        register.register.incarnation = 666
+        register.register.devices = 2
+        register.register.protocol = 1
+        lies = [attach.request() for _ in range(4)]
+        for lie, part in zip(lies, ("failed", "finished", "shard_written", "exited")):
+            message = getattr(lie, part)
+            message.job_id, message.attempt = self.job_id, 1
+        lies[2].shard_written.shard.sha256 = "0" * 64
+        call(self.channel, attach, [register, *lies])  # Under the id of a live worker.
+        register.register.worker_id = "stranger"
+        for lie in lies:
+            call(self.channel, attach, [register, lie], timeout=1.0)
+        code, out, err = xlad("status", "--coordinator", self.made.address, "--format", "json")
+        self.assertEqual(code, 0, err)
+        workers = {worker["id"]: worker for worker in json.loads(out)["workers"]}
+        self.assertEqual(workers["w0"]["pid"], self.made.workers["w0"].pid, "its id cannot be stolen")
+        self.assertEqual(workers["w0"]["state"], "alive")
+
+    def test_flood(self):
+        processes = [self.made.coordinator, self.made.workers["w0"]]
+        ports = [(process.pid, port) for process in processes for port in listening_ports(process.pid)]
+        self.assertGreaterEqual(len(ports), 2, "the coordinator's and the worker's data plane")
+        before = {process.pid: (resident_mb(process.pid), descriptors(process.pid)) for process in processes}
+        quiet = self.probe(max(1.0, SECONDS / 3))
+        ending = threading.Event()
+        with contextlib.ExitStack() as kept:
+            for _, port in ports:
+                for i in range(300):
+                    idle = kept.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+                    if i < 24:
+                        idle.sendall(stalled_call("/xlad.v1.Coordinator/PutBlob"))
+            threads = [threading.Thread(target=self.flood, args=(port, ending)) for _, port in ports]
+            for thread in threads:
+                thread.start()
+            try:
+                flooded = self.probe(SECONDS)
+            finally:
+                ending.set()
+                for thread in threads:
+                    thread.join()
+        print(f"99th percentile of GetStatus: {quiet:.2f} ms in quiet, {flooded:.2f} ms in the flood", flush=True)
+        if SECONDS >= 30:
+            self.assertLessEqual(flooded, 2 * quiet)
+        for process in processes:
+            memory, files = before[process.pid]
+            wait_for(lambda: descriptors(process.pid) <= files + 32, "the connections to be closed")
+            self.assertLess(resident_mb(process.pid), memory + 200)
+        code, _, err = xlad("ps", "--coordinator", self.made.address)
+        self.assertEqual(code, 0, err)
+
+    def probe(self, seconds):
+        """The 99th percentile of the times of small honest requests, in milliseconds."""
+        method = protos.METHODS["GetStatus"]
+        times = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            start = time.monotonic()
+            code, details = call(self.channel, method, [method.request()], timeout=30)
+            self.assertEqual(code, grpc.StatusCode.OK, details)
+            times.append(1000 * (time.monotonic() - start))
+            time.sleep(0.01)
+        return statistics.quantiles(times, n=100)[98] if len(times) > 1 else times[0]
+
+    @staticmethod
+    def flood(port, ending):
+        """About 1,000 connections per second over all ports, each with some garbage."""
+        due = time.monotonic()
+        for number in range(10**9):
+            if ending.is_set():
+                return
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
+                connection.settimeout(0.1)
+                connection.sendall(garbage(number)[number % 7])
+            due += 0.002
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+if __name__ == "__main__":
+    unittest.main()
