@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/hash.h"
 
 namespace xlad::simulation {
@@ -143,6 +144,7 @@ void LogModel::ApplyToJob(const JobEvent& event) {
     case JobEvent::kResized:
       Expect(service::DeviceCount(event.resized().mesh()) >= 1, event, "resized to no devices");
       job->mesh = event.resized().mesh();
+      job->resized = true;
       return;
     case JobEvent::kCheckpoint:
       return OnCheckpoint(event, job);
@@ -165,12 +167,14 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   Expect(!job->running, event, "a second current attempt");
   Expect(placed.attempt() == job->attempt + 1, event, absl::StrCat("attempt ", placed.attempt()));
   Expect(placed.generation() > generation_, event, absl::StrCat("generation ", placed.generation()));
+  CheckPolicy(event, *job);
   generation_ = placed.generation();
   job->attempt = placed.attempt();
   job->generation = placed.generation();
   job->running = true;
   job->started = false;
   job->placed = placed;
+  job->resized = false;
   CheckDevices(event, *job);
   Expect(placed.first_step() == std::max<int64_t>(0, job->newest_step), event,
          absl::StrCat("starts from step ", placed.first_step(), ", the newest checkpoint is of ", job->newest_step));
@@ -178,6 +182,19 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   const auto index = indexes_->find(placed.checkpoint_uri());
   if (index == indexes_->end()) return Expect(false, event, "starts from an unknown checkpoint");
   Expect(index->second.contents == ContentsAt(job->key, placed.first_step()), event, "starts from another state");
+}
+
+// Another attempt is allowed, and runs on the workers that the policy of loss allows.
+void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
+  const int64_t limit = job.spec.max_attempts();
+  Expect((limit == 0 || job.failures < limit) && !job.repeated, event,
+         absl::StrCat("another attempt after ", job.failures, " failures"));
+  if (job.spec.on_loss() != JobSpec::WAIT || job.lost_worker.empty() || job.resized) return;
+  for (const Peer& peer : event.placed().peers()) {
+    const bool had_it = std::any_of(job.placed.peers().begin(), job.placed.peers().end(),
+                                    [&](const Peer& other) { return other.worker_id() == peer.worker_id(); });
+    Expect(had_it, event, absl::StrCat("does not wait for its workers, but takes ", peer.worker_id()));
+  }
 }
 
 // The attempt has the devices of its mesh, on workers that take work, and no device has two attempts.
@@ -205,6 +222,13 @@ void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   const AttemptEnded& ended = event.attempt_ended();
   Expect(job->running && ended.attempt() == job->attempt, event, "ends no current attempt");
   job->running = false;
+  job->lost_worker = ended.lost_worker();
+  const bool was_silent = absl::StrContains(ended.reason(), "no heartbeat") ||
+                          absl::StrContains(ended.reason(), "not been connected") ||
+                          absl::StrContains(ended.reason(), "did not reconnect");
+  if (!reading_ && was_silent && !ended.lost_worker().empty()) {
+    Expect(!is_well_(ended.lost_worker()), event, absl::StrCat("worker ", ended.lost_worker(), " is well, not lost"));
+  }
   if (ended.stopped()) return;
   ++job->failures;
   const std::string error =

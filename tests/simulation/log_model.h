@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "service/log/job.h"
@@ -33,8 +34,10 @@ struct StoredIndex {
 // The fold of the records that are durable. Violations are collected as text.
 class LogModel {
  public:
-  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each)
-      : indexes_(indexes), devices_each_(devices_each) {}
+  // `is_well` says whether a worker has had no trouble for so long that it cannot count as lost.
+  LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each,
+           std::function<bool(const std::string&)> is_well)
+      : indexes_(indexes), devices_each_(devices_each), is_well_(std::move(is_well)) {}
 
   // Records as they become durable, in order, or again from the first after the log has been opened again.
   void Apply(const JobEvent& event);
@@ -58,6 +61,8 @@ class LogModel {
     std::string reason;  // Why it ended.
     service::Mesh mesh;  // Attempts use it from now on.
     AttemptPlaced placed;
+    bool resized = false;       // Since the placement.
+    std::string lost_worker;    // The worker whose loss ended the latest attempt, or empty.
     int64_t failures = 0;       // Attempts in a row that failed without a new checkpoint.
     std::string program_error;  // How the program ended the latest attempt, and at which step; empty if it did not.
     bool repeated = false;      // The latest two attempts ended with the same program error at the same step.
@@ -75,6 +80,7 @@ class LogModel {
   void Expect(bool holds, const JobEvent& event, const std::string& what);
   void ApplyToJob(const JobEvent& event);
   void OnPlaced(const JobEvent& event, Job* job);
+  void CheckPolicy(const JobEvent& event, const Job& job);
   void CheckDevices(const JobEvent& event, const Job& job);
   void OnAttemptEnded(const JobEvent& event, Job* job);
   void OnCheckpoint(const JobEvent& event, Job* job);
@@ -82,6 +88,7 @@ class LogModel {
 
   const std::map<std::string, StoredIndex>* const indexes_;
   const int devices_each_;
+  const std::function<bool(const std::string&)> is_well_;
   std::map<std::string, Job> jobs_;
   std::set<std::string> drained_;                    // Workers.
   std::map<std::string, std::string> ids_;           // By client key.

@@ -16,6 +16,7 @@ constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
+constexpr int64_t kSettleMs = 5000;
 constexpr int64_t kMaxEvents = 3'000'000;  // More of them mean that messages go round in a circle.
 
 }  // namespace
@@ -26,7 +27,7 @@ Storm::Storm(const StormOptions& options)
       coordinator_random_(SeededRandom(options.seed + 1)),
       disk_(options.seed + 2),
       sqlite_(&disk_),
-      model_(&indexes_, options.devices_each),
+      model_(&indexes_, options.devices_each, [this](const std::string& worker) { return workers_->IsWell(worker); }),
       workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)),
       clients_(std::make_unique<StormClients>(this, options.jobs, options.devices_each * (options.workers - 1))) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
@@ -233,6 +234,16 @@ void Storm::Repair() {
   clients_->Repair();
 }
 
+void Storm::HandleNext() {
+  const auto event = events_.begin();
+  clock_.Advance(std::max<int64_t>(0, event->first - clock_.NowNs()));
+  const std::function<void()> handle = std::move(event->second);
+  events_.erase(event);
+  handle();
+  if (++result_.events == kMaxEvents) Violate("the cluster does not come to rest");
+  if (result_.events >= kMaxEvents) clock_.Advance(kNsPerMs);  // The end comes, whatever happens.
+}
+
 StormResult Storm::Run() {
   StartCoordinator();
   workers_->Start();
@@ -240,18 +251,12 @@ StormResult Storm::Run() {
   Tick();
   After(Between(100, 2500), [this] { Misfortune(); });
   After(options_.storm_ms, [this] { Repair(); });
-  while (clock_.NowNs() < options_.limit_ms * kNsPerMs && !(calm_ && clients_->AllEnded())) {
-    if (++result_.events > kMaxEvents) {
-      Violate("the cluster does not come to rest");
-      break;
-    }
-    const auto event = events_.begin();
-    clock_.Advance(std::max<int64_t>(0, event->first - clock_.NowNs()));
-    const std::function<void()> handle = std::move(event->second);
-    events_.erase(event);
-    handle();
-  }
+  const int64_t limit_ns = options_.limit_ms * kNsPerMs;
+  while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();
   clients_->CheckEnd();
+  // The workers are told soon what has ended.
+  for (const int64_t end_ns = clock_.NowNs() + kSettleMs * kNsPerMs; clock_.NowNs() < end_ns;) HandleNext();
+  workers_->CheckEnd();
   result_.violations.insert(result_.violations.end(), model_.violations().begin(), model_.violations().end());
   result_.attempts = model_.attempts();
   result_.checkpoints = model_.checkpoints();

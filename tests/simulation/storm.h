@@ -91,6 +91,7 @@ class Storm {
   void TryToServe();
   void Perform(const service::Actions& actions, size_t count);
   void PerformOne(const service::Action& action);
+  void HandleNext();
   void BreakDisk();
   void Misfortune();
   void Repair();

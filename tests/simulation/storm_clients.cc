@@ -97,7 +97,12 @@ void StormClients::Submit(Client* client) {
 }
 
 void StormClients::Insist(const Request& request, const std::function<void(const absl::Status&)>& answered) {
-  const auto is_answered = std::make_shared<bool>(false);
+  Insist(request, answered, std::make_shared<bool>(false));
+}
+
+void StormClients::Insist(const Request& request, const std::function<void(const absl::Status&)>& answered,
+                          const std::shared_ptr<bool>& is_answered) {
+  if (*is_answered) return;
   const auto result = std::make_shared<absl::Status>();
   const auto answer = [is_answered, result, answered, this](const absl::Status& committed) {
     if (!committed.ok() || *is_answered) return;
@@ -106,9 +111,7 @@ void StormClients::Insist(const Request& request, const std::function<void(const
     answered(*result);
   };
   storm_->Ask([request, result](Core& core) { *result = request(core); }, answer);
-  storm_->After(kPatienceMs, [this, is_answered, request, answered] {
-    if (!*is_answered) Insist(request, answered);
-  });
+  storm_->After(kPatienceMs, [=, this] { Insist(request, answered, is_answered); });
 }
 
 void StormClients::Cancel(Client* client) {

@@ -42,6 +42,8 @@ class StormClients {
   void Submit(Client* client);
   // Sends the request until it is answered by anything but Unavailable; then calls `answered`.
   void Insist(const Request& request, const std::function<void(const absl::Status&)>& answered);
+  void Insist(const Request& request, const std::function<void(const absl::Status&)>& answered,
+              const std::shared_ptr<bool>& is_answered);
   void Cancel(Client* client);
   void Resize(Client* client);
   void Operate();

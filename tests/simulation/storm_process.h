@@ -55,7 +55,8 @@ struct StormWorkers::Process {
   bool stays_away = false;  // Until the end of the storm.
   bool is_gone = false;     // For good.
   int64_t stopped_until_ns = 0;
-  bool data_cut = false;  // Its peers cannot reach it.
+  int64_t trouble_ns = 0;  // The last time at which it started, died, or its paths were cut or healed.
+  bool data_cut = false;   // Its peers cannot reach it.
   bool cut_up = false, cut_down = false, refused = false;
   int64_t cut_since_ns = 0;
   int64_t connection = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/protocol.h"
 #include "tests/simulation/storm.h"
@@ -12,7 +13,8 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kBeatMs = 500;
-constexpr int64_t kDeadLinkMs = 6000;  // A link on which nothing has passed for this long is closed by both ends.
+constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker is lost.
+constexpr int64_t kDeadLinkMs = 6000;      // A link on which nothing has passed for this long is closed by both ends.
 
 }  // namespace
 
@@ -35,6 +37,7 @@ void StormWorkers::Start() {
 void StormWorkers::StartProcess(Process* process) {
   if (process->up || process->is_gone) return;
   process->up = true;
+  process->trouble_ns = storm_->NowNs();
   process->incarnation = next_incarnation_++;
   const int64_t life = ++process->life;
   process->stopped_until_ns = 0;
@@ -231,6 +234,10 @@ StormWorkers::Task* StormWorkers::Find(Process* process, const TaskKey& key, int
 void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   const TaskKey key{launch.job_id(), launch.attempt()};
   if (process->tasks.contains(key)) return;
+  if (!absl::EndsWith(launch.executable_digest(), " on " + service::MeshText(launch.spec().mesh()))) {
+    storm_->Violate(
+        absl::StrCat(launch.executable_digest(), " is launched on ", service::MeshText(launch.spec().mesh())));
+  }
   std::shared_ptr<Gang>& gang = gangs_[key];
   if (gang == nullptr) {
     gang = std::make_shared<Gang>();
@@ -296,10 +303,28 @@ void StormWorkers::OnAcknowledge(Process* process, const Acknowledge& acknowledg
     task->metrics.pop_front();
 }
 
+bool StormWorkers::IsWell(const std::string& id) const {
+  for (const auto& process : processes_) {
+    if (process->id != id) continue;
+    const bool is_cut = process->refused || process->cut_up || process->cut_down || process->data_cut;
+    const int64_t trouble_ns = std::max(process->trouble_ns, process->stopped_until_ns);
+    return process->up && !is_cut && storm_->NowNs() - trouble_ns > kSurelyWellMs * kNsPerMs;
+  }
+  return false;
+}
+
+void StormWorkers::CheckEnd() const {
+  for (const auto& process : processes_) {
+    for (const auto& [key, task] : process->tasks) {
+      storm_->Violate(absl::StrCat(process->id, " still has a task of ", key.first, ", attempt ", key.second));
+    }
+  }
+}
+
 // --- Faults.
 
 void StormWorkers::Cut(Process* process) {
-  process->cut_since_ns = storm_->NowNs();
+  process->cut_since_ns = process->trouble_ns = storm_->NowNs();
   const uint64_t how = storm_->random().Below(5);
   process->refused = how == 0;
   process->cut_up = how == 1 || how == 2;
@@ -312,6 +337,7 @@ void StormWorkers::Cut(Process* process) {
 
 // Opens all paths; what the cut has held back arrives.
 void StormWorkers::Heal(Process* process) {
+  process->trouble_ns = storm_->NowNs();
   process->refused = process->cut_up = process->cut_down = process->data_cut = false;
   for (WorkerMessage& message : std::exchange(process->held_up, {})) SendUp(process, std::move(message));
   for (const CoordinatorMessage& message : std::exchange(process->held_down, {})) Deliver(process->connection, message);

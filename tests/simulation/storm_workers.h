@@ -40,6 +40,11 @@ class StormWorkers {
   // Whether an id will never be used again: its process has gone for good, or came back under another one.
   bool HasLostIds() const { return has_lost_ids_; }
 
+  // Whether the worker's process and paths have worked for so long that it cannot count as lost.
+  bool IsWell(const std::string& id) const;
+  // Reports tasks of attempts that have ended.
+  void CheckEnd() const;
+
   // One fault of a worker or of a path.
   void Misfortune();
   // Ends all faults.
