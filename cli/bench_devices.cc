@@ -72,7 +72,7 @@ struct Setup {
 absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   XLAD_ASSIGN_OR_RETURN(const auto stream, setup.device->MakeStream());
-  XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator(rank, setup.set, &recorder));
+  XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator({rank, setup.set, &recorder}));
   collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(formed));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),

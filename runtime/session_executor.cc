@@ -53,11 +53,12 @@ void SessionExecutor::Main() {
   if (status.ok()) status = RunCommands();
   if (!status.ok()) abort_.Raise({status, ""});
   std::string recent;
+  if (fabric_ != nullptr) fabric_->Leave();
   for (const auto& [number, program] : programs_) {
-    program.executable->Leave();
     recent += program.executable->RecentCollectives();
   }
   programs_.clear();
+  fabric_.reset();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (dropped_ && status.ok()) return;
@@ -89,10 +90,17 @@ absl::Status SessionExecutor::RunCommands() {
 
 absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
   switch (command.command_case()) {
-    case SessionCommand::kLoad: XLAD_RETURN_IF_ERROR(Load(command)); break;
-    case SessionCommand::kCall: XLAD_RETURN_IF_ERROR(Call(command)); break;
-    case SessionCommand::kFetch: XLAD_RETURN_IF_ERROR(Fetch(command.fetch())); break;
-    case SessionCommand::COMMAND_NOT_SET: break;  // It only frees arrays.
+    case SessionCommand::kLoad:
+      XLAD_RETURN_IF_ERROR(Load(command));
+      break;
+    case SessionCommand::kCall:
+      XLAD_RETURN_IF_ERROR(Call(command));
+      break;
+    case SessionCommand::kFetch:
+      XLAD_RETURN_IF_ERROR(Fetch(command.fetch()));
+      break;
+    case SessionCommand::COMMAND_NOT_SET:
+      break;  // It only frees arrays.
   }
   for (const int64_t array : command.free()) {
     const auto first = arrays_.lower_bound({array, INT32_MIN});
@@ -106,18 +114,16 @@ absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
 absl::Status SessionExecutor::Load(const SessionCommand& command) {
   const SessionLoad& load = command.load();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(load.executable_digest(), &abort_));
-  // The job id that peers compare includes the program, because each program has connections of its own.
-  const LaunchInfo info{absl::StrCat(launch_.job_id(), "/", load.program()), launch_.attempt(),
-                        launch_.generation(), devices_, launch_.peers(), command.plans()};
   LoadedProgram program;
-  XLAD_ASSIGN_OR_RETURN(program.executable, ConnectedExecutable::Load(bytes, load.executable_digest(), info,
-                                                                      environment_, &abort_));
+  XLAD_ASSIGN_OR_RETURN(
+      program.executable,
+      ConnectedExecutable::Load(bytes, load.executable_digest(), {devices_, command.plans()}, environment_, &abort_));
   const Executable& executable = program.executable->executable();
   const auto read_all = [&](const auto& values, const auto& layouts, std::vector<EntryLayout>* out,
                             std::vector<int32_t>* numbers) -> absl::Status {
     if (values.size() != layouts.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("program ", load.program(), ": found ", layouts.size(),
-                                                     " layouts, expected ", values.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", load.program(), ": found ", layouts.size(), " layouts, expected ", values.size()));
     }
     numbers->assign(layouts.begin(), layouts.end());
     for (int i = 0; i < values.size(); ++i) {
@@ -131,7 +137,10 @@ absl::Status SessionExecutor::Load(const SessionCommand& command) {
   XLAD_RETURN_IF_ERROR(
       read_all(executable.results(), load.result_layouts(), &program.results, &program.result_layouts));
   ConnectedExecutable& connected = *(programs_[load.program()] = std::move(program)).executable;
-  XLAD_RETURN_IF_ERROR(connected.MakeFabric());
+  if (fabric_ == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(fabric_, AttemptFabric::Make(launch_, environment_, &abort_));
+  }
+  XLAD_RETURN_IF_ERROR(connected.UseFabric(fabric_.get()));
   return OnDevices([&](int index) -> absl::Status {
     XLAD_RETURN_IF_ERROR(connected.Prepare(index));
     return connected.Connect(index);
@@ -214,8 +223,8 @@ absl::Status SessionExecutor::Call(const SessionCommand& command) {
   const auto found = programs_.find(call.program());
   if (found == programs_.end() || call.arguments_size() != std::ssize(found->second.parameters) ||
       call.results_size() != std::ssize(found->second.results)) {
-    return absl::InternalError(absl::StrCat("found a call of program ", call.program(), " with ",
-                                            call.arguments_size(), " arguments and ", call.results_size(),
+    return absl::InternalError(absl::StrCat("found a call of program ", call.program(), " with ", call.arguments_size(),
+                                            " arguments and ", call.results_size(),
                                             " results, expected those of a loaded program"));
   }
   LoadedProgram& program = found->second;

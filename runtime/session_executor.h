@@ -106,6 +106,7 @@ class SessionExecutor {
   const std::vector<int> devices_;  // Mesh positions, by index on this worker.
   collectives::AbortSignal abort_;
   int64_t abort_listener_ = 0;
+  std::unique_ptr<AttemptFabric> fabric_;  // Made for the first program.
   std::map<int64_t, LoadedProgram> programs_;
   std::map<int32_t, EntryLayout> layouts_;
   std::map<ArrayKey, StoredArray> arrays_;

@@ -36,15 +36,16 @@ void TaskExecutor::Main() {
   if (!status.ok()) abort_.Raise({status, ""});
   const bool finished =
       finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty() && KeepLastState().ok();
-  if (executable_ != nullptr && finished && !abort_.raised()) {
+  if (fabric_ != nullptr && finished && !abort_.raised()) {
     // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished
     // raises the signal.
-    executable_->Finish().IgnoreError();
-  } else if (executable_ != nullptr) {
-    executable_->Leave();
+    fabric_->Finish().IgnoreError();
+  } else if (fabric_ != nullptr) {
+    fabric_->Leave();
   }
   const std::string recent = executable_ == nullptr ? "" : executable_->RecentCollectives();
   executable_.reset();
+  fabric_.reset();
   if (dropped_ && !abort_.raised()) return;
   if (abort_.raised()) {
     LogInfo("collectives before the end, newest first", {{"job", launch_.job_id()}, {"log", recent}});
@@ -57,13 +58,13 @@ void TaskExecutor::Main() {
 absl::Status TaskExecutor::Load() {
   const std::string& digest = launch_.executable_digest();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
-  const LaunchInfo info{launch_.job_id(), launch_.attempt(), launch_.generation(),
-                        devices_,         launch_.peers(),   launch_.plans()};
-  XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(bytes, digest, info, environment_, &abort_));
+  XLAD_ASSIGN_OR_RETURN(executable_,
+                        ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans()}, environment_, &abort_));
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
   XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
-  XLAD_RETURN_IF_ERROR(executable_->MakeFabric());
+  XLAD_ASSIGN_OR_RETURN(fabric_, AttemptFabric::Make(launch_, environment_, &abort_));
+  XLAD_RETURN_IF_ERROR(executable_->UseFabric(fabric_.get()));
   std::vector<DeviceBuffers*> buffers;
   for (int index = 0; index < std::ssize(devices_); ++index) {
     XLAD_RETURN_IF_ERROR(executable_->Prepare(index));

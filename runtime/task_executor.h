@@ -68,6 +68,7 @@ class TaskExecutor {
   collectives::AbortSignal abort_;
   int64_t gate_listener_ = 0;
   TaskGate gate_;
+  std::unique_ptr<AttemptFabric> fabric_;
   std::unique_ptr<ConnectedExecutable> executable_;
   std::unique_ptr<TaskData> data_;
   std::mutex writer_mutex_;  // Guards the pointer and reported_stop_.

@@ -257,6 +257,43 @@ TEST(Communicator, BitsDoNotDependOnThePlacement) {
   }
 }
 
+// Programs that run in turn over one fabric do not take each other's messages.
+TEST(Communicator, ProgramsOfAFabricShareItsConnections) {
+  constexpr int kPrograms = 20;
+  TestWorld world(DevicesOfWorkers{{0, 1}, {2}});
+  const CollectiveSet mapped = OneAllReduce(3, 5000, "direct"), by_messages = OneAllReduce(3, 100, "ring");
+  std::vector<std::vector<int>> firsts(2);
+  for (int w = 0; w < 2; ++w) {
+    for (int p = 0; p < kPrograms; ++p) {
+      firsts[w].push_back(*world.worker(w).fabric->ReserveChannels(p % 2 == 0 ? mapped : by_messages));
+    }
+  }
+  EXPECT_EQ(firsts[0], firsts[1]);
+  world.Run([&](int device) {
+    Fabric& fabric = *world.worker_of(device).fabric;
+    std::vector<std::unique_ptr<Recorder>> recorders;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (int p = 0; p < kPrograms; ++p) {
+      const CollectiveSet& set = p % 2 == 0 ? mapped : by_messages;
+      recorders.push_back(std::make_unique<Recorder>(device, &set, &RealClock()));
+      auto formed = fabric.MakeCommunicator({device, &set, recorders.back().get(), firsts[0][p]});
+      ASSERT_TRUE(formed.ok()) << formed.status();
+      communicators.push_back(*std::move(formed));
+    }
+    for (int run = 0; run < 3 * kPrograms; ++run) {
+      std::vector<float> values(run % 2 == 0 ? 5000 : 100, static_cast<float>(device + run));
+      std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
+      const std::byte* input = buffer;
+      const absl::Status status = communicators[run % kPrograms]->Launch({0, {&input, 1}, {&buffer, 1}, run, 0});
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(3 + 3 * run)));
+    }
+  });
+  // One for each pair of devices in different processes.
+  EXPECT_EQ(world.worker(0).fabric->connections(), 2);
+  EXPECT_EQ(world.worker(1).fabric->connections(), 2);
+}
+
 // 128 plus seven times 0.25 in bf16: with a rounding after each addition the sum would stay 128.
 TEST(Communicator, DirectRoundsLowPrecisionOnce) {
   for (const char* algorithm : {"direct", "direct_one_shot"}) {

@@ -194,8 +194,8 @@ absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int chan
   if (found != links_.end()) return found->second.get();
   auto link = std::make_unique<ScheduleLink>();
   link->peer = peer;
-  XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, channel));
-  XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, channel));
+  XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, options_.first_channel + channel));
+  XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, options_.first_channel + channel));
   return links_.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
@@ -206,8 +206,9 @@ absl::Status ScheduledCommunicator::Prepare(int spec) {
   const std::vector<int>& devices = *group;
   XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(collective.plan, collective.spec, rank));
   const int64_t scratch = schedule.scratch * tensor::ByteWidth(collective.spec.type);
-  Compiler compiler(collective, std::move(schedule),
-                    [this, &devices](int peer_rank, int channel) { return OpenLink(devices[peer_rank], channel); });
+  Compiler compiler(collective, std::move(schedule), [this, &devices](int peer_rank, int channel) {
+    return OpenLink(devices[peer_rank], kFirstDataChannel + channel);
+  });
   absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec);
   if (!program.ok()) return Annotate(program.status(), collective.name);
   if (scratch > std::ssize(scratch_)) scratch_.resize(scratch);

@@ -18,6 +18,7 @@ class ScheduledCommunicator final : public Communicator {
  public:
   struct Options {
     int device = 0;
+    int first_channel = 0;  // The channels of this communicator begin here, equally on all devices.
     const CollectiveSet* collectives = nullptr;
     Transport* transport = nullptr;
     AbortSignal* abort = nullptr;

@@ -78,10 +78,12 @@ class Transport {
   virtual std::string Describe(int peer) const = 0;
 };
 
-constexpr int kMaxChannels = 1 << 14;
-// The channel on which communicators compare schedules when they form.
-constexpr int kFormChannel = kMaxChannels - 1;
-// The channel on which the devices of a host agree how they share memory.
-constexpr int kHostChannel = kMaxChannels - 2;
+constexpr int kMaxChannels = 1 << 20;
+
+// Each communicator of a fabric has channels of its own (Fabric::ReserveChannels). Its first ones are used when it
+// forms: to compare schedules, and to agree how the devices of a host share memory.
+constexpr int kFormChannel = 0;
+constexpr int kHostChannel = 1;
+constexpr int kFirstDataChannel = 2;
 
 }  // namespace xlad::collectives

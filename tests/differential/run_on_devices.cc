@@ -52,7 +52,7 @@ class Shard {
     XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher,
                           loaded_.MakeLauncher(number, stream_.get()));
     collectives::Recorder recorder(number, &set, &RealClock());
-    XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator(number, &set, &recorder));
+    XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator({number, &set, &recorder}));
     collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(formed));
     runtime::StepEnvironment environment;
     environment.stream = stream_.get();

@@ -97,9 +97,19 @@ Transport& Fabric::transport(int device) {
   return *found->second;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(int device, const CollectiveSet* collectives,
-                                                                       Recorder* recorder) {
-  return HostCommunicator::Form({{device, collectives, &transport(device), abort_, recorder}, memory_, own_cores_});
+absl::StatusOr<int> Fabric::ReserveChannels(const CollectiveSet& collectives) {
+  int channels = 0;
+  for (const Collective& collective : collectives.collectives) channels = std::max(channels, collective.plan.channels);
+  const int first = next_channel_.fetch_add(kFirstDataChannel + channels);
+  if (first + kFirstDataChannel + channels <= kMaxChannels) return first;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the programs of this task have used all ", kMaxChannels, " channels of its connections"));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Member& member) {
+  const ScheduledCommunicator::Options messages{
+      member.device, member.first_channel, member.collectives, &transport(member.device), abort_, member.recorder};
+  return HostCommunicator::Form({messages, memory_, own_cores_});
 }
 
 void Fabric::Leave() {

@@ -2,6 +2,7 @@
 // others of the same machine, and connections to the devices of other workers.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <vector>
@@ -35,10 +36,20 @@ class Fabric {
   Transport& transport(int device);
   // The memory that the devices on this worker share with each other and with other processes of this machine.
   HostMemory& memory() { return *memory_; }
-  // Forms the communicator of a device for the collectives of a program; see HostCommunicator. The collectives and the
-  // recorder must outlive it.
-  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(int device, const CollectiveSet* collectives,
-                                                                 Recorder* recorder);
+  // The first of new channels for the collectives of a program. All workers must reserve channels for the same programs
+  // in the same order. ResourceExhausted if there are none left.
+  absl::StatusOr<int> ReserveChannels(const CollectiveSet& collectives);
+  // What the communicator of one device for one program is made of. All of it must outlive the communicator.
+  struct Member {
+    int device = 0;
+    const CollectiveSet* collectives = nullptr;
+    Recorder* recorder = nullptr;
+    int first_channel = 0;  // From ReserveChannels.
+  };
+  // Forms a communicator; see HostCommunicator.
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const Member& member);
+  // The number of open connections to devices of other processes.
+  int connections() const { return tcp_ == nullptr ? 0 : tcp_->connections(); }
   // The number of connections to other processes that send messages through shared memory.
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
   // Waits until all peers have finished; see TcpFabric::Finish.
@@ -53,6 +64,7 @@ class Fabric {
 
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
+  std::atomic<int> next_channel_ = 0;
   bool own_cores_ = false;  // Every device of the task has a core.
   std::shared_ptr<HostMemory> memory_;
   int64_t listener_id_ = -1;

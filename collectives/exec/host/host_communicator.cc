@@ -11,16 +11,16 @@ namespace xlad::collectives {
 // Short texts between this device and its peers, on a channel of their own.
 class HostCommunicator::Meeting {
  public:
-  explicit Meeting(Transport* transport) : transport_(*transport) {}
+  Meeting(Transport* transport, int channel) : transport_(*transport), channel_(channel) {}
 
   absl::Status Send(int peer, const std::string& text) {
-    XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, kHostChannel));
+    XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));
     const std::string& kept = sent_[peer].emplace_back(text);
     return link->Post({}, {ConstPiece(reinterpret_cast<const std::byte*>(kept.data()), kept.size())});
   }
 
   absl::StatusOr<std::string> Receive(int peer) {
-    XLAD_ASSIGN_OR_RETURN(ReceiveLink* const link, transport_.OpenReceive(peer, kHostChannel));
+    XLAD_ASSIGN_OR_RETURN(ReceiveLink* const link, transport_.OpenReceive(peer, channel_));
     XLAD_ASSIGN_OR_RETURN(const Incoming message, link->Next());
     std::string text;
     for (const ConstPiece& piece : message.pieces) {
@@ -33,7 +33,7 @@ class HostCommunicator::Meeting {
   // Peers may read the texts until then.
   absl::Status WaitUntilReceived() {
     for (const auto& [peer, texts] : sent_) {
-      XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, kHostChannel));
+      XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));
       XLAD_RETURN_IF_ERROR(link->WaitReleased(std::ssize(texts)));
     }
     return absl::OkStatus();
@@ -41,7 +41,7 @@ class HostCommunicator::Meeting {
   // The same after an error.
   void Revoke() {
     for (const auto& [peer, texts] : sent_) {
-      const absl::StatusOr<SendLink*> link = transport_.OpenSend(peer, kHostChannel);
+      const absl::StatusOr<SendLink*> link = transport_.OpenSend(peer, channel_);
       if (link.ok()) (*link)->Revoke();
     }
   }
@@ -50,6 +50,7 @@ class HostCommunicator::Meeting {
 
  private:
   Transport& transport_;
+  const int channel_;
   std::map<int, std::deque<std::string>> sent_;
 };
 
@@ -68,7 +69,7 @@ absl::Status HostCommunicator::FormGroups() {
   const std::vector<Collective>& collectives = options_.messages.collectives->collectives;
   const int device = options_.messages.device;
   mapped_.resize(collectives.size());
-  Meeting meeting(options_.messages.transport);
+  Meeting meeting(options_.messages.transport, options_.messages.first_channel + kHostChannel);
   const absl::Status status = [&]() -> absl::Status {
     const std::vector<int> peers = messages_->Peers();
     meeting.addresses[device] = options_.memory->address();

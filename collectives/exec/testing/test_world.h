@@ -89,9 +89,9 @@ class TestWorld {
 
   absl::StatusOr<std::unique_ptr<Communicator>> Form(int device, const CollectiveSet* set, Recorder* recorder) {
     Worker& worker = worker_of(device);
-    if (mapped_) return worker.fabric->MakeCommunicator(device, set, recorder);
-    XLAD_ASSIGN_OR_RETURN(auto formed, ScheduledCommunicator::Form(
-                                           {device, set, &worker.fabric->transport(device), &worker.abort, recorder}));
+    if (mapped_) return worker.fabric->MakeCommunicator({device, set, recorder});
+    XLAD_ASSIGN_OR_RETURN(auto formed, ScheduledCommunicator::Form({device, 0, set, &worker.fabric->transport(device),
+                                                                    &worker.abort, recorder}));
     XLAD_RETURN_IF_ERROR(formed->PrepareAll());
     return formed;
   }

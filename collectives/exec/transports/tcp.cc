@@ -260,6 +260,11 @@ absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const Shar
   return welcome;
 }
 
+int TcpFabric::connections() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<int>(connections_.size());
+}
+
 void TcpFabric::Leave() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (abort_->raised()) return;

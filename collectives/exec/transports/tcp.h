@@ -56,6 +56,7 @@ class TcpFabric {
 
   // Receives the device's messages from shared memory. Called by the device's thread.
   void Pump(int device);
+  int connections();
   // The number of connections that send messages through shared memory.
   int shared_connections() const { return shared_connections_; }
 
