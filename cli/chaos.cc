@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -275,7 +276,7 @@ Fault NextFault(const ChaosOptions& options, ChaosCluster* cluster, Random* rand
 struct RunResult {
   bool succeeded = false;
   double wall_s = 0, held_s = 0;
-  double median_step_ms = 0;
+  double median_step_ms = 0, steps_s = 0;  // steps_s: all steps together.
   std::vector<double> losses;
   nlohmann::json faults = nlohmann::json::array();
   nlohmann::json resources_before, resources_after;
@@ -315,6 +316,7 @@ void ReadCurve(const std::string& path, RunResult* result) {
   result->losses = curve.value("loss", std::vector<double>());
   std::vector<double> times = curve.value("step_ms", std::vector<double>());
   if (times.empty()) return;
+  result->steps_s = std::accumulate(times.begin(), times.end(), 0.0) / 1000;
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   result->median_step_ms = times[times.size() / 2];
 }
@@ -328,7 +330,6 @@ absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string&
   const std::string log = JoinPath(folder, "client.log");
   XLAD_ASSIGN_OR_RETURN(auto client, ChildProcess::Start(command, log));
   RunResult result;
-  result.resources_before = cluster->Resources();
   const int64_t start_ns = RealClock().NowNs();
   const auto now_s = [&] { return Seconds(RealClock().NowNs() - start_ns); };
   std::optional<Fault> fault;
@@ -350,6 +351,8 @@ absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string&
       XLAD_ASSIGN_OR_RETURN(client, ChildProcess::Start(command, log));
     }
     if (fault.has_value() || now_s() < due_s) continue;
+    // Not earlier, so that all processes have begun their work.
+    if (result.faults.empty()) result.resources_before = cluster->Resources();
     fault = NextFault(options, cluster.get(), random);
     since_s = now_s();
     until_s = since_s + static_cast<double>(fault->hold_ms) / 1000;
@@ -413,7 +416,6 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   const auto random = SeededRandom(options.seed);
   const double limit_s = calm.wall_s * kMaxRecoveryFactor + static_cast<double>(kMaxRecoveryMs) / 1000;
   XLAD_ASSIGN_OR_RETURN(const RunResult run, RunJob(options, "disturbed", steps, limit_s, random.get()));
-  const double kept_s = calm.median_step_ms * static_cast<double>(steps) / 1000;
   nlohmann::json report = {{"seed", options.seed},
                            {"steps", steps},
                            {"succeeded", run.succeeded},
@@ -422,7 +424,7 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
                            {"disturbed_s", run.wall_s},
                            {"held_s", run.held_s},
                            {"step_ms", calm.median_step_ms},
-                           {"goodput", run.succeeded ? kept_s / std::max(1e-9, run.wall_s - run.held_s) : 0.0},
+                           {"goodput", run.succeeded ? calm.steps_s / std::max(1e-9, run.wall_s - run.held_s) : 0.0},
                            {"resources_before", run.resources_before},
                            {"resources_after", run.resources_after},
                            {"same_parameters", false},

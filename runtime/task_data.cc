@@ -1,10 +1,13 @@
 #include "runtime/task_data.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/connected_executable.h"
 #include "storage/job_uris.h"
+#include "tensor/small_float.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -17,6 +20,30 @@ using tensor::Shape;
 
 // How much of the state is in host memory at a time while it is read (or one shard, if that is larger).
 constexpr int64_t kMaxStateBytes = 64 << 20;
+
+template <typename T>
+bool AllFinite(absl::Span<const std::byte> bytes) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
+// Types that have no infinity and no NaN are finite. Floats of 8 bits have a byte each.
+bool AllFinite(tensor::ElementType type, absl::Span<const std::byte> bytes) {
+  if (type == tensor::ElementType::kF32) return AllFinite<float>(bytes);
+  if (type == tensor::ElementType::kF64) return AllFinite<double>(bytes);
+  const int bits = tensor::IsSmallFloat(type) ? tensor::BitWidth(type) : 0;
+  if (bits != 8 && bits != 16) return true;
+  for (size_t at = 0; at < bytes.size(); at += bits / 8) {
+    uint16_t value = 0;
+    std::memcpy(&value, bytes.data() + at, bits / 8);
+    if (!std::isfinite(tensor::DecodeSmallFloat(type, value))) return false;
+  }
+  return true;
+}
 
 // Where the state before the first step is.
 std::string StartUri(const LaunchTask& launch) {
@@ -193,6 +220,17 @@ std::vector<SavedBox> TaskData::SavedBoxes() const {
     }
   }
   return boxes;
+}
+
+absl::StatusOr<std::string> TaskData::FirstNotFinite(int index, const DeviceBuffers& buffers) const {
+  for (const Entry& entry : parameters_) {
+    if (entry.kind != JobSpec::Parameter::STATE) continue;
+    std::vector<std::byte> bytes(entry.local.bytes());
+    XLAD_RETURN_IF_ERROR(buffers.Read(entry.slice, absl::MakeSpan(bytes)));
+    const Array part = WithoutPadding(entry, devices_[index], bytes);
+    if (!AllFinite(entry.local.type, part.bytes())) return entry.name;
+  }
+  return std::string();
 }
 
 absl::StatusOr<std::vector<float>> TaskData::ReadScalars(const DeviceBuffers& buffers) const {

@@ -1,6 +1,7 @@
 #include "runtime/task_executor.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -151,11 +152,30 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step) {
     metrics.set_step(step);
     metrics.set_attempt(launch_.attempt());
     XLAD_ASSIGN_OR_RETURN(const std::vector<float> values, data_->ReadScalars(buffers));
+    if (launch_.spec().stop_when_not_finite()) XLAD_RETURN_IF_ERROR(CheckFinite(index, values));
     metrics.mutable_values()->Assign(values.begin(), values.end());
     metrics.set_step_ms(static_cast<double>(environment_.clock->NowNs() - begin_ns) / kNsPerMs);
     environment_.listener->OnStep(metrics);
   }
   return buffers.FeedBack();
+}
+
+absl::Status TaskExecutor::CheckFinite(int index, const std::vector<float>& values) {
+  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  if (bad == values.end()) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const JobSpec::Result& result : launch_.spec().results()) {
+    const bool is_scalar = result.kind() == JobSpec::Result::LOSS || result.kind() == JobSpec::Result::METRIC;
+    if (is_scalar) names.push_back(result.name());
+  }
+  DeviceBuffers& buffers = executable_->buffers(index);
+  XLAD_RETURN_IF_ERROR(buffers.FeedBack());
+  XLAD_ASSIGN_OR_RETURN(const std::string tensor, data_->FirstNotFinite(index, buffers));
+  return absl::OutOfRangeError(absl::StrCat(
+      "found ", names[bad - values.begin()], " = ", *bad, ", expected a finite number; ",
+      tensor.empty() ? "the state after the step is finite"
+                     : absl::StrCat("the first tensor of the state after the step that is not finite: ", tensor),
+      " (on device ", devices_[index], ")"));
 }
 
 void TaskExecutor::ReportStop(int64_t step) {

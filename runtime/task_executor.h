@@ -56,6 +56,9 @@ class TaskExecutor {
   absl::Status RunDevice(int index);
   absl::Status RunSteps(int index);
   absl::Status RunStep(int index, int64_t step);
+  // OutOfRange if a loss or metric of the step is not finite and the job is to stop then: names it, and the first such
+  // tensor of the state after the step.
+  absl::Status CheckFinite(int index, const std::vector<float>& values);
   void MakeWriter();
   // Tells the listener that the task has stopped before `step`, once all devices have and the state is committed.
   void ReportStop(int64_t step);

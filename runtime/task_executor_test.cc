@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <climits>
+#include <cmath>
 #include <condition_variable>
 #include <thread>
 
@@ -33,6 +35,9 @@ constexpr int64_t kSteps = 20;
 //   g = all_reduce(sum of own x + step);  w' = w + g;  v' = v + device + 1;  loss = w'[0]
 enum Slot { kW, kV, kX, kStep, kGradient, kNewW, kLoss };
 
+// The step from whose gradient on everything is NaN.
+std::atomic<int> nan_step = INT_MAX;
+
 TestKernels Kernels() {
   TestKernels kernels;
   kernels["gradient"] = [](absl::Span<void* const> b, int) {
@@ -40,6 +45,7 @@ TestKernels Kernels() {
     int32_t step = 0;
     std::memcpy(&step, b[1], 4);
     for (int i = 0; i < 4; ++i) static_cast<float*>(b[2])[i] = x[0] + x[1] + static_cast<float>(step);
+    if (step >= nan_step) static_cast<float*>(b[2])[0] = std::nanf("");
     return absl::OkStatus();
   };
   kernels["update"] = [](absl::Span<void* const> b, int device) {
@@ -527,6 +533,27 @@ TEST(TaskExecutor, StepsDoNotWaitForACoordinatorThatCannotBeReached) {
     });
     CheckState(&cluster.store, 4);
     CheckState(&cluster.store, kSteps);
+  }
+}
+
+TEST(TaskExecutor, ALossThatIsNotFiniteStopsWithItsNameAndTheFirstTensor) {
+  for (const bool stops : {false, true}) {
+    JobSpec spec = MakeSpec();
+    spec.set_stop_when_not_finite(stops);
+    spec.mutable_results(2)->set_name("loss");
+    nan_step = 5;
+    Cluster cluster({{0, 1}, {2, 3}}, MakeExecutable(), spec);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) { listener.WaitForEnd(); });
+    nan_step = INT_MAX;
+    const TestListener& listener = *cluster.listeners[0];
+    EXPECT_EQ(listener.finished, !stops);
+    if (!stops) continue;
+    EXPECT_EQ(listener.failure.status.code(), absl::StatusCode::kOutOfRange);
+    for (const char* words : {"step 5: found loss = nan", "that is not finite: w (on device 0)"}) {
+      EXPECT_THAT(std::string(listener.failure.status.message()), HasSubstr(words));
+    }
+    EXPECT_EQ(listener.losses.size(), 5);
   }
 }
 

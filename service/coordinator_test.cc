@@ -474,6 +474,23 @@ TEST(Coordinator, StopsAtAValueThatIsNotFinite) {
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("step 3: found loss = nan"));
 }
 
+TEST(Coordinator, EndsAJobWhoseWorkerFoundAValueThatIsNotFinite) {
+  for (const bool stops : {true, false}) {
+    Cluster cluster;
+    JobSpec spec = cluster.Spec(4);
+    spec.set_stop_when_not_finite(stops);
+    const std::string job = cluster.RunningJob(spec);
+    WorkerMessage message;
+    cluster.Name(job, message.mutable_failed());
+    message.mutable_failed()->set_step(3);
+    message.mutable_failed()->set_error("step 3: found loss = nan");
+    message.mutable_failed()->set_error_code(static_cast<int>(absl::StatusCode::kOutOfRange));
+    cluster.Handle(1, message);
+    EXPECT_EQ(HasEnded(cluster.Status(job).state()), stops) << "without the flag another attempt begins";
+    if (stops) EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("step 3: found loss = nan"));
+  }
+}
+
 TEST(Coordinator, JobsAreListedInPages) {
   Cluster cluster;
   std::vector<std::string> ids;

@@ -310,6 +310,12 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     attempt.failed_ns = context_.now_ns;
   }
   const bool blames_a_peer = !message.suspect_worker().empty();
+  const bool is_not_finite = job->spec.stop_when_not_finite() &&
+                             message.error_code() == static_cast<int32_t>(absl::StatusCode::kOutOfRange);
+  if (is_not_finite && !blames_a_peer) {
+    return EndJob(context_, job, FAILED,
+                  absl::StrCat(message.error(), "; the newest checkpoint is of step ", Checkpoints::NewestStep(*job)));
+  }
   if (!blames_a_peer && IsProgramError(message.error_code()) && attempt.program_error.empty()) {
     attempt.program_error = message.error();
     attempt.failed_step = message.step();

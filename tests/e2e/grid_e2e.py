@@ -13,6 +13,7 @@ kills the coordinator as often as that while 50 clients submit jobs.
 """
 
 import collections
+import json
 import os
 import pathlib
 import random
@@ -96,7 +97,7 @@ class Faults(unittest.TestCase):
         self.assertEqual([trial.line() for trial in trials if trial.problems], [], lines)
 
     def test_killed_processes(self):
-        self.check("kill-daemon", "kill-attempt", "kill-both", "end-kill-both")
+        self.check("kill-attempt", "kill-both", "end-kill-daemon")
 
     def test_coordinator_that_is_killed_at_the_end(self):
         self.check("end-kill-coordinator", "end-restart-coordinator")
@@ -121,6 +122,31 @@ class Resize(unittest.TestCase):
                 run.close()
             finally:
                 grid.close()
+
+
+class Policies(unittest.TestCase):
+    """What becomes of a job whose worker does not come back: --on-loss."""
+
+    def test_shrink_and_wait(self):
+        with cluster(workers=3, devices=1) as made:
+            def running(job_id, mesh, attempt):
+                return wait_for(lambda: (j := made.job(job_id))["state"] == "RUNNING" and j["mesh"] == mesh and
+                                j["attempt"] == attempt and j["step"] > 20, f"attempt {attempt} on {mesh}")
+
+            args = ("--mesh", "dp=3", "--steps", "1000000", "--checkpoint-every", "10")
+            waits = made.submit(OWN_EXAMPLES / "spiral_mlp", *args, "--on-loss", "wait")
+            running(waits, "dp=3", 1)
+            made.workers["w2"].kill()
+            wait_for(lambda: "waits for worker w2" in xlad("why", waits, "--coordinator", made.address)[1], "the wait")
+            made.start_worker("w2")
+            running(waits, "dp=3", 2)
+            xlad("cancel", waits, "--coordinator", made.address)
+            shrinks = made.submit(OWN_EXAMPLES / "spiral_mlp", *args, "--on-loss", "shrink")
+            running(shrinks, "dp=3", 1)
+            made.workers["w2"].kill()
+            running(shrinks, "dp=2", 2)
+            events = json.loads(xlad("events", shrinks, "--coordinator", made.address, "--format", "json")[1])
+            self.assertIn("resized", [event["kind"] for event in events])
 
 
 class Storm(unittest.TestCase):
