@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compiler/kernel/kernel_schedule.h"
 #include "hlo/module.h"
 #include "proto/executable.pb.h"
 
@@ -29,12 +30,16 @@ struct KernelRequest {
   // disjoint, and each result and operand occurs once, unless one operand of the instruction is repeated. A pair is
   // allowed only if MayShareMemory (compiler/analysis/in_place.h) returns it; the code must then
   //   - fusion and elementwise: compute element i of every result from element i of that operand only, and read
-  //     everything that an element needs before writing the element
+  //     everything that an element needs before writing the element; in row form (compiler/analysis/row_form.h), read
+  //     everything that the row needs of the operand before, or at the same element
   //   - dynamic-update-slice (alone or as the root of a fusion), scatter: write only the elements that change, if the
   //     pair is with operand 0
   //   - copy, reshape, bitcast: do nothing
   std::vector<std::pair<int, int>> in_place;
   int64_t wanted_tiles = 1;  // About how many tiles the kernel is divided into, if its opcodes allow it.
+  // If it is not null, it is what `root` computes (ScheduleFusion in compiler/kernel/build_kernel.h), and is emitted
+  // instead. Its inputs and outputs are the operands and results.
+  std::shared_ptr<const ScheduledKernel> kernel;
 };
 
 // What a step needs to know of its kernel: KernelStep.scratch_bytes, a multiple of XLAD_BUFFER_ALIGNMENT, and
@@ -89,7 +94,8 @@ bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
 // Whether there is code for this opcode, on some element type.
 bool HasCode(hlo::Opcode opcode);
 
-// Whether this instruction may be inside a fused computation. The fusion pass promises in return:
+// Whether this instruction may be inside a fused computation. The fusion passes promise in return, for all fusions but
+// those in row form, which are emitted from their kernels:
 //   - every path from a fusion's root to a value with an inner loop (reduce, reduce-window) keeps the index (it has
 //     elementwise ops and reshapes only), so that no reduction is computed twice; reductions may be roots (a `tuple` of
 //     several roots)

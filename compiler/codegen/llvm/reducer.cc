@@ -4,17 +4,6 @@ namespace xlad::compiler {
 
 using hlo::Opcode;
 
-std::optional<Opcode> PlainReducer(const hlo::Computation& computation) {
-  const hlo::Instruction* root = computation.root();
-  if (computation.parameters().size() != 2 || root->operand_count() != 2) return std::nullopt;
-  const hlo::Instruction* x = computation.parameter(0);
-  const hlo::Instruction* y = computation.parameter(1);
-  const bool straight = root->operand(0) == x && root->operand(1) == y;
-  const bool swapped = root->operand(0) == y && root->operand(1) == x;
-  if (!straight && !swapped) return std::nullopt;
-  return root->opcode();
-}
-
 Reducer::Reducer(const hlo::Computation* computation, ElementType type, bool strict)
     : computation_(computation), type_(type), strict_(strict) {
   const std::optional<Opcode> plain = PlainReducer(*computation);

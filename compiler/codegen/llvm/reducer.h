@@ -1,14 +1,10 @@
 // Combining values by a reducer computation.
 #pragma once
 
-#include <optional>
-
+#include "compiler/analysis/plain_reducer.h"
 #include "compiler/codegen/llvm/elements.h"
 
 namespace xlad::compiler {
-
-// The opcode that a reducer applies to its two scalar parameters, or nullopt if it does anything else.
-std::optional<hlo::Opcode> PlainReducer(const hlo::Computation& computation);
 
 // The reducer of a reduce-like instruction with `leaves` accumulators: (accumulators, values) -> accumulators.
 //

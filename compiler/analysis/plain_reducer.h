@@ -1,0 +1,32 @@
+// Reducers that apply one opcode. Inline, because the library with LLVM does not depend on the other folders.
+#pragma once
+
+#include <optional>
+
+#include "compiler/analysis/hlo_names.h"
+
+namespace xlad::compiler {
+
+// The opcode that a reducer applies to its two scalar parameters, or nullopt if it does anything else.
+inline std::optional<Opcode> PlainReducer(const Computation& computation) {
+  const Instruction* root = computation.root();
+  if (computation.parameters().size() != 2 || root->operand_count() != 2) return std::nullopt;
+  const Instruction* x = computation.parameter(0);
+  const Instruction* y = computation.parameter(1);
+  const bool straight = root->operand(0) == x && root->operand(1) == y;
+  const bool swapped = root->operand(0) == y && root->operand(1) == x;
+  if (!straight && !swapped) return std::nullopt;
+  return root->opcode();
+}
+
+// Whether it is a sum, product, maximum or minimum of f32 or f64: these have an identity, and may be combined in any
+// order within the accuracy of floating-point arithmetic.
+inline bool HasNeutralFloat(const Computation& computation) {
+  const ElementType type = computation.root()->shape().is_array() ? computation.root()->shape().type()
+                                                                  : ElementType::kPred;
+  if (type != ElementType::kF32 && type != ElementType::kF64) return false;
+  const std::optional<Opcode> plain = PlainReducer(computation);
+  return plain == Opcode::kAdd || plain == Opcode::kMultiply || plain == Opcode::kMaximum || plain == Opcode::kMinimum;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,197 @@
+#include "compiler/kernel/kernel.h"
+
+#include <algorithm>
+
+#include "absl/numeric/bits.h"
+#include "compiler/analysis/plain_reducer.h"
+#include "hlo/analysis/leaves.h"
+
+namespace xlad::compiler {
+namespace {
+
+absl::Status Wrong(const Statement& statement, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("statement ", statement.name, ": ", what));
+}
+
+int64_t HighestOf(const Affine& position, const Dims& sizes) {
+  int64_t highest = position.constant;
+  for (size_t d = 0; d < sizes.size(); ++d) highest += std::max<int64_t>(0, position.factors[d] * (sizes[d] - 1));
+  return highest;
+}
+
+int64_t LowestOf(const Affine& position, const Dims& sizes) {
+  int64_t lowest = position.constant;
+  for (size_t d = 0; d < sizes.size(); ++d) lowest += std::min<int64_t>(0, position.factors[d] * (sizes[d] - 1));
+  return lowest;
+}
+
+bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
+  for (int d = 0; d < std::ssize(position.factors); ++d) {
+    if (position.factors[d] != 0 && std::find(dims.begin(), dims.end(), d) == dims.end()) return false;
+  }
+  return true;
+}
+
+// Whether no two indices have one position: each factor exceeds the reach of all smaller ones.
+bool IsInjective(const Affine& position, const std::vector<int>& dims, const Dims& sizes) {
+  std::vector<std::pair<int64_t, int64_t>> steps;
+  for (const int d : dims) {
+    if (sizes[d] > 1) steps.emplace_back(std::abs(position.factors[d]), sizes[d] - 1);
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0;
+  for (const auto& [factor, count] : steps) {
+    if (factor <= reach) return false;
+    reach += factor * count;
+  }
+  return true;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& kernel)
+      : kernel_(kernel), sizes_(kernel.sizes()), is_written_(kernel.arrays.size(), false) {}
+
+  absl::Status Run() {
+    for (const KernelDim& dim : kernel_.dims) {
+      if (dim.size < 1) return absl::InvalidArgumentError(absl::StrCat("dim ", dim.name, ": expected a positive size"));
+    }
+    for (const Statement& statement : kernel_.statements) XLAD_RETURN_IF_ERROR(Check(statement));
+    for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
+      if (!is_written_[a] && kernel_.arrays[a].role != KernelArray::Role::kInput) {
+        return absl::InvalidArgumentError(absl::StrCat("array ", kernel_.arrays[a].name, " is never written"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Check(const Statement& statement) {
+    const std::vector<int> dims = statement.dims();
+    for (const int d : dims) {
+      if (d < 0 || d >= std::ssize(sizes_)) return Wrong(statement, "found a dimension that does not exist");
+      if (std::count(dims.begin(), dims.end(), d) != 1) return Wrong(statement, "found a dimension twice");
+    }
+    if (statement.is_reduction() != !statement.along.empty()) {
+      return Wrong(statement, "expected reduced dimensions exactly if it is a reduction");
+    }
+    XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.value, dims));
+    const size_t values = hlo::LeafShapes(statement.value.computation().root()->shape()).size();
+    if (values != statement.results.size()) return Wrong(statement, "expected one array for each value");
+    if (statement.is_reduction()) XLAD_RETURN_IF_ERROR(CheckReduction(statement));
+    return CheckResults(statement);
+  }
+
+  absl::Status CheckCode(const Statement& statement, const KernelCode& code, const std::vector<int>& dims) const {
+    if (code.code == nullptr) return Wrong(statement, "it has no code");
+    const Computation& computation = code.computation();
+    if (computation.parameters().size() != code.reads.size()) {
+      return Wrong(statement, absl::StrCat("its code has ", computation.parameters().size(), " parameters, expected ",
+                                           code.reads.size(), ", one for each element that is read"));
+    }
+    for (size_t i = 0; i < code.reads.size(); ++i) {
+      const KernelRead& read = code.reads[i];
+      const bool is_position = read.array == KernelRead::kPosition;
+      if (!is_position && (read.array < 0 || read.array >= std::ssize(kernel_.arrays))) {
+        return Wrong(statement, "it reads an array that does not exist");
+      }
+      if (read.at.factors.size() != sizes_.size() || !UsesOnly(read.at, dims)) {
+        return Wrong(statement, "the position of an element that it reads has a dimension that it does not have");
+      }
+      const Shape& shape = computation.parameter(static_cast<int64_t>(i))->shape();
+      const ElementType type = is_position ? ElementType::kS64 : kernel_.arrays[read.array].type;
+      if (!shape.is_scalar() || shape.type() != type) {
+        return Wrong(statement, absl::StrCat("parameter ", i, " of its code is ", shape.ToString(false),
+                                             ", expected the type of what it reads"));
+      }
+      if (is_position) continue;
+      const KernelArray& array = kernel_.arrays[read.array];
+      if (array.role != KernelArray::Role::kInput && !is_written_[read.array]) {
+        return Wrong(statement, absl::StrCat("it reads ", array.name, ", which is not written yet"));
+      }
+      if (LowestOf(read.at, sizes_) < 0 || HighestOf(read.at, sizes_) >= array.elements) {
+        return Wrong(statement, absl::StrCat("it reads ", array.name, " outside of its ", array.elements, " elements"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckReduction(const Statement& statement) const {
+    const size_t values = statement.results.size();
+    XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.initial, {}));
+    if (statement.combine->entry()->parameters().size() != 2 * values) {
+      return Wrong(statement, "expected a combining computation with two parameters for each value");
+    }
+    if (statement.lanes < 1 || !absl::has_single_bit(static_cast<uint64_t>(statement.lanes))) {
+      return Wrong(statement, absl::StrCat("found ", statement.lanes, " lanes, expected a power of two"));
+    }
+    if (statement.lanes > 1 && !HasNeutralFloat(*statement.combine->entry())) {
+      return Wrong(statement, "found several lanes, expected a sum, product, maximum or minimum of f32 or f64");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckResults(const Statement& statement) {
+    const std::vector<tensor::Shape> shapes = hlo::LeafShapes(statement.value.computation().root()->shape());
+    for (size_t i = 0; i < statement.results.size(); ++i) {
+      const int result = statement.results[i];
+      if (result < 0 || result >= std::ssize(kernel_.arrays)) {
+        return Wrong(statement, "it writes an array that does not exist");
+      }
+      const KernelArray& array = kernel_.arrays[result];
+      if (array.role == KernelArray::Role::kInput || is_written_[result]) {
+        return Wrong(statement, absl::StrCat("it writes ", array.name, ", expected an array that nothing else writes"));
+      }
+      if (shapes[i].type != array.type || !shapes[i].dims.empty()) {
+        return Wrong(statement, absl::StrCat("its value is ", shapes[i].ToString(),
+                                             ", expected a scalar of the type of ", array.name));
+      }
+      if (statement.at.factors.size() != sizes_.size() || !UsesOnly(statement.at, statement.over) ||
+          !IsInjective(statement.at, statement.over, sizes_) || LowestOf(statement.at, sizes_) < 0 ||
+          HighestOf(statement.at, sizes_) >= array.elements) {
+        return Wrong(statement,
+                     absl::StrCat("expected different positions in ", array.name, " for all indices of its result"));
+      }
+      is_written_[result] = true;
+    }
+    return absl::OkStatus();
+  }
+
+  const Kernel& kernel_;
+  const Dims sizes_;
+  std::vector<bool> is_written_;
+};
+
+}  // namespace
+
+std::vector<int> Statement::dims() const {
+  std::vector<int> all = over;
+  all.insert(all.end(), along.begin(), along.end());
+  return all;
+}
+
+Dims Kernel::sizes() const {
+  Dims result;
+  for (const KernelDim& dim : dims) result.push_back(dim.size);
+  return result;
+}
+
+int Kernel::WriterOf(int array) const {
+  for (int s = 0; s < std::ssize(statements); ++s) {
+    const std::vector<int>& results = statements[s].results;
+    if (std::find(results.begin(), results.end(), array) != results.end()) return s;
+  }
+  return -1;
+}
+
+int64_t Kernel::Extent(const std::vector<int>& which) const {
+  int64_t extent = 1;
+  for (const int d : which) extent *= dims[d].size;
+  return extent;
+}
+
+absl::Status VerifyKernel(const Kernel& kernel) {
+  return Annotate(Verifier(kernel).Run(), absl::StrCat("kernel ", kernel.name));
+}
+
+}  // namespace xlad::compiler

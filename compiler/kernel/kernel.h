@@ -1,0 +1,116 @@
+// Kernels: what a fusion computes, as statements over named dimensions, without saying in which order.
+//
+// A statement computes one scalar for each index of its dimensions by an HLO computation on scalars, from elements of
+// arrays at affine positions. Row-wise softmax of x = f32[8192,1024] is four statements:
+//
+//   m[r]    = maximum over c of x[1024*r + c]
+//   e[r,c]  = exp(x[1024*r + c] - m[r])
+//   s[r]    = sum over c of e[1024*r + c]
+//   y[r,c]  = e[1024*r + c] / s[r]
+//
+// In which order, in which loops and in which memory this happens is a kernel schedule (kernel_schedule.h), which never
+// changes bits: the order of a reduction belongs to the kernel. A reduction has `lanes` partial results; lane l
+// combines the elements whose index along the last reduced dimension is l modulo the lanes, in row-major order. Then
+// lane i is combined with lane i + lanes/2, and so on by halves, and last the initial value with the result:
+// combine(initial, total). With one lane, the lane starts with the initial value instead.
+//
+// Statements over named dimensions are those of the polyhedral model and of Halide's algorithms.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/analysis/affine.h"
+
+namespace xlad::compiler {
+
+struct KernelDim {
+  std::string name;
+  int64_t size = 1;
+};
+
+// Arrays are flat: a position is one number.
+struct KernelArray {
+  enum class Role { kInput, kOutput, kTemporary };
+  std::string name;
+  Role role = Role::kInput;
+  ElementType type = ElementType::kF32;
+  int64_t elements = 0;
+};
+
+// Element `at` of an array; or the number `at` itself, as an s64, if `array` is kPosition.
+struct KernelRead {
+  static constexpr int kPosition = -1;
+  int array = 0;
+  Affine at;  // Its factors are those of the kernel's dimensions.
+};
+
+// A computation on scalars: the entry of `code` applied to the elements that are read.
+struct KernelCode {
+  std::shared_ptr<const Module> code;  // The result is a scalar, or a tuple of scalars.
+  std::vector<KernelRead> reads;
+
+  const Computation& computation() const { return *code->entry(); }
+};
+
+struct Statement {
+  std::string name;
+  std::vector<int> over;     // The dimensions of the results.
+  std::vector<int> along;    // The dimensions that are reduced, in row-major order; none unless it is a reduction.
+  std::vector<int> results;  // The arrays that it writes, one for each value of its code, and where.
+  Affine at;                 // Positions of different indices of `over` differ.
+  KernelCode value;
+  // Reductions only: (accumulators, values) -> accumulators, and the initial values.
+  std::shared_ptr<const Module> combine;
+  KernelCode initial;
+  int64_t lanes = 1;  // A power of two. More than one only if `combine` is a sum, product, maximum or minimum of f32 or
+                      // f64, so that a lane without elements can be neutral.
+
+  bool is_reduction() const { return combine != nullptr; }
+  // All dimensions: `over`, then `along`.
+  std::vector<int> dims() const;
+};
+
+// Statements are in an order in which arrays are written before they are read. Every temporary and output is written by
+// one statement. Inputs may be read at any position in them.
+struct Kernel {
+  std::string name;
+  std::vector<KernelDim> dims;
+  std::vector<KernelArray> arrays;
+  std::vector<Statement> statements;
+
+  Dims sizes() const;
+  // The statement that writes an array; -1 for inputs.
+  int WriterOf(int array) const;
+  // The number of elements of reductions: the product of the reduced dimensions.
+  int64_t Extent(const std::vector<int>& dims) const;
+};
+
+// InvalidArgument, naming the statement, unless the kernel is as described above.
+absl::Status VerifyKernel(const Kernel& kernel);
+
+// The text form, which ParseKernel reads. Equal kernels have equal texts. For example
+//
+//   kernel softmax
+//   dim r 8192
+//   dim c 1024
+//   input x f32 8388608
+//   temporary m f32 8192
+//   ...
+//   reduce m over r along c lanes 64 writes m at r
+//   read x at 1024*r + c
+//   code
+//   HloModule ...
+//   end
+//   combine
+//   ...
+std::string KernelText(const Kernel& kernel);
+// InvalidArgument with the line, what was found and what was expected. The kernel is verified.
+absl::StatusOr<Kernel> ParseKernel(absl::string_view text);
+// A hash of the text without names: kernels that differ in the names of the kernel, statements and arrays alone are
+// equal.
+uint64_t KernelHash(const Kernel& kernel);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,303 @@
+#include "compiler/kernel/kernel_schedule.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_join.h"
+
+namespace xlad::compiler {
+namespace {
+
+absl::Status Wrong(absl::string_view primitive, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("kernel schedule: ", primitive, ": ", what));
+}
+
+// Builds the loops and the nest of a scheduled kernel.
+class Scheduler {
+ public:
+  Scheduler(Kernel kernel, KernelSchedule schedule) {
+    result_.kernel = std::move(kernel);
+    result_.schedule = std::move(schedule);
+  }
+
+  absl::StatusOr<ScheduledKernel> Run() {
+    XLAD_RETURN_IF_ERROR(MakeLoops());
+    XLAD_RETURN_IF_ERROR(OrderLoops());
+    XLAD_RETURN_IF_ERROR(Mark(schedule().vectorize, "vectorize", &KernelLoop::vectorize));
+    XLAD_RETURN_IF_ERROR(Mark(schedule().unroll, "unroll", &KernelLoop::unroll));
+    for (const Statement& statement : kernel().statements) {
+      std::vector<int>& loops = loops_of_.emplace_back();
+      const std::vector<int> dims = statement.dims();
+      for (int l = 0; l < std::ssize(result_.loops); ++l) {
+        if (std::find(dims.begin(), dims.end(), result_.loops[l].dim) != dims.end()) loops.push_back(l);
+      }
+      XLAD_RETURN_IF_ERROR(CheckReducedLast(statement, loops));
+    }
+    XLAD_RETURN_IF_ERROR(ShareLoops());
+    for (int s = 0; s < std::ssize(kernel().statements); ++s) {
+      XLAD_RETURN_IF_ERROR(CheckReads(s, kernel().statements[s].value));
+      if (kernel().statements[s].is_reduction()) XLAD_RETURN_IF_ERROR(CheckReads(s, kernel().statements[s].initial));
+    }
+    XLAD_RETURN_IF_ERROR(Bind());
+    XLAD_RETURN_IF_ERROR(Stage());
+    result_.nest = Nest(0, static_cast<int>(kernel().statements.size()), 0);
+    return std::move(result_);
+  }
+
+ private:
+  const Kernel& kernel() const { return result_.kernel; }
+  const KernelSchedule& schedule() const { return result_.schedule; }
+
+  absl::Status MakeLoops() {
+    std::map<std::string, int64_t> factors;
+    for (const KernelSchedule::Split& split : schedule().splits) {
+      const std::string text = absl::StrCat("split ", split.dim, " ", split.factor);
+      if (split.factor < 1) return Wrong(text, "expected a positive factor");
+      if (!factors.emplace(split.dim, split.factor).second) return Wrong(text, "the dimension is split already");
+    }
+    for (int d = 0; d < std::ssize(kernel().dims); ++d) {
+      const KernelDim& dim = kernel().dims[d];
+      const auto found = factors.find(dim.name);
+      if (found == factors.end()) {
+        result_.loops.push_back({dim.name, d, dim.size, 1, -1});
+        continue;
+      }
+      const int64_t factor = std::min(found->second, dim.size);
+      result_.loops.push_back({absl::StrCat(dim.name, ".o"), d, (dim.size + factor - 1) / factor, factor, -1});
+      result_.loops.push_back({absl::StrCat(dim.name, ".i"), d, factor, 1, -1});
+      factors.erase(found);
+    }
+    if (!factors.empty()) return Wrong(absl::StrCat("split ", factors.begin()->first), "there is no such dimension");
+    return absl::OkStatus();
+  }
+
+  int FindLoop(const std::string& name) const {
+    for (int l = 0; l < std::ssize(result_.loops); ++l) {
+      if (result_.loops[l].name == name) return l;
+    }
+    return -1;
+  }
+
+  absl::Status OrderLoops() {
+    const std::string text = absl::StrCat("order ", absl::StrJoin(schedule().order, " "));
+    std::vector<KernelLoop> ordered;
+    std::vector<bool> used(result_.loops.size(), false);
+    for (const std::string& name : schedule().order) {
+      const int loop = FindLoop(name);
+      if (loop < 0) return Wrong(text, absl::StrCat("there is no loop ", name));
+      if (used[loop]) return Wrong(text, absl::StrCat("loop ", name, " occurs twice"));
+      used[loop] = true;
+      ordered.push_back(result_.loops[loop]);
+    }
+    for (size_t l = 0; l < used.size(); ++l) {
+      if (!used[l]) return Wrong(text, absl::StrCat("loop ", result_.loops[l].name, " is missing"));
+    }
+    result_.loops = std::move(ordered);
+    for (int outer = 0; outer < std::ssize(result_.loops); ++outer) {
+      for (int inner = 0; inner < std::ssize(result_.loops); ++inner) {
+        // Two loops of one dimension are those of a split.
+        if (inner == outer || result_.loops[inner].dim != result_.loops[outer].dim) continue;
+        if (!result_.loops[outer].name.ends_with(".o")) continue;
+        if (inner < outer) return Wrong(text, "expected the outer loop of a split before the inner one");
+        result_.loops[outer].inner = inner;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Mark(const std::vector<std::string>& names, absl::string_view what, bool KernelLoop::* mark) {
+    for (const std::string& name : names) {
+      const int loop = FindLoop(name);
+      if (loop < 0) return Wrong(absl::StrCat(what, " ", name), "there is no such loop");
+      result_.loops[loop].*mark = true;
+    }
+    return absl::OkStatus();
+  }
+
+  // The reduced loops must be the inner ones, in the order of the dimensions, so that every lane combines its elements
+  // in the order that the kernel states.
+  absl::Status CheckReducedLast(const Statement& statement, const std::vector<int>& loops) const {
+    if (!statement.is_reduction()) return absl::OkStatus();
+    size_t next = 0;
+    for (const int l : loops) {
+      const auto found = std::find(statement.along.begin(), statement.along.end(), result_.loops[l].dim);
+      const bool reduced = found != statement.along.end();
+      const size_t position = static_cast<size_t>(found - statement.along.begin());
+      if ((!reduced && next > 0) || (reduced && position + 1 < next)) {
+        return Wrong(absl::StrCat("order ", absl::StrJoin(schedule().order, " ")),
+                     absl::StrCat("reduction ", statement.name, " needs its reduced loops innermost, in their order"));
+      }
+      if (reduced) next = position + 1;
+    }
+    return absl::OkStatus();
+  }
+
+  // Sets shared_[s]: how many loops statement s shares with the next one.
+  absl::Status ShareLoops() {
+    shared_.assign(kernel().statements.size(), 0);
+    for (const KernelSchedule::Place& place : schedule().at) {
+      const std::string text = absl::StrCat("at ", place.what, " ", place.loop);
+      const int loop = FindLoop(place.loop);
+      if (loop < 0) return Wrong(text, "there is no such loop");
+      int s = 0;
+      while (s < std::ssize(kernel().statements) && kernel().statements[s].name != place.what) ++s;
+      if (s + 1 >= std::ssize(kernel().statements)) return Wrong(text, "expected a statement before the last");
+      const std::vector<int>&own = loops_of_[s], &next = loops_of_[s + 1];
+      const auto found = std::find(own.begin(), own.end(), loop);
+      const size_t depth = static_cast<size_t>(found - own.begin()) + 1;
+      if (found == own.end() || next.size() < depth || !std::equal(own.begin(), own.begin() + depth, next.begin())) {
+        return Wrong(text, "expected a loop up to which both statements have the same loops");
+      }
+      if (shared_[s] != 0) return Wrong(text, "the statement has a place already");
+      shared_[s] = static_cast<int>(depth);
+    }
+    return absl::OkStatus();
+  }
+
+  // The number of loops that two statements share.
+  int SharedBetween(int first, int last) const {
+    int shared = static_cast<int>(loops_of_[first].size());
+    for (int s = first; s < last; ++s) shared = std::min(shared, shared_[s]);
+    return shared;
+  }
+
+  // In shared loops, an element is read in the iteration that writes it, and reductions are complete.
+  absl::Status CheckReads(int reader, const KernelCode& code) const {
+    for (const KernelRead& read : code.reads) {
+      const int writer = read.array == KernelRead::kPosition ? -1 : kernel().WriterOf(read.array);
+      if (writer < 0) continue;
+      const int shared = SharedBetween(writer, reader);
+      const Statement& from = kernel().statements[writer];
+      const std::string text = absl::StrCat("at ", from.name);
+      if (shared > 0 && read.at != from.at) {
+        return Wrong(text, absl::StrCat("statement ", kernel().statements[reader].name, " reads ",
+                                        kernel().arrays[read.array].name,
+                                        " at other positions than those written, so it cannot share loops with it"));
+      }
+      for (int depth = 0; depth < shared; ++depth) {
+        const int dim = result_.loops[loops_of_[writer][depth]].dim;
+        if (std::find(from.along.begin(), from.along.end(), dim) == from.along.end()) continue;
+        return Wrong(text, absl::StrCat("statement ", kernel().statements[reader].name,
+                                        " reads the reduction before it is complete"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Bind() {
+    if (schedule().bind.empty()) return absl::OkStatus();
+    const std::string text = absl::StrCat("bind ", absl::StrJoin(schedule().bind, " "), " ", schedule().tile);
+    if (schedule().tile < 1) return Wrong(text, "expected a positive number of iterations");
+    int64_t iterations = 1;
+    for (size_t i = 0; i < schedule().bind.size(); ++i) {
+      const int loop = FindLoop(schedule().bind[i]);
+      if (loop != static_cast<int>(i)) return Wrong(text, "expected the outermost loops, in their order");
+      const auto same = [&](const KernelLoop& other) { return other.dim == result_.loops[loop].dim; };
+      if (std::count_if(result_.loops.begin(), result_.loops.end(), same) > 1) {
+        return Wrong(text, "expected loops that are not split");
+      }
+      iterations *= result_.loops[loop].size;
+      result_.bound.push_back(loop);
+    }
+    for (int s = 0; s < std::ssize(kernel().statements); ++s) {
+      const Statement& statement = kernel().statements[s];
+      for (size_t i = 0; i < result_.bound.size(); ++i) {
+        const bool has = i < loops_of_[s].size() && loops_of_[s][i] == result_.bound[i];
+        const int dim = result_.loops[result_.bound[i]].dim;
+        if (!has || std::find(statement.over.begin(), statement.over.end(), dim) == statement.over.end()) {
+          return Wrong(text, absl::StrCat("statement ", statement.name, " does not have the loop ", schedule().bind[i],
+                                          " over its results"));
+        }
+      }
+      if (s + 1 < std::ssize(kernel().statements) && shared_[s] < std::ssize(result_.bound)) {
+        return Wrong(text, absl::StrCat("statement ", statement.name, " does not share these loops with the next"));
+      }
+    }
+    result_.tiles = (iterations + schedule().tile - 1) / schedule().tile;
+    return absl::OkStatus();
+  }
+
+  // The factor of a loop in a position.
+  int64_t FactorOf(const Affine& position, int loop) const {
+    return position.factors[result_.loops[loop].dim] * result_.loops[loop].factor;
+  }
+
+  absl::Status Stage() {
+    result_.staged.assign(kernel().arrays.size(), {});
+    for (const KernelSchedule::Place& place : schedule().stage) {
+      const std::string text = absl::StrCat("stage ", place.what, " ", place.loop);
+      int array = 0;
+      while (array < std::ssize(kernel().arrays) && kernel().arrays[array].name != place.what) ++array;
+      if (array == std::ssize(kernel().arrays) || kernel().arrays[array].role != KernelArray::Role::kTemporary) {
+        return Wrong(text, "expected a temporary");
+      }
+      const int writer = kernel().WriterOf(array);
+      const auto found = std::find(loops_of_[writer].begin(), loops_of_[writer].end(), FindLoop(place.loop));
+      if (found == loops_of_[writer].end()) return Wrong(text, "expected a loop of the statement that writes it");
+      const int depth = static_cast<int>(found - loops_of_[writer].begin()) + 1;
+      for (int s = writer + 1; s < std::ssize(kernel().statements); ++s) {
+        const auto& reads = kernel().statements[s].value.reads;
+        const bool reads_it = std::any_of(reads.begin(), reads.end(), [&](const auto& r) { return r.array == array; });
+        if (reads_it && SharedBetween(writer, s) < depth) {
+          return Wrong(text, absl::StrCat("statement ", kernel().statements[s].name, " is outside of this loop"));
+        }
+      }
+      StagedArray& staged = result_.staged[array];
+      staged.factors.assign(result_.loops.size(), 0);
+      staged.elements = 1;
+      const Affine& at = kernel().statements[writer].at;
+      for (size_t i = static_cast<size_t>(depth); i < loops_of_[writer].size(); ++i) {
+        const int loop = loops_of_[writer][i];
+        staged.factors[loop] = FactorOf(at, loop);
+        if (staged.factors[loop] < 0) return Wrong(text, "expected a temporary that is written forward");
+        staged.elements += staged.factors[loop] * (result_.loops[loop].size - 1);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The nest of statements first .. last-1, which share their first `depth` loops.
+  std::vector<NestNode> Nest(int first, int last, size_t depth) const {
+    std::vector<NestNode> nodes;
+    while (first < last) {
+      if (loops_of_[first].size() == depth) {
+        nodes.push_back({NestNode::Kind::kCompute, first++, {}});
+        continue;
+      }
+      int end = first + 1;
+      while (end < last && shared_[end - 1] > static_cast<int>(depth)) ++end;
+      const int loop = loops_of_[first][depth];
+      std::vector<NestNode> finish;
+      for (int s = first; s < end; ++s) {
+        if (FirstReducedDepth(s) != static_cast<int>(depth)) continue;
+        nodes.push_back({NestNode::Kind::kStart, s, {}});
+        finish.push_back({NestNode::Kind::kFinish, s, {}});
+      }
+      nodes.push_back({NestNode::Kind::kLoop, loop, Nest(first, end, depth + 1)});
+      nodes.insert(nodes.end(), finish.begin(), finish.end());
+      first = end;
+    }
+    return nodes;
+  }
+
+  int FirstReducedDepth(int s) const {
+    const std::vector<int>& along = kernel().statements[s].along;
+    for (int depth = 0; depth < std::ssize(loops_of_[s]); ++depth) {
+      const int dim = result_.loops[loops_of_[s][depth]].dim;
+      if (std::find(along.begin(), along.end(), dim) != along.end()) return depth;
+    }
+    return -1;
+  }
+
+  ScheduledKernel result_;
+  std::vector<std::vector<int>> loops_of_;  // For each statement, its loops from the outside in.
+  std::vector<int> shared_;
+};
+
+}  // namespace
+
+absl::StatusOr<ScheduledKernel> ApplySchedule(Kernel kernel, KernelSchedule schedule) {
+  return Scheduler(std::move(kernel), std::move(schedule)).Run();
+}
+
+}  // namespace xlad::compiler

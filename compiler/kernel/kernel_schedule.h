@@ -1,0 +1,97 @@
+// Kernel schedules: in which loops the statements of a kernel are computed, and where temporaries are held.
+//
+// A kernel schedule is a list of primitives. For the softmax of kernel.h:
+//
+//   split c 64               dimension c becomes the loops c.o (outer) and c.i (inner, 64 iterations)
+//   order r c.o c.i          the loops from the outside in; a statement has those of its dimensions
+//   bind r 128               tiles of 128 iterations of the loop r, which several threads compute at once
+//   at m r                   statement m shares the loops up to r with the next statement
+//   at e c.i                 e and s are computed in one loop over the columns
+//   at s r
+//   stage e r                temporary e holds one iteration of r: a row, which stays in the cache
+//   vectorize c.i            compute several iterations at once, if the backend can
+//
+// The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). None changes
+// the results: CheckSchedule refuses orders in which a value would be read before it is written, or a lane of a
+// reduction would be combined in another order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/kernel/kernel.h"
+
+namespace xlad::compiler {
+
+struct KernelSchedule {
+  struct Split {
+    std::string dim;
+    int64_t factor = 1;
+    friend bool operator==(const Split&, const Split&) = default;
+  };
+  // A statement or temporary, and a loop.
+  struct Place {
+    std::string what, loop;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  std::vector<Split> splits;       // At most one for each dimension.
+  std::vector<std::string> order;  // Every loop once.
+  std::vector<std::string> bind;   // The outermost loops whose iterations are divided, and how many are one tile.
+  int64_t tile = 0;
+  std::vector<Place> at, stage;
+  std::vector<std::string> vectorize, unroll;
+
+  friend bool operator==(const KernelSchedule&, const KernelSchedule&) = default;
+};
+
+// One loop of a scheduled kernel.
+struct KernelLoop {
+  std::string name;
+  int dim = 0;
+  int64_t size = 1;    // Iterations. The last iteration of an outer loop may have fewer inner ones.
+  int64_t factor = 1;  // What one iteration adds to the index of `dim`.
+  int inner = -1;      // For an outer loop of a split: the inner one.
+  bool vectorize = false, unroll = false;
+};
+
+// Loops and what they contain, in order of execution. A reduction is computed by three nodes: start (outside its
+// reduced loops), compute, and finish.
+struct NestNode {
+  enum class Kind { kLoop, kStart, kCompute, kFinish };
+  Kind kind = Kind::kLoop;
+  int index = 0;  // A loop, or a statement.
+  std::vector<NestNode> body;
+};
+
+// Memory of a temporary that holds one iteration of the loops that its writer and readers share.
+struct StagedArray {
+  int64_t elements = 0;
+  std::vector<int64_t> factors;  // The position of an element in it: for each loop, the factor of its iteration.
+};
+
+// A kernel with a schedule that has been checked, as loops. This is what backends lower and the interpreter runs.
+struct ScheduledKernel {
+  Kernel kernel;
+  KernelSchedule schedule;
+  std::vector<KernelLoop> loops;
+  std::vector<NestNode> nest;
+  std::vector<StagedArray> staged;  // For each array; `elements` is 0 unless it is staged.
+  std::vector<int> bound;           // The loops that are divided into tiles.
+  int64_t tiles = 1;
+};
+
+// InvalidArgument, naming the primitive, if the schedule names something that the kernel does not have, or would change
+// results. The kernel must be verified.
+absl::StatusOr<ScheduledKernel> ApplySchedule(Kernel kernel, KernelSchedule schedule);
+
+// The schedule that the compiler chooses by itself: rows are bound to about `wanted_tiles` tiles, statements of one
+// level of reductions share a loop over the columns, temporaries hold one row. A function of its arguments alone.
+KernelSchedule DefaultSchedule(const Kernel& kernel, int64_t wanted_tiles);
+
+// The text form, as in the example above, one primitive on each line.
+std::string ScheduleText(const KernelSchedule& schedule);
+// InvalidArgument with the line, what was found and what was expected.
+absl::StatusOr<KernelSchedule> ParseSchedule(absl::string_view text);
+uint64_t ScheduleHash(const KernelSchedule& schedule);
+
+}  // namespace xlad::compiler
