@@ -16,6 +16,22 @@ struct Options {
   std::string cpu;
 };
 
+// The kernels of a program, or their kernel schedules.
+std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
+  std::string text;
+  for (const compiler::KernelRequest& request : steps.kernels) {
+    const compiler::ScheduledKernel* scheduled = request.kernel.get();
+    if (scheduled == nullptr) {
+      absl::StrAppend(&text, "# ", request.symbol, ": ", request.root->name(), " has no kernel form\n\n");
+      continue;
+    }
+    absl::StrAppend(&text, "# ", request.symbol, "\n",
+                    schedules ? compiler::ScheduleText(scheduled->schedule) : compiler::KernelText(scheduled->kernel),
+                    "\n");
+  }
+  return text;
+}
+
 absl::Status Run(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
   const JobSpec spec = program.job.spec;
@@ -25,9 +41,11 @@ absl::Status Run(const Options& options) {
   target.set_cpu(options.cpu);
   XLAD_ASSIGN_OR_RETURN(CompileRequest request, service::MakeCompileRequest(result->partitioned, spec, target));
   request.set_dump_directory(options.dump_directory);
-  if (options.emit == "optimized") {
-    XLAD_ASSIGN_OR_RETURN(const compiler::Compilation steps, compiler::CompileToSteps(request));
-    return WriteOutput(options.output, hlo::PrintText(*steps.module));
+  if (options.emit == "optimized" || options.emit == "kernels" || options.emit == "schedules") {
+    XLAD_ASSIGN_OR_RETURN(const compiler::Compilation compilation, compiler::CompileToSteps(request));
+    return WriteOutput(options.output, options.emit == "optimized"
+                                           ? hlo::PrintText(*compilation.module)
+                                           : KernelsText(compilation.steps, options.emit == "schedules"));
   }
   const bool listings = options.emit == "llvm" || options.emit == "asm";
   XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult compiled,
@@ -52,8 +70,8 @@ void AddCompile(CLI::App& parent, Action* action) {
               "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--emit", options->emit, "optimized, llvm, asm, steps or buffers")
-      ->check(CLI::IsMember({"optimized", "llvm", "asm", "steps", "buffers"}));
+  app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, steps or buffers")
+      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "steps", "buffers"}));
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
   app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects");

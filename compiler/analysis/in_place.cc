@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/hlo_names.h"
+#include "compiler/analysis/row_form.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
@@ -50,6 +51,7 @@ std::vector<bool> ReadAtSameIndex(const Computation& fused, const std::vector<co
 }
 
 Pairs FusionPairs(const Instruction& fusion) {
+  if (const std::optional<RowForm> form = RowFormOf(fusion)) return RowPairs(fusion, *form);
   const Computation& fused = *fusion.called()[0];
   std::vector<const Instruction*> roots = {fused.root()};
   if (fused.root()->opcode() == Opcode::kTuple) {

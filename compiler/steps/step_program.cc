@@ -8,6 +8,7 @@
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
+#include "compiler/kernel/build_kernel.h"
 #include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
@@ -100,6 +101,7 @@ class StepBuilder {
     similar.push_back(result_.kernels.size());
     request.symbol = Symbol(*request.root);
     request.wanted_tiles = WantedTiles(*request.root);
+    request.kernel = ScheduleFusion(*request.root, request.wanted_tiles);
     result_.kernels.push_back(std::move(request));
     return result_.kernels.back().symbol;
   }

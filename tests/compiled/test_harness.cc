@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/kernel_abi.h"
+#include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/object_emitter.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
@@ -260,6 +261,7 @@ void Batch::Run() {
     for (const int64_t tiles : {1, 5}) {
       request.symbol = absl::StrCat("kernel", i, "_", tiles);
       request.wanted_tiles = tiles;
+      request.kernel = ScheduleFusion(*request.root, tiles);
       const auto kernel = (*emitter)->EmitKernel(request);
       ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});

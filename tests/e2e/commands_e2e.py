@@ -70,7 +70,8 @@ class Commands(unittest.TestCase):
                 self.assertIn("fusion(", out)
                 code, optimized, err = xlad("compile", directory, "--emit", "optimized", *flags)
                 self.assertEqual((code, optimized), (0, out), err)
-                for emit, word in (("llvm", "define"), ("asm", ".text"), ("steps", "kernel"), ("buffers", "total ")):
+                for emit, word in (("kernels", "# xk"), ("schedules", "# xk"), ("llvm", "define"), ("asm", ".text"),
+                                   ("steps", "kernel"), ("buffers", "total ")):
                     code, out, err = xlad("compile", directory, "--emit", emit, *flags)
                     self.assertEqual((code, word in out), (0, True), err)
                 self.assertEqual(xlad("opt", directory, "--stage", "optimized", "--verify-only", *flags)[1], "")

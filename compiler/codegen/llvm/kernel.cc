@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/kernel_abi.h"
+#include "compiler/codegen/llvm/nest.h"
 
 namespace xlad::compiler {
 namespace {
@@ -155,7 +156,13 @@ absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const K
   BindOperands(kernel, request, arguments);
   const Instruction* inner = kernel.outputs().empty() ? request.root : kernel.outputs()[0].instruction;
   const KernelRule rule = FindKernelRule(inner->opcode());
-  if (rule != nullptr) {
+  if (request.kernel != nullptr) {
+    std::vector<ArrayView> inputs;
+    for (int64_t i = 0; i < request.root->operand_count(); ++i) {
+      inputs.push_back({function->getArg(arguments.source[static_cast<size_t>(i)]), arguments.operands[i]});
+    }
+    EmitNest(kernel, *request.kernel, inputs);
+  } else if (rule != nullptr) {
     rule(kernel, *inner);
   } else {
     EmitLoops(kernel);

@@ -1,0 +1,298 @@
+// Fuses fusions that work on the same rows: softmax, norms and their gradients become one kernel each, which reads and
+// writes memory once.
+//
+// Needs: fused step computations. Leaves: fusions in row form (compiler/analysis/row_form.h) in which a value may be
+// read under reductions of other values of the same row; only there, reductions may depend on other reductions.
+//
+// A producer is merged into a consumer if both have row form for the same rows, the consumer reads the producer's
+// results at its own row only, both have a full value in common, and no other instruction is between them.
+#include <algorithm>
+
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/row_form.h"
+#include "compiler/analysis/step_computations.h"
+#include "compiler/passes/passes.h"
+#include "hlo/build/builder.h"
+
+namespace xlad::compiler {
+namespace {
+
+// The limits of a merged fusion, as those of fusion_groups.cc.
+constexpr int64_t kMaxMembers = 600;
+constexpr int64_t kMaxResults = 12;
+// Shorter rows are vectorized better across rows.
+constexpr int64_t kMinColumns = 32;
+// Fewer rows than this cannot be divided among many threads; then each row must be short.
+constexpr int64_t kManyRows = 32;
+constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
+// The full values of a row must stay in the second-level cache.
+constexpr int64_t kMaxRowBytes = 512 << 10;
+// The search for a path between two instructions stops after this many and assumes that there is one.
+constexpr int kMaxVisits = 4000;
+
+bool IsCandidate(const Instruction& instruction) {
+  if (!instruction.control_predecessors().empty()) return false;
+  switch (instruction.opcode()) {
+    case Opcode::kFusion:
+    case Opcode::kBroadcast:
+    case Opcode::kReduce:
+      return true;
+    default:
+      return hlo::IsElementwise(instruction.opcode());
+  }
+}
+
+// The instruction that makes an operand, behind get-tuple-element.
+Instruction* MakerOf(Instruction* value) {
+  return value->opcode() == Opcode::kGetTupleElement ? value->operand(0) : value;
+}
+
+int64_t MembersOf(const Instruction& fusion) {
+  return fusion.opcode() == Opcode::kFusion ? std::ssize(fusion.called()[0]->instructions()) : 1;
+}
+
+const Instruction& InputOf(const Instruction& fusion, int64_t k) {
+  return fusion.opcode() == Opcode::kFusion ? *fusion.called()[0]->parameter(k) : *fusion.operand(k);
+}
+
+// Whether `from` reaches `to` through another instruction.
+bool HasDetour(const Instruction* from, const Instruction* to) {
+  absl::flat_hash_set<const Instruction*> seen;
+  std::vector<const Instruction*> pending;
+  const auto push_users = [&](const Instruction* value) {
+    for (const Instruction* user : value->users()) {
+      if (seen.insert(user).second) pending.push_back(user);
+    }
+  };
+  for (const Instruction* user : from->users()) {
+    if (user->opcode() == Opcode::kGetTupleElement) {
+      push_users(user);
+    } else if (seen.insert(user).second) {
+      pending.push_back(user);
+    }
+  }
+  std::erase(pending, to);
+  seen.erase(to);
+  for (int visits = 0; !pending.empty(); ++visits) {
+    const Instruction* at = pending.back();
+    pending.pop_back();
+    if (at == to || visits > kMaxVisits) return true;
+    push_users(at);
+  }
+  return false;
+}
+
+// Whether the consumer reads the producer's results at its own row only, and they have a full value in common.
+bool ReadsOwnRows(const Instruction& producer, const RowForm& of_producer, const Instruction& consumer,
+                  const RowForm& of_consumer) {
+  bool shares = false;
+  for (int64_t k = 0; k < consumer.operand_count(); ++k) {
+    Instruction* operand = consumer.operand(k);
+    const Instruction& input = InputOf(consumer, k);
+    if (MakerOf(operand) == &producer) {
+      const int64_t elements = operand->shape().elements();
+      const bool fits = elements == of_producer.rows || of_producer.IsFull(*operand);
+      if (!fits || !of_consumer.IsOwn(input)) return false;
+      shares = shares || of_consumer.IsFull(input);
+      continue;
+    }
+    if (!operand->shape().is_array() || !of_consumer.IsFull(*operand)) continue;
+    for (const Instruction* other : producer.operands()) shares = shares || other == operand;
+  }
+  return shares;
+}
+
+// Copies the bodies of a producer and a consumer into one computation.
+class Merger {
+ public:
+  Merger(Instruction* producer, Instruction* consumer)
+      : producer_(producer),
+        consumer_(consumer),
+        computation_(consumer->parent()),
+        fused_(computation_->parent()->Add(std::make_unique<Computation>("fused_computation"))) {
+    fused_->set_is_fusion(true);
+  }
+
+  // Returns null, and changes nothing, if the merged fusion has no row form.
+  Instruction* Merge(int64_t rows, int64_t columns) {
+    const std::vector<Instruction*> made = Copy(*producer_, {});
+    const std::vector<Instruction*> results = Copy(*consumer_, made);
+    for (size_t i = 0; i < results.size(); ++i) Keep(results[i], UsesOf(consumer_, i));
+    for (size_t i = 0; i < made.size(); ++i) {
+      std::vector<Instruction*> uses = UsesOf(producer_, i);
+      const bool elsewhere = std::any_of(uses.begin(), uses.end(), [&](const Instruction* use) {
+        return use == computation_->root() ||
+               std::any_of(use->users().begin(), use->users().end(), [&](Instruction* u) { return u != consumer_; });
+      });
+      if (elsewhere) Keep(made[i], std::move(uses));
+    }
+    if (std::ssize(results_) > kMaxResults) return nullptr;
+    const bool single = results_.size() == 1;
+    std::vector<Shape> shapes;
+    for (const Instruction* result : results_) shapes.push_back(result->shape());
+    fused_->set_root(single ? results_[0] : hlo::Builder(fused_).Tuple(results_));
+    fused_->RemoveDead();
+    auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
+    fusion->set_name("fusion");
+    fusion->mutable_attributes().fusion_kind = "kInput";
+    fusion->mutable_called() = {fused_};
+    fusion->mutable_metadata() = consumer_->metadata();
+    Instruction* merged = computation_->Add(std::move(fusion), operands_);
+    if (!RowFormOf(*merged, rows, columns).has_value()) {
+      computation_->Remove(merged);
+      return nullptr;
+    }
+    Replace(merged);
+    return merged;
+  }
+  // The instructions that Merge has removed.
+  const std::vector<const Instruction*>& removed() const { return removed_; }
+
+ private:
+  // The instructions by which result `i` of a fusion is used: itself, or its get-tuple-elements.
+  static std::vector<Instruction*> UsesOf(Instruction* fusion, size_t i) {
+    if (!fusion->shape().is_tuple()) return {fusion};
+    std::vector<Instruction*> uses;
+    for (Instruction* user : fusion->users()) {
+      if (user->opcode() == Opcode::kGetTupleElement && user->number() == static_cast<int64_t>(i)) uses.push_back(user);
+    }
+    return uses;
+  }
+
+  void Keep(Instruction* result, std::vector<Instruction*> uses) {
+    results_.push_back(result);
+    uses_.push_back(std::move(uses));
+  }
+
+  // Returns copies of the results. `made` are those of the producer.
+  std::vector<Instruction*> Copy(const Instruction& fusion, const std::vector<Instruction*>& made) {
+    std::vector<Instruction*> arguments;
+    for (Instruction* operand : fusion.operands()) {
+      const bool inside = !made.empty() && MakerOf(operand) == producer_;
+      const int64_t leaf = operand == producer_ ? 0 : operand->number();
+      arguments.push_back(inside ? made[leaf] : Parameter(operand));
+    }
+    if (fusion.opcode() != Opcode::kFusion) return {CloneWithOperands(fusion, arguments, fused_)};
+    Instruction* root = InlineInto(*fusion.called()[0], arguments, fused_);
+    if (root->opcode() != Opcode::kTuple) return {root};
+    return {root->operands().begin(), root->operands().end()};
+  }
+
+  Instruction* Parameter(Instruction* outside) {
+    if (outside->opcode() == Opcode::kConstant && outside->shape().is_scalar()) {
+      return CloneWithOperands(*outside, {}, fused_);
+    }
+    const auto found = std::find(operands_.begin(), operands_.end(), outside);
+    if (found != operands_.end()) return fused_->parameter(found - operands_.begin());
+    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, outside->shape());
+    parameter->set_number(std::ssize(operands_));
+    parameter->set_name("param");
+    operands_.push_back(outside);
+    return fused_->Add(std::move(parameter));
+  }
+
+  void Replace(Instruction* merged) {
+    hlo::Builder builder(computation_);
+    for (size_t i = 0; i < uses_.size(); ++i) {
+      Instruction* with = results_.size() == 1 ? merged : builder.GetTupleElement(merged, static_cast<int64_t>(i));
+      for (Instruction* use : uses_[i]) use->ReplaceAllUsesWith(with);
+    }
+    for (Instruction* old : {consumer_, producer_}) {
+      const std::vector<Instruction*> users(old->users().begin(), old->users().end());
+      for (Instruction* user : users) Remove(user);
+      Remove(old);
+    }
+  }
+
+  void Remove(Instruction* old) {
+    removed_.push_back(old);
+    computation_->Remove(old);
+  }
+
+  Instruction* const producer_;
+  Instruction* const consumer_;
+  Computation* const computation_;
+  Computation* const fused_;
+  std::vector<Instruction*> operands_, results_;
+  std::vector<std::vector<Instruction*>> uses_;  // For each result.
+  std::vector<const Instruction*> removed_;
+};
+
+bool IsUsedByElements(const Instruction& fusion) {
+  return !fusion.shape().is_tuple() || std::all_of(fusion.users().begin(), fusion.users().end(), [](const auto* user) {
+    return user->opcode() == Opcode::kGetTupleElement;
+  });
+}
+
+bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, const RowForm& form) {
+  if (form.columns < kMinColumns) return false;
+  if (form.rows < kManyRows && form.rows * form.columns > kMaxElementsOfFewRows) return false;
+  if (MembersOf(producer) + MembersOf(consumer) > kMaxMembers) return false;
+  int64_t row_bytes = 0;
+  absl::flat_hash_set<const Instruction*> counted;
+  for (const Instruction* fusion : {&producer, &consumer}) {
+    for (const Instruction* operand : fusion->operands()) {
+      if (!operand->shape().is_array() || !form.IsFull(*operand) || !counted.insert(operand).second) continue;
+      row_bytes += operand->shape().bytes() / form.rows;
+    }
+    for (const Instruction* result : ResultsOf(*fusion)) {
+      if (form.IsFull(*result)) row_bytes += result->shape().bytes() / form.rows;
+    }
+  }
+  return row_bytes <= kMaxRowBytes;
+}
+
+// Merges a producer into the consumer and returns the merged fusion, or null if none can be. Appends what it removes.
+Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* removed) {
+  if (!IsCandidate(*consumer) || !IsUsedByElements(*consumer)) return nullptr;
+  const std::optional<RowForm> own = RowFormOf(*consumer);
+  absl::flat_hash_set<const Instruction*> tried;
+  for (Instruction* operand : consumer->operands()) {
+    Instruction* producer = MakerOf(operand);
+    if (!IsCandidate(*producer) || !IsUsedByElements(*producer) || !tried.insert(producer).second) continue;
+    const std::optional<RowForm> any = own.has_value() ? own : RowFormOf(*producer);
+    if (!any.has_value() || !IsWorthwhile(*producer, *consumer, *any)) continue;
+    const auto of_consumer = own.has_value() ? own : RowFormOf(*consumer, any->rows, any->columns);
+    const auto of_producer = RowFormOf(*producer, any->rows, any->columns);
+    if (!of_consumer.has_value() || !of_producer.has_value()) continue;
+    if (!ReadsOwnRows(*producer, *of_producer, *consumer, *of_consumer) || HasDetour(producer, consumer)) continue;
+    Merger merger(producer, consumer);
+    Instruction* merged = merger.Merge(any->rows, any->columns);
+    if (merged == nullptr) continue;
+    removed->insert(removed->end(), merger.removed().begin(), merger.removed().end());
+    return merged;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Status FuseRows(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    std::vector<Instruction*> pending = Snapshot(*computation);
+    absl::flat_hash_map<const Instruction*, size_t> places;
+    for (size_t i = 0; i < pending.size(); ++i) places[pending[i]] = i;
+    while (!pending.empty()) {
+      Instruction* consumer = pending.back();
+      pending.pop_back();
+      if (consumer == nullptr) continue;
+      places.erase(consumer);
+      std::vector<const Instruction*> removed;
+      while ((consumer = MergeOne(consumer, &removed)) != nullptr) {
+      }
+      for (const Instruction* instruction : removed) {
+        const auto found = places.find(instruction);
+        if (found == places.end()) continue;
+        pending[found->second] = nullptr;
+        places.erase(found);
+      }
+    }
+    computation->SortTopologically();
+    computation->RemoveDead();
+  }
+  module.RemoveUnusedComputations();
+  module.SortComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,127 @@
+// Compiled kernels in row form (compiler/kernel/kernel.h) against the evaluator: softmax, norms and their gradients,
+// and random ones.
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/testing/random_rows.h"
+#include "hlo/text/text.h"
+#include "tests/compiled/test_harness.h"
+
+namespace xlad::compiler {
+namespace {
+
+// A program with R rows, C columns, type T, and reducers max and add.
+std::string Program(const std::string& body, int64_t rows, int64_t columns, const std::string& type) {
+  const std::string text = absl::StrCat(R"(HloModule m
+max {
+  a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT r = T[] maximum(a, b)
+}
+add {
+  a = T[] parameter(0)
+  b = T[] parameter(1)
+  ROOT r = T[] add(a, b)
+}
+ENTRY e {
+)",
+                                        body, "}\n");
+  const std::string sized = absl::StrReplaceAll(text, {{"R,C", absl::StrCat(rows, ",", columns)},
+                                                       {"[R]", absl::StrCat("[", rows, "]")},
+                                                       {"[C]", absl::StrCat("[", columns, "]")}});
+  return absl::StrReplaceAll(sized, {{"T[", type + "["}});
+}
+
+constexpr char kSoftmax[] = R"(
+  x = T[R,C] parameter(0)
+  low = T[] constant(-1000)
+  zero = T[] constant(0)
+  m = T[R] reduce(x, low), dimensions={1}, to_apply=max
+  mm = T[R,C] broadcast(m), dimensions={0}
+  d = T[R,C] subtract(x, mm)
+  e = T[R,C] exponential(d)
+  s = T[R] reduce(e, zero), dimensions={1}, to_apply=add
+  ss = T[R,C] broadcast(s), dimensions={0}
+  y = T[R,C] divide(e, ss)
+  ROOT t = (T[R,C], T[R], T[R,C]) tuple(y, s, e)
+)";
+
+constexpr char kSoftmaxGradient[] = R"(
+  y = T[R,C] parameter(0)
+  g = T[R,C] parameter(1)
+  zero = T[] constant(0)
+  p = T[R,C] multiply(y, g)
+  s = T[R] reduce(p, zero), dimensions={1}, to_apply=add
+  ss = T[R,C] broadcast(s), dimensions={0}
+  d = T[R,C] subtract(g, ss)
+  ROOT r = T[R,C] multiply(d, y)
+)";
+
+constexpr char kNorm[] = R"(
+  x = T[R,C] parameter(0)
+  g = T[C] parameter(1)
+  zero = T[] constant(0)
+  n = T[] constant(0.015625)
+  nn = T[R] broadcast(n), dimensions={}
+  sum = T[R] reduce(x, zero), dimensions={1}, to_apply=add
+  mean = T[R] multiply(sum, nn)
+  means = T[R,C] broadcast(mean), dimensions={0}
+  d = T[R,C] subtract(x, means)
+  square = T[R,C] multiply(d, d)
+  squares = T[R] reduce(square, zero), dimensions={1}, to_apply=add
+  variance = T[R] multiply(squares, nn)
+  shifted = T[R] add(variance, nn)
+  r = T[R] rsqrt(shifted)
+  rr = T[R,C] broadcast(r), dimensions={0}
+  gg = T[R,C] broadcast(g), dimensions={1}
+  dr = T[R,C] multiply(d, rr)
+  y = T[R,C] multiply(dr, gg)
+  ROOT t = (T[R,C], T[R]) tuple(y, r)
+)";
+
+TEST(Rows, SoftmaxAndNorms) {
+  Batch batch;
+  for (const int64_t columns : {5, 64, 100}) {
+    for (const char* body : {kSoftmax, kSoftmaxGradient, kNorm}) {
+      batch.Add(Program(body, 7, columns, "f32"), Close(1e-4));
+    }
+  }
+  batch.Add(Program(kSoftmax, 9, 33, "f64"), Close(1e-12));
+  batch.Add(Program(kNorm, 9, 33, "bf16"), Close(0.1));
+  batch.Add(Program(kSoftmax, 2, 257, "bf16"), Close(0.05));
+  batch.Run();
+}
+
+// A result over an operand that is read in every pass over its row.
+TEST(Rows, InPlace) {
+  Batch batch;
+  batch.Add(Program(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
+  batch.InPlace({{0, 0}});
+  batch.Add(Program(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
+  batch.InPlace({{0, 1}});
+  batch.Add(Program(kSoftmax, 11, 70, "f32"), Close(1e-4));
+  batch.InPlace({{0, 0}});
+  batch.Add(Program(kNorm, 11, 130, "f32"), Close(1e-4));
+  batch.InPlace({{0, 0}});
+  batch.Run();
+}
+
+TEST(Rows, RandomKernels) {
+  Batch batch;
+  for (uint64_t seed = 1000; seed < 1016; ++seed) {
+    const std::string text = RandomRowProgram(seed);
+    const auto module = hlo::ParseText(text);
+    ASSERT_TRUE(module.ok()) << module.status() << text;
+    const auto random = SeededRandom(seed);
+    std::vector<tensor::Array> inputs;
+    for (const hlo::Instruction* parameter : (*module)->entry()->parameters()) {
+      inputs.push_back(RandomIntegers(parameter->shape().array(), random.get()));
+    }
+    batch.AddOn(text, std::move(inputs));
+  }
+  batch.Run();
+}
+
+}  // namespace
+}  // namespace xlad::compiler
