@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/child_process.h"
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/fault_proxy.h"
+#include "client/job_directory.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {
@@ -119,7 +121,7 @@ class ChaosCluster {
 
   absl::Status StartWorker(int64_t w) {
     const std::string name = absl::StrCat("w", w);
-    const int64_t devices = std::max<int64_t>(1, options_.workers > 0 ? DevicesOfMesh() / options_.workers : 1);
+    const int64_t devices = (DevicesOfMesh() + options_.workers - 1) / options_.workers;
     XLAD_ASSIGN_OR_RETURN(workers_[w],
                           ChildProcess::Start({OwnExecutablePath(), "worker", "--coordinator", proxies_[w]->Address(),
                                                "--id", name, "--devices", absl::StrCat(devices)},
@@ -399,6 +401,9 @@ std::string ToTable(const nlohmann::json& report) {
 
 absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   constexpr int64_t kTrialSteps = 100;
+  // An error of the directory is reported here, and not by the first client that fails.
+  XLAD_RETURN_IF_ERROR(
+      client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, /*steps=*/-1).status());
   int64_t steps = options.steps;
   if (steps == 0) {
     XLAD_ASSIGN_OR_RETURN(const RunResult trial, RunJob(options, "trial", kTrialSteps, 300, nullptr));
@@ -438,17 +443,32 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   return report;
 }
 
+CLI::Validator Positive() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double value = 0;
+        const bool good = absl::SimpleAtod(text, &value) && value > 0 && value < 1e6;
+        return good ? std::string() : absl::StrCat("found ", text, ", expected a number above 0 and below 1000000");
+      },
+      "");
+}
+
 int Run(ChaosOptions options) {
-  if (options.folder.empty()) {
+  const bool keeps_folder = !options.folder.empty();
+  if (!keeps_folder) {
     options.folder = JoinPath(std::filesystem::temp_directory_path().string(),
                               absl::StrCat("xlad-chaos-", getpid(), "-", SystemRandom()->Hex(3)));
   }
+  std::error_code ignored;
   const auto report = Measure(options);
+  if (*StopRequested() != 0) {
+    if (!keeps_folder) std::filesystem::remove_all(options.folder, ignored);
+    return kInterrupted;
+  }
   if (!report.ok()) return Fail(report.status());
   std::printf("%s", options.format == "json" ? (report->dump(2) + "\n").c_str() : ToTable(*report).c_str());
   const bool good = report->value("same_parameters", false);
-  std::error_code ignored;
-  if (good) std::filesystem::remove_all(options.folder, ignored);  // Kept after a failure, for the logs.
+  if (good && !keeps_folder) std::filesystem::remove_all(options.folder, ignored);
   if (!good) std::fprintf(stderr, "xlad: logs: %s\n", options.folder.c_str());
   return good ? kOk : kFailed;
 }
@@ -466,12 +486,12 @@ void AddChaos(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--minutes", options->minutes, "how long the undisturbed run takes")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   app->add_option("--steps", options->steps, "steps, instead of --minutes")->check(AtLeast(1));
   app->add_option("--seed", options->seed, "which faults happen when")->capture_default_str();
   app->add_option("--period", options->period_s, "seconds between faults, on average")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(Positive());
   app->add_option("--faults", options->kinds, "the kinds of faults; default: all")
       ->delimiter(',')
       ->check(CLI::IsMember(FaultKinds()));
@@ -482,7 +502,9 @@ void AddChaos(CLI::App& parent, Action* action) {
   app->add_option("--checkpoint-every", options->checkpoint_every, "steps between checkpoints")
       ->capture_default_str()
       ->check(AtLeast(1));
-  app->add_option("--on-loss", options->on_loss, "restart, shrink or wait")->capture_default_str();
+  app->add_option("--on-loss", options->on_loss, "restart, shrink or wait")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"restart", "shrink", "wait"}));
   app->add_option("--data", options->folder, "keep logs in this folder");
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return Run(*options); }; });
