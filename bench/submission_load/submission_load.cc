@@ -1,0 +1,174 @@
+// Durable submissions: how many a coordinator acknowledges per second, and how long one takes when it is idle.
+//
+//   submission_load FOLDER [CLIENTS [SECONDS]]
+//
+// Runs a coordinator in this process with its data in FOLDER, and CLIENTS (32) gRPC clients that each submit one job
+// after the other for SECONDS (5): first with the disk as it is, then with 5 ms added to each sync. Then one client
+// submits 50 jobs per second. No worker is there, so that nothing but submissions happens. One JSON object on standard
+// output: acknowledgements and syncs per second, and the times of acknowledgements in milliseconds.
+#include <grpcpp/grpcpp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/file_system.h"
+#include "base/grpc_channel.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+#include "service/coordinator_daemon.h"
+
+namespace {
+
+std::atomic<int64_t> syncs = 0;
+std::atomic<int64_t> added_us = 0;
+
+int CountedSync(long call, int fd) {
+  ++syncs;
+  const int result = static_cast<int>(syscall(call, fd));
+  if (added_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(added_us));
+  return result;
+}
+
+}  // namespace
+
+// SQLite's calls end here, because the program's own functions come before those of the C library.
+extern "C" int fsync(int fd) { return CountedSync(SYS_fsync, fd); }
+extern "C" int fdatasync(int fd) { return CountedSync(SYS_fdatasync, fd); }
+
+namespace xlad {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+class Client {
+ public:
+  Client(const std::string& address, std::string program)
+      : stub_(Coordinator::NewStub(*MakeChannel({address, "", ""}))), program_(std::move(program)) {}
+
+  absl::Status Upload(const std::string& bytes) {
+    grpc::ClientContext context;
+    PrepareCall(&context, "", /*timeout_ms=*/30000);
+    PutBlobResponse response;
+    const auto writer = stub_->PutBlob(&context, &response);
+    PutBlobRequest request;
+    request.set_digest(program_);
+    request.set_chunk(bytes);
+    writer->Write(request);
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    return status.ok() ? absl::OkStatus() : absl::InternalError(status.error_message());
+  }
+
+  // Returns the time until the acknowledgement, in milliseconds; -1 if there was none.
+  double Submit(const std::string& key) {
+    grpc::ClientContext context;
+    PrepareCall(&context, "", /*timeout_ms=*/30000);
+    SubmitJobRequest request;
+    request.set_client_key(key);
+    JobSpec* spec = request.mutable_spec();
+    spec->set_name("load");
+    spec->set_program_blob(program_);
+    spec->set_steps(1000);
+    MeshAxis* axis = spec->add_mesh();
+    axis->set_name("dp");
+    axis->set_size(8);
+    SubmitJobResponse response;
+    const auto start = SteadyClock::now();
+    if (!stub_->SubmitJob(&context, request, &response).ok()) return -1;
+    return std::chrono::duration<double, std::milli>(SteadyClock::now() - start).count();
+  }
+
+ private:
+  const std::unique_ptr<Coordinator::Stub> stub_;
+  const std::string program_;
+};
+
+nlohmann::json Summary(std::vector<double> times, double seconds, int64_t synced) {
+  const auto failed = std::count(times.begin(), times.end(), -1.0);
+  std::erase(times, -1.0);
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double part) {
+    return times.empty() ? -1 : times[static_cast<size_t>(part * static_cast<double>(times.size() - 1))];
+  };
+  return {{"acknowledged", times.size()},
+          {"failed", failed},
+          {"per_second", static_cast<double>(times.size()) / seconds},
+          {"syncs_per_second", static_cast<double>(synced) / seconds},
+          {"p50_ms", at(0.5)},
+          {"p99_ms", at(0.99)}};
+}
+
+// Each client submits `per_second` jobs per second, or as fast as it can if that is 0.
+nlohmann::json Load(std::vector<std::unique_ptr<Client>>* clients, const std::string& label, int seconds,
+                    int per_second) {
+  std::vector<std::vector<double>> times(clients->size());
+  std::vector<std::thread> threads;
+  const int64_t synced = syncs;
+  const auto start = SteadyClock::now();
+  const auto end = start + std::chrono::seconds(seconds);
+  for (size_t c = 0; c < clients->size(); ++c) {
+    threads.emplace_back([&, c] {
+      for (int i = 0; SteadyClock::now() < end; ++i) {
+        times[c].push_back((*clients)[c]->Submit(absl::StrCat(label, "-", c, "-", i)));
+        if (per_second > 0) std::this_thread::sleep_until(start + (i + 1) * milliseconds(1000 / per_second));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const auto& some : times) all.insert(all.end(), some.begin(), some.end());
+  const double wall = std::chrono::duration<double>(SteadyClock::now() - start).count();
+  return Summary(std::move(all), wall, syncs - synced);
+}
+
+absl::Status Measure(const std::string& folder, int clients, int seconds) {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  if (!LogToFile(JoinPath(folder, "coordinator.log"))) return absl::InternalError("cannot write the log");
+  service::DaemonOptions options;
+  options.listen = "127.0.0.1:0";
+  options.data_folder = JoinPath(folder, "data");
+  options.program_path = "/bin/false";
+  XLAD_ASSIGN_OR_RETURN(const auto daemon, service::CoordinatorDaemon::Start(options));
+  const std::string program = "HloModule load";
+  std::vector<std::unique_ptr<Client>> many, one;
+  for (int c = 0; c < clients; ++c) many.push_back(std::make_unique<Client>(daemon->Address(), Sha256Hex(program)));
+  XLAD_RETURN_IF_ERROR(many[0]->Upload(program));
+  one.push_back(std::make_unique<Client>(daemon->Address(), Sha256Hex(program)));
+  (void)Load(&many, "warm", 1, 0);
+  nlohmann::json result;
+  result["idle"] = Load(&one, "idle", seconds, 50);
+  result["loaded"] = Load(&many, "loaded", seconds, 0);
+  added_us = 5000;
+  result["with_5_ms_added_to_each_sync"] = Load(&many, "slow", seconds, 0);
+  added_us = 0;
+  result["idle_with_many_jobs"] = Load(&one, "idle-again", seconds, 50);
+  std::printf("%s\n", result.dump(2).c_str());
+  daemon->Shutdown();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace xlad
+
+int main(int argc, char** argv) {
+  int clients = 32, seconds = 5;
+  if (argc < 2 || (argc > 2 && !absl::SimpleAtoi(argv[2], &clients)) ||
+      (argc > 3 && !absl::SimpleAtoi(argv[3], &seconds))) {
+    std::fprintf(stderr, "usage: submission_load FOLDER [CLIENTS [SECONDS]]\n");
+    return 2;
+  }
+  const absl::Status status = xlad::Measure(argv[1], clients, seconds);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
