@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -28,10 +29,12 @@ constexpr int64_t kSpaceCheckBytes = 16 << 20;
 // The files of a store, and the readers that are open.
 class BlobStore::Files : public std::enable_shared_from_this<Files> {
  public:
-  Files(FileSystem& files, std::string folder) : files_(files), folder_(std::move(folder)) {}
+  Files(FileSystem& files, std::string folder, const BlobStore::Options& options)
+      : files_(files), folder_(std::move(folder)), options_(options), opened_ns_(options.clock->NowNs()) {}
 
   FileSystem& files() const { return files_; }
   const std::string& folder() const { return folder_; }
+  int64_t reserve_bytes() const { return options_.reserve_bytes; }
   std::string PathOf(const std::string& digest) const { return JoinPath(folder_, digest); }
 
   static absl::Status CheckName(const std::string& digest) {
@@ -77,6 +80,37 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 
   absl::Status WriteSums(const ObjectInfo& info) {
     return files_.WriteAtomically(PathOf(info.sha256) + kSums, storage::SerializeBlockSums(info));
+  }
+
+  // The blob is in use now.
+  void Touch(const std::string& digest) {
+    const std::lock_guard lock(use_mutex_);
+    used_ns_[digest] = options_.clock->NowNs();
+  }
+  void ForgetUsesBefore(int64_t ns) {
+    const std::lock_guard lock(use_mutex_);
+    std::erase_if(used_ns_, [&](const auto& use) { return use.second < ns; });
+  }
+  void Hold(const std::vector<std::string>& digests) {
+    const std::lock_guard lock(use_mutex_);
+    held_.insert(digests.begin(), digests.end());
+  }
+  void Release(const std::vector<std::string>& digests) {
+    const std::lock_guard lock(use_mutex_);
+    for (const std::string& digest : digests) held_.erase(held_.find(digest));
+  }
+  // The lock is held while files are removed: a caller that uses the blob from now on finds it missing.
+  absl::StatusOr<bool> RemoveIfUnused(const std::string& digest, int64_t unused_since_ns) {
+    const std::lock_guard lock(use_mutex_);
+    const auto use = used_ns_.find(digest);
+    const int64_t used_ns = use == used_ns_.end() ? opened_ns_ : use->second;
+    if (held_.contains(digest) || used_ns >= unused_since_ns) return false;
+    Forget(digest);
+    // The blob first: checksums without a blob are harmless.
+    for (const char* suffix : {"", kSums, kDamaged}) {
+      if (files_.Exists(PathOf(digest) + suffix)) XLAD_RETURN_IF_ERROR(files_.Remove(PathOf(digest) + suffix));
+    }
+    return true;
   }
 
  private:
@@ -128,8 +162,14 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 
   FileSystem& files_;
   const std::string folder_;
+  const BlobStore::Options options_;
+  const int64_t opened_ns_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<RangeReader>> open_;
+
+  std::mutex use_mutex_;  // Taken before mutex_.
+  std::map<std::string, int64_t> used_ns_;
+  std::multiset<std::string> held_;
 };
 
 class BlobStore::FileUpload final : public BlobStore::Upload {
@@ -141,9 +181,10 @@ class BlobStore::FileUpload final : public BlobStore::Upload {
     if (writer_->bytes() >= next_space_check_) {
       next_space_check_ = writer_->bytes() + kSpaceCheckBytes;
       XLAD_ASSIGN_OR_RETURN(const int64_t free_bytes, store_->files().FreeBytes(store_->folder()));
-      if (free_bytes < kReserveBytes + kSpaceCheckBytes) {
+      if (free_bytes < store_->reserve_bytes() + kSpaceCheckBytes) {
         return absl::ResourceExhaustedError(absl::StrCat("the coordinator's disk has ", free_bytes >> 20,
-                                                         " MiB left, of which it keeps ", kReserveBytes >> 20,
+                                                         " MiB left, of which it keeps ",
+                                                         store_->reserve_bytes() >> 20,
                                                          " MiB for its log; free some space in ", store_->folder()));
       }
     }
@@ -156,6 +197,7 @@ class BlobStore::FileUpload final : public BlobStore::Upload {
       return absl::DataLossError(
           absl::StrCat("found ", info.sums.bytes, " bytes whose SHA-256 is ", info.sha256, ", expected ", digest_));
     }
+    store_->Touch(digest_);
     XLAD_RETURN_IF_ERROR(store_->WriteSums(info));
     XLAD_RETURN_IF_ERROR(writer_->Publish(store_->PathOf(digest_)));
     store_->Forget(digest_);
@@ -173,13 +215,13 @@ class BlobStore::FileUpload final : public BlobStore::Upload {
 
 BlobStore::BlobStore(std::shared_ptr<Files> store) : store_(std::move(store)) {}
 
-absl::StatusOr<BlobStore> BlobStore::Open(FileSystem& files, const std::string& folder) {
+absl::StatusOr<BlobStore> BlobStore::Open(FileSystem& files, const std::string& folder, const Options& options) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
   for (const std::string& name : names) {
     if (absl::EndsWith(name, kTemporary)) XLAD_RETURN_IF_ERROR(files.Remove(JoinPath(folder, name)));
   }
-  return BlobStore(std::make_shared<Files>(files, folder));
+  return BlobStore(std::make_shared<Files>(files, folder, options));
 }
 
 bool BlobStore::Has(const std::string& digest) const {
@@ -187,6 +229,7 @@ bool BlobStore::Has(const std::string& digest) const {
 }
 
 bool BlobStore::Verify(const std::string& digest) const {
+  if (storage::IsDigest(digest)) store_->Touch(digest);
   const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
   if (!reader.ok()) return false;
   std::vector<std::byte> piece(std::min(storage::kReadBytes, (*reader)->size()));
@@ -240,6 +283,34 @@ absl::Status BlobStore::Remove(const std::string& digest) {
   store_->Forget(digest);
   XLAD_RETURN_IF_ERROR(store_->files().Remove(store_->PathOf(digest)));
   return store_->files().Remove(store_->PathOf(digest) + kSums);
+}
+
+std::shared_ptr<void> BlobStore::Hold(const std::vector<std::string>& digests) {
+  store_->Hold(digests);
+  return std::shared_ptr<void>(nullptr, [store = store_, digests](void*) { store->Release(digests); });
+}
+
+absl::StatusOr<bool> BlobStore::RemoveIfUnused(const std::string& digest, int64_t unused_since_ns) {
+  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
+  return store_->RemoveIfUnused(digest, unused_since_ns);
+}
+
+absl::StatusOr<int64_t> BlobStore::Collect(const std::function<bool(const std::string& digest)>& is_needed,
+                                           int64_t unused_since_ns) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, store_->files().List(store_->folder()));
+  std::set<std::string> unneeded;
+  for (const std::string& name : names) {
+    const std::string digest = name.substr(0, name.find('.'));
+    if (storage::IsDigest(digest) && !is_needed(digest)) unneeded.insert(digest);
+  }
+  int64_t removed = 0;
+  for (const std::string& digest : unneeded) {
+    const bool is_blob = Has(digest);
+    XLAD_ASSIGN_OR_RETURN(const bool is_gone, store_->RemoveIfUnused(digest, unused_since_ns));
+    removed += is_gone && is_blob;
+  }
+  store_->ForgetUsesBefore(unused_since_ns);
+  return removed;
 }
 
 }  // namespace xlad::service

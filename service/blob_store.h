@@ -8,10 +8,12 @@
 // store. One process at a time writes to a store.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file_system.h"
 #include "storage/object_writer.h"
 #include "storage/range_reader.h"
@@ -23,13 +25,20 @@ class BlobStore {
   // Uploads that would leave less free space than this on the disk are ResourceExhausted: the log needs space.
   static constexpr int64_t kReserveBytes = 128 << 20;
 
+  struct Options {
+    int64_t reserve_bytes = kReserveBytes;
+    const Clock* clock = &RealClock();
+  };
   // Creates `folder` if it does not exist, and removes what uploads that were cut off have left. `files` must outlive
   // the store and everything that it returns.
-  static absl::StatusOr<BlobStore> Open(FileSystem& files, const std::string& folder);
+  static absl::StatusOr<BlobStore> Open(FileSystem& files, const std::string& folder, const Options& options);
+  static absl::StatusOr<BlobStore> Open(FileSystem& files, const std::string& folder) {
+    return Open(files, folder, Options());
+  }
 
   // Whether the blob is there. Its contents are not read.
   bool Has(const std::string& digest) const;
-  // Whether the blob is there and undamaged: reads all of it.
+  // Whether the blob is there and undamaged: reads all of it. A client that asks counts on it for a while.
   bool Verify(const std::string& digest) const;
   absl::StatusOr<int64_t> Size(const std::string& digest) const;
 
@@ -54,6 +63,19 @@ class BlobStore {
   // The digests of all blobs, sorted.
   absl::StatusOr<std::vector<std::string>> List() const;
   absl::Status Remove(const std::string& digest);
+
+  // --- Collection of blobs that are not needed any more.
+
+  // While the result exists, these blobs are not collected. They need not exist.
+  std::shared_ptr<void> Hold(const std::vector<std::string>& digests);
+  // Removes the blob unless it is held, or has been uploaded or verified since `unused_since_ns` of the clock. Opening
+  // the store counts as a use of every blob. Returns whether the blob is gone.
+  absl::StatusOr<bool> RemoveIfUnused(const std::string& digest, int64_t unused_since_ns);
+  // RemoveIfUnused for all blobs that are not needed, and for the remaining files of blobs that were removed or set
+  // aside.
+  // Returns the number of blobs that it removed. A crash at any moment leaves needed blobs as they are.
+  absl::StatusOr<int64_t> Collect(const std::function<bool(const std::string& digest)>& is_needed,
+                                  int64_t unused_since_ns);
 
  private:
   class Files;

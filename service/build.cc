@@ -1,8 +1,12 @@
 #include "service/build.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/sandbox.h"
@@ -126,6 +130,15 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   return response;
 }
 
+int64_t DefaultBuildMemoryBytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 0;
+#else
+  const int64_t physical = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::max(physical / 2, int64_t{2} << 30);
+#endif
+}
+
 int RunBuildChild() {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
   // The program is a stranger's: from here on, whatever it makes this process do stays in this process.
@@ -153,6 +166,13 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
   XLAD_ASSIGN_OR_RETURN(const ChildResult child,
                         RunChild({program_path, "__build"}, request.SerializeAsString(), all_limits));
   if (child.exit_code != 0) {
+    const bool lacks_memory = all_limits.memory_bytes > 0 && (absl::StrContains(child.errors, "bad_alloc") ||
+                                                              absl::StrContains(child.errors, "ut of memory"));
+    if (lacks_memory) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the build needs more memory than the ", all_limits.memory_bytes >> 20,
+                       " MiB that a build may use; the coordinator's flag --build-memory sets this limit"));
+    }
     const std::string how = child.signal != 0 ? absl::StrCat("died of signal ", child.signal)
                                               : absl::StrCat("ended with exit code ", child.exit_code);
     const size_t keep = std::min<size_t>(child.errors.size(), 2000);

@@ -12,7 +12,8 @@ CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Random* rand
       attempts_(&context_),
       sessions_(&context_),
       jobs_(&context_, &attempts_),
-      workers_(&context_, &attempts_, &sessions_) {}
+      workers_(&context_, &attempts_, &sessions_),
+      retention_(&context_) {}
 
 absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
   XLAD_RETURN_IF_ERROR(log->ReadEvents([&](const JobEvent& event) {
@@ -35,7 +36,6 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
   event.mutable_term_started()->set_reason(reason);
   context_.Record(std::move(event));
   context_.reschedule = true;
-  Settle();
   return absl::OkStatus();
 }
 
@@ -47,23 +47,28 @@ void CoordinatorCore::At(const Clock& clock) {
   context_.wall_ns = clock.WallNs();
 }
 
-void CoordinatorCore::Settle() {
+void CoordinatorCore::ForgetEnded() {
+  for (const JobId& id : std::exchange(context_.ended, {})) {
+    jobs_.OnEnded(id);
+    sessions_.OnEnded(id);
+  }
+}
+
+Effects CoordinatorCore::Take() {
   for (int round = 0; round < 4; ++round) {
-    for (const JobId& id : std::exchange(context_.ended, {})) {
-      jobs_.OnEnded(id);
-      sessions_.OnEnded(id);
-    }
+    ForgetEnded();
     if (!std::exchange(context_.reschedule, false)) break;
     workers_.ReleaseLeaving();
     jobs_.Schedule();
   }
+  return std::exchange(context_.effects, {});
 }
 
 absl::StatusOr<SubmitJobResponse> CoordinatorCore::Submit(const SubmitJobRequest& request,
                                                           const ResolvedResume& resume) {
   auto response = jobs_.Submit(request, resume);
   if (response.ok() && request.spec().session() && !response->existed()) sessions_.OnOpened(JobId(response->job_id()));
-  Settle();
+  ForgetEnded();
   return response;
 }
 
@@ -78,68 +83,68 @@ absl::StatusOr<SubmitJobResponse> CoordinatorCore::OpenSession(const OpenSession
 
 absl::Status CoordinatorCore::Cancel(const JobId& id) {
   const absl::Status status = jobs_.Cancel(id);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 absl::Status CoordinatorCore::Resize(const ResizeJobRequest& request) {
   const absl::Status status = jobs_.Resize(request);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 absl::Status CoordinatorCore::Drain(const WorkerId& id) {
   const absl::Status status = workers_.Drain(id);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 absl::Status CoordinatorCore::Undrain(const WorkerId& id) {
   const absl::Status status = workers_.Undrain(id);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 absl::Status CoordinatorCore::CloseSession(const JobId& id) {
   const absl::Status status = sessions_.Close(id);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 absl::Status CoordinatorCore::WithSession(const JobId& id, const std::function<absl::Status(Session*)>& work) {
   const absl::Status status = sessions_.With(id, work);
-  Settle();
+  ForgetEnded();
   return status;
 }
 
 void CoordinatorCore::OnWorkerMessage(ConnectionId connection, const WorkerMessage& message) {
   workers_.OnMessage(connection, message);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnWorkerGone(ConnectionId connection) {
   workers_.OnGone(connection);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
   jobs_.OnBuilt(id, mesh, built);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
   jobs_.OnPlanLoaded(digest, plan);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob) {
   attempts_.OnStateAssembled(request, blob);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
   attempts_.OnIndexStored(request, stored);
-  Settle();
+  ForgetEnded();
 }
 
 void CoordinatorCore::OnTick() {
@@ -147,7 +152,8 @@ void CoordinatorCore::OnTick() {
   attempts_.OnTick();
   sessions_.OnTick();
   jobs_.OnTick();
-  Settle();
+  retention_.OnTick();
+  ForgetEnded();
 }
 
 absl::StatusOr<WhyJobResponse> CoordinatorCore::Why(const JobId& id) const {
@@ -163,7 +169,9 @@ CoordinatorStatus CoordinatorCore::Status() const {
   status.set_serving(true);
   status.set_free_bytes(context_.free_bytes == INT64_MAX ? -1 : context_.free_bytes);
   status.set_accepts_jobs(context_.free_bytes >= context_.options.min_free_bytes);
-  for (const auto& [number, job] : context_.jobs.by_number()) ++(*status.mutable_jobs())[JobState_Name(job->state)];
+  std::map<JobState, int64_t> jobs;
+  for (const auto& [number, job] : context_.jobs.by_number()) ++jobs[job->state];
+  for (const auto& [state, count] : jobs) (*status.mutable_jobs())[JobState_Name(state)] = count;
   return status;
 }
 

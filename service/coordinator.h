@@ -16,6 +16,7 @@
 #include <string>
 
 #include "service/jobs/job_machine.h"
+#include "service/jobs/retention.h"
 #include "service/jobs/session_machine.h"
 #include "service/workers/worker_machine.h"
 
@@ -35,7 +36,8 @@ class CoordinatorCore {
   // Sets the time of the following events. If the last call was long ago, this process itself was not running: then
   // no deadline comes nearer.
   void At(const Clock& clock);
-  Effects Take() { return std::exchange(context_.effects, {}); }
+  // Decides what runs now, after all events since the last call, and returns their effects.
+  Effects Take();
 
   // --- Requests of clients. A request that returns an error has changed nothing.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume = {});
@@ -63,20 +65,20 @@ class CoordinatorCore {
   const WorkerMachine& workers() const { return workers_; }
   SessionMachine& sessions() { return sessions_; }
   const Context& context() const { return context_; }
+  StoredState StateInUse() const { return retention_.StateInUse(); }
   absl::StatusOr<WhyJobResponse> Why(const JobId& id) const;
   // Everything except what only the process knows: its version, pid, folder.
   CoordinatorStatus Status() const;
 
  private:
-  // Runs what follows from the event.
-  void Settle();
-  void Compact();
+  void ForgetEnded();
 
   Context context_;
   AttemptMachine attempts_;
   SessionMachine sessions_;
   JobMachine jobs_;
   WorkerMachine workers_;
+  Retention retention_;
   int64_t last_real_ns_ = -1;
 };
 

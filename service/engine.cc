@@ -10,7 +10,6 @@
 namespace xlad::service {
 namespace {
 
-constexpr int kBuildThreads = 4;
 constexpr int kTransferThreads = 2;
 constexpr size_t kMaxQueuedEvents = 4096;
 constexpr int64_t kMaxEventsPerPage = 1000;
@@ -34,8 +33,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
   std::unique_ptr<Engine> engine(new Engine(options));
   XLAD_RETURN_IF_ERROR(engine->Open());
   engine->thread_ = std::thread([e = engine.get()] { e->Run(); });
-  for (int t = 0; t < kBuildThreads; ++t)
-    engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->builds_); });
+  engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->upkeep_); });
   for (int t = 0; t < kTransferThreads; ++t)
     engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->transfers_); });
   return engine;
@@ -46,8 +44,13 @@ absl::Status Engine::Open() {
   if (chmod(options_.data_folder.c_str(), 0700) != 0) {
     LogWarn("the data folder may be readable by other users", {{"folder", options_.data_folder}});
   }
-  XLAD_ASSIGN_OR_RETURN(BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs")));
+  // The log needs the last of the free space, so that running jobs can continue when submissions are refused.
+  const BlobStore::Options blob_options{2 * options_.coordinator.min_free_bytes, options_.blobs.clock};
+  XLAD_ASSIGN_OR_RETURN(
+      BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs"), blob_options));
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
+  collector_ = std::make_unique<BlobCollector>(blobs_.get(), options_.blobs);
+  builds_ = std::make_unique<BuildQueue>(options_.builds);
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
@@ -71,8 +74,8 @@ void Engine::Stop() {
     arrived_.notify_all();
     accepted_.notify_all();
     changed_.notify_all();
-    builds_.available.notify_all();
     transfers_.available.notify_all();
+    upkeep_.available.notify_all();
   }
   {
     const std::lock_guard lock(outbox_mutex_);
@@ -80,6 +83,7 @@ void Engine::Stop() {
     for (const auto& [connection, outbox] : outboxes_) outbox->Close();
   }
   if (thread_.joinable()) thread_.join();
+  builds_.reset();
   for (std::thread& thread : pool_threads_) thread.join();
   pool_threads_.clear();
   NotifyChange();
@@ -209,7 +213,9 @@ void Engine::PerformOne(const Action& action) {
     const auto outbox = outboxes_.find(close->connection);
     if (outbox != outboxes_.end()) outbox->second->Close();
   } else if (const auto* build = std::get_if<StartBuild>(&action)) {
-    Enqueue(&builds_, [this, request = *build] { BuildJob(request); });
+    builds_->Add(build->job.str(), [this, request = *build](CancelSignal* cancel) { BuildJob(request, cancel); });
+  } else if (const auto* stop = std::get_if<StopBuild>(&action)) {
+    builds_->Cancel(stop->job.str());
   } else if (const auto* load = std::get_if<LoadPlan>(&action)) {
     Enqueue(&transfers_, [this, digest = load->executable_digest] {
       Post([digest, plan = PlanFor(digest)](CoordinatorCore& coordinator) { coordinator.OnPlanLoaded(digest, plan); });
@@ -223,7 +229,9 @@ void Engine::PerformOne(const Action& action) {
       });
     });
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
-    Enqueue(&transfers_, [this, request = *old] { Drop(request); });
+    Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
+  } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
+    Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
   } else if (const auto* store = std::get_if<StoreArray>(&action)) {
     if (store->expected) {
       arrays_.Expect(store->session.str(), store->array, store->shape);
@@ -234,6 +242,7 @@ void Engine::PerformOne(const Action& action) {
     arrays_.Drop(drop->session.str(), drop->arrays);
   } else if (const auto* end = std::get_if<EndSession>(&action)) {
     arrays_.End(end->session.str(), end->reason);
+    builds_->Cancel(end->session.str());
   }
 }
 
@@ -293,14 +302,8 @@ JobStatus Engine::WithFolder(JobStatus status) const {
 }
 
 absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {
-  for (const std::string& digest :
-       {request.spec().program_blob(), request.spec().state_blob(), request.spec().data_blob()}) {
-    if (digest.empty() && digest != request.spec().program_blob()) continue;
-    if (!blobs_->Has(digest)) {
-      return absl::FailedPreconditionError(absl::StrCat("found no blob ", digest, ", expected it to be uploaded"));
-    }
-  }
   XLAD_ASSIGN_OR_RETURN(const ResolvedResume resume, Resolve(request.spec().resume()));
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<void> hold, HoldBlobs(request.spec(), resume));
   return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Submit(request, resume); });
 }
 
@@ -389,6 +392,7 @@ absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {
   XLAD_ASSIGN_OR_RETURN(const auto metrics,
                         log->ReadMetrics(JobId(request.job_id()), request.from_step(), kMetricsPerUpdate));
   WatchJobResponse response;
+  status.clear_checkpoints();
   *response.mutable_status() = std::move(status);
   for (const StepMetrics& step : metrics) *response.add_metrics() = step;
   return response;

@@ -19,8 +19,10 @@
 #include <vector>
 
 #include "base/child_process.h"
+#include "service/blob_collector.h"
 #include "service/blob_store.h"
 #include "service/build.h"
+#include "service/build_queue.h"
 #include "service/executable_cache.h"
 #include "service/group_commit.h"
 #include "service/sessions/session_arrays.h"
@@ -46,6 +48,8 @@ struct EngineOptions {
   CoordinatorOptions coordinator;
   // Opens the job log; empty: the SQLite file in data_folder.
   std::function<absl::StatusOr<std::shared_ptr<JobLog>>()> open_log;
+  BuildQueueOptions builds;
+  BlobCollectorOptions blobs;
 };
 
 // More than 25 methods: one per request of clients and workers, and the threads behind them.
@@ -146,16 +150,22 @@ class Engine {
   };
   void RunPool(Pool* pool);
   void Enqueue(Pool* pool, std::function<void()> work);
-  void BuildJob(const StartBuild& request);
+  void BuildJob(const StartBuild& request, CancelSignal* cancel);
   void Assemble(const AssembleState& request);
-  void Store(const StoreIndex& request);
   void Drop(const DropCheckpoint& request);
-  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request);
-  absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder);
+  void Clean(const CleanUp& request);
+  absl::StatusOr<StoredState> StateInUse();
+  absl::Status RemoveFolders();
+  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, CancelSignal* cancel);
+  absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder, CancelSignal* cancel);
+  // RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
+  absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
   absl::StatusOr<PlannedProgram> PlanFor(const std::string& digest) const;
   absl::StatusOr<Checkpoint> WriteIndex(const StoreIndex& request);
   absl::StatusOr<ResolvedResume> Resolve(const std::string& resume);
+  // Keeps the blobs that a submission names until it is recorded. FailedPrecondition if one is missing.
+  absl::StatusOr<std::shared_ptr<void>> HoldBlobs(const JobSpec& spec, const ResolvedResume& resume);
   // The header of a safetensors file with the tensors of this URI; empty if the URI is.
   absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
   storage::Store OpenStore() const;
@@ -172,6 +182,10 @@ class Engine {
   SessionArrays arrays_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
+  std::unique_ptr<BuildQueue> builds_;
+  std::mutex collecting_;                 // Held while blobs are removed, and while they are copied.
+  std::unique_ptr<BlobCollector> collector_;  // Under collecting_.
+  int64_t collected_ns_ = 0;                  // When blobs of dropped checkpoints were removed last.
 
   std::mutex mutex_;
   std::condition_variable arrived_;   // Events, and the end.
@@ -183,7 +197,8 @@ class Engine {
   std::shared_ptr<JobLog> log_;       // For readers; null while the engine does not serve.
   absl::Status failure_;              // Why it does not serve.
   CoordinatorStatus status_;          // As of the last tick.
-  Pool builds_, transfers_;
+  // The second one has one thread, for work that may take long and that no request waits for.
+  Pool transfers_, upkeep_;
   bool stopping_ = false;
 
   std::mutex outbox_mutex_;

@@ -1,7 +1,4 @@
 // The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
-#include <filesystem>
-
-#include "base/log.h"
 #include "service/engine.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_index.h"
@@ -10,7 +7,6 @@
 #include "storage/uri.h"
 
 namespace xlad::service {
-
 absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
   Executable executable;
@@ -46,7 +42,7 @@ absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
   return source->Header();
 }
 
-absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
+absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, CancelSignal* cancel) {
   BuildRequest build;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
   *build.mutable_spec()->mutable_mesh() = request.mesh;
@@ -58,7 +54,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.target;
-  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str())));
+  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str()), cancel));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.target));
   built.plan.target = executable.target();
@@ -68,11 +64,14 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request) {
 }
 
 // Takes the executable from the cache or builds it. Writes the partitioned program to `folder` for inspection.
-absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder) {
+absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder,
+                                              CancelSignal* cancel) {
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
   const int64_t start_ns = RealClock().NowNs();
+  ChildLimits limits = options_.build_limits;
+  limits.cancel = cancel;
   XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
-                          return BuildInChild(options_.program_path, request, options_.build_limits);
+                          return BuildInChild(options_.program_path, request, limits);
                         }));
   BuiltProgram built;
   built.cached = found.cached;
@@ -85,9 +84,31 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   return built;
 }
 
-void Engine::BuildJob(const StartBuild& request) {
-  const absl::StatusOr<BuiltProgram> built = BuildProgram(request);
-  if (absl::IsUnavailable(built.status())) return;  // The coordinator has stopped serving: it builds again.
+absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, const BuildRequest& build) {
+  // The queue drops builds that wait when they are cancelled: the destructor tells the caller.
+  struct Result {
+    std::promise<absl::StatusOr<BuiltProgram>> promise;
+    bool is_set = false;
+    void Set(absl::StatusOr<BuiltProgram> value) {
+      is_set = true;
+      promise.set_value(std::move(value));
+    }
+    ~Result() {
+      if (!is_set) Set(absl::CancelledError("the build was cancelled"));
+    }
+  };
+  auto result = std::make_shared<Result>();
+  auto future = result->promise.get_future();
+  builds_->Add(job_id, [this, job_id, build, result = std::move(result)](CancelSignal* cancel) {
+    result->Set(RunBuild(build, FolderOf(job_id), cancel));
+  });
+  return future.get();
+}
+
+void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
+  const absl::StatusOr<BuiltProgram> built = BuildProgram(request, cancel);
+  // The result of a build that was cancelled is not used. If the coordinator has stopped serving, it builds again later.
+  if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }
 
@@ -110,6 +131,11 @@ absl::StatusOr<Checkpoint> Engine::WriteIndex(const StoreIndex& request) {
   stored.step = request.index.step();
   XLAD_ASSIGN_OR_RETURN(stored.digest, blobs_->Put(text));
   stored.uri = storage::BlobUri(stored.digest);
+  for (const CheckpointShard& shard : request.index.shards()) {
+    const auto uri = storage::ParseUri(shard.uri());
+    if (!uri.ok() || uri->scheme != storage::Uri::Scheme::kBlob || blobs_->Has(uri->rest)) continue;
+    return absl::DataLossError(absl::StrCat("found no blob ", uri->rest, ", a shard that a worker has written"));
+  }
   if (request.uri.empty() || request.uri == "xlad:") return stored;
   XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(request.uri));
   const std::string folder = storage::CheckpointFolder(
@@ -117,14 +143,6 @@ absl::StatusOr<Checkpoint> Engine::WriteIndex(const StoreIndex& request) {
   XLAD_RETURN_IF_ERROR(storage::WriteIndexFile(RealFileSystem(), folder, request.index));
   stored.uri = storage::FileUri(folder);
   return stored;
-}
-
-// Blobs of old checkpoints are removed by the collection of garbage.
-void Engine::Drop(const DropCheckpoint& request) {
-  const auto uri = storage::ParseUri(request.uri);
-  if (!uri.ok() || uri->scheme != storage::Uri::Scheme::kFile) return;
-  const absl::Status removed = storage::RemoveCheckpointFolder(RealFileSystem(), uri->rest);
-  if (!removed.ok()) LogWarn("an old checkpoint cannot be removed", {{"error", std::string(removed.message())}});
 }
 
 absl::StatusOr<ResolvedResume> Engine::Resolve(const std::string& resume) {
@@ -136,34 +154,6 @@ absl::StatusOr<ResolvedResume> Engine::Resolve(const std::string& resume) {
   }
   XLAD_ASSIGN_OR_RETURN(const CheckpointIndex index, OpenStore().ReadIndex(resume));
   return ResolvedResume{resume, index.index_sha256(), index.step()};
-}
-
-absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
-  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
-  FileSystem& files = RealFileSystem();
-  XLAD_RETURN_IF_ERROR(files.MakeDirectories(JoinPath(folder, "blobs")));
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, files.List(folder));
-  if (present.size() > 1) {
-    return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected an empty or a new folder"));
-  }
-  BackupResponse response;
-  // The log first: every blob that it names exists, because blobs are stored before they are recorded.
-  XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
-  const std::string blobs = JoinPath(options_.data_folder, "blobs");
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(blobs));
-  for (const std::string& name : names) {
-    std::error_code error;
-    const std::string from = JoinPath(blobs, name), to = JoinPath(JoinPath(folder, "blobs"), name);
-    std::filesystem::create_hard_link(from, to, error);  // Blobs never change.
-    if (error) std::filesystem::copy_file(from, to, error);
-    if (error && files.Exists(from)) {
-      return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message()));
-    }
-    if (error) continue;
-    if (name.size() == 64) response.set_blobs(response.blobs() + 1);  // The others are checksums.
-    response.set_bytes(response.bytes() + files.Size(to).value_or(0));
-  }
-  return response;
 }
 
 }  // namespace xlad::service

@@ -75,8 +75,11 @@ std::string CacheFolder(const std::string& flag, const std::string& usual) {
 std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
   JobSpec spec = request.spec();
   for (auto clear : {&JobSpec::clear_name, &JobSpec::clear_program_blob, &JobSpec::clear_state_blob,
-                     &JobSpec::clear_data_blob, &JobSpec::clear_steps, &JobSpec::clear_max_attempts,
-                     &JobSpec::clear_keep_final_state}) {
+                     &JobSpec::clear_data_blob, &JobSpec::clear_state_uri, &JobSpec::clear_data_uri,
+                     &JobSpec::clear_steps, &JobSpec::clear_start_step, &JobSpec::clear_max_attempts,
+                     &JobSpec::clear_keep_final_state, &JobSpec::clear_checkpoint, &JobSpec::clear_resume,
+                     &JobSpec::clear_on_loss, &JobSpec::clear_shrink_axes, &JobSpec::clear_stop_when_not_finite,
+                     &JobSpec::clear_device_name}) {
     (spec.*clear)();
   }
   std::string key;

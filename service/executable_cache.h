@@ -40,7 +40,7 @@ class ExecutableCache {
 
   // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
   // the headers of state and data, the target and the compiler. The job's name, the number of steps and the contents of
-  // state and data are not part of it.
+  // state and data are not part of it, nor is what only decides when and where the job runs.
   std::string KeyOf(const BuildRequest& request) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "service/attempts/ending.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -105,6 +106,11 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = request.index.step();
   if (attempt.storing_step == step) attempt.storing_step = -1;
+  if (absl::IsDataLoss(stored.status())) {  // It cannot be stored later either.
+    return FailAttempt(context_, job,
+                       {absl::StrCat("the checkpoint of step ", step, " is lost: ", stored.status().message()), "", "",
+                        -1});
+  }
   if (!stored.ok()) {  // The next tick tries again.
     LogError("the index of a checkpoint cannot be stored", {{"job", id.job.str()},
                                                             {"step", absl::StrCat(step)},

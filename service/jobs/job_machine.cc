@@ -116,7 +116,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_step(job.state == SUCCEEDED && !job.spec.session() ? job.spec.steps() : job.step);
   status.set_steps(job.spec.steps());
   if (job.has_loss) status.set_loss(job.loss);
-  status.set_reason(job.reason);
+  status.set_reason(context_.ReasonOf(job));
   status.set_attempt(job.attempt);
   status.set_compile_ms(job.compile_ms);
   status.set_cached(job.cached);
@@ -150,7 +150,15 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
 absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
-  return StatusOf(*job);
+  JobStatus status = StatusOf(*job);
+  for (const Checkpoint& checkpoint : job->checkpoints) {
+    JobCheckpoint* out = status.add_checkpoints();
+    out->set_step(checkpoint.step);
+    out->set_uri(checkpoint.uri);
+    out->set_digest(checkpoint.digest);
+    out->set_unix_ns(checkpoint.unix_ns);
+  }
+  return status;
 }
 
 ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {

@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "service/attempts/attempt_machine.h"
 #include "service/state/context.h"
@@ -54,6 +56,20 @@ class JobMachine {
 
  private:
   enum class Outcome { kDone, kWaits, kBlocks };
+  // What many waiting jobs ask for in the same way, within one pass over them.
+  struct Pass {
+    struct Devices {
+      int64_t all = 0, free = 0;
+    };
+    std::optional<std::vector<WorkerDevices>> all, free;
+    std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
+    std::map<std::string, Devices> devices;  // By target: those that run its code.
+  };
+  const std::vector<WorkerDevices>& AllOffers();
+  const std::vector<WorkerDevices>& FreeOffers();
+  Pass::Devices DevicesFor(const Target& target);
+  const TargetSelection& SelectionFor(const Job& job);
+  void Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans);
   JobStatus StatusOf(const Job& job) const;
   Outcome TryJob(Job* job);
   Outcome Place(Job* job);
@@ -62,7 +78,7 @@ class JobMachine {
   std::optional<Target> TargetFor(Job* job);
   bool IsRefusedForLong(const Job& job);
   void WaitForDevices(Job* job, int64_t free, int64_t all);
-  Outcome WaitForTarget(Job* job, const Target& target, const std::vector<WorkerDevices>& workers);
+  Outcome WaitForTarget(Job* job, const Target& target);
   bool MayShrink(Job* job, int64_t devices);
   static void SetReason(Job* job, const std::string& reason);
 
@@ -72,6 +88,7 @@ class JobMachine {
   std::set<std::string> loading_;              // Digests of executables whose plans are being read.
   std::map<JobId, int64_t> refused_since_ns_;  // Since when the workers cannot run the job.
   int64_t next_retry_ns_ = INT64_MAX;          // When the next pause between attempts is over.
+  Pass pass_;
 };
 
 }  // namespace xlad::service

@@ -9,16 +9,6 @@
 namespace xlad::service {
 namespace {
 
-int64_t CountDevices(const std::vector<WorkerDevices>& offers) {
-  int64_t devices = 0;
-  for (const WorkerDevices& offer : offers) devices += offer.devices;
-  return devices;
-}
-
-void KeepTarget(const Target& target, std::vector<WorkerDevices>* offers) {
-  std::erase_if(*offers, [&](const WorkerDevices& offer) { return !IsSameTarget(offer.offer.target(), target); });
-}
-
 // Whether the job waits for exactly the workers that it had.
 bool WaitsForItsWorkers(const Job& job) {
   return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
@@ -32,7 +22,8 @@ void JobMachine::SetReason(Job* job, const std::string& reason) {
 
 void JobMachine::Schedule() {
   next_retry_ns_ = INT64_MAX;
-  const Job* first = nullptr;  // The job that waits for busy devices: no later one may take them.
+  context_.blocking = JobId();
+  pass_ = Pass();
   for (Job* job : context_.jobs.Open()) {
     if (job->state != PENDING || job->attempt_running) continue;
     const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
@@ -43,12 +34,46 @@ void JobMachine::Schedule() {
                              pause_ms, " ms"));
       continue;
     }
-    if (first != nullptr) {
-      SetReason(job, absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason));
-      continue;
-    }
-    if (TryJob(job) == Outcome::kBlocks) first = job;
+    if (TryJob(job) != Outcome::kBlocks) continue;
+    context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
+    break;
   }
+  pass_ = Pass();
+}
+
+const std::vector<WorkerDevices>& JobMachine::AllOffers() {
+  if (!pass_.all.has_value()) pass_.all = context_.Offers(/*only_free=*/false);
+  return *pass_.all;
+}
+
+const std::vector<WorkerDevices>& JobMachine::FreeOffers() {
+  if (!pass_.free.has_value()) pass_.free = context_.Offers(/*only_free=*/true);
+  return *pass_.free;
+}
+
+JobMachine::Pass::Devices JobMachine::DevicesFor(const Target& target) {
+  const auto [found, is_new] = pass_.devices.try_emplace(target.SerializeAsString());
+  if (!is_new) return found->second;
+  for (const WorkerDevices& offer : AllOffers()) {
+    if (IsSameTarget(offer.offer.target(), target)) found->second.all += offer.devices;
+  }
+  for (const WorkerDevices& offer : FreeOffers()) {
+    if (IsSameTarget(offer.offer.target(), target)) found->second.free += offer.devices;
+  }
+  return found->second;
+}
+
+const TargetSelection& JobMachine::SelectionFor(const Job& job) {
+  const std::pair<int64_t, std::string> key(DeviceCount(job.mesh), job.spec.device_name());
+  const auto found = pass_.selections.find(key);
+  if (found != pass_.selections.end()) return found->second;
+  return pass_.selections.emplace(key, SelectTarget(AllOffers(), key.first, key.second)).first->second;
+}
+
+void JobMachine::Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans) {
+  attempts_.Launch(job, peers, plans);
+  pass_.free.reset();
+  pass_.devices.clear();
 }
 
 JobMachine::Outcome JobMachine::TryJob(Job* job) {
@@ -82,8 +107,7 @@ bool JobMachine::IsRefusedForLong(const Job& job) {
 // Returns the kind of device for a job that has not been built yet, or nullopt if the registered workers do not decide
 // it. A job that they can never run fails after a grace period.
 std::optional<Target> JobMachine::TargetFor(Job* job) {
-  TargetSelection selection =
-      SelectTarget(context_.Offers(/*only_free=*/false), DeviceCount(job->mesh), job->spec.device_name());
+  const TargetSelection& selection = SelectionFor(*job);
   if (!selection.is_refusal) refused_since_ns_.erase(job->id);
   if (selection.target.has_value()) return selection.target;
   SetReason(job, selection.reason);
@@ -127,37 +151,34 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   }
   const Target& target = plan->second.target;
   const int64_t wanted = DeviceCount(job->mesh);
-  const std::vector<WorkerDevices> all_targets = context_.Offers(/*only_free=*/false);
-  std::vector<WorkerDevices> all = all_targets, free = context_.Offers(/*only_free=*/true);
-  KeepTarget(target, &all);
-  KeepTarget(target, &free);
-  const int64_t capacity = CountDevices(all);
-  if (WaitsForItsWorkers(*job)) {
-    std::erase_if(free, [&](const WorkerDevices& offer) { return !HasPeer(*job, offer.registration->worker_id()); });
-    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
-    if (peers.empty()) {
-      SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
-      return Outcome::kWaits;
-    }
-    attempts_.Launch(job, peers, plan->second.plans);
-    return Outcome::kDone;
+  const Pass::Devices devices = DevicesFor(target);
+  const bool needs_its_workers = WaitsForItsWorkers(*job);
+  std::vector<Peer> peers;
+  if (needs_its_workers) {
+    std::vector<WorkerDevices> own = FreeOffers();
+    std::erase_if(own, [&](const WorkerDevices& offer) { return !HasPeer(*job, offer.registration->worker_id()); });
+    peers = PlaceOnWorkers(own, wanted, target);
+  } else if (wanted <= devices.free) {
+    peers = PlaceOnWorkers(FreeOffers(), wanted, target);
   }
-  const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, target);
   if (!peers.empty()) {
-    attempts_.Launch(job, peers, plan->second.plans);
+    Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
-  WaitForDevices(job, CountDevices(free), capacity);
-  if (wanted > capacity) return MayShrink(job, capacity) ? Build(job) : WaitForTarget(job, target, all_targets);
+  if (needs_its_workers) {
+    SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
+    return Outcome::kWaits;
+  }
+  WaitForDevices(job, devices.free, devices.all);
+  if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTarget(job, target);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
 }
 
 // The job needs more devices than those that run its executable, which is for `target`. Compiles it for another target
 // if, for the grace period, only that has had enough devices.
-JobMachine::Outcome JobMachine::WaitForTarget(Job* job, const Target& target,
-                                              const std::vector<WorkerDevices>& workers) {
-  const TargetSelection selection = SelectTarget(workers, DeviceCount(job->mesh), job->spec.device_name());
+JobMachine::Outcome JobMachine::WaitForTarget(Job* job, const Target& target) {
+  const TargetSelection& selection = SelectionFor(*job);
   if (!selection.target.has_value()) {
     SetReason(job, selection.reason);
   } else if (!IsSameTarget(*selection.target, target)) {
@@ -175,30 +196,26 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::optional<Target> target = TargetFor(job);
   if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
   const int64_t wanted = DeviceCount(job->mesh);
-  std::vector<WorkerDevices> free = context_.Offers(/*only_free=*/true);
-  for (const WorkerDevices& worker : free) {
+  for (const WorkerDevices& worker : FreeOffers()) {
     const Target& offered = worker.offer.target();
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
-    const std::vector<Peer> peers = PlaceOnWorkers(free, wanted, offered);
+    const std::vector<Peer> peers = PlaceOnWorkers(FreeOffers(), wanted, offered);
     if (peers.empty()) continue;
-    attempts_.Launch(job, peers, {});
+    Launch(job, peers, {});
     return Outcome::kDone;
   }
-  std::vector<WorkerDevices> all = context_.Offers(/*only_free=*/false);
-  KeepTarget(*target, &all);
-  KeepTarget(*target, &free);
-  const int64_t capacity = CountDevices(all);
-  WaitForDevices(job, CountDevices(free), capacity);
-  return wanted <= capacity ? Outcome::kBlocks : Outcome::kWaits;
+  const Pass::Devices devices = DevicesFor(*target);
+  WaitForDevices(job, devices.free, devices.all);
+  return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaits;
 }
 
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
   Job* job = context_.jobs.Find(id);
   if (job == nullptr || HasEnded(*job) || !building_.contains(id)) return;
+  if (MeshText(mesh) != MeshText(job->mesh)) return;  // It has been resized since, and is built again.
   building_.erase(id);
   context_.reschedule = true;
   if (job->state == COMPILING) job->state = PENDING;
-  if (MeshText(mesh) != MeshText(job->mesh)) return;  // It has been resized since.
   if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
   context_.plans[built->executable_digest] = built->plan;
   JobEvent event = context_.NewEvent(id);
@@ -213,6 +230,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
 }
 
 void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
+  pass_ = Pass();
   loading_.erase(digest);
   context_.reschedule = true;
   if (plan.ok()) {

@@ -27,7 +27,8 @@ void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why)
 
 void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why) {
   why->set_what("it waits");
-  why->add_evidence(job.reason.empty() ? "it has just been accepted" : job.reason);
+  const std::string reason = context.ReasonOf(job);
+  why->add_evidence(reason.empty() ? "it has just been accepted" : reason);
   if (!job.ending.empty()) {
     const StartPoint start = StartOf(job);
     why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,

@@ -1,5 +1,6 @@
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 
@@ -26,6 +27,8 @@ CREATE TABLE IF NOT EXISTS metrics (
   attempt INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (job_id, step)) WITHOUT ROWID;
 )";
+
+constexpr int64_t kRowsPerTransaction = 2000;  // The most that a transaction of a compaction deletes.
 
 constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
 constexpr char kInsertMetrics[] =
@@ -70,6 +73,7 @@ class SqliteJobLog final : public JobLog {
 
   absl::Status Append(LogBatch* batch) override {
     const std::lock_guard lock(mutex_);
+    XLAD_RETURN_IF_ERROR(compacted_);
     return InTransaction([&]() -> absl::Status {
       for (JobEvent& event : batch->events) {
         insert_event_->Bind(1, event.job_id());
@@ -137,19 +141,25 @@ class SqliteJobLog final : public JobLog {
   }
 
   absl::Status Compact(const LogCompaction& compaction) override {
-    const std::lock_guard lock(mutex_);
-    XLAD_RETURN_IF_ERROR(InTransaction([&]() -> absl::Status {
-      SqliteStatement events(db_, "DELETE FROM events WHERE job_id = ?");
-      SqliteStatement metrics(db_, "DELETE FROM metrics WHERE job_id = ?");
-      for (const JobId& job : compaction.jobs) {
-        XLAD_RETURN_IF_ERROR(Delete(&events, job.str()));
-        XLAD_RETURN_IF_ERROR(Delete(&metrics, job.str()));
-      }
-      SqliteStatement event(db_, "DELETE FROM events WHERE sequence = ?");
-      for (const int64_t sequence : compaction.events) XLAD_RETURN_IF_ERROR(Delete(&event, sequence));
-      return absl::OkStatus();
-    }));
-    return Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+    for (const JobId& job : compaction.jobs) {
+      XLAD_RETURN_IF_ERROR(DeleteRows(
+          "DELETE FROM metrics WHERE job_id = ?1 AND step IN (SELECT step FROM metrics WHERE job_id = ?1 LIMIT ?2)",
+          job));
+      XLAD_RETURN_IF_ERROR(DeleteRows("DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE "
+                                      "job_id = ?1 ORDER BY sequence DESC LIMIT ?2)",
+                                      job));
+    }
+    for (int64_t from = 0; from < std::ssize(compaction.events); from += kRowsPerTransaction) {
+      const int64_t to = std::min(std::ssize(compaction.events), from + kRowsPerTransaction);
+      XLAD_RETURN_IF_ERROR(CompactionStep([&] {
+        return InTransaction([&] {
+          SqliteStatement event(db_, "DELETE FROM events WHERE sequence = ?");
+          for (int64_t i = from; i < to; ++i) XLAD_RETURN_IF_ERROR(Delete(&event, compaction.events[i]));
+          return absl::OkStatus();
+        });
+      }));
+    }
+    return CompactionStep([&] { return Execute("PRAGMA wal_checkpoint(TRUNCATE)"); });
   }
 
   absl::Status BackUp(const std::string& path) override {
@@ -174,8 +184,33 @@ class SqliteJobLog final : public JobLog {
     return copy.Step() == SQLITE_DONE ? absl::OkStatus() : Error("back up");
   }
 
-  template <typename Key>
-  absl::Status Delete(SqliteStatement* statement, const Key& key) {
+  template <typename Work>
+  absl::Status CompactionStep(const Work& work) {
+    const std::lock_guard lock(mutex_);
+    XLAD_RETURN_IF_ERROR(compacted_);
+    compacted_ = work();
+    return compacted_;
+  }
+
+  // `sql` deletes at most ?2 rows of the job ?1.
+  absl::Status DeleteRows(const char* sql, const JobId& job) {
+    bool more = true;
+    while (more) {
+      XLAD_RETURN_IF_ERROR(CompactionStep([&] {
+        return InTransaction([&]() -> absl::Status {
+          SqliteStatement rows(db_, sql);
+          rows.Bind(1, job.str());
+          rows.Bind(2, kRowsPerTransaction);
+          if (rows.Step() != SQLITE_DONE) return StepError(&rows);
+          more = sqlite3_changes(db_) == kRowsPerTransaction;
+          return absl::OkStatus();
+        });
+      }));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Delete(SqliteStatement* statement, int64_t key) {
     statement->Bind(1, key);
     if (statement->Step() != SQLITE_DONE) return StepError(statement);
     statement->Reset();
@@ -247,6 +282,7 @@ class SqliteJobLog final : public JobLog {
   }
 
   std::mutex mutex_;
+  absl::Status compacted_;  // The first error of a compaction.
   sqlite3* db_;
   const std::string path_;
   std::unique_ptr<SqliteStatement> insert_event_, insert_metrics_;

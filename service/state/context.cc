@@ -52,7 +52,14 @@ Worker* Context::FindWorker(const WorkerId& id) {
 Job* Context::FindRunning(const std::string& job_id, int64_t attempt, int64_t generation) {
   Job* job = jobs.Find(JobId(job_id));
   if (job == nullptr || !job->attempt_running || job->attempt != attempt) return nullptr;
-  return generation == 0 || generation == job->placed.generation() ? job : nullptr;
+  return generation == job->placed.generation() ? job : nullptr;
+}
+
+std::string Context::ReasonOf(const Job& job) const {
+  const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
+  const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING &&
+                         !job.attempt_running && job.number > first->number;
+  return is_behind ? absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason) : job.reason;
 }
 
 Attempt& Context::AddAttempt(const Job& job) {

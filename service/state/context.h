@@ -48,7 +48,8 @@ struct Context {
   int64_t free_bytes = INT64_MAX;
 
   Effects effects;
-  bool reschedule = false;   // Devices or jobs have changed: the scheduler runs after the event.
+  bool reschedule = false;   // Devices or jobs have changed: the scheduler runs after the events.
+  JobId blocking;            // The job that waits for busy devices, which no later one may take; empty: none.
   std::vector<JobId> ended;  // Jobs that have ended since the last event.
 
   // A record about a job, at the time of the event.
@@ -62,8 +63,10 @@ struct Context {
 
   // Null if there is no such worker.
   Worker* FindWorker(const WorkerId& id);
-  // The job whose running attempt this is, or null if the attempt is not current. A generation of 0 is any.
+  // The job whose running attempt this is, or null if the attempt or its generation is not current.
   Job* FindRunning(const std::string& job_id, int64_t attempt, int64_t generation);
+  // Why the job is in its state. A job behind the blocking one waits for it.
+  std::string ReasonOf(const Job& job) const;
   // Adds or removes the running attempt of a job and the devices that it uses.
   Attempt& AddAttempt(const Job& job);
   void RemoveAttempt(const Job& job);

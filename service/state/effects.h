@@ -9,6 +9,7 @@
 #include "proto/executable.pb.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
+#include "service/log/compaction.h"
 #include "service/log/job_log.h"
 #include "tensor/shape.h"
 
@@ -50,6 +51,10 @@ struct StoreIndex {
 struct DropCheckpoint {
   std::string uri;
 };
+// Deletes what is not needed any more: events of the log, blobs, and the folders of removed jobs.
+struct CleanUp {
+  std::vector<TrimmedJob> trimmed;
+};
 // The job's status changed: wakes the calls that watch the job.
 struct JobChanged {
   JobId job;
@@ -73,7 +78,7 @@ struct EndSession {
   std::string reason;
 };
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, AssembleState, StoreIndex,
-                            DropCheckpoint, JobChanged, StoreArray, DropArrays, EndSession>;
+                            DropCheckpoint, CleanUp, JobChanged, StoreArray, DropArrays, EndSession>;
 using Actions = std::vector<Action>;
 
 struct Effects {

@@ -22,11 +22,12 @@ struct CoordinatorOptions {
   int64_t checkpoint_ms = 300'000;    // Between checkpoints of jobs whose spec has no policy.
   // If the coordinator itself was not running for longer than this, all deadlines move by the length of the pause.
   int64_t own_lag_ms = 500;
-  int64_t keep_ended_jobs = 10'000;   // Ended jobs beyond this number, or that ended longer ago than this many days,
-  int64_t keep_ended_days = 30;       // are removed.
+  // The latest of the jobs that have ended are kept, unless they ended longer ago than this.
+  int64_t keep_ended_jobs = 10'000;
+  int64_t keep_ended_ms = int64_t{30} * 24 * 3'600'000;
   int64_t keep_lost_workers_ms = 600'000;  // Lost workers are listed for this long.
   int64_t min_free_bytes = int64_t{64} << 20;  // With less free disk, submissions are refused.
-  int64_t compact_interval_ms = 3'600'000;
+  int64_t compact_interval_ms = 3'600'000;     // Between removals of what is not needed any more.
 };
 
 }  // namespace xlad::service

@@ -60,7 +60,17 @@ class Cluster {
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
       if (const auto* drop = std::get_if<DropCheckpoint>(&action)) dropped.push_back(drop->uri);
       if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
+      if (const auto* stop = std::get_if<StopBuild>(&action)) stopped_builds.push_back(stop->job.str());
+      if (const auto* clean = std::get_if<CleanUp>(&action)) clean_ups.push_back(*clean);
     }
+  }
+  // Deletes from the log what the latest clean-up allows.
+  void Compact() {
+    ASSERT_FALSE(clean_ups.empty());
+    const std::unique_ptr<JobLog> log = OpenMemoryJobLog(&store);
+    const absl::StatusOr<LogCompaction> plan = PlanCompaction(log.get(), clean_ups.back().trimmed);
+    ASSERT_TRUE(plan.ok());
+    ASSERT_TRUE(log->Compact(*plan).ok());
   }
 
   JobSpec Spec(int64_t devices, int attempts = 0, const std::string& device_name = "") {
@@ -234,6 +244,8 @@ class Cluster {
   std::vector<StoreIndex> indexes;
   std::vector<std::string> dropped;
   std::vector<ConnectionId> closed;
+  std::vector<std::string> stopped_builds;
+  std::vector<CleanUp> clean_ups;
 
  private:
   CoordinatorOptions options_;

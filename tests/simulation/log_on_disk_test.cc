@@ -24,20 +24,34 @@ JobEvent EventOf(int serial) {
   return event;
 }
 
+// An event of a job that is removed soon.
+JobEvent OldEvent() {
+  JobEvent event;
+  event.set_job_id("old");
+  event.mutable_submitted()->mutable_spec()->set_name(std::string(3000, 'o'));
+  return event;
+}
+
 struct History {
   std::vector<int> acknowledged;  // Serials.
   int next = 0;                   // The serial of the next append.
 };
 
-// Opens the log and appends until an append fails; returns whether none did.
+// Opens the log, appends, and removes the old job now and then, until one of these fails; returns whether none did.
 bool AppendAll(History* run) {
   const auto log = service::OpenSqliteJobLog(kPath);
   if (!log.ok()) return false;
   while (run->next < kAppends) {
     const int serial = run->next++;
-    service::LogBatch batch{{EventOf(serial), EventOf(serial)}, {}};
+    service::LogBatch batch{{EventOf(serial), OldEvent(), EventOf(serial)}, {}};
     if (!(*log)->Append(&batch).ok()) return false;
     run->acknowledged.push_back(serial);
+    if (serial % 4 != 3) continue;
+    if (!(*log)->Compact({{service::JobId("old")}, {}}).ok()) {
+      service::LogBatch next{{EventOf(serial)}, {}};
+      EXPECT_FALSE((*log)->Append(&next).ok()) << "after a failed compaction the log must be opened again";
+      return false;
+    }
   }
   return true;
 }
@@ -48,7 +62,7 @@ void CheckLog(const History& run, const std::string& where) {
   ASSERT_TRUE(log.ok()) << where << ": " << log.status();
   std::vector<JobEvent> events;
   const absl::Status read = (*log)->ReadEvents([&](const JobEvent& event) {
-    events.push_back(event);
+    if (event.job_id() == "job") events.push_back(event);
     return absl::OkStatus();
   });
   ASSERT_TRUE(read.ok()) << where << ": " << read;
@@ -74,6 +88,7 @@ int64_t OperationsOfARun() {
   History run;
   EXPECT_TRUE(AppendAll(&run));
   CheckLog(run, "no faults");
+  EXPECT_TRUE((*service::OpenSqliteJobLog(kPath))->ReadEventsOf(service::JobId("old"), 0, 1)->empty());
   return disk.operations();
 }
 

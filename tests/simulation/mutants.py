@@ -34,7 +34,7 @@ MUTANTS = [
      "Execute(\"PRAGMA wal_checkpoint(TRUNCATE)\"));\n    int64_t version", "Execute(\"PRAGMA user_version\"));\n    int64_t version"),
     ("a key makes a second job", "service/jobs/job_machine.cc", "known != nullptr) {", "known == context_.jobs.Find({})) {"),
     ("messages of older attempts", "service/state/context.cc",
-     " || job->attempt != attempt) return nullptr;\n  return generation == 0 || generation == job->placed.generation() ? job "
+     " || job->attempt != attempt) return nullptr;\n  return generation == job->placed.generation() ? job "
      ": nullptr;", ") return nullptr;\n  return job;"),
     ("attempts start from the initial state", "service/log/job.cc", "if (newest != nullptr &&", "if (false &&"),
     ("attempts start from the oldest checkpoint", "service/log/job.cc", "&job.checkpoints.back();",
@@ -58,8 +58,8 @@ MUTANTS = [
      "age_ms >= context_.options.adopt_window_ms) {", "false) {"),
     ("a worker that is lost while its attempt is adopted counts as present", "service/attempts/attempt_machine.cc",
      "attempt.present.erase(worker.str());", ""),
-    ("jobs behind a waiting job do not say why they wait", "service/jobs/schedule.cc",
-     "SetReason(job, absl::StrCat(\"waits behind job", "(absl::StrCat(\"waits behind job"),
+    ("jobs behind a waiting job do not say why they wait", "service/state/context.cc",
+     "const bool is_behind = first != nullptr &&", "const bool is_behind = false && first != nullptr &&"),
     ("metrics are acknowledged and not recorded", "service/attempts/attempt_machine.cc",
      "  context_.effects.batch.metrics.push_back(std::move(rows));",
      "  if (last.step() % 7 != 3) context_.effects.batch.metrics.push_back(std::move(rows));\n"

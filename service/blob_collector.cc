@@ -1,0 +1,90 @@
+#include "service/blob_collector.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "storage/store.h"
+#include "storage/uri.h"
+
+namespace xlad::service {
+namespace {
+
+// The digest of an "xlad:" URI, or an empty text.
+std::string DigestOf(const std::string& uri) {
+  const auto parsed = storage::ParseUri(uri);
+  return parsed.ok() && parsed->scheme == storage::Uri::Scheme::kBlob ? parsed->rest : "";
+}
+
+// Errors that say that a blob is not an index, or not any more: then it names no other blobs.
+bool IsNoIndex(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, const std::string& uri) {
+  const std::string digest = DigestOf(uri);
+  if (digest.empty()) return std::vector<std::string>();
+  std::vector<std::string> named = {digest};
+  const absl::StatusOr<std::shared_ptr<storage::RangeReader>> reader = blobs.OpenBlob(digest);
+  if (!reader.ok() && !IsNoIndex(reader.status())) return reader.status();
+  if (!reader.ok() || (*reader)->size() == 0) return named;
+  std::byte first{};
+  if (!(*reader)->Read(0, {&first, 1}).ok() || first != std::byte{'{'}) return named;  // Not JSON.
+  const storage::Store store(RealFileSystem(), [&](const std::string& name) { return blobs.OpenBlob(name); });
+  const absl::StatusOr<CheckpointIndex> index = store.ReadIndex(uri);
+  if (!index.ok() && IsNoIndex(index.status())) return named;
+  if (!index.ok()) return index.status();
+  for (const CheckpointShard& shard : index->shards()) {
+    if (const std::string name = DigestOf(shard.uri()); !name.empty()) named.push_back(name);
+  }
+  return named;
+}
+
+BlobCollector::BlobCollector(BlobStore* blobs, const BlobCollectorOptions& options)
+    : blobs_(*blobs), options_(options) {}
+
+absl::StatusOr<std::vector<std::string>> BlobCollector::BlobsOf(const std::string& uri) {
+  const auto known = blobs_of_.find(uri);
+  if (known != blobs_of_.end()) return known->second;
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, BlobsNamedBy(blobs_, uri));
+  if (blobs.size() > 1) blobs_of_[uri] = blobs;  // An index never changes; one that is missing may come back.
+  return blobs;
+}
+
+absl::StatusOr<std::set<std::string>> BlobCollector::NeededBlobs(const AskState& ask) {
+  XLAD_ASSIGN_OR_RETURN(const StoredState state, ask());
+  std::set<std::string> needed = state.blobs;
+  for (const std::string& uri : state.states) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, BlobsOf(uri));
+    needed.insert(blobs.begin(), blobs.end());
+  }
+  return needed;
+}
+
+void BlobCollector::Drop(const std::string& uri) {
+  const absl::StatusOr<std::vector<std::string>> blobs = BlobsOf(uri);
+  if (blobs.ok()) dropped_.insert(blobs->begin(), blobs->end());
+}
+
+absl::Status BlobCollector::CollectDropped(const AskState& ask) {
+  if (dropped_.empty()) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
+  std::set<std::string> kept;
+  for (const std::string& digest : std::exchange(dropped_, {})) {
+    if (needed.contains(digest)) continue;  // It is dropped again when that checkpoint is.
+    const absl::StatusOr<bool> is_gone = blobs_.RemoveIfUnused(digest, Before(options_.dropped_ms));
+    if (!is_gone.ok() || !*is_gone) kept.insert(digest);
+  }
+  dropped_ = std::move(kept);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> BlobCollector::CollectAll(const AskState& ask) {
+  XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
+  std::erase_if(blobs_of_, [&](const auto& known) { return !needed.contains(DigestOf(known.first)); });
+  return blobs_.Collect([&](const std::string& digest) { return needed.contains(digest); },
+                        Before(options_.unnamed_ms));
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,145 @@
+// Unneeded blobs are removed; those that are needed, in use or just uploaded are not, whatever happens.
+#include "service/blob_collector.h"
+
+#include <gtest/gtest.h>
+
+#include "storage/checkpoint_index.h"
+#include "storage/testing/memory_files.h"
+#include "storage/uri.h"
+#include "tensor/wire.h"
+
+namespace xlad::service {
+namespace {
+
+using storage::BlobUri;
+using storage::MemoryFiles;
+
+constexpr int64_t kHourMs = 3'600'000;
+
+class BlobCollectorTest : public testing::Test {
+ protected:
+  void SetUp() override { Open(); }
+
+  void Open() {
+    blobs_ = std::make_unique<BlobStore>(*BlobStore::Open(files_, "/blobs", {0, &clock_}));
+    collector_ = std::make_unique<BlobCollector>(blobs_.get(), BlobCollectorOptions{kHourMs, 60'000, &clock_});
+  }
+  void Wait(int64_t ms) { clock_.Advance(ms * kNsPerMs); }
+
+  // A checkpoint of one tensor with these bytes; returns the URI of its index.
+  std::string PutCheckpoint(int64_t step, const std::string& bytes) {
+    CheckpointIndex index;
+    index.set_step(step);
+    CheckpointTensor* tensor = index.add_tensors();
+    tensor->set_name("w");
+    tensor::ShapeToWire({tensor::ElementType::kS8, {std::ssize(bytes)}}, tensor->mutable_shape());
+    CheckpointShard* shard = index.add_shards();
+    shard->set_uri(BlobUri(*blobs_->Put(bytes)));
+    shard->set_bytes(std::ssize(bytes));
+    shard->set_sha256(std::string(64, '0'));
+    shard->set_block_bytes(1 << 20);
+    shard->add_block_sums(0);
+    CheckpointPiece* piece = shard->add_pieces();
+    piece->set_tensor("w");
+    piece->mutable_box()->add_lo(0);
+    piece->mutable_box()->add_hi(std::ssize(bytes));
+    const absl::StatusOr<std::string> text = storage::SerializeIndex(index);
+    EXPECT_TRUE(text.ok()) << text.status();
+    return BlobUri(*blobs_->Put(*text));
+  }
+  BlobCollector::AskState Needing(std::set<std::string> states, std::set<std::string> blobs = {}) {
+    return [=] { return StoredState{{}, blobs, states}; };
+  }
+  size_t CountBlobs() { return blobs_->List()->size(); }
+
+  ManualClock clock_{1};
+  MemoryFiles files_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<BlobCollector> collector_;
+};
+
+TEST_F(BlobCollectorTest, WhatNothingNeedsGoesAfterAWhile) {
+  const std::string program = *blobs_->Put("program"), other = *blobs_->Put("other");
+  const std::string checkpoint = PutCheckpoint(10, "weights");
+  EXPECT_EQ(*collector_->CollectAll(Needing({}, {})), 0) << "they have just been uploaded";
+  Wait(kHourMs + 1);
+  EXPECT_EQ(*collector_->CollectAll(Needing({checkpoint}, {program})), 1);
+  EXPECT_FALSE(blobs_->Has(other));
+  EXPECT_EQ(CountBlobs(), 3u);
+  EXPECT_EQ(*collector_->CollectAll(Needing({}, {program})), 2) << "the index and its shard";
+  EXPECT_EQ(files_.List("/blobs")->size(), 2u) << "no checksums are left";
+}
+
+TEST_F(BlobCollectorTest, ABlobThatAClientCountsOnStays) {
+  const std::string digest = *blobs_->Put("state");
+  Wait(kHourMs + 1);
+  EXPECT_TRUE(blobs_->Verify(digest)) << "a client asks whether it must upload it";
+  EXPECT_EQ(*collector_->CollectAll(Needing({})), 0);
+  Wait(kHourMs + 1);
+  {
+    const auto hold = blobs_->Hold({digest, digest});  // A submission that is being recorded.
+    EXPECT_EQ(*collector_->CollectAll(Needing({})), 0);
+  }
+  EXPECT_EQ(*collector_->CollectAll(Needing({})), 1);
+}
+
+TEST_F(BlobCollectorTest, ARestartKeepsUnnamedBlobsForAWhile) {
+  blobs_->Put("state").IgnoreError();
+  Wait(10 * kHourMs);
+  Open();
+  EXPECT_EQ(*collector_->CollectAll(Needing({})), 0) << "a client may be about to name it";
+  Wait(kHourMs + 1);
+  EXPECT_EQ(*collector_->CollectAll(Needing({})), 1);
+}
+
+TEST_F(BlobCollectorTest, DroppedCheckpointsGoSoonUnlessTheirBlobsAreNeededElsewhere) {
+  const std::string first = PutCheckpoint(10, "frozen weights"), second = PutCheckpoint(20, "frozen weights");
+  const std::string third = PutCheckpoint(30, "other weights");
+  collector_->Drop(first);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({second, third})).ok());
+  EXPECT_EQ(CountBlobs(), 5u) << "too early: the same bytes may be about to be named";
+  Wait(60'001);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({second, third})).ok());
+  EXPECT_EQ(CountBlobs(), 4u) << "the shard belongs to the second one too";
+  collector_->Drop(second);
+  EXPECT_TRUE(collector_->CollectDropped(Needing({third})).ok());
+  EXPECT_EQ(CountBlobs(), 2u);
+  EXPECT_FALSE(collector_->has_dropped());
+}
+
+TEST_F(BlobCollectorTest, NothingGoesIfItIsUnknownWhatIsNeeded) {
+  const std::string checkpoint = PutCheckpoint(10, "weights");
+  Wait(kHourMs + 1);
+  EXPECT_FALSE(collector_->CollectAll([] { return absl::UnavailableError("the log cannot be read"); }).ok());
+  collector_->Drop(checkpoint);
+  EXPECT_FALSE(collector_->CollectDropped([] { return absl::UnavailableError("the log cannot be read"); }).ok());
+  EXPECT_TRUE(collector_->has_dropped());
+  EXPECT_EQ(CountBlobs(), 2u);
+}
+
+// The disk fails, or the machine, at each operation of a collection.
+TEST_F(BlobCollectorTest, AFailureAtAnyOperationLosesNoNeededBlob) {
+  for (int64_t fail_after = 0;; ++fail_after) {
+    files_ = MemoryFiles();
+    Open();
+    const std::string program = *blobs_->Put("program"), checkpoint = PutCheckpoint(10, "weights");
+    for (int i = 0; i < 3; ++i) blobs_->Put(absl::StrCat("old ", i)).IgnoreError();
+    Wait(kHourMs + 1);
+    files_.fail_after = files_.operations + fail_after;
+    const bool done = collector_->CollectAll(Needing({checkpoint}, {program})).ok();
+    if (fail_after % 2 == 0) files_.Crash(/*lose_names=*/fail_after % 4 == 0);
+    files_.fail_after = INT64_MAX;
+    Open();
+    EXPECT_TRUE(blobs_->Verify(program));
+    const std::vector<std::string> named = *BlobsNamedBy(*blobs_, checkpoint);
+    EXPECT_EQ(named.size(), 2u);
+    for (const std::string& blob : named) EXPECT_TRUE(blobs_->Verify(blob));
+    Wait(kHourMs + 1);
+    EXPECT_TRUE(collector_->CollectAll(Needing({checkpoint}, {program})).ok());
+    EXPECT_EQ(CountBlobs(), 3u) << fail_after;
+    if (done) return;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -1,0 +1,169 @@
+// The engine with a real log and real build processes, in place of which a script runs.
+#include "service/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "base/hash.h"
+#include "proto/protocol.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kPatienceMs = 120'000;
+
+// "Builds" a program: one that contains "huge" takes for ever, after its process id has been written to a file of the
+// program's name; every other one fails.
+constexpr char kBuilder[] = R"(#!/bin/sh
+name=$(tr -c 'a-z0-9-' '\n' | grep -m1 '^huge-[0-9]*$') || { echo "small" >&2; exit 3; }
+echo $$ > "FOLDER/$name.tmp"
+mv "FOLDER/$name.tmp" "FOLDER/$name"
+exec sleep 100000
+)";
+
+class SilentWorker final : public Outbox {
+ public:
+  void Send(const CoordinatorMessage&) override {}
+  void Close() override {}
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = JoinPath(testing::TempDir(),
+                       absl::StrCat("engine_", testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(RealFileSystem().MakeDirectories(folder_).ok());
+    std::string script = kBuilder;
+    for (size_t at; (at = script.find("FOLDER")) != std::string::npos;) script.replace(at, 6, folder_);
+    const std::string program = JoinPath(folder_, "builder");
+    ASSERT_TRUE(RealFileSystem().WriteAtomically(program, script).ok());
+    ASSERT_EQ(chmod(program.c_str(), 0700), 0);
+    options_.data_folder = JoinPath(folder_, "data");
+    options_.program_path = program;
+  }
+  void TearDown() override {
+    if (engine_ != nullptr) engine_->Stop();
+    engine_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  void Start() {
+    auto engine = Engine::Start(options_);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    engine_ = *std::move(engine);
+    WorkerMessage message;
+    RegisterWorker* registration = message.mutable_register_();
+    registration->set_worker_id("w");
+    registration->set_incarnation(1);
+    registration->set_devices(8);
+    registration->set_protocol(kProtocol);
+    const ConnectionId connection = engine_->Attach(&worker_);
+    engine_->OnMessage(connection, message);
+  }
+  std::string Submit(const std::string& program) {
+    // No collection may come between the upload and the submission.
+    const auto hold = engine_->blobs().Hold({Sha256Hex(program)});
+    SubmitJobRequest request;
+    request.set_client_key(program);
+    request.mutable_spec()->set_program_blob(*engine_->blobs().Put(program));
+    const auto response = engine_->Submit(request);
+    return response.ok() ? response->job_id() : std::string(response.status().message());
+  }
+  static bool Eventually(const std::function<bool()>& is_so) {
+    for (int64_t waited = 0; waited < kPatienceMs; waited += 10) {
+      if (is_so()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  // The process that builds this huge program, as soon as it runs.
+  pid_t Builder(const std::string& program) {
+    const std::string path = JoinPath(folder_, program);
+    EXPECT_TRUE(Eventually([&] { return RealFileSystem().Exists(path); })) << program;
+    return std::atoi(RealFileSystem().Read(path).value_or("0").c_str());
+  }
+  bool HasEnded(const std::string& job) { return xlad::HasEnded(engine_->GetJob(job)->state()); }
+
+  std::string folder_;
+  EngineOptions options_;
+  SilentWorker worker_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
+  options_.builds = {.young = 2, .all = 8, .old_after_ms = 100};
+  Start();
+  const std::string first = Submit("huge-1"), second = Submit("huge-2");
+  const pid_t first_pid = Builder("huge-1"), second_pid = Builder("huge-2");
+  ASSERT_GT(first_pid, 0);
+  ASSERT_GT(second_pid, 0);
+  const std::string small = Submit("tiny");
+  EXPECT_TRUE(Eventually([&] { return HasEnded(small); })) << "its build starts beside the others";
+  EXPECT_THAT(engine_->GetJob(small)->reason(), HasSubstr("small"));
+  EXPECT_EQ(engine_->GetJob(first)->state(), COMPILING);
+
+  ASSERT_TRUE(engine_->Cancel(first).ok());
+  EXPECT_TRUE(Eventually([&] { return kill(first_pid, 0) != 0; })) << "the build ends with its job";
+  EXPECT_EQ(kill(second_pid, 0), 0);
+  EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
+  engine_->Stop();
+  EXPECT_NE(kill(second_pid, 0), 0) << "and with the engine";
+}
+
+TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACancelledOneBuildsItself) {
+  Start();
+  const std::string first = Submit("huge-1");
+  const pid_t first_pid = Builder("huge-1");
+  SubmitJobRequest request;
+  request.set_client_key("same program");
+  request.mutable_spec()->set_program_blob(*engine_->blobs().Put("huge-1"));
+  const std::string second = engine_->Submit(request)->job_id();
+  EXPECT_TRUE(Eventually([&] { return engine_->GetJob(second)->state() == COMPILING; }));
+  ASSERT_TRUE(engine_->Cancel(first).ok());
+  EXPECT_TRUE(Eventually([&] {
+    const pid_t now = std::atoi(RealFileSystem().Read(JoinPath(folder_, "huge-1")).value_or("0").c_str());
+    return now != 0 && now != first_pid && kill(now, 0) == 0;
+  }));
+  EXPECT_EQ(engine_->GetJob(second)->state(), COMPILING);
+}
+
+TEST_F(EngineTest, RemovedJobsLeaveNothingOnTheDisk) {
+  options_.coordinator.keep_ended_jobs = 1;
+  options_.coordinator.compact_interval_ms = 100;
+  options_.blobs.unnamed_ms = 0;
+  Start();
+  std::vector<std::string> jobs;
+  for (int i = 0; i < 4; ++i) {
+    jobs.push_back(Submit(absl::StrCat("tiny ", i)));
+    ASSERT_TRUE(Eventually([&] { return HasEnded(jobs.back()); })) << "it cannot be built";
+  }
+  const std::string data = options_.data_folder;
+  const auto count = [&](const char* folder) {
+    return RealFileSystem().List(JoinPath(data, folder)).value_or(std::vector<std::string>()).size();
+  };
+  EXPECT_TRUE(Eventually([&] { return count("jobs") == 1 && count("blobs") == 2; }))
+      << "a folder, a program and its checksums; found " << count("jobs") << " and " << count("blobs");
+  EXPECT_TRUE(absl::IsNotFound(engine_->GetJob(jobs[0]).status()));
+  EXPECT_TRUE(engine_->GetJob(jobs[3]).ok());
+  EXPECT_NE(Submit("tiny 0"), jobs[0]) << "it is another job, whose program is uploaded again";
+}
+
+TEST_F(EngineTest, ASubmissionNamesItsMissingBlobs) {
+  Start();
+  SubmitJobRequest request;
+  request.set_client_key("key");
+  request.mutable_spec()->set_program_blob(std::string(64, 'a'));
+  const absl::Status missing = engine_->Submit(request).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr(std::string(64, 'a')));
+}
+
+}  // namespace
+}  // namespace xlad::service

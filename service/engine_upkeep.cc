@@ -1,0 +1,117 @@
+// What the engine does with its folder beside the work for jobs: removes what is not needed any more, makes backups.
+#include <filesystem>
+
+#include "base/log.h"
+#include "service/engine.h"
+#include "storage/checkpoint_folder.h"
+#include "storage/uri.h"
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
+
+}  // namespace
+
+void Engine::Drop(const DropCheckpoint& request) {
+  const auto uri = storage::ParseUri(request.uri);
+  if (!uri.ok()) return;
+  if (uri->scheme == storage::Uri::Scheme::kBlob) {
+    const std::lock_guard lock(collecting_);
+    collector_->Drop(request.uri);
+    const int64_t now_ns = RealClock().NowNs();
+    if (now_ns - collected_ns_ < kCollectionPauseNs) return;
+    collected_ns_ = now_ns;
+    const absl::Status collected = collector_->CollectDropped([this] { return StateInUse(); });
+    if (!collected.ok()) LogWarn("old blobs cannot be removed", {{"error", std::string(collected.message())}});
+    return;
+  }
+  const absl::Status removed = storage::RemoveCheckpointFolder(RealFileSystem(), uri->rest);
+  if (!removed.ok()) LogWarn("an old checkpoint cannot be removed", {{"error", std::string(removed.message())}});
+}
+
+absl::StatusOr<StoredState> Engine::StateInUse() {
+  return Ask<StoredState>(
+      [](CoordinatorCore& coordinator) -> absl::StatusOr<StoredState> { return coordinator.StateInUse(); });
+}
+
+// Removes the folders of jobs that the log does not have any more.
+absl::Status Engine::RemoveFolders() {
+  const std::string root = JoinPath(options_.data_folder, "jobs");
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RealFileSystem().List(root));
+  // Asked after the list was read: a folder that was made later is not in it.
+  XLAD_ASSIGN_OR_RETURN(const StoredState state, StateInUse());
+  for (const std::string& folder : folders) {
+    std::error_code ignored;
+    if (!state.jobs.contains(folder)) std::filesystem::remove_all(JoinPath(root, folder), ignored);
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Clean(const CleanUp& request) {
+  const auto warn = [](const char* what, const absl::Status& status) {
+    if (!status.ok()) LogWarn(what, {{"error", std::string(status.message())}});
+  };
+  if (const auto log = ReadableLog(); log.ok()) {
+    absl::StatusOr<LogCompaction> plan = PlanCompaction(log->get(), request.trimmed);
+    if (plan.ok() && !plan->empty()) {
+      warn("the job log cannot be compacted", (*log)->Compact(*plan));
+    } else {
+      warn("the job log cannot be compacted", plan.status());
+    }
+  }
+  warn("folders of removed jobs cannot be removed", RemoveFolders());
+  const std::lock_guard lock(collecting_);
+  warn("old blobs cannot be removed", collector_->CollectDropped([this] { return StateInUse(); }));
+  const absl::StatusOr<int64_t> removed = collector_->CollectAll([this] { return StateInUse(); });
+  warn("blobs that no job needs cannot be removed", removed.status());
+  if (removed.ok() && *removed > 0) LogInfo("removed blobs that no job needs", {{"blobs", absl::StrCat(*removed)}});
+}
+
+absl::StatusOr<std::shared_ptr<void>> Engine::HoldBlobs(const JobSpec& spec, const ResolvedResume& resume) {
+  std::vector<std::string> blobs = {spec.program_blob()};
+  for (const std::string& digest : {spec.state_blob(), spec.data_blob()}) {
+    if (!digest.empty()) blobs.push_back(digest);
+  }
+  for (const std::string& uri : {spec.state_uri(), spec.data_uri(), resume.uri}) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> named, BlobsNamedBy(*blobs_, uri));
+    blobs.insert(blobs.end(), named.begin(), named.end());
+  }
+  std::shared_ptr<void> hold = blobs_->Hold(blobs);
+  for (const std::string& digest : blobs) {
+    if (blobs_->Has(digest)) continue;
+    return absl::FailedPreconditionError(absl::StrCat("found no blob ", digest, ", expected it to be uploaded"));
+  }
+  return hold;
+}
+
+absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
+  FileSystem& files = RealFileSystem();
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(JoinPath(folder, "blobs")));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, files.List(folder));
+  if (present.size() > 1) {
+    return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected an empty or a new folder"));
+  }
+  BackupResponse response;
+  const std::lock_guard lock(collecting_);
+  // The log first: every blob that it names exists, because blobs are stored before they are recorded.
+  XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
+  const std::string blobs = JoinPath(options_.data_folder, "blobs");
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(blobs));
+  for (const std::string& name : names) {
+    std::error_code error;
+    const std::string from = JoinPath(blobs, name), to = JoinPath(JoinPath(folder, "blobs"), name);
+    std::filesystem::create_hard_link(from, to, error);  // Blobs never change.
+    if (error) std::filesystem::copy_file(from, to, error);
+    if (error && files.Exists(from)) {
+      return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message()));
+    }
+    if (error) continue;
+    if (name.size() == 64) response.set_blobs(response.blobs() + 1);  // The others are checksums.
+    response.set_bytes(response.bytes() + files.Size(to).value_or(0));
+  }
+  return response;
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,93 @@
+#include "service/log/compaction.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace xlad::service {
+namespace {
+
+constexpr int64_t kPage = 1000;
+
+absl::Status VisitEventsOf(JobLog* log, const JobId& job, const std::function<void(const JobEvent&)>& visit) {
+  int64_t after = 0;
+  while (true) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, log->ReadEventsOf(job, after, kPage));
+    for (const JobEvent& event : events) visit(event);
+    if (std::ssize(events) < kPage) return absl::OkStatus();
+    after = events.back().sequence();
+  }
+}
+
+// Adds to `events` those about checkpoints that are not kept.
+absl::Status TrimCheckpoints(JobLog* log, const TrimmedJob& job, std::vector<int64_t>* events) {
+  std::vector<int64_t> surplus;
+  size_t before_newest = 0;  // How many of them precede the commit of the newest checkpoint that is kept.
+  XLAD_RETURN_IF_ERROR(VisitEventsOf(log, job.id, [&](const JobEvent& event) {
+    if (event.has_dropped()) surplus.push_back(event.sequence());
+    if (!event.has_checkpoint()) return;
+    const bool is_kept = std::any_of(job.checkpoints.begin(), job.checkpoints.end(), [&](const Checkpoint& kept) {
+      return kept.step == event.checkpoint().step() && kept.uri == event.checkpoint().uri();
+    });
+    if (is_kept) {
+      before_newest = surplus.size();
+    } else {
+      surplus.push_back(event.sequence());
+    }
+  }));
+  events->insert(events->end(), surplus.begin(), surplus.begin() + static_cast<ptrdiff_t>(before_newest));
+  return absl::OkStatus();
+}
+
+// The latest event of a kind replaces the earlier ones.
+class Latest {
+ public:
+  explicit Latest(std::vector<int64_t>* replaced) : replaced_(*replaced) {}
+  void Add(int64_t sequence) {
+    if (sequence_ > 0) replaced_.push_back(sequence_);
+    sequence_ = sequence;
+  }
+  int64_t sequence() const { return sequence_; }
+
+ private:
+  std::vector<int64_t>& replaced_;
+  int64_t sequence_ = 0;
+};
+
+absl::Status TrimCoordinator(JobLog* log, LogCompaction* compaction) {
+  std::vector<int64_t>& events = compaction->events;
+  Latest term(&events), removal(&events);
+  std::map<std::string, Latest> drained, undrained;
+  XLAD_RETURN_IF_ERROR(VisitEventsOf(log, JobId(), [&](const JobEvent& event) {
+    if (event.has_term_started()) term.Add(event.sequence());
+    if (event.has_removed()) {
+      removal.Add(event.sequence());
+      for (const std::string& job : event.removed().job_ids()) compaction->jobs.emplace_back(job);
+    }
+    if (!event.has_drain_changed()) return;
+    // A worker that is not drained needs no event.
+    auto& workers = event.drain_changed().drain() ? drained : undrained;
+    const std::string& worker = event.drain_changed().worker_id();
+    workers.try_emplace(worker, &events).first->second.Add(event.sequence());
+  }));
+  for (const auto& [worker, latest] : undrained) {
+    const auto drain = drained.find(worker);
+    const bool is_drained = drain != drained.end() && drain->second.sequence() > latest.sequence();
+    events.push_back(latest.sequence());
+    if (drain != drained.end() && !is_drained) events.push_back(drain->second.sequence());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LogCompaction> PlanCompaction(JobLog* log, const std::vector<TrimmedJob>& jobs) {
+  LogCompaction compaction;
+  XLAD_RETURN_IF_ERROR(TrimCoordinator(log, &compaction));
+  for (const TrimmedJob& job : jobs) XLAD_RETURN_IF_ERROR(TrimCheckpoints(log, job, &compaction.events));
+  std::sort(compaction.events.begin(), compaction.events.end());
+  return compaction;
+}
+
+}  // namespace xlad::service

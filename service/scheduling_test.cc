@@ -1,0 +1,78 @@
+// Builds and the queue of jobs.
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+void Cancel(Cluster* cluster, const std::string& job) {
+  cluster->Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(job)).ok()); });
+}
+
+TEST(Scheduling, AJobThatEndsStopsItsBuild) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string job = cluster.Submit(2);
+  ASSERT_EQ(cluster.builds.size(), 1u);
+  Cancel(&cluster, job);
+  EXPECT_THAT(cluster.stopped_builds, ElementsAre(job));
+}
+
+TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string job = cluster.Submit(4);
+  const StartBuild first = cluster.builds.back();
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  *request.mutable_mesh() = cluster.Spec(2).mesh();
+  cluster.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Resize(request).ok()); });
+  EXPECT_THAT(cluster.stopped_builds, ElementsAre(job));
+  ASSERT_EQ(cluster.builds.size(), 2u);
+  // The first build had ended before it could be stopped.
+  cluster.Do([&](CoordinatorCore& c) {
+    c.OnBuilt(first.job, first.mesh, BuiltProgram{"old", 1, {}, false, {first.target, {}}, {}});
+  });
+  EXPECT_EQ(cluster.builds.size(), 2u) << "the second one is still under way";
+  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
+  cluster.Built("new");
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  EXPECT_EQ(cluster.JobOf(job).executable_digest, "new");
+}
+
+TEST(Scheduling, JobsBehindAWaitingOneSaySoUntilItRuns) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string running = cluster.Submit(2, "1");
+  cluster.Built("one");
+  cluster.Start(running, {1});
+  const std::string large = cluster.Submit(2, "2");
+  cluster.Built("two");
+  const std::string small = cluster.Submit(1, "3");
+  EXPECT_THAT(cluster.Status(large).reason(), HasSubstr("waits for 2 devices, 0 are free of 2"));
+  EXPECT_THAT(cluster.Status(small).reason(), StartsWith("waits behind job " + large + ", which waits for 2 devices"));
+  EXPECT_THAT(cluster.coordinator().Why(JobId(small))->text(), HasSubstr("waits behind job " + large));
+  Cancel(&cluster, running);
+  EXPECT_EQ(cluster.Status(large).state(), STARTING);
+  EXPECT_EQ(cluster.Status(small).state(), COMPILING);
+}
+
+TEST(Scheduling, AMessageWithoutGenerationIsStale) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string job = cluster.Submit(2);
+  cluster.Built();
+  WorkerMessage ready;
+  cluster.Name(job, ready.mutable_ready());
+  ready.mutable_ready()->set_generation(0);
+  cluster.Handle(1, ready);
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  cluster.Start(job, {1});
+}
+
+}  // namespace
+}  // namespace xlad::service
