@@ -63,13 +63,16 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
   Source source;
   XLAD_ASSIGN_OR_RETURN(source.client, client::CoordinatorClient::Connect(arguments.endpoint));
   source.store = StoreOf(*source.client);
-  std::string uri = what;
-  if (what.substr(0, 5) != "xlad:") {
+  std::vector<std::string> uris;
+  if (what.substr(0, 5) == "xlad:") {
+    uris = {what};
+  } else {
     XLAD_ASSIGN_OR_RETURN(const JobStatus status, source.client->GetJob(what));
     if (!status.has_checkpoint()) return absl::NotFoundError(absl::StrCat("job ", what, " has no checkpoint"));
-    uri = status.checkpoint_uri();
+    for (const JobCheckpoint& checkpoint : status.checkpoints()) uris.push_back(checkpoint.uri());
+    if (uris.empty()) uris = {status.checkpoint_uri()};  // The coordinator is older and names only the newest.
   }
-  source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
+  for (const std::string& uri : uris) source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
   return source;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,6 +34,8 @@ int Fail(const absl::Status& status) {
   std::fprintf(stderr, "xlad: error: %s\n", std::string(status.message()).c_str());
   return absl::IsUnavailable(status) || absl::IsAlreadyExists(status) ? kUnavailable : kFailed;
 }
+
+void KeepFilesPrivate() { umask(0077); }
 
 absl::Status WriteOutput(const std::string& path, const std::string& bytes) {
   if (!path.empty() && path != "-") return RealFileSystem().WriteAtomically(path, bytes);

@@ -42,6 +42,9 @@ bool ErrorIsTerminal();
 std::atomic<int>* StopRequested();
 // The signal that was received, or 0.
 int StopSignal();
+// From now on other users cannot read the files and folders that this process and its children make: data, logs and
+// checkpoints belong to the user who runs the cluster.
+void KeepFilesPrivate();
 
 // --coordinator (where `xlad up` listens), --tls-ca, --token-file.
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint);

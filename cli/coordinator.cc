@@ -6,6 +6,7 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/coordinator_flags.h"
 #include "service/coordinator_daemon.h"
 #include "service/executable_cache.h"
 
@@ -13,6 +14,7 @@ namespace xlad::cli {
 namespace {
 
 int Run(const service::DaemonOptions& options) {
+  KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
   const auto daemon = service::CoordinatorDaemon::Start(options);
   if (!daemon.ok()) return Fail(daemon.status());
@@ -30,6 +32,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   options->program_path = OwnExecutablePath();
   options->data_folder = "xlad-data";
   auto cache = std::make_shared<std::string>();
+  auto flags = std::make_shared<CoordinatorFlags>();
   CLI::App* app = parent.add_subcommand("coordinator", "run the coordinator daemon");
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
               "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
@@ -40,8 +43,13 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   app->add_option("--tls-key", options->tls_key_file, "PEM private key (required off loopback)");
   app->add_option("--token-file", options->token_file, "file whose first line is the token that clients must send");
   app->add_option("--cache", *cache, kCacheHelp);
+  AddCoordinatorFlags(app, flags.get());
   app->callback([=] {
     *action = [=] {
+      const auto chosen = flags->Options();
+      if (!chosen.ok()) return Fail(chosen.status());
+      options->coordinator = *chosen;
+      options->build_limits.memory_bytes = flags->build_memory_bytes;
       options->cache_folder = service::CacheFolder(*cache, JoinPath(options->data_folder, "executables"));
       return Run(*options);
     };

@@ -14,6 +14,7 @@ namespace xlad::cli {
 namespace {
 
 constexpr int64_t kSoonMs = 5000;  // A worker that runs for less may end again.
+constexpr int64_t kMaxEarlyEnds = 3;
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
 
@@ -33,6 +34,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   daemon.data_folder = options.data_folder;
   daemon.program_path = OwnExecutablePath();
   daemon.cache_folder = options.cache_folder;
+  daemon.coordinator = options.coordinator;
+  daemon.build_limits = options.build_limits;
   XLAD_ASSIGN_OR_RETURN(cluster->daemon_, service::CoordinatorDaemon::Start(daemon));
   const int64_t threads = options.threads > 0 ? options.threads : runtime::HostThreads();
   int64_t all_devices = 0;
@@ -74,23 +77,19 @@ std::string LocalCluster::HowEnded(const Worker& worker) {
                       worker.log.empty() ? "" : absl::StrCat("; its log: ", worker.log));
 }
 
-std::string LocalCluster::DeadWorker() {
-  for (Worker& worker : workers_) {
-    if (worker.process->HasEnded()) return HowEnded(worker);
-  }
-  return "";
-}
-
-void LocalCluster::ReplaceDeadWorkers() {
+absl::Status LocalCluster::ReplaceDeadWorkers() {
+  absl::Status status;
   for (Worker& worker : workers_) {
     if (!worker.process->HasEnded()) continue;
     const int64_t now_ns = RealClock().NowNs();
     if (worker.replace_at_ns == 0) {
       const bool ended_soon = now_ns - worker.started_ns < kSoonMs * kNsPerMs;
+      worker.early_ends = ended_soon ? worker.early_ends + 1 : 0;
       worker.wait_ms = ended_soon ? std::clamp(worker.wait_ms * 2, kMinWaitMs, kMaxWaitMs) : 0;
       worker.replace_at_ns = now_ns + worker.wait_ms * kNsPerMs;
       LogError(HowEnded(worker), {{"replaced_in_ms", absl::StrCat(worker.wait_ms)}});
     }
+    if (worker.early_ends >= kMaxEarlyEnds) status = absl::AbortedError(HowEnded(worker));
     if (now_ns < worker.replace_at_ns) continue;
     const absl::Status started = StartWorker(&worker);
     if (started.ok()) {
@@ -100,6 +99,7 @@ void LocalCluster::ReplaceDeadWorkers() {
     LogError("a worker cannot be replaced", {{"worker", worker.name}, {"error", std::string(started.message())}});
     worker.replace_at_ns = now_ns + kMaxWaitMs * kNsPerMs;
   }
+  return status;
 }
 
 void LocalCluster::Drain(int64_t grace_ms) {

@@ -8,6 +8,7 @@
 
 #include "base/child_process.h"
 #include "cli/devices.h"
+#include "service/build.h"
 #include "service/coordinator_daemon.h"
 
 namespace xlad::cli {
@@ -18,6 +19,8 @@ struct LocalClusterOptions {
   std::vector<DeviceRequests> devices;  // By worker; each request has a count.
   std::string cache_folder;             // For executables; empty: none are kept.
   int threads = 0;                      // The cores of all devices together; 0: those that this process may use.
+  service::CoordinatorOptions coordinator;
+  ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
   bool workers_log_to_files = true;     // To data_folder/worker-N.log; otherwise to standard error.
 };
 
@@ -29,11 +32,10 @@ class LocalCluster {
   ~LocalCluster();
 
   std::string Address() const { return daemon_->Address(); }
-  // "worker-1 (pid 123) ended: signal 9; its log: PATH" for the first worker that has ended, or empty if all run.
-  std::string DeadWorker();
   // Starts each worker that has ended again under its name. One that ended soon after its start has to wait, longer
-  // each time, up to half a minute. Logs what it does.
-  void ReplaceDeadWorkers();
+  // each time, up to half a minute. Logs what it does. Aborted ("worker-1 (pid 123) ended: signal 9; its log: PATH")
+  // if a worker has ended soon after its start three times in a row.
+  absl::Status ReplaceDeadWorkers();
   // Sends SIGTERM to the workers, gives them up to grace_ms to drain, and then ends the coordinator.
   void Drain(int64_t grace_ms);
 
@@ -45,6 +47,7 @@ class LocalCluster {
     std::unique_ptr<ChildProcess> process;
     int64_t started_ns = 0;
     int64_t wait_ms = 0;        // How long its next replacement waits.
+    int64_t early_ends = 0;     // How many times in a row it ended soon after its start.
     int64_t replace_at_ns = 0;  // When a worker that has ended is replaced; 0 while it runs.
   };
 

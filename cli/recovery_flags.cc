@@ -20,9 +20,10 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
       ->delimiter(',');
   app->add_option(
          "--attempts", flags->attempts,
-         "how many attempts in a row may fail without a new checkpoint; default: any number, unless the program "
-         "fails twice with the same error at the same step")
-      ->check(AtLeast(1));
+         "how many attempts in a row may fail without a newly committed checkpoint before the job fails; 0, the "
+         "default: any number. A program that fails twice in a row with the same error at the same step ends the job "
+         "in any case")
+      ->check(AtLeast(0));
   app->add_flag("--stop-when-not-finite", flags->stop_when_not_finite,
                 "fail at the first step whose loss or metric is NaN or infinite");
 }

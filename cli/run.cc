@@ -46,6 +46,7 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
 
 int RunOn(const Options& options, const client::Job& job, const std::string& folder) {
   StopRequested();
+  KeepFilesPrivate();
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
   cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
@@ -65,13 +66,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   FollowOptions follow = options.follow;
   follow.cancel_on_stop = true;
   if (!options.data_folder.empty()) follow.trace_path = JoinPath(folder, "trace.json");
-  follow.check = [&]() -> absl::Status {
-    const auto status = (*client)->GetJob(*id);
-    const bool running = status.ok() && status->state() == RUNNING;
-    // While the job runs, the coordinator reports a lost worker.
-    const std::string dead = running ? "" : (*cluster)->DeadWorker();
-    return dead.empty() ? absl::OkStatus() : absl::AbortedError(dead);
-  };
+  follow.check = [&] { return (*cluster)->ReplaceDeadWorkers(); };
   const int code = FollowJob(**client, *id, job.spec, follow);
   if (code == kFailed) {
     std::fprintf(stderr, "xlad: program: %s\nxlad: logs and the partitioned program: %s\n", job.program_path.c_str(),

@@ -8,6 +8,7 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/coordinator_flags.h"
 #include "cli/devices.h"
 #include "cli/local_cluster.h"
 #include "service/executable_cache.h"
@@ -21,6 +22,7 @@ constexpr int64_t kParentsGraceMs = 2'000;  // Shorter, because jobs of a cluste
 
 struct UpOptions {
   LocalClusterOptions cluster;
+  CoordinatorFlags coordinator;
   std::string cache;
   int64_t workers = 0;               // 0: not given.
   std::vector<int64_t> cpu_devices;  // --devices: of each worker, or a single number for all of them.
@@ -30,6 +32,7 @@ struct UpOptions {
 };
 
 int RunCluster(const UpOptions& options) {
+  KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
   // Whether the parent has died: this process then has another parent. The parent may have died before this call.
   const auto abandoned = [&] { return options.parent != 0 && getppid() != options.parent; };
@@ -44,7 +47,7 @@ int RunCluster(const UpOptions& options) {
                (*cluster)->Address().c_str(), options.cluster.devices.size(), (*cluster)->Address().c_str());
   while (*stop == 0 && !abandoned()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    (*cluster)->ReplaceDeadWorkers();
+    (*cluster)->ReplaceDeadWorkers().IgnoreError();  // It has been logged, and is tried again.
   }
   LogInfo("draining");
   (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);
@@ -74,6 +77,10 @@ int Run(UpOptions options) {
   auto devices = DevicesOfWorkers(options);
   if (!devices.ok()) return Fail(devices.status());
   options.cluster.devices = *std::move(devices);
+  auto coordinator = options.coordinator.Options();
+  if (!coordinator.ok()) return Fail(coordinator.status());
+  options.cluster.coordinator = *coordinator;
+  options.cluster.build_limits.memory_bytes = options.coordinator.build_memory_bytes;
   // If the data folder is removed at the end, executables are kept in the user's cache folder.
   options.cluster.cache_folder = service::CacheFolder(
       options.cache, options.remove_data ? service::UserCacheFolder()
@@ -111,6 +118,7 @@ void AddUp(CLI::App& parent, Action* action) {
   app->add_option("--parent", options->parent, "process that started this one: print the address on standard output, "
                                                "and end when that process does")
       ->check(AtLeast(1));
+  AddCoordinatorFlags(app, &options->coordinator);
   app->add_flag("--remove-data", options->remove_data, "remove the folder at the end");
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }

@@ -38,6 +38,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   AddEndpointFlags(app, &options->coordinator);
   app->callback([=] {
     *action = [=] {
+      KeepFilesPrivate();
       if (options->devices.empty()) options->devices = {{"cpu", "", 1}};
       if (options->devices[0].count == 0) options->devices[0].count = 1;
       const auto end = worker::RunWorker(*options, runtime::AllDeviceKinds(), StopRequested());

@@ -172,6 +172,8 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: step() > 5, "the job to continue")
                 log = xlad("logs", out.split()[0], "--coordinator", where_up)[1]
                 self.assertIn("drains", log)
+                for path in [where / "data", *(where / "data").rglob("*")]:
+                    self.assertEqual(path.lstat().st_mode & 0o077, 0, f"others may use {path}")
             finally:
                 up.close()
 
@@ -194,6 +196,24 @@ class Faults(unittest.TestCase):
                     os.killpg(run.pid, signal.SIGINT)
                 self.assertNotIn(b"FAILED", run.communicate(timeout=30)[1])
                 self.assertEqual(run.returncode, 130)
+
+    def test_run_replaces_a_worker_that_was_killed(self):
+        with folder() as where:
+            run = Process(where / "run.log", "run", JOB, *MESH, *LONG, "--checkpoint-every", 20, "--workers", 2,
+                          "--data", where / "data")
+            log = where / "data" / "coordinator.log"
+
+            def says(text):
+                return log.exists() and text in log.read_text(errors="replace")
+
+            try:
+                wait_for(lambda: says("checkpoint of step"), "a checkpoint")
+                os.kill(children(run.pid)[0], signal.SIGKILL)
+                wait_for(lambda: says("attempt 2 running"), "the job to continue")
+                run.popen.send_signal(signal.SIGINT)
+                self.assertEqual(run.popen.wait(30), 130)
+            finally:
+                run.close()
 
     def test_interrupted_run_leaves_no_process_behind(self):
         with folder() as where:
