@@ -221,6 +221,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       return absl::UnavailableError(
           absl::StrCat("coordinator ", address_, " cannot be reached: ", status.error_message()));
     }
+    // No call whose status is used is cancelled here: the coordinator ended it, because it is stopping.
+    if (status.error_code() == grpc::StatusCode::CANCELLED) {
+      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " ended the call"));
+    }
     return absl::Status(code, status.error_message());
   }
 
