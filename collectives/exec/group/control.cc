@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "collectives/exec/group/meeting.h"
 
 namespace xlad::collectives {
 namespace {
@@ -156,8 +157,10 @@ void RemoveOldControlFiles(const std::string& folder) {
   for (const std::string& name : *names) {
     const std::string path = JoinPath(folder, name);
     struct stat info {};
-    if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if (stat(path.c_str(), &info) != 0) continue;
     if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
+    if (S_ISDIR(info.st_mode)) MeetingFolder::RemoveIfUnused(path);
+    if (!S_ISREG(info.st_mode)) continue;
     const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);
     if (!control.ok()) continue;
     bool in_use = false;

@@ -134,7 +134,8 @@ class ControlFile {
 // exist. Created, readable by this user only, if it does not exist.
 absl::StatusOr<std::string> ControlFolder();
 
-// Removes the control files that are older than a day and whose processes have all ended.
+// Removes the control files that are older than a day and whose processes have all ended, and such folders in which
+// groups have formed (MeetingFolder).
 void RemoveOldControlFiles(const std::string& folder);
 
 // The text of an operation by its word in an entry line or a record.

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "collectives/exec/group/cores.h"
+#include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/plans.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/plan/mapped.h"
@@ -124,14 +124,12 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
     options.launch.ranks = std::popcount(alive);
     options.generation = generation_ + 1;
     options.deadline_ms = deadline_ms;
-    const std::string meeting = absl::StrCat(folder, "/meet-", options.launch.key, "-", options.generation);
-    const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting);
+    XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key,
+                                                                               "-", options.generation)));
+    const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
     absl::StatusOr<std::unique_ptr<ProcessGroup>> group = Form(options, bootstrap.get());
     if (!group.ok() && AliveRanks() != alive) continue;
     XLAD_RETURN_IF_ERROR(group.status());
-    XLAD_RETURN_IF_ERROR((*group)->Barrier());
-    std::error_code ignored;
-    if (options.launch.rank == 0) std::filesystem::remove_all(meeting, ignored);
     return group;
   }
 }
@@ -206,17 +204,12 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline
         "SLURM_PROCID; start it by mpirun, srun or `xlad bench --ranks N`");
   }
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
-  const std::string meeting = absl::StrCat(folder, "/meet-", launch->key);
-  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting);
+  XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", launch->key)));
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
   ProcessGroup::Options options;
   options.launch = *launch;
   options.deadline_ms = deadline_ms;
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> group, ProcessGroup::Form(options, bootstrap.get()));
-  XLAD_RETURN_IF_ERROR(group->Barrier());
-  // All ranks have read everything.
-  std::error_code ignored;
-  if (launch->rank == 0) std::filesystem::remove_all(meeting, ignored);
-  return group;
+  return ProcessGroup::Form(options, bootstrap.get());
 }
 
 }  // namespace xlad::collectives

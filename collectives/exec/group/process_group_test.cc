@@ -10,11 +10,14 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/random.h"
+#include "collectives/exec/group/meeting.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/testing/make_spec.h"
 
@@ -287,6 +290,54 @@ float SumOfSurvivors(const std::string& folder, const std::string& key, int rank
   float own = static_cast<float>(rank), all = 0;
   if (!sum.ok() || !(*smaller)->Run(**sum, &own, &all).ok()) return -4;
   return all;
+}
+
+TEST(MeetingFolder, TheLastRankRemovesIt) {
+  const std::string path = absl::StrCat(std::filesystem::temp_directory_path().string(), "/", NewKey());
+  for (int round = 0; round < 2; ++round) {
+    std::unique_ptr<MeetingFolder> first = *MeetingFolder::Open(path), second = *MeetingFolder::Open(path);
+    EXPECT_TRUE(FileBootstrap(RealFileSystem(), path)->Put("key", "value").ok());
+    MeetingFolder::RemoveIfUnused(path);
+    first.reset();
+    EXPECT_TRUE(std::filesystem::exists(path));
+    second.reset();
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  // A rank that was killed leaves the folder without a lock.
+  std::filesystem::create_directory(path);
+  std::ofstream(path + "/lock").close();
+  MeetingFolder::RemoveIfUnused(path);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// Ranks arrive and leave at any time; none sees the remains of others.
+TEST(MeetingFolder, RanksComeAndGo) {
+  const std::string path = absl::StrCat(std::filesystem::temp_directory_path().string(), "/", NewKey());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        const auto folder = MeetingFolder::Open(path);
+        ASSERT_TRUE(folder.ok()) << folder.status();
+        ASSERT_TRUE(std::filesystem::exists(path + "/lock"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(ProcessGroup, AGroupThatCannotFormLeavesNoFolder) {
+  const std::string key = NewKey();
+  setenv("XLAD_RANK", "0", 1);
+  setenv("XLAD_RANKS", "2", 1);
+  setenv("XLAD_LAUNCH", key.c_str(), 1);
+  const auto group = JoinLaunchedGroup(/*deadline_ms=*/10);
+  for (const char* name : {"XLAD_RANK", "XLAD_RANKS", "XLAD_LAUNCH"}) unsetenv(name);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(group.status())) << group.status();
+  for (const auto& entry : std::filesystem::directory_iterator(*ControlFolder())) {
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(::testing::StartsWith("meet-")));
+  }
 }
 
 TEST(ProcessGroup, SurvivorsShrinkTheGroup) {
