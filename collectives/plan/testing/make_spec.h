@@ -6,7 +6,8 @@
 namespace xlad::collectives {
 
 // A valid f32 spec over `ranks` ranks with `count` elements in each part of the data (none if it is a barrier). Sums if
-// the kind reduces; the root, if the kind has one, is in the middle; if the kind has pairs, every rank sends to the next.
+// the kind reduces; the root, if the kind has one, is in the middle; if the kind has pairs, every rank sends to the
+// next.
 inline CollectiveSpec MakeSpec(CollectiveKind kind, int ranks, int64_t count) {
   CollectiveSpec spec;
   spec.kind = kind;
