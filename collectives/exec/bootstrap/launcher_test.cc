@@ -1,4 +1,4 @@
-// Detection of launchers, and the cores that a process may use.
+// Detection of launchers, and whether every rank has a core.
 #include "collectives/exec/bootstrap/launcher.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +7,7 @@
 #include <climits>
 #include <map>
 
+#include "base/cores.h"
 #include "collectives/exec/group/cores.h"
 
 namespace xlad::collectives {
@@ -38,7 +39,7 @@ TEST(Launcher, ReadsTheVariablesOfEachLauncher) {
   EXPECT_FALSE(Detect({})->has_value());
 }
 
-TEST(Launcher, RefusesValuesThatAreNoRank) {
+TEST(Launcher, RefusesValuesThatAreNotARank) {
   EXPECT_THAT(std::string(Detect({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).status().message()), HasSubstr("PMI_RANK=2"));
   EXPECT_FALSE(Detect({{"PMI_RANK", "x"}, {"PMI_SIZE", "2"}}).ok());
   EXPECT_THAT(std::string(Detect({{"PMI_RANK", "1"}}).status().message()), HasSubstr("PMI_SIZE=(not set)"));
@@ -46,10 +47,10 @@ TEST(Launcher, RefusesValuesThatAreNoRank) {
 }
 
 TEST(Cores, CountsQuotaAndMasks) {
-  EXPECT_EQ(QuotaCores("max 100000\n"), INT_MAX);
-  EXPECT_EQ(QuotaCores("250000 100000\n"), 2);
-  EXPECT_EQ(QuotaCores("50000 100000\n"), 1);
-  EXPECT_EQ(QuotaCores("nonsense"), INT_MAX);
+  EXPECT_TRUE(EachHasACore({{3}, {3}}, CpuQuotaOf("max 100000\n")));
+  EXPECT_TRUE(EachHasACore({{3}, {3}}, CpuQuotaOf("250000 100000\n")));
+  EXPECT_FALSE(EachHasACore({{3}, {3}}, CpuQuotaOf("150000 100000\n")));
+  EXPECT_TRUE(EachHasACore({{3}, {3}}, CpuQuotaOf("nonsense")));
   EXPECT_TRUE(EachHasACore({{1}, {2}}, INT_MAX));   // One core each, as mpirun binds them.
   EXPECT_FALSE(EachHasACore({{1}, {1}}, INT_MAX));  // The same core.
   EXPECT_FALSE(EachHasACore({{3}, {3}, {3}}, INT_MAX));

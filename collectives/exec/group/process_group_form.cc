@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "collectives/exec/group/cores.h"
@@ -70,7 +71,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
   RankBlock& self = control_->rank(rank_);
   self.pid = getpid();
   gethostname(self.host, sizeof self.host - 1);
-  const std::vector<uint64_t> cores = AllowedCores();
+  const std::vector<uint64_t> cores = AffinityMask();
   std::copy_n(cores.begin(), std::min(cores.size(), std::size(self.cores)), self.cores);
   self.joined.store(1, std::memory_order_release);
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("joined"));
@@ -83,7 +84,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
     }
     masks.emplace_back(std::begin(block.cores), std::end(block.cores));
   }
-  exclusive_ = EachHasACore(masks, QuotaCores());
+  exclusive_ = EachHasACore(masks, CpuQuota());
   cache_bytes_ = LastLevelCacheBytes();
   waiter_ = std::make_unique<GroupWaiter>(control_.get(), rank_, exclusive_);
   memory_ = std::make_unique<GroupMemory>(control_.get(), rank_);
@@ -184,7 +185,8 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
       absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");
   const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
   if (free == used_texts_.size()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the group has ", free, " prepared operations already, the most"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the group has ", free, " prepared operations already, which is the maximum"));
   }
   char* const slot = control_->rank(rank_).texts[free];
   std::memset(slot, 0, RankBlock::kTextBytes);

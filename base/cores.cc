@@ -1,0 +1,67 @@
+#include "base/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/file_system.h"
+
+namespace xlad {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+std::vector<uint64_t> AffinityMask() {
+  // The mask may be larger than cpu_set_t on machines with many cores.
+  for (size_t cores = 1024; cores <= 65536; cores *= 4) {
+    cpu_set_t* const set = CPU_ALLOC(cores);
+    const size_t bytes = CPU_ALLOC_SIZE(cores);
+    std::vector<uint64_t> mask;
+    if (sched_getaffinity(0, bytes, set) == 0) {
+      mask.resize(cores / 64);
+      for (size_t core = 0; core < cores; ++core) {
+        if (CPU_ISSET_S(core, bytes, set)) mask[core / 64] |= uint64_t{1} << (core % 64);
+      }
+    }
+    CPU_FREE(set);
+    if (!mask.empty()) return mask;
+  }
+  return {};
+}
+
+double CpuQuota() {
+  const absl::StatusOr<std::string> membership = RealFileSystem().Read("/proc/self/cgroup");
+  if (!membership.ok()) return kUnlimited;
+  double quota = kUnlimited;
+  for (absl::string_view line : absl::StrSplit(*membership, '\n')) {
+    if (!absl::ConsumePrefix(&line, "0::")) continue;
+    for (std::string group(line);; group.resize(group.rfind('/'))) {
+      const absl::StatusOr<std::string> text = RealFileSystem().Read(absl::StrCat("/sys/fs/cgroup", group, "/cpu.max"));
+      if (text.ok()) quota = std::min(quota, CpuQuotaOf(*text));
+      if (group.find('/') == std::string::npos) break;
+    }
+  }
+  return quota;
+}
+
+double CpuQuotaOf(absl::string_view cpu_max) {
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(absl::StripAsciiWhitespace(cpu_max), ' ', absl::SkipEmpty());
+  int64_t quota_us = 0, period_us = 0;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[0], &quota_us) || !absl::SimpleAtoi(words[1], &period_us) ||
+      quota_us <= 0 || period_us <= 0) {
+    return kUnlimited;
+  }
+  return static_cast<double>(quota_us) / static_cast<double>(period_us);
+}
+
+}  // namespace xlad

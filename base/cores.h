@@ -1,0 +1,22 @@
+// The cores of this machine that this process may use: its affinity mask and the CPU quota of its control group.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace xlad {
+
+// The affinity mask as a bit set: core c is bit c % 64 of element c / 64. Empty if the system does not tell it.
+std::vector<uint64_t> AffinityMask();
+
+// The smallest CPU quota, in cores, of the control group (version 2) of this process and of the groups around it;
+// infinity if none is limited.
+double CpuQuota();
+
+// The quota in cores of the contents of a control group's cpu.max: "150000 100000" is 1.5. Infinity for "max 100000"
+// and for anything unexpected.
+double CpuQuotaOf(absl::string_view cpu_max);
+
+}  // namespace xlad

@@ -1,0 +1,32 @@
+#include "base/cores.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+namespace xlad {
+namespace {
+
+TEST(Cores, QuotasAreFractionsOfCores) {
+  EXPECT_EQ(CpuQuotaOf("150000 100000\n"), 1.5);
+  EXPECT_EQ(CpuQuotaOf("100000 100000"), 1);
+  EXPECT_EQ(CpuQuotaOf("1000 100000"), 0.01);
+  EXPECT_EQ(CpuQuotaOf("6400000 100000"), 64);
+}
+
+TEST(Cores, OtherContentsSetNoQuota) {
+  for (const char* text : {"", "max 100000\n", "max", "0 100000", "-1 100000", "100000", "100000 0", "a b", "1 2 3"}) {
+    EXPECT_TRUE(std::isinf(CpuQuotaOf(text))) << text;
+  }
+}
+
+TEST(Cores, ThisProcessHasSome) {
+  int cores = 0;
+  for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
+  EXPECT_GE(cores, 1);
+  EXPECT_GT(CpuQuota(), 0);
+}
+
+}  // namespace
+}  // namespace xlad
