@@ -4,14 +4,13 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "base/rounding.h"
 
 namespace xlad::collectives {
 namespace {
 
 // Staged operands begin at multiples of this, as buffers of a device do.
 constexpr int64_t kAlignment = 64;
-
-int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -33,13 +32,13 @@ absl::Status StagedCommunicator::LaunchStaged(const CollectiveLaunch& launch) {
   }
   const int64_t width = tensor::ByteWidth(spec.type);
   int64_t total = kAlignment;
-  for (const int64_t count : spec.counts) total += RoundUp(count * width);
-  for (const int64_t count : output_counts) total += RoundUp(count * width);
+  for (const int64_t count : spec.counts) total += RoundUp(count * width, kAlignment);
+  for (const int64_t count : output_counts) total += RoundUp(count * width, kAlignment);
   if (std::ssize(staging_) < total) staging_.resize(total);
-  auto* next = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(staging_.data())));
+  auto* next = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(staging_.data()), kAlignment));
   const auto take = [&next](int64_t bytes) {
     const absl::Span<std::byte> taken(next, static_cast<size_t>(bytes));
-    next += RoundUp(bytes);
+    next += RoundUp(bytes, kAlignment);
     return taken;
   };
 

@@ -4,14 +4,11 @@
 #include <numeric>
 
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "compiler/buffers/coalesce.h"
 
 namespace xlad::compiler {
 namespace {
-
-int64_t Aligned(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
 
 struct Block {
   int64_t first, last;
@@ -111,7 +108,7 @@ class Assigner {
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
     Arena arena(classes_);
     for (int c : order) {
-      const int64_t bytes = Aligned(Bytes(c));
+      const int64_t bytes = RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
       const int64_t offset = bytes == 0 ? 0 : arena.Place(c, bytes);
       for (int member : classes_.members[c]) SetSlice(member, 0, offset);
     }
@@ -138,8 +135,8 @@ class Assigner {
     for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (!IsTemporary(c)) continue;
       for (const Interval& interval : classes_.live[c]) {
-        change[std::max<int64_t>(interval.first, 0)] += Aligned(Bytes(c));
-        change[interval.last + 1] -= Aligned(Bytes(c));
+        change[std::max<int64_t>(interval.first, 0)] += RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
+        change[interval.last + 1] -= RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
       }
     }
     int64_t now = 0, most = 0;

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
 
 namespace xlad::collectives {
@@ -31,8 +32,8 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   return errno == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
 }
 
-constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock));
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock), kPageBytes);
 // The cells of one flag from one rank to all others, in whole cache lines.
 constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
 
@@ -40,7 +41,7 @@ constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
 
 int64_t ControlFile::BytesFor(int ranks) {
   const int64_t cells = kSignalFlags * ranks * CellsPerRank(ranks) * static_cast<int64_t>(sizeof(SignalCell));
-  return kHeadBytes + ranks * kBlockBytes + RoundUp(cells);
+  return kHeadBytes + ranks * kBlockBytes + RoundUp(cells, kPageBytes);
 }
 
 absl::Status ControlFile::Map(int file, int64_t bytes, bool writable) {

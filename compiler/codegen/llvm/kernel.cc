@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "compiler/codegen/llvm/nest.h"
 
 namespace xlad::compiler {
@@ -12,10 +13,6 @@ namespace {
 
 using hlo::Instruction;
 using hlo::Opcode;
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
 
 // The leaves of a kernel's arguments, and the results that share the memory of an operand.
 struct Arguments {
@@ -110,7 +107,7 @@ void KernelContext::Divide(const Tiling& tiling) {
 }
 
 ArrayView KernelContext::ScratchOfTile(const tensor::Shape& shape) {
-  const int64_t bytes = RoundUp(shape.bytes());
+  const int64_t bytes = RoundUp(shape.bytes(), XLAD_BUFFER_ALIGNMENT);
   const ArrayView first = Scratch(shape);
   scratch_bytes_ += (tiles() - 1) * bytes;
   if (tiles() == 1) return first;
@@ -120,7 +117,7 @@ ArrayView KernelContext::ScratchOfTile(const tensor::Shape& shape) {
 ArrayView KernelContext::Scratch(const tensor::Shape& shape) {
   llvm::Value* base =
       ir_.b.CreateConstInBoundsGEP1_64(ir_.b.getInt8Ty(), scratch_, static_cast<uint64_t>(scratch_bytes_));
-  scratch_bytes_ += RoundUp(shape.bytes());
+  scratch_bytes_ += RoundUp(shape.bytes(), XLAD_BUFFER_ALIGNMENT);
   return {base, shape};
 }
 

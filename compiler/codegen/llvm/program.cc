@@ -6,15 +6,12 @@
 #include <cstddef>
 
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 
 namespace xlad::compiler {
 namespace {
 
 using Steps = google::protobuf::RepeatedPtrField<Step>;
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
 
 // If a program has more kernel calls than this, they are not inlined: LLVM's time grows faster than a function's size.
 constexpr int64_t kMaxInlined = 64;
@@ -37,7 +34,7 @@ int64_t CountKernels(const Steps& steps) {
 class ProgramEmitter {
  public:
   ProgramEmitter(Ir* ir, const NativeProgramRequest& request, const EmittedFunctions& known)
-      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes)) {
+      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes, XLAD_BUFFER_ALIGNMENT)) {
     int64_t kernels = 0;
     for (const Step& step : request.steps) kernels += CountKernels(step);
     inline_kernels_ = kernels <= kMaxInlined;

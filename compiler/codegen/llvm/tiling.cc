@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace xlad::compiler {
 namespace {
 
 using tensor::Dims;
-
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t RoundUpTo(int64_t x, int64_t multiple) { return CeilDiv(x, multiple) * multiple; }
 
 // The first dimension from which on the sizes have this product, or -1.
 int64_t SuffixOf(const Dims& dims, int64_t product) {
@@ -28,7 +27,7 @@ Index Unflatten(Ir& ir, llvm::Value* position, const Dims& dims) {
 
 Tiling TileLinear(int64_t positions, int64_t tiles) {
   // Whole cache lines, so that two threads do not write the same line.
-  const int64_t width = std::min(positions, RoundUpTo(CeilDiv(positions, tiles), 64));
+  const int64_t width = std::min(positions, RoundUp(CeilDiv(positions, tiles), 64));
   return {positions, positions, std::max<int64_t>(1, width), 1};
 }
 
@@ -52,7 +51,7 @@ Tiling TileColumns(const Dims& dims, int64_t tiles, int64_t max_width) {
   if (outer >= tiles || columns < 2 * kMinWidth) {
     return {positions, positions, CeilDiv(outer, std::min(tiles, outer)) * columns, columns};
   }
-  const int64_t width = RoundUpTo(CeilDiv(columns, CeilDiv(tiles, outer)), kMinWidth);
+  const int64_t width = RoundUp(CeilDiv(columns, CeilDiv(tiles, outer)), kMinWidth);
   return {positions, columns, std::min({width, columns, max_width}), 1};
 }
 

@@ -5,6 +5,7 @@
 // log2(16) rounds, each of which swaps the off-diagonal d by d blocks of 2d by 2d blocks (Eklundh 1972).
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "base/status.h"
 #include "compiler/codegen/llvm/kernel.h"
 
@@ -89,7 +90,6 @@ class TileMover {
 
 // Pieces of `size` cover 0 .. count-1. If size does not divide count, the last piece overlaps the previous one and
 // writes the same values again.
-int64_t CountPieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 llvm::Value* StartOfPiece(Ir& ir, llvm::Value* piece, int64_t count, int64_t size) {
   llvm::Value* start = ir.Mul(piece, size);
   return count % size == 0 ? start : ir.Clamp(start, 0, count - size);
@@ -118,7 +118,7 @@ void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
   // One position for each index of the other dimensions and each piece of the rows.
   Dims outer;
   for (const Run& run : runs) outer.push_back(run.size);
-  outer.push_back(CountPieces(rows.size, side));
+  outer.push_back(CeilDiv(rows.size, side));
   kernel.Divide(TileRows(outer, kernel.wanted_tiles()));
   ForPositions(ir, kernel.range(), outer, [&](const Index& position) {
     const Values index = DimsOf(ir, position, outer);
@@ -128,7 +128,7 @@ void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
       to = ir.Add(to, ir.Mul(index[r], runs[r].to));
     }
     llvm::Value* r = StartOfPiece(ir, index.back(), rows.size, side);
-    ir.Loop(CountPieces(columns.size, side), [&](llvm::Value* piece) {
+    ir.Loop(CeilDiv(columns.size, side), [&](llvm::Value* piece) {
       llvm::Value* c = StartOfPiece(ir, piece, columns.size, side);
       tile.Move(tile.At(operand->base, ir.Add(ir.Add(from, r), ir.Mul(c, columns.from))), columns.from,
                 tile.At(output.array.base, ir.Add(ir.Add(to, c), ir.Mul(r, rows.to))), rows.to);

@@ -17,6 +17,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "runtime/devices/cpu/convolution_shape.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/library_op.h"
@@ -106,7 +108,7 @@ constexpr int64_t kFeaturesOfBlock = 16;
 
 class DnnlConvolution final : public PreparedLibraryOp {
  public:
-  // `tiled` is false to make one tile.
+  // If `tiled` is false, there is one tile.
   static absl::StatusOr<std::unique_ptr<DnnlConvolution>> Try(const ConvolutionOp& op, const ConvolutionShape& shape,
                                                               const Plan& plan, bool tiled) {
     auto convolution = std::make_unique<DnnlConvolution>();
@@ -144,7 +146,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     const Strided& split = shape_.kind == ConvolutionKind::kBackwardWeights ? shape_.weights : shape_.src;
     total_ = split.sizes[0];
     tile_size_ = tiled ? ChooseTileSize() : total_;
-    tiles_ = (total_ + tile_size_ - 1) / tile_size_;
+    tiles_ = CeilDiv(total_, tile_size_);
     XLAD_RETURN_IF_ERROR(AddVariant(plan, tile_size_));
     if (total_ % tile_size_ != 0) XLAD_RETURN_IF_ERROR(AddVariant(plan, total_ % tile_size_));
     XLAD_RETURN_IF_ERROR(PrepareShared());
@@ -156,7 +158,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
       }
     }
     if (shape_.flip_kernel) {
-      flip_bytes_ = RoundUpToAlignment(tensor::Product(shape_.weights.sizes) * tensor::ByteWidth(sides_[1].type));
+      flip_bytes_ = RoundUp(tensor::Product(shape_.weights.sizes) * tensor::ByteWidth(sides_[1].type), XLAD_BUFFER_ALIGNMENT);
     }
     for (const SharedPart& part : shared_parts_) scratchpad = std::max(scratchpad, part.reorder.scratchpad_bytes);
     shared_bytes_ = flip_bytes_;
@@ -199,9 +201,9 @@ class DnnlConvolution final : public PreparedLibraryOp {
     const double flops = 2 * positions * static_cast<double>(tensor::Product(shape_.weights.sizes));
     const double worth = std::min(flops / kMinTileFlops, 1e6);
     const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(worth), 1, kMaxTiles);
-    const int64_t size = (total_ + wanted - 1) / wanted;
+    const int64_t size = CeilDiv(total_, wanted);
     if (shape_.kind != ConvolutionKind::kBackwardWeights) return size;
-    return std::min(total_, (size + kFeaturesOfBlock - 1) / kFeaturesOfBlock * kFeaturesOfBlock);
+    return std::min(total_, RoundUp(size, kFeaturesOfBlock));
   }
 
   absl::Status AddVariant(const Plan& plan, int64_t size) {
@@ -224,7 +226,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
     for (size_t i = 0; i < 3; ++i) {
       variant.inside[i] = variant.op.Desc(sides_[i].query);
       if (dnnl_memory_desc_equal(&variant.outside[i], &variant.inside[i]) != 0) continue;
-      const int64_t bytes = RoundUpToAlignment(static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[i])));
+      const int64_t inside_bytes = static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[i]));
+      const int64_t bytes = RoundUp(inside_bytes, XLAD_BUFFER_ALIGNMENT);
       sides_[i].bytes = std::max(sides_[i].bytes, bytes);
       if (sides_[i].tiled_dim == kNone) continue;
       variant.moved[i] = true;
@@ -270,7 +273,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
       if (side.tiled_dim != kNone || side.bytes == 0) continue;
       const int64_t length = side.tensor->sizes[0];
       int64_t step = std::max<int64_t>(1, length / std::max<int64_t>(1, side.bytes / kMinBytes));
-      if (side.which == 1) step = (step + kBlock - 1) / kBlock * kBlock;
+      if (side.which == 1) step = RoundUp(step, kBlock);
       for (int64_t first = 0; first < length; first += step) {
         XLAD_ASSIGN_OR_RETURN(SharedPart part, MakeSharedPart(i, first, std::min(step, length - first)));
         shared_parts_.push_back(std::move(part));

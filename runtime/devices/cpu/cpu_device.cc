@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/object_loader.h"
@@ -18,10 +19,6 @@ namespace xlad::runtime {
 namespace {
 
 constexpr char kName[] = "cpu";
-
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
 
 class CpuMemory final : public DeviceMemory {
  public:
@@ -39,7 +36,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
   constexpr int64_t kMaxBytes = int64_t{1} << 46;
   void* address = nullptr;
   // At least one line, so that allocations of 0 bytes have different addresses too.
-  const size_t size = RoundUp(bytes > 0 ? bytes : 1);
+  const size_t size = RoundUp(bytes > 0 ? bytes : 1, XLAD_BUFFER_ALIGNMENT);
   if (bytes < 0 || bytes > kMaxBytes || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cpu: cannot allocate ", bytes, " bytes"));
   }
@@ -112,7 +109,7 @@ class CpuStream final : public Stream {
   template <typename Work>
   void ForParts(int64_t parts, int64_t bytes, const Work& work) {
     parts = std::max<int64_t>(1, parts);
-    const int64_t step = RoundUp((bytes + parts - 1) / parts);
+    const int64_t step = RoundUp(CeilDiv(bytes, parts), XLAD_BUFFER_ALIGNMENT);
     team_.Run(parts, [&](int, int64_t begin, int64_t end) {
       work(std::min(bytes, begin * step), std::min(bytes, end * step));
       return 0;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 
 namespace xlad::runtime {
 namespace {
@@ -26,7 +27,7 @@ absl::StatusOr<DnnlOp> Finish(dnnl_primitive_desc_t desc) {
   dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
   op.name = name == nullptr ? "?" : name;
   op.scratchpad = *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-  op.scratchpad_bytes = RoundUpToAlignment(static_cast<int64_t>(dnnl_memory_desc_get_size(&op.scratchpad)));
+  op.scratchpad_bytes = RoundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(&op.scratchpad)), XLAD_BUFFER_ALIGNMENT);
   dnnl_primitive_t primitive = nullptr;
   XLAD_RETURN_IF_ERROR(FromDnnl(dnnl_primitive_create(&primitive, desc), "primitive"));
   op.primitive.reset(primitive);
@@ -34,10 +35,6 @@ absl::StatusOr<DnnlOp> Finish(dnnl_primitive_desc_t desc) {
 }
 
 }  // namespace
-
-int64_t RoundUpToAlignment(int64_t bytes) {
-  return (bytes + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
-}
 
 absl::Status FromDnnl(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return absl::OkStatus();

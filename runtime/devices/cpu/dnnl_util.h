@@ -61,6 +61,4 @@ class DnnlCall {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-int64_t RoundUpToAlignment(int64_t bytes);
-
 }  // namespace xlad::runtime

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "runtime/devices/cpu/dnnl_util.h"
 #include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cpu/half_rows.h"
@@ -132,14 +134,16 @@ class DnnlDot final : public PreparedLibraryOp {
     const auto bytes = [&](const Packing& packing, ElementType type) {
       int64_t elements = 1;
       for (const int64_t size : packing.sizes) elements *= size;
-      return RoundUpToAlignment(elements * (plan_.widen ? 4 : tensor::ByteWidth(type)));
+      return RoundUp(elements * (plan_.widen ? 4 : tensor::ByteWidth(type)), XLAD_BUFFER_ALIGNMENT);
     };
     if (plan_.pack_lhs) lhs_bytes_ = bytes(lhs_packing_ = PackLhs(&shape_), types_.lhs);
     if (plan_.pack_rhs) rhs_bytes_ = bytes(rhs_packing_ = PackRhs(&shape_), types_.rhs);
     result_elements_ = shape_.Elements(shape_.batch) * shape_.Elements(shape_.m) * shape_.Elements(shape_.n);
     empty_ = result_elements_ == 0 || shape_.Elements(shape_.k) == 0;
     if (empty_) return absl::OkStatus();
-    if (plan_.widen && types_.result != ElementType::kF32) result_bytes_ = RoundUpToAlignment(result_elements_ * 4);
+    if (plan_.widen && types_.result != ElementType::kF32) {
+      result_bytes_ = RoundUp(result_elements_ * 4, XLAD_BUFFER_ALIGNMENT);
+    }
     shape_.Merge();
     if (!shape_.IsMatrix())
       return absl::UnimplementedError("library op dot: found strides that are not those of a matrix");
@@ -201,7 +205,7 @@ class DnnlDot final : public PreparedLibraryOp {
   bool empty_ = false;
   int64_t result_elements_ = 0;
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;
-  int64_t scratchpad_bytes_ = 0;  // Each thread has so many.
+  int64_t scratchpad_bytes_ = 0;  // Each thread has its own.
 };
 
 // Elements that one piece of a conversion or a packing has at least.
@@ -238,7 +242,7 @@ class DotCall final : public LibraryCall {
                                   team));
     if (product == result) return absl::OkStatus();
     const int64_t width = tensor::ByteWidth(dot_.types_.result);
-    team.Run((dot_.result_elements_ + kMinPiece - 1) / kMinPiece, [&](int, int64_t begin, int64_t end) {
+    team.Run(CeilDiv(dot_.result_elements_, kMinPiece), [&](int, int64_t begin, int64_t end) {
       const int64_t first = begin * kMinPiece, last = std::min(end * kMinPiece, dot_.result_elements_);
       Narrow(dot_.types_.result, static_cast<float*>(product) + first, last - first,
              static_cast<char*>(result) + first * width);
@@ -273,7 +277,7 @@ class DotCall final : public LibraryCall {
     const int64_t rows = CountRows(packing);
     const int64_t columns = packing.sizes.empty() ? 1 : packing.sizes.back();
     const int64_t step = std::max<int64_t>(1, kMinPiece / std::max<int64_t>(1, columns));
-    team.Run((rows + step - 1) / step, [&](int, int64_t begin, int64_t end) {
+    team.Run(CeilDiv(rows, step), [&](int, int64_t begin, int64_t end) {
       PackRows(packing, KindOf(type, dot_.plan_.widen), from, to, {begin * step, std::min(end * step, rows)});
       return 0;
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "runtime/devices/cpu/half_rows.h"
 #include "tensor/shape.h"
 #include "tensor/small_float.h"
@@ -103,11 +104,9 @@ constexpr double kMinTileFlops = 4e6;  // About 20 microseconds.
 constexpr double kMinTileBytes = 1e6;
 constexpr int64_t kMaxTiles = 32;
 
-int64_t CeilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
 // The largest of `parts` parts of `size`, rounded up to a multiple.
 int64_t PartSize(int64_t size, int64_t parts, int64_t multiple) {
-  return std::min(size, CeilDiv(CeilDiv(size, parts), multiple) * multiple);
+  return std::min(size, RoundUp(CeilDiv(size, parts), multiple));
 }
 
 }  // namespace

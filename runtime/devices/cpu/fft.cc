@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "runtime/devices/cpu/fft_plan.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/element_type.h"
@@ -84,7 +85,7 @@ class RowTransform {
   // Rows of a unit of work: some tens of microseconds, and whole sets of short rows.
   int64_t group() const {
     const int64_t rows = std::max<int64_t>(1, 16384 / n_);
-    return together_ ? (rows + kLanes - 1) / kLanes * kLanes : rows;
+    return together_ ? RoundUp(rows, kLanes) : rows;
   }
 
   void Together(const T* from, T* to, int64_t lines, T* scratch) const {
@@ -192,7 +193,7 @@ class ColumnTransform {
   }
 
  private:
-  int64_t PerOuter() const { return (inner_ + lines_ - 1) / lines_; }
+  int64_t PerOuter() const { return CeilDiv(inner_, lines_); }
 
   int64_t outer_, n_, inner_;
   bool inverse_;
@@ -257,7 +258,7 @@ class PreparedFft final : public PreparedLibraryOp {
     if (empty_) return 0;
     int64_t elements = rows_->scratch_elements();
     for (const ColumnTransform<T>& columns : columns_) elements = std::max(elements, columns.scratch_elements());
-    return (elements * width() + XLAD_BUFFER_ALIGNMENT - 1) / XLAD_BUFFER_ALIGNMENT * XLAD_BUFFER_ALIGNMENT;
+    return RoundUp(elements * width(), XLAD_BUFFER_ALIGNMENT);
   }
   template <typename Transform>
   static void RunAll(const Transform& transform, const T* from, T* to, T* scratch) {

@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "base/rounding.h"
+
 namespace xlad::runtime {
 namespace {
 
@@ -65,11 +67,12 @@ int64_t ConvolutionLength(int64_t n) {
   return best;
 }
 
-int64_t RoundUp(int64_t elements) { return (elements + 15) / 16 * 16; }
+// Whole vectors, so that the imaginary parts are aligned as the real ones are.
+int64_t Padded(int64_t elements) { return RoundUp(elements, 16); }
 
 template <typename T>
 FftArray<T> Separate(T* memory, int64_t count) {
-  return {memory, memory + RoundUp(count), 1};
+  return {memory, memory + Padded(count), 1};
 }
 template <typename T>
 FftArray<T> Exchanged(const FftArray<T>& array) {
@@ -151,8 +154,8 @@ void FftPlan<T>::AddPasses(const std::vector<int>& radices) {
 
 template <typename T>
 int64_t FftPlan<T>::scratch_elements(int64_t lines) const {
-  if (convolution_ == nullptr) return 4 * RoundUp(n_ * lines);
-  return 4 * RoundUp(convolution_->n_) + convolution_->scratch_elements(1);
+  if (convolution_ == nullptr) return 4 * Padded(n_ * lines);
+  return 4 * Padded(convolution_->n_) + convolution_->scratch_elements(1);
 }
 
 template <typename T>
@@ -161,7 +164,7 @@ void FftPlan<T>::Run(const FftArray<T>& from, const FftArray<T>& to, int64_t lin
   const FftKernels<T>& kernels = FftKernelsOf<T>();
   const int64_t count = n_ * lines;
   if (passes_.empty()) return kernels.copy(from, to, count, scale);
-  const FftArray<T> buffers[2] = {Separate(scratch, count), Separate(scratch + 2 * RoundUp(count), count)};
+  const FftArray<T> buffers[2] = {Separate(scratch, count), Separate(scratch + 2 * Padded(count), count)};
   FftArray<T> current = from;
   int next = 0;
   if (from.step == 2 && !passes_[0].spread) {
@@ -184,11 +187,11 @@ void FftPlan<T>::Run(const FftArray<T>& from, const FftArray<T>& to, int64_t lin
 template <typename T>
 void FftPlan<T>::PrepareConvolution(int64_t length) {
   convolution_ = std::make_unique<FftPlan<T>>(length, /*batched=*/false);
-  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * RoundUp(n_))));
+  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * Padded(n_))));
   chirp_ = Separate(constants_.back().get(), n_);
-  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * RoundUp(length))));
+  constants_.push_back(std::make_unique<T[]>(static_cast<size_t>(2 * Padded(length))));
   filter_ = Separate(constants_.back().get(), length);
-  std::vector<T> mirrored(static_cast<size_t>(2 * RoundUp(length)));
+  std::vector<T> mirrored(static_cast<size_t>(2 * Padded(length)));
   const FftArray<T> impulse = Separate(mirrored.data(), length);
   int64_t square = 0;  // k^2 modulo 2n.
   for (int64_t k = 0; k < n_; ++k) {
@@ -210,8 +213,8 @@ template <typename T>
 void FftPlan<T>::RunConvolution(const FftArray<T>& from, const FftArray<T>& to, T scale, T* scratch) const {
   const FftKernels<T>& kernels = FftKernelsOf<T>();
   const int64_t length = convolution_->n_;
-  const FftArray<T> a = Separate(scratch, length), b = Separate(scratch + 2 * RoundUp(length), length);
-  T* const rest = scratch + 4 * RoundUp(length);
+  const FftArray<T> a = Separate(scratch, length), b = Separate(scratch + 2 * Padded(length), length);
+  T* const rest = scratch + 4 * Padded(length);
   kernels.multiply(from, chirp_, a, n_);
   std::fill(a.re + n_, a.re + length, T(0));
   std::fill(a.im + n_, a.im + length, T(0));

@@ -8,6 +8,7 @@
 // s[1] + 6 p. The new state is that of the whole array: s[1] + 24.
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "sharding/partition/ops/families.h"
 #include "tensor/indices.h"
 
@@ -25,8 +26,6 @@ int64_t PairedDimension(const Dims& dims) {
   return (even != dims.end() ? even : std::max_element(dims.begin(), dims.end())) - dims.begin();
 }
 
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // The number of counters that an array of `dims` takes, or nullopt if its counters are not consecutive in the global
 // array of `global` dimensions, of which it is a shard of complete rows.
 std::optional<int64_t> Counters(const Instruction& op, ElementType type, const Dims& dims, const Dims& global) {
@@ -38,11 +37,11 @@ std::optional<int64_t> Counters(const Instruction& op, ElementType type, const D
     const int64_t paired = PairedDimension(global);
     const bool cut = dims[0] != global[0];
     if (PairedDimension(dims) != paired || (cut && paired == 0 && dims[0] % 2 != 0)) return std::nullopt;
-    return elements / dims[paired] * CeilDivide(dims[paired], 2);
+    return elements / dims[paired] * CeilDiv(dims[paired], 2);
   }
   const int64_t per_counter = wide ? 2 : 4;
   if (dims[0] != global[0] && elements % per_counter != 0) return std::nullopt;
-  return CeilDivide(elements, per_counter);
+  return CeilDiv(elements, per_counter);
 }
 
 // A state of a key and a counter of one word (Threefry) or two words (Philox).
