@@ -17,10 +17,8 @@ namespace xlad::cli {
 namespace {
 
 std::atomic<int> stop_requested = 0;
-volatile sig_atomic_t stop_signal = 0;
 
-void OnSignal(int signal) {
-  stop_signal = signal;
+void OnSignal(int /*signal*/) {
   if (stop_requested.exchange(1) != 0) _exit(kInterrupted);
 }
 
@@ -63,8 +61,6 @@ std::atomic<int>* StopRequested() {
   (void)installed;
   return &stop_requested;
 }
-
-int StopSignal() { return stop_signal; }
 
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint) {
   endpoint->address = "127.0.0.1:7411";

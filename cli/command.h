@@ -40,8 +40,6 @@ absl::StatusOr<std::string> ReadInput(const std::string& path);
 bool ErrorIsTerminal();
 // Installs signal handlers once. The first SIGINT or SIGTERM sets the value to 1; a second one exits at once with 130.
 std::atomic<int>* StopRequested();
-// The signal that was received, or 0.
-int StopSignal();
 // From now on other users cannot read the files and folders that this process and its children make: data, logs and
 // checkpoints belong to the user who runs the cluster.
 void KeepFilesPrivate();

@@ -47,8 +47,6 @@ inline constexpr char kShardingGroupCall[] = "xla.sdy.ShardingGroup";
 // The axes ("dp,sp") that are manual around an instruction. Import writes it when it inlines a manual computation. An
 // instruction inside a loop or branch is manual over the axes of the loop or branch too.
 inline constexpr char kManualAxesKey[] = "xlad.manual_axes";
-// Set on copies before and after the loops that factorize matrices: only the first dimension may be split.
-inline constexpr char kUnsplitMatricesKey[] = "xlad.unsplit_matrices";
 // The axes over which the devices hold partial sums of this instruction's result.
 inline constexpr char kPartialAxesKey[] = "xlad.partial";
 // How these are reduced, if not by addition: "or", "maximum".
