@@ -76,10 +76,7 @@ void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* respons
 
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
                                                   const Target& target) {
-  if (program.variants.size() != 1) {
-    return absl::UnimplementedError(absl::StrCat("found ", program.variants.size(),
-                                                 " program variants, expected one for all devices"));
-  }
+  XLAD_CHECK(program.variants.size() == 1) << "Partition makes one variant for all devices";
   CompileRequest request;
   XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(*program.variants[0].module));
   *request.mutable_target() = target;
@@ -141,7 +138,7 @@ int64_t DefaultBuildMemoryBytes() {
 
 int RunBuildChild() {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-  // The program is a stranger's: from here on, whatever it makes this process do stays in this process.
+  // The program is untrusted. From here on, it cannot make this process change anything outside of the process.
   const absl::Status sandbox = EnterSandbox();
   if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;
   BuildRequest request;

@@ -27,7 +27,8 @@ absl::StatusOr<bool> IsIndex(RangeReader& reader) {
 
 absl::StatusOr<std::shared_ptr<RangeReader>> Store::Open(const std::string& text) const {
   XLAD_ASSIGN_OR_RETURN(const Uri uri, ParseUri(text));
-  absl::StatusOr<std::shared_ptr<RangeReader>> reader = absl::UnimplementedError("blobs cannot be read here");
+  absl::StatusOr<std::shared_ptr<RangeReader>> reader = absl::UnimplementedError(
+      "found a blob in the store of a coordinator, expected a file: without a coordinator, only files can be read");
   if (uri.scheme == Uri::Scheme::kFile) {
     reader = OpenFileReader(*files_, uri.rest);
   } else if (uri.rest.empty()) {

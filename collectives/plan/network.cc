@@ -176,7 +176,8 @@ absl::StatusOr<std::vector<int>> Network::ShortestRoute(int from, int to) const 
   std::vector<int> route;
   for (int node = to; node != from; node = links_[arrived_by[node]].from) {
     if (arrived_by[node] < 0) {
-      return absl::UnavailableError(absl::StrCat("no way from rank ", from, " to rank ", to, ": all links are broken"));
+      return absl::UnavailableError(
+          absl::StrCat("found no route from rank ", from, " to rank ", to, ": all links are broken"));
     }
     route.push_back(arrived_by[node]);
   }

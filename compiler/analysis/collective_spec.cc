@@ -26,8 +26,8 @@ absl::StatusOr<CollectiveSpec::Kind> KindOf(const Instruction& instruction) {
     default:
       return absl::UnimplementedError(
           absl::StrCat(Describe(instruction),
-                       ": expected all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute "
-                       "or collective-broadcast"));
+                       ": found a collective that the runtime does not execute, expected all-reduce, all-gather, "
+                       "reduce-scatter, all-to-all, collective-permute or collective-broadcast"));
   }
 }
 
@@ -113,7 +113,9 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
   spec.set_element_type(static_cast<int32_t>(instruction.operand(0)->shape().type()));
   for (const Instruction* operand : instruction.operands()) {
     if (operand->shape().type() != instruction.operand(0)->shape().type()) {
-      return absl::UnimplementedError(absl::StrCat(Describe(instruction), ": found operands of several types"));
+      return absl::UnimplementedError(absl::StrCat(
+          Describe(instruction), ": found operands of ", tensor::ToString(instruction.operand(0)->shape().type()),
+          " and ", tensor::ToString(operand->shape().type()), ", expected one type; use a collective for each"));
     }
     spec.add_counts(operand->shape().elements());
   }

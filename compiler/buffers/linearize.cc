@@ -145,7 +145,7 @@ absl::StatusOr<ValueIds> Linearizer::AddOp(const Instruction& instruction, const
     if (!CanEmit(instruction, &why)) {
       const absl::string_view reason = WhyNoCpuLowering(instruction.opcode());
       if (!reason.empty()) why = std::string(reason);
-      return absl::UnimplementedError(absl::StrCat(Describe(instruction), ": no code for this on a CPU: ", why));
+      return absl::UnimplementedError(absl::StrCat(Describe(instruction), ": ", why));
     }
   }
   for (const Instruction* operand : instruction.operands()) {

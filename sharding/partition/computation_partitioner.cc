@@ -127,8 +127,10 @@ absl::Status ComputationPartitioner::Visit(const Instruction& instruction) {
   }
   if (hlo::IsManualBorder(instruction)) return VisitManualBorder(instruction);
   if (hlo::IsCollective(instruction.opcode()) && !manual) {
-    return absl::UnimplementedError(absl::StrCat(instruction.name(), ": a collective of the user's own outside of a "
-                                                                     "manual computation cannot be partitioned"));
+    return absl::UnimplementedError(
+        absl::StrCat(instruction.name(), ": found the collective ", hlo::ToString(instruction.opcode()),
+                     " outside of a manual computation, expected it inside of one (jax.shard_map): partitioning adds "
+                     "the collectives that the shardings need"));
   }
   return VisitOp(instruction);
 }

@@ -72,8 +72,7 @@ class Lowering {
       case OpKind::kReduceMany:
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
-          if (source.peer >= 0)
-            return absl::UnimplementedError("messages need a transport, and this group has memory only");
+          if (source.peer >= 0) return NotOfMemory();
           sources.push_back(Lower(source.region));
         }
         break;
@@ -81,7 +80,7 @@ class Lowering {
         step.kind = GroupStep::Kind::kZero;
         break;
       default:
-        return absl::UnimplementedError("process groups do not execute this kind of operation");
+        return NotOfMemory();
     }
     std::vector<Extents> dsts = {Lower(op.dst)};
     for (const Region& dst : op.more_dsts) dsts.push_back(Lower(dst));
@@ -90,6 +89,12 @@ class Lowering {
     }
     AddSteps(step, op.dst.count * width_, dsts, sources);
     return absl::OkStatus();
+  }
+
+  static absl::Status NotOfMemory() {
+    return absl::UnimplementedError(
+        "expected a schedule of copies, reductions and signals, because process groups access each other's memory and "
+        "send no messages; choose another plan");
   }
 
   // Takes `bytes` from the front of the runs.

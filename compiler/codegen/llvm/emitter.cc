@@ -151,6 +151,8 @@ bool HasSupportedShapes(const Instruction& instruction) {
   return true;
 }
 
+constexpr char kNotArrays[] = "found an operand or result that is a token, opaque or a buffer, expected arrays";
+
 bool No(const Instruction& instruction, const char* what, std::string* why_not) {
   if (why_not != nullptr) {
     *why_not = "no CPU code for " + instruction.name() + " (" + instruction.shape().ToString(false) + " " +
@@ -177,7 +179,7 @@ bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
 
 // An opcode that is the only instruction of a kernel or the root of its fusion.
 bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
-  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+  if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
   if (instruction.opcode() == Opcode::kRngBitGenerator) {
     const std::string& algorithm = instruction.attributes().rng_algorithm;
     const ElementType type = instruction.shape().tuple()[1].type();
@@ -194,7 +196,7 @@ bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
 }
 
 bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
-  if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+  if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
   switch (instruction.opcode()) {
     case Opcode::kParameter:
     case Opcode::kTuple:
@@ -210,7 +212,8 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
-    return No(instruction, "its opcode has no code for this element type yet", why_not);
+    return No(instruction, "found an element type that the opcode has no code for; convert its operands to another",
+              why_not);
   }
   return CanEmitCalled(instruction, why_not);
 }
@@ -224,7 +227,7 @@ absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Targe
 
 bool CanEmit(const Instruction& instruction, std::string* why_not) {
   if (instruction.opcode() == Opcode::kFusion) {
-    if (!HasSupportedShapes(instruction)) return No(instruction, "its element type has no code yet", why_not);
+    if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
     const hlo::Computation& body = *instruction.called()[0];
     const bool has_rule = FindKernelRule(body.root()->opcode()) != nullptr;
     if (has_rule && !CanEmitRule(*body.root(), why_not)) return false;
