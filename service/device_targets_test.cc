@@ -13,25 +13,7 @@ Target TargetOf(const std::string& kind, const std::string& cpu) {
   return target;
 }
 
-Target OldCpu() { return TargetOf("cpu", "znver3"); }
-Target NewCpu() { return TargetOf("cpu", "znver5"); }
-
-// Registers a worker with two devices. `incarnation` differs between processes of one worker.
-void Register(Cluster* cluster, int64_t connection, const std::string& id, const Target& target,
-              uint64_t incarnation = 1) {
-  WorkerMessage message;
-  RegisterWorker* registration = message.mutable_register_();
-  registration->set_worker_id(id);
-  registration->set_incarnation(incarnation);
-  registration->set_host("host");
-  registration->set_pid(100 + connection);
-  registration->set_devices(2);
-  registration->set_protocol(kProtocol);
-  DeviceOffer* offer = registration->add_offers();
-  offer->set_count(2);
-  *offer->mutable_target() = target;
-  cluster->Handle(connection, message);
-}
+constexpr char kOldCpu[] = "cpu/znver3", kNewCpu[] = "cpu/znver5";
 
 std::string Why(Cluster* cluster, const std::string& job) {
   const Context& context = cluster->coordinator().context();
@@ -40,8 +22,8 @@ std::string Why(Cluster* cluster, const std::string& job) {
 
 TEST(DeviceTargets, AJobThatNeedsTwoModelsOfCpuIsRefused) {
   Cluster cluster;
-  Register(&cluster, 1, "w1", OldCpu());
-  Register(&cluster, 2, "w2", NewCpu());
+  cluster.Register(1, "w1", 1, {}, {kOldCpu});
+  cluster.Register(2, "w2", 1, {}, {kNewCpu});
   const std::string job = cluster.Submit(4);
   EXPECT_TRUE(cluster.builds.empty());
   EXPECT_THAT(Why(&cluster, job), ::testing::HasSubstr("start workers with"));
@@ -54,9 +36,9 @@ TEST(DeviceTargets, AJobThatNeedsTwoModelsOfCpuIsRefused) {
 
 TEST(DeviceTargets, AJobIsBuiltForTheModelOfCpuThatHasEnoughDevices) {
   Cluster cluster;
-  Register(&cluster, 1, "w1", OldCpu());
-  Register(&cluster, 2, "w2", NewCpu());
-  Register(&cluster, 3, "w3", NewCpu());
+  cluster.Register(1, "w1", 1, {}, {kOldCpu});
+  cluster.Register(2, "w2", 1, {}, {kNewCpu});
+  cluster.Register(3, "w3", 1, {}, {kNewCpu});
   cluster.Submit(4, "any");
   ASSERT_EQ(cluster.builds.size(), 1);
   EXPECT_EQ(cluster.builds[0].target.cpu(), "znver5");
@@ -67,13 +49,13 @@ TEST(DeviceTargets, AJobIsBuiltForTheModelOfCpuThatHasEnoughDevices) {
 
 TEST(DeviceTargets, ABuiltJobIsBuiltAgainIfOnlyAnotherTargetHasEnoughDevices) {
   Cluster cluster;
-  Register(&cluster, 1, "w1", OldCpu());
+  cluster.Register(1, "w1", 1, {}, {kOldCpu});
   const std::string job = cluster.Submit(4);
   ASSERT_EQ(cluster.builds.size(), 1);
   cluster.Built();
   EXPECT_EQ(cluster.Status(job).reason(), "waits for 4 devices, 2 are free of 2");
-  Register(&cluster, 2, "w2", NewCpu());
-  Register(&cluster, 3, "w3", NewCpu());
+  cluster.Register(2, "w2", 1, {}, {kNewCpu});
+  cluster.Register(3, "w3", 1, {}, {kNewCpu});
   EXPECT_EQ(cluster.Status(job).reason(),
             "waits for 4 devices, 2 are free of 2 that run code for cpu (znver3), the target of its executable");
   EXPECT_EQ(cluster.builds.size(), 1) << "more workers of its target may register";
@@ -86,10 +68,10 @@ TEST(DeviceTargets, ABuiltJobIsBuiltAgainIfOnlyAnotherTargetHasEnoughDevices) {
 
 TEST(DeviceTargets, ABuiltJobSaysWhyTheWorkersCannotRunIt) {
   Cluster cluster;
-  Register(&cluster, 1, "w1", OldCpu());
+  cluster.Register(1, "w1", 1, {}, {kOldCpu});
   const std::string job = cluster.Submit(4);
   cluster.Built();
-  Register(&cluster, 2, "w2", NewCpu());
+  cluster.Register(2, "w2", 1, {}, {kNewCpu});
   EXPECT_EQ(cluster.Status(job).reason(),
             "the job needs 4 devices of one kind and CPU; the workers have cpu (znver3): 2 on w1; cpu (znver5): 2 on "
             "w2; mixed jobs, which run on several kinds of device, are not supported yet");
@@ -97,34 +79,34 @@ TEST(DeviceTargets, ABuiltJobSaysWhyTheWorkersCannotRunIt) {
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_EQ(cluster.builds.size(), 1);
   EXPECT_THAT(Why(&cluster, job), ::testing::HasSubstr("start workers with"));
-  Register(&cluster, 3, "w3", OldCpu());
+  cluster.Register(3, "w3", 1, {}, {kOldCpu});
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
 TEST(DeviceTargets, AJobThatWaitsForItsWorkersKeepsItsTarget) {
   Cluster cluster;
-  Register(&cluster, 1, "w1", OldCpu());
+  cluster.Register(1, "w1", 1, {}, {kOldCpu});
   JobSpec spec = cluster.Spec(2);
   spec.set_on_loss(JobSpec::WAIT);
   const std::string job = cluster.Submit(spec);
   cluster.Built();
   ASSERT_EQ(cluster.Status(job).state(), STARTING);
   cluster.Gone(1);
-  Register(&cluster, 2, "w2", NewCpu());
+  cluster.Register(2, "w2", 1, {}, {kNewCpu});
   cluster.RunFor(60'000, {2});
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_THAT(cluster.Status(job).reason(), ::testing::EndsWith("waits for worker w1 (--on-loss wait)"));
   EXPECT_EQ(cluster.builds.size(), 1);
-  Register(&cluster, 3, "w1", OldCpu(), /*incarnation=*/2);
+  cluster.Register(3, "w1", /*incarnation=*/2, {}, {kOldCpu});
   cluster.RunFor(5000, {2, 3});
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
 TEST(DeviceTargets, AnExecutableThatNoWorkerCanRunIsRefused) {
   Executable executable;
-  *executable.mutable_target() = OldCpu();
-  EXPECT_TRUE(CheckCompiledFor(executable, OldCpu()).ok());
-  for (const Target& other : {NewCpu(), TargetOf("opaque", "znver3"), TargetOf("cpu", "")}) {
+  *executable.mutable_target() = TargetOf("cpu", "znver3");
+  EXPECT_TRUE(CheckCompiledFor(executable, TargetOf("cpu", "znver3")).ok());
+  for (const Target& other : {TargetOf("cpu", "znver5"), TargetOf("opaque", "znver3"), TargetOf("cpu", "")}) {
     const absl::Status status = CheckCompiledFor(executable, other);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("found an executable for cpu (znver3)"));

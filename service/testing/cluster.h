@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "proto/device_name.h"
 #include "proto/protocol.h"
 #include "service/group_commit.h"
@@ -99,6 +100,7 @@ class Cluster {
     return response.ok() ? response->job_id() : std::string(response.status().message());
   }
 
+  // `kinds`: "KIND" or "KIND/CPU" of each offer; the two devices are divided among them.
   void Register(int64_t connection, const std::string& id, uint64_t incarnation = 1,
                 const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {}) {
     WorkerMessage message;
@@ -112,7 +114,9 @@ class Cluster {
     for (const std::string& kind : kinds) {
       DeviceOffer* offer = registration->add_offers();
       offer->set_count(2 / static_cast<int>(kinds.size()));
-      offer->mutable_target()->set_device_kind(kind);
+      const std::pair<std::string, std::string> parts = absl::StrSplit(kind, '/');
+      offer->mutable_target()->set_device_kind(parts.first);
+      offer->mutable_target()->set_cpu(parts.second);
     }
     for (const RunningTask& task : running) *registration->add_running() = task;
     Handle(connection, message);
