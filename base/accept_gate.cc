@@ -173,7 +173,7 @@ class EpollGate final : public AcceptGate {
     }
   }
 
-  // The first bytes of a silent connection are here, or a connection has ended.
+  // The first bytes of a silent connection have arrived, or a connection has ended.
   void OnEvent(int fd, uint32_t events) {
     int ready = -1;
     {

@@ -27,7 +27,7 @@ int WaitForEnd(pid_t pid) {
   return status;
 }
 
-// The pipes of a RunChild and what goes through them.
+// The pipes of one RunChild call, and the data that passes through them.
 class Communication {
  public:
   Communication(absl::string_view input, const ChildLimits& limits)

@@ -53,7 +53,7 @@ class ChildProcess {
 // How a process ended, from the status that waitpid returns: "exit code 1" or "signal 9 (Killed)".
 std::string DescribeEnd(int wait_status);
 
-// Ends work that waits, from any thread. Once raised, it stays raised.
+// Cancels blocked work from any thread. Once raised, it stays raised.
 class CancelSignal {
  public:
   CancelSignal();

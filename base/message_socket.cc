@@ -68,7 +68,7 @@ absl::StatusOr<bool> MessageSocket::Flush() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (n < 0) return Ended(std::strerror(errno));
-    message.descriptor.Close();  // It goes with the first byte.
+    message.descriptor.Close();  // The descriptor is sent with the first byte.
     message.sent += n;
     if (message.sent == message.bytes.size()) outgoing_.pop_front();
   }

@@ -1,4 +1,4 @@
-// Messages between two processes of this machine over a pair of Unix sockets; a message may bring a file descriptor.
+// Messages between two processes of this machine over a pair of Unix sockets; a message may carry a file descriptor.
 //
 // Example of a parent and its child:
 //   XLAD_ASSIGN_OR_RETURN(auto pair, MessageSocket::MakePair());

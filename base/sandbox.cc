@@ -22,8 +22,8 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// System calls that fail. Calls on descriptors, memory and threads are not among them. io_uring, which could do some of
-// the others, is.
+// System calls that fail. Calls on descriptors, memory and threads are not among them. io_uring is, because it can do
+// what some of the others do.
 constexpr int kForbidden[] = {
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
     SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_pidfd_open, SYS_pidfd_send_signal,

@@ -1,4 +1,4 @@
-// Takes from a process what it does not need, before it works on what a stranger sent.
+// Removes the rights that a process does not need before it processes untrusted input.
 #pragma once
 
 #include "base/status.h"

@@ -46,7 +46,7 @@ TEST(Sandbox, NoNetworkNoProgramsNoOtherProcesses) {
   ExpectExit([] { return kill(getppid(), SIGKILL); });
 }
 
-TEST(Sandbox, ComputationGoesOn) {
+TEST(Sandbox, ComputationContinues) {
   const auto work = [] {
     if (!EnterSandbox().ok()) _exit(10);
     std::vector<std::unique_ptr<std::vector<int>>> blocks(64);

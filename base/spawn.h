@@ -11,7 +11,7 @@
 
 namespace xlad {
 
-// Owns a file descriptor; closes it at the end.
+// Owns a file descriptor, which it closes on destruction.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

@@ -145,7 +145,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                   "1: buffers that xlad allocated, which ranks access directly; 0: plain memory")
       ->capture_default_str()
       ->check(CLI::Range(0, 1));
-  app->add_option("--ranks", o->ranks, "start so many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
+  app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
   app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
   app->add_option("--transport", o->transport, "how bytes move between ranks")
       ->capture_default_str()
@@ -154,7 +154,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                   "order of reductions; the algorithms for processes of one host keep the same order in all")
       ->capture_default_str()
       ->check(CLI::IsMember({"fast", "run-to-run"}));
-  bytes("--rotate", &o->rotate_bytes, "use buffers in turn that have so many bytes together on each rank");
+  bytes("--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file");
   app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
       ->capture_default_str();

@@ -23,7 +23,7 @@ struct BenchOptions {
   int root = 0;
   int ranks = 0;             // 0: started by a launcher, or as many as there are cores.
   int registered = 0;        // Buffers that xlad allocated, which ranks access directly.
-  int64_t rotate_bytes = 0;  // Iterations use buffers in turn that have so many bytes together.
+  int64_t rotate_bytes = 0;  // Iterations use buffers in turn, of this many bytes in total.
   std::string type = "float", op = "sum", algorithm, transport = "auto", mode = "fast", json;
   bool explain = false, wide = false, memory = false;
   int64_t deadline_ms = 30000;

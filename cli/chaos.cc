@@ -129,7 +129,7 @@ class ChaosCluster {
     return absl::OkStatus();
   }
 
-  // Starts what has ended again, as a supervisor does.
+  // Restarts the processes that have ended, as a supervisor does.
   absl::Status Supervise() {
     if (coordinator_->HasEnded()) XLAD_RETURN_IF_ERROR(StartCoordinator());
     for (int64_t w = 0; w < size(); ++w) {

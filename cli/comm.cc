@@ -1,4 +1,5 @@
-// `xlad comm`: collectives among processes: why a group hangs. The other subcommands are in comm_schedules.cc.
+// `xlad comm why`: which rank of a process group the others wait for. The other subcommands of `xlad comm` are in
+// comm_schedules.cc.
 #include "cli/comm.h"
 
 #include <sys/stat.h>

@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxPipelinedRanks = 1024;
 
-// What all three commands take.
+// The options that the three commands share.
 struct ScheduleOptions {
   std::string collective;
   std::string algorithm;

@@ -14,7 +14,7 @@ storage::Store StoreOf(client::CoordinatorClient& client);
 // Writes all tensors into one safetensors file; to standard output if `path` is empty or "-".
 absl::Status SaveTensors(const storage::Store& store, const std::string& uri, const std::string& path);
 
-// The URI of the job's final state, or of its newest checkpoint if it has not ended. NotFound if there is none.
+// The URI of the job's final state, or of its newest checkpoint if it has not ended. NotFound if the job has neither.
 absl::StatusOr<std::string> StateUriOf(const JobStatus& status);
 
 }  // namespace xlad::cli

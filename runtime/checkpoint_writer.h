@@ -50,7 +50,7 @@ class CheckpointWriter {
                    collectives::AbortSignal* abort);
   ~CheckpointWriter();
 
-  // Ends what the thread is writing, and all waiting calls: they return Cancelled. For when the task is dropped.
+  // Ends what the thread is writing, and all waiting calls: they return Cancelled. Called when the task is dropped.
   void End();
 
   // Copies the device's part of the state before `step`. Called by every device for the same steps in the same order. A

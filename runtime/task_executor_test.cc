@@ -414,7 +414,7 @@ TEST(TaskExecutor, TrainsToTheEnd) {
   }
 }
 
-TEST(TaskExecutor, StopsWithItsStateAndGoesOn) {
+TEST(TaskExecutor, StopsWithItsStateAndContinues) {
   for (const auto& placement : kPlacements) {
     Cluster cluster(placement);
     cluster.ForAll([](TaskExecutor& task, TestListener&) {

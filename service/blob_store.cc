@@ -21,7 +21,7 @@ constexpr char kSums[] = ".sums";
 constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
-// The free space is looked up again after so many bytes.
+// The free space is read again after this many bytes have been written.
 constexpr int64_t kSpaceCheckBytes = 16 << 20;
 
 }  // namespace

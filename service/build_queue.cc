@@ -7,7 +7,7 @@
 namespace xlad::service {
 namespace {
 
-// How late a build may be found to be old.
+// How often the ages of builds are checked.
 constexpr std::chrono::milliseconds kTick{100};
 
 }  // namespace

@@ -33,8 +33,8 @@ class CoordinatorCore {
   // before any other method.
   absl::Status Recover(JobLog* log, const std::string& reason);
 
-  // Sets the time of the following events. If the last call was long ago, this process itself was not running: then
-  // no deadline comes nearer.
+  // Sets the time of the following events. If the last call was long ago, this process itself was not running; all
+  // deadlines then move by the length of the pause.
   void At(const Clock& clock);
   // Decides what runs now, after all events since the last call, and returns their effects.
   Effects Take();
@@ -60,7 +60,7 @@ class CoordinatorCore {
   // Called about every 100 ms.
   void OnTick();
 
-  // --- Questions.
+  // --- Queries.
   const JobMachine& jobs() const { return jobs_; }
   const WorkerMachine& workers() const { return workers_; }
   SessionMachine& sessions() { return sessions_; }

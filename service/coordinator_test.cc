@@ -111,7 +111,7 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("no heartbeat for 10000 ms"));
 }
 
-TEST(Coordinator, ItsOwnPauseIsNobodysSilence) {
+TEST(Coordinator, ItsOwnPauseIsNotSilenceOfTheWorkers) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(/*attempts=*/1);
   cluster.clock.Advance(int64_t{60'000} * kNsPerMs);  // No tick: the process was stopped.

@@ -98,7 +98,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
  private:
   enum class ReadState { kPending, kArrived, kEnded };
 
-  // The first message is here, or there is none.
+  // The first message has arrived, or the client will send none.
   void HandOver() {
     if (method_->pool->Run([this] {
           Run();

@@ -28,9 +28,8 @@ namespace xlad::service {
 class CallStream {
  public:
   virtual ~CallStream() = default;
-  // Reads the next message of the client. Returns false if there is none: the client has finished its messages.
-  // Cancelled if the client has gone, DeadlineExceeded if it sends nothing for 30 s, InvalidArgument if the message
-  // cannot be parsed.
+  // Reads the next message of the client. Returns false if the client has finished its messages. Cancelled if the
+  // client has gone, DeadlineExceeded if it sends nothing for 30 s, InvalidArgument if the message cannot be parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // Sends a message; waits while two earlier ones have not been taken. Errors as Read.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;

@@ -234,7 +234,7 @@ FollowerOr HoldSession(Engine* engine, const grpc::ByteBuffer& buffer) {
   return std::make_unique<SessionHolder>(engine, request.session_id());
 }
 
-// A blob that is there is read, so that one that is damaged is uploaded again. That takes less time than an upload.
+// Blobs that exist are read, so that damaged ones are uploaded again. That takes less time than an upload.
 HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   HasBlobsResponse response;
   for (const std::string& digest : request.digests()) {

@@ -1,4 +1,4 @@
-// The coordinator's server against clients that mean no good: raw TCP connections, HTTP/2 by hand, odd requests.
+// The coordinator's server against malicious clients: raw TCP connections, HTTP/2 by hand, odd requests.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>

@@ -260,7 +260,7 @@ void Followers::Run() {
     if (stopping_) return;
     changed_ = changed_ || !woken;
     for (Stream* stream : std::exchange(done_, {})) delete stream;
-    if (std::exchange(changed_, false)) {  // Many changes in a moment cost one pass.
+    if (std::exchange(changed_, false)) {  // Changes in quick succession cost one pass.
       woken_.wait_until(lock, last_pass + kMinPassInterval, [this] { return stopping_; });
       last_pass = std::chrono::steady_clock::now();
       due_ = streams_;

@@ -41,7 +41,7 @@ class SerialQueue {
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
                                                  grpc::CallbackServerContext* context);
 
-// What a follower is sent: a message, if there is news, and whether the stream ends with it.
+// What a follower is sent: a message, if anything has changed, and whether the stream ends with it.
 struct Update {
   std::optional<grpc::ByteBuffer> message;
   bool last = false;

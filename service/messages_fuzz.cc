@@ -1,5 +1,5 @@
-// libFuzzer target: a sequence of arbitrary messages of workers and requests of clients, each checked at the border as
-// the server does, on the real state machines. Nothing crashes, and the log that results can be recovered from.
+// libFuzzer target: a sequence of arbitrary messages of workers and requests of clients, each validated as the server
+// does, on the real state machines. Nothing crashes, and the log that results can be recovered from.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstddef>

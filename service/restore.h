@@ -7,8 +7,8 @@
 
 namespace xlad::service {
 
-// By how much a restored coordinator's term is higher than that of its backup: more than the coordinator that made the
-// backup can have been started since.
+// The difference between the term of a restored coordinator and that of its backup: greater than the number of times
+// that the coordinator that made the backup can have been started since.
 inline constexpr int64_t kRestoredTermStep = 1'000'000;
 
 // Copies the backup into `data_folder`, which must not exist or be empty, and begins a term that is higher than any

@@ -91,7 +91,7 @@ TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
   EXPECT_TRUE(Validate(scalar).ok()) << "a scalar's box has no dimensions";
 }
 
-TEST(Validate, RefusesShapesThatOverflowAndDigestsThatAreNone) {
+TEST(Validate, RefusesShapesThatOverflowAndMalformedDigests) {
   const auto put =
       Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 11 dims: 4294967296 dims: 4294967296 }");
   EXPECT_EQ(Validate(put).code(), absl::StatusCode::kInvalidArgument);

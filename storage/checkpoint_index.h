@@ -17,7 +17,7 @@ inline constexpr absl::string_view kIndexFileName = "index.json";
 // 64 bits are texts, as in every JSON form of a proto.
 absl::StatusOr<std::string> SerializeIndex(v1::CheckpointIndex index);
 
-// The inverse. Reading trusts nothing: DataLoss if a bit of the text differs from what was written, FailedPrecondition
+// The inverse. The text is not trusted: DataLoss if a bit of the text differs from what was written, FailedPrecondition
 // if the format is of another version, InvalidArgument if CheckIndex fails.
 absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view text);
 

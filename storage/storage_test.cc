@@ -53,7 +53,7 @@ TEST(Uri, RoundTripsOrIsRefused) {
   }
 }
 
-TEST(Uri, ShardsLieBesideTheirIndex) {
+TEST(Uri, ShardsAreInTheFolderOfTheirIndex) {
   const Uri index = *ParseUri("file:/a/b/index.json");
   EXPECT_EQ(*Beside(index, "shard-0.safetensors"), "file:/a/b/shard-0.safetensors");
   const std::string blob = BlobUri(std::string(64, '0'));

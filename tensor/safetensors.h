@@ -2,7 +2,7 @@
 // header, a JSON object with element type, dimensions and byte range of each tensor by name; the tensors' elements in
 // row-major order.
 //
-// Reading trusts nothing: a malformed header, and data that is missing or has the wrong size for its shape, are
+// Files are not trusted: a malformed header, and data that is missing or has the wrong size for its shape, are
 // InvalidArgument with the tensor and its byte range in the message. A header is read in one pass, without a tree of
 // its values, and is refused at its first value that the format does not have.
 #pragma once

@@ -24,7 +24,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr size_t kTailBytes = 8 << 10;
-constexpr size_t kMaxLastWords = 2000;
+constexpr size_t kMaxLastOutput = 2000;
 
 // How many processes of this machine the system has killed for lack of memory since it started; 0 if it does not say.
 int64_t OomKills() {
@@ -43,11 +43,11 @@ bool IsLogLine(absl::string_view line) {
 }
 
 // The last lines, as text that any message can contain.
-std::string LastWords(const std::string& tail) {
+std::string LastOutput(const std::string& tail) {
   std::vector<absl::string_view> lines = absl::StrSplit(tail, '\n', absl::SkipWhitespace());
   std::erase_if(lines, IsLogLine);
   std::string words = absl::StrJoin(lines, "\n");
-  if (words.size() > kMaxLastWords) words.erase(0, words.size() - kMaxLastWords);
+  if (words.size() > kMaxLastOutput) words.erase(0, words.size() - kMaxLastOutput);
   for (char& c : words) {
     if (c != '\n' && (c < ' ' || c > '~')) c = '?';
   }
@@ -222,7 +222,7 @@ void AttemptProcess::Finish() {
   end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   end.peak_bytes = int64_t{usage.ru_maxrss} * 1024;
   end.how = DescribeEnd(status);
-  end.last_words = LastWords(tail_);
+  end.last_output = LastOutput(tail_);
   std::unique_lock<std::mutex> lock(mutex_);
   end.killed_here = killed_ && end.signal == SIGKILL;
   const bool killed_elsewhere = end.signal == SIGKILL && !end.killed_here;

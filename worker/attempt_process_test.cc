@@ -53,7 +53,7 @@ TEST(AttemptProcess, KeepsTheLastOutputThatIsNotALogLine) {
   testing::internal::CaptureStderr();
   const ProcessEnd end =
       Started("echo '{\"ts\":\"1\",\"msg\":\"a line of the log\"}' >&2; echo 'check failed: x > 0' >&2; exit 1").Wait();
-  EXPECT_EQ(end.last_words, "check failed: x > 0");
+  EXPECT_EQ(end.last_output, "check failed: x > 0");
   const std::string copied = testing::internal::GetCapturedStderr();
   EXPECT_THAT(copied, HasSubstr("a line of the log"));
   EXPECT_THAT(copied, HasSubstr("check failed: x > 0"));

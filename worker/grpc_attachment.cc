@@ -17,10 +17,10 @@
 namespace xlad::worker {
 namespace {
 
-constexpr int64_t kPauseMs = 100;       // The most between two tries to connect; shortened at random.
-constexpr int64_t kMinConnectMs = 200;   // How long the first try may take, if it is not refused.
-constexpr int64_t kMaxConnectMs = 1000;  // How long a later try may take.
-constexpr int64_t kSliceMs = 50;         // How often a try looks whether the attachment ends.
+constexpr int64_t kPauseMs = 100;       // The maximum pause between two attempts to connect; shortened at random.
+constexpr int64_t kMinConnectMs = 200;   // The time limit of the first attempt.
+constexpr int64_t kMaxConnectMs = 1000;  // The time limit of later attempts.
+constexpr int64_t kSliceMs = 50;         // How often an attempt checks whether the attachment ends.
 constexpr std::chrono::milliseconds kFlushFor{500};
 constexpr std::chrono::milliseconds kStatusWithin{300};  // After the last message.
 
@@ -86,7 +86,7 @@ class AttachStream {
       lock.lock();
       writing_ = false;
       changed_.notify_all();
-      if (!written) break;  // The reader is told of the end as well.
+      if (!written) break;  // The reader is notified of the end as well.
     }
     changed_.wait(lock, [this] { return state_ != State::kOpen; });
     // The status of a stream whose last message could not be read never comes.
@@ -185,7 +185,7 @@ class GrpcAttachment final : public Attachment {
 
   void Run() {
     int64_t connect_ms = kMinConnectMs;
-    bool logged = false;  // Whether the loss of the connection is in the log.
+    bool logged = false;  // Whether the loss of the connection has been logged.
     do {
       const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
       grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));

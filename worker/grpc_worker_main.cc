@@ -136,7 +136,7 @@ class AttemptPool {
     return AttemptProcess::Start(argv_, setup_);
   }
 
-  // Starts a process for the next attempt, if there is none.
+  // Starts a process for the next attempt unless one is waiting.
   void Refill() {
     if (!keep_idle_ || (idle_ != nullptr && !idle_->HasEnded())) return;
     auto started = AttemptProcess::Start(argv_, setup_);

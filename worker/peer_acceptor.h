@@ -1,11 +1,11 @@
 // The listener of a worker daemon for connections from other workers' devices. It reads the hello of each and passes
 // the socket to the attempt that the hello names.
 //
-// Every process of this machine can connect to the port, so what a stranger can hold is bounded: at most
-// `max_greeting` connections whose hello has not arrived, each for a limited time, and at most `max_waiting` whose
-// attempt is not known here (yet). Beyond that the oldest connection of the source that has most of them is closed, so
-// that those who send their hello at once get through. If the process has no descriptor left, connections are closed as
-// they come.
+// Every process of this machine can connect to the port, so the resources that an unknown client can occupy are
+// bounded: at most `max_greeting` connections whose hello has not arrived, each for a limited time, and at most
+// `max_waiting` whose attempt is not known here (yet). Beyond that the oldest connection of the source that has most of
+// them is closed, so that peers that send their hello at once are accepted. If the process has no descriptor left,
+// connections are closed as they come.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The data port of a worker: hellos, and everything that strangers may do to it.
+// The data port of a worker: hellos, and all kinds of misuse by unknown clients.
 #include "worker/peer_acceptor.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ class PeerAcceptorTest : public ::testing::Test {
       changed_.notify_all();
     });
   }
-  // Waits until so many connections have been taken.
+  // Waits until this many connections have been taken.
   void WaitForTaken(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return taken_.size() >= count; });
@@ -100,7 +100,7 @@ TEST_F(PeerAcceptorTest, AHelloWaitsForItsAttempt) {
   WaitForTaken(2);
 }
 
-TEST_F(PeerAcceptorTest, IdleConnectionsKeepNobodyOut) {
+TEST_F(PeerAcceptorTest, IdleConnectionsDoNotBlockOthers) {
   std::vector<std::unique_ptr<Connection>> idle;
   for (int i = 0; i < 1000; ++i) idle.push_back(Dial());
   Add({"job", 1});
@@ -109,7 +109,7 @@ TEST_F(PeerAcceptorTest, IdleConnectionsKeepNobodyOut) {
   WaitForTaken(10);
 }
 
-TEST_F(PeerAcceptorTest, HellosForUnknownJobsKeepNobodyOut) {
+TEST_F(PeerAcceptorTest, HellosForUnknownJobsDoNotBlockOthers) {
   std::vector<std::unique_ptr<Connection>> strangers;
   for (int i = 0; i < 1100; ++i) strangers.push_back(DialWith(HelloOf("unknown", i)));
   const auto early = DialWith(HelloOf("job", 1));
@@ -146,7 +146,7 @@ TEST_F(PeerAcceptorTest, AHelloMayComeInPieces) {
   EXPECT_EQ(taken_[0].second.from_device(), 9);
 }
 
-TEST_F(PeerAcceptorTest, GoesOnWithoutDescriptors) {
+TEST_F(PeerAcceptorTest, ContinuesWithoutDescriptors) {
   Add({"job", 1});
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);

@@ -111,7 +111,7 @@ void WorkerCore::OnRegistered(const Registered& message) {
     return;
   }
   registered_ = true;
-  hears_of_exits_ = message.protocol() >= 1;
+  reports_exits_ = message.protocol() >= 1;
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
     if (record.ready && !record.started) SendReady(record);
@@ -450,7 +450,7 @@ void WorkerCore::On(const TaskHasExited& event) {
   if (record != nullptr) record->exited = true;
   if (record == nullptr || has_ended) return;
   const absl::Status error = ExitError(end);
-  if (!hears_of_exits_) {
+  if (!reports_exits_) {
     return On(TaskHasFailed{event.key, record->task->finished_steps(), {error, ""}});
   }
   LogError("attempt's process ended", {{"job", event.key.job_id},
@@ -472,7 +472,7 @@ void WorkerCore::On(const TaskHasExited& event) {
 // The status says whether the same can be expected in the next attempt: a crash is Internal, what came from outside is
 // Unavailable.
 absl::Status WorkerCore::ExitError(const ProcessEnd& end) const {
-  const std::string words = end.last_words.empty() ? "" : absl::StrCat("; its last output: ", end.last_words);
+  const std::string words = end.last_output.empty() ? "" : absl::StrCat("; its last output: ", end.last_output);
   const std::string who = absl::StrCat("the process of the attempt (pid ", end.pid, ") ");
   if (end.out_of_memory) {
     const std::string limit = options_.memory_limit_bytes == 0

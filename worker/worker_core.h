@@ -56,7 +56,7 @@ struct ProcessEnd {
   bool killed_here = false;    // The daemon killed it.
   int64_t peak_bytes = 0;      // The most physical memory that it used.
   std::string how;             // "exit code 1", "signal 11 (Segmentation fault)"
-  std::string last_words;      // The end of its standard error, without log lines.
+  std::string last_output;      // The end of its standard error, without log lines.
 };
 
 // Events.
@@ -131,7 +131,7 @@ struct WorkerCoreOptions {
   int64_t heartbeat_ms = 500;
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
-  int64_t max_kept_metrics = 1'000'000;  // A task waits when so many of its steps are not acknowledged.
+  int64_t max_kept_metrics = 1'000'000;  // A task waits when this many of its steps are not acknowledged.
   int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for messages; 0: none.
   // Whether every task ends with TaskHasExited, some time after it is dropped: its devices are busy until then.
   bool tasks_have_processes = false;
@@ -217,7 +217,7 @@ class WorkerCore {
   std::map<TaskKey, TaskRecord> tasks_;
   std::map<TaskKey, int> ending_;  // The devices of forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.
-  bool hears_of_exits_ = false;    // Whether the coordinator knows AttemptExited.
+  bool reports_exits_ = false;    // Whether the coordinator knows AttemptExited.
   bool work_moved_ = false;
   bool connected_ = false;
   bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.

@@ -31,7 +31,7 @@ TEST_F(WorkerCoreProcessesTest, AProcessThatEndsFailsItsTask) {
 
 TEST_F(WorkerCoreProcessesTest, AnEndedProcessIsDescribed) {
   const std::vector<std::pair<ProcessEnd, absl::StatusCode>> ends = {
-      {{.signal = 11, .how = "signal 11 (Segmentation fault)", .last_words = "at x.cc:1"}, absl::StatusCode::kInternal},
+      {{.signal = 11, .how = "signal 11 (Segmentation fault)", .last_output = "at x.cc:1"}, absl::StatusCode::kInternal},
       {{.exit_code = 71, .out_of_memory = true, .peak_bytes = 3 << 20, .how = "exit code 71"},
        absl::StatusCode::kResourceExhausted},
       {{.signal = 15, .how = "signal 15 (Terminated)"}, absl::StatusCode::kUnavailable}};
@@ -42,7 +42,7 @@ TEST_F(WorkerCoreProcessesTest, AnEndedProcessIsDescribed) {
     ASSERT_EQ(Count(WorkerMessage::kFailed), 1);
     EXPECT_EQ(sent_.back().failed().error_code(), static_cast<int>(code));
     EXPECT_THAT(sent_.back().failed().error(), HasSubstr(end.how));
-    EXPECT_THAT(sent_.back().failed().error(), HasSubstr(end.last_words));
+    EXPECT_THAT(sent_.back().failed().error(), HasSubstr(end.last_output));
     if (end.out_of_memory) EXPECT_THAT(sent_.back().failed().error(), HasSubstr("ran out of memory"));
     if (end.out_of_memory) EXPECT_THAT(sent_.back().failed().error(), HasSubstr("3 MiB"));
     ForgetJob();
@@ -61,7 +61,7 @@ TEST_F(WorkerCoreProcessesTest, AFinishedTaskWhoseProcessEndsStaysFinished) {
   EXPECT_EQ(Count(WorkerMessage::kFailed), 0);
 }
 
-TEST_F(WorkerCoreProcessesTest, ACoordinatorThatKnowsItHearsOfExits) {
+TEST_F(WorkerCoreProcessesTest, ExitsAreReportedToACoordinatorThatKnowsThem) {
   Attach();
   CoordinatorMessage registered;
   registered.mutable_registered()->set_protocol(1);

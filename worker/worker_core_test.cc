@@ -201,7 +201,7 @@ TEST_F(WorkerCoreTest, TheGraceLimitsADrain) {
   EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks did not stop within the grace"));
 }
 
-TEST_F(WorkerCoreTest, ADrainedWorkerSaysWhetherItsWorkGoesOnElsewhere) {
+TEST_F(WorkerCoreTest, ADrainedWorkerSaysWhetherItsWorkContinuesElsewhere) {
   Attach();
   Launch(1);
   Handle(StopRequested{});
@@ -226,7 +226,7 @@ TEST_F(WorkerCoreTest, ADrainedWorkerWhoseTasksHaveFinishedIsIdle) {
   EXPECT_FALSE(moved_);
 }
 
-TEST_F(WorkerCoreTest, WithoutACoordinatorTasksGoOnForTheGrace) {
+TEST_F(WorkerCoreTest, WithoutACoordinatorTasksContinueForTheGracePeriod) {
   Attach();
   Launch(1);
   Handle(Disconnected{});

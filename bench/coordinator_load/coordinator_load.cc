@@ -147,7 +147,8 @@ void Send(Connection* connection, const std::string& bytes) {
   (void)connection->Write({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
 }
 
-// Connections without a token: kFloodPerSecond new ones per second, and ones that stay and say nothing or stall.
+// Connections without a token: kFloodPerSecond new ones per second, and others that stay open and send nothing, or stop
+// in the middle of a request.
 class Flood {
  public:
   explicit Flood(const std::string& address) : address_(address), thread_([this] { Run(); }) {}

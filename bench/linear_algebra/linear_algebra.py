@@ -116,7 +116,7 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 job = write(folder + "/job", kind, dims, routine)
                 row = step_vs_jax.measure(job, {"name": "single", "axes": {}}, args)
-        except Exception as error:  # One row must not end the table.
+        except Exception as error:  # An error in one row must not end the table.
             print(label, f"{type(error).__name__}: {error}", flush=True)
             slow += 1
             continue

@@ -198,7 +198,8 @@ void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   }
 }
 
-// The elements before the first one at which all destinations are aligned for streaming stores, or -1 if there is none.
+// How many elements precede the first one at which all destinations are aligned for streaming stores. -1 if the
+// destinations are never aligned at the same element.
 template <typename Storage>
 int64_t ElementsBeforeAligned(absl::Span<void* const> dsts, int64_t vector_bytes) {
   const auto offset = [&](void* dst) { return reinterpret_cast<uintptr_t>(dst) % vector_bytes; };

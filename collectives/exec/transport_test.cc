@@ -350,7 +350,7 @@ TEST(DataPlane, SurvivesConnectionsWithoutAHello) {
   });
 }
 
-TEST(DataPlane, HellosForUnknownTasksDoNotKeepOthersOut) {
+TEST(DataPlane, HellosForUnknownTasksDoNotBlockOthers) {
   TestWorld world({{0}, {1}});
   std::vector<std::unique_ptr<Connection>> strangers;
   PeerHello hello;

@@ -1,4 +1,4 @@
-// Execution of schedules on numbers, in random order of events: a second opinion on what CheckSchedules accepts.
+// Execution of schedules on numbers, in random order of events: an independent check of what CheckSchedules accepts.
 #pragma once
 
 #include "absl/types/span.h"

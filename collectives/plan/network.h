@@ -28,7 +28,7 @@ class Network {
   static Network Switch(int ranks, double latency_us, double gigabytes_per_s);
   // A preset by name. TPU slices: "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around rules of
   // the generation: v2, v3, v5e and v6e along dimensions of 16 chips (32 for v3), v4, v5p and 7x along multiples of 4.
-  // Clusters: "switch-64". InvalidArgument with the presets if there is none.
+  // Clusters: "switch-64". InvalidArgument, with a list of the presets, for any other name.
   static absl::StatusOr<Network> Preset(absl::string_view name);
 
   int ranks() const { return ranks_; }
@@ -43,12 +43,12 @@ class Network {
   // Both directions between two neighbors can carry nothing. InvalidArgument if there is no such connection.
   absl::Status BreakLink(int a, int b);
   // The links from one rank to another, in order: dimension by dimension along the shorter way, or a shortest way
-  // around broken links. Unavailable if there is none.
+  // around broken links. Unavailable if no route is left.
   absl::StatusOr<std::vector<int>> Route(int from, int to) const;
 
  private:
   void Connect(int a, int b, double latency_us, double gigabytes_per_s);
-  int LinkBetween(int from, int to) const;  // -1 if there is none.
+  int LinkBetween(int from, int to) const;  // -1 if the two are not neighbors.
   absl::StatusOr<std::vector<int>> ShortestRoute(int from, int to) const;
 
   int ranks_ = 0;

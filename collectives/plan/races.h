@@ -53,7 +53,8 @@ class RaceDetector {
   bool Send(int thread, int memory, int64_t begin, int64_t end, int* message);
   void Receive(int thread, int message) { messages_[message].receive = Now(thread); }
 
-  // Whether a thread has heard from the rank, so that the rank has entered the collective.
+  // Whether a message or signal of the rank happens before the current operation of the thread, so that the rank has
+  // entered the collective.
   bool Knows(int thread, int rank) const;
   // The thread of another rank that may still touch memory of `rank` when that leaves, or -1.
   int AccessAfterEnd(int rank) const;

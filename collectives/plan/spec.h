@@ -97,7 +97,7 @@ bool OutputHasParts(CollectiveKind kind);         // AllGather, AllToAll, Gather
 bool HasRoot(CollectiveKind kind);                // Broadcast, Reduce, Gather, Scatter.
 absl::string_view ToString(CollectiveKind kind);  // "all_reduce"
 absl::string_view ToString(Reduction reduction);  // "sum"
-// The inverses of ToString. InvalidArgument with all names if there is none of that name.
+// The inverses of ToString. InvalidArgument, with a list of all names, if `name` is not one of them.
 absl::StatusOr<CollectiveKind> ParseCollectiveKind(absl::string_view name);
 absl::StatusOr<Reduction> ParseReduction(absl::string_view name);
 

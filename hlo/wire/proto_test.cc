@@ -269,7 +269,7 @@ TEST(Proto, TextInsideProtosIsChecked) {
   EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("%a_b___ = "));
 }
 
-TEST(Proto, BytesThatAreNoProtoAreRefused) {
+TEST(Proto, MalformedBytesAreRefused) {
   EXPECT_EQ(ToText("\x0a\xff\xff"), "found bytes that are not an HloModuleProto (cut short, or of another format)");
   EXPECT_EQ(ToText(""), "found a module without computations");
 }

@@ -234,7 +234,7 @@ class Mistakes(ClusterTest):
         with self.assertRaises(ZeroDivisionError):
             self.cluster.train(lambda s, b: 1 // 0, state, data, steps=1)
 
-    def test_an_interrupted_loop_goes_on(self):
+    def test_an_interrupted_loop_continues(self):
         run = self.cluster.train(lambda s: (s + 1, s), 0, steps=30_000)
         seen = [next(run).step]
         with mock.patch.object(Waiting, "update", side_effect=KeyboardInterrupt):

@@ -29,7 +29,7 @@ struct AttemptStop {
 // Ends an attempt that stopped on request.
 void StopAttempt(Context& context, Job* job, const AttemptStop& stop);
 
-// The time before which a job with so many failures in a row is not placed again, after the latest failure.
+// How long a job that has failed `failures` times in a row is not placed again after its latest failure.
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures);
 
 }  // namespace xlad::service

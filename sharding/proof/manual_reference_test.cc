@@ -93,7 +93,7 @@ ENTRY main {
   }
 }
 
-TEST(PartitionManualOnly, ProgramsWithoutAreNone) {
+TEST(PartitionManualOnly, OtherProgramsHaveNoManualComputations) {
   EXPECT_FALSE(HasManualComputations(**hlo::ParseText("HloModule m\nENTRY e { ROOT x = f32[2] parameter(0) }")));
 }
 

@@ -84,7 +84,7 @@ std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
   return bare;
 }
 
-// What the program gives with nothing split, but by hand.
+// The results of the program if nothing is split except in manual computations.
 absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
   if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
   XLAD_ASSIGN_OR_RETURN(const sharding::MappedProgram mapped, sharding::PartitionManualOnly(module.Clone(), {}));
@@ -153,10 +153,10 @@ absl::Status TryAnnotated(const hlo::Module& module, const Case& test) {
 
 std::string InChild(Try run, const hlo::Module& module, const Case& test) {
   int ends[2];
-  if (pipe(ends) != 0) return "no pipe";
+  if (pipe(ends) != 0) return "cannot make a pipe";
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);  // A hang ends here; nothing waits for it otherwise.
+    alarm(60);  // Ends a child that hangs.
     const absl::Status status = run(module, test);
     const std::string text = status.ok() ? "ok" : std::string(status.message());
     const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -169,8 +169,8 @@ std::string InChild(Try run, const hlo::Module& module, const Case& test) {
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status), ": the child died of it");
-  return text == "ok" ? "" : text.empty() ? "nothing: the child said nothing" : text;
+  if (WIFSIGNALED(status)) return absl::StrCat("signal ", WTERMSIG(status), " ended the child");
+  return text == "ok" ? "" : text.empty() ? "the child ended without a message" : text;
 }
 
 }  // namespace xlad

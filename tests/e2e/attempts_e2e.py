@@ -123,7 +123,7 @@ class Attempts(unittest.TestCase):
             again = made.submit(JOB, "--mesh", "dp=2", "--steps", "20")
             wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
 
-    def test_a_crash_is_named_with_the_last_words(self):
+    def test_a_crash_is_reported_with_its_signal(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, "--attempts", "1", *LONG)
             running(made, job_id)
@@ -160,7 +160,7 @@ class Attempts(unittest.TestCase):
             job_id = made.submit(JOB, "--steps", "20")
             wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
 
-    def test_a_drained_worker_says_whether_its_work_goes_on_elsewhere(self):
+    def test_a_drained_worker_says_whether_its_work_continues_elsewhere(self):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, *LONG)
             running(made, job_id)
@@ -216,7 +216,7 @@ class Attempts(unittest.TestCase):
             job_id = made.submit(JOB, "--steps", "20")
             wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the next job")
 
-    def test_strangers_on_the_data_port(self):
+    def test_unknown_clients_on_the_data_port(self):
         with cluster(workers=2, devices=1) as made:
             first = wait_for(lambda: made.workers["w1"].log().splitlines()[:1], "the worker to start")[0]
             port = json.loads(first)["data"].rsplit(":", 1)

@@ -45,7 +45,7 @@ class Faults(unittest.TestCase):
             again = made.submit(JOB, "--mesh", "dp=3,tp=2", "--steps", "20")
             wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
 
-    def test_a_job_goes_on_when_its_killed_worker_is_back(self):
+    def test_a_job_continues_when_its_killed_worker_is_back(self):
         with cluster(workers=2, devices=2) as made:
             job_id = made.submit(JOB, "--mesh", "dp=4", *LONG)
             running(made, job_id)
@@ -135,7 +135,7 @@ class Faults(unittest.TestCase):
             curve = json.loads((where / "curve.json").read_text())
             self.assertEqual(len(curve["loss"]), 3000)
 
-    def test_sigterm_drains_a_worker_and_the_job_goes_on_elsewhere(self):
+    def test_sigterm_drains_a_worker_and_the_job_continues_elsewhere(self):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
             running(made, job_id)
@@ -186,7 +186,7 @@ class Faults(unittest.TestCase):
             finally:
                 submit.close()
 
-    def test_ctrl_c_while_it_is_built_is_no_failure(self):
+    def test_ctrl_c_while_it_is_built_is_not_a_failure(self):
         with folder() as where:  # Like a terminal, sends SIGINT to every process of the group.
             with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
                                   stderr=subprocess.PIPE) as run:

@@ -5,7 +5,8 @@
 Without PATH the whole tree is checked.
 
 What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
-double quotes inside these is an example or a quotation, and is not checked. Spelling is also checked in names.
+double quotes inside these is an example or a quotation, and is not checked. The names of tests are checked as the words
+of which they consist, and the spelling of all names is checked.
 """
 
 import pathlib
@@ -52,8 +53,11 @@ RULES = [
     (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more|less|fewer|such|different|other|need|point|way|"
      r"reason|guarantee|better|worse|\w+er than)(?=\w)", '"is not a ..."'),
     (r"\b(?:that|which|what) (?:nobody|no one|none)\b|\bwhat nothing\b|\b(?:that|which) nothing (?:else )?(?:reads?|uses?|needs?|refers|waits|knows)\b", 'active and positive: "unused", "unpinned"'),
-    (r"\b(?:no|every|some|any)body(?:'s)?\b", "name who: the user, a caller, an instruction"),
+    (r"\b(?:no|every|some|any)body(?:'?s)?\b", "name who: the user, a caller, an instruction"),
     (r"\bwho(?:so)?ever\b", "name who"),
+    (r"\bstrangers?\b|\bmeans? no good\b", '"unknown client", "untrusted input", "malicious client"'),
+    (r"\b(?:InvalidArgument|NotFound|AlreadyExists|Unavailable|FailedPrecondition|Aborted|Unimplemented)\b[^.;]* if there is "
+     r"none\b", "what is missing: \"NotFound if the job has no checkpoint\""),
     (r"\bfor people\b", '"for display"'),
     (r"\b(?:any more|no more) goes\b|\b(?:went|go|goes|gone|gets?|got) lost\b", '"is dropped", "was lost"'),
     # Figures of speech.
@@ -63,6 +67,9 @@ RULES = [
     (r"\b(?:stands?|stood) (?:at|before|in(?! for)|behind|beside|there|once|alone|beyond|above|below|between|after|where)\b",
      '"is", "is placed", "is stored"'),
     (r"\bas (?:it|they) stands?\b", '"unchanged", "as written"'),
+    (r"\b(?:gives?|giving|gave) way\b", '"yields"'),
+    (r"\bnow and then\b", '"sometimes", "regularly"'),
+    (r"\bso many\b(?! (?:\w+ )+that\b)", '"this many", or what is counted'),
     (r"\b(?:lies|lie|lay) (?:there|before|behind|beside|around|where|above it|below it|once|beyond)\b", '"is", "is stored"'),
     (r"\b(?:go|goes|went|going|gone) on\b(?! (?:the|a|top|top of)\b)", '"continues"'),
     (r"(?<!to )\b(?:hear|hears|hearing)\b(?! from)|\bheard\b(?! from)", '"receives", "is told"'),
@@ -122,6 +129,18 @@ def findings_in(text):
     for pattern, advice in COMPILED:
         found += [(match.start(), match.group().strip(), advice) for match in pattern.finditer(plain)]
     return found
+
+
+TEST_NAME = re.compile(r"^TEST(?:_[FP])?\(\w+,\s*(\w+)\)|^ +def test_(\w+)\(", re.MULTILINE)
+
+
+def test_names(source):
+    """(line, words) of the names of tests, which are prose, too: EndsEarly is "ends early"."""
+    names = []
+    for match in TEST_NAME.finditer(source):
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", match[1] or match[2]).replace("_", " ").lower()
+        names.append((source.count("\n", 0, match.start()) + 1, words))
+    return names
 
 
 def findings_in_names(line):
@@ -265,7 +284,10 @@ def check(path):
                 if offset < end:
                     problems.append((line, found, advice))
                     break
-    for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):
+    source = path.read_text(errors="replace")
+    for number, words in test_names(source):
+        problems += [(number, found, advice) for _, found, advice in findings_in(words)]
+    for number, line in enumerate(source.split("\n"), 1):
         problems += [(number, found, advice) for _, found, advice in findings_in_names(blank_quotations(line))]
     return [f'{name}:{line}: "{found}": write {advice}' for line, found, advice in sorted(problems)]
 

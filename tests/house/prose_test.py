@@ -49,6 +49,11 @@ A broken invariant of ours.
 The loop's trip count where its bounds are constant.
 Else the array is copied.
 Frees the arrays where "free" is true, or where `free`.
+Limits what a stranger can hold.
+The URI of the state. NotFound if there is none.
+The rank gives way to other processes.
+The check is called now and then.
+Starts so many processes.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.
@@ -82,6 +87,8 @@ The program exercises every opcode.
 Wakes the thread when its turn comes.
 Tells the peer that nothing more will be sent.
 One launch of a collective.
+The worker with that name, or null if there is none.
+Many collectives over so many devices that listing their groups would take too long.
 """.strip().split("\n")
 
 
@@ -99,6 +106,13 @@ class ProseTest(unittest.TestCase):
             self.assertTrue(prose.findings_in_names(name), name)
         for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses", "Elementwise"):
             self.assertEqual(prose.findings_in_names(name), [], name)
+
+    def test_names_of_tests(self):
+        source = "TEST_F(JobTest, AJobGoesOn) {\n}\nclass T:\n    def test_nobody_waits(self):\n"
+        self.assertEqual(prose.test_names(source), [(1, "a job goes on"), (4, "nobody waits")])
+        for _, words in prose.test_names(source):
+            self.assertEqual(len(prose.findings_in(words)), 1, words)
+        self.assertEqual(prose.test_names("TEST(Hash, Sha256OfAnHLOProgram) {"), [(1, "sha256 of an hlo program")])
 
     def test_finds_comments_and_messages(self):
         source = '// One comment\n// of two lines.\nint x;  // Another.\nError("found this, expected that");\n#include "a/b.h"\n'

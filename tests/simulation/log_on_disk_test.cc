@@ -15,7 +15,7 @@ namespace {
 constexpr int kAppends = 16;
 constexpr char kPath[] = "/data/jobs.sqlite";
 
-// Event `serial`, of one job, with contents of many pages now and then.
+// Event `serial`, of one job, sometimes with contents of many pages.
 JobEvent EventOf(int serial) {
   JobEvent event;
   event.set_job_id("job");

@@ -157,7 +157,7 @@ void Storm::Turn() {
   }
 }
 
-// A fault of the disk soon, or its loss of power, now and then.
+// Sometimes plans a fault of the disk, or a loss of power, for one of the next operations.
 void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
   const int64_t at = disk_.operations() + Between(1, 8);

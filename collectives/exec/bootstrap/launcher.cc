@@ -30,7 +30,7 @@ const Launcher kLaunchers[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-// The process that started this one, with its start time, because process ids are used again.
+// The process that started this one, with its start time, because process ids are reused.
 std::string ParentText() {
   const pid_t parent = getppid();
   const absl::StatusOr<std::string> stat = RealFileSystem().Read(absl::StrCat("/proc/", parent, "/stat"));

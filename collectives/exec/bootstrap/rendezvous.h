@@ -1,7 +1,7 @@
 // Ranks find each other through a Bootstrap: put, get with a deadline, and fence.
 //
-// Each generation of a group has keys of its own, so that a group that forms again does not see the values of before.
-// Threads: one at a time. Waiting polls the store, at first each millisecond and later less often.
+// Each generation of a group has keys of its own, so that a group that forms again does not see the values of earlier
+// generations. Threads: one at a time. Waiting polls the store, at first each millisecond and later less often.
 #pragma once
 
 #include <string>

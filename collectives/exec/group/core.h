@@ -54,7 +54,7 @@ struct GroupLaunch {
 class GroupOwner {
  public:
   virtual ~GroupOwner() = default;
-  // Called now and then while the rank waits. An error ends the wait.
+  // Called regularly while the rank waits. An error ends the wait.
   virtual absl::Status CheckWhileWaiting() = 0;
   // The error that says that `peer` runs another operation than this rank.
   virtual absl::Status Disagreement(int peer) = 0;

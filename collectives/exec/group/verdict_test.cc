@@ -52,7 +52,7 @@ class VerdictTest : public ::testing::Test {
   std::vector<ProcessState> states_;
 };
 
-TEST_F(VerdictTest, NobodyWaits) {
+TEST_F(VerdictTest, NoRankWaits) {
   for (int rank = 0; rank < 4; ++rank) Set(rank, 7, 7, -1);
   EXPECT_THAT(Explain().culprits, IsEmpty());
   EXPECT_EQ(Explain().text, "No rank waits; 7 operations were entered.");

@@ -18,7 +18,7 @@
 namespace xlad::collectives {
 namespace {
 
-// The phases of a wait. A pause takes about 15 ns. Giving way takes 0.3 us, or as long as other processes run.
+// The phases of a wait. A pause takes about 15 ns. A yield takes 0.3 us, or as long as other processes run.
 constexpr int kSpins = 4000;
 constexpr int kSpinsBetweenYields = 500;
 constexpr int kWaitsOnSameCore = 4;
@@ -110,7 +110,7 @@ absl::Status GroupWaiter::CheckPeers() {
     const uint32_t left = block.left.load(std::memory_order_acquire);
     if (left == RankBlock::kLeftInOrder) return Died(rank);
     if (left == RankBlock::kLeftAfterError) {
-      // It has found the death of another rank, or it is the one that disagrees with the others.
+      // It has noticed the death of another rank, or its operation differs from that of the others.
       if (failed.load() >= 0) return Died(failed.load());
       return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error"));
     }
@@ -118,7 +118,7 @@ absl::Status GroupWaiter::CheckPeers() {
     if (handle.fd < 0 || poll(&handle, 1, 0) <= 0) continue;
     int none = -1;
     failed.compare_exchange_strong(none, rank);
-    WakeSleepers();  // The others need not wait until they look.
+    WakeSleepers();  // Otherwise the others would notice it only when they next check their peers.
     return Died(failed.load());
   }
   return absl::OkStatus();

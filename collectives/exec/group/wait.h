@@ -1,6 +1,6 @@
-// How a rank of a process group waits for another one: it spins while every rank has a core of its own, gives way to
-// other processes while not, and sleeps after about a millisecond. A rank that sleeps looks regularly whether its peers
-// are alive and run the same operation.
+// How a rank of a process group waits for another one: it spins if every rank has a core of its own and otherwise
+// yields to other processes, and it sleeps after about a millisecond. A rank that sleeps checks regularly whether its
+// peers are alive and run the same operation.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ class GroupWaiter {
   void Start() { needs_fence_ = control_->head().needs_fence.load() != 0; }
   absl::Status WatchPeers();
 
-  // Waits until `ready()`. `peer` and `step` describe the wait. `check` is called now and then, and ends the wait if it
+  // Waits until `ready()`. `peer` and `step` describe the wait. `check` is called regularly, and ends the wait if it
   // returns an error. Unavailable, naming the rank, host and process, if a peer has died or left.
   template <typename Ready>
   absl::Status Until(int peer, int step, const Ready& ready, absl::FunctionRef<absl::Status()> check) {

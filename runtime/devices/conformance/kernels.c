@@ -59,7 +59,7 @@ int32_t xlad_test_fail(void* const* buffers, void* scratch, const XladKernelApi*
   return 7;
 }
 
-/* (count, x): tile t writes t to elements 16t .. 16t+15 of x, as far as there are so many. */
+/* (count, x): tile t writes t to elements 16t .. 16t+15 of x, as far as x has them. */
 int32_t xlad_test_tiles(void* const* buffers, void* scratch, const XladKernelApi* api, int64_t begin, int64_t end) {
   const int32_t count = *(const int32_t*)buffers[0];
   float* x = (float*)buffers[1];

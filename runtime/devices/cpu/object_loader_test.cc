@@ -8,7 +8,7 @@
 namespace xlad::runtime {
 namespace {
 
-TEST(ObjectLoader, RefusesBytesThatAreNoObject) {
+TEST(ObjectLoader, RefusesBytesThatAreNotAnObject) {
   std::string elf(
       "\x7f"
       "ELF",

@@ -22,7 +22,7 @@ void Pause() {
 #endif
 }
 
-// A thread takes one of so many equal shares of the rest of a part, so that the last pieces are small.
+// A thread takes 1 / kShare of the tiles that remain of a part, so that the last pieces are small.
 constexpr int64_t kShare = 4;
 
 }  // namespace

@@ -75,7 +75,7 @@ void OpaqueHeap::Free(void* address) {
   const Block& block = found->second;
   munmap(block.real, block.mapped_bytes);
   if (block.real != address) munmap(address, block.mapped_bytes);
-  // Without this the pages stay in the file until the device ends; if it fails that is all that is lost.
+  // Without this the pages stay in the file until the device ends; a failure has no other effect.
   (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
   blocks_.erase(found);
 }
