@@ -35,7 +35,7 @@ struct WorkerEnvironment {
 };
 
 // The connections of an attempt, and a thread that raises its signal if a collective makes no progress. A program opens
-// no connection that is there already.
+// no connection that exists already.
 //
 // Thread-safe.
 class AttemptFabric {

@@ -1,4 +1,4 @@
-"""A real coordinator and worker against clients that mean no good: impossible values in every field of every call,
+"""A real coordinator and worker against malicious clients: impossible values in every field of every call,
 workers that steal a live id or name other jobs, floods of connections, stalled bodies, garbage on every port.
 
 While a job trains, nothing of this ends a process or the job, answers are errors that say what was expected, and
