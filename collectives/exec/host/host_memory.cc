@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/rounding.h"
 
 namespace xlad::collectives {
 namespace {
@@ -21,8 +22,6 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kPage = 4096;
 // Freed ranges of this size or more are given back to the system.
 constexpr int64_t kGivenBackBytes = 1 << 20;
-
-int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // The arena takes address space only; its pages take memory when they are first used. It is as large as the memory that
 // the process may use, because the limits of the process do not count shared memory.
