@@ -37,7 +37,7 @@ struct History {
   int next = 0;                   // The serial of the next append.
 };
 
-// Opens the log, appends, and removes the old job now and then, until one of these fails; returns whether none did.
+// Opens the log, appends, and removes the old job sometimes, until one of these fails; returns whether none did.
 bool AppendAll(History* run) {
   const auto log = service::OpenSqliteJobLog(kPath);
   if (!log.ok()) return false;
