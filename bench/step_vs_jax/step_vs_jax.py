@@ -107,6 +107,7 @@ def measure(job, mesh, args):
         builds = [(xlad.ask("build")["build_ms"], jax.ask("build")["build_ms"]) for _ in range(args.builds)]
         counts = [block_size(side, args.block_ms) for side in (xlad, jax)]
         if several:
+            several.ask("build")
             several.step_ms(3)
         blocks, several_ms = [], []
         for _ in range(args.rounds):
