@@ -57,7 +57,12 @@ void CoordinatorCore::ForgetEnded() {
 Effects CoordinatorCore::Take() {
   for (int round = 0; round < 4; ++round) {
     ForgetEnded();
-    if (!std::exchange(context_.reschedule, false)) break;
+    const std::vector<JobId> submitted = std::exchange(context_.submitted, {});
+    if (!std::exchange(context_.reschedule, false)) {
+      jobs_.ScheduleNew(submitted);
+      if (!context_.reschedule && context_.ended.empty()) break;
+      continue;
+    }
     workers_.ReleaseLeaving();
     jobs_.Schedule();
   }

@@ -1,11 +1,13 @@
 #include "service/engine.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 
 #include "base/log.h"
+#include "base/spawn.h"
 
 namespace xlad::service {
 namespace {
@@ -54,6 +56,10 @@ absl::Status Engine::Open() {
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
+      // SQLite gives the files beside this one its permissions. A file that exists is not opened: closing it here would
+      // release the locks that this process may have on it.
+      const FileDescriptor created(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+      if (!created.is_open()) chmod(path.c_str(), 0600);
       return OpenSqliteJobLog(path);
     };
   }

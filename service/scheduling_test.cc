@@ -61,6 +61,33 @@ TEST(Scheduling, JobsBehindAWaitingOneSaySoUntilItRuns) {
   EXPECT_EQ(cluster.Status(small).state(), COMPILING);
 }
 
+TEST(Scheduling, NewJobsAreScheduledBehindThoseBeforeThem) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string running = cluster.Submit(1, "1");
+  cluster.Built("one");
+  cluster.Start(running, {1});
+  const std::string too_large = cluster.Submit(8, "2");
+  EXPECT_EQ(cluster.Status(too_large).state(), COMPILING);
+  cluster.Built("two");
+  EXPECT_EQ(cluster.Status(too_large).state(), PENDING);
+  const std::string fits = cluster.Submit(1, "3");
+  EXPECT_EQ(cluster.Status(fits).state(), COMPILING) << "a job that no cluster of this size can run blocks none";
+  cluster.Built("three");
+  EXPECT_EQ(cluster.Status(fits).state(), STARTING);
+  // One batch: a job that is submitted and cancelled, and one that stays.
+  SubmitJobRequest first, second;
+  first.set_client_key("4");
+  second.set_client_key("5");
+  *first.mutable_spec() = *second.mutable_spec() = cluster.Spec(1);
+  std::string stays;
+  cluster.Do([&](CoordinatorCore& c) {
+    ASSERT_TRUE(c.Cancel(JobId(c.Submit(first)->job_id())).ok());
+    stays = c.Submit(second)->job_id();
+  });
+  EXPECT_EQ(cluster.Status(stays).state(), COMPILING);
+}
+
 TEST(Scheduling, AMessageWithoutGenerationIsStale) {
   Cluster cluster;
   cluster.Register(1, "a");

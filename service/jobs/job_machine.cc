@@ -52,7 +52,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
   submitted->set_checkpoint_digest(resume.digest);
   submitted->set_first_step(resume.uri.empty() ? request.spec().start_step() : resume.step);
   context_.Record(std::move(event));
-  context_.reschedule = true;
+  context_.submitted.push_back(id);
   response.set_job_id(id.str());
   return response;
 }

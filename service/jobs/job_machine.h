@@ -47,6 +47,8 @@ class JobMachine {
   // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
   // block later jobs. A job that waits for busy devices does, so that later small jobs cannot starve it.
   void Schedule();
+  // As Schedule, for new jobs alone: nothing has changed for those before them.
+  void ScheduleNew(const std::vector<JobId>& jobs);
 
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
@@ -65,6 +67,8 @@ class JobMachine {
     std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
     std::map<std::string, Devices> devices;  // By target: those that run its code.
   };
+  // Does for one job what Schedule does for all. Returns false if later jobs have to wait for it.
+  bool ScheduleOne(Job* job);
   const std::vector<WorkerDevices>& AllOffers();
   const std::vector<WorkerDevices>& FreeOffers();
   Pass::Devices DevicesFor(const Target& target);

@@ -20,23 +20,36 @@ void JobMachine::SetReason(Job* job, const std::string& reason) {
   job->reason = job->ending.empty() ? reason : absl::StrCat(job->ending, "; ", reason);
 }
 
+bool JobMachine::ScheduleOne(Job* job) {
+  if (job->state != PENDING || job->attempt_running) return true;
+  const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
+  if (job->failed_ns >= 0 && context_.now_ns < job->failed_ns + pause_ms * kNsPerMs) {
+    next_retry_ns_ = std::min(next_retry_ns_, job->failed_ns + pause_ms * kNsPerMs);
+    SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
+                                pause_ms, " ms"));
+    return true;
+  }
+  if (TryJob(job) != Outcome::kBlocks) return true;
+  context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
+  return false;
+}
+
 void JobMachine::Schedule() {
   next_retry_ns_ = INT64_MAX;
   context_.blocking = JobId();
   pass_ = Pass();
   for (Job* job : context_.jobs.Open()) {
-    if (job->state != PENDING || job->attempt_running) continue;
-    const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
-    if (job->failed_ns >= 0 && context_.now_ns < job->failed_ns + pause_ms * kNsPerMs) {
-      next_retry_ns_ = std::min(next_retry_ns_, job->failed_ns + pause_ms * kNsPerMs);
-      SetReason(job,
-                absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
-                             pause_ms, " ms"));
-      continue;
-    }
-    if (TryJob(job) != Outcome::kBlocks) continue;
-    context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
-    break;
+    if (!ScheduleOne(job)) break;
+  }
+  pass_ = Pass();
+}
+
+void JobMachine::ScheduleNew(const std::vector<JobId>& jobs) {
+  if (!context_.blocking.empty()) return;
+  pass_ = Pass();
+  for (const JobId& id : jobs) {
+    Job* job = context_.jobs.Find(id);  // Null if it has ended and has been removed since.
+    if (job != nullptr && !ScheduleOne(job)) break;
   }
   pass_ = Pass();
 }

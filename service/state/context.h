@@ -48,7 +48,8 @@ struct Context {
   int64_t free_bytes = INT64_MAX;
 
   Effects effects;
-  bool reschedule = false;   // Devices or jobs have changed: the scheduler runs after the events.
+  bool reschedule = false;   // Devices or jobs have changed: all jobs are scheduled after the events.
+  std::vector<JobId> submitted;  // Otherwise, only these jobs are.
   JobId blocking;            // The job that waits for busy devices, which no later one may take; empty: none.
   std::vector<JobId> ended;  // Jobs that have ended since the last event.
 
