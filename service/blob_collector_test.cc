@@ -58,7 +58,7 @@ class BlobCollectorTest : public testing::Test {
   std::unique_ptr<BlobCollector> collector_;
 };
 
-TEST_F(BlobCollectorTest, WhatNothingNeedsGoesAfterAWhile) {
+TEST_F(BlobCollectorTest, UnneededBlobsGoAfterAWhile) {
   const std::string program = *blobs_->Put("program"), other = *blobs_->Put("other");
   const std::string checkpoint = PutCheckpoint(10, "weights");
   EXPECT_EQ(*collector_->CollectAll(Needing({}, {})), 0) << "they have just been uploaded";
