@@ -440,7 +440,18 @@ void Engine::Detach(ConnectionId connection) {
 }
 
 absl::Status Engine::PutStateShard(const PutStateShardRequest& header, std::string bytes) {
-  return assembly_.Add(header, std::move(bytes));
+  XLAD_ASSIGN_OR_RETURN(const JobSpec spec, SpecOf(JobId(header.job_id())));
+  return assembly_.Add(header, spec, std::move(bytes));
+}
+
+absl::StatusOr<int64_t> Engine::CheckStateShard(const PutStateShardRequest& header) {
+  XLAD_ASSIGN_OR_RETURN(const JobStatus job, GetJob(header.job_id()));
+  if (job.attempt() != header.attempt()) {
+    return absl::FailedPreconditionError(absl::StrCat("found a shard of attempt ", header.attempt(), " of job ",
+                                                      header.job_id(), ", expected attempt ", job.attempt()));
+  }
+  XLAD_ASSIGN_OR_RETURN(const JobSpec spec, SpecOf(JobId(header.job_id())));
+  return StateAssembly::Check(header, spec);
 }
 
 }  // namespace xlad::service

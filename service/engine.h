@@ -108,6 +108,8 @@ class Engine {
   // engine's thread for each one. Returns false if too many events wait. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
+  // The number of bytes of a shard that may be put, or why it may not.
+  absl::StatusOr<int64_t> CheckStateShard(const PutStateShardRequest& header);
   absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
 
   // Ends waiting calls and threads, and waits for running builds. Idempotent.

@@ -136,13 +136,9 @@ absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
 
 absl::Status PutStateShard(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutStateShardRequest header, ReadRequest<PutStateShardRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine->GetJob(header.job_id()));
-  if (job.attempt() != header.attempt()) {
-    return absl::FailedPreconditionError(absl::StrCat("found a shard of attempt ", header.attempt(), " of job ",
-                                                      header.job_id(), ", expected attempt ", job.attempt()));
-  }
+  XLAD_ASSIGN_OR_RETURN(const int64_t size, engine->CheckStateShard(header));
   std::string bytes;
-  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, MaxBytesOf(header.box()), &bytes));
+  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, size, &bytes));
   XLAD_RETURN_IF_ERROR(engine->PutStateShard(header, std::move(bytes)));
   return stream->Write(PutStateShardResponse());
 }
@@ -263,15 +259,12 @@ void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
   };
   add("ListWorkers", Unary<ListWorkersRequest>([e](const auto&) { return e->ListWorkers(); }));
-  add("DrainWorker", Command<DrainWorkerRequest, DrainWorkerResponse>([e](const auto& request) {
-        return e->Drain(request.worker_id());
-      }));
-  add("UndrainWorker", Command<UndrainWorkerRequest, UndrainWorkerResponse>([e](const auto& request) {
-        return e->Undrain(request.worker_id());
-      }));
-  add("GetStatus", Unary<GetStatusRequest>([e](const auto&) -> absl::StatusOr<CoordinatorStatus> {
-        return e->Status();
-      }));
+  add("DrainWorker", Command<DrainWorkerRequest, DrainWorkerResponse>(
+                         [e](const auto& request) { return e->Drain(request.worker_id()); }));
+  add("UndrainWorker", Command<UndrainWorkerRequest, UndrainWorkerResponse>(
+                           [e](const auto& request) { return e->Undrain(request.worker_id()); }));
+  add("GetStatus",
+      Unary<GetStatusRequest>([e](const auto&) -> absl::StatusOr<CoordinatorStatus> { return e->Status(); }));
   table->methods["Backup"] = {&pools->reads, kMaxRequestBytes,
                               Unary<BackupRequest>([e](const auto& request) { return e->Backup(request.folder()); })};
 }

@@ -11,16 +11,62 @@ namespace {
 using tensor::Array;
 using tensor::Shape;
 
+constexpr int kMaxSteps = 2;  // Of one attempt. An earlier one was given up.
+
+bool Overlap(const tensor::Box& a, const tensor::Box& b) {
+  for (size_t d = 0; d < a.lo.size(); ++d) {
+    if (std::max(a.lo[d], b.lo[d]) >= std::min(a.hi[d], b.hi[d])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-absl::Status StateAssembly::Add(const PutStateShardRequest& header, std::string bytes) {
+absl::StatusOr<int64_t> StateAssembly::Check(const PutStateShardRequest& header, const JobSpec& spec) {
+  if (header.step() > spec.steps()) {
+    return absl::InvalidArgumentError(absl::StrCat("found a shard of step ", header.step(), " of job ", header.job_id(),
+                                                   ", expected at most ", spec.steps()));
+  }
+  for (const JobSpec::Parameter& parameter : spec.parameters()) {
+    if (parameter.kind() != JobSpec::Parameter::STATE || parameter.name() != header.tensor()) continue;
+    const tensor::Box box = tensor::BoxFromWire(header.box());
+    const Shape shape = tensor::ShapeFromWire(parameter.shape());
+    if (tensor::IsInside(box, shape)) return Shape{shape.type, box.sizes()}.bytes();
+    return absl::InvalidArgumentError(absl::StrCat("found shard ", box.ToString(), " of ", header.tensor(),
+                                                   ", expected a box in ", shape.ToString()));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("found a shard of ", header.tensor(), ", which job ", header.job_id(), " has no state of"));
+}
+
+void StateAssembly::MakeRoom(const Key& key) {
+  const auto& [job, attempt, step] = key;
+  const auto first = shards_.lower_bound({job, 0, 0}), current = shards_.lower_bound({job, attempt, 0});
+  shards_.erase(first, current);  // Those of earlier attempts.
+  if (shards_.contains(key)) return;
+  const auto end = shards_.upper_bound({job, attempt, INT64_MAX});
+  if (std::distance(current, end) >= kMaxSteps) shards_.erase(current);
+}
+
+absl::Status StateAssembly::Add(const PutStateShardRequest& header, const JobSpec& spec, std::string bytes) {
+  XLAD_ASSIGN_OR_RETURN(const int64_t expected, Check(header, spec));
+  if (std::ssize(bytes) != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", bytes.size(), " bytes of a shard of ", header.tensor(), ", expected ", expected));
+  }
   const tensor::Box box = tensor::BoxFromWire(header.box());
+  const Key key{header.job_id(), header.attempt(), header.step()};
   const std::lock_guard lock(mutex_);
-  std::vector<Shard>& shards = shards_[{header.job_id(), header.attempt(), header.step()}][header.tensor()];
+  MakeRoom(key);
+  std::vector<Shard>& shards = shards_[key][header.tensor()];
   for (Shard& shard : shards) {
     if (shard.box == box) {
       shard.bytes = std::move(bytes);
       return absl::OkStatus();
+    }
+    if (Overlap(shard.box, box)) {
+      return absl::InvalidArgumentError(absl::StrCat("found shard ", box.ToString(), " of ", header.tensor(),
+                                                     ", expected none that overlaps ", shard.box.ToString()));
     }
   }
   shards.push_back({box, std::move(bytes)});
@@ -30,7 +76,9 @@ absl::Status StateAssembly::Add(const PutStateShardRequest& header, std::string 
 absl::StatusOr<std::string> StateAssembly::Assemble(const std::string& job_id, int64_t attempt, int64_t step,
                                                     const JobSpec& spec) {
   const std::lock_guard lock(mutex_);
-  const auto& tensors = shards_[{job_id, attempt, step}];
+  const auto found = shards_.find({job_id, attempt, step});
+  static const std::map<std::string, std::vector<Shard>> kNone;
+  const auto& tensors = found == shards_.end() ? kNone : found->second;
   tensor::NamedArrays state;
   for (const JobSpec::Parameter& parameter : spec.parameters()) {
     if (parameter.kind() != JobSpec::Parameter::STATE) continue;
@@ -52,8 +100,8 @@ absl::StatusOr<std::string> StateAssembly::Assemble(const std::string& job_id, i
       }
     }
     if (elements != array.elements()) {
-      return absl::DataLossError(absl::StrCat("found ", elements, " elements of ", parameter.name(), ", expected ",
-                                              array.elements()));
+      return absl::DataLossError(
+          absl::StrCat("found ", elements, " elements of ", parameter.name(), ", expected ", array.elements()));
     }
     state.emplace(parameter.name(), std::move(array));
   }
