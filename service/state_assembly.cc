@@ -11,7 +11,7 @@ namespace {
 using tensor::Array;
 using tensor::Shape;
 
-constexpr int kMaxSteps = 2;  // Of one attempt. An earlier one was given up.
+constexpr int kMaxSteps = 2;  // Shards of this many steps of an attempt are kept.
 
 bool Overlap(const tensor::Box& a, const tensor::Box& b) {
   for (size_t d = 0; d < a.lo.size(); ++d) {

@@ -199,19 +199,18 @@ void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
 
 // The attempt has the devices of its mesh, on workers that take work, and no device has two attempts.
 void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
+  std::map<std::pair<std::string, uint64_t>, int64_t> used;  // By worker and incarnation.
+  for (const auto& [id, other] : jobs_) {
+    if (!other.running) continue;
+    for (const Peer& peer : other.placed.peers()) used[{peer.worker_id(), peer.incarnation()}] += peer.devices_size();
+  }
   std::set<int32_t> devices;
   for (const Peer& peer : job.placed.peers()) {
-    for (const int32_t device : peer.devices()) devices.insert(device);
+    devices.insert(peer.devices().begin(), peer.devices().end());
+    const int64_t of_worker = used[{peer.worker_id(), peer.incarnation()}];
     Expect(!drained_.contains(peer.worker_id()), event, absl::StrCat("placed on drained worker ", peer.worker_id()));
-    int64_t used = 0;
-    for (const auto& [id, other] : jobs_) {
-      if (!other.running) continue;
-      for (const Peer& user : other.placed.peers()) {
-        const bool same = user.worker_id() == peer.worker_id() && user.incarnation() == peer.incarnation();
-        used += same ? user.devices_size() : 0;
-      }
-    }
-    Expect(used <= devices_each_, event, absl::StrCat(used, " devices of worker ", peer.worker_id(), " are used"));
+    Expect(of_worker <= devices_each_, event,
+           absl::StrCat(of_worker, " devices of worker ", peer.worker_id(), " are used"));
   }
   const int64_t wanted = service::DeviceCount(job.mesh);
   Expect(std::ssize(devices) == wanted && *devices.begin() == 0 && *devices.rbegin() == wanted - 1, event,

@@ -1,6 +1,7 @@
 #include "tests/simulation/storm.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -14,10 +15,11 @@ namespace {
 constexpr char kLogPath[] = "/data/jobs.sqlite";
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
+constexpr int64_t kReadMs = 2;  // From the continuation of a stopped process until it reads what has arrived.
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
 constexpr int64_t kSettleMs = 5000;
-constexpr int64_t kMaxEvents = 3'000'000;  // More of them mean that messages go round in a circle.
+constexpr int64_t kMaxEventsPerWorker = 500'000;  // More of them mean that messages go round in a circle.
 
 }  // namespace
 
@@ -29,7 +31,7 @@ Storm::Storm(const StormOptions& options)
       sqlite_(&disk_),
       model_(&indexes_, options.devices_each, [this](const std::string& worker) { return workers_->IsWell(worker); }),
       workers_(std::make_unique<StormWorkers>(this, options.workers, options.devices_each)),
-      clients_(std::make_unique<StormClients>(this, options.jobs, options.devices_each * (options.workers - 1))) {
+      clients_(std::make_unique<StormClients>(this, options.jobs, options.max_devices)) {
   if (random_->Below(2) == 0) coordinator_options_.lease_steps = kShortLeaseSteps;
 }
 
@@ -67,7 +69,7 @@ void Storm::StartCoordinator() {
                                           return Observe(std::move(log), &model_);
                                         }});
   Note("coordinator starts");
-  busy_until_ns_ = 0;
+  busy_until_ns_ = stopped_until_ns_ = 0;
   next_open_ns_ = 0;
   ScheduleTurn(/*tick=*/true);
 }
@@ -85,14 +87,16 @@ void Storm::Die(const std::string& how) {
   After(Between(50, 4000), [this] { StartCoordinator(); });
 }
 
-void Storm::Post(std::function<void(Core&)> event) {
-  if (commit_ == nullptr) return;
-  inbox_.push_back({std::move(event), nullptr});
-  ScheduleTurn(/*tick=*/false);
-}
+void Storm::Post(std::function<void(Core&)> event) { Ask(std::move(event), nullptr); }
 
 void Storm::Ask(std::function<void(Core&)> request, std::function<void(const absl::Status&)> answer) {
   if (commit_ == nullptr) return;
+  if (clock_.NowNs() < stopped_until_ns_) {  // It stays in the socket: a stopped process reads nothing.
+    const int64_t wait_ms = (stopped_until_ns_ - clock_.NowNs()) / kNsPerMs + kReadMs;
+    return After(wait_ms, [this, process = process_, request, answer] {
+      if (process == process_) Ask(request, answer);
+    });
+  }
   inbox_.push_back({std::move(request), std::move(answer)});
   ScheduleTurn(/*tick=*/false);
 }
@@ -138,7 +142,10 @@ void Storm::Turn() {
   }
   if (!calm_) BreakDisk();
   const int64_t operations = disk_.operations();
+  const auto start = std::chrono::steady_clock::now();
   const auto actions = commit_->Commit(batch, tick);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  result_.longest_turn_ms = std::max(result_.longest_turn_ms, took.count());
   if (disk_.has_crashed()) return Die("while it commits");
   if (!actions.ok()) {
     Note("coordinator stops serving");
@@ -217,7 +224,7 @@ void Storm::Misfortune() {
       break;
     case 1:  // Stopped, as by SIGSTOP or a slow machine.
       Note("coordinator is stopped");
-      busy_until_ns_ = clock_.NowNs() + Between(500, 15'000) * kNsPerMs;
+      stopped_until_ns_ = busy_until_ns_ = clock_.NowNs() + Between(500, 15'000) * kNsPerMs;
       break;
     default:
       workers_->Misfortune();
@@ -240,8 +247,9 @@ void Storm::HandleNext() {
   const std::function<void()> handle = std::move(event->second);
   events_.erase(event);
   handle();
-  if (++result_.events == kMaxEvents) Violate("the cluster does not come to rest");
-  if (result_.events >= kMaxEvents) clock_.Advance(kNsPerMs);  // The end comes, whatever happens.
+  const int64_t max_events = kMaxEventsPerWorker * options_.workers;
+  if (++result_.events == max_events) Violate("the cluster does not come to rest");
+  if (result_.events >= max_events) clock_.Advance(kNsPerMs);  // The end comes, whatever happens.
 }
 
 StormResult Storm::Run() {

@@ -31,6 +31,7 @@ struct StormOptions {
   int workers = 5;
   int devices_each = 2;
   int jobs = 6;
+  int64_t max_devices = 8;     // The largest job's; all jobs fit when one worker has gone.
   int64_t storm_ms = 20'000;   // Faults happen in this time; then everything is repaired.
   int64_t limit_ms = 400'000;  // All jobs must have ended by then.
   bool trace = false;          // Print every event.
@@ -40,7 +41,8 @@ struct StormResult {
   std::vector<std::string> violations;
   int64_t attempts = 0, checkpoints = 0, crashes = 0, disk_faults = 0, events = 0;
   int64_t virtual_ms = 0;
-  uint64_t trace_hash = 0;  // A hash of all events; equal for equal seeds.
+  double longest_turn_ms = 0;  // The time that the coordinator took to handle one batch, at most.
+  uint64_t trace_hash = 0;     // A hash of all events; equal for equal seeds.
 };
 
 // More than 25 methods: one per kind of event and fault.
@@ -106,7 +108,8 @@ class Storm {
   LogModel model_;
   std::unique_ptr<service::GroupCommit> commit_;  // Null while no process runs.
   int64_t process_ = 0;                           // The number of processes so far.
-  int64_t busy_until_ns_ = 0;                     // The coordinator is stopped, or waits for its disk.
+  int64_t stopped_until_ns_ = 0;
+  int64_t busy_until_ns_ = 0;  // The coordinator is stopped, or waits for its disk.
   std::vector<service::Work> inbox_;
   bool turn_is_due_ = false, tick_is_due_ = false;
   int64_t next_open_ns_ = 0;

@@ -118,7 +118,9 @@ void StormClients::Cancel(Client* client) {
   storm_->Note(absl::StrCat(client->key, " is to be cancelled"));
   Insist([client](Core& core) { return core.Cancel(JobId(client->job_id)); },
          [this, client](const absl::Status& status) {
-           const LogModel::Job& job = storm_->model().jobs().at(client->job_id);
+           const auto found = storm_->model().jobs().find(client->job_id);
+           if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
+           const LogModel::Job& job = found->second;
            client->is_cancelled = status.ok();
            if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
              storm_->Violate(absl::StrCat(client->key, " is said to be cancelled, and this is not durable"));
@@ -137,7 +139,9 @@ void StormClients::Resize(Client* client) {
   storm_->Note(absl::StrCat(client->key, " is to be resized"));
   Insist([request](Core& core) { return core.Resize(request); },
          [this, client](const absl::Status& status) {
-           if (!status.ok() && !storm_->model().jobs().at(client->job_id).ended) {
+           const auto found = storm_->model().jobs().find(client->job_id);
+           if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
+           if (!status.ok() && !found->second.ended) {
              storm_->Violate(absl::StrCat(client->key, " cannot be resized: ", status.ToString()));
            }
          });

@@ -59,6 +59,24 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   EXPECT_GT(sum.attempts, static_cast<int64_t>(count)) << "attempts are interrupted";
 }
 
+// XLAD_STORM_WORKERS is their number, for example 10000.
+TEST(StormTest, ManyWorkers) {
+  const int workers = static_cast<int>(NumberFrom("XLAD_STORM_WORKERS", 200));
+  const StormResult result = Storm({.seed = 1,
+                                    .workers = workers,
+                                    .jobs = 2 * workers / 20,
+                                    .max_devices = 40,
+                                    .storm_ms = 5000,
+                                    .trace = NumberFrom("XLAD_STORM_TRACE", 0) != 0})
+                                 .Run();
+  for (const std::string& violation : result.violations) ADD_FAILURE() << violation;
+  std::printf("%d workers: %lld attempts, %lld checkpoints, %lld events in %.1f virtual s, longest turn %.1f ms\n",
+              workers, static_cast<long long>(result.attempts), static_cast<long long>(result.checkpoints),
+              static_cast<long long>(result.events), static_cast<double>(result.virtual_ms) / 1000,
+              result.longest_turn_ms);
+  EXPECT_GE(result.attempts, 2 * workers / 20);
+}
+
 TEST(StormTest, ASeedReplaysExactly) { EXPECT_EQ(RunSeed(7).trace_hash, RunSeed(7).trace_hash); }
 
 }  // namespace
