@@ -12,7 +12,7 @@ CoordinatorCore::CoordinatorCore(const CoordinatorOptions& options, Random* rand
       attempts_(&context_),
       sessions_(&context_),
       jobs_(&context_, &attempts_),
-      workers_(&context_, &attempts_, &sessions_),
+      workers_(&context_, &attempts_),
       retention_(&context_) {}
 
 absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
@@ -28,6 +28,7 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
     NoteLoss(*last, job);
   }
   attempts_.AfterRecovery();
+  sessions_.AfterRecovery();
   JobEvent event = context_.NewEvent(JobId());
   const int64_t term = context_.jobs.term().value() + 1;
   event.set_term(term);
@@ -112,12 +113,6 @@ absl::Status CoordinatorCore::Undrain(const WorkerId& id) {
 
 absl::Status CoordinatorCore::CloseSession(const JobId& id) {
   const absl::Status status = sessions_.Close(id);
-  ForgetEnded();
-  return status;
-}
-
-absl::Status CoordinatorCore::WithSession(const JobId& id, const std::function<absl::Status(Session*)>& work) {
-  const absl::Status status = sessions_.With(id, work);
   ForgetEnded();
   return status;
 }

@@ -47,7 +47,6 @@ class CoordinatorCore {
   absl::Status Drain(const WorkerId& id);
   absl::Status Undrain(const WorkerId& id);
   absl::Status CloseSession(const JobId& id);
-  absl::Status WithSession(const JobId& id, const std::function<absl::Status(Session*)>& work);
 
   // --- Events.
   void OnWorkerMessage(ConnectionId connection, const WorkerMessage& message);

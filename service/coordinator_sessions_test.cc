@@ -24,53 +24,52 @@ class SessionsTest : public ::testing::Test, protected Cluster {
   absl::Status Check(const std::string& id) { return coordinator().sessions().Check(JobId(id)); }
   absl::Status Hold(const std::string& id) { return coordinator().sessions().Hold(JobId(id)); }
   void Release(const std::string& id) { coordinator().sessions().Release(JobId(id)); }
+  void ReadyAt(int64_t connection, const std::string& id, const std::string& address) {
+    WorkerMessage message;
+    Name(id, message.mutable_ready());
+    message.mutable_ready()->set_session_address(address);
+    Handle(connection, message);
+  }
   std::string Running() {
     Register(1, "a");
     Register(2, "b");
     const std::string id = Open();
     EXPECT_TRUE(absl::IsUnavailable(Check(id))) << "not all workers are ready";
-    Ready(1, id);
+    ReadyAt(1, id, "127.0.0.1:1");
     Ready(2, id);
     EXPECT_TRUE(Check(id).ok());
     return id;
   }
-  absl::Status Load(const std::string& id) {
-    absl::Status status;
-    Do([&](CoordinatorCore& c) {
-      status = c.WithSession(JobId(id), [](Session* session) {
-        session->LoadProgram(Executable(), "digest", {});
-        return absl::OkStatus();
-      });
-    });
-    return status;
-  }
-  void Answer(int64_t connection, const std::string& id, int64_t sequence) {
-    WorkerMessage message;
-    Name(id, message.mutable_session_answer());
-    message.mutable_session_answer()->set_sequence(sequence);
-    Handle(connection, message);
-  }
-  int Commands(int64_t connection) const {
-    int count = 0;
-    for (const SendMessage& message : sent) {
-      count += message.connection == ConnectionId(connection) && message.message.has_session();
-    }
-    return count;
+  absl::StatusOr<LocateSessionResponse> Locate(const std::string& id) {
+    return coordinator().sessions().Locate(JobId(id));
   }
   std::string Why(const std::string& id) { return std::string(Check(id).message()); }
 };
 
-TEST_F(SessionsTest, CommandsGoToAllWorkersAndAreCounted) {
+TEST_F(SessionsTest, ClientsAndWorkersAreToldWhereTheFirstWorkerServes) {
   const std::string id = Running();
   EXPECT_EQ(Open(), id) << "the same key is the same session";
-  ASSERT_TRUE(Load(id).ok());
-  ASSERT_TRUE(Load(id).ok());
-  EXPECT_EQ(Commands(1), 2);
-  EXPECT_EQ(Commands(2), 2);
-  Answer(1, id, 2);
-  Answer(2, id, 1);
-  EXPECT_EQ(Status(id).step(), 1);
+  const auto place = Locate(id);
+  ASSERT_TRUE(place.ok()) << place.status();
+  EXPECT_EQ(place->address(), "127.0.0.1:1");
+  EXPECT_EQ(place->key().size(), 32u);
+  std::vector<std::string> launched, started;
+  for (const SendMessage& message : sent) {
+    if (message.message.has_launch()) launched.push_back(message.message.launch().session_key());
+    if (message.message.has_start()) started.push_back(message.message.start().places(0).address());
+  }
+  EXPECT_THAT(launched, ::testing::ElementsAre(place->key(), place->key()));
+  EXPECT_THAT(started, ::testing::ElementsAre("127.0.0.1:1", "127.0.0.1:1"));
+  Beat(1, id, 17);
+  EXPECT_EQ(Status(id).step(), 17);
   EXPECT_TRUE(Status(id).session());
+}
+
+TEST_F(SessionsTest, NeedsAWorkerThatServes) {
+  Register(1, "a");
+  const std::string id = Open("key", 2);
+  Ready(1, id);
+  EXPECT_THAT(Why(id), HasSubstr("older version"));
 }
 
 TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
@@ -109,46 +108,59 @@ TEST_F(SessionsTest, EndsWithTheNameOfALostWorkerAndCanBeReopened) {
   RunFor(11'000, {1});
   EXPECT_EQ(Check(id).code(), absl::StatusCode::kAborted);
   EXPECT_THAT(Why(id), HasSubstr("worker b (host host, pid 102) was lost"));
-  EXPECT_EQ(Load(id).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Locate(id).status().code(), absl::StatusCode::kAborted);
   Release(id);
   Register(3, "b");
   const std::string next = Open("next");
-  Ready(1, next);
+  ReadyAt(1, next, "127.0.0.1:1");
   Ready(3, next);
   EXPECT_TRUE(Check(next).ok());
 }
 
-TEST_F(SessionsTest, ReconnectedWorkerGetsUnansweredCommands) {
+TEST_F(SessionsTest, OutlivesARestartOfTheCoordinatorIfItsClientAndItsWorkersReturn) {
   const std::string id = Running();
   ASSERT_TRUE(Hold(id).ok());
-  ASSERT_TRUE(Load(id).ok());
-  Answer(1, id, 1);
-  Answer(2, id, 1);
-  Gone(2);
-  ASSERT_TRUE(Load(id).ok());
-  EXPECT_EQ(Commands(2), 1) << "nothing reaches it now";
-  Register(3, "b", 1, {Task(id, 0)});
-  EXPECT_EQ(Commands(3), 1);
-  Answer(1, id, 2);
-  Answer(3, id, 2);
-  EXPECT_EQ(Status(id).step(), 2);
+  const std::string key = Locate(id)->key();
+  Restart();
+  Register(1, "a", 1, {Task(id, 3)});
+  Register(2, "b", 1, {Task(id, 3)});
+  Advance(200);
+  ASSERT_TRUE(Locate(id).ok()) << Why(id);
+  EXPECT_EQ(Locate(id)->address(), "127.0.0.1:1");
+  EXPECT_EQ(Locate(id)->key(), key);
+  ASSERT_TRUE(Hold(id).ok());
+  RunFor(30'000, {1, 2});
+  EXPECT_TRUE(Check(id).ok()) << Why(id);
+  Release(id);
+  Release(id);  // The hold of before the restart.
+  RunFor(11'000, {1, 2});
+  EXPECT_THAT(Why(id), HasSubstr("no client has held it"));
 }
 
-TEST_F(SessionsTest, EndsWhenTheCoordinatorRestartsOrAWorkerDrains) {
+TEST_F(SessionsTest, EndsAfterARestartOfTheCoordinatorIfItsClientOrAWorkerDoesNotReturn) {
   const std::string id = Running();
   Restart();
   Register(1, "a", 1, {Task(id, 0)});
   Register(2, "b", 1, {Task(id, 0)});
-  Advance(200);
-  EXPECT_THAT(Why(id), HasSubstr("the coordinator restarted"));
+  RunFor(11'000, {1, 2});
+  EXPECT_THAT(Why(id), HasSubstr("no client has held it"));
   const std::string next = Open("next");
-  Ready(1, next);
+  ReadyAt(1, next, "127.0.0.1:1");
   Ready(2, next);
-  ASSERT_TRUE(Check(next).ok());
+  ASSERT_TRUE(Hold(next).ok());
+  Restart();
+  Register(1, "a", 1, {Task(next, 0)});
+  ASSERT_TRUE(Hold(next).ok());
+  RunFor(60'000, {1});
+  EXPECT_THAT(Why(next), HasSubstr("worker b (host host, pid 102) was lost"));
+}
+
+TEST_F(SessionsTest, EndsWhenAWorkerDrains) {
+  const std::string id = Running();
   WorkerMessage draining;
   draining.mutable_draining();
   Handle(1, draining);
-  EXPECT_THAT(Why(next), HasSubstr("drains"));
+  EXPECT_THAT(Why(id), HasSubstr("drains"));
 }
 
 TEST_F(SessionsTest, ClosingFreesTheDevices) {

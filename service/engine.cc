@@ -73,7 +73,6 @@ absl::Status Engine::Open() {
 }
 
 void Engine::Stop() {
-  arrays_.Stop();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -238,17 +237,6 @@ void Engine::PerformOne(const Action& action) {
     Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
     Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
-  } else if (const auto* store = std::get_if<StoreArray>(&action)) {
-    if (store->expected) {
-      arrays_.Expect(store->session.str(), store->array, store->shape);
-    } else {
-      arrays_.Put(store->session.str(), store->array, store->shape, store->bytes);
-    }
-  } else if (const auto* drop = std::get_if<DropArrays>(&action)) {
-    arrays_.Drop(drop->session.str(), drop->arrays);
-  } else if (const auto* end = std::get_if<EndSession>(&action)) {
-    arrays_.End(end->session.str(), end->reason);
-    builds_->Cancel(end->session.str());
   }
 }
 

@@ -25,7 +25,6 @@
 #include "service/build_queue.h"
 #include "service/executable_cache.h"
 #include "service/group_commit.h"
-#include "service/sessions/session_arrays.h"
 #include "service/state_assembly.h"
 #include "storage/store.h"
 
@@ -82,23 +81,16 @@ class Engine {
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
 
-  // --- Sessions: see proto/session.proto, which says which calls wait.
+  // --- Sessions (proto/session.proto).
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
   // A held session does not expire. Each successful call must be matched by one of ReleaseSession.
   absl::Status HoldSession(const std::string& session_id);
   void ReleaseSession(const std::string& session_id);
-  // Waits until the session runs. Aborted if it has ended, Unavailable if the engine stops.
-  absl::Status WaitForSession(const std::string& session_id);
+  // Where the session's first worker serves; waits until the session runs. Aborted if it has ended, Unavailable if the
+  // engine stops.
+  absl::StatusOr<LocateSessionResponse> LocateSession(const std::string& session_id);
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
-  absl::StatusOr<PutArrayResponse> PutArray(const std::string& session_id, const ArrayShape& shape,
-                                            const std::string& bytes);
-  absl::StatusOr<CallProgramResponse> CallProgram(const CallProgramRequest& request);
-  absl::StatusOr<std::shared_ptr<const tensor::Array>> GetArray(const GetArrayRequest& request);
-  absl::Status FreeArrays(const FreeArraysRequest& request);
   absl::Status CloseSession(const std::string& session_id);
-  // Requests of the session's workers.
-  absl::StatusOr<tensor::Array> ReadArrayShard(const GetArrayShardRequest& request);
-  absl::Status PutArrayShard(const PutArrayShardRequest& header, const std::string& bytes);
 
   // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
@@ -131,7 +123,6 @@ class Engine {
   }
   absl::Status Tell(const std::function<absl::Status(CoordinatorCore&)>& tell);
   absl::Status PostAndWait(const std::function<void(CoordinatorCore&)>& handle);
-  absl::Status OnSession(const std::string& id, const std::function<absl::Status(Session*)>& work);
 
   // The engine's thread.
   void Run();
@@ -181,7 +172,6 @@ class Engine {
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<Random> random_;
   StateAssembly assembly_;
-  SessionArrays arrays_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
   std::unique_ptr<BuildQueue> builds_;

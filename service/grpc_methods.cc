@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "service/grpc_session_relay.h"
 #include "service/validate.h"
 #include "storage/block_sums.h"
 #include "tensor/wire.h"
@@ -14,7 +15,6 @@ namespace {
 constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
 constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
 constexpr int64_t kMaxChunkBytes = 4 << 20;
-constexpr size_t kChunkBytes = 1 << 20;
 constexpr int64_t kMaxElementBytes = 16;
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
@@ -44,19 +44,6 @@ Handler Command(Work work) {
     XLAD_RETURN_IF_ERROR(work(request));
     return Response();
   });
-}
-
-absl::Status WriteChunks(absl::string_view bytes, CallStream* stream) {
-  Chunk chunk;
-  for (size_t offset = 0; offset < bytes.size(); offset += kChunkBytes) {
-    chunk.set_data(std::string(bytes.substr(offset, kChunkBytes)));
-    XLAD_RETURN_IF_ERROR(stream->Write(chunk));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteArray(const tensor::Array& array, CallStream* stream) {
-  return WriteChunks({reinterpret_cast<const char*>(array.bytes().data()), array.bytes().size()}, stream);
 }
 
 // Appends the chunks of an upload, whose first message has been read, to `bytes`: at most max_bytes.
@@ -141,24 +128,6 @@ absl::Status PutStateShard(Engine* engine, CallStream* stream) {
   XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, size, &bytes));
   XLAD_RETURN_IF_ERROR(engine->PutStateShard(header, std::move(bytes)));
   return stream->Write(PutStateShardResponse());
-}
-
-absl::Status PutArray(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(PutArrayRequest header, ReadRequest<PutArrayRequest>(stream));
-  XLAD_RETURN_IF_ERROR(
-      engine->WaitForSession(header.session_id()));  // Nothing is read for a session that has no devices.
-  std::string bytes;
-  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, tensor::ShapeFromWire(header.shape()).bytes(), &bytes));
-  XLAD_ASSIGN_OR_RETURN(const PutArrayResponse response, engine->PutArray(header.session_id(), header.shape(), bytes));
-  return stream->Write(response);
-}
-
-absl::Status PutArrayShard(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(PutArrayShardRequest header, ReadRequest<PutArrayShardRequest>(stream));
-  std::string bytes;
-  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, MaxBytesOf(header.box()), &bytes));
-  XLAD_RETURN_IF_ERROR(engine->PutArrayShard(header, bytes));
-  return stream->Write(PutArrayShardResponse());
 }
 
 // Follows a job: its status when that changes and about once per second, and each step's metrics once.
@@ -270,26 +239,21 @@ void AddAdministration(Engine* e, HandlerPools* pools, CallTable* table) {
 }
 
 void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
-  const auto add = [&](const char* name, HandlerPool* pool, Handler handler) {
+  const auto add = [&](const std::string& name, HandlerPool* pool, Handler handler) {
     table->methods[name] = {pool, kMaxCallBytes, std::move(handler)};
   };
   add("OpenSession", &pools->requests,
       Unary<OpenSessionRequest>([e](const auto& request) { return e->OpenSession(request); }));
   add("LoadProgram", &pools->waits,
       Unary<LoadProgramRequest>([e](const auto& request) { return e->LoadProgram(request); }));
-  add("CallProgram", &pools->waits,
-      Unary<CallProgramRequest>([e](const auto& request) { return e->CallProgram(request); }));
-  add("FreeArrays", &pools->requests,
-      Command<FreeArraysRequest, FreeArraysResponse>([e](const auto& request) { return e->FreeArrays(request); }));
+  add("LocateSession", &pools->waits, Unary<LocateSessionRequest>([e](const auto& request) {
+        return e->LocateSession(request.session_id());
+      }));
   add("CloseSession", &pools->requests, Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request) {
         return e->CloseSession(request.session_id());
       }));
-  add("PutArray", &pools->waits, [e](CallStream* stream) { return PutArray(e, stream); });
-  add("GetArray", &pools->waits, [e](CallStream* stream) -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetArrayRequest>(stream));
-    XLAD_ASSIGN_OR_RETURN(const auto array, e->GetArray(request));
-    return WriteArray(*array, stream);
-  });
+  // The other calls are passed on to the session's first worker.
+  for (const auto& [name, relay] : SessionRelays(e)) add(name, &pools->waits, relay);
 }
 
 void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
@@ -301,14 +265,8 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
       }));
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
-  add("GetArrayShard", &pools->reads, [e](CallStream* stream) -> absl::Status {
-    XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetArrayShardRequest>(stream));
-    XLAD_ASSIGN_OR_RETURN(const tensor::Array part, e->ReadArrayShard(request));
-    return WriteArray(part, stream);
-  });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
   add("PutStateShard", &pools->uploads, [e](CallStream* stream) { return PutStateShard(e, stream); });
-  add("PutArrayShard", &pools->uploads, [e](CallStream* stream) { return PutArrayShard(e, stream); });
 }
 
 }  // namespace

@@ -162,14 +162,14 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefusedAtTheBorder) {
   EXPECT_EQ(shard.error_code(), grpc::StatusCode::NOT_FOUND) << "nothing is kept for unknown jobs";
 
   const grpc::Status box = WithContext([&](grpc::ClientContext* context) {
-    GetArrayShardRequest request;
-    request.set_session_id("session");
+    PutStateShardResponse response;
+    const auto writer = stub_->PutStateShard(context, &response);
+    PutStateShardRequest request;
+    request.set_job_id("job");
     request.mutable_box()->add_lo(0);
-    const auto reader = stub_->GetArrayShard(context, request);
-    Chunk chunk;
-    while (reader->Read(&chunk)) {
-    }
-    return reader->Finish();
+    writer->Write(request);
+    writer->WritesDone();
+    return writer->Finish();
   });
   EXPECT_EQ(box.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }

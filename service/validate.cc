@@ -261,13 +261,14 @@ absl::Status Validate(const CallProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckCount("arguments", request.arguments_size()));
   return CheckId("session_id", request.session_id());
 }
+absl::Status Validate(const LocateSessionRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const AddProgramRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
+  return CheckDigest("executable_digest", request.executable_digest());
+}
 absl::Status Validate(const GetArrayRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const FreeArraysRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const CloseSessionRequest& request) { return CheckId("session_id", request.session_id()); }
-absl::Status Validate(const GetArrayShardRequest& request) {
-  XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
-  return CheckBox("box", request.box());
-}
 
 absl::Status Validate(const PutBlobRequest& header) { return CheckDigest("digest", header.digest()); }
 absl::Status Validate(const PutStateShardRequest& header) {
@@ -282,10 +283,6 @@ absl::Status Validate(const PutArrayRequest& header) {
   XLAD_RETURN_IF_ERROR(CheckShape("shape", header.shape()));
   return CheckRange("bytes of the array", tensor::ShapeFromWire(header.shape()).bytes(), 0, kMaxUploadedArrayBytes);
 }
-absl::Status Validate(const PutArrayShardRequest& header) {
-  XLAD_RETURN_IF_ERROR(CheckId("session_id", header.session_id()));
-  return CheckBox("box", header.box());
-}
 
 absl::Status Validate(const WorkerMessage& message) {
   switch (message.message_case()) {
@@ -294,6 +291,7 @@ absl::Status Validate(const WorkerMessage& message) {
     case WorkerMessage::kHeartbeat:
       return CheckTasks(message.heartbeat().running());
     case WorkerMessage::kReady:
+      XLAD_RETURN_IF_ERROR(CheckText("ready.session_address", message.ready().session_address()));
       return CheckAttempt("ready", message.ready());
     case WorkerMessage::kSteps:
       return CheckSteps(message.steps());
@@ -307,8 +305,6 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckAttempt("finished", message.finished());
     case WorkerMessage::kFailed:
       return CheckFailed(message.failed());
-    case WorkerMessage::kSessionAnswer:
-      return CheckAttempt("session_answer", message.session_answer());
     case WorkerMessage::kCheckpointAnswer:
       XLAD_RETURN_IF_ERROR(CheckStep("checkpoint_answer.step", message.checkpoint_answer().step()));
       return CheckAttempt("checkpoint_answer", message.checkpoint_answer());

@@ -43,16 +43,16 @@ absl::Status Validate(const OpenSessionRequest& request);
 absl::Status Validate(const HoldSessionRequest& request);
 absl::Status Validate(const LoadProgramRequest& request);
 absl::Status Validate(const CallProgramRequest& request);
+absl::Status Validate(const LocateSessionRequest& request);
+absl::Status Validate(const AddProgramRequest& request);
 absl::Status Validate(const GetArrayRequest& request);
 absl::Status Validate(const FreeArraysRequest& request);
 absl::Status Validate(const CloseSessionRequest& request);
-absl::Status Validate(const GetArrayShardRequest& request);
 absl::Status Validate(const WorkerMessage& message);
 
 // The first messages of uploads. Later ones have only a chunk.
 absl::Status Validate(const PutBlobRequest& header);
 absl::Status Validate(const PutStateShardRequest& header);
 absl::Status Validate(const PutArrayRequest& header);
-absl::Status Validate(const PutArrayShardRequest& header);
 
 }  // namespace xlad::service

@@ -18,11 +18,12 @@
 #include "base/message_socket.h"
 #include "base/network.h"
 #include "collectives/exec/transports/data_plane.h"
-#include "runtime/session_executor.h"
 #include "runtime/task_executor.h"
 #include "worker/attempt_process.h"
+#include "worker/attempt_runner.h"
 #include "worker/grpc_task_store.h"
 #include "worker/report_queue.h"
+#include "worker/session_runner.h"
 
 namespace xlad::worker {
 namespace {
@@ -41,44 +42,6 @@ absl::Status LimitMemory(int64_t bytes) {
   if (setrlimit(RLIMIT_DATA, &limit) == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("cannot limit the memory of this process to ", bytes, " bytes"));
 }
-
-// What runs the attempt: a task or a session.
-class Runner {
- public:
-  virtual ~Runner() = default;  // Ends it; returns when its threads have ended.
-  // A message of the coordinator about the attempt, other than its launch.
-  virtual void On(const CoordinatorMessage& message) = 0;
-  virtual void Abort(const collectives::Failure& failure) = 0;
-  virtual int64_t finished_steps() const = 0;
-};
-
-// Makes the messages that a worker sends about one attempt.
-class Reporter {
- public:
-  Reporter(const LaunchTask& launch, ReportQueue* queue) : launch_(launch), queue_(queue) {}
-
-  template <typename Message>
-  void Send(Message* (WorkerMessage::*field)(), Message content) {
-    content.set_job_id(launch_.job_id());
-    content.set_attempt(launch_.attempt());
-    WorkerMessage message;
-    *(message.*field)() = std::move(content);
-    queue_->Push(std::move(message));
-  }
-
-  void SendFailed(int64_t step, const collectives::Failure& failure) {
-    TaskFailed failed;
-    failed.set_step(step);
-    failed.set_error(std::string(failure.status.message()));
-    failed.set_error_code(static_cast<int>(failure.status.code()));
-    failed.set_suspect_worker(failure.suspect_worker);
-    Send(&WorkerMessage::mutable_failed, std::move(failed));
-  }
-
- private:
-  const LaunchTask launch_;
-  ReportQueue* const queue_;
-};
 
 class TaskRunner final : public Runner, private runtime::TaskListener {
  public:
@@ -139,36 +102,6 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
   Reporter reporter_;
   const std::unique_ptr<runtime::TaskStore> store_;
   std::unique_ptr<runtime::TaskExecutor> executor_;  // Last, because its threads use the other members.
-};
-
-class SessionRunner final : public Runner, private runtime::SessionListener {
- public:
-  SessionRunner(const LaunchTask& launch, runtime::SessionEnvironment environment,
-                std::unique_ptr<runtime::SessionStore> store, ReportQueue* queue)
-      : reporter_(launch, queue), store_(std::move(store)) {
-    environment.listener = this;
-    environment.store = store_.get();
-    executor_ = std::make_unique<runtime::SessionExecutor>(launch, environment);
-  }
-
-  void On(const CoordinatorMessage& message) override {
-    if (message.has_session()) executor_->Command(message.session());
-  }
-  void Abort(const collectives::Failure& failure) override { executor_->Abort(failure); }
-  int64_t finished_steps() const override { return executor_->done(); }
-
- private:
-  void OnReady() override { reporter_.Send(&WorkerMessage::mutable_ready, TaskReady()); }
-  void OnDone(int64_t sequence) override {
-    SessionAnswer answer;
-    answer.set_sequence(sequence);
-    reporter_.Send(&WorkerMessage::mutable_session_answer, std::move(answer));
-  }
-  void OnFailed(int64_t done, const collectives::Failure& failure) override { reporter_.SendFailed(done, failure); }
-
-  Reporter reporter_;
-  const std::unique_ptr<runtime::SessionStore> store_;
-  std::unique_ptr<runtime::SessionExecutor> executor_;  // Last, because its threads use the other members.
 };
 
 // The main thread only reads commands, so that an abort, and the end of the daemon, are noticed at once.
@@ -245,8 +178,14 @@ class AttemptMain {
     for (const auto& device : devices_) environment.devices.push_back(device.get());
     std::unique_ptr<Runner> runner;
     if (launch.spec().session()) {
-      runner = std::make_unique<SessionRunner>(launch, runtime::SessionEnvironment{environment, nullptr, nullptr},
-                                               MakeGrpcSessionStore(channel_, token_, launch), reports_.get());
+      auto made = MakeSessionRunner(launch, {{environment, nullptr, nullptr},
+                                             setup_.listen_host(),
+                                             [this](const std::string& digest, collectives::AbortSignal* abort) {
+                                               return ReadBlob(channel_, token_, digest, abort);
+                                             },
+                                             reports_.get()});
+      if (!made.ok()) return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {made.status(), ""});
+      runner = *std::move(made);
     } else {
       runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr},
                                             MakeGrpcTaskStore(channel_, token_, launch), reports_.get());

@@ -52,6 +52,12 @@ void ChildTask::Forward(CoordinatorMessage message) {
   process_->Send(command);
 }
 
+void ChildTask::Start(const StartTask& start) {
+  CoordinatorMessage message;
+  *message.mutable_start() = start;
+  Forward(std::move(message));
+}
+
 void ChildTask::Lease(int64_t lease_until_step) {
   CoordinatorMessage message;
   SetKey(key_, message.mutable_renew());
@@ -80,12 +86,6 @@ void ChildTask::CheckpointIsCommitted(int64_t step) {
   Forward(std::move(message));
 }
 
-void ChildTask::Command(const SessionCommand& session) {
-  CoordinatorMessage message;
-  *message.mutable_session() = session;
-  Forward(std::move(message));
-}
-
 void ChildTask::Abort(const collectives::Failure& failure) {
   AttemptCommand command;
   command.mutable_abort()->set_error_code(static_cast<int>(failure.status.code()));
@@ -102,7 +102,7 @@ void ChildTask::OnReport(const AttemptReport& report) {
   const WorkerMessage& message = report.message();
   switch (message.message_case()) {
     case WorkerMessage::kReady:
-      return emit_(TaskIsReady{key_});
+      return emit_(TaskIsReady{key_, message.ready().session_address()});
     case WorkerMessage::kSteps:
       for (const StepMetrics& metrics : message.steps().metrics()) emit_(TaskStepped{key_, metrics});
       return;
@@ -119,8 +119,6 @@ void ChildTask::OnReport(const AttemptReport& report) {
       return emit_(TaskHasStopped{key_, message.stopped().step()});
     case WorkerMessage::kFinished:
       return emit_(TaskHasFinished{key_});
-    case WorkerMessage::kSessionAnswer:
-      return emit_(CommandIsDone{key_, message.session_answer().sequence()});
     case WorkerMessage::kFailed: {
       const TaskFailed& failed = message.failed();
       const absl::Status status(static_cast<absl::StatusCode>(failed.error_code()), failed.error());

@@ -21,11 +21,11 @@ class ChildTask final : public Task {
   // Ends the process, if need be by killing it, and returns when it has ended.
   ~ChildTask() override;
 
+  void Start(const StartTask& message) override;
   void Lease(int64_t lease_until_step) override;
   void StopAt(int64_t step) override;
   // The process is killed if it has not ended by itself two seconds later, for example because a kernel loops forever.
   void Abort(const collectives::Failure& failure) override;
-  void Command(const SessionCommand& command) override;
   void CheckpointAt(int64_t step) override;
   void CheckpointIsCommitted(int64_t step) override;
   int64_t finished_steps() const override { return finished_steps_; }

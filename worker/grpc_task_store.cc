@@ -2,55 +2,25 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-
 #include "base/file_system.h"
-#include "base/grpc_channel.h"
-#include "base/random.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "storage/block_sums.h"
 #include "storage/checkpoint_shard.h"
 #include "storage/store.h"
 #include "tensor/wire.h"
+#include "worker/grpc_caller.h"
 
 namespace xlad::worker {
 namespace {
 
 using collectives::AbortSignal;
-using collectives::Failure;
 
-constexpr size_t kChunkBytes = 1 << 20;
-constexpr int64_t kMinPauseMs = 50;
-constexpr int64_t kMaxPauseMs = 500;
-
-absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-// Whether the call may succeed later: the coordinator could not be reached, or it did not answer.
-bool IsRetryable(const grpc::Status& status) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::CANCELLED:
-    case grpc::StatusCode::ABORTED:
-    case grpc::StatusCode::UNKNOWN:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Calls to the coordinator that retry while it cannot be reached.
-class GrpcStore {
+// Calls to the coordinator.
+class GrpcStore : public GrpcCaller {
  public:
   GrpcStore(std::shared_ptr<grpc::Channel> channel, std::string token)
-      : stub_(Coordinator::NewStub(channel)), token_(std::move(token)), random_(SystemRandom()) {}
+      : GrpcCaller(std::move(token)), stub_(Coordinator::NewStub(channel)) {}
 
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) {
     GetBlobRequest request;
@@ -66,113 +36,10 @@ class GrpcStore {
     return bytes;
   }
 
-  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `out` is empty, `total_bytes`
-  // (if not null) is set to that of the chunk.
-  template <typename Open>
-  absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, AbortSignal* abort, const Open& open,
-                        int64_t* total_bytes = nullptr) {
-    size_t received = 0;
-    XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
-      received = 0;
-      const auto reader = open(context);
-      Chunk chunk;
-      while (reader->Read(&chunk)) {
-        const size_t n = chunk.data().size();
-        if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
-        received += n;
-        if (total_bytes != nullptr && out.empty()) *total_bytes = chunk.total_bytes();
-      }
-      return reader->Finish();
-    }));
-    if (received == out.size()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
-  }
-
-  // Writes `header` with the first chunk, then the other chunks. `produce(append)` calls `append` with the bytes in
-  // order, again for each time that the call is tried.
-  template <typename Request, typename Produce, typename Open>
-  absl::Status Stream(const Request& header, const Produce& produce, AbortSignal* abort, const Open& open) {
-    return Retry(abort, [&](grpc::ClientContext* context) {
-      const auto writer = open(context);
-      Request request = header;
-      const auto append = [&](absl::string_view bytes) -> absl::Status {
-        do {
-          request.set_chunk(std::string(bytes.substr(0, kChunkBytes)));
-          if (!writer->Write(request)) return absl::UnavailableError("the call has ended");  // Finish says why.
-          request.Clear();
-          bytes.remove_prefix(std::min(kChunkBytes, bytes.size()));
-        } while (!bytes.empty());
-        return absl::OkStatus();
-      };
-      produce(append).IgnoreError();
-      writer->WritesDone();
-      return writer->Finish();
-    });
-  }
-  template <typename Request, typename Open>
-  absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, AbortSignal* abort, const Open& open) {
-    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    return Stream(header, [&](const auto& append) { return append(text); }, abort, open);
-  }
-
   Coordinator::Stub* stub() const { return stub_.get(); }
-  // Whether a call waits until the coordinator can be reached.
-  bool IsCutOff() const { return waiting_calls_ > 0; }
 
  private:
-  // Calls until it succeeds, fails with an error that is not retryable, or the signal is raised, which cancels a
-  // running call.
-  template <typename Call>
-  absl::Status Retry(AbortSignal* abort, const Call& call) {
-    int64_t pause_ms = kMinPauseMs;
-    std::unique_ptr<WaitingCall> waiting;
-    while (!abort->raised()) {
-      grpc::ClientContext context;
-      PrepareCall(&context, token_, /*timeout_ms=*/0);
-      const int64_t listener = abort->AddListener([&](const Failure&) { context.TryCancel(); });
-      const grpc::Status status = call(&context);
-      abort->RemoveListener(listener);
-      if (status.ok()) return absl::OkStatus();
-      if (!IsRetryable(status) && !abort->raised()) return FromGrpc(status);
-      if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
-      Pause(pause_ms, abort);
-      pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
-    }
-    return abort->status();
-  }
-
-  // Counts a call from its first failure to its end.
-  class WaitingCall {
-   public:
-    explicit WaitingCall(std::atomic<int>* count) : count_(*count) { ++count_; }
-    ~WaitingCall() { --count_; }
-
-   private:
-    std::atomic<int>& count_;
-  };
-
-  // Waits up to the given time, shortened at random so that workers do not all return at once.
-  void Pause(int64_t pause_ms, AbortSignal* abort) {
-    std::mutex mutex;
-    std::condition_variable woken;
-    bool raised = false;
-    const int64_t listener = abort->AddListener([&](const Failure&) {
-      std::lock_guard<std::mutex> lock(mutex);
-      raised = true;
-      woken.notify_all();
-    });
-    {
-      std::unique_lock<std::mutex> lock(mutex);
-      const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
-      woken.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [&] { return raised; });
-    }
-    abort->RemoveListener(listener);
-  }
-
   const std::unique_ptr<Coordinator::Stub> stub_;
-  const std::string token_;
-  const std::unique_ptr<Random> random_;
-  std::atomic<int> waiting_calls_ = 0;
 };
 
 // A blob of the coordinator, which verifies what it sends.
@@ -287,41 +154,6 @@ class GrpcTaskStore final : public runtime::TaskStore {
   const int64_t attempt_;
 };
 
-class GrpcSessionStore final : public runtime::SessionStore {
- public:
-  GrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
-      : store_(std::move(channel), std::move(token)), session_id_(launch.job_id()) {}
-
-  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
-    return store_.ReadBlob(digest, abort);
-  }
-
-  absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
-                         AbortSignal* abort) override {
-    GetArrayShardRequest request;
-    request.set_session_id(session_id_);
-    request.set_array(array);
-    tensor::BoxToWire(box, request.mutable_box());
-    const auto open = [&](grpc::ClientContext* context) { return store_.stub()->GetArrayShard(context, request); };
-    return store_.ReadInto(out, absl::StrCat("array ", array, ", box ", box.ToString()), abort, open);
-  }
-
-  absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
-                          AbortSignal* abort) override {
-    PutArrayShardRequest header;
-    header.set_session_id(session_id_);
-    header.set_array(array);
-    tensor::BoxToWire(box, header.mutable_box());
-    PutArrayShardResponse response;
-    return store_.Write(header, bytes, abort,
-                        [&](grpc::ClientContext* context) { return store_.stub()->PutArrayShard(context, &response); });
-  }
-
- private:
-  GrpcStore store_;
-  const std::string session_id_;
-};
-
 }  // namespace
 
 std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
@@ -329,9 +161,9 @@ std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Chan
   return std::make_unique<GrpcTaskStore>(std::move(channel), std::move(token), launch);
 }
 
-std::unique_ptr<runtime::SessionStore> MakeGrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token,
-                                                            const LaunchTask& launch) {
-  return std::make_unique<GrpcSessionStore>(std::move(channel), std::move(token), launch);
+absl::StatusOr<std::string> ReadBlob(std::shared_ptr<grpc::Channel> channel, const std::string& token,
+                                     const std::string& digest, collectives::AbortSignal* abort) {
+  return GrpcStore(std::move(channel), token).ReadBlob(digest, abort);
 }
 
 }  // namespace xlad::worker

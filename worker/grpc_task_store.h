@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "collectives/exec/abort.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
-#include "runtime/session_executor.h"
 #include "runtime/task_io.h"
 
 namespace grpc {
@@ -19,8 +19,8 @@ namespace xlad::worker {
 // coordinator are returned.
 std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
                                                       const LaunchTask& launch);
-// The same for one session.
-std::unique_ptr<runtime::SessionStore> MakeGrpcSessionStore(std::shared_ptr<grpc::Channel> channel, std::string token,
-                                                            const LaunchTask& launch);
+// Reads a blob in the same way.
+absl::StatusOr<std::string> ReadBlob(std::shared_ptr<grpc::Channel> channel, const std::string& token,
+                                     const std::string& digest, collectives::AbortSignal* abort);
 
 }  // namespace xlad::worker

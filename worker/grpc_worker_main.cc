@@ -236,6 +236,7 @@ class Daemon {
     const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
     setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
     setup.set_memory_bytes(options.memory_limit_bytes);
+    setup.set_listen_host(options.listen_host);
     setup.set_text_log(LogsText());
     return setup;
   }

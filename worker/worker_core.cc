@@ -51,7 +51,6 @@ About AboutOf(const CoordinatorMessage& message) {
     case CoordinatorMessage::kAbort: return AboutOf(message.abort());
     case CoordinatorMessage::kAcknowledge: return AboutOf(message.acknowledge());
     case CoordinatorMessage::kForget: return AboutOf(message.forget());
-    case CoordinatorMessage::kSession: return AboutOf(message.session());
     case CoordinatorMessage::kCheckpointAt: return AboutOf(message.checkpoint_at());
     case CoordinatorMessage::kCommitted: return AboutOf(message.committed());
     default: return {};
@@ -115,7 +114,6 @@ void WorkerCore::OnRegistered(const Registered& message) {
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
     if (record.ready && !record.started) SendReady(record);
-    if (record.done > 0) SendDone(record);
     SendMetrics(&record);
     for (const auto& [step, shard] : record.shards) SendShard(record, step);
     if (record.end.has_value()) SendMessage(*record.end);
@@ -187,9 +185,9 @@ void WorkerCore::On(const CoordinatorMessage& message) {
     case CoordinatorMessage::kLaunch:
       return OnLaunch(message.launch());
     case CoordinatorMessage::kStart:
-      return Lease(KeyOf(message.start()), message.start().lease_until_step(), /*start=*/true);
+      return OnStart(message.start());
     case CoordinatorMessage::kRenew:
-      return Lease(KeyOf(message.renew()), message.renew().lease_until_step(), /*start=*/false);
+      return Lease(KeyOf(message.renew()), message.renew().lease_until_step());
     case CoordinatorMessage::kStopAt:
       return OnStopAt(message.stop_at());
     case CoordinatorMessage::kCheckpointAt:
@@ -205,8 +203,6 @@ void WorkerCore::On(const CoordinatorMessage& message) {
       return;
     case CoordinatorMessage::kForget:
       return Forget(KeyOf(message.forget()), "");
-    case CoordinatorMessage::kSession:
-      return OnSession(message.session());
     default:
       LogWarn("the coordinator sent a message of an unknown kind: it is of a later version");
   }
@@ -245,10 +241,18 @@ void WorkerCore::StartTasks() {
   }
 }
 
-void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step, bool start) {
+void WorkerCore::OnStart(const StartTask& message) {
+  const TaskKey key = KeyOf(message);
   TaskRecord* record = Find(key);
   if (record == nullptr) return;
-  record->started = record->started || start;
+  record->started = true;
+  if (record->task != nullptr && record->launch.spec().session()) record->task->Start(message);
+  Lease(key, message.lease_until_step());
+}
+
+void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step) {
+  TaskRecord* record = Find(key);
+  if (record == nullptr) return;
   record->lease = std::max(record->lease, lease_until_step);
   PassLease(record);
 }
@@ -358,36 +362,8 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
 void WorkerCore::SendReady(const TaskRecord& record) {
   WorkerMessage message;
   SetKey(record.launch, message.mutable_ready());
+  message.mutable_ready()->set_session_address(record.session_address);
   SendMessage(std::move(message));
-}
-
-// An answer includes all commands before it.
-void WorkerCore::SendDone(const TaskRecord& record) {
-  WorkerMessage message;
-  SetKey(record.launch, message.mutable_session_answer());
-  message.mutable_session_answer()->set_sequence(record.done);
-  SendMessage(std::move(message));
-}
-
-void WorkerCore::OnSession(const SessionCommand& command) {
-  TaskRecord* record = Find(KeyOf(command));
-  if (record == nullptr || record->task == nullptr) return;  // It is not ready, so nothing may have been sent.
-  if (command.sequence() <= record->received) return;        // Repeated.
-  if (command.sequence() != record->received + 1) {
-    record->task->Abort({absl::InternalError(absl::StrCat("found session command ", command.sequence(), ", expected ",
-                                                          record->received + 1)),
-                         ""});
-    return;
-  }
-  ++record->received;
-  record->task->Command(command);
-}
-
-void WorkerCore::On(const CommandIsDone& event) {
-  TaskRecord* record = Find(event.key);
-  if (record == nullptr) return;
-  record->done = event.sequence;
-  if (registered_) SendDone(*record);
 }
 
 void WorkerCore::SendMetrics(TaskRecord* record) {
@@ -406,6 +382,7 @@ void WorkerCore::On(const TaskIsReady& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->ready = true;
+  record->session_address = event.session_address;
   if (registered_) SendReady(*record);
 }
 

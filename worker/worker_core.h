@@ -29,10 +29,11 @@ namespace xlad::worker {
 class Task {
  public:
   virtual ~Task() = default;
+  // Only for sessions: all of their workers are ready. May be repeated.
+  virtual void Start(const StartTask&) {}
   virtual void Lease(int64_t lease_until_step) = 0;
   virtual void StopAt(int64_t step) = 0;  // Answered by TaskAnsweredStop.
   virtual void Abort(const collectives::Failure& failure) = 0;
-  virtual void Command(const SessionCommand&) {}  // Only for sessions; commands come in order.
   // Not for sessions. Saves the state before `step`; answered by TaskAnsweredCheckpoint, and later by TaskWroteShard.
   virtual void CheckpointAt(int64_t step) {}
   // Not for sessions. The checkpoint of the state before `step` is committed.
@@ -66,6 +67,7 @@ struct Tick {};           // Time has passed; sent about every 50 ms.
 struct StopRequested {};  // The process received SIGTERM.
 struct TaskIsReady {
   TaskKey key;
+  std::string session_address;  // Where the task serves a session (TaskReady); empty if it does not.
 };
 struct TaskStepped {
   TaskKey key;
@@ -100,17 +102,13 @@ struct TaskHasFailed {
   int64_t step = 0;
   collectives::Failure failure;
 };
-struct CommandIsDone {
-  TaskKey key;
-  int64_t sequence = 0;
-};
 struct TaskHasExited {  // The last event of a task that has a process of its own; its devices are free.
   TaskKey key;
   ProcessEnd end;
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished,
-                           TaskHasFailed, CommandIsDone, TaskHasExited>;
+                           TaskHasFailed, TaskHasExited>;
 
 // Actions.
 struct Send {
@@ -161,7 +159,7 @@ class WorkerCore {
     std::deque<StepMetrics> metrics;  // Those that are not acknowledged yet.
     size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
     int64_t lease = -1;               // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
-    int64_t received = 0, done = 0;   // For sessions: the sequence of the last command received, and of the last done.
+    std::string session_address;
     std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.
@@ -180,7 +178,6 @@ class WorkerCore {
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
-  void On(const CommandIsDone& event);
   void On(const TaskHasExited& event);
 
   void OnRegistered(const Registered& message);
@@ -192,8 +189,8 @@ class WorkerCore {
   void OnCommitted(const CheckpointIsCommitted& message);
   void OnAbort(const AbortTask& message);
   void OnAcknowledge(const Acknowledge& message);
-  void OnSession(const SessionCommand& command);
-  void Lease(const TaskKey& key, int64_t lease_until_step, bool start);
+  void OnStart(const StartTask& message);
+  void Lease(const TaskKey& key, int64_t lease_until_step);
   void PassLease(TaskRecord* record);
   // Starts the launches for which there are devices. Those of tasks whose processes have not ended are not free.
   void StartTasks();
@@ -206,7 +203,6 @@ class WorkerCore {
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);
-  void SendDone(const TaskRecord& record);
   void SendMetrics(TaskRecord* record);
   void SendShard(const TaskRecord& record, int64_t step);
   void End(TaskRecord* record, WorkerMessage message);

@@ -371,32 +371,31 @@ TEST_F(WorkerCoreTest, RandomEvents) {
   ::testing::internal::GetCapturedStderr();
 }
 
-TEST_F(WorkerCoreTest, SessionCommandsAreCarriedOutOnceAndAnswersAreRepeated) {
+TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServes) {
   Attach();
-  Launch(1);
-  const auto command = [&](int64_t sequence) {
-    CoordinatorMessage message;
-    message.mutable_session()->set_job_id("job");
-    message.mutable_session()->set_attempt(1);
-    message.mutable_session()->set_sequence(sequence);
-    Handle(message);
-  };
-  for (int64_t sequence : {1, 2, 2, 1, 3}) command(sequence);
-  EXPECT_THAT(task_->commands, ElementsAre(1, 2, 3));
-  Handle(CommandIsDone{{"job", 1}, 1});
+  CoordinatorMessage launch;
+  launch.mutable_launch()->set_job_id("session");
+  launch.mutable_launch()->set_attempt(1);
+  launch.mutable_launch()->mutable_spec()->set_session(true);
+  Handle(launch);
+  Handle(TaskIsReady{{"session", 1}, "127.0.0.1:4711"});
   ASSERT_EQ(sent_.size(), 1u);
-  EXPECT_EQ(sent_[0].session_answer().sequence(), 1);
+  EXPECT_EQ(sent_[0].ready().session_address(), "127.0.0.1:4711");
   Handle(Disconnected{});
-  Handle(CommandIsDone{{"job", 1}, 2});
-  EXPECT_THAT(sent_, IsEmpty());
+  Attach();  // It has not been started: the coordinator may not have received that it is ready.
+  const auto is_ready = [](const WorkerMessage& message) {
+    return message.has_ready() && message.ready().session_address() == "127.0.0.1:4711";
+  };
+  EXPECT_EQ(std::count_if(sent_.begin(), sent_.end(), is_ready), 1);
+  CoordinatorMessage start;
+  start.mutable_start()->set_job_id("session");
+  start.mutable_start()->set_attempt(1);
+  start.mutable_start()->add_places()->set_address("127.0.0.1:4712");
+  Handle(start);
+  EXPECT_THAT(task_->places, ElementsAre("127.0.0.1:4712"));
+  Handle(Disconnected{});
   Attach();
-  int64_t answered = 0;
-  for (const WorkerMessage& message : sent_) {
-    if (message.has_session_answer()) answered = message.session_answer().sequence();
-  }
-  EXPECT_EQ(answered, 2) << "an answer includes those before it";
-  command(5);  // Command 4 is missing: the session cannot continue.
-  EXPECT_THAT(task_->aborted, HasSubstr("found session command 5, expected 4"));
+  EXPECT_EQ(std::count_if(sent_.begin(), sent_.end(), is_ready), 0);
 }
 
 }  // namespace

@@ -40,23 +40,35 @@ def _is_loopback(host: str) -> bool:
 class Connection:
     """Calls by name, `connection.call("GetJob", job_id=id)`; every error is an xlad.Error. Thread-safe."""
 
-    def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None) -> None:
+    def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
+                 token: str | None = None, what: str = "coordinator") -> None:
+        """`what` names the other side in errors."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
         if not ca_file and not _is_loopback(host):
-            raise ValueError(f"found coordinator {address} off loopback without TLS, expected ca_file and token_file")
+            raise ValueError(f"found {what} {address} off loopback without TLS, expected ca_file and token_file")
         self.address = address
+        self._what = what
         self._closed = False
         self._metadata: list[tuple[str, str]] = []
         if token_file:
             token = pathlib.Path(token_file).read_text().partition("\n")[0]
+        if token:
             self._metadata.append(("authorization", f"Bearer {token}"))
         if ca_file:
             credentials = grpc.ssl_channel_credentials(pathlib.Path(ca_file).read_bytes())
             self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
         else:
             self._channel = grpc.insecure_channel(address, _OPTIONS)
+
+    def is_reachable(self, seconds: float) -> bool:
+        """Whether a connection is made within so many seconds."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=seconds)
+        except grpc.FutureTimeoutError:
+            return False
+        return True
 
     def call(self, method: str, *, timeout: float | None = CALL_S, **fields: Any) -> Any:
         m = self._method(method)
@@ -120,7 +132,7 @@ class Connection:
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())
         if error.code() == grpc.StatusCode.UNAVAILABLE:
-            details = f"coordinator {self.address} cannot be reached: {details}"
+            details = f"{self._what} {self.address} cannot be reached: {details}"
         return Error(details, error.code().name)
 
 

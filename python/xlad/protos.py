@@ -44,13 +44,15 @@ def enum_name(enum: str, number: int) -> str:
 
 
 def _methods() -> dict[str, Method]:
+    """The calls by name: "GetJob" of the service Coordinator, "SessionWorker.PutArray" of others."""
     methods = {}
     for file in _files.file:
         for service in file.service:
             for m in service.method:
                 request, response = (message(name.removeprefix(".xlad.v1.")) for name in (m.input_type, m.output_type))
                 path = f"/{file.package}.{service.name}/{m.name}"
-                methods[m.name] = Method(path, request, response, m.client_streaming, m.server_streaming)
+                name = m.name if service.name == "Coordinator" else f"{service.name}.{m.name}"
+                methods[name] = Method(path, request, response, m.client_streaming, m.server_streaming)
     return methods
 
 

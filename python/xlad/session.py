@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,15 @@ from typing import Any
 import numpy as np
 
 from xlad import element_types, protos
-from xlad.connection import CHUNK_BYTES, TRANSFER_S, Connection, sha256
+from xlad.connection import CHUNK_BYTES, Connection, sha256
 from xlad.errors import Error
 from xlad.job import Axes, axes_text
+from xlad.run import ENDED, PATIENCE_S
+from xlad.session_place import Place, request_key
 from xlad.waiting import Waiting
 
 Tree = Any
+HOLD_AGAIN_S = 0.2
 
 
 class Session:
@@ -27,6 +31,7 @@ class Session:
     def __init__(self, connection: Connection, axes: Axes) -> None:
         self._connection = connection
         self.ended: str | None = None  # Why the session has ended; None while it is open.
+        self._end = threading.Event()
         self._unused: list[int] = []
         self._lock = threading.Lock()
         self._arrays: weakref.WeakSet[RemoteArray] = weakref.WeakSet()
@@ -36,24 +41,36 @@ class Session:
         name = f"session on {axes_text(axes)}"
         opened = connection.call("OpenSession", client_key=uuid.uuid4().hex, name=name, mesh=mesh)
         self.id = opened.session_id
-        self._status = connection.stream("HoldSession", session_id=self.id)
         self._waiting = Waiting(f"{self.id} ({name})")
+        self._place = Place(connection, self.id, self._why_ended)
         self._holder = threading.Thread(target=self._hold, name=f"xlad {self.id}", daemon=True)
         self._holder.start()
 
     def load(self, program: bytes, feeds: Sequence[int]) -> int:
         self._connection.put_blobs([program])
-        loaded = self._call("LoadProgram", timeout=None, program_blob=sha256(program), feeds=feeds)
-        return int(loaded.program)
+        try:
+            loaded = self._connection.call("LoadProgram", session_id=self.id, timeout=None,
+                                           program_blob=sha256(program), feeds=feeds)
+        except Error as error:
+            if error.code == "ABORTED":
+                self._has_ended(str(error))
+            raise
+        return int(self._place.call("AddProgram", executable_digest=loaded.executable_digest, plans=loaded.plans,
+                                    request_key=request_key()).program)
 
     def put(self, array: np.ndarray) -> int:
         request = protos.METHODS["PutArray"].request
         row = element_types.of_dtype(array.dtype, "argument")
         view = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        first = request(session_id=self.id, shape={"element_type": row.number, "dims": array.shape},
-                        chunk=bytes(view[:CHUNK_BYTES]))
-        rest = (request(chunk=bytes(view[at : at + CHUNK_BYTES])) for at in range(CHUNK_BYTES, len(view), CHUNK_BYTES))
-        return int(self._connection.upload("PutArray", (r for part in ([first], rest) for r in part)).array)
+        key = request_key()
+
+        def requests() -> Iterator[Any]:
+            yield request(session_id=self.id, shape={"element_type": row.number, "dims": array.shape},
+                          chunk=bytes(view[:CHUNK_BYTES]), request_key=key)
+            for at in range(CHUNK_BYTES, len(view), CHUNK_BYTES):
+                yield request(chunk=bytes(view[at : at + CHUNK_BYTES]))
+
+        return int(self._place.upload("PutArray", requests).array)
 
     def call(self, program: int, arguments: Sequence[int | np.ndarray], donated: Sequence[int]) -> list[int]:
         """Calls a program. `arguments` are numbers of arrays on the workers, or numpy arrays."""
@@ -67,17 +84,15 @@ class Session:
         with self._lock:
             unused, self._unused = self._unused, []
         free = [*donated, *uploaded, *unused]
-        answer = self._call("CallProgram", timeout=TRANSFER_S, program=program, arguments=entries, free=free)
+        answer = self._place.call("CallProgram", program=program, arguments=entries, free=free,
+                                  request_key=request_key())
         return list(answer.results)
 
     def get(self, array: int) -> bytes:
-        chunks = self._connection.stream("GetArray", session_id=self.id, array=array, timeout=TRANSFER_S)
-        return b"".join(chunk.data for chunk in chunks)
+        return self._place.download("GetArray", lambda chunks: b"".join(chunk.data for chunk in chunks), array=array)
 
     def wait(self, array: int) -> None:
-        chunks = self._connection.stream("GetArray", session_id=self.id, array=array, timeout=TRANSFER_S)
-        next(chunks, None)
-        chunks.close()
+        self._place.download("GetArray", lambda chunks: next(chunks, None), array=array)
 
     def add(self, array: RemoteArray) -> None:
         self._arrays.add(array)
@@ -111,31 +126,43 @@ class Session:
 
     def close(self) -> None:
         if self.ended is None:
-            self.ended = "it was closed"
+            self._has_ended("it was closed")
             try:
                 self._connection.call("CloseSession", session_id=self.id, timeout=5)
             except Error:
                 pass  # The coordinator ends a session that is not held.
+        self._place.close()
 
-    def _call(self, method: str, **fields: Any) -> Any:
-        try:
-            return self._connection.call(method, session_id=self.id, **fields)
-        except Error as error:
-            if error.code == "ABORTED":
-                self.ended = self.ended or str(error)
-            raise
+    def _has_ended(self, why: str) -> None:
+        self.ended = self.ended or why
+        self._end.set()
+
+    def _why_ended(self, seconds: float) -> str | None:
+        self._end.wait(seconds)
+        return self.ended
 
     def _hold(self) -> None:
-        why = "its coordinator let go of it"
-        try:
-            for status in self._status:
-                why = status.reason or why
-                self._waiting.update(protos.enum_name("JobState", status.state), status.reason)
-        except Error as error:
-            why = str(error)
-        except ValueError:  # The channel was closed.
-            pass
-        self.ended = self.ended or why
+        """Holds the session, again when the coordinator returns after a restart."""
+        lost_since: float | None = None
+        while self.ended is None:
+            why = "its coordinator let go of it"
+            ended = False
+            try:
+                for status in self._connection.stream("HoldSession", session_id=self.id):
+                    lost_since = None
+                    why = status.reason or why
+                    state = protos.enum_name("JobState", status.state)
+                    ended = state in ENDED
+                    self._waiting.update(state, status.reason)
+            except Error as error:
+                why = str(error)
+                ended = error.code not in ("UNAVAILABLE", "CANCELLED")
+            except ValueError:  # The channel was closed.
+                ended = True
+            lost_since = lost_since or time.monotonic()
+            if ended or time.monotonic() - lost_since > PATIENCE_S:
+                self._has_ended(why)
+            self._end.wait(HOLD_AGAIN_S)
         self._waiting.stop()
 
 

@@ -37,6 +37,7 @@ void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std:
   placed->set_state_blob(start.state_blob);
   placed->set_checkpoint_uri(start.checkpoint_uri);
   placed->set_checkpoint_digest(start.checkpoint_digest);
+  if (job->spec.session()) placed->set_session_key(context_.random->Hex(16));
   context_.Record(std::move(event));
   Attempt& attempt = context_.AddAttempt(*job);
   for (const Peer& peer : peers) {
@@ -133,7 +134,14 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr || !HasPeer(*job, worker.str())) return;
   Attempt& attempt = context_.attempts.at(job->id);
-  if (job->state != RUNNING) return NoteReady(worker, job);
+  if (job->state != RUNNING) {
+    if (!message.session_address().empty() && !attempt.ready.contains(worker.str())) {
+      SessionPlace& place = attempt.places.emplace_back();
+      place.set_worker_id(worker.str());
+      place.set_address(message.session_address());
+    }
+    return NoteReady(worker, job);
+  }
   // The worker did not receive the first start message.
   attempt.launched.insert(worker.str());
   attempt.ready.insert(worker.str());
@@ -141,6 +149,7 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
   CoordinatorMessage start;
   SetAttempt(job->current(), start.mutable_start());
   start.mutable_start()->set_lease_until_step(attempt.lease_until);
+  start.mutable_start()->mutable_places()->Assign(job->places.begin(), job->places.end());
   context_.Send(worker, std::move(start));
 }
 
@@ -149,8 +158,13 @@ void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
   attempt.launched.insert(worker.str());
   attempt.ready.insert(worker.str());
   if (job->state == RUNNING || std::ssize(attempt.ready) < job->placed.peers_size()) return;
+  if (job->spec.session() && attempt.places.empty()) {
+    const std::string reason = "no worker serves the session: its workers are of an older version of xlad; update them";
+    return FailAttempt(context_, job, {reason, "", "", -1});
+  }
   JobEvent event = context_.NewEvent(job->id);
   event.mutable_started()->set_attempt(job->attempt);
+  event.mutable_started()->mutable_places()->Assign(attempt.places.begin(), attempt.places.end());
   context_.Record(std::move(event));
   attempt.awaiting_adoption = false;
   attempt.last_checkpoint_ns = context_.now_ns;
@@ -158,6 +172,7 @@ void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
   CoordinatorMessage start;
   SetAttempt(job->current(), start.mutable_start());
   start.mutable_start()->set_lease_until_step(attempt.lease_until);
+  start.mutable_start()->mutable_places()->Assign(attempt.places.begin(), attempt.places.end());
   context_.SendToAll(*job, start);
   context_.Changed(job->id);
 }

@@ -1,26 +1,31 @@
 #include "service/jobs/session_machine.h"
 
 #include "proto/device_name.h"
-#include "service/state/messages.h"
 
 namespace xlad::service {
 
 void SessionMachine::OnOpened(const JobId& id) {
-  sessions_[id].released_ns = context_.now_ns;
+  holds_[id].released_ns = context_.now_ns;
   context_.reschedule = true;
+}
+
+void SessionMachine::AfterRecovery() {
+  for (const Job* job : context_.jobs.Open()) {
+    if (job->spec.session()) OnOpened(job->id);
+  }
 }
 
 absl::Status SessionMachine::Hold(const JobId& id) {
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr || !job->spec.session()) return absl::NotFoundError(absl::StrCat("no session ", id.str()));
-  if (const auto held = sessions_.find(id); held != sessions_.end()) ++held->second.holds;
+  if (const auto held = holds_.find(id); held != holds_.end()) ++held->second.count;
   return absl::OkStatus();
 }
 
 void SessionMachine::Release(const JobId& id) {
-  const auto held = sessions_.find(id);
-  if (held == sessions_.end()) return;
-  --held->second.holds;
+  const auto held = holds_.find(id);
+  if (held == holds_.end() || held->second.count == 0) return;  // Held before the log was opened again.
+  --held->second.count;
   held->second.released_ns = context_.now_ns;
 }
 
@@ -28,33 +33,20 @@ absl::Status SessionMachine::Check(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr || !job->spec.session()) return absl::NotFoundError(absl::StrCat("no session ", id.str()));
   if (HasEnded(*job)) return absl::AbortedError(absl::StrCat("session ", id.str(), " has ended: ", job->reason));
-  if (job->state != RUNNING || !sessions_.contains(id)) {
+  if (job->state != RUNNING) {
     return absl::UnavailableError(absl::StrCat("session ", id.str(), " is not running yet: ", job->reason));
   }
   return absl::OkStatus();
 }
 
-absl::Status SessionMachine::With(const JobId& id, const std::function<absl::Status(Session*)>& work) {
+absl::StatusOr<LocateSessionResponse> SessionMachine::Locate(const JobId& id) const {
   XLAD_RETURN_IF_ERROR(Check(id));
-  Session* const session = &sessions_.at(id).state;
-  const absl::Status status = work(session);
-  Perform(*context_.jobs.Find(id), session);
-  return status;
-}
-
-void SessionMachine::Perform(const Job& job, Session* session) {
-  SessionEffects effects = session->TakeEffects();
-  for (SessionEffects::StoredArray& array : effects.stored) {
-    context_.effects.actions.push_back(
-        StoreArray{job.id, array.array, std::move(array.shape), std::move(array.bytes), array.expected});
-  }
-  for (SessionCommand& command : effects.commands) {
-    CoordinatorMessage message;
-    *message.mutable_session() = std::move(command);
-    SetAttempt(job.current(), message.mutable_session());
-    context_.SendToAll(job, message);
-  }
-  if (!effects.dropped.empty()) context_.effects.actions.push_back(DropArrays{job.id, std::move(effects.dropped)});
+  const Job& job = *context_.jobs.Find(id);
+  LocateSessionResponse response;
+  response.set_address(job.places.empty() ? "" : job.places[0].address());
+  response.set_key(job.placed.session_key());
+  response.set_attempt(job.attempt);
+  return response;
 }
 
 absl::StatusOr<Target> SessionMachine::TargetOf(const JobId& id) const {
@@ -76,46 +68,18 @@ absl::Status SessionMachine::Close(const JobId& id) {
   return absl::OkStatus();
 }
 
-void SessionMachine::OnAnswer(const WorkerId& worker, const SessionAnswer& message) {
-  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !sessions_.contains(job->id) || !HasPeer(*job, worker.str())) return;
-  Session& session = sessions_.at(job->id).state;
-  session.Answer(worker.str(), message.sequence(), job->placed.peers_size());
-  job->step = session.done();
-  Perform(*job, &session);
-  context_.Changed(job->id);
-}
-
-void SessionMachine::OnRegistered(const WorkerId& worker, const RunningTask& task) {
-  const Job* job = context_.FindRunning(task.job_id(), task.attempt(), task.generation());
-  if (job == nullptr) return;
-  const auto found = sessions_.find(job->id);
-  if (found == sessions_.end()) return;
-  for (SessionCommand& command : found->second.state.UnansweredBy(worker.str())) {
-    CoordinatorMessage message;
-    *message.mutable_session() = std::move(command);
-    SetAttempt(job->current(), message.mutable_session());
-    context_.Send(worker, std::move(message));
-  }
+void SessionMachine::OnEnded(const JobId& id) {
+  if (holds_.erase(id) > 0) context_.effects.actions.push_back(StopBuild{id});
 }
 
 void SessionMachine::OnTick() {
   for (Job* job : context_.jobs.Open()) {
     if (!job->spec.session()) continue;
-    const auto found = sessions_.find(job->id);
-    if (found == sessions_.end()) {
-      EndJob(context_, job, FAILED, "the coordinator restarted");
-    } else if (found->second.holds == 0 &&
-               context_.now_ns - found->second.released_ns >= context_.options.session_grace_ms * kNsPerMs) {
-      EndJob(context_, job, CANCELLED,
-             absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
-    }
+    const auto found = holds_.find(job->id);
+    if (found == holds_.end() || found->second.count > 0) continue;
+    if (context_.now_ns - found->second.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
+    EndJob(context_, job, CANCELLED, absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
   }
-}
-
-void SessionMachine::OnEnded(const JobId& id) {
-  if (sessions_.erase(id) == 0) return;
-  context_.effects.actions.push_back(EndSession{id, context_.jobs.Find(id)->reason});
 }
 
 }  // namespace xlad::service

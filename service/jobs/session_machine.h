@@ -1,12 +1,11 @@
-// Sessions: opening, holding, commands and their answers. The state of a session's arrays is in sessions/session.h.
+// Sessions: opening, holding, places. What a session does is between its clients and its first worker
+// (runtime/session_host.h), so that a session continues while the coordinator is restarted.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 
 #include "service/attempts/ending.h"
-#include "service/sessions/session.h"
 #include "service/state/context.h"
 
 namespace xlad::service {
@@ -23,27 +22,23 @@ class SessionMachine {
   absl::Status Close(const JobId& id);
   absl::Status Check(const JobId& id) const;
   absl::StatusOr<Target> TargetOf(const JobId& id) const;
-  // Runs `work` on the session's state and returns its status. Effects are carried out even if it returns an error.
-  absl::Status With(const JobId& id, const std::function<absl::Status(Session*)>& work);
+  // Where the first worker serves, and the key for it.
+  absl::StatusOr<LocateSessionResponse> Locate(const JobId& id) const;
 
-  void OnAnswer(const WorkerId& worker, const SessionAnswer& message);
-  // Sends again the commands that the worker has not answered: they may have been lost with its last connection.
-  void OnRegistered(const WorkerId& worker, const RunningTask& task);
-  // Ends sessions that no client holds, and sessions of an earlier coordinator process, whose arrays are unknown.
+  // Ends sessions that no client holds.
   void OnTick();
   void OnEnded(const JobId& id);
+  // The clients of sessions have the usual time to hold them again.
+  void AfterRecovery();
 
  private:
-  // A session that was opened at this coordinator process and has not ended.
-  struct Opened {
-    Session state;
-    int holds = 0;
-    int64_t released_ns = 0;  // When the last hold ended; meaningful if holds is 0.
+  struct Holds {
+    int count = 0;
+    int64_t released_ns = 0;  // When the last hold ended; meaningful if there is none.
   };
-  void Perform(const Job& job, Session* session);
 
   Context& context_;
-  std::map<JobId, Opened> sessions_;
+  std::map<JobId, Holds> holds_;  // Of each session that has not ended.
 };
 
 }  // namespace xlad::service

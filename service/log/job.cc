@@ -27,6 +27,7 @@ void ApplyPlaced(const AttemptPlaced& placed, Job* job) {
   job->attempt = placed.attempt();
   job->placed = placed;
   job->placed_mesh = job->mesh;
+  job->places.clear();
   job->placed_executable = job->executable_digest;
   job->resized = false;
   job->attempt_running = true;
@@ -92,7 +93,10 @@ void ApplyByKind(const JobEvent& event, Job* job) {
       if (!job->attempt_running) job->state = PENDING;
       return;
     case JobEvent::kPlaced: return ApplyPlaced(event.placed(), job);
-    case JobEvent::kStarted: job->state = RUNNING; return;
+    case JobEvent::kStarted:
+      job->state = RUNNING;
+      job->places.assign(event.started().places().begin(), event.started().places().end());
+      return;
     case JobEvent::kAdopted: job->state = RUNNING; return;
     case JobEvent::kAttemptEnded: return ApplyAttemptEnded(event.attempt_ended(), job);
     case JobEvent::kCheckpoint: return ApplyCheckpoint(event, job);

@@ -45,6 +45,7 @@ struct Job {
   int64_t attempt = 0;
   AttemptPlaced placed;
   Mesh placed_mesh;
+  std::vector<SessionPlace> places;  // For sessions: where the attempt's workers serve.
   std::string placed_executable;
   bool attempt_running = false;
   bool resized = false;          // `mesh` has changed since the placement.

@@ -219,6 +219,7 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   launch.set_checkpoint_uri(job.placed.checkpoint_uri());
   launch.set_checkpoint_digest(job.placed.checkpoint_digest());
   launch.set_checkpoints(true);
+  launch.set_session_key(job.placed.session_key());
   return launch;
 }
 

@@ -17,6 +17,7 @@ struct Attempt {
   std::set<std::string> present;   // Workers that have registered since the placement or the restart.
   std::set<std::string> launched;  // Workers that have reported the attempt as running.
   std::set<std::string> ready, finished, stopped;
+  std::vector<SessionPlace> places;         // For sessions: where the workers serve that are ready.
   std::map<std::string, int64_t> progress;  // By worker: the number of steps finished.
   int64_t lease_until = 0;
   double step_ms = 0;

@@ -59,26 +59,8 @@ struct CleanUp {
 struct JobChanged {
   JobId job;
 };
-// Stores a session's array on the coordinator, or creates it empty if workers are about to send it.
-struct StoreArray {
-  JobId session;
-  int64_t array = 0;
-  tensor::Shape shape;
-  std::string bytes;      // All elements, row-major; empty if `expected`.
-  bool expected = false;  // The workers will send the elements.
-};
-// Drops the coordinator's copies of arrays.
-struct DropArrays {
-  JobId session;
-  std::vector<int64_t> arrays;
-};
-// The session has ended: drops all its arrays and ends the calls that wait for them.
-struct EndSession {
-  JobId session;
-  std::string reason;
-};
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, AssembleState, StoreIndex,
-                            DropCheckpoint, CleanUp, JobChanged, StoreArray, DropArrays, EndSession>;
+                            DropCheckpoint, CleanUp, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

@@ -49,7 +49,6 @@ void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& mess
     case WorkerMessage::kExited: return attempts_.OnExited(id, message.exited());
     case WorkerMessage::kShardWritten: return attempts_.OnShardWritten(id, message.shard_written());
     case WorkerMessage::kCheckpointAnswer: return attempts_.checkpoints().OnAnswer(id, message.checkpoint_answer());
-    case WorkerMessage::kSessionAnswer: return sessions_.OnAnswer(id, message.session_answer());
     case WorkerMessage::kDraining: return OnLeaving(&worker);
     default: context_.Close(connection);
   }
@@ -140,7 +139,6 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   attempts_.OnRegistered(id, message);
   for (const RunningTask& task : message.running()) {
     attempts_.OnReported(id, task);
-    sessions_.OnRegistered(id, task);
   }
   if (context_.jobs.drained().contains(id)) attempts_.VacateWorker(id, "is drained");
   context_.reschedule = true;

@@ -5,15 +5,13 @@
 #include <string>
 
 #include "service/attempts/attempt_machine.h"
-#include "service/jobs/session_machine.h"
 #include "service/state/context.h"
 
 namespace xlad::service {
 
 class WorkerMachine {
  public:
-  WorkerMachine(Context* context, AttemptMachine* attempts, SessionMachine* sessions)
-      : context_(*context), attempts_(*attempts), sessions_(*sessions) {}
+  WorkerMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}
 
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   void OnGone(ConnectionId connection);
@@ -40,7 +38,6 @@ class WorkerMachine {
   };
   Context& context_;
   AttemptMachine& attempts_;
-  SessionMachine& sessions_;
   std::map<WorkerId, Rival> rivals_;
 };
 

@@ -38,12 +38,10 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
     emit_(worker::TaskAnsweredStop{{gang_->launch.job_id(), gang_->launch.attempt()}, step, accepted, gang_->finished});
   }
   void Abort(const collectives::Failure&) override { gang_->over = true; }
-  void Command(const SessionCommand& command) override { commanded = command.sequence(); }
   int64_t finished_steps() const override { return gang_->finished; }
 
   int64_t lease = -1;
   int64_t stop_at = -1;
-  int64_t commanded = 0;  // In a session: the last command received.
   bool told_ready = false, told_stopped = false, told_end = false;
 
  private:
@@ -272,23 +270,15 @@ void SimulatedCluster::StepGangs() {
     gang->formed = static_cast<int>(members.size()) == gang->launch.peers_size() && clock_.NowNs() >= gang->ready_ns;
     if (!gang->formed) continue;
     const bool session = gang->launch.spec().session();
-    bool can_step = session || gang->finished < gang->launch.spec().steps();
+    bool can_step = !session && gang->finished < gang->launch.spec().steps();
     for (const auto& [w, task] : members) {
       if (!task->told_ready) {
         task->told_ready = true;
-        HandleOf(w, worker::TaskIsReady{task_key});
+        HandleOf(w, worker::TaskIsReady{task_key, session ? "127.0.0.1:1" : ""});
       }
-      can_step = can_step && (session ? task->commanded > gang->finished
-                                      : task->lease > gang->finished &&
-                                            (task->stop_at < 0 || task->stop_at > gang->finished));
+      can_step = can_step && task->lease > gang->finished && (task->stop_at < 0 || task->stop_at > gang->finished);
     }
-    if (session) {  // A command is done when all members have received it.
-      if (can_step) ++gang->finished;
-      for (const auto& [w, task] : members) {
-        if (can_step) HandleOf(w, worker::CommandIsDone{task_key, gang->finished});
-      }
-      continue;
-    }
+    if (session) continue;  // Its calls do not pass through the coordinator.
     if (can_step) {
       StepMetrics metrics;
       metrics.set_step(gang->finished++);
@@ -372,13 +362,8 @@ std::string SimulatedCluster::OpenSession(const std::string& key, int64_t device
 
 bool SimulatedCluster::UseSession(const std::string& id) {
   absl::Status status;
-  const bool committed = Do([&](service::CoordinatorCore& c) {
-    status = c.WithSession(service::JobId(id), [](service::Session* session) {
-      CallProgramRequest request;
-      request.set_program(session->LoadProgram(Executable(), "digest", {}));
-      return session->Call(request).status();
-    });
-  });
+  const bool committed =
+      Do([&](service::CoordinatorCore& c) { status = c.sessions().Locate(service::JobId(id)).status(); });
   return committed && status.ok();
 }
 

@@ -35,7 +35,7 @@ class SimulatedCluster {
 
   // Opens a session and holds it until the coordinator or ReleaseSessions ends it. Empty if it was not acknowledged.
   std::string OpenSession(const std::string& key, int64_t devices);
-  // Loads a program without parameters and calls it once. Returns false if the session cannot be used now.
+  // Asks where the session's first worker serves. Returns false if the session cannot be used now.
   bool UseSession(const std::string& id);
   void ReleaseSessions();
 

@@ -17,12 +17,14 @@ struct FakeTask final : public Task {
   void Lease(int64_t until) override { lease = std::max(lease, until); }
   void StopAt(int64_t step) override { stop = step; }
   void Abort(const collectives::Failure& failure) override { aborted = std::string(failure.status.message()); }
-  void Command(const SessionCommand& command) override { commands.push_back(command.sequence()); }
+  void Start(const StartTask& message) override {
+    for (const SessionPlace& place : message.places()) places.push_back(place.address());
+  }
   int64_t finished_steps() const override { return begun; }
 
   int64_t* const alive;
   int64_t lease = -1, stop = -1, begun = 0;
-  std::vector<int64_t> commands;
+  std::vector<std::string> places;  // Where sessions are served.
   std::string aborted;
 };
 

@@ -1,10 +1,10 @@
-#include "service/sessions/session.h"
+#include "runtime/session.h"
 
 #include <algorithm>
 
 #include "tensor/wire.h"
 
-namespace xlad::service {
+namespace xlad::runtime {
 namespace {
 
 constexpr size_t kMaxInlineBytes = 1 << 20;
@@ -63,7 +63,7 @@ int64_t Session::AddArray(const tensor::Shape& shape) {
   const int64_t array = next_array_++;
   ArrayInfo& info = arrays_[array];
   info.shape = shape;
-  info.on_coordinator = true;
+  info.whole = true;
   return array;
 }
 
@@ -104,10 +104,10 @@ absl::Status Session::CheckArguments(const Program& program, const CallProgramRe
   return absl::OkStatus();
 }
 
-// Fetches from any layout: an array that is not on the coordinator has at least one.
-void Session::FetchToCoordinator(int64_t array, ArrayInfo* info) {
-  if (info->on_coordinator) return;
-  info->on_coordinator = true;
+// Fetches from any layout: an array that is not stored as a whole has at least one.
+void Session::FetchWhole(int64_t array, ArrayInfo* info) {
+  if (info->whole) return;
+  info->whole = true;
   effects_.stored.push_back({array, info->shape, "", true});
   SessionCommand& command = AddCommand({array});
   command.mutable_fetch()->set_array(array);
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& req
     call.add_arguments(array);
     ArrayInfo& info = arrays_.at(array);
     if (!info.layouts.contains(parameter.layout)) {
-      FetchToCoordinator(array, &info);
+      FetchWhole(array, &info);
       pinned.push_back(array);
       info.layouts.insert(parameter.layout);
     }
@@ -155,7 +155,7 @@ absl::Status Session::Pin(int64_t array) {
     return absl::NotFoundError(absl::StrCat("no array ", array, ": it was freed, or donated to a call"));
   }
   ++info->pins;
-  FetchToCoordinator(array, info);
+  FetchWhole(array, info);
   return absl::OkStatus();
 }
 
@@ -185,7 +185,7 @@ void Session::Free(const std::vector<int64_t>& arrays) {
 void Session::ReleaseIfUnused(int64_t array) {
   ArrayInfo& info = arrays_.at(array);
   if (info.pins > 0 || !(info.freed || !info.layouts.empty())) return;
-  if (std::exchange(info.on_coordinator, false)) effects_.dropped.push_back(array);
+  if (std::exchange(info.whole, false)) effects_.dropped.push_back(array);
   if (info.freed) arrays_.erase(array);
 }
 
@@ -202,13 +202,12 @@ void Session::Answer(const std::string& worker, int64_t sequence, int64_t worker
   }
 }
 
-std::vector<SessionCommand> Session::UnansweredBy(const std::string& worker) const {
-  const auto found = answered_.find(worker);
+std::vector<SessionCommand> Session::CommandsAfter(int64_t sequence) const {
   std::vector<SessionCommand> commands;
   for (const Pending& pending : pending_) {
-    if (found == answered_.end() || pending.command.sequence() > found->second) commands.push_back(pending.command);
+    if (pending.command.sequence() > sequence) commands.push_back(pending.command);
   }
   return commands;
 }
 
-}  // namespace xlad::service
+}  // namespace xlad::runtime

@@ -1,5 +1,5 @@
 // Session: where arrays are stored, which commands are sent, which copies are dropped.
-#include "service/sessions/session.h"
+#include "runtime/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "tensor/wire.h"
 
-namespace xlad::service {
+namespace xlad::runtime {
 namespace {
 
 using tensor::ElementType;
@@ -92,7 +92,7 @@ TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
     EXPECT_THAT(effects_.commands[0].free(), ElementsAre(w, effects_.stored[0].array));
     EXPECT_EQ(session_.Call(Call(program, w, 0)).status().code(), absl::StatusCode::kNotFound);
     AnswerAll();
-    // The coordinator drops an uploaded array when the workers have it.
+    // An uploaded array is dropped when the workers have their boxes.
     Kinds();
     EXPECT_EQ(effects_.dropped.size(), i == 0 ? 2u : 1u);
     w = (*results)[0];
@@ -100,7 +100,7 @@ TEST_F(SessionTest, DonatedStateStaysOnTheWorkers) {
   EXPECT_EQ(session_.done(), 6);
 }
 
-TEST_F(SessionTest, ChangesLayoutThroughTheCoordinator) {
+TEST_F(SessionTest, ChangesLayoutThroughTheWholeArray) {
   const int64_t program = session_.LoadProgram(MakeExecutable(false, true), "digest", {});
   const auto first = session_.Call(Call(program, session_.AddArray(kMatrix), 0));
   Kinds();
@@ -163,8 +163,8 @@ TEST_F(SessionTest, RepeatsUnansweredCommands) {
   session_.Answer("a", 3, 2);
   session_.Answer("b", 1, 2);
   EXPECT_EQ(session_.pending(), 2u);
-  EXPECT_THAT(session_.UnansweredBy("a"), IsEmpty());
-  EXPECT_EQ(session_.UnansweredBy("b").size(), 2u);
+  EXPECT_THAT(session_.CommandsAfter(3), IsEmpty());
+  EXPECT_EQ(session_.CommandsAfter(1).size(), 2u);
   session_.Answer("b", 3, 2);
   session_.Answer("b", 2, 2);  // A late answer changes nothing.
   EXPECT_EQ(session_.pending(), 0u);
@@ -221,4 +221,4 @@ TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace xlad::service
+}  // namespace xlad::runtime

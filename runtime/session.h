@@ -1,15 +1,14 @@
-// The coordinator's state of one session (proto/session.proto): its programs, its arrays, and the commands that its
-// workers have not answered yet.
+// The state of one session (proto/session.proto), on its first worker: its programs, its arrays, and the commands that
+// its workers have not answered yet.
 //
 // Pure logic, used by one thread at a time. Methods collect effects, which the caller takes and carries out.
 //
-// An array is stored on the workers, in one or more layouts (ways to divide it among devices), on the coordinator, or
-// on both. The coordinator keeps a copy while it is pinned (by an unanswered command or a reader) and while no worker
-// has one.
+// An array is stored on all workers, in one or more layouts (ways to divide it among devices), as a whole in the host
+// memory of the first worker, or both. The whole array is kept while it is pinned (by an unanswered command or a
+// reader) and while there is no layout of it.
 //
-// Example: a client uploads array 1 (stored on the coordinator), calls a program with it (the call pins it; workers
-// fetch their boxes), and all workers answer the call (unpinned: the coordinator drops its copy, the workers keep
-// theirs).
+// Example: a client uploads array 1 (stored as a whole), calls a program with it (the call pins it; workers read their
+// boxes), and all workers answer the call (unpinned: the whole array is dropped, the workers keep their boxes).
 #pragma once
 
 #include <deque>
@@ -26,7 +25,7 @@
 #include "proto/xlad_v1.h"
 #include "tensor/shape.h"
 
-namespace xlad::service {
+namespace xlad::runtime {
 
 // To be carried out in the order of the members.
 struct SessionEffects {
@@ -36,9 +35,9 @@ struct SessionEffects {
     std::string bytes;      // All elements, row-major; empty if `expected`.
     bool expected = false;  // The workers will send the elements.
   };
-  std::vector<StoredArray> stored;       // Arrays that the coordinator stores.
-  std::vector<SessionCommand> commands;  // Commands to every worker, without job id and attempt.
-  std::vector<int64_t> dropped;          // Arrays that the coordinator drops.
+  std::vector<StoredArray> stored;       // Arrays to store as a whole.
+  std::vector<SessionCommand> commands;  // Commands to every worker.
+  std::vector<int64_t> dropped;          // Whole arrays to drop.
 };
 
 class Session {
@@ -46,12 +45,12 @@ class Session {
   // Adds the program and returns its number. `digest` is the digest of `executable`.
   int64_t LoadProgram(const Executable& executable, const std::string& digest,
                       const std::vector<CollectivePlanProto>& plans);
-  // Adds an array that the caller has stored on the coordinator and returns its number.
+  // Adds an array that the caller stores as a whole and returns its number.
   int64_t AddArray(const tensor::Shape& shape);
   // Adds a call and returns the numbers of its results. NotFound or InvalidArgument with the argument if it does not
   // match the program; then nothing has changed.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
-  // Keeps a copy of the array on the coordinator until Unpin, fetching it from the workers if necessary.
+  // Keeps the whole array until Unpin, fetching it from the workers if necessary.
   absl::Status Pin(int64_t array);
   void Unpin(int64_t array);
   // Frees arrays for the client. Unknown and freed arrays are ignored.
@@ -59,8 +58,8 @@ class Session {
 
   // Records that the worker has done all commands up to `sequence`. `workers` is the number of workers of the session.
   void Answer(const std::string& worker, int64_t sequence, int64_t workers);
-  // Returns the commands that a worker has not answered, to be sent again after it reconnects.
-  std::vector<SessionCommand> UnansweredBy(const std::string& worker) const;
+  // The commands after `sequence` that not all workers have answered.
+  std::vector<SessionCommand> CommandsAfter(int64_t sequence) const;
 
   int64_t done() const { return next_sequence_ - 1 - std::ssize(pending_); }
   size_t pending() const { return pending_.size(); }
@@ -77,10 +76,10 @@ class Session {
   };
   struct ArrayInfo {
     tensor::Shape shape;
-    bool on_coordinator = false;  // The coordinator has a copy or is fetching one.
-    int pins = 0;                 // Unanswered commands and readers that need the coordinator's copy.
-    bool freed = false;           // Clients can no longer use it.
-    std::set<int32_t> layouts;    // The layouts that the workers have.
+    bool whole = false;         // It is stored as a whole, or is being fetched.
+    int pins = 0;               // Unanswered commands and readers that need the whole array.
+    bool freed = false;         // Clients can no longer use it.
+    std::set<int32_t> layouts;  // The layouts that the workers have.
   };
   struct Pending {
     SessionCommand command;
@@ -91,12 +90,12 @@ class Session {
   ArrayInfo* Find(int64_t array);  // Returns null if the array is unknown or freed.
   absl::Status CheckArguments(const Program& program, const CallProgramRequest& request);
   int64_t AddInline(const tensor::Shape& shape, const std::string& bytes);
-  // Adds a command that makes the workers send the array, unless the coordinator has a copy.
-  void FetchToCoordinator(int64_t array, ArrayInfo* info);
+  // Adds a command that makes the workers send the array, unless it is stored as a whole.
+  void FetchWhole(int64_t array, ArrayInfo* info);
   SessionCommand& AddCommand(std::vector<int64_t> pinned);
   // Marks the array freed and adds it to the arrays that `command` makes the workers free.
   void MarkFreed(int64_t array, SessionCommand* command);
-  // Drops the coordinator's copy if it is unpinned and not the only one; forgets the array if it is also freed.
+  // Drops the whole array if it is unpinned and in some layout, or freed; forgets the array if it is freed.
   void ReleaseIfUnused(int64_t array);
 
   std::map<int64_t, Program> programs_;
@@ -110,4 +109,4 @@ class Session {
   SessionEffects effects_;
 };
 
-}  // namespace xlad::service
+}  // namespace xlad::runtime

@@ -1,0 +1,101 @@
+"""Calls to the first worker of a session, which serves its clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from xlad.connection import TRANSFER_S, Connection
+from xlad.errors import Error
+
+REACH_S = 5.0  # A worker that cannot be reached in this time is asked through the coordinator.
+END_S = 30.0  # How long an unreachable worker may take to be found lost.
+T = TypeVar("T")
+
+
+class Place:
+    """Calls the first worker directly, or through the coordinator where it cannot be reached. Thread-safe.
+
+    A call that fails because the worker cannot be reached is repeated, with the same key, until the worker answers or
+    the session has ended.
+    """
+
+    def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
+        """`why_ended(seconds)` waits up to so many seconds for the end of the session and returns its reason."""
+        self._coordinator = coordinator
+        self._session_id = session_id
+        self._why_ended = why_ended
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self.direct = False  # Whether the last call went to the worker itself.
+
+    def call(self, method: str, **fields: Any) -> Any:
+        def attempt(connection: Connection, name: str) -> Any:
+            return connection.call(name, session_id=self._session_id, timeout=TRANSFER_S, **fields)
+
+        return self._repeat(method, attempt)
+
+    def upload(self, method: str, requests: Callable[[], Iterable[Any]]) -> Any:
+        """`requests` makes the messages, again for each time that the call is tried."""
+        return self._repeat(method, lambda connection, name: connection.upload(name, requests()))
+
+    def download(self, method: str, take: Callable[[Iterator[Any]], T], **fields: Any) -> T:
+        """Returns `take(responses)`, again for each time that the call is tried."""
+        def attempt(connection: Connection, name: str) -> T:
+            stream = connection.stream(name, session_id=self._session_id, timeout=TRANSFER_S, **fields)
+            try:
+                return take(stream)
+            finally:
+                stream.close()
+
+        return self._repeat(method, attempt)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None and self._connection is not self._coordinator:
+                self._connection.close()
+            self._connection = None
+
+    def _repeat(self, method: str, attempt: Callable[[Connection, str], T]) -> T:
+        give_up = time.monotonic() + END_S
+        while True:
+            connection = self._connect()
+            direct = connection is not self._coordinator
+            try:
+                return attempt(connection, f"SessionWorker.{method}" if direct else method)
+            except Error as error:
+                if error.code not in ("UNAVAILABLE", "ABORTED", "CANCELLED", "UNAUTHENTICATED"):
+                    raise
+                # The coordinator knows better why a session has ended than its worker does.
+                why = self._why_ended(END_S if error.code in ("ABORTED", "UNAUTHENTICATED") else 0.5)
+                if why is not None:
+                    raise Error(f"session {self._session_id} has ended: {why}", "ABORTED") from None
+                if error.code != "UNAVAILABLE" or time.monotonic() > give_up:
+                    raise
+                self.close()
+
+    def _connect(self) -> Connection:
+        with self._lock:
+            if self._connection is None:
+                place = self._coordinator.call("LocateSession", session_id=self._session_id, timeout=None)
+                self._connection = self._reach(place.address, place.key) or self._coordinator
+                self.direct = self._connection is not self._coordinator
+            return self._connection
+
+    def _reach(self, address: str, key: str) -> Connection | None:
+        """Returns a connection to the worker, or None if it cannot be reached from here."""
+        try:
+            connection = Connection(address, token=key, what="the session's worker")
+        except ValueError:  # It is on another machine, and its connections are not encrypted.
+            return None
+        if connection.is_reachable(REACH_S):
+            return connection
+        connection.close()
+        return None
+
+
+def request_key() -> str:
+    return uuid.uuid4().hex

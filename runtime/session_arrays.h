@@ -1,0 +1,54 @@
+// The arrays of one session that its first worker has as a whole: arrays that clients upload, and arrays that workers
+// send so that a client or another layout can read them.
+//
+// Thread-safe. Arrays are row-major in host memory and are identified by their number.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "tensor/box.h"
+
+namespace xlad::runtime {
+
+class SessionArrays {
+ public:
+  // Stores a complete array.
+  void Put(int64_t array, std::shared_ptr<const tensor::Array> contents);
+  // Creates an array whose elements arrive by Add.
+  void Expect(int64_t array, const tensor::Shape& shape);
+  // The size of a box of an expected array. NotFound if the array is not here, InvalidArgument if it has no such box.
+  absl::StatusOr<int64_t> BytesOf(int64_t array, const tensor::Box& box);
+  // Stores one box of an expected array, whose bytes must be as many as BytesOf says. A box of an unknown array and a
+  // box that was stored before are ignored, because workers send again after they reconnect.
+  void Add(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes);
+  // Waits until all elements of the array have arrived. The status of End if the session ends first, NotFound if the
+  // array is not here.
+  absl::StatusOr<std::shared_ptr<const tensor::Array>> Wait(int64_t array);
+  void Drop(const std::vector<int64_t>& arrays);
+  // Drops all arrays. Pending and later calls of Wait return `status`, which is not OK.
+  void End(const absl::Status& status);
+
+ private:
+  struct Entry {
+    tensor::Shape shape;
+    std::shared_ptr<const tensor::Array> complete;  // Null while elements are missing.
+    std::shared_ptr<tensor::Array> arriving;
+    std::set<std::string> boxes;  // Boxes that have arrived, as text.
+    int64_t missing = 0;          // The number of elements that have not arrived.
+  };
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int64_t, Entry> arrays_;
+  absl::Status ended_;
+};
+
+}  // namespace xlad::runtime

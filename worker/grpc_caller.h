@@ -1,0 +1,163 @@
+// Remote calls of an attempt's process that are repeated while the other side cannot be reached.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/grpc_channel.h"
+#include "base/random.h"
+#include "collectives/exec/abort.h"
+#include "proto/session.pb.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
+
+namespace xlad::worker {
+
+inline absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// Whether the call may succeed later: the other side could not be reached, or it did not answer.
+inline bool IsRetryable(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::ABORTED:
+    case grpc::StatusCode::UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Thread-safe. Calls return the signal's status when it is raised.
+class GrpcCaller {
+ public:
+  static constexpr size_t kChunkBytes = 1 << 20;
+  static constexpr int64_t kMinPauseMs = 50;
+  static constexpr int64_t kMaxPauseMs = 500;
+
+  // `token` is sent with each call.
+  explicit GrpcCaller(std::string token) : token_(std::move(token)), random_(SystemRandom()) {}
+
+  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `out` is empty, `total_bytes`
+  // (if not null) is set to that of the chunk.
+  template <typename Open>
+  absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, collectives::AbortSignal* abort,
+                        const Open& open, int64_t* total_bytes = nullptr) {
+    size_t received = 0;
+    XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
+      received = 0;
+      const auto reader = open(context);
+      Chunk chunk;
+      while (reader->Read(&chunk)) {
+        const size_t n = chunk.data().size();
+        if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
+        received += n;
+        if (total_bytes != nullptr && out.empty()) *total_bytes = chunk.total_bytes();
+      }
+      return reader->Finish();
+    }));
+    if (received == out.size()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
+  }
+
+  // Writes `header` with the first chunk, then the other chunks. `produce(append)` calls `append` with the bytes in
+  // order, again for each time that the call is tried.
+  template <typename Request, typename Produce, typename Open>
+  absl::Status Stream(const Request& header, const Produce& produce, collectives::AbortSignal* abort, const Open& open) {
+    return Retry(abort, [&](grpc::ClientContext* context) {
+      const auto writer = open(context);
+      Request request = header;
+      const auto append = [&](absl::string_view bytes) -> absl::Status {
+        do {
+          request.set_chunk(std::string(bytes.substr(0, kChunkBytes)));
+          if (!writer->Write(request)) return absl::UnavailableError("the call has ended");  // Finish says why.
+          request.Clear();
+          bytes.remove_prefix(std::min(kChunkBytes, bytes.size()));
+        } while (!bytes.empty());
+        return absl::OkStatus();
+      };
+      produce(append).IgnoreError();
+      writer->WritesDone();
+      return writer->Finish();
+    });
+  }
+  template <typename Request, typename Open>
+  absl::Status Write(const Request& header, absl::Span<const std::byte> bytes, collectives::AbortSignal* abort,
+                     const Open& open) {
+    const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return Stream(header, [&](const auto& append) { return append(text); }, abort, open);
+  }
+
+  // Calls until it succeeds, fails with an error that is not retryable, or the signal is raised, which cancels a
+  // running call.
+  template <typename Call>
+  absl::Status Retry(collectives::AbortSignal* abort, const Call& call) {
+    int64_t pause_ms = kMinPauseMs;
+    std::unique_ptr<WaitingCall> waiting;
+    while (!abort->raised()) {
+      grpc::ClientContext context;
+      PrepareCall(&context, token_, /*timeout_ms=*/0);
+      const int64_t listener = abort->AddListener([&](const collectives::Failure&) { context.TryCancel(); });
+      const grpc::Status status = call(&context);
+      abort->RemoveListener(listener);
+      if (status.ok()) return absl::OkStatus();
+      if (!IsRetryable(status) && !abort->raised()) return FromGrpc(status);
+      if (waiting == nullptr) waiting = std::make_unique<WaitingCall>(&waiting_calls_);
+      Pause(pause_ms, abort);
+      pause_ms = std::min(pause_ms * 2, kMaxPauseMs);
+    }
+    return abort->status();
+  }
+
+  // Whether a call waits until the other side can be reached.
+  bool IsCutOff() const { return waiting_calls_ > 0; }
+
+ private:
+  // Counts a call from its first failure to its end.
+  class WaitingCall {
+   public:
+    explicit WaitingCall(std::atomic<int>* count) : count_(*count) { ++count_; }
+    ~WaitingCall() { --count_; }
+
+   private:
+    std::atomic<int>& count_;
+  };
+
+  // Waits up to the given time, shortened at random so that workers do not all return at once.
+  void Pause(int64_t pause_ms, collectives::AbortSignal* abort) {
+    std::mutex mutex;
+    std::condition_variable woken;
+    bool raised = false;
+    const int64_t listener = abort->AddListener([&](const collectives::Failure&) {
+      std::lock_guard<std::mutex> lock(mutex);
+      raised = true;
+      woken.notify_all();
+    });
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      const int64_t jitter_ms = random_->Below(static_cast<uint64_t>(pause_ms) / 2 + 1);
+      woken.wait_for(lock, std::chrono::milliseconds(pause_ms - jitter_ms), [&] { return raised; });
+    }
+    abort->RemoveListener(listener);
+  }
+
+  const std::string token_;
+  const std::unique_ptr<Random> random_;
+  std::atomic<int> waiting_calls_ = 0;
+};
+
+}  // namespace xlad::worker

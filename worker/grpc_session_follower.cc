@@ -1,0 +1,126 @@
+#include "worker/grpc_session_follower.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "proto/worker.grpc.pb.h"
+#include "tensor/wire.h"
+#include "worker/grpc_caller.h"
+
+namespace xlad::worker {
+namespace {
+
+using collectives::AbortSignal;
+
+class GrpcSessionFollower final : public SessionFollower {
+ public:
+  GrpcSessionFollower(const LaunchTask& launch, std::string worker_id,
+                      std::function<void(const SessionCommand&)> deliver)
+      : session_id_(launch.job_id()),
+        key_(launch.session_key()),
+        worker_id_(std::move(worker_id)),
+        deliver_(std::move(deliver)),
+        caller_(key_) {}
+
+  ~GrpcSessionFollower() override {
+    end_.Raise({absl::CancelledError("the session has ended"), ""});
+    if (thread_.joinable()) thread_.join();
+  }
+
+  absl::Status Connect(const std::string& address) override {
+    XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel({address, "", ""}));
+    stub_ = SessionWorker::NewStub(channel);
+    thread_ = std::thread([this] {
+      // An error that is not retryable is a mistake in one of the programs; the coordinator will notice the silence.
+      const absl::Status status = caller_.Retry(&end_, [this](grpc::ClientContext* context) { return Follow(context); });
+      if (!end_.raised()) LogError("the session's commands cannot be read", {{"error", status.ToString()}});
+    });
+    return absl::OkStatus();
+  }
+
+  void Done(int64_t sequence) override {
+    const std::lock_guard lock(mutex_);
+    done_ = sequence;
+    if (stream_ != nullptr) stream_->Write(Position());  // If it fails, the next stream begins with the position.
+  }
+
+  absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
+                         AbortSignal* abort) override {
+    GetArrayShardRequest request;
+    request.set_session_id(session_id_);
+    request.set_array(array);
+    tensor::BoxToWire(box, request.mutable_box());
+    const auto open = [&](grpc::ClientContext* context) { return stub_->GetArrayShard(context, request); };
+    return caller_.ReadInto(out, absl::StrCat("array ", array, ", box ", box.ToString()), abort, open);
+  }
+
+  absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
+                          AbortSignal* abort) override {
+    PutArrayShardRequest header;
+    header.set_session_id(session_id_);
+    header.set_array(array);
+    tensor::BoxToWire(box, header.mutable_box());
+    PutArrayShardResponse response;
+    return caller_.Write(header, bytes, abort,
+                         [&](grpc::ClientContext* context) { return stub_->PutArrayShard(context, &response); });
+  }
+
+ private:
+  using Stream = grpc::ClientReaderWriter<FollowSessionRequest, SessionCommand>;
+
+  FollowSessionRequest Position() const {
+    FollowSessionRequest position;
+    position.set_worker_id(worker_id_);
+    position.set_received(received_);
+    position.set_done(done_);
+    return position;
+  }
+
+  grpc::Status Follow(grpc::ClientContext* context) {
+    const std::unique_ptr<Stream> stream = stub_->Follow(context);
+    {
+      const std::lock_guard lock(mutex_);
+      stream_ = stream.get();
+      stream->Write(Position());
+    }
+    SessionCommand command;
+    while (stream->Read(&command)) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (command.sequence() != received_ + 1) continue;  // It was received over an earlier connection.
+        ++received_;
+      }
+      deliver_(command);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      stream_ = nullptr;
+    }
+    const grpc::Status status = stream->Finish();
+    return status.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the first worker ended the stream") : status;
+  }
+
+  const std::string session_id_, key_, worker_id_;
+  const std::function<void(const SessionCommand&)> deliver_;
+  GrpcCaller caller_;
+  std::unique_ptr<SessionWorker::Stub> stub_;
+  AbortSignal end_;
+
+  std::mutex mutex_;  // Guards what follows.
+  Stream* stream_ = nullptr;
+  int64_t received_ = 0, done_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionFollower> SessionFollower::Make(const LaunchTask& launch, const std::string& worker_id,
+                                                       std::function<void(const SessionCommand&)> deliver) {
+  return std::make_unique<GrpcSessionFollower>(launch, worker_id, std::move(deliver));
+}
+
+}  // namespace xlad::worker

@@ -1,0 +1,37 @@
+// The connection of a session's worker to the first worker of the session: gets commands from it, and exchanges boxes
+// of arrays with it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "collectives/exec/abort.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
+#include "tensor/box.h"
+
+namespace xlad::worker {
+
+// Thread-safe. Calls retry while the first worker cannot be reached.
+class SessionFollower {
+ public:
+  // `deliver` gets the commands, each once and in order, on a thread of the follower.
+  static std::unique_ptr<SessionFollower> Make(const LaunchTask& launch, const std::string& worker_id,
+                                               std::function<void(const SessionCommand&)> deliver);
+  virtual ~SessionFollower() = default;  // Ends the connection.
+  // Begins to follow the first worker, which serves at this address. Called once, before everything else.
+  virtual absl::Status Connect(const std::string& address) = 0;
+  // All commands up to `sequence` are done.
+  virtual void Done(int64_t sequence) = 0;
+  // As runtime::SessionStore.
+  virtual absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
+                                 collectives::AbortSignal* abort) = 0;
+  virtual absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
+                                  collectives::AbortSignal* abort) = 0;
+};
+
+}  // namespace xlad::worker

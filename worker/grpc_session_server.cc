@@ -1,0 +1,256 @@
+#include "worker/grpc_session_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/network.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+#include "tensor/wire.h"
+
+namespace xlad::worker {
+namespace {
+
+using runtime::SessionHost;
+using tensor::Array;
+
+constexpr int kMaxMessageBytes = 64 << 20;
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
+constexpr int kMaxThreads = 256;  // A call that waits holds a thread.
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+template <typename Writer>
+void WriteChunks(absl::Span<const std::byte> bytes, Writer* writer) {
+  Chunk chunk;
+  for (size_t at = 0; at < bytes.size(); at += kChunkBytes) {
+    const auto part = bytes.subspan(at, kChunkBytes);
+    chunk.set_data(part.data(), part.size());
+    if (!writer->Write(chunk)) return;  // The other side has gone.
+  }
+}
+
+// Fills `out` with the chunks of an upload, whose first message has been read.
+template <typename Request, typename Reader>
+absl::Status ReadChunks(Request* request, Reader* reader, absl::Span<std::byte> out) {
+  size_t received = 0;
+  do {
+    const std::string& chunk = request->chunk();
+    if (chunk.size() > out.size() - received) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found more than ", received, " bytes, expected ", out.size(), ", by the first message"));
+    }
+    if (!chunk.empty()) std::memcpy(out.data() + received, chunk.data(), chunk.size());
+    received += chunk.size();
+  } while (reader->Read(request));
+  if (received == out.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", received, " bytes, expected ", out.size(), ", by the first message"));
+}
+
+absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
+  if (wire.lo_size() != wire.hi_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("found a box with ", wire.lo_size(), " lower and ", wire.hi_size(),
+                                                   " upper bounds, expected as many of both"));
+  }
+  return tensor::BoxFromWire(wire);
+}
+
+class Service final : public SessionWorker::Service {
+ public:
+  Service(const std::string& key, SessionHost* host, SessionServer::ReadExecutable read)
+      : expected_("Bearer " + key), host_(host), read_(std::move(read)) {}
+
+  grpc::Status AddProgram(grpc::ServerContext* context, const AddProgramRequest* request,
+                          AddProgramResponse* response) override {
+    return Run(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const std::string bytes, read_(request->executable_digest()));
+      Executable executable;
+      if (!executable.ParseFromString(bytes)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found blob ", request->executable_digest(), ", which is no executable"));
+      }
+      XLAD_ASSIGN_OR_RETURN(const int64_t program, host_->AddProgram(executable, *request));
+      response->set_program(program);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
+                        PutArrayResponse* response) override {
+    return Run(context, [&]() -> absl::Status {
+      PutArrayRequest request;
+      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
+      XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::CheckedShapeFromWire(request.shape()));
+      if (shape.bytes() > kMaxArrayBytes) {
+        return absl::InvalidArgumentError(absl::StrCat("found an array of ", shape.bytes(), " bytes, ",
+                                                       shape.ToString(), ", expected at most ", kMaxArrayBytes));
+      }
+      auto array = std::make_shared<Array>(shape);
+      const std::string key = request.request_key();
+      XLAD_RETURN_IF_ERROR(ReadChunks(&request, reader, array->bytes()));
+      XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
+      response->set_array(number);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
+                           CallProgramResponse* response) override {
+    return Run(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, host_->Call(*request));
+      response->mutable_results()->Assign(results.begin(), results.end());
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
+                        grpc::ServerWriter<Chunk>* writer) override {
+    return Run(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const auto array, host_->GetArray(request->array()));
+      WriteChunks(array->bytes(), writer);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
+                          FreeArraysResponse*) override {
+    return Run(context, [&] { return host_->FreeArrays({request->arrays().begin(), request->arrays().end()}); });
+  }
+
+  grpc::Status Follow(grpc::ServerContext* context,
+                      grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) override {
+    return Run(context, [&] { return SendCommands(context, stream); });
+  }
+
+  grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
+                             grpc::ServerWriter<Chunk>* writer) override {
+    return Run(context, [&]() -> absl::Status {
+      XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request->box()));
+      XLAD_ASSIGN_OR_RETURN(const Array part, host_->ReadBox(request->array(), box));
+      WriteChunks(part.bytes(), writer);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
+                             PutArrayShardResponse*) override {
+    return Run(context, [&]() -> absl::Status {
+      PutArrayShardRequest request;
+      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
+      XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
+      const int64_t array = request.array();
+      const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
+      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();  // Repeated: nobody needs the array any more.
+      XLAD_RETURN_IF_ERROR(bytes.status());
+      std::vector<std::byte> part(*bytes);
+      XLAD_RETURN_IF_ERROR(ReadChunks(&request, reader, absl::MakeSpan(part)));
+      host_->WriteBox(array, box, part);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  template <typename Work>
+  grpc::Status Run(grpc::ServerContext* context, const Work& work) {
+    const auto range = context->client_metadata().equal_range("authorization");
+    const bool is_known = std::any_of(range.first, range.second, [&](const auto& entry) {
+      return absl::string_view(entry.second.data(), entry.second.size()) == expected_;
+    });
+    if (is_known) return ToGrpc(work());
+    return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                        "found no key of this session or a wrong one, expected the one that LocateSession returns");
+  }
+
+  // Reads the answers of a worker on a thread of its own while this one sends commands.
+  absl::Status SendCommands(grpc::ServerContext* context,
+                            grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) {
+    FollowSessionRequest first;
+    if (!stream->Read(&first)) return absl::InvalidArgumentError("found a call without a request");
+    std::atomic<bool> gone = false;
+    host_->Answer(first.worker_id(), first.done());
+    std::thread answers([&] {
+      FollowSessionRequest answer;
+      while (stream->Read(&answer)) host_->Answer(first.worker_id(), answer.done());
+      gone = true;
+      host_->Wake();
+    });
+    int64_t sent = first.received();
+    absl::Status status;
+    while (!gone && status.ok()) {
+      const auto commands = host_->CommandsAfter(sent, gone);
+      status = commands.status();
+      for (size_t i = 0; status.ok() && i < commands->size() && !gone; ++i) {
+        if (!stream->Write((*commands)[i])) gone = true;
+        sent = (*commands)[i].sequence();
+      }
+    }
+    context->TryCancel();  // Ends the thread's read.
+    answers.join();
+    return status;
+  }
+
+  const std::string expected_;
+  SessionHost* const host_;
+  const SessionServer::ReadExecutable read_;
+};
+
+class GrpcSessionServer final : public SessionServer {
+ public:
+  GrpcSessionServer(const std::string& key, SessionHost* host, ReadExecutable read)
+      : service_(key, host, std::move(read)) {}
+  ~GrpcSessionServer() override {
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  }
+
+  absl::Status Listen(const std::string& listen_host) {
+    if (!IsLoopback(listen_host)) {
+      return absl::InvalidArgumentError(absl::StrCat("found host ", listen_host, ", expected a loopback address"));
+    }
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(absl::StrCat(listen_host, ":0"), grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+    builder.SetResourceQuota(grpc::ResourceQuota("session").SetMaxThreads(kMaxThreads));
+    // Clients send pings to detect dead connections.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen_host, " for the session"));
+    }
+    address_ = absl::StrCat(listen_host, ":", port);
+    return absl::OkStatus();
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(const std::string& listen_host,
+                                                                    const std::string& key, SessionHost* host,
+                                                                    ReadExecutable read) {
+  auto server = std::make_unique<GrpcSessionServer>(key, host, std::move(read));
+  XLAD_RETURN_IF_ERROR(server->Listen(listen_host));
+  return server;
+}
+
+}  // namespace xlad::worker
