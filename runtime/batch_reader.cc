@@ -16,11 +16,14 @@ using tensor::Shape;
 
 // Small batches are not put into larger groups than this, so that the first step does not wait for many of them.
 constexpr int64_t kMaxBatchesPerGroup = 256;
+constexpr int64_t kStreamedAhead = 8;  // Batches in memory at most, if each is opened by itself.
 
-absl::Status CheckInput(const storage::TensorSource& source, const BatchInput& input, const BatchPlan& plan) {
+// `batches` is how many batches the source has.
+absl::Status CheckInput(const storage::TensorSource& source, const BatchInput& input, const BatchPlan& plan,
+                        int64_t batches) {
   const auto found = source.tensors().find(input.tensor);
   Shape needed = input.global;
-  needed.dims[0] = plan.batch_size * plan.batch_count;
+  needed.dims[0] = plan.batch_size * batches;
   if (found != source.tensors().end() && !found->second.shape.dims.empty()) {
     needed.dims[0] = std::max(needed.dims[0], found->second.shape.dims[0]);
   }
@@ -34,7 +37,9 @@ absl::StatusOr<std::unique_ptr<BatchReader>> BatchReader::Start(std::shared_ptr<
   if (plan.batch_count < 1) {
     return absl::InvalidArgumentError(absl::StrCat("found ", plan.batch_count, " batches, expected 1 or more"));
   }
-  for (const BatchInput& input : plan.inputs) XLAD_RETURN_IF_ERROR(CheckInput(*source, input, plan));
+  for (const BatchInput& input : plan.inputs) {
+    if (source != nullptr) XLAD_RETURN_IF_ERROR(CheckInput(*source, input, plan, plan.batch_count));
+  }
   std::unique_ptr<BatchReader> reader(new BatchReader(std::move(source), std::move(plan), abort));
   reader->thread_ = std::thread([r = reader.get()] { r->Run(); });
   return reader;
@@ -59,6 +64,11 @@ BatchReader::BatchReader(std::shared_ptr<storage::TensorSource> source, BatchPla
       std::clamp<int64_t>(kGroupBytes / batch_bytes, 1, std::min(plan_.batch_count, kMaxBatchesPerGroup));
   groups_ahead_ = std::max<int64_t>(2, kAheadBytes / (batch_bytes * batches_per_group_));
   keep_ = used <= kKeepBytes / batch_bytes;
+  if (plan_.open_batch) {  // A batch that has arrived does not wait for the next one.
+    batches_per_group_ = 1;
+    groups_ahead_ = kStreamedAhead;
+    keep_ = false;
+  }
   listener_ = abort_->AddListener([this](const collectives::Failure&) {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
@@ -109,6 +119,12 @@ int64_t BatchReader::Next() {
 absl::StatusOr<BatchReader::Group> BatchReader::ReadGroup(int64_t group) const {
   const int64_t begin = group * batches_per_group_;
   const int64_t end = std::min(plan_.batch_count, begin + batches_per_group_);
+  std::shared_ptr<storage::TensorSource> source = source_;
+  if (plan_.open_batch) {
+    XLAD_ASSIGN_OR_RETURN(source, plan_.open_batch(group));
+    for (const BatchInput& input : plan_.inputs) XLAD_RETURN_IF_ERROR(CheckInput(*source, input, plan_, 1));
+  }
+  const int64_t first = plan_.open_batch ? group : 0;  // The number of the source's first batch.
   // Shards without padding first, in the order of the group.
   std::vector<Array> compact;
   std::vector<BoxRead> reads;
@@ -121,14 +137,14 @@ absl::StatusOr<BatchReader::Group> BatchReader::ReadGroup(int64_t group) const {
   for (int64_t batch = begin; batch < end; ++batch) {
     for (size_t i = 0; i < plan_.inputs.size(); ++i) {
       for (Box box : distinct_[i]) {
-        box.lo[0] += batch * plan_.batch_size;
-        box.hi[0] += batch * plan_.batch_size;
+        box.lo[0] += (batch - first) * plan_.batch_size;
+        box.hi[0] += (batch - first) * plan_.batch_size;
         if (next->elements() > 0) reads.push_back({plan_.inputs[i].tensor, next->shape().type, box, next->bytes()});
         ++next;
       }
     }
   }
-  XLAD_RETURN_IF_ERROR(source_->Read(reads));
+  XLAD_RETURN_IF_ERROR(source->Read(reads));
   Group read(end - begin);
   next = compact.begin();
   for (auto& of_batch : read) {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,8 @@ struct BatchPlan {
   int64_t first_step = 0;
   int64_t end_step = 0;
   int devices = 0;
+  // Opens the tensors of one batch; may wait for it. If null, the source of Start has all batches.
+  std::function<absl::StatusOr<std::shared_ptr<storage::TensorSource>>(int64_t batch)> open_batch;
 };
 
 // Thread-safe.
@@ -44,7 +47,8 @@ class BatchReader {
   static constexpr int64_t kAheadBytes = 64 << 20;
   static constexpr int64_t kKeepBytes = 256 << 20;
 
-  // InvalidArgument if the source does not have the rows that the plan needs. `abort` must outlive the reader; when it
+  // InvalidArgument if the source does not have the rows that the plan needs; it is null if the plan opens each batch
+  // by itself. `abort` must outlive the reader; when it
   // is raised, calls return its status.
   static absl::StatusOr<std::unique_ptr<BatchReader>> Start(std::shared_ptr<storage::TensorSource> source,
                                                             BatchPlan plan, collectives::AbortSignal* abort);

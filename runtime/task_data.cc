@@ -185,7 +185,15 @@ absl::Status TaskData::StartData() {
   plan.end_step = spec.steps();
   plan.devices = static_cast<int>(devices_.size());
   const std::string uri = storage::DataUri(spec);
-  absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = store_->OpenTensors(uri, &reads_);
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> source = nullptr;
+  if (uri == storage::kStreamUri) {
+    plan.batch_count = spec.steps();
+    plan.open_batch = [this](int64_t batch) {
+      return store_->OpenTensors(absl::StrCat(storage::kStreamUri, batch), &reads_);
+    };
+  } else {
+    source = store_->OpenTensors(uri, &reads_);
+  }
   if (!source.ok()) return Annotate(source.status(), "data");
   absl::StatusOr<std::unique_ptr<BatchReader>> reader =
       BatchReader::Start(*std::move(source), std::move(plan), &reads_);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "storage/job_uris.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -39,6 +40,7 @@ absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& 
       return Bad(absl::StrCat(place, ": found data of shape ", expected.ToString(), ", expected ", spec.batch_size(),
                               " rows (the batch size)"));
     }
+    if (spec.data_uri() == storage::kStreamUri) return absl::OkStatus();  // Workers check each batch.
     expected.dims[0] = spec.batch_size() * spec.batch_count();
   }
   const SafetensorsIndex& index = is_data ? data : state;

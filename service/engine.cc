@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
   std::unique_ptr<Engine> engine(new Engine(options));
   XLAD_RETURN_IF_ERROR(engine->Open());
   engine->thread_ = std::thread([e = engine.get()] { e->Run(); });
+  for (const std::string& job : engine->spool_->Jobs()) engine->RemoveBatchesIfEnded(job);
   engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->upkeep_); });
   for (int t = 0; t < kTransferThreads; ++t)
     engine->pool_threads_.emplace_back([e = engine.get()] { e->RunPool(&e->transfers_); });
@@ -53,6 +54,8 @@ absl::Status Engine::Open() {
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
   collector_ = std::make_unique<BlobCollector>(blobs_.get(), options_.blobs);
   builds_ = std::make_unique<BuildQueue>(options_.builds);
+  XLAD_ASSIGN_OR_RETURN(
+      spool_, storage::BatchSpool::Open(RealFileSystem(), RealClock(), JoinPath(options_.data_folder, "batches")));
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
@@ -233,6 +236,10 @@ void Engine::PerformOne(const Action& action) {
         coordinator.OnIndexStored(request, stored);
       });
     });
+  } else if (const auto* changed = std::get_if<JobChanged>(&action)) {
+    if (spool_->Has(changed->job.str())) {
+      Enqueue(&transfers_, [this, job = changed->job.str()] { RemoveBatchesIfEnded(job); });
+    }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
     Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
@@ -325,7 +332,15 @@ absl::StatusOr<JobStatus> Engine::GetJob(const std::string& job_id) {
 }
 
 absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
-  return Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Why(JobId(job_id)); });
+  XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) {
+                          return coordinator.Why(JobId(job_id));
+                        }));
+  if (const std::string batches = spool_->Why(job_id); !batches.empty()) {
+    why.add_evidence(batches);
+    why.add_advice("start the program that sends the batches again, or cancel the job (xlad cancel)");
+    why.set_text(absl::StrCat(why.text(), " Evidence: ", batches, "."));
+  }
+  return why;
 }
 
 absl::StatusOr<ListWorkersResponse> Engine::ListWorkers() {

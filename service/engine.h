@@ -26,6 +26,7 @@
 #include "service/executable_cache.h"
 #include "service/group_commit.h"
 #include "service/state_assembly.h"
+#include "storage/batch_spool.h"
 #include "storage/store.h"
 
 namespace xlad::service {
@@ -80,6 +81,11 @@ class Engine {
   // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
+
+  // --- Data that a client feeds (PutBatchRequest).
+  // Whether the job still takes batches, and the first that is missing. Removes those that it does not need any more.
+  absl::StatusOr<PutBatchResponse> NextBatch(const std::string& job_id);
+  storage::BatchSpool& spool() { return *spool_; }
 
   // --- Sessions (proto/session.proto).
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
@@ -153,6 +159,7 @@ class Engine {
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder, CancelSignal* cancel);
   // RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
+  void RemoveBatchesIfEnded(const std::string& job_id);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
   absl::StatusOr<PlannedProgram> PlanFor(const std::string& digest) const;
   absl::StatusOr<Checkpoint> WriteIndex(const StoreIndex& request);
@@ -170,6 +177,7 @@ class Engine {
   const EngineOptions options_;
   const int64_t started_unix_ns_;
   std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<storage::BatchSpool> spool_;
   std::unique_ptr<Random> random_;
   StateAssembly assembly_;
   ExecutableCache cache_;

@@ -37,7 +37,7 @@ storage::Store Engine::OpenStore() const {
 }
 
 absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
-  if (uri.empty()) return std::string();
+  if (uri.empty() || uri == storage::kStreamUri) return std::string();
   XLAD_ASSIGN_OR_RETURN(const auto source, OpenStore().OpenTensors(uri));
   return source->Header();
 }

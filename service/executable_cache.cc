@@ -13,6 +13,7 @@
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "storage/job_uris.h"
 
 namespace xlad::service {
 namespace {
@@ -75,13 +76,14 @@ std::string CacheFolder(const std::string& flag, const std::string& usual) {
 std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
   JobSpec spec = request.spec();
   for (auto clear : {&JobSpec::clear_name, &JobSpec::clear_program_blob, &JobSpec::clear_state_blob,
-                     &JobSpec::clear_data_blob, &JobSpec::clear_state_uri, &JobSpec::clear_data_uri,
+                     &JobSpec::clear_data_blob, &JobSpec::clear_state_uri,
                      &JobSpec::clear_steps, &JobSpec::clear_start_step, &JobSpec::clear_max_attempts,
                      &JobSpec::clear_keep_final_state, &JobSpec::clear_checkpoint, &JobSpec::clear_resume,
                      &JobSpec::clear_on_loss, &JobSpec::clear_shrink_axes, &JobSpec::clear_stop_when_not_finite,
                      &JobSpec::clear_device_name}) {
     (spec.*clear)();
   }
+  if (spec.data_uri() != storage::kStreamUri) spec.clear_data_uri();  // The data of a stream is not checked.
   std::string key;
   for (const std::string& part : {Sha256Hex(request.program()), spec.SerializeAsString(), request.state_header(),
                                   request.data_header(), request.target().SerializeAsString(), options_.compiler}) {

@@ -16,6 +16,7 @@ constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
 constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
 constexpr int64_t kMaxChunkBytes = 4 << 20;
 constexpr int64_t kMaxElementBytes = 16;
+constexpr int64_t kWaitForBatchMs = 5'000;  // Then the caller asks again.
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
 template <typename Request>
@@ -103,6 +104,14 @@ absl::Status WriteRange(storage::RangeReader& blob, int64_t offset, int64_t size
   return absl::OkStatus();
 }
 
+absl::Status WriteCheckedRange(storage::RangeReader& blob, int64_t offset, int64_t size, CallStream* stream) {
+  if (offset < 0 || size < 0 || offset > blob.size() || size > blob.size() - offset) {
+    return absl::OutOfRangeError(absl::StrCat("found the range of ", size, " bytes from ", offset,
+                                              ", expected one inside the ", blob.size(), " bytes that there are"));
+  }
+  return WriteRange(blob, offset, size, stream);
+}
+
 absl::Status GetBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
@@ -112,13 +121,38 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
-  const int64_t offset = request.offset(), size = request.size();
-  if (offset < 0 || size < 0 || offset > blob->size() || size > blob->size() - offset) {
-    return absl::OutOfRangeError(absl::StrCat("found the range of ", size, " bytes from ", offset,
-                                              ", expected one inside the ", blob->size(), " bytes of blob ",
-                                              request.digest()));
+  return WriteCheckedRange(*blob, request.offset(), request.size(), stream);
+}
+
+absl::Status PutBatch(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(PutBatchRequest request, ReadRequest<PutBatchRequest>(stream));
+  const std::string job_id = request.job_id();
+  const int64_t batch = request.batch();
+  const bool last = request.last(), has_contents = !request.chunk().empty();
+  XLAD_ASSIGN_OR_RETURN(PutBatchResponse response, engine->NextBatch(job_id));
+  if (response.ended() || (!has_contents && !last) || batch != response.next()) return stream->Write(response);
+  if (has_contents) {
+    XLAD_ASSIGN_OR_RETURN(const bool room, engine->spool().WaitForRoom(job_id, kWaitForBatchMs));
+    if (!room) return stream->Write(response);
+    XLAD_ASSIGN_OR_RETURN(const auto arrival, engine->spool().Begin(job_id, batch));
+    for (bool found = true; found;) {
+      XLAD_RETURN_IF_ERROR(arrival->Append(request.chunk()));
+      XLAD_ASSIGN_OR_RETURN(found, stream->Read(&request));
+    }
+    XLAD_RETURN_IF_ERROR(arrival->Finish());
+    response.set_next(batch + 1);
   }
-  return WriteRange(*blob, offset, size, stream);
+  if (last) XLAD_RETURN_IF_ERROR(engine->spool().End(job_id));
+  response.set_accepted(true);
+  return stream->Write(response);
+}
+
+absl::Status GetBatchRange(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBatchRangeRequest>(stream));
+  // A worker may ask before the client has sent anything.
+  if (!engine->spool().Has(request.job_id())) XLAD_RETURN_IF_ERROR(engine->NextBatch(request.job_id()).status());
+  XLAD_ASSIGN_OR_RETURN(const auto batch, engine->spool().Read(request.job_id(), request.batch(), kWaitForBatchMs));
+  return WriteCheckedRange(*batch, request.offset(), request.size(), stream);
 }
 
 absl::Status PutStateShard(Engine* engine, CallStream* stream) {
@@ -265,6 +299,8 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
       }));
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
+  add("PutBatch", &pools->waits, [e](CallStream* stream) { return PutBatch(e, stream); });
+  add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
   add("PutStateShard", &pools->uploads, [e](CallStream* stream) { return PutStateShard(e, stream); });
 }

@@ -60,9 +60,10 @@ Handler Unary(std::shared_ptr<Relay> relay,
   return [relay, method](CallStream* stream) -> absl::Status {
     XLAD_ASSIGN_OR_RETURN(const Request request, ReadFirst<Request>(stream));
     Response response;
-    XLAD_RETURN_IF_ERROR(relay->Call(request.session_id(), [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
+    const auto call = [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
       return (stub->*method)(context, request, &response);
-    }));
+    };
+    XLAD_RETURN_IF_ERROR(relay->Call(request.session_id(), call));
     return stream->Write(response);
   };
 }
@@ -70,7 +71,7 @@ Handler Unary(std::shared_ptr<Relay> relay,
 absl::Status PutArray(Relay* relay, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutArrayRequest request, ReadFirst<PutArrayRequest>(stream));
   PutArrayResponse response;
-  absl::Status read;  // Of the client's messages.
+  absl::Status read;  // The status of reading the client's messages.
   const std::string session_id = request.session_id();
   const absl::Status status = relay->Call(session_id, [&](SessionWorker::Stub* stub, grpc::ClientContext* context) {
     const auto writer = stub->PutArray(context, &response);

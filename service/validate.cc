@@ -261,6 +261,16 @@ absl::Status Validate(const CallProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckCount("arguments", request.arguments_size()));
   return CheckId("session_id", request.session_id());
 }
+absl::Status Validate(const PutBatchRequest& header) {
+  XLAD_RETURN_IF_ERROR(CheckId("job_id", header.job_id()));
+  return CheckStep("batch", header.batch());
+}
+absl::Status Validate(const GetBatchRangeRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
+  XLAD_RETURN_IF_ERROR(CheckStep("batch", request.batch()));
+  XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
+  return CheckRange("size", request.size(), 0, kMaxSteps);
+}
 absl::Status Validate(const LocateSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const AddProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));

@@ -43,6 +43,8 @@ absl::Status Validate(const OpenSessionRequest& request);
 absl::Status Validate(const HoldSessionRequest& request);
 absl::Status Validate(const LoadProgramRequest& request);
 absl::Status Validate(const CallProgramRequest& request);
+absl::Status Validate(const PutBatchRequest& header);
+absl::Status Validate(const GetBatchRangeRequest& request);
 absl::Status Validate(const LocateSessionRequest& request);
 absl::Status Validate(const AddProgramRequest& request);
 absl::Status Validate(const GetArrayRequest& request);

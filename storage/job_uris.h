@@ -9,6 +9,9 @@
 
 namespace xlad::storage {
 
+// The data_uri of a job whose client sends the batches (PutBatchRequest). The batch of step t is "stream:t".
+inline constexpr char kStreamUri[] = "stream:";
+
 // The URI of the initial state, or an empty text if the job has none.
 inline std::string StateUri(const JobSpec& spec) {
   if (!spec.state_uri().empty()) return spec.state_uri();

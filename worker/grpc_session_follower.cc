@@ -36,7 +36,8 @@ class GrpcSessionFollower final : public SessionFollower {
     stub_ = SessionWorker::NewStub(channel);
     thread_ = std::thread([this] {
       // An error that is not retryable is a mistake in one of the programs; the coordinator will notice the silence.
-      const absl::Status status = caller_.Retry(&end_, [this](grpc::ClientContext* context) { return Follow(context); });
+      const absl::Status status =
+          caller_.Retry(&end_, [this](grpc::ClientContext* context) { return Follow(context); });
       if (!end_.raised()) LogError("the session's commands cannot be read", {{"error", status.ToString()}});
     });
     return absl::OkStatus();

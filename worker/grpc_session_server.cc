@@ -78,7 +78,7 @@ class Service final : public SessionWorker::Service {
       Executable executable;
       if (!executable.ParseFromString(bytes)) {
         return absl::InvalidArgumentError(
-            absl::StrCat("found blob ", request->executable_digest(), ", which is no executable"));
+            absl::StrCat("found blob ", request->executable_digest(), ", which is not an executable"));
       }
       XLAD_ASSIGN_OR_RETURN(const int64_t program, host_->AddProgram(executable, *request));
       response->set_program(program);
@@ -151,7 +151,7 @@ class Service final : public SessionWorker::Service {
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
       const int64_t array = request.array();
       const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
-      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();  // Repeated: nobody needs the array any more.
+      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();  // Repeated: the array is not needed any more.
       XLAD_RETURN_IF_ERROR(bytes.status());
       std::vector<std::byte> part(*bytes);
       XLAD_RETURN_IF_ERROR(ReadChunks(&request, reader, absl::MakeSpan(part)));

@@ -2,11 +2,15 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "base/file_system.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "storage/block_sums.h"
 #include "storage/checkpoint_shard.h"
+#include "storage/job_uris.h"
 #include "storage/store.h"
 #include "tensor/wire.h"
 #include "worker/grpc_caller.h"
@@ -72,10 +76,43 @@ class BlobReader final : public storage::RangeReader {
   int64_t size_ = 0;  // Written by Open alone.
 };
 
+// A batch that the job's client has sent to the coordinator, or will send.
+class BatchRangeReader final : public storage::RangeReader {
+ public:
+  BatchRangeReader(std::shared_ptr<GrpcStore> store, std::string job_id, int64_t batch, AbortSignal* abort)
+      : store_(std::move(store)), job_id_(std::move(job_id)), batch_(batch), abort_(abort) {}
+
+  // Waits for the batch, and asks for its size.
+  absl::Status Open() { return ReadRange(0, {}); }
+  int64_t size() const override { return size_; }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    return out.empty() ? absl::OkStatus() : ReadRange(offset, out);
+  }
+
+ private:
+  absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out) {
+    GetBatchRangeRequest request;
+    request.set_job_id(job_id_);
+    request.set_batch(batch_);
+    request.set_offset(offset);
+    request.set_size(std::ssize(out));
+    return store_->ReadInto(
+        out, absl::StrCat("batch ", batch_), abort_,
+        [&](grpc::ClientContext* context) { return store_->stub()->GetBatchRange(context, request); }, &size_);
+  }
+
+  const std::shared_ptr<GrpcStore> store_;
+  const std::string job_id_;
+  const int64_t batch_;
+  AbortSignal* const abort_;
+  int64_t size_ = 0;  // Written by Open alone.
+};
+
 class GrpcTaskStore final : public runtime::TaskStore {
  public:
   GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
-      : store_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
+      : store_(std::make_shared<GrpcStore>(channel, token)),
+        batches_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
         checkpoints_(launch.checkpoints()),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         start_uri_(launch.checkpoint_uri()),
@@ -89,6 +126,7 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
                                                                      AbortSignal* abort) override {
+    if (absl::StartsWith(uri, storage::kStreamUri)) return OpenBatch(uri, abort);
     const storage::Store store(RealFileSystem(), [&](const std::string& digest) { return OpenBlob(digest, abort); });
     if (uri == start_uri_ && !start_digest_.empty()) {
       XLAD_RETURN_IF_ERROR(store.CheckIndex(uri, start_digest_));
@@ -139,13 +177,24 @@ class GrpcTaskStore final : public runtime::TaskStore {
     return CheckpointShard();
   }
 
+  absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenBatch(const std::string& uri, AbortSignal* abort) {
+    int64_t batch = 0;
+    if (!absl::SimpleAtoi(absl::StripPrefix(uri, storage::kStreamUri), &batch)) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", uri, ", expected ", storage::kStreamUri, "BATCH"));
+    }
+    const auto reader = std::make_shared<BatchRangeReader>(batches_, job_id_, batch, abort);
+    XLAD_RETURN_IF_ERROR(reader->Open());
+    return storage::OpenSafetensors({reader}, {uri});
+  }
+
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
     auto reader = std::make_shared<BlobReader>(store_, digest, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
     return reader;
   }
 
-  const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
+  const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
+  const std::shared_ptr<GrpcStore> batches_;  // Its calls may wait for a client, and not for the coordinator.
   const bool checkpoints_;                  // The coordinator commits checkpoints.
   const std::string root_;                  // Where checkpoints are stored: a URI.
   const std::string start_uri_;             // The checkpoint that the attempt starts from; empty if it has none.

@@ -97,9 +97,9 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   const SessionRunnerOptions options_;
   Reporter reporter_;
   collectives::AbortSignal reads_;              // Ends the reads of the server.
-  std::unique_ptr<runtime::SessionHost> host_;  // Of the first worker.
+  std::unique_ptr<runtime::SessionHost> host_;  // Null unless this is the first worker.
   std::unique_ptr<SessionServer> server_;
-  std::unique_ptr<SessionFollower> follower_;   // Of the others.
+  std::unique_ptr<SessionFollower> follower_;   // Null if this is the first worker.
   bool started_ = false;
   std::unique_ptr<runtime::SessionExecutor> executor_;  // Last, because its threads use the other members.
 };

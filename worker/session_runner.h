@@ -20,6 +20,7 @@ struct SessionRunnerOptions {
 };
 
 // Errors: the first worker cannot listen.
-absl::StatusOr<std::unique_ptr<Runner>> MakeSessionRunner(const LaunchTask& launch, const SessionRunnerOptions& options);
+absl::StatusOr<std::unique_ptr<Runner>> MakeSessionRunner(const LaunchTask& launch,
+                                                          const SessionRunnerOptions& options);
 
 }  // namespace xlad::worker

@@ -1,6 +1,12 @@
 """Functions on a local cluster: arrays stay there, donated arrays are consumed, and results equal those of jax.jit."""
 
+import contextlib
 import gc
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -12,6 +18,8 @@ from jax.sharding import PartitionSpec as P
 
 import xlad
 from xlad.connection import Connection
+from xlad.local import find_program
+from xlad.session_place import Place
 
 
 class Sessions(ClusterTest):
@@ -105,9 +113,20 @@ class Sessions(ClusterTest):
         with mock.patch.object(Connection, "call", count), mock.patch.object(Connection, "upload", None):
             for i in range(4):
                 w, loss = step(w, np.full(6, i, np.float32))
-        self.assertEqual(calls, ["CallProgram"] * 4)
+        self.assertEqual(calls, ["SessionWorker.CallProgram"] * 4)  # None of them to the coordinator.
         self.assertEqual(float(loss), 8 * 6 * 3 / 16)
         np.testing.assert_array_equal(w, np.full((8, 6), 1 / 32))
+
+    def test_clients_that_cannot_reach_the_workers(self):
+        large = np.arange(1_000_003, dtype=np.float32)
+        for reach in (None, lambda *_: None):
+            with self.subTest(reach), xlad.local(devices=4, workers=2) as cluster:
+                with mock.patch.object(Place, "_reach", reach) if reach else contextlib.nullcontext():
+                    double = cluster.jit(lambda x: x * 2, mesh={"dp": 4}, in_shardings=None)
+                    split = cluster.jit(lambda x: x[:1_000_000] + 1, mesh={"dp": 4}, in_shardings=None)
+                    result = split(double(large))
+                    np.testing.assert_array_equal(result, large[:1_000_000] * 2 + 1)
+                    self.assertEqual(result._session._place.direct, reach is None)
 
     def test_ways_to_pass_arguments(self):
         scale = self.cluster.jit(lambda x, by, mode="times": x * by if mode == "times" else x + by, mesh={"dp": 2},
@@ -168,6 +187,71 @@ class Sessions(ClusterTest):
         for use in (cluster.jobs, lambda: cluster.jit(lambda x: x)(1.0)):
             with self.assertRaisesRegex(xlad.Error, "is closed, expected a call before close"):
                 use()
+
+
+class Faults(unittest.TestCase):
+    """A coordinator and two workers, each of which can be killed."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.processes = {}
+        self.starts = 0
+        self.address = "127.0.0.1:0"
+        self.start_coordinator()
+        for name in ("left", "right"):
+            self.processes[name] = subprocess.Popen(
+                [find_program(), "worker", "--coordinator", self.address, "--id", name, "--devices", "2"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def tearDown(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.folder.cleanup()
+
+    def start_coordinator(self):
+        self.starts += 1
+        path = pathlib.Path(self.folder.name) / f"log-{self.starts}"
+        with open(path, "wb") as log:
+            process = subprocess.Popen(
+                [find_program(), "coordinator", "--listen", self.address, "--data", f"{self.folder.name}/data"],
+                stdout=log, stderr=log)
+        self.processes["coordinator"] = process
+        found = None
+        while found is None:
+            self.assertIsNone(process.poll(), path.read_text())
+            time.sleep(0.02)
+            found = re.search(r"coordinator listens.*?(127\.0\.0\.1:\d+)", path.read_text())
+        self.address = found.group(1)
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def count_workers(self, cluster):
+        try:
+            return len(cluster.workers())
+        except xlad.Error:  # The coordinator cannot be reached yet.
+            return 0
+
+    def test_a_session_outlives_its_coordinator_and_names_a_lost_worker(self):
+        with xlad.connect(self.address) as cluster:
+            double = cluster.jit(lambda x: x * 2, mesh={"dp": 4}, in_shardings=P("dp"))
+            x = double(np.arange(8.0, dtype=np.float32))
+            np.testing.assert_array_equal(x, 2 * np.arange(8.0))
+            self.kill("coordinator")
+            x = double(x)
+            np.testing.assert_array_equal(x, 4 * np.arange(8.0))
+            self.start_coordinator()
+            deadline = time.monotonic() + 120
+            while self.count_workers(cluster) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            halve = cluster.jit(lambda x: x / 2, mesh={"dp": 4}, in_shardings=P("dp"))
+            np.testing.assert_array_equal(halve(double(x)), 4 * np.arange(8.0))
+            self.kill("right")
+            with self.assertRaisesRegex(xlad.Error, "worker right"):
+                while time.monotonic() < deadline:
+                    x = double(x)
 
 
 if __name__ == "__main__":

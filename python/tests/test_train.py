@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad.training import Training
 from xlad.waiting import Waiting
 
 MESHES = [None, {"dp": 4, "tp": 2}, "dp=3,tp=2", {"dp": 8, "tp": 1}, {"dp": 1, "tp": 3}]
@@ -106,6 +107,18 @@ class Trees(ClusterTest):
             np.testing.assert_allclose(run.losses, losses)
         self.assertEqual(self.cluster.train(lambda s: (s * 2, s), 1, steps=4).result(), 16)
         self.assertEqual(self.cluster.train(lambda s: (s * 2, s), 1, steps=0).result(), 1)
+
+    def test_equal_jobs_have_equal_programs(self):
+        def step(state, batch):
+            return state + batch.sum(), state.sum()
+
+        def program():
+            data = np.ones((8, 3), np.float32)
+            return Training(step, np.zeros(3, np.float32), data, steps=1, batch=4, name=None).job({"dp": 2}, None).program
+
+        first = program()
+        jax.jit(lambda x: x * 3)(1.0)
+        self.assertEqual(program(), first)
 
     def test_data_of_many_forms(self):
         def total(state, batch):

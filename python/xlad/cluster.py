@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from xlad import interrupts
+from xlad.batch_stream import BatchSender
 from xlad.connection import Connection
 from xlad.jitted import Jitted
 from xlad.job import Axes, Job, Recovery, axes_text, parse_axes, read_directory
@@ -66,6 +67,11 @@ class Cluster:
         URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state` only
         says what the state looks like. `start_step` is the number of the first step of a state that is not a
         checkpoint.
+
+        An iterator of batches (a generator, a data loader) is read in a thread while the job runs: training starts with
+        the first batch. The batches since the newest checkpoint are kept by the coordinator, so that recovery replays
+        them; when this program ends early, the job waits (`xlad why`). Each step needs a batch; an object that is not an
+        iterator itself is iterated over again. When training is resumed, the first batch is that of the first step.
         """
         recovery = Recovery(checkpoint_every, resume, start_step)
         if isinstance(step, (str, pathlib.Path)):
@@ -76,7 +82,7 @@ class Cluster:
             return self.submit(read_directory(step, axes, steps), recovery=recovery)
         if steps is None:
             raise TypeError("found no steps, expected how many to train")
-        training = Training(step, state, data, steps=steps, batch=batch, name=name)
+        training = Training(step, state, data, steps=steps, batch=batch, name=name, stream=True)
         return self.submit(training.job(mesh, in_shardings), training.restore, recovery)
 
     def jit(
@@ -104,7 +110,8 @@ class Cluster:
         recovery.fill(spec)
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
         answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
-        return Run(self._connection, answer.job_id, job.metric_names, restore, self._check_alive)
+        sender = None if job.stream is None else BatchSender(self._connection, answer.job_id, job.stream)
+        return Run(self._connection, answer.job_id, job.metric_names, restore, self._check_alive, sender)
 
     def jobs(self) -> list[Status]:
         return [Status.of(job) for job in self._connection.call("ListJobs").jobs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xlad import element_types, protos
@@ -58,6 +58,7 @@ class Job:
     program: bytes  # HLO text or proto
     state: bytes  # safetensors
     data: bytes  # safetensors; may be empty
+    stream: Iterator[bytes] | None = None  # Instead of data: one safetensors file for each step.
 
     @property
     def metric_names(self) -> list[str]:
@@ -74,6 +75,8 @@ class Job:
             steps=self.manifest["steps"],
             keep_final_state=keep_final_state,
         )
+        if self.stream is not None:
+            spec.data_uri = "stream:"
         batches = self.manifest.get("batches")
         if batches:
             spec.batch_size, spec.batch_count = batches["batch"], batches["count"]

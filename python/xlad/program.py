@@ -241,6 +241,35 @@ def _mesh_of_doors(place: Placement, specs: Specs) -> AbstractMesh | None:
     return AbstractMesh((1,) * len(place.axes), mesh.axis_names, axis_types=mesh.axis_types)
 
 
+def _without_module_id(proto: bytes) -> bytes:
+    """Removes HloModuleProto.id, a counter of the process, so that equal programs are equal bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = proto[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    kept = []
+    while at < len(proto):
+        start = at
+        field, wire = divmod(varint(), 8)
+        if wire == 0:
+            varint()
+        else:
+            size = {1: 8, 5: 4}[wire] if wire != 2 else varint()
+            at += size
+        if field != 5:
+            kept.append(proto[start:at])
+    return b"".join(kept)
+
+
 def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs, *,
           out_specs: Tree = None, donate: Sequence[int] = ()) -> Lowered:
     """Returns the function's HLO with global shapes and annotations. The mesh is abstract: no devices are needed."""
@@ -266,7 +295,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
     if "python_cpu_callback" in text:
         raise TypeError("found calls back into Python (jax.debug.print, pure_callback, io_callback), expected none: "
                         "workers run no Python; return what is to be seen as a metric")
-    return Lowered(text, program.as_serialized_hlo_module_proto(), traced.out_info)
+    return Lowered(text, _without_module_id(program.as_serialized_hlo_module_proto()), traced.out_info)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from xlad import checkpoint, protos, safetensors
+from xlad.batch_stream import BatchSender
 from xlad.connection import Connection
 from xlad.errors import Error
 from xlad.waiting import Waiting
@@ -57,14 +58,17 @@ class Run(Iterator[Step]):
     """
 
     def __init__(self, connection: Connection, job_id: str, metric_names: list[str],
-                 restore: Callable[[Mapping[str, Any]], Any], alive: Callable[[], None]) -> None:
-        """`alive` raises an error if the coordinator has ended for good."""
+                 restore: Callable[[Mapping[str, Any]], Any], alive: Callable[[], None],
+                 sender: BatchSender | None = None) -> None:
+        """`alive` raises an error if the coordinator has ended for good. `sender` sends the batches, if they are not
+        part of the job."""
         self.job_id = job_id
         self.history: list[Step] = []
         self._connection = connection
         self._metric_names = metric_names
         self._restore = restore
         self._alive = alive
+        self._sender = sender
         self._status: Any = None
         self._updates: Iterator[Step] | None = None
 
@@ -143,5 +147,8 @@ class Run(Iterator[Step]):
     def _has_ended(self) -> bool:
         state = protos.enum_name("JobState", self._status.state)
         if state in ("FAILED", "CANCELLED"):
+            if self._sender is not None and self._sender.error is not None:
+                raise Error(f"job {self.job_id} {state}: its batches could not be read or sent: {self._sender.error!r}",
+                            "ABORTED") from self._sender.error
             raise Error(f"job {self.job_id} {state}: {self._status.reason}", "ABORTED")
         return state == "SUCCEEDED"

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Place:
-    """Calls the first worker directly, or through the coordinator where it cannot be reached. Thread-safe.
+    """Calls the first worker directly, or through the coordinator if the worker cannot be reached. Thread-safe.
 
     A call that fails because the worker cannot be reached is repeated, with the same key, until the worker answers or
     the session has ended.

@@ -6,7 +6,7 @@ import itertools
 import json
 import pathlib
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,10 +30,13 @@ class Batches(NamedTuple):
 
 
 class Training:
-    """A step, its state and its data. `batch` is the number of rows per batch, unless `data` consists of batches."""
+    """A step, its state and its data. `batch` is the number of rows per batch, unless `data` consists of batches.
+
+    If `stream` is set, iterators of batches are read one batch at a time while the job runs, and not before.
+    """
 
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, batch: int | None,
-                 name: str | None) -> None:
+                 name: str | None, stream: bool = False) -> None:
         if not callable(step):
             raise TypeError(f"found step {step!r}, expected a function step(state, batch) -> (state, metrics)")
         if not isinstance(steps, int) or steps < 0:
@@ -48,7 +51,12 @@ class Training:
         self._keys = program.key_leaves(state)
         self.state_names = program.leaf_names(state, "state")
         self._arrays = [program.to_array(leaf, f"state {n}") for n, leaf in zip(self.state_names, leaves)]
-        self._batches = _batches(data, batch, steps)
+        self._stream: _Stream | None = None
+        if stream and steps > 0 and batch is None and _is_iterable(data) and not isinstance(data, list):
+            self._stream = _Stream(data)
+            self._batches: Batches | None = self._stream.first
+        else:
+            self._batches = _batches(data, batch, steps)
         arguments = 1 if self._batches is None else 2
         self._takes = program.positional(step, arguments)
         if not arguments <= self._takes <= arguments + 1:
@@ -135,20 +143,21 @@ class Training:
         }
         if self._batches is not None:
             manifest["batches"] = {"file": "data.safetensors", "batch": self._batches.rows,
-                                   "count": self._batches.batches}
+                                   "count": self._batches.batches if self._stream is None else self.steps}
         return manifest
 
     def state_bytes(self) -> bytes:
         return safetensors.dump(dict(zip(self.state_names, self._arrays)))
 
     def data_bytes(self) -> bytes:
-        if self._batches is None:
+        if self._batches is None or self._stream is not None:
             return b""
         return safetensors.dump(dict(zip(self._batches.names, self._batches.arrays)))
 
     def job(self, mesh: Any, in_shardings: Any) -> Job:
         axes, lowered = self.lower(mesh, in_shardings)
-        return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes())
+        stream = None if self._stream is None else self._stream.read()
+        return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes(), stream)
 
     def restore(self, arrays: dict[str, np.ndarray]) -> Tree:
         """Returns the state with the leaf types of the original: JAX arrays, random keys, or otherwise numpy arrays."""
@@ -232,7 +241,7 @@ def _batches(data: Any, rows: int | None, steps: int) -> Batches | None:
         if rows is not None:
             raise ValueError(f"found batch={rows} without data")
         return None
-    if isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data)):
+    if _is_iterable(data):
         if rows is not None:
             raise ValueError(f"found batch={rows} with a list or iterator of batches, expected no batch")
         return _from_batches(list(itertools.islice(data, max(1, steps))))
@@ -252,6 +261,41 @@ def _batches(data: Any, rows: int | None, steps: int) -> Batches | None:
     return Batches(_unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
 
 
+def _is_iterable(data: Any) -> bool:
+    """Whether `data` is a list or iterator of batches, or an object that can be iterated over for them."""
+    if data is None:
+        return False
+    return isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data))
+
+
+class _Stream:
+    """Batches that are read one by one. An object that is not an iterator itself is iterated over again and again."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._iterator = iter(data)
+        try:
+            self._example = next(self._iterator)
+        except StopIteration:
+            raise ValueError("found no batches in the data, expected at least one") from None
+        self.first = _from_batches([self._example])
+
+    def read(self) -> Iterator[bytes]:
+        """Yields each batch as a safetensors file."""
+        yield safetensors.dump(dict(zip(self.first.names, self.first.arrays)))
+        number = 1
+        while True:
+            for batch in self._iterator:
+                both = _from_batches([self._example, batch], number)
+                arrays = [array[self.first.rows :] for array in both.arrays]
+                yield safetensors.dump(dict(zip(both.names, arrays)))
+                number += 1
+            again = iter(self._data)
+            if again is self._iterator:
+                return
+            self._iterator = again
+
+
 def _data_array(leaf: Any, place: str) -> np.ndarray:
     from xlad import program
 
@@ -267,7 +311,8 @@ def _is_tree(data: Any) -> bool:
     return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
 
 
-def _from_batches(batches: list[Any]) -> Batches:
+def _from_batches(batches: list[Any], number: int = 1) -> Batches:
+    """`number` is that of the second batch, in messages."""
     from xlad import program
 
     if not batches:
@@ -275,7 +320,7 @@ def _from_batches(batches: list[Any]) -> Batches:
     _, treedef = _flatten(batches[0])
     names = program.leaf_names(batches[0], "batch")
     columns: list[list[np.ndarray]] = [[] for _ in names]
-    for i, batch in enumerate(batches):
+    for i, batch in enumerate(batches, number - 1):
         leaves, found = _flatten(batch)
         if found != treedef:
             raise ValueError(f"found batch {i} of structure {found}, expected {treedef}, as batch 0 has")

@@ -22,7 +22,7 @@ class SessionMachine {
   absl::Status Close(const JobId& id);
   absl::Status Check(const JobId& id) const;
   absl::StatusOr<Target> TargetOf(const JobId& id) const;
-  // Where the first worker serves, and the key for it.
+  // The address of the first worker, and the key for it.
   absl::StatusOr<LocateSessionResponse> Locate(const JobId& id) const;
 
   // Ends sessions that no client holds.
@@ -38,7 +38,7 @@ class SessionMachine {
   };
 
   Context& context_;
-  std::map<JobId, Holds> holds_;  // Of each session that has not ended.
+  std::map<JobId, Holds> holds_;  // By session that has not ended.
 };
 
 }  // namespace xlad::service

@@ -1,0 +1,77 @@
+"""Batches that are read one by one from an iterator, and sent to a job as it needs them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from xlad import protos
+from xlad.connection import CHUNK_BYTES, Connection
+from xlad.errors import Error
+
+PAUSE_S = 0.2
+PATIENCE_S = 60.0
+
+
+class BatchSender:
+    """Sends batches to a job, on a thread of its own; there the iterator is read. The job slows it down to its pace.
+
+    When the iterator raises an error, the job is canceled and `error` is set.
+    """
+
+    def __init__(self, connection: Connection, job_id: str, batches: Iterator[bytes]) -> None:
+        self.error: BaseException | None = None
+        self._connection = connection
+        self._job_id = job_id
+        self._batches = batches
+        self._pause = threading.Event()  # Never set.
+        threading.Thread(target=self._run, name=f"xlad batches of {job_id}", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._send_all()
+        except BaseException as error:
+            self.error = error
+            try:
+                self._connection.call("CancelJob", job_id=self._job_id)
+            except Error:
+                pass  # It has ended, or the coordinator cannot be reached: then the job waits.
+
+    def _send_all(self) -> None:
+        number = self._patiently(lambda: self._put(0, b"", False)).next
+        for batch in self._batches:
+            if not self._send(number, batch, False):
+                return
+            number += 1
+        self._send(number, b"", True)
+
+    def _send(self, number: int, batch: bytes, last: bool) -> bool:
+        """Returns whether the job takes more batches."""
+        while True:
+            answer = self._patiently(lambda: self._put(number, batch, last))
+            if answer.ended:
+                return False
+            if answer.accepted or answer.next > number:  # The answer to an earlier try may have been lost.
+                return True
+            if answer.next < number:
+                raise Error(f"job {self._job_id} needs batch {answer.next} again, which the iterator has passed: the "
+                            "coordinator has lost its data", "DATA_LOSS")
+
+    def _put(self, number: int, batch: bytes, last: bool) -> Any:
+        put = protos.METHODS["PutBatch"].request
+        view = memoryview(batch)
+        first = put(job_id=self._job_id, batch=number, last=last, chunk=bytes(view[:CHUNK_BYTES]))
+        rest = (put(chunk=bytes(view[at : at + CHUNK_BYTES])) for at in range(CHUNK_BYTES, len(view), CHUNK_BYTES))
+        return self._connection.upload("PutBatch", (r for part in ([first], rest) for r in part))
+
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Repeats a call while the coordinator cannot be reached or its disk is full."""
+        tries = int(PATIENCE_S / PAUSE_S)
+        for attempt in range(tries + 1):
+            try:
+                return call()
+            except Error as error:
+                if error.code not in ("UNAVAILABLE", "ABORTED", "RESOURCE_EXHAUSTED", "CANCELLED") or attempt == tries:
+                    raise
+            self._pause.wait(PAUSE_S)

@@ -1,0 +1,170 @@
+// SessionHost: requests of clients that are repeated, waits and what ends them, commands for workers that come and go.
+#include "runtime/session_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "tensor/wire.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::Array;
+using tensor::ElementType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const tensor::Shape kVector{ElementType::kF32, {4}};
+
+// (x) -> (y), on two devices. Parameters are split and results replicated, so that results change their layout.
+Executable MakeExecutable() {
+  Executable executable;
+  for (const bool split : {true, false}) {
+    EntryValue* entry = split ? executable.add_parameters() : executable.add_results();
+    tensor::ShapeToWire(kVector, entry->mutable_global());
+    tensor::ShapeToWire({ElementType::kF32, {split ? 2 : 4}}, entry->mutable_local());
+    tensor::BoxToWire(split ? tensor::Box{{0}, {2}} : tensor::FullBox(kVector), entry->add_boxes());
+    if (split) tensor::BoxToWire({{2}, {4}}, entry->add_boxes());
+  }
+  return executable;
+}
+
+std::shared_ptr<Array> Numbers() {
+  auto array = std::make_shared<Array>(kVector);
+  float* values = reinterpret_cast<float*>(array->bytes().data());
+  std::iota(values, values + 4, 1.0f);
+  return array;
+}
+
+class SessionHostTest : public ::testing::Test {
+ protected:
+  SessionHostTest() : host_("job-1", "a", /*workers=*/2) {
+    AddProgramRequest request;
+    request.set_executable_digest("digest");
+    program_ = host_.AddProgram(MakeExecutable(), request).value();
+    host_.Begin([this](const SessionCommand& command) { delivered_.push_back(command.sequence()); });
+  }
+  CallProgramRequest Call(int64_t array, const std::string& key = "") {
+    CallProgramRequest request;
+    request.set_program(program_);
+    request.add_arguments()->set_array(array);
+    request.set_request_key(key);
+    return request;
+  }
+  std::vector<int64_t> CommandsAfter(int64_t sequence) {
+    std::vector<int64_t> sequences;
+    const auto commands = host_.CommandsAfter(sequence, gone_);
+    for (const SessionCommand& command : *commands) sequences.push_back(command.sequence());
+    return sequences;
+  }
+  void AnswerAll(int64_t sequence) {
+    host_.Answer("a", sequence);
+    host_.Answer("b", sequence);
+  }
+
+  SessionHost host_;
+  int64_t program_ = 0;
+  std::vector<int64_t> delivered_;
+  const std::atomic<bool> gone_ = true, here_ = false;
+};
+
+TEST_F(SessionHostTest, ARepeatedRequestHasTheResultOfTheFirst) {
+  AddProgramRequest again;
+  again.set_request_key("p");
+  const int64_t second = *host_.AddProgram(MakeExecutable(), again);
+  EXPECT_NE(second, program_);
+  EXPECT_EQ(*host_.AddProgram(MakeExecutable(), again), second);
+  const int64_t x = *host_.PutArray(Numbers(), "x");
+  EXPECT_EQ(*host_.PutArray(Numbers(), "x"), x);
+  EXPECT_NE(*host_.PutArray(Numbers(), ""), *host_.PutArray(Numbers(), ""));
+  const std::vector<int64_t> results = *host_.Call(Call(x, "c"));
+  EXPECT_EQ(*host_.Call(Call(x, "c")), results);
+  EXPECT_NE(*host_.Call(Call(x, "d")), results);
+  EXPECT_THAT(delivered_, ElementsAre(1, 2, 3, 4)) << "two loads, which came before and after Begin, and two calls";
+}
+
+TEST_F(SessionHostTest, WorkersReadBoxesOfUploadedArraysUntilTheyHaveThem) {
+  const int64_t x = *host_.PutArray(Numbers(), "");
+  ASSERT_TRUE(host_.Call(Call(x)).ok());
+  const auto box = host_.ReadBox(x, {{2}, {4}});
+  ASSERT_TRUE(box.ok()) << box.status();
+  EXPECT_EQ(reinterpret_cast<const float*>(box->bytes().data())[0], 3);
+  EXPECT_THAT(host_.ReadBox(x, {{2}, {5}}).status().message(), HasSubstr("expected one inside f32[4]"));
+  AnswerAll(2);
+  EXPECT_TRUE(absl::IsNotFound(host_.ReadBox(x, {{2}, {4}}).status()));
+}
+
+TEST_F(SessionHostTest, AResultIsFetchedFromTheWorkers) {
+  const int64_t y = host_.Call(Call(*host_.PutArray(Numbers(), "")))->front();
+  absl::StatusOr<std::shared_ptr<const Array>> got;
+  std::thread reader([&] { got = host_.GetArray(y); });
+  const auto fetch = host_.CommandsAfter(2, here_);  // Waits for it.
+  ASSERT_EQ(fetch->size(), 1u);
+  EXPECT_EQ((*fetch)[0].fetch().array(), y);
+  EXPECT_EQ(*host_.BytesOf(y, tensor::FullBox(kVector)), 16);
+  EXPECT_FALSE(host_.BytesOf(y, {{0}, {5}}).ok());
+  host_.WriteBox(y, tensor::FullBox(kVector), Numbers()->bytes());
+  host_.WriteBox(y, tensor::FullBox(kVector), Numbers()->bytes());  // Repeated after a reconnection.
+  reader.join();
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(reinterpret_cast<const float*>((*got)->bytes().data())[3], 4);
+  AnswerAll(3);
+  EXPECT_TRUE(absl::IsNotFound(host_.BytesOf(y, tensor::FullBox(kVector)).status())) << "the copy is dropped";
+}
+
+TEST_F(SessionHostTest, AWorkerThatReturnsGetsWhatItHasNotReceived) {
+  const int64_t x = *host_.PutArray(Numbers(), "");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(host_.Call(Call(x)).ok());
+  EXPECT_THAT(CommandsAfter(0), ElementsAre(1, 2, 3, 4));
+  host_.Answer("a", 4);
+  host_.Answer("b", 2);
+  EXPECT_THAT(CommandsAfter(2), ElementsAre(3, 4));
+  EXPECT_THAT(CommandsAfter(4), ElementsAre());
+}
+
+TEST_F(SessionHostTest, CallsWaitWhileManyAreNotDone) {
+  const int64_t x = *host_.PutArray(Numbers(), "");
+  std::atomic<int> calls = 0;
+  std::thread caller([&] {
+    for (; calls < 100; ++calls) EXPECT_TRUE(host_.Call(Call(x)).ok());
+  });
+  for (int64_t done = 1; done <= 101; ++done) {
+    const auto commands = host_.CommandsAfter(done - 1, here_);
+    EXPECT_LE(commands->size(), 16u);
+    AnswerAll(done);
+  }
+  caller.join();
+}
+
+TEST_F(SessionHostTest, TheEndEndsAllWaits) {
+  const int64_t y = host_.Call(Call(*host_.PutArray(Numbers(), "")))->front();
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> ends(3);
+  threads.emplace_back([&] { ends[0] = host_.GetArray(y).status(); });
+  threads.emplace_back([&] {
+    absl::Status status;
+    while (status.ok()) status = host_.Call(Call(y)).status();
+    ends[1] = status;
+  });
+  threads.emplace_back([&] {
+    absl::Status status;
+    for (int64_t sequence = 0; status.ok();) {
+      const auto commands = host_.CommandsAfter(sequence, here_);
+      status = commands.status();
+      if (status.ok()) sequence = commands->back().sequence();
+    }
+    ends[2] = status;
+  });
+  host_.End("worker b was lost");
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& end : ends) {
+    EXPECT_TRUE(absl::IsAborted(end));
+    EXPECT_THAT(end.message(), HasSubstr("session job-1 has ended: worker b was lost"));
+  }
+}
+
+}  // namespace
+}  // namespace xlad::runtime

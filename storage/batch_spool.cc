@@ -1,0 +1,225 @@
+#include "storage/batch_spool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace xlad::storage {
+namespace {
+
+constexpr char kBatch[] = ".safetensors";
+constexpr char kEnd[] = ".end";
+
+// The number in "12.safetensors" or "12.end"; false for other names.
+bool ParseName(absl::string_view name, absl::string_view suffix, int64_t* number) {
+  return absl::ConsumeSuffix(&name, suffix) && absl::SimpleAtoi(name, number) && *number >= 0;
+}
+
+}  // namespace
+
+class BatchSpool::FileArrival final : public BatchSpool::Arrival {
+ public:
+  FileArrival(BatchSpool* spool, std::string job, int64_t batch, std::unique_ptr<ObjectWriter> writer)
+      : spool_(spool), job_(std::move(job)), batch_(batch), writer_(std::move(writer)) {}
+  absl::Status Append(absl::string_view bytes) override { return writer_->Append(bytes); }
+  absl::Status Finish() override {
+    XLAD_RETURN_IF_ERROR(writer_->Finish().status());
+    return spool_->Add(job_, batch_, writer_.get());
+  }
+
+ private:
+  BatchSpool* const spool_;
+  const std::string job_;
+  const int64_t batch_;
+  const std::unique_ptr<ObjectWriter> writer_;
+};
+
+absl::StatusOr<std::unique_ptr<BatchSpool>> BatchSpool::Open(FileSystem& files, const Clock& clock,
+                                                             std::string folder) {
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
+  std::unique_ptr<BatchSpool> spool(new BatchSpool(files, clock, folder));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, files.List(folder));
+  for (const std::string& job : jobs) XLAD_RETURN_IF_ERROR(spool->OpenJob(job));
+  return spool;
+}
+
+// Batches come and go in their order, so that those on the disk are consecutive. If one is missing nevertheless, those
+// before it are of no use.
+absl::Status BatchSpool::OpenJob(const std::string& job) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(FolderOf(job)));
+  Stream stream;
+  stream.message_ns = clock_.NowNs();
+  std::vector<int64_t> batches;
+  for (const std::string& name : names) {
+    int64_t number = 0;
+    if (ParseName(name, kBatch, &number)) {
+      batches.push_back(number);
+    } else if (ParseName(name, kEnd, &number)) {
+      stream.end = number;
+    } else {
+      XLAD_RETURN_IF_ERROR(files_.Remove(JoinPath(FolderOf(job), name)));  // An arrival that was cut off.
+    }
+  }
+  std::sort(batches.begin(), batches.end());
+  if (!batches.empty()) {
+    stream.next = batches.back() + 1;
+    stream.first = batches.back();
+    for (size_t i = batches.size(); i > 0 && batches[i - 1] == stream.first; --i) --stream.first;
+    ++stream.first;
+  }
+  const std::lock_guard lock(mutex_);
+  streams_[job] = stream;
+  return absl::OkStatus();
+}
+
+std::string BatchSpool::PathOf(const std::string& job, int64_t batch) const {
+  return JoinPath(FolderOf(job), absl::StrCat(batch, kBatch));
+}
+
+absl::StatusOr<BatchSpool::Stream*> BatchSpool::Find(const std::string& job) {
+  const auto found = streams_.find(job);
+  if (found != streams_.end()) return &found->second;
+  return absl::NotFoundError(absl::StrCat("no batches of job ", job, ": it has ended, or its data is not a stream"));
+}
+
+absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
+  const std::lock_guard lock(mutex_);
+  auto found = streams_.find(job);
+  if (found == streams_.end()) {
+    XLAD_RETURN_IF_ERROR(files_.MakeDirectories(FolderOf(job)));
+    XLAD_RETURN_IF_ERROR(files_.SyncDirectory(folder_));
+    found = streams_.emplace(job, Stream{first, first, -1, -1, clock_.NowNs()}).first;
+  }
+  Stream& stream = found->second;
+  if (stream.next < first) stream.first = stream.next = first;  // The disk has nothing that is needed.
+  for (; stream.first < first; ++stream.first) {
+    const absl::Status removed = files_.Remove(PathOf(job, stream.first));
+    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+  }
+  return absl::OkStatus();
+}
+
+void BatchSpool::Remove(const std::string& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (streams_.erase(job) == 0) return;
+    changed_.notify_all();
+  }
+  // What cannot be removed now is removed after the next start.
+  const auto names = files_.List(FolderOf(job));
+  if (!names.ok()) return;
+  for (const std::string& name : *names) files_.Remove(JoinPath(FolderOf(job), name)).IgnoreError();
+  files_.RemoveDirectory(FolderOf(job)).IgnoreError();
+}
+
+bool BatchSpool::Has(const std::string& job) const {
+  const std::lock_guard lock(mutex_);
+  return streams_.contains(job);
+}
+
+std::vector<std::string> BatchSpool::Jobs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> jobs;
+  for (const auto& [job, stream] : streams_) jobs.push_back(job);
+  return jobs;
+}
+
+absl::StatusOr<int64_t> BatchSpool::Next(const std::string& job) {
+  const std::lock_guard lock(mutex_);
+  XLAD_ASSIGN_OR_RETURN(const Stream* stream, Find(job));
+  return stream->next;
+}
+
+absl::StatusOr<bool> BatchSpool::WaitForRoom(const std::string& job, int64_t wait_ms) {
+  std::unique_lock lock(mutex_);
+  const auto has_room = [&] {
+    const auto found = streams_.find(job);
+    if (found == streams_.end()) return true;
+    const Stream& stream = found->second;
+    return stream.next <= std::max(stream.wanted, stream.first - 1) + kAhead;
+  };
+  const bool room = changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), has_room);
+  XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
+  stream->message_ns = clock_.NowNs();
+  return room;
+}
+
+absl::StatusOr<std::unique_ptr<BatchSpool::Arrival>> BatchSpool::Begin(const std::string& job, int64_t batch) {
+  std::string temporary;
+  {
+    const std::lock_guard lock(mutex_);
+    XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
+    stream->message_ns = clock_.NowNs();
+    temporary = JoinPath(FolderOf(job), absl::StrCat(batch, "-", serial_++, ".tmp"));
+  }
+  XLAD_ASSIGN_OR_RETURN(auto writer, ObjectWriter::Create(files_, std::move(temporary)));
+  return std::make_unique<FileArrival>(this, job, batch, std::move(writer));
+}
+
+absl::Status BatchSpool::Add(const std::string& job, int64_t batch, ObjectWriter* writer) {
+  const std::lock_guard lock(mutex_);
+  XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
+  if (stream->next != batch || stream->end >= 0) {
+    return absl::AbortedError(absl::StrCat("found batch ", batch, " of job ", job, ", expected ",
+                                           stream->end >= 0 ? "none, because the data has ended"
+                                                            : absl::StrCat("batch ", stream->next)));
+  }
+  XLAD_RETURN_IF_ERROR(writer->Publish(PathOf(job, batch)));
+  ++stream->next;
+  stream->message_ns = clock_.NowNs();
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status BatchSpool::End(const std::string& job) {
+  const std::lock_guard lock(mutex_);
+  XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
+  if (stream->end >= 0) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(files_.WriteAtomically(JoinPath(FolderOf(job), absl::StrCat(stream->next, kEnd)), ""));
+  stream->end = stream->next;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<RangeReader>> BatchSpool::Read(const std::string& job, int64_t batch,
+                                                              int64_t wait_ms) {
+  {
+    std::unique_lock lock(mutex_);
+    XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
+    if (batch > stream->wanted) {
+      stream->wanted = batch;
+      changed_.notify_all();
+    }
+    changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), [&] {
+      const auto found = streams_.find(job);
+      return found == streams_.end() || batch < found->second.next || found->second.end >= 0;
+    });
+    XLAD_ASSIGN_OR_RETURN(const Stream* const now, Find(job));
+    if (batch < now->first) return absl::DataLossError(absl::StrCat("batch ", batch, " of job ", job, " was removed"));
+    if (batch >= now->next && now->end >= 0) {
+      return absl::OutOfRangeError(absl::StrCat("the client's data ended after batch ", now->end - 1,
+                                                ", expected a batch for step ", batch));
+    }
+    if (batch >= now->next) {
+      return absl::UnavailableError(absl::StrCat("batch ", batch, " of job ", job, " has not arrived"));
+    }
+  }
+  return OpenFileReader(files_, PathOf(job, batch));
+}
+
+std::string BatchSpool::Why(const std::string& job) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(job);
+  if (found == streams_.end()) return "";
+  const Stream& stream = found->second;
+  if (stream.wanted < stream.next || stream.end >= 0) return "";
+  const int64_t seconds = (clock_.NowNs() - stream.message_ns) / kNsPerSecond;
+  return absl::StrCat("it waits for batch ", stream.next,
+                      ", which its client has not sent; the last message of the client came ", seconds, " s ago");
+}
+
+}  // namespace xlad::storage

@@ -1,0 +1,137 @@
+// BatchSpool: what the sender and the workers of a stream see, and what is left after a crash at any operation.
+#include "storage/batch_spool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "storage/testing/memory_files.h"
+
+namespace xlad::storage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BatchSpoolTest : public ::testing::Test {
+ protected:
+  BatchSpoolTest() { Open(); }
+  void Open() {
+    spool_.reset();
+    auto opened = BatchSpool::Open(files_, clock_, "spool");
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    spool_ = *std::move(opened);
+  }
+  absl::Status Send(int64_t batch, const std::string& bytes) {
+    XLAD_ASSIGN_OR_RETURN(const auto arrival, spool_->Begin("job", batch));
+    for (const char c : bytes) XLAD_RETURN_IF_ERROR(arrival->Append(std::string(1, c)));
+    return arrival->Finish();
+  }
+  std::string Read(int64_t batch) {
+    const auto reader = spool_->Read("job", batch, 0);
+    if (!reader.ok()) return std::string(reader.status().message());
+    const auto bytes = ReadString(**reader, 0, (*reader)->size());
+    return bytes.ok() ? *bytes : std::string(bytes.status().message());
+  }
+
+  MemoryFiles files_;
+  ManualClock clock_{1};
+  std::unique_ptr<BatchSpool> spool_;
+};
+
+TEST_F(BatchSpoolTest, BatchesComeInOrderAndAreKeptUntilACheckpoint) {
+  ASSERT_TRUE(spool_->Keep("job", 10).ok());
+  EXPECT_EQ(*spool_->Next("job"), 10);
+  for (int64_t batch = 10; batch < 15; ++batch) ASSERT_TRUE(Send(batch, absl::StrCat("batch", batch)).ok());
+  EXPECT_TRUE(absl::IsAborted(Send(12, "again")));
+  EXPECT_TRUE(absl::IsAborted(Send(16, "one is missing")));
+  EXPECT_EQ(Read(12), "batch12") << "the first one is kept";
+  ASSERT_TRUE(spool_->Keep("job", 13).ok());
+  EXPECT_THAT(Read(12), HasSubstr("batch 12 of job job was removed"));
+  EXPECT_EQ(Read(13), "batch13");
+  Open();
+  EXPECT_EQ(*spool_->Next("job"), 15);
+  EXPECT_EQ(Read(14), "batch14");
+  EXPECT_THAT(Read(15), HasSubstr("has not arrived"));
+  EXPECT_THAT(Read(12), HasSubstr("was removed"));
+  ASSERT_TRUE(spool_->Keep("job", 20).ok()) << "of a job that was resumed elsewhere";
+  EXPECT_EQ(*spool_->Next("job"), 20);
+}
+
+TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvives) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(Send(0, "a").ok());
+  ASSERT_TRUE(spool_->End("job").ok());
+  for (int round = 0; round < 2; ++round, Open()) {
+    EXPECT_EQ(Read(0), "a");
+    EXPECT_THAT(Read(1), HasSubstr("ended after batch 0, expected a batch for step 1"));
+    EXPECT_TRUE(absl::IsAborted(Send(1, "b")));
+  }
+}
+
+TEST_F(BatchSpoolTest, TheSenderIsSlowedDownToThePaceOfTheReaders) {
+  ASSERT_TRUE(spool_->Keep("job", 100).ok());
+  int64_t batch = 100;
+  while (*spool_->WaitForRoom("job", 0)) ASSERT_TRUE(Send(batch++, "x").ok());
+  EXPECT_EQ(batch, 100 + BatchSpool::kAhead);
+  EXPECT_EQ(Read(103), "x");
+  while (*spool_->WaitForRoom("job", 0)) ASSERT_TRUE(Send(batch++, "x").ok());
+  EXPECT_EQ(batch, 103 + BatchSpool::kAhead + 1);
+}
+
+TEST_F(BatchSpoolTest, WaitsEndWithTheBatchWithRoomAndWithTheJob) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  constexpr int64_t kLong = 600'000;
+  std::thread reader([&] { EXPECT_TRUE(spool_->Read("job", 0, kLong).ok()); });
+  ASSERT_TRUE(Send(0, "a").ok());
+  reader.join();
+  for (int64_t batch = 1; *spool_->WaitForRoom("job", 0); ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  std::thread sender([&] { EXPECT_TRUE(*spool_->WaitForRoom("job", kLong)); });
+  EXPECT_EQ(Read(1), "x");
+  sender.join();
+  std::thread last([&] { EXPECT_TRUE(absl::IsNotFound(spool_->Read("job", 99, kLong).status())); });
+  spool_->Remove("job");
+  last.join();
+  EXPECT_TRUE(absl::IsNotFound(spool_->Next("job").status()));
+  EXPECT_THAT(files_.Paths(), IsEmpty());
+}
+
+TEST_F(BatchSpoolTest, SaysWhichBatchIsMissing) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(Send(0, "a").ok());
+  EXPECT_EQ(spool_->Why("job"), "") << "no worker has asked for more";
+  Read(1);
+  clock_.Advance(12 * kNsPerSecond);
+  EXPECT_THAT(spool_->Why("job"), HasSubstr("waits for batch 1, which its client has not sent"));
+  EXPECT_THAT(spool_->Why("job"), HasSubstr("12 s ago"));
+  EXPECT_EQ(spool_->Why("other"), "");
+}
+
+// After a crash at any operation of the disk, the batches that were acknowledged are there, whole.
+TEST_F(BatchSpoolTest, AcknowledgedBatchesSurviveACrashAnywhere) {
+  for (int64_t fail_after = 0; fail_after < 60; ++fail_after) {
+    for (const bool lose_names : {false, true}) {
+      files_ = MemoryFiles();
+      Open();
+      ASSERT_TRUE(spool_->Keep("job", 0).ok());
+      files_.fail_after = files_.operations + fail_after;
+      int64_t acknowledged = 0;
+      for (int64_t batch = 0; batch < 8 && Send(batch, absl::StrCat("batch", batch)).ok(); ++batch) {
+        acknowledged = batch + 1;
+        if (batch == 4) spool_->Keep("job", 3).IgnoreError();
+      }
+      files_.Crash(lose_names);
+      Open();
+      if (acknowledged == 0) continue;
+      EXPECT_GE(*spool_->Next("job"), acknowledged) << fail_after;
+      for (int64_t batch = acknowledged > 4 ? 3 : 0; batch < acknowledged; ++batch) {
+        EXPECT_EQ(Read(batch), absl::StrCat("batch", batch)) << fail_after;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xlad::storage

@@ -1,0 +1,177 @@
+// The server of a session's first worker, and another worker that follows it, over real connections.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/grpc_channel.h"
+#include "proto/worker.grpc.pb.h"
+#include "tensor/wire.h"
+#include "worker/grpc_session_follower.h"
+#include "worker/grpc_session_server.h"
+
+namespace xlad::worker {
+namespace {
+
+using tensor::ElementType;
+using ::testing::HasSubstr;
+
+const tensor::Shape kVector{ElementType::kF32, {4}};
+
+// (x) -> (y): both f32[4], x split over two devices.
+std::string SerializedExecutable() {
+  Executable executable;
+  for (EntryValue* entry : {executable.add_parameters(), executable.add_results()}) {
+    tensor::ShapeToWire(kVector, entry->mutable_global());
+    tensor::ShapeToWire({ElementType::kF32, {2}}, entry->mutable_local());
+    tensor::BoxToWire({{0}, {2}}, entry->add_boxes());
+    tensor::BoxToWire({{2}, {4}}, entry->add_boxes());
+  }
+  return executable.SerializeAsString();
+}
+
+class SessionServerTest : public ::testing::Test {
+ protected:
+  SessionServerTest() : host_("job-1", "a", /*workers=*/2) {
+    launch_.set_job_id("job-1");
+    launch_.set_session_key("secret");
+    auto server = SessionServer::Start("127.0.0.1", "secret", &host_, [](const std::string& digest) {
+      return digest == "damaged" ? std::string("no executable") : SerializedExecutable();
+    });
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = SessionWorker::NewStub(*MakeChannel({server_->address(), "", ""}));
+  }
+  ~SessionServerTest() override {
+    follower_.reset();
+    host_.End("the test ends");
+    server_.reset();
+  }
+  void Prepare(grpc::ClientContext* context, const std::string& key = "secret") { PrepareCall(context, key, 60'000); }
+  grpc::Status AddProgram(const std::string& digest, const std::string& key, int64_t* program) {
+    grpc::ClientContext context;
+    Prepare(&context, key);
+    AddProgramRequest request;
+    request.set_executable_digest(digest);
+    AddProgramResponse response;
+    const grpc::Status status = stub_->AddProgram(&context, request, &response);
+    *program = response.program();
+    return status;
+  }
+  grpc::Status Put(const std::string& bytes, int64_t* array) {
+    grpc::ClientContext context;
+    Prepare(&context);
+    PutArrayResponse response;
+    const auto writer = stub_->PutArray(&context, &response);
+    PutArrayRequest request;
+    tensor::ShapeToWire(kVector, request.mutable_shape());
+    for (const char byte : bytes) {
+      request.set_chunk(std::string(1, byte));
+      if (!writer->Write(request)) break;
+      request.Clear();
+    }
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    *array = response.array();
+    return status;
+  }
+  void Follow() {
+    follower_ = SessionFollower::Make(launch_, "b", [this](const SessionCommand& command) {
+      const std::lock_guard lock(mutex_);
+      commands_.push_back(command);
+      arrived_.notify_all();
+    });
+    ASSERT_TRUE(follower_->Connect(server_->address()).ok());
+  }
+  SessionCommand WaitForCommand(size_t number) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return commands_.size() >= number; });
+    return commands_[number - 1];
+  }
+
+  LaunchTask launch_;
+  runtime::SessionHost host_;
+  std::unique_ptr<SessionServer> server_;
+  std::unique_ptr<SessionWorker::Stub> stub_;
+  std::unique_ptr<SessionFollower> follower_;
+  std::mutex mutex_;
+  std::vector<int64_t> host_answers_;
+  std::condition_variable arrived_;
+  std::vector<SessionCommand> commands_;
+};
+
+TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
+  int64_t number = 0;
+  for (const std::string key : {"", "wrong", "secret2"}) {
+    EXPECT_EQ(AddProgram("digest", key, &number).error_code(), grpc::StatusCode::UNAUTHENTICATED) << key;
+  }
+  EXPECT_THAT(AddProgram("damaged", "secret", &number).error_message(), HasSubstr("damaged, which is not an executable"));
+  EXPECT_THAT(Put("123", &number).error_message(), HasSubstr("found 3 bytes, expected 16"));
+  EXPECT_THAT(Put("12345678901234567", &number).error_message(), HasSubstr("found more than 16 bytes, expected 16"));
+  grpc::ClientContext context;
+  Prepare(&context);
+  GetArrayShardRequest request;
+  request.mutable_box()->add_lo(0);
+  const auto reader = stub_->GetArrayShard(&context, request);
+  Chunk chunk;
+  EXPECT_FALSE(reader->Read(&chunk));
+  EXPECT_THAT(reader->Finish().error_message(), HasSubstr("expected as many of both"));
+  EXPECT_FALSE(SessionServer::Start("0.0.0.0", "secret", &host_, nullptr).ok()) << "it is not encrypted";
+}
+
+TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
+  Follow();
+  host_.Begin([this](const SessionCommand& command) { host_answers_.push_back(command.sequence()); });
+  int64_t program = 0, x = 0;
+  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  ASSERT_TRUE(Put("1111222233334444", &x).ok());
+  CallProgramRequest call;
+  call.set_program(program);
+  call.add_arguments()->set_array(x);
+  CallProgramResponse called;
+  grpc::ClientContext context;
+  Prepare(&context);
+  ASSERT_TRUE(stub_->CallProgram(&context, call, &called).ok());
+  EXPECT_EQ(WaitForCommand(1).load().executable_digest(), "digest");
+  EXPECT_EQ(WaitForCommand(2).call().arguments(0), x);
+  collectives::AbortSignal abort;
+  std::string box(8, ' ');
+  const auto bytes = [](std::string& text) {
+    return absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size());
+  };
+  ASSERT_TRUE(follower_->ReadArray(x, {{2}, {4}}, bytes(box), &abort).ok());
+  EXPECT_EQ(box, "33334444");
+
+  // The client reads the result, of which each worker sends its part.
+  const int64_t y = called.results(0);
+  std::string got;
+  std::thread client([&] {
+    grpc::ClientContext reading;
+    Prepare(&reading);
+    GetArrayRequest request;
+    request.set_array(y);
+    const auto reader = stub_->GetArray(&reading, request);
+    Chunk chunk;
+    while (reader->Read(&chunk)) got += chunk.data();
+    EXPECT_TRUE(reader->Finish().ok());
+  });
+  EXPECT_EQ(WaitForCommand(3).fetch().array(), y);
+  std::string high = "ccccdddd", low = "aaaabbbb";
+  ASSERT_TRUE(follower_->WriteArray(y, {{2}, {4}}, bytes(high), &abort).ok());
+  host_.WriteBox(y, {{0}, {2}}, bytes(low));
+  client.join();
+  EXPECT_EQ(got, "aaaabbbbccccdddd");
+
+  // Answers of the follower are counted, also those of a connection that was lost.
+  host_.Answer("a", 3);
+  follower_->Done(2);
+  follower_->Done(3);
+  const std::atomic<bool> gone = true;
+  while (!host_.CommandsAfter(0, gone)->empty()) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace xlad::worker
