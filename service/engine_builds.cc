@@ -107,7 +107,7 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
 
 void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   const absl::StatusOr<BuiltProgram> built = BuildProgram(request, cancel);
-  // The result of a build that was cancelled is not used. If the coordinator has stopped serving, it builds again later.
+  // The result of a cancelled build is not used. If the coordinator has stopped serving, it builds again later.
   if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }

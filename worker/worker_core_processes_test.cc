@@ -31,7 +31,8 @@ TEST_F(WorkerCoreProcessesTest, AProcessThatEndsFailsItsTask) {
 
 TEST_F(WorkerCoreProcessesTest, AnEndedProcessIsDescribed) {
   const std::vector<std::pair<ProcessEnd, absl::StatusCode>> ends = {
-      {{.signal = 11, .how = "signal 11 (Segmentation fault)", .last_output = "at x.cc:1"}, absl::StatusCode::kInternal},
+      {{.signal = 11, .how = "signal 11 (Segmentation fault)", .last_output = "at x.cc:1"},
+       absl::StatusCode::kInternal},
       {{.exit_code = 71, .out_of_memory = true, .peak_bytes = 3 << 20, .how = "exit code 71"},
        absl::StatusCode::kResourceExhausted},
       {{.signal = 15, .how = "signal 15 (Terminated)"}, absl::StatusCode::kUnavailable}};

@@ -51,9 +51,9 @@ class JobLog {
   virtual absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step, int64_t limit) = 0;
   // Returns the metrics of the latest step that this attempt or, if `attempt` is 0, any attempt has recorded.
   virtual absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) = 0;
-  // Deletes in several small transactions, so that appends continue between them. A crash leaves the latest events of some
-  // jobs deleted, all of the jobs before any of the single events, and these in their order. After an error the log
-  // must be opened again, as after a failed append: every later append fails.
+  // Deletes in several small transactions, so that appends continue between them. A crash leaves the latest events of
+  // some jobs deleted, all of the jobs before any of the single events, and these in their order. After an error the
+  // log must be opened again, as after a failed append: every later append fails.
   virtual absl::Status Compact(const LogCompaction& compaction) = 0;
   // Writes a consistent copy of the log to a new file while the log is in use.
   virtual absl::Status BackUp(const std::string& path) = 0;

@@ -95,7 +95,8 @@ TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t 
   for (const Pool& pool : pools) all_devices += pool.devices;
   const std::string one = HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind";
   if (all_devices < devices) {
-    return {.reason = absl::StrCat("waits for ", devices, " devices of ", one, "; the workers have ", PoolsText(pools))};
+    return {.reason =
+                absl::StrCat("waits for ", devices, " devices of ", one, "; the workers have ", PoolsText(pools))};
   }
   return {.reason = absl::StrCat("the job needs ", devices, " devices of ", one, "; the workers have ",
                                  PoolsText(pools),

@@ -50,8 +50,8 @@ bool IsSameTarget(const Target& a, const Target& b);
 // The device name and the CPU of a target, for messages: "cpu (znver3)".
 std::string TargetText(const Target& target);
 
-// OK if the executable runs on devices of the target for which it was to be compiled. Otherwise no worker could ever run
-// it, and InvalidArgument names both targets.
+// OK if the executable runs on devices of the target for which it was to be compiled. Otherwise no worker could ever
+// run it, and InvalidArgument names both targets.
 absl::Status CheckCompiledFor(const Executable& executable, const Target& requested);
 
 // Returns one plan per collective of the executable, in order, after checking the schedules of all ranks. An error

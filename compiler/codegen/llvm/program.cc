@@ -34,7 +34,11 @@ int64_t CountKernels(const Steps& steps) {
 class ProgramEmitter {
  public:
   ProgramEmitter(Ir* ir, const NativeProgramRequest& request, const EmittedFunctions& known)
-      : ir_(*ir), b_(ir->b), request_(request), known_(known), arena_(RoundUp(request.arena_bytes, XLAD_BUFFER_ALIGNMENT)) {
+      : ir_(*ir),
+        b_(ir->b),
+        request_(request),
+        known_(known),
+        arena_(RoundUp(request.arena_bytes, XLAD_BUFFER_ALIGNMENT)) {
     int64_t kernels = 0;
     for (const Step& step : request.steps) kernels += CountKernels(step);
     inline_kernels_ = kernels <= kMaxInlined;

@@ -158,7 +158,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
       }
     }
     if (shape_.flip_kernel) {
-      flip_bytes_ = RoundUp(tensor::Product(shape_.weights.sizes) * tensor::ByteWidth(sides_[1].type), XLAD_BUFFER_ALIGNMENT);
+      const int64_t weight_bytes = tensor::Product(shape_.weights.sizes) * tensor::ByteWidth(sides_[1].type);
+      flip_bytes_ = RoundUp(weight_bytes, XLAD_BUFFER_ALIGNMENT);
     }
     for (const SharedPart& part : shared_parts_) scratchpad = std::max(scratchpad, part.reorder.scratchpad_bytes);
     shared_bytes_ = flip_bytes_;

@@ -35,8 +35,8 @@ struct Provided {
     #name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f)) \
   }
 
-// All functions of this process that compiled code may call: the pure ones of the C math library, whether an opcode uses
-// them today or not, so that a new opcode needs no row here.
+// All functions of this process that compiled code may call: the pure ones of the C math library, whether an opcode
+// uses them today or not, so that a new opcode needs no row here.
 const Provided kProvided[] = {
     XLAD_UNARY(exp),
     XLAD_UNARY(exp2),
