@@ -17,7 +17,7 @@ namespace xlad::compiler {
 // in each statement that needs it. Sums of small floats are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 
-// The kernel with the compiler's own schedule for about so many tiles, or null if it has none.
+// The kernel with the compiler's own schedule for about this number of tiles, or null if it has none.
 std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion, int64_t wanted_tiles);
 
 }  // namespace xlad::compiler
