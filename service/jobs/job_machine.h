@@ -29,7 +29,8 @@ struct ResolvedResume {
   int64_t step = 0;
 };
 
-// A request that returns an error has changed nothing.
+// A request that returns an error has changed nothing. It has more than 25 methods because it has one for each request
+// of a client about jobs and one for each stage of their scheduling.
 class JobMachine {
  public:
   JobMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}

@@ -111,7 +111,7 @@ const std::map<std::string, std::vector<std::string>>& SubfolderOrder() {
        {"model", "rules", "cost", "import", "propagate", "partition", "partition/ops", "explain", "proof", ""}},
       {"compiler", {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen", ""}},
       {"service", {"log", "placement", "state", "attempts", "jobs", "workers", ""}},
-      {"runtime", {"", "devices/skeleton", "devices/cpu", "devices/opaque", "devices/registry", "devices/conformance"}},
+      {"runtime", {"", "devices/cpu", "devices/opaque", "devices/skeleton", "devices/registry", "devices/conformance"}},
   };
   return *order;
 }
