@@ -77,7 +77,8 @@ class GrpcCaller {
   // Writes `header` with the first chunk, then the other chunks. `produce(append)` calls `append` with the bytes in
   // order, again for each time that the call is tried.
   template <typename Request, typename Produce, typename Open>
-  absl::Status Stream(const Request& header, const Produce& produce, collectives::AbortSignal* abort, const Open& open) {
+  absl::Status Stream(const Request& header, const Produce& produce, collectives::AbortSignal* abort,
+                      const Open& open) {
     return Retry(abort, [&](grpc::ClientContext* context) {
       const auto writer = open(context);
       Request request = header;

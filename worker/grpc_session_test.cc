@@ -108,7 +108,8 @@ TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
   for (const std::string key : {"", "wrong", "secret2"}) {
     EXPECT_EQ(AddProgram("digest", key, &number).error_code(), grpc::StatusCode::UNAUTHENTICATED) << key;
   }
-  EXPECT_THAT(AddProgram("damaged", "secret", &number).error_message(), HasSubstr("damaged, which is not an executable"));
+  EXPECT_THAT(AddProgram("damaged", "secret", &number).error_message(),
+              HasSubstr("damaged, which is not an executable"));
   EXPECT_THAT(Put("123", &number).error_message(), HasSubstr("found 3 bytes, expected 16"));
   EXPECT_THAT(Put("12345678901234567", &number).error_message(), HasSubstr("found more than 16 bytes, expected 16"));
   grpc::ClientContext context;

@@ -78,7 +78,8 @@ void SessionMachine::OnTick() {
     const auto found = holds_.find(job->id);
     if (found == holds_.end() || found->second.count > 0) continue;
     if (context_.now_ns - found->second.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
-    EndJob(context_, job, CANCELLED, absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
+    EndJob(context_, job, CANCELLED,
+           absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
   }
 }
 
