@@ -63,7 +63,7 @@ class Connection:
             self._channel = grpc.insecure_channel(address, _OPTIONS)
 
     def is_reachable(self, seconds: float) -> bool:
-        """Whether a connection is made within so many seconds."""
+        """Whether a connection is made within `seconds`."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:

@@ -24,7 +24,7 @@ class Place:
     """
 
     def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
-        """`why_ended(seconds)` waits up to so many seconds for the end of the session and returns its reason."""
+        """`why_ended(seconds)` waits at most that long for the end of the session and returns its reason."""
         self._coordinator = coordinator
         self._session_id = session_id
         self._why_ended = why_ended
