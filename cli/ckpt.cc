@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
 #include "cli/command.h"
@@ -59,7 +60,13 @@ absl::StatusOr<Source> OpenPath(const std::string& path) {
 absl::StatusOr<Source> Open(const Arguments& arguments) {
   const std::string& what = arguments.what;
   if (what.substr(0, 5) == "file:") return OpenPath(what.substr(5));
-  if (what.substr(0, 5) != "xlad:" && RealFileSystem().Exists(what)) return OpenPath(what);
+  if (what.substr(0, 5) != "xlad:") {
+    if (RealFileSystem().Exists(what)) return OpenPath(what);
+    if (absl::StrContains(what, '/')) {
+      return absl::NotFoundError(absl::StrCat("found no file or folder ", what,
+                                              ", expected a job, the folder of a checkpoint, or its URI"));
+    }
+  }
   Source source;
   XLAD_ASSIGN_OR_RETURN(source.client, client::CoordinatorClient::Connect(arguments.endpoint));
   source.store = StoreOf(*source.client);

@@ -170,7 +170,8 @@ std::string Describe(const JobEvent& event) {
     case JobEvent::kCheckpoint:
       return absl::StrCat("checkpoint of step ", event.checkpoint().step(), " committed: ", event.checkpoint().uri());
     case JobEvent::kDropped:
-      return absl::StrCat("checkpoints of steps ", absl::StrJoin(event.dropped().steps(), ", "), " dropped");
+      return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
+                          absl::StrJoin(event.dropped().steps(), ", "), " dropped");
     case JobEvent::kResized:
       return absl::StrCat("resized to ", MeshText(event.resized().mesh()), ": ", event.resized().reason());
     case JobEvent::kEnded:
