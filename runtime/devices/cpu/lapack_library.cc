@@ -11,11 +11,16 @@ namespace xlad::runtime {
 namespace {
 
 constexpr char kName[] = "libopenblas.so.0";
+constexpr char kPackage[] = "libopenblas0-pthread";
 
-// OpenBLAS 0.3.21 does not know some processors with AVX-512 and takes code for AVX2, which is half as fast. It reads
-// the choice from the environment when it is loaded. A value that the user has set is kept.
-void ChooseKernels() {
+// OpenBLAS reads these from the environment when it is loaded.
+void SetEnvironment() {
+  // A matrix is worked on by the calling thread alone, so that the bits of a result do not depend on the number of
+  // cores.
+  setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
 #if defined(__x86_64__)
+  // OpenBLAS 0.3.21 does not know some processors with AVX-512 and takes code for AVX2, which is half as fast. A value
+  // that the user has set is kept.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
     setenv("OPENBLAS_CORETYPE", "SkylakeX", /*overwrite=*/0);
@@ -24,16 +29,17 @@ void ChooseKernels() {
 }
 
 absl::StatusOr<void*> Open() {
-  ChooseKernels();
+  SetEnvironment();
   void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("cannot load ", kName, " (", dlerror(),
-                                                      "), which linear algebra needs; install libopenblas0-serial"));
+                                                      "), which linear algebra needs; install ", kPackage));
   }
-  // Builds with threads of their own run on the calling thread alone, so that the bits of a result do not depend on
-  // the number of cores.
-  if (void* const set = dlsym(library, "openblas_set_num_threads"); set != nullptr) {
-    reinterpret_cast<void (*)(int)>(set)(1);
+  // Builds without threads do not lock their buffers: calls from several threads at once give wrong results.
+  void* const parallel = dlsym(library, "openblas_get_parallel");
+  if (parallel == nullptr || reinterpret_cast<int (*)()>(parallel)() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("found a ", kName, " that is built for one thread, expected one ",
+                                                      "that several threads may call; install ", kPackage));
   }
   return library;
 }
@@ -42,7 +48,7 @@ template <typename Function>
 absl::Status Find(void* library, const std::string& name, Function* function) {
   void* const found = dlsym(library, name.c_str());
   if (found == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(kName, " has no ", name, "; install libopenblas0-serial"));
+    return absl::FailedPreconditionError(absl::StrCat(kName, " has no ", name, "; install ", kPackage));
   }
   *function = reinterpret_cast<Function>(found);
   return absl::OkStatus();
