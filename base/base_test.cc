@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/network.h"
 #include "base/random.h"
+#include "base/secret.h"
 #include "base/suggest.h"
 
 namespace xlad {
@@ -214,6 +215,21 @@ TEST(ChildProcess, ReportsHowItEnded) {
   EXPECT_TRUE(long_child->WaitFor(10'000));
   EXPECT_NE(long_child->HowEnded().find("signal 9"), std::string::npos);
   std::filesystem::remove(JoinPath(TestDirectory(), "log"));
+}
+
+TEST(Secret, IsTheSameOnlyIfAllBytesAre) {
+  const std::string secret("a\0b\xff", 4);
+  EXPECT_TRUE(SameSecret(secret, std::string("a\0b\xff", 4)));
+  EXPECT_TRUE(SameSecret("", ""));
+  EXPECT_FALSE(SameSecret(secret, ""));
+  EXPECT_FALSE(SameSecret(secret, secret + "c"));
+  for (size_t i = 0; i < secret.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string other = secret;
+      other[i] = static_cast<char>(other[i] ^ (1 << bit));
+      EXPECT_FALSE(SameSecret(secret, other)) << i << " " << bit;
+    }
+  }
 }
 
 TEST(Suggest, SuggestsOnlyForTypos) {

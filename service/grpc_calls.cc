@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/secret.h"
 
 namespace xlad::service {
 namespace {
@@ -155,14 +156,6 @@ std::string PeerAddress(const std::string& peer) {
   absl::string_view text = peer;
   if (!absl::ConsumePrefix(&text, "ipv4:")) absl::ConsumePrefix(&text, "ipv6:");
   return absl::StrReplaceAll(text, {{"%5B", "["}, {"%5D", "]"}, {"%5b", "["}, {"%5d", "]"}});
-}
-
-// Compares all bytes whatever they are, so that the time says nothing about the token.
-bool SameSecret(absl::string_view a, absl::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/network.h"
+#include "base/secret.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "tensor/wire.h"
@@ -23,6 +24,7 @@ using tensor::Array;
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kReservedBytes = size_t{1} << 30;  // Up to this size, an upload never moves in memory.
 constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
 constexpr int kMaxThreads = 256;  // A call that waits holds a thread.
 
@@ -40,22 +42,25 @@ void WriteChunks(absl::Span<const std::byte> bytes, Writer* writer) {
   }
 }
 
-// Fills `out` with the chunks of an upload, whose first message has been read.
+// The `expected` bytes of an upload, whose first message has been read. A client that announces a large array takes
+// memory only for what it sends.
 template <typename Request, typename Reader>
-absl::Status ReadChunks(Request* request, Reader* reader, absl::Span<std::byte> out) {
-  size_t received = 0;
+absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* reader, size_t expected) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(std::min(expected, kReservedBytes));
   do {
     const std::string& chunk = request->chunk();
-    if (chunk.size() > out.size() - received) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found more than ", received, " bytes, expected ", out.size(), ", by the first message"));
+    if (chunk.size() > expected - bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("found more than ", expected, " bytes, expected ", expected,
+                                                     ", by the first message"));
     }
-    if (!chunk.empty()) std::memcpy(out.data() + received, chunk.data(), chunk.size());
-    received += chunk.size();
+    if (bytes.size() + chunk.size() > bytes.capacity()) bytes.reserve(expected);
+    const auto* const data = reinterpret_cast<const std::byte*>(chunk.data());
+    bytes.insert(bytes.end(), data, data + chunk.size());
   } while (reader->Read(request));
-  if (received == out.size()) return absl::OkStatus();
+  if (bytes.size() == expected) return bytes;
   return absl::InvalidArgumentError(
-      absl::StrCat("found ", received, " bytes, expected ", out.size(), ", by the first message"));
+      absl::StrCat("found ", bytes.size(), " bytes, expected ", expected, ", by the first message"));
 }
 
 absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
@@ -96,9 +101,9 @@ class Service final : public SessionWorker::Service {
         return absl::InvalidArgumentError(absl::StrCat("found an array of ", shape.bytes(), " bytes, ",
                                                        shape.ToString(), ", expected at most ", kMaxArrayBytes));
       }
-      auto array = std::make_shared<Array>(shape);
       const std::string key = request.request_key();
-      XLAD_RETURN_IF_ERROR(ReadChunks(&request, reader, array->bytes()));
+      XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, static_cast<size_t>(shape.bytes())));
+      auto array = std::make_shared<Array>(shape, std::move(bytes));
       XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
       response->set_array(number);
       return absl::OkStatus();
@@ -153,8 +158,7 @@ class Service final : public SessionWorker::Service {
       const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
       if (absl::IsNotFound(bytes.status())) return absl::OkStatus();  // Repeated: the array is not needed any more.
       XLAD_RETURN_IF_ERROR(bytes.status());
-      std::vector<std::byte> part(*bytes);
-      XLAD_RETURN_IF_ERROR(ReadChunks(&request, reader, absl::MakeSpan(part)));
+      XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, static_cast<size_t>(*bytes)));
       host_->WriteBox(array, box, part);
       return absl::OkStatus();
     });
@@ -165,7 +169,7 @@ class Service final : public SessionWorker::Service {
   grpc::Status Run(grpc::ServerContext* context, const Work& work) {
     const auto range = context->client_metadata().equal_range("authorization");
     const bool is_known = std::any_of(range.first, range.second, [&](const auto& entry) {
-      return absl::string_view(entry.second.data(), entry.second.size()) == expected_;
+      return SameSecret({entry.second.data(), entry.second.size()}, expected_);
     });
     if (is_known) return ToGrpc(work());
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,

@@ -1,0 +1,18 @@
+// Comparison of tokens and keys.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+
+namespace xlad {
+
+// Compares all bytes whatever they are, so that the time tells nothing about the contents, but only about the lengths.
+inline bool SameSecret(absl::string_view a, absl::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace xlad
