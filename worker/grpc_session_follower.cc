@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/log.h"
 #include "proto/worker.grpc.pb.h"
 #include "tensor/wire.h"
 #include "worker/grpc_caller.h"
@@ -18,29 +17,29 @@ using collectives::AbortSignal;
 
 class GrpcSessionFollower final : public SessionFollower {
  public:
-  GrpcSessionFollower(const LaunchTask& launch, std::string worker_id,
-                      std::function<void(const SessionCommand&)> deliver)
+  GrpcSessionFollower(const LaunchTask& launch, std::string worker_id, Callbacks callbacks)
       : session_id_(launch.job_id()),
         key_(launch.session_key()),
         worker_id_(std::move(worker_id)),
-        deliver_(std::move(deliver)),
+        callbacks_(std::move(callbacks)),
         caller_(key_) {}
 
-  ~GrpcSessionFollower() override {
-    end_.Raise({absl::CancelledError("the session has ended"), ""});
-    if (thread_.joinable()) thread_.join();
-  }
+  ~GrpcSessionFollower() override { Stop(); }
 
   absl::Status Connect(const std::string& address) override {
     XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel({address, "", ""}));
     stub_ = SessionWorker::NewStub(channel);
     thread_ = std::thread([this] {
-      // An error that is not retryable is a mistake in one of the programs; the coordinator will notice the silence.
       const absl::Status status =
           caller_.Retry(&end_, [this](grpc::ClientContext* context) { return Follow(context); });
-      if (!end_.raised()) LogError("the session's commands cannot be read", {{"error", status.ToString()}});
+      if (!end_.raised()) callbacks_.fail(Annotate(status, "cannot read commands from the session's first worker"));
     });
     return absl::OkStatus();
+  }
+
+  void Stop() override {
+    end_.Raise({absl::CancelledError("the session has ended"), ""});
+    if (thread_.joinable()) thread_.join();
   }
 
   void Done(int64_t sequence) override {
@@ -95,7 +94,7 @@ class GrpcSessionFollower final : public SessionFollower {
         if (command.sequence() != received_ + 1) continue;  // It was received over an earlier connection.
         ++received_;
       }
-      deliver_(command);
+      callbacks_.deliver(command);
     }
     {
       const std::lock_guard lock(mutex_);
@@ -106,7 +105,7 @@ class GrpcSessionFollower final : public SessionFollower {
   }
 
   const std::string session_id_, key_, worker_id_;
-  const std::function<void(const SessionCommand&)> deliver_;
+  const Callbacks callbacks_;
   GrpcCaller caller_;
   std::unique_ptr<SessionWorker::Stub> stub_;
   AbortSignal end_;
@@ -120,8 +119,8 @@ class GrpcSessionFollower final : public SessionFollower {
 }  // namespace
 
 std::unique_ptr<SessionFollower> SessionFollower::Make(const LaunchTask& launch, const std::string& worker_id,
-                                                       std::function<void(const SessionCommand&)> deliver) {
-  return std::make_unique<GrpcSessionFollower>(launch, worker_id, std::move(deliver));
+                                                       Callbacks callbacks) {
+  return std::make_unique<GrpcSessionFollower>(launch, worker_id, std::move(callbacks));
 }
 
 }  // namespace xlad::worker

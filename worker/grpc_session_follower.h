@@ -19,12 +19,19 @@ namespace xlad::worker {
 // Thread-safe. Calls retry while the first worker cannot be reached.
 class SessionFollower {
  public:
-  // `deliver` gets the commands, each once and in order, on a thread of the follower.
+  struct Callbacks {  // Called on a thread of the follower.
+    // Gets the commands, each once and in order.
+    std::function<void(const SessionCommand&)> deliver;
+    // Gets the error, at most once, if the first worker refuses the connection; then no more commands come.
+    std::function<void(const absl::Status&)> fail;
+  };
   static std::unique_ptr<SessionFollower> Make(const LaunchTask& launch, const std::string& worker_id,
-                                               std::function<void(const SessionCommand&)> deliver);
-  virtual ~SessionFollower() = default;  // Ends the connection.
+                                               Callbacks callbacks);
+  virtual ~SessionFollower() = default;  // As Stop.
   // Begins to follow the first worker, which serves at this address. Called once, before everything else.
   virtual absl::Status Connect(const std::string& address) = 0;
+  // Ends the connection. When it returns, no callback is running or will run. Idempotent.
+  virtual void Stop() = 0;
   // All commands up to `sequence` are done.
   virtual void Done(int64_t sequence) = 0;
   // As runtime::SessionStore.

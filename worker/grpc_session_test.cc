@@ -79,11 +79,17 @@ class SessionServerTest : public ::testing::Test {
     return status;
   }
   void Follow() {
-    follower_ = SessionFollower::Make(launch_, "b", [this](const SessionCommand& command) {
+    const auto deliver = [this](const SessionCommand& command) {
       const std::lock_guard lock(mutex_);
       commands_.push_back(command);
       arrived_.notify_all();
-    });
+    };
+    const auto fail = [this](const absl::Status& status) {
+      const std::lock_guard lock(mutex_);
+      failure_ = status;
+      arrived_.notify_all();
+    };
+    follower_ = SessionFollower::Make(launch_, "b", {deliver, fail});
     ASSERT_TRUE(follower_->Connect(server_->address()).ok());
   }
   SessionCommand WaitForCommand(size_t number) {
@@ -101,6 +107,7 @@ class SessionServerTest : public ::testing::Test {
   std::vector<int64_t> host_answers_;
   std::condition_variable arrived_;
   std::vector<SessionCommand> commands_;
+  absl::Status failure_;
 };
 
 TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
@@ -172,6 +179,28 @@ TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
   follower_->Done(3);
   const std::atomic<bool> gone = true;
   while (!host_.CommandsAfter(0, gone)->empty()) std::this_thread::yield();
+}
+
+TEST_F(SessionServerTest, AFollowerThatIsRefusedSaysSo) {
+  launch_.set_session_key("wrong");
+  Follow();
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return !failure_.ok(); });
+  EXPECT_EQ(failure_.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(failure_.message(), HasSubstr("first worker: found no key of this session or a wrong one"));
+}
+
+TEST_F(SessionServerTest, AFollowerDeliversNothingAfterItHasStopped) {
+  Follow();
+  int64_t program = 0;
+  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  WaitForCommand(1);
+  follower_->Stop();
+  const size_t delivered = commands_.size();  // No other thread uses them after Stop.
+  follower_->Done(1);
+  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  follower_->Stop();
+  EXPECT_EQ(commands_.size(), delivered);
 }
 
 }  // namespace

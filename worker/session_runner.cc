@@ -17,9 +17,11 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   SessionRunner(const LaunchTask& launch, const SessionRunnerOptions& options)
       : launch_(launch), options_(options), reporter_(launch, options.reports) {}
 
-  // The host refuses everything before the executor goes; the server, whose calls use the host, goes last.
+  // No command may be delivered to an executor that is being destroyed: the host refuses everything before, and the
+  // follower stops. Both stay until the executor has ended, because its threads use them.
   ~SessionRunner() override {
     if (host_ != nullptr) host_->End("its worker dropped it");
+    if (follower_ != nullptr) follower_->Stop();
     reads_.Raise({absl::CancelledError("the session was dropped"), ""});
     executor_.reset();
   }
@@ -36,7 +38,8 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
       XLAD_ASSIGN_OR_RETURN(server_,
                             SessionServer::Start(options_.listen_host, launch_.session_key(), host_.get(), read));
     } else {
-      follower_ = SessionFollower::Make(launch_, worker, deliver);
+      const auto fail = [this](const absl::Status& status) { executor_->Abort({status, ""}); };
+      follower_ = SessionFollower::Make(launch_, worker, {deliver, fail});
     }
     runtime::SessionEnvironment environment = options_.environment;
     environment.listener = this;
