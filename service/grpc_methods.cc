@@ -15,7 +15,6 @@ namespace {
 constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
 constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
 constexpr int64_t kMaxChunkBytes = 4 << 20;
-constexpr int64_t kMaxElementBytes = 16;
 constexpr int64_t kWaitForBatchMs = 5'000;  // Then the caller asks again.
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
@@ -64,18 +63,6 @@ absl::Status ReadChunks(CallStream* stream, Request* header, int64_t max_bytes, 
   }
 }
 
-// The most bytes that a box of any element type has; the box is checked against its array later.
-int64_t MaxBytesOf(const Box& box) {
-  int64_t bytes = kMaxElementBytes;
-  for (int d = 0; d < box.lo_size(); ++d) {
-    const int64_t size = box.hi(d) - box.lo(d);
-    if (size == 0) return 0;
-    if (bytes > kMaxUploadedArrayBytes / size) return kMaxUploadedArrayBytes;
-    bytes *= size;
-  }
-  return bytes;
-}
-
 absl::Status PutBlob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutBlobRequest request, ReadRequest<PutBlobRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto upload, engine->blobs().BeginUpload(request.digest()));
@@ -104,10 +91,14 @@ absl::Status WriteRange(storage::RangeReader& blob, int64_t offset, int64_t size
   return absl::OkStatus();
 }
 
-absl::Status WriteCheckedRange(storage::RangeReader& blob, int64_t offset, int64_t size, CallStream* stream) {
+// `request` has the range, of which `what` says in an error what it is a part of.
+template <typename Request>
+absl::Status WriteCheckedRange(storage::RangeReader& blob, const Request& request, const std::string& what,
+                               CallStream* stream) {
+  const int64_t offset = request.offset(), size = request.size();
   if (offset < 0 || size < 0 || offset > blob.size() || size > blob.size() - offset) {
     return absl::OutOfRangeError(absl::StrCat("found the range of ", size, " bytes from ", offset,
-                                              ", expected one inside the ", blob.size(), " bytes that there are"));
+                                              ", expected one inside the ", blob.size(), " bytes of ", what));
   }
   return WriteRange(blob, offset, size, stream);
 }
@@ -121,7 +112,7 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
-  return WriteCheckedRange(*blob, request.offset(), request.size(), stream);
+  return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }
 
 absl::Status PutBatch(Engine* engine, CallStream* stream) {
@@ -152,7 +143,8 @@ absl::Status GetBatchRange(Engine* engine, CallStream* stream) {
   // A worker may ask before the client has sent anything.
   if (!engine->spool().Has(request.job_id())) XLAD_RETURN_IF_ERROR(engine->NextBatch(request.job_id()).status());
   XLAD_ASSIGN_OR_RETURN(const auto batch, engine->spool().Read(request.job_id(), request.batch(), kWaitForBatchMs));
-  return WriteCheckedRange(*batch, request.offset(), request.size(), stream);
+  const std::string what = absl::StrCat("batch ", request.batch(), " of job ", request.job_id());
+  return WriteCheckedRange(*batch, request, what, stream);
 }
 
 absl::Status PutStateShard(Engine* engine, CallStream* stream) {

@@ -11,7 +11,7 @@ namespace xlad::service {
 // `waits` for workers, one of `reads` for uploads.
 struct HandlerPools {
   HandlerPool requests{64, 4096};  // Short requests. A submission waits for the disk, together with the others.
-  HandlerPool waits{256, 1024};    // Requests of sessions that wait for a build or a result.
+  HandlerPool waits{256, 1024};    // Requests that wait for a build, a result or a batch.
   HandlerPool reads{32, 4096};     // Downloads, also those that wait for an array.
   HandlerPool uploads{32, 4096};
   void Stop();
