@@ -61,7 +61,6 @@ class Session {
   // The commands after `sequence` that not all workers have answered.
   std::vector<SessionCommand> CommandsAfter(int64_t sequence) const;
 
-  int64_t done() const { return next_sequence_ - 1 - std::ssize(pending_); }
   size_t pending() const { return pending_.size(); }
   SessionEffects TakeEffects() { return std::exchange(effects_, {}); }
 
