@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Place:
     """Calls the first worker directly, or through the coordinator if the worker cannot be reached. Thread-safe.
 
-    A call that fails because the worker cannot be reached is repeated, with the same key, until the worker answers or
-    the session has ended.
+    A call that fails because the worker cannot be reached is repeated, with the same key, until the worker answers,
+    the session has ended, or END_S have passed since the first failure.
     """
 
     def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
@@ -54,28 +54,37 @@ class Place:
         return self._repeat(method, attempt)
 
     def close(self) -> None:
+        self._drop(self._connection)
+
+    def _drop(self, connection: Connection | None) -> None:
+        """Closes the connection, unless another thread has done so, and maybe made a new one."""
         with self._lock:
-            if self._connection is not None and self._connection is not self._coordinator:
-                self._connection.close()
+            if connection is None or self._connection is not connection:
+                return
             self._connection = None
+        if connection is not self._coordinator:
+            connection.close()
 
     def _repeat(self, method: str, attempt: Callable[[Connection, str], T]) -> T:
-        give_up = time.monotonic() + END_S
+        give_up: float | None = None
         while True:
             connection = self._connect()
             direct = connection is not self._coordinator
             try:
                 return attempt(connection, f"SessionWorker.{method}" if direct else method)
             except Error as error:
-                if error.code not in ("UNAVAILABLE", "ABORTED", "CANCELLED", "UNAUTHENTICATED"):
+                # Another thread, whose call failed, may have closed the connection during this call or just before.
+                dropped = self._connection is not connection and error.code in ("CANCELLED", "FAILED_PRECONDITION")
+                if not dropped and error.code not in ("UNAVAILABLE", "ABORTED", "CANCELLED", "UNAUTHENTICATED"):
                     raise
                 # The coordinator knows better why a session has ended than its worker does.
                 why = self._why_ended(END_S if error.code in ("ABORTED", "UNAUTHENTICATED") else 0.5)
                 if why is not None:
                     raise Error(f"session {self._session_id} has ended: {why}", "ABORTED") from None
-                if error.code != "UNAVAILABLE" or time.monotonic() > give_up:
+                give_up = give_up or time.monotonic() + END_S
+                if not (dropped or error.code == "UNAVAILABLE") or time.monotonic() > give_up:
                     raise
-                self.close()
+                self._drop(connection)
 
     def _connect(self) -> Connection:
         with self._lock:
