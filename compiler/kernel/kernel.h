@@ -109,8 +109,8 @@ absl::Status VerifyKernel(const Kernel& kernel);
 std::string KernelText(const Kernel& kernel);
 // InvalidArgument with the line, what was found and what was expected. The kernel is verified.
 absl::StatusOr<Kernel> ParseKernel(absl::string_view text);
-// A hash of the text without names: kernels that differ in the names of the kernel, statements and arrays alone are
-// equal.
+// A hash of the text. Kernels that differ only in their own names and those of their statements and arrays have the
+// same hash.
 uint64_t KernelHash(const Kernel& kernel);
 
 }  // namespace xlad::compiler

@@ -12,6 +12,10 @@ absl::Status Wrong(absl::string_view primitive, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("kernel schedule: ", primitive, ": ", what));
 }
 
+bool Reads(const KernelCode& code, int array) {
+  return std::any_of(code.reads.begin(), code.reads.end(), [&](const KernelRead& r) { return r.array == array; });
+}
+
 // Builds the loops and the nest of a scheduled kernel.
 class Scheduler {
  public:
@@ -236,10 +240,9 @@ class Scheduler {
       if (found == loops_of_[writer].end()) return Wrong(text, "expected a loop of the statement that writes it");
       const int depth = static_cast<int>(found - loops_of_[writer].begin()) + 1;
       for (int s = writer + 1; s < std::ssize(kernel().statements); ++s) {
-        const auto& reads = kernel().statements[s].value.reads;
-        const bool reads_it = std::any_of(reads.begin(), reads.end(), [&](const auto& r) { return r.array == array; });
-        if (reads_it && SharedBetween(writer, s) < depth) {
-          return Wrong(text, absl::StrCat("statement ", kernel().statements[s].name, " is outside of this loop"));
+        const Statement& reader = kernel().statements[s];
+        if ((Reads(reader.value, array) || Reads(reader.initial, array)) && SharedBetween(writer, s) < depth) {
+          return Wrong(text, absl::StrCat("statement ", reader.name, " is outside of this loop"));
         }
       }
       StagedArray& staged = result_.staged[array];

@@ -12,7 +12,7 @@
 //   vectorize c.i            compute several iterations at once, if the backend can
 //
 // The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). None changes
-// the results: CheckSchedule refuses orders in which a value would be read before it is written, or a lane of a
+// the results: ApplySchedule refuses orders in which a value would be read before it is written, or a lane of a
 // reduction would be combined in another order.
 #pragma once
 

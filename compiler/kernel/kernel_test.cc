@@ -278,6 +278,8 @@ TEST(Kernel, TextIsReadable) {
                            "map s3 over r c writes y0 at 100*r+c\n"}) {
     EXPECT_TRUE(absl::StrContains(text, line)) << line << "\n" << text;
   }
+  EXPECT_TRUE(ParseKernel(absl::StrReplaceAll(text, {{"dim c", " \ndim c"}})).ok()) << "blank lines are skipped";
+  EXPECT_TRUE(ParseSchedule("order r c\n \n").ok());
   EXPECT_EQ(ScheduleText(DefaultSchedule(kernel, 3)),
             "split c 64\norder r c.o c.i\nbind r 2\nat s0 r\nat s1 c.i\nat s2 r\nstage t0 r\nstage t1 r\nstage t2 r\n"
             "vectorize c.i\n");

@@ -69,7 +69,7 @@ class Lines {
   explicit Lines(absl::string_view text) : lines_(absl::StrSplit(text, '\n')) {}
 
   bool AtEnd() {
-    while (next_ < lines_.size() && lines_[next_].empty()) ++next_;
+    while (next_ < lines_.size() && Words().empty()) ++next_;
     return next_ == lines_.size();
   }
   // The words of the current line.
