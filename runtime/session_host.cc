@@ -10,6 +10,12 @@ namespace {
 
 constexpr size_t kMaxPendingCommands = 16;
 
+absl::Status CheckKey(const std::string& key) {
+  if (key.size() <= SessionHost::kMaxKeyBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("request_key: found ", key.size(), " bytes, expected at most ",
+                                                 SessionHost::kMaxKeyBytes));
+}
+
 }  // namespace
 
 SessionHost::SessionHost(std::string session_id, std::string worker, int64_t workers)
@@ -54,6 +60,7 @@ void SessionHost::Perform() {
 }
 
 absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, const AddProgramRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckKey(request.request_key()));
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(request.request_key())) return known->front();
@@ -65,6 +72,7 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
 }
 
 absl::StatusOr<int64_t> SessionHost::PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key) {
+  XLAD_RETURN_IF_ERROR(CheckKey(key));
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(key)) return known->front();
@@ -75,6 +83,7 @@ absl::StatusOr<int64_t> SessionHost::PutArray(std::shared_ptr<const tensor::Arra
 }
 
 absl::StatusOr<std::vector<int64_t>> SessionHost::Call(const CallProgramRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckKey(request.request_key()));
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !ended_.ok() || session_.pending() < kMaxPendingCommands; });
   if (!ended_.ok()) return ended_;

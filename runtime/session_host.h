@@ -34,6 +34,7 @@ class SessionHost {
   // --- Requests of clients. A repeated request with the same key, which is not empty, has the result of the first one;
   // the last kRememberedKeys are known.
   static constexpr size_t kRememberedKeys = 1024;
+  static constexpr size_t kMaxKeyBytes = 128;
   // `digest` is the digest of `executable`. Returns the program's number.
   absl::StatusOr<int64_t> AddProgram(const Executable& executable, const AddProgramRequest& request);
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);

@@ -86,6 +86,20 @@ TEST_F(SessionHostTest, ARepeatedRequestHasTheResultOfTheFirst) {
   EXPECT_THAT(delivered_, ElementsAre(1, 2, 3, 4)) << "two loads, which came before and after Begin, and two calls";
 }
 
+TEST_F(SessionHostTest, RefusesLongKeys) {
+  const std::string longest(SessionHost::kMaxKeyBytes, 'k'), too_long = longest + "k";
+  const auto x = host_.PutArray(Numbers(), longest);
+  ASSERT_TRUE(x.ok()) << x.status();
+  AddProgramRequest request;
+  request.set_request_key(too_long);
+  for (const absl::Status& status : {host_.AddProgram(MakeExecutable(), request).status(),
+                                     host_.PutArray(Numbers(), too_long).status(),
+                                     host_.Call(Call(*x, too_long)).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("found 129 bytes, expected at most 128"));
+  }
+}
+
 TEST_F(SessionHostTest, WorkersReadBoxesOfUploadedArraysUntilTheyHaveThem) {
   const int64_t x = *host_.PutArray(Numbers(), "");
   ASSERT_TRUE(host_.Call(Call(x)).ok());
