@@ -133,7 +133,7 @@ absl::Status PutBatch(Engine* engine, CallStream* stream) {
     XLAD_RETURN_IF_ERROR(arrival->Finish());
     response.set_next(batch + 1);
   }
-  if (last) XLAD_RETURN_IF_ERROR(engine->spool().End(job_id));
+  if (last) XLAD_RETURN_IF_ERROR(engine->spool().End(job_id, response.next()));
   response.set_accepted(true);
   return stream->Write(response);
 }

@@ -175,10 +175,14 @@ absl::Status BatchSpool::Add(const std::string& job, int64_t batch, ObjectWriter
   return absl::OkStatus();
 }
 
-absl::Status BatchSpool::End(const std::string& job) {
+absl::Status BatchSpool::End(const std::string& job, int64_t count) {
   const std::lock_guard lock(mutex_);
   XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
-  if (stream->end >= 0) return absl::OkStatus();
+  if (stream->end == count) return absl::OkStatus();
+  if (stream->end >= 0 || stream->next != count) {
+    return absl::AbortedError(absl::StrCat("found the end of the data of job ", job, " before batch ", count,
+                                           ", expected it before batch ", stream->next, ": another client sends, too"));
+  }
   XLAD_RETURN_IF_ERROR(files_.WriteAtomically(JoinPath(FolderOf(job), absl::StrCat(stream->next, kEnd)), ""));
   stream->end = stream->next;
   changed_.notify_all();

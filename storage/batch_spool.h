@@ -51,8 +51,8 @@ class BatchSpool {
     virtual absl::Status Finish() = 0;
   };
   absl::StatusOr<std::unique_ptr<Arrival>> Begin(const std::string& job, int64_t batch);
-  // No batch follows.
-  absl::Status End(const std::string& job);
+  // No batch follows those before `count`. Aborted if another sender has sent one meanwhile.
+  absl::Status End(const std::string& job, int64_t count);
 
   // --- Workers.
   // Waits up to wait_ms for the batch: then Unavailable. OutOfRange if the sender has ended before it, DataLoss if the

@@ -63,11 +63,13 @@ TEST_F(BatchSpoolTest, BatchesComeInOrderAndAreKeptUntilACheckpoint) {
 TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvives) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   ASSERT_TRUE(Send(0, "a").ok());
-  ASSERT_TRUE(spool_->End("job").ok());
+  EXPECT_TRUE(absl::IsAborted(spool_->End("job", 0))) << "another sender has sent a batch meanwhile";
+  ASSERT_TRUE(spool_->End("job", 1).ok());
   for (int round = 0; round < 2; ++round, Open()) {
     EXPECT_EQ(Read(0), "a");
     EXPECT_THAT(Read(1), HasSubstr("ended after batch 0, expected a batch for step 1"));
     EXPECT_TRUE(absl::IsAborted(Send(1, "b")));
+    EXPECT_TRUE(spool_->End("job", 1).ok()) << "repeated";
   }
 }
 
