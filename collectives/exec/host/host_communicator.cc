@@ -120,21 +120,19 @@ absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& d
                                                                 : options_.messages.transport->Describe(member);
     options.members.push_back({member, text, address});
   }
-  SharedSegment* area = nullptr;
+  absl::StatusOr<std::unique_ptr<HostGroup>> group = nullptr;
   if (rank == 0) {
-    absl::StatusOr<SharedSegment*> created = options_.memory->CreateArea(HostGroup::AreaBytes(ranks));
-    area = created.ok() ? *created : nullptr;
-  }
-  absl::StatusOr<std::unique_ptr<HostGroup>> group = absl::UnavailableError("the leader has no shared memory");
-  if (area != nullptr) group = HostGroup::Make(options, area, /*create=*/true);
-  if (rank == 0) {
-    bool all = group.ok();
-    for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], all ? area->name() : ""));
+    const absl::StatusOr<SharedSegment*> area = options_.memory->CreateArea(HostGroup::AreaBytes(ranks));
+    group = area.ok() ? HostGroup::Make(options, *area, /*create=*/true) : area.status();
+    std::string why(group.status().message());  // Empty if all members can map the memory.
+    const std::string name = group.ok() ? (*area)->name() : "";
+    for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], name));
     for (int r = 1; r < ranks; ++r) {
       XLAD_ASSIGN_OR_RETURN(const std::string answer, meeting->Receive(devices[r]));
-      if (!answer.empty() && all) LogWarn("devices of one host use messages", {{"reason", answer}});
-      all = all && answer.empty();
+      if (why.empty()) why = answer;
     }
+    const bool all = group.ok() && why.empty();
+    if (!all) LogWarn("devices of one host use messages", {{"reason", why}});
     for (int r = 1; r < ranks; ++r) XLAD_RETURN_IF_ERROR(meeting->Send(devices[r], all ? "map" : "messages"));
     if (!all) return nullptr;
   } else {
