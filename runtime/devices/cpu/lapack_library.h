@@ -43,8 +43,9 @@ struct LapackLibrary {
   void (*gees)();
 };
 
-// FailedPrecondition if OpenBLAS is not installed, or if it is a build that only one thread may call; the error says what
-// to install. A call uses the calling thread alone. Thread-safe, and so are the routines; T is float, double, or a complex number of these.
+// FailedPrecondition if OpenBLAS is not installed, or if it is a build that only one thread may call; the error says
+// what to install. A call uses the calling thread alone. Thread-safe, and so are the routines; T is float, double, or a
+// complex number of these.
 template <typename T>
 absl::StatusOr<const LapackLibrary<T>*> LoadLapack();
 
