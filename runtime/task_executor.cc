@@ -11,8 +11,8 @@ TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& envi
     : launch_(launch),
       environment_(environment),
       devices_(MeshPositions(launch)),
-      gate_({launch.first_step(), launch.spec().steps(),
-             launch.checkpoints() ? launch.spec().checkpoint().every_steps() : 0, launch.spec().keep_final_state()},
+      gate_({launch.first_step(), launch.spec().steps(), launch.spec().checkpoint().every_steps(),
+             launch.spec().keep_final_state()},
             static_cast<int>(devices_.size())) {
   gate_listener_ = abort_.AddListener([this](const collectives::Failure&) { gate_.End(); });
   main_ = std::thread([this] { Main(); });
@@ -83,7 +83,6 @@ void TaskExecutor::MakeWriter() {
     return environment_.store->WriteShard(step, name, shard, abort);
   };
   callbacks.written = [this](int64_t step, const CheckpointShard& shard) {
-    if (!launch_.checkpoints()) return CheckpointIsCommitted(step);
     environment_.listener->OnShardWritten(step, shard);
   };
   callbacks.is_cut_off = [this] { return environment_.store->IsCutOff(); };

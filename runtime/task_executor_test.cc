@@ -280,7 +280,6 @@ class Cluster {
     store.tensors["data/x"] = Floats(Rows());
     launch_.set_job_id("job-1");
     launch_.set_attempt(1);
-    launch_.set_checkpoints(true);
     launch_.set_executable_digest(digest);
     *launch_.mutable_spec() = spec;
     launch_.mutable_spec()->set_data_blob("data");

@@ -137,11 +137,6 @@ void CoordinatorCore::OnPlanLoaded(const std::string& digest, const absl::Status
   ForgetEnded();
 }
 
-void CoordinatorCore::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob) {
-  attempts_.OnStateAssembled(request, blob);
-  ForgetEnded();
-}
-
 void CoordinatorCore::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {
   attempts_.OnIndexStored(request, stored);
   ForgetEnded();

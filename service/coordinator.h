@@ -53,7 +53,6 @@ class CoordinatorCore {
   void OnWorkerGone(ConnectionId connection);
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
-  void OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob);
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnFreeBytes(int64_t free_bytes) { context_.free_bytes = free_bytes; }
   // Called about every 100 ms.

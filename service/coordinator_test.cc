@@ -327,15 +327,18 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   WorkerMessage stopped;
   cluster.Name(job, stopped.mutable_stopped());
   stopped.mutable_stopped()->set_step(stop_at);
-  for (const int64_t connection : {1, 2}) cluster.Handle(connection, stopped);
-  ASSERT_EQ(cluster.assemblies.size(), 1u);
-  const AssembleState request = cluster.assemblies[0];
+  for (const int64_t connection : {1, 2}) {
+    cluster.Shard(connection, job, stop_at);
+    cluster.Handle(connection, stopped);
+  }
+  ASSERT_EQ(cluster.indexes.size(), 1u);
+  const StoreIndex request = cluster.indexes[0];
   // The disk is full for a while: nothing is lost.
-  cluster.Do([&](CoordinatorCore& c) { c.OnStateAssembled(request, absl::ResourceExhaustedError("disk full")); });
+  cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(request, absl::ResourceExhaustedError("disk full")); });
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   cluster.Advance(100);
-  ASSERT_EQ(cluster.assemblies.size(), 2u);
-  cluster.Do([&](CoordinatorCore& c) { c.OnStateAssembled(request, std::string("saved")); });
+  ASSERT_EQ(cluster.indexes.size(), 2u);
+  cluster.IndexStored();
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_EQ(cluster.Status(job).failures(), 0);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_may_exit(); }), 1);
@@ -348,7 +351,29 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   const LaunchTask launch = cluster.sent.back().message.launch();
   EXPECT_EQ(launch.attempt(), 2);
   EXPECT_EQ(launch.first_step(), stop_at);
-  EXPECT_EQ(launch.state_blob(), "saved");
+  EXPECT_EQ(launch.checkpoint_uri(), absl::StrCat("xlad:", stop_at));
+}
+
+TEST(Coordinator, AnAttemptWhoseWorkersEndWithoutTheirShardsHasFailed) {
+  for (const bool finishes : {true, false}) {
+    Cluster cluster;
+    const std::string job = cluster.RunningJob();
+    cluster.CommitCheckpoint(job, 10);
+    cluster.Steps(1, job, 0, 20);
+    WorkerMessage end;
+    if (finishes) {
+      cluster.Name(job, end.mutable_finished());
+    } else {
+      cluster.Name(job, end.mutable_stopped());
+      end.mutable_stopped()->set_step(20);
+    }
+    cluster.Handle(1, end);
+    EXPECT_EQ(cluster.Status(job).state(), RUNNING) << "the other worker may still write its shard";
+    cluster.Handle(2, end);
+    EXPECT_EQ(cluster.Status(job).failures(), 1);
+    EXPECT_EQ(cluster.Status(job).attempt(), 2);
+    EXPECT_EQ(cluster.sent.back().message.launch().first_step(), 10);
+  }
 }
 
 TEST(Coordinator, ADrainedWorkerThatRestartsTakesWorkAgain) {

@@ -228,8 +228,6 @@ void Engine::PerformOne(const Action& action) {
     Enqueue(&transfers_, [this, digest = load->executable_digest] {
       Post([digest, plan = PlanFor(digest)](CoordinatorCore& coordinator) { coordinator.OnPlanLoaded(digest, plan); });
     });
-  } else if (const auto* assemble = std::get_if<AssembleState>(&action)) {
-    Enqueue(&transfers_, [this, request = *assemble] { Assemble(request); });
   } else if (const auto* index = std::get_if<StoreIndex>(&action)) {
     Enqueue(&transfers_, [this, request = *index] {
       Post([request, stored = WriteIndex(request)](CoordinatorCore& coordinator) {
@@ -440,21 +438,6 @@ void Engine::Detach(ConnectionId connection) {
     outboxes_.erase(connection);
   }
   Post([connection](CoordinatorCore& coordinator) { coordinator.OnWorkerGone(connection); });
-}
-
-absl::Status Engine::PutStateShard(const PutStateShardRequest& header, std::string bytes) {
-  XLAD_ASSIGN_OR_RETURN(const JobSpec spec, SpecOf(JobId(header.job_id())));
-  return assembly_.Add(header, spec, std::move(bytes));
-}
-
-absl::StatusOr<int64_t> Engine::CheckStateShard(const PutStateShardRequest& header) {
-  XLAD_ASSIGN_OR_RETURN(const JobStatus job, GetJob(header.job_id()));
-  if (job.attempt() != header.attempt()) {
-    return absl::FailedPreconditionError(absl::StrCat("found a shard of attempt ", header.attempt(), " of job ",
-                                                      header.job_id(), ", expected attempt ", job.attempt()));
-  }
-  XLAD_ASSIGN_OR_RETURN(const JobSpec spec, SpecOf(JobId(header.job_id())));
-  return StateAssembly::Check(header, spec);
 }
 
 }  // namespace xlad::service

@@ -25,7 +25,6 @@
 #include "service/build_queue.h"
 #include "service/executable_cache.h"
 #include "service/group_commit.h"
-#include "service/state_assembly.h"
 #include "storage/batch_spool.h"
 #include "storage/store.h"
 
@@ -106,9 +105,6 @@ class Engine {
   // engine's thread for each one. Returns false if too many events wait. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
-  // The number of bytes of a shard that may be put, or why it may not.
-  absl::StatusOr<int64_t> CheckStateShard(const PutStateShardRequest& header);
-  absl::Status PutStateShard(const PutStateShardRequest& header, std::string bytes);
 
   // Ends waiting calls and threads, and waits for running builds. Idempotent.
   void Stop();
@@ -150,7 +146,6 @@ class Engine {
   void RunPool(Pool* pool);
   void Enqueue(Pool* pool, std::function<void()> work);
   void BuildJob(const StartBuild& request, CancelSignal* cancel);
-  void Assemble(const AssembleState& request);
   void Drop(const DropCheckpoint& request);
   void Clean(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
@@ -179,7 +174,6 @@ class Engine {
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<storage::BatchSpool> spool_;
   std::unique_ptr<Random> random_;
-  StateAssembly assembly_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
   std::unique_ptr<BuildQueue> builds_;

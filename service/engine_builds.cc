@@ -112,18 +112,6 @@ void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }
 
-void Engine::Assemble(const AssembleState& request) {
-  const AttemptId& attempt = request.attempt;
-  const absl::StatusOr<JobSpec> spec = SpecOf(attempt.job);
-  if (!spec.ok()) return;
-  absl::StatusOr<std::string> blob = assembly_.Assemble(attempt.job.str(), attempt.number, request.step, *spec);
-  if (blob.ok()) blob = blobs_->Put(*blob);
-  Post([request, blob](CoordinatorCore& coordinator) { coordinator.OnStateAssembled(request, blob); },
-       [this, job = attempt.job.str(), is_stored = blob.ok()](const absl::Status& committed) {
-         if (committed.ok() && is_stored) assembly_.Drop(job);
-       });
-}
-
 // The index goes into the blobs, and beside its shards if these are files.
 absl::StatusOr<Checkpoint> Engine::WriteIndex(const StoreIndex& request) {
   XLAD_ASSIGN_OR_RETURN(const std::string text, storage::SerializeIndex(request.index));

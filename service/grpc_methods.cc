@@ -7,7 +7,6 @@
 #include "service/grpc_session_relay.h"
 #include "service/validate.h"
 #include "storage/block_sums.h"
-#include "tensor/wire.h"
 
 namespace xlad::service {
 namespace {
@@ -44,23 +43,6 @@ Handler Command(Work work) {
     XLAD_RETURN_IF_ERROR(work(request));
     return Response();
   });
-}
-
-// Appends the chunks of an upload, whose first message has been read, to `bytes`: at most max_bytes.
-template <typename Request>
-absl::Status ReadChunks(CallStream* stream, Request* header, int64_t max_bytes, std::string* bytes) {
-  *bytes = std::move(*header->mutable_chunk());
-  header->clear_chunk();
-  Request next;
-  while (true) {
-    if (std::ssize(*bytes) > max_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("found at least ", bytes->size(), " bytes, expected at most ",
-                                                     max_bytes, ", by the upload's first message"));
-    }
-    XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&next));
-    if (!found) return absl::OkStatus();
-    *bytes += next.chunk();
-  }
 }
 
 absl::Status PutBlob(Engine* engine, CallStream* stream) {
@@ -145,15 +127,6 @@ absl::Status GetBatchRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto batch, engine->spool().Read(request.job_id(), request.batch(), kWaitForBatchMs));
   const std::string what = absl::StrCat("batch ", request.batch(), " of job ", request.job_id());
   return WriteCheckedRange(*batch, request, what, stream);
-}
-
-absl::Status PutStateShard(Engine* engine, CallStream* stream) {
-  XLAD_ASSIGN_OR_RETURN(PutStateShardRequest header, ReadRequest<PutStateShardRequest>(stream));
-  XLAD_ASSIGN_OR_RETURN(const int64_t size, engine->CheckStateShard(header));
-  std::string bytes;
-  XLAD_RETURN_IF_ERROR(ReadChunks(stream, &header, size, &bytes));
-  XLAD_RETURN_IF_ERROR(engine->PutStateShard(header, std::move(bytes)));
-  return stream->Write(PutStateShardResponse());
 }
 
 // Follows a job: its status when that changes and about once per second, and each step's metrics once.
@@ -294,7 +267,6 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
   add("PutBatch", &pools->waits, [e](CallStream* stream) { return PutBatch(e, stream); });
   add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });
-  add("PutStateShard", &pools->uploads, [e](CallStream* stream) { return PutStateShard(e, stream); });
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(GrpcServerTest, ManyIdleConnectionsDoNotStopAccepting) {
 }
 
 TEST_F(GrpcServerTest, ACallWithoutTokenIsRefusedBeforeItsBodyHasArrived) {
-  for (const char* method : {"SubmitJob", "PutBlob", "PutStateShard", "PutArray", "Attach", "WatchJob"}) {
+  for (const char* method : {"SubmitJob", "PutBlob", "PutBatch", "PutArray", "Attach", "WatchJob"}) {
     const auto connection = Dial();
     ASSERT_TRUE(Write(connection.get(), StalledCall(absl::StrCat("/xlad.v1.Coordinator/", method))).ok());
     EXPECT_TRUE(Receives(connection.get(), "found no token")) << method;
@@ -147,31 +147,31 @@ TEST_F(GrpcServerTest, ImpossibleRequestsAreRefusedAtTheBorder) {
   EXPECT_EQ(mesh.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(mesh.error_message(), HasSubstr("mesh"));
 
-  const grpc::Status shard = WithContext([&](grpc::ClientContext* context) {
-    PutStateShardResponse response;
-    const auto writer = stub_->PutStateShard(context, &response);
-    PutStateShardRequest request;
+  const grpc::Status batch = WithContext([&](grpc::ClientContext* context) {
+    PutBatchResponse response;
+    const auto writer = stub_->PutBatch(context, &response);
+    PutBatchRequest request;
     request.set_job_id("job-unknown");
-    request.set_attempt(1);
-    request.set_tensor("w");
     request.set_chunk("1234");
     writer->Write(request);
     writer->WritesDone();
     return writer->Finish();
   });
-  EXPECT_EQ(shard.error_code(), grpc::StatusCode::NOT_FOUND) << "nothing is kept for unknown jobs";
+  EXPECT_EQ(batch.error_code(), grpc::StatusCode::NOT_FOUND) << "nothing is kept for unknown jobs";
 
-  const grpc::Status box = WithContext([&](grpc::ClientContext* context) {
-    PutStateShardResponse response;
-    const auto writer = stub_->PutStateShard(context, &response);
-    PutStateShardRequest request;
-    request.set_job_id("job");
-    request.mutable_box()->add_lo(0);
+  const grpc::Status array = WithContext([&](grpc::ClientContext* context) {
+    PutArrayResponse response;
+    const auto writer = stub_->PutArray(context, &response);
+    PutArrayRequest request;
+    request.set_session_id("session");
+    request.mutable_shape()->set_element_type(11);
+    request.mutable_shape()->add_dims(-1);
     writer->Write(request);
     writer->WritesDone();
     return writer->Finish();
   });
-  EXPECT_EQ(box.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(array.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(array.error_message(), HasSubstr("shape"));
 }
 
 TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {

@@ -185,15 +185,17 @@ TEST(Recovery, AJobSucceedsWhenItsFinalCheckpointIsCommitted) {
   cluster.Name(job, finished.mutable_finished());
   for (const int64_t connection : {1, 2}) cluster.Handle(connection, finished);
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
-  EXPECT_TRUE(cluster.assemblies.empty());
   // The coordinator dies before the commit; the workers repeat what has not been answered.
   const RunningTask task = cluster.Task(job, 1000);
   cluster.Restart();
   cluster.Register(1, "a", 1, {task});
   cluster.Register(2, "b", 1, {task});
-  for (const int64_t connection : {1, 2}) cluster.Handle(connection, finished);
-  cluster.assemblies.clear();
-  cluster.CommitCheckpoint(job, 1000);
+  for (const int64_t connection : {1, 2}) {
+    cluster.Shard(connection, job, 1000);
+    cluster.Handle(connection, finished);
+  }
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  cluster.IndexStored();
   EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
 }
 

@@ -281,13 +281,6 @@ absl::Status Validate(const FreeArraysRequest& request) { return CheckId("sessio
 absl::Status Validate(const CloseSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 
 absl::Status Validate(const PutBlobRequest& header) { return CheckDigest("digest", header.digest()); }
-absl::Status Validate(const PutStateShardRequest& header) {
-  XLAD_RETURN_IF_ERROR(CheckId("shard.job_id", header.job_id()));
-  XLAD_RETURN_IF_ERROR(CheckStep("shard.attempt", header.attempt()));
-  XLAD_RETURN_IF_ERROR(CheckStep("shard.step", header.step()));
-  XLAD_RETURN_IF_ERROR(CheckText("shard.tensor", header.tensor(), kMaxTensorNameBytes));
-  return CheckBox("shard.box", header.box());
-}
 absl::Status Validate(const PutArrayRequest& header) {
   XLAD_RETURN_IF_ERROR(CheckId("session_id", header.session_id()));
   XLAD_RETURN_IF_ERROR(CheckShape("shape", header.shape()));

@@ -54,7 +54,6 @@ absl::Status Validate(const WorkerMessage& message);
 
 // The first messages of uploads. Later ones have only a chunk.
 absl::Status Validate(const PutBlobRequest& header);
-absl::Status Validate(const PutStateShardRequest& header);
 absl::Status Validate(const PutArrayRequest& header);
 
 }  // namespace xlad::service

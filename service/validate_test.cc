@@ -81,12 +81,16 @@ TEST(Validate, RefusesImpossibleMeshes) {
 }
 
 TEST(Validate, RefusesBoxesWhoseEndsDoNotMatchTheirStarts) {
+  const auto shard = [](absl::string_view box) {
+    const std::string piece = absl::StrCat("tensor: 't' box { ", box, " }");
+    return Parsed<WorkerMessage>(absl::StrCat("shard_written { job_id: 'j' attempt: 1 shard { uri: 'u' sha256: '",
+                                              kDigest, "' pieces { ", piece, " } } }"));
+  };
   for (const char* box :
        {"lo: [0, 0] hi: [1]", "lo: [0] hi: [1, 1]", "lo: [3] hi: [2]", "lo: [-1] hi: [2]", "hi: [9]"}) {
-    ExpectBad(Validate(Parsed<PutStateShardRequest>(absl::StrCat("job_id: 'j' box { ", box, " }"))), "shard.box");
+    ExpectBad(Validate(shard(box)), "shard_written piece's box");
   }
-  const auto scalar = Parsed<PutStateShardRequest>("job_id: 'j' box { }");
-  EXPECT_TRUE(Validate(scalar).ok()) << "a scalar's box has no dimensions";
+  EXPECT_TRUE(Validate(shard("")).ok()) << "a scalar's box has no dimensions";
 }
 
 TEST(Validate, RefusesShapesThatOverflowAndMalformedDigests) {

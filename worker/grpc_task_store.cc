@@ -12,7 +12,6 @@
 #include "storage/checkpoint_shard.h"
 #include "storage/job_uris.h"
 #include "storage/store.h"
-#include "tensor/wire.h"
 #include "worker/grpc_caller.h"
 
 namespace xlad::worker {
@@ -113,7 +112,6 @@ class GrpcTaskStore final : public runtime::TaskStore {
   GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
       : store_(std::make_shared<GrpcStore>(channel, token)),
         batches_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
-        checkpoints_(launch.checkpoints()),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         start_uri_(launch.checkpoint_uri()),
         start_digest_(launch.checkpoint_digest()),
@@ -136,7 +134,6 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
                                              const storage::SerializedShard& shard, AbortSignal* abort) override {
-    if (!checkpoints_) return PutState(step, shard, abort);
     XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(root_));
     if (root.scheme == storage::Uri::Scheme::kFile) {
       const std::string folder = storage::CheckpointFolder(root.rest, {job_id_, attempt_, step});
@@ -160,23 +157,6 @@ class GrpcTaskStore final : public runtime::TaskStore {
   bool IsCutOff() const override { return store_->IsCutOff(); }
 
  private:
-  // Sends the pieces of the state to a coordinator that assembles them.
-  absl::StatusOr<CheckpointShard> PutState(int64_t step, const storage::SerializedShard& shard, AbortSignal* abort) {
-    for (const storage::PieceBytes& piece : shard.pieces()) {
-      PutStateShardRequest header;
-      header.set_job_id(job_id_);
-      header.set_attempt(attempt_);
-      header.set_step(step);
-      header.set_tensor(piece.tensor);
-      tensor::BoxToWire(piece.box, header.mutable_box());
-      PutStateShardResponse response;
-      XLAD_RETURN_IF_ERROR(store_->Write(header, piece.bytes, abort, [&](grpc::ClientContext* context) {
-        return store_->stub()->PutStateShard(context, &response);
-      }));
-    }
-    return CheckpointShard();
-  }
-
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenBatch(const std::string& uri, AbortSignal* abort) {
     int64_t batch = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(uri, storage::kStreamUri), &batch)) {
@@ -195,10 +175,9 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
   const std::shared_ptr<GrpcStore> batches_;  // Its calls may wait for a client, and not for the coordinator.
-  const bool checkpoints_;                  // The coordinator commits checkpoints.
-  const std::string root_;                  // Where checkpoints are stored: a URI.
-  const std::string start_uri_;             // The checkpoint that the attempt starts from; empty if it has none.
-  const std::string start_digest_;          // The digest of that checkpoint's index.
+  const std::string root_;                    // Where checkpoints are stored: a URI.
+  const std::string start_uri_;               // The checkpoint that the attempt starts from; empty if it has none.
+  const std::string start_digest_;            // The digest of that checkpoint's index.
   const std::string job_id_;
   const int64_t attempt_;
 };

@@ -218,7 +218,7 @@ void AttemptMachine::Stop(Job* job, const std::string& reason) {
     return;
   }
   if (job->state != RUNNING) {  // There is no new state to save.
-    return StopAttempt(context_, job, {reason, job->placed.first_step(), "", /*forget=*/false});
+    return StopAttempt(context_, job, {reason, job->placed.first_step(), /*forget=*/false});
   }
   if (job->spec.session()) return FailAttempt(context_, job, {reason, "", "", -1});
   attempt.stop_at = NextCommonStep(*job, attempt);
@@ -283,28 +283,15 @@ void AttemptMachine::Complete(Job* job) {
   if (is_finished && !job->spec.keep_final_state()) return EndJob(context_, job, SUCCEEDED, "");
   if (Checkpoints::NewestStep(*job) == step) {
     if (step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "");
-    return StopAttempt(context_, job, {attempt.stop_reason, step, "", /*forget=*/true});
+    return StopAttempt(context_, job, {attempt.stop_reason, step, /*forget=*/true});
   }
-  // Workers that write checkpoints have reported their shards of this step before the end.
-  if (attempt.assembling || attempt.shards.contains(step)) return;
-  attempt.assembling = true;
-  context_.effects.actions.push_back(AssembleState{job->current(), step});
-}
-
-void AttemptMachine::OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob) {
-  const AttemptId& id = request.attempt;
-  Job* job = context_.FindRunning(id.job.str(), id.number, id.generation.value());
-  if (job == nullptr) return;
-  Attempt& attempt = context_.attempts.at(job->id);
-  attempt.assembling = false;
-  if (!blob.ok() && (absl::IsDataLoss(blob.status()) || absl::IsInvalidArgument(blob.status()))) {
-    const std::string reason =
-        absl::StrCat("state after step ", request.step, " is incomplete: ", blob.status().message());
-    return FailAttempt(context_, job, {reason, "", "", -1});
-  }
-  if (!blob.ok()) return;  // The disk, for example: the workers keep the state, and the next tick tries again.
-  if (request.step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "", *blob);
-  StopAttempt(context_, job, {attempt.stop_reason, request.step, *blob, /*forget=*/true});
+  // Workers report their shards of this step before the end, and repeat those that are in no committed checkpoint.
+  if (attempt.shards.contains(step)) return;
+  FailAttempt(context_, job,
+              {absl::StrCat("found no shards of the state before step ", step,
+                            ", expected one of each worker before it ended; the next attempt continues from the newest "
+                            "checkpoint"),
+               "", "", -1});
 }
 
 void AttemptMachine::OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored) {

@@ -45,7 +45,6 @@ class AttemptMachine {
   // Stops the running attempt before a step that no worker has begun yet, with its state saved.
   void Stop(Job* job, const std::string& reason);
 
-  void OnStateAssembled(const AssembleState& request, const absl::StatusOr<std::string>& blob);
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnTick();
   // Restores what is known of the running attempts after a restart of the coordinator.

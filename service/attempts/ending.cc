@@ -24,11 +24,10 @@ std::string WhyNoRetry(const Job& job, const AttemptEnding& ending) {
 
 }  // namespace
 
-void EndJob(Context& context, Job* job, JobState state, const std::string& reason, const std::string& blob) {
+void EndJob(Context& context, Job* job, JobState state, const std::string& reason) {
   JobEvent event = context.NewEvent(job->id);
   event.mutable_ended()->set_state(state);
   event.mutable_ended()->set_reason(reason);
-  event.mutable_ended()->set_final_state_blob(blob);
   const bool building = job->state == COMPILING;
   context.Record(std::move(event));
   if (building) context.effects.actions.push_back(StopBuild{job->id});
@@ -64,7 +63,6 @@ void StopAttempt(Context& context, Job* job, const AttemptStop& stop) {
   ended->set_attempt(job->attempt);
   ended->set_reason(stop.reason);
   ended->set_step(stop.step);
-  ended->set_state_blob(stop.state_blob);
   ended->set_stopped(true);
   const AttemptId attempt = job->current();
   context.Record(std::move(event));

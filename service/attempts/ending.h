@@ -8,7 +8,7 @@
 namespace xlad::service {
 
 // Ends a job: records it, and lets the workers of its running attempt discard it.
-void EndJob(Context& context, Job* job, JobState state, const std::string& reason, const std::string& blob = "");
+void EndJob(Context& context, Job* job, JobState state, const std::string& reason);
 
 struct AttemptEnding {
   std::string reason;
@@ -22,9 +22,8 @@ void FailAttempt(Context& context, Job* job, const AttemptEnding& ending);
 
 struct AttemptStop {
   std::string reason;
-  int64_t step = 0;        // The number of steps that the saved state includes.
-  std::string state_blob;  // The state before `step`; empty if that is a checkpoint, or if nothing was saved.
-  bool forget = false;     // The workers have ended their tasks; otherwise they are told to abort them.
+  int64_t step = 0;     // The attempt stopped before it, and its checkpoint is committed if the attempt had started.
+  bool forget = false;  // The workers have ended their tasks; otherwise they are told to abort them.
 };
 // Ends an attempt that stopped on request.
 void StopAttempt(Context& context, Job* job, const AttemptStop& stop);

@@ -25,7 +25,6 @@ struct Attempt {
   // The step before which the attempt is to stop, because of stop_reason; -1 if it is not stopping.
   int64_t stop_at = -1;
   std::string stop_reason;
-  bool assembling = false;
 
   // Checkpoints: the shards that have been written, by step and worker, and the step whose index is being stored.
   std::map<int64_t, std::map<std::string, CheckpointShard>> shards;

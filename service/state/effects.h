@@ -36,11 +36,6 @@ struct StopBuild {
 struct LoadPlan {
   std::string executable_digest;
 };
-// Assembles the state of this attempt at this step from the uploaded shards. Reported by OnStateAssembled.
-struct AssembleState {
-  AttemptId attempt;
-  int64_t step = 0;
-};
 // Stores the index of a checkpoint whose shards are all written. Reported by OnIndexStored.
 struct StoreIndex {
   AttemptId attempt;
@@ -59,8 +54,8 @@ struct CleanUp {
 struct JobChanged {
   JobId job;
 };
-using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, AssembleState, StoreIndex,
-                            DropCheckpoint, CleanUp, JobChanged>;
+using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, StoreIndex, DropCheckpoint,
+                            CleanUp, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

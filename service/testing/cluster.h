@@ -57,7 +57,6 @@ class Cluster {
         build_kinds.push_back(DeviceName(build->target));
       }
       if (const auto* load = std::get_if<LoadPlan>(&action)) loads.push_back(load->executable_digest);
-      if (const auto* assemble = std::get_if<AssembleState>(&action)) assemblies.push_back(*assemble);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
       if (const auto* drop = std::get_if<DropCheckpoint>(&action)) dropped.push_back(drop->uri);
       if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
@@ -244,7 +243,6 @@ class Cluster {
   std::vector<StartBuild> builds;
   std::vector<std::string> build_kinds;
   std::vector<std::string> loads;
-  std::vector<AssembleState> assemblies;
   std::vector<StoreIndex> indexes;
   std::vector<std::string> dropped;
   std::vector<ConnectionId> closed;

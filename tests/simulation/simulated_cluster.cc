@@ -37,11 +37,13 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
     }
     emit_(worker::TaskAnsweredStop{{gang_->launch.job_id(), gang_->launch.attempt()}, step, accepted, gang_->finished});
   }
+  void CheckpointIsCommitted(int64_t step) override { committed_step = step; }
   void Abort(const collectives::Failure&) override { gang_->over = true; }
   int64_t finished_steps() const override { return gang_->finished; }
 
   int64_t lease = -1;
   int64_t stop_at = -1;
+  int64_t written_step = -1, committed_step = -1;  // The steps of the last shard and of the last checkpoint.
   bool told_ready = false, told_stopped = false, told_end = false;
 
  private:
@@ -235,12 +237,12 @@ void SimulatedCluster::Perform(const service::Actions& actions) {
         if (coordinator() != asked) return;
         Do([&](service::CoordinatorCore& c) { c.OnPlanLoaded(digest, service::PlannedProgram()); });
       });
-    } else if (const auto* assemble = std::get_if<service::AssembleState>(&action)) {
-      Later(0, 50, [this, request = *assemble, asked = coordinator()] {
+    } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
+      Later(0, 50, [this, request = *store, asked = coordinator()] {
         if (coordinator() != asked) return;
-        Do([&](service::CoordinatorCore& c) {
-          c.OnStateAssembled(request, absl::StrCat("state after ", request.step));
-        });
+        const int64_t step = request.index.step();
+        const service::Checkpoint stored{step, absl::StrCat("xlad:", step), "digest", 0};
+        Do([&](service::CoordinatorCore& c) { c.OnIndexStored(request, stored); });
       });
     }
   }
@@ -292,7 +294,15 @@ void SimulatedCluster::StepGangs() {
       }
     }
     for (const auto& [w, task] : members) {
-      if (gang->finished >= gang->launch.spec().steps() && !task->told_end) {
+      const bool is_finished = gang->finished >= gang->launch.spec().steps();
+      if ((is_finished && gang->launch.spec().keep_final_state()) || task->stop_at == gang->finished) {
+        if (task->written_step != gang->finished) {
+          task->written_step = gang->finished;
+          HandleOf(w, worker::TaskWroteShard{task_key, gang->finished, CheckpointShard()});
+        }
+        if (task->committed_step != gang->finished) continue;  // It ends when its state is in a committed checkpoint.
+      }
+      if (is_finished && !task->told_end) {
         task->told_end = true;
         HandleOf(w, worker::TaskHasFinished{task_key});
       } else if (task->stop_at == gang->finished && !task->told_stopped && !task->told_end) {
@@ -333,6 +343,7 @@ std::string SimulatedCluster::Submit(const std::string& key, int64_t devices, in
   request.mutable_spec()->set_steps(steps);
   request.mutable_spec()->set_max_attempts(attempts);
   request.mutable_spec()->set_state_blob("initial");
+  request.mutable_spec()->set_keep_final_state(steps % 2 == 0);
   MeshAxis* axis = request.mutable_spec()->add_mesh();
   axis->set_name("dp");
   axis->set_size(devices);
