@@ -1,7 +1,8 @@
 // The C++ client, which submits jobs to a coordinator and watches them.
 //
 // Thread-safe. Each call except Watch has a deadline: 30 s, or 10 min for blobs. Errors are those of the coordinator,
-// or Unavailable ("coordinator HOST:PORT cannot be reached: ...").
+// or Unavailable ("coordinator HOST:PORT cannot be reached: ...", or "... cannot serve the call now: ..." with the
+// reason that the coordinator gave).
 #pragma once
 
 #include <functional>

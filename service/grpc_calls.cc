@@ -1,6 +1,7 @@
 #include "service/grpc_calls.h"
 
 #include <google/protobuf/message_lite.h>
+#include <google/protobuf/unknown_field_set.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -216,7 +217,15 @@ void HandlerPool::Stop() {
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const std::string message(status.message());
+  if (!absl::IsUnavailable(status)) return grpc::Status(code, message);
+  google::protobuf::UnknownFieldSet details;  // A google.rpc.Status.
+  details.AddVarint(1, code);
+  details.AddLengthDelimited(2, message);
+  std::string serialized;
+  details.SerializeToString(&serialized);
+  return grpc::Status(code, message, serialized);
 }
 
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message) {

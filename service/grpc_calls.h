@@ -67,6 +67,7 @@ struct CallTable {
   std::map<std::string, ReactorFactory> reactors;
 };
 
+// Unavailable gets details, which it does not have if gRPC itself reports that a server cannot be reached.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.

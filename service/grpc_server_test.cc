@@ -13,6 +13,7 @@
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/coordinator_daemon.h"
+#include "service/grpc_calls.h"
 #include "service/testing/http2.h"
 
 namespace xlad::service {
@@ -187,6 +188,15 @@ TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
   });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("worker_id"));
+}
+
+TEST(GrpcStatus, TellsARefusalFromACoordinatorThatCannotBeReached) {
+  const grpc::Status refusal = ToGrpcStatus(absl::UnavailableError("the job log cannot be written"));
+  EXPECT_EQ(refusal.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(refusal.error_message(), "the job log cannot be written");
+  EXPECT_THAT(refusal.error_details(), HasSubstr("the job log cannot be written"));
+  EXPECT_TRUE(ToGrpcStatus(absl::NotFoundError("no job")).error_details().empty());
+  EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
 }
 
 TEST_F(GrpcServerTest, BlobsOfManyChunksComeBackWhole) {

@@ -9,10 +9,14 @@ import sys
 import tempfile
 import time
 import unittest
+from concurrent import futures
 
 from harness import REPO, environment
 
+import grpc
+
 import xlad
+from xlad.connection import Connection
 from xlad.local import find_program
 
 SCRIPT = """
@@ -178,6 +182,26 @@ class Finding(unittest.TestCase):
                 program.chmod(0o755)
                 with environment(XLAD=str(program)), self.assertRaisesRegex(xlad.Error, words):
                     xlad.local()
+
+    def test_the_reason_of_a_coordinator_that_does_not_serve(self):
+        def refuse(_, context):
+            context.set_trailing_metadata((("grpc-status-details-bin", b"\x08\x0e"),))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the job log cannot be written: disk full")
+
+        class Refusing(grpc.GenericRpcHandler):
+            def service(self, _):
+                return grpc.unary_unary_rpc_method_handler(refuse)
+
+        server = grpc.server(futures.ThreadPoolExecutor(1), handlers=(Refusing(),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        self.addCleanup(lambda: server.stop(None).wait())
+        connection = Connection(f"127.0.0.1:{port}")
+        self.addCleanup(connection.close)
+        words = "^coordinator 127.0.0.1:[0-9]+ cannot serve the call now: the job log cannot be written: disk full$"
+        with self.assertRaisesRegex(xlad.Error, words) as caught:
+            connection.call("GetStatus")
+        self.assertEqual(caught.exception.code, "UNAVAILABLE")
 
     def test_coordinators_that_are_not_there(self):
         with socket.socket() as free:

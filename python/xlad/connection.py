@@ -132,7 +132,10 @@ class Connection:
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())
         if error.code() == grpc.StatusCode.UNAVAILABLE:
-            details = f"{self._what} {self.address} cannot be reached: {details}"
+            # The coordinator's own answer has details.
+            answered = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
+            what = "cannot serve the call now" if answered else "cannot be reached"
+            details = f"{self._what} {self.address} {what}: {details}"
         return Error(details, error.code().name)
 
 
