@@ -45,13 +45,16 @@ class GrpcStore : public GrpcCaller {
   const std::unique_ptr<Coordinator::Stub> stub_;
 };
 
-// A blob of the coordinator, which verifies what it sends.
-class BlobReader final : public storage::RangeReader {
+// Bytes of the coordinator, which are read by ranges. `Request` names them, with fields for offset and size; `name` is
+// for errors; `rpc` is the method of the coordinator.
+template <typename Request>
+class CoordinatorReader final : public storage::RangeReader {
  public:
-  BlobReader(std::shared_ptr<GrpcStore> store, std::string digest, AbortSignal* abort)
-      : store_(std::move(store)), digest_(std::move(digest)), abort_(abort) {}
+  using Rpc = std::unique_ptr<grpc::ClientReader<Chunk>> (Coordinator::Stub::*)(grpc::ClientContext*, const Request&);
+  CoordinatorReader(std::shared_ptr<GrpcStore> store, Request what, std::string name, Rpc rpc, AbortSignal* abort)
+      : store_(std::move(store)), what_(std::move(what)), name_(std::move(name)), rpc_(rpc), abort_(abort) {}
 
-  // Asks for the size.
+  // Asks for the size. Waits until the coordinator has the bytes.
   absl::Status Open() { return ReadRange(0, {}); }
   int64_t size() const override { return size_; }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
@@ -60,49 +63,18 @@ class BlobReader final : public storage::RangeReader {
 
  private:
   absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out) {
-    GetBlobRangeRequest request;
-    request.set_digest(digest_);
+    Request request = what_;
     request.set_offset(offset);
     request.set_size(std::ssize(out));
     return store_->ReadInto(
-        out, absl::StrCat("blob ", digest_), abort_,
-        [&](grpc::ClientContext* context) { return store_->stub()->GetBlobRange(context, request); }, &size_);
+        out, name_, abort_, [&](grpc::ClientContext* context) { return (store_->stub()->*rpc_)(context, request); },
+        &size_);
   }
 
   const std::shared_ptr<GrpcStore> store_;
-  const std::string digest_;
-  AbortSignal* const abort_;
-  int64_t size_ = 0;  // Written by Open alone.
-};
-
-// A batch that the job's client has sent to the coordinator, or will send.
-class BatchRangeReader final : public storage::RangeReader {
- public:
-  BatchRangeReader(std::shared_ptr<GrpcStore> store, std::string job_id, int64_t batch, AbortSignal* abort)
-      : store_(std::move(store)), job_id_(std::move(job_id)), batch_(batch), abort_(abort) {}
-
-  // Waits for the batch, and asks for its size.
-  absl::Status Open() { return ReadRange(0, {}); }
-  int64_t size() const override { return size_; }
-  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
-    return out.empty() ? absl::OkStatus() : ReadRange(offset, out);
-  }
-
- private:
-  absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out) {
-    GetBatchRangeRequest request;
-    request.set_job_id(job_id_);
-    request.set_batch(batch_);
-    request.set_offset(offset);
-    request.set_size(std::ssize(out));
-    return store_->ReadInto(
-        out, absl::StrCat("batch ", batch_), abort_,
-        [&](grpc::ClientContext* context) { return store_->stub()->GetBatchRange(context, request); }, &size_);
-  }
-
-  const std::shared_ptr<GrpcStore> store_;
-  const std::string job_id_;
-  const int64_t batch_;
+  const Request what_;
+  const std::string name_;
+  const Rpc rpc_;
   AbortSignal* const abort_;
   int64_t size_ = 0;  // Written by Open alone.
 };
@@ -162,13 +134,20 @@ class GrpcTaskStore final : public runtime::TaskStore {
     if (!absl::SimpleAtoi(absl::StripPrefix(uri, storage::kStreamUri), &batch)) {
       return absl::InvalidArgumentError(absl::StrCat("found ", uri, ", expected ", storage::kStreamUri, "BATCH"));
     }
-    const auto reader = std::make_shared<BatchRangeReader>(batches_, job_id_, batch, abort);
+    GetBatchRangeRequest what;
+    what.set_job_id(job_id_);
+    what.set_batch(batch);
+    const auto reader = std::make_shared<CoordinatorReader<GetBatchRangeRequest>>(
+        batches_, what, absl::StrCat("batch ", batch), &Coordinator::Stub::GetBatchRange, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
     return storage::OpenSafetensors({reader}, {uri});
   }
 
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
-    auto reader = std::make_shared<BlobReader>(store_, digest, abort);
+    GetBlobRangeRequest what;
+    what.set_digest(digest);
+    auto reader = std::make_shared<CoordinatorReader<GetBlobRangeRequest>>(
+        store_, what, absl::StrCat("blob ", digest), &Coordinator::Stub::GetBlobRange, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
     return reader;
   }
