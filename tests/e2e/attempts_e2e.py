@@ -9,26 +9,11 @@ import socket
 import struct
 import unittest
 
+from grid import attempts, busiest, children, cpu_seconds
 from harness import OWN_EXAMPLES, XLAD, Process, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 LONG = ("--steps", "1000000")
-
-
-def children(pid):
-    """The processes that a process has started, by their command lines."""
-    found = {}
-    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in file.read_text().split():
-            try:
-                found[int(child)] = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            except (FileNotFoundError, ProcessLookupError):
-                pass
-    return found
-
-
-def attempts(worker):
-    return [pid for pid, line in children(worker.pid).items() if b"__attempt" in line]
 
 
 def is_alive(pid):
@@ -36,16 +21,6 @@ def is_alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def busiest(worker):
-    """The process of a worker's attempt: the one that computes."""
-    return max(attempts(worker), key=cpu_seconds)
 
 
 def running(made, job_id, steps=5):
