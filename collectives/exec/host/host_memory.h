@@ -17,7 +17,7 @@ namespace xlad::collectives {
 struct HostAddress {
   std::string machine;  // MachineName; empty if no memory is shared with other processes.
   std::string process;  // Different for every HostMemory on the machine.
-  std::string arena;    // The name of the segment; empty if there is none.
+  std::string arena;    // The name of the segment, or empty if the process has no arena.
   std::string Encode() const;
   static absl::StatusOr<HostAddress> Decode(absl::string_view text);
 };
@@ -25,8 +25,8 @@ struct HostAddress {
 // Thread-safe.
 class HostMemory {
  public:
-  // `with_arena`: other processes access buffers of this one. If the system does not let processes share memory, there
-  // is none, and the reason is logged.
+  // `with_arena`: other processes access buffers of this one. If the system does not let processes share memory, no
+  // arena is made and the reason is logged.
   static std::unique_ptr<HostMemory> Make(bool with_arena);
 
   const HostAddress& address() const { return address_; }
