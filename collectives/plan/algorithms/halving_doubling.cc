@@ -1,6 +1,6 @@
 // Recursive halving and doubling: ranks at distances 1, 2, 4, ... exchange halves of what they have left, and then
 // gather in reverse. Few bytes in few rounds. Rabenseifner, "Optimization of collective reduction operations", 2004.
-#include "collectives/plan/algorithms/fold.h"
+#include "collectives/plan/algorithms/half_exchanges.h"
 #include "collectives/plan/algorithms/rows.h"
 
 namespace xlad::collectives {
@@ -8,38 +8,13 @@ namespace {
 
 using Kind = CollectiveKind;
 
-void AllReduce(const Fold& fold, Interval all, int64_t round, ScheduleBuilder* builder) {
-  const int self = builder->position();
-  builder->At(round);
-  if (fold.is_folded()) {
-    builder->Send(self - 1, InputRegion(all));
-    builder->At(round + 1 + 2 * fold.levels());
-    return builder->Recv(self - 1, OutputRegion(all));
-  }
-  bool is_input = true;
-  const auto own = [&](Interval at) { return is_input ? InputRegion(at) : OutputRegion(at); };
-  if (fold.has_folded()) {
-    builder->RecvReduceInOrder(self + 1, OutputRegion(all), InputRegion(all));
-    is_input = false;
-  }
-  std::vector<Interval> left = {all};  // What this rank has after each level.
+// Exchange s is with the member whose number differs in bit s.
+std::vector<HalfExchange> ExchangesOf(const Fold& fold) {
+  std::vector<HalfExchange> exchanges;
   for (int level = 0; level < fold.levels(); ++level) {
-    builder->At(++round);
-    const int bit = fold.member() >> level & 1, peer = fold.PositionOf(fold.member() ^ (1 << level));
-    const Interval kept = Part(left.back(), 2, bit), given = Part(left.back(), 2, 1 - bit);
-    builder->Send(peer, own(given));
-    builder->RecvReduceInOrder(peer, OutputRegion(kept), own(kept));
-    is_input = false;
-    left.push_back(kept);
+    exchanges.push_back({fold.member() ^ (1 << level), fold.member() >> level & 1});
   }
-  for (int level = fold.levels() - 1; level >= 0; --level) {
-    builder->At(++round);
-    const int bit = fold.member() >> level & 1, peer = fold.PositionOf(fold.member() ^ (1 << level));
-    builder->Send(peer, OutputRegion(left[level + 1]));
-    builder->Recv(peer, OutputRegion(Part(left[level], 2, 1 - bit)));
-  }
-  builder->At(++round);
-  if (fold.has_folded()) builder->Send(self + 1, OutputRegion(all));
+  return exchanges;
 }
 
 // At each level, a rank gives away the parts of the ranks that agree with its peer in the bits of all levels so far.
@@ -81,12 +56,13 @@ void ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, const
 Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   ScheduleBuilder builder(plan, spec, rank);
   const Fold fold(spec.ranks, builder.position());
+  const std::vector<HalfExchange> exchanges = ExchangesOf(fold);
   const bool all_reduce = spec.kind == Kind::kAllReduce;
   const Interval scratch = builder.Scratch(all_reduce ? 0 : spec.input_elements());
   for (const Unit& unit : Units(plan, {0, all_reduce ? spec.input_elements() : 0})) {
     builder.set_channel(unit.channel);
     if (all_reduce) {
-      AllReduce(fold, unit.at, 1 + int64_t{unit.chunk} * (2 * fold.levels() + 3), &builder);
+      AllReduceByHalves(fold, exchanges, unit.at, 1 + int64_t{unit.chunk} * (2 * fold.levels() + 3), &builder);
     } else {
       ReduceScatter(plan, spec, unit, scratch, &builder);
     }
@@ -94,20 +70,10 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish(/*in_place=*/true);
 }
 
-// AllReduce: 2 (m - 1) / m of the elements for the largest power of two m <= n, and all elements once more if ranks are
-// folded.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  const int64_t count = spec.input_elements(), units = NumUnits(plan);
-  const Fold fold(spec.ranks, 0);
-  const int64_t m = fold.members(), levels = fold.levels();
-  if (spec.kind == Kind::kReduceScatter) {
-    const int64_t sent = (m - 1) * LargestPart(spec);
-    return {levels, levels * units, sent, 2 * sent};
-  }
-  if (count == 0) return {};
-  const int64_t part = EvenElements(plan, count, m) / m, extra = fold.any_folded() ? 1 : 0;
-  const int64_t sent = 2 * (m - 1) * part + extra * m * part;
-  return {2 * levels + 2 * extra, (2 * levels + extra) * units, sent, 2 * (m - 1 + extra * m) * part};
+  if (spec.kind == Kind::kAllReduce) return CostByHalves(plan, spec);
+  const int64_t levels = CeilLog2(spec.ranks), sent = (spec.ranks - 1) * LargestPart(spec);
+  return {levels, levels * NumUnits(plan), sent, 2 * sent};
 }
 
 std::string Refuses(const CollectivePlan&, const CollectiveSpec& spec) {
