@@ -12,6 +12,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/file_descriptor.h"
+
 namespace xlad {
 namespace {
 
@@ -24,20 +26,6 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
@@ -66,12 +54,12 @@ std::string FollowLinks(const std::string& given) {
 }
 
 absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd() < 0) return SystemError("cannot open", path);
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return SystemError("cannot open", path);
   std::string bytes;
   std::vector<char> piece(1 << 16);
   while (true) {
-    const ssize_t n = read(file.fd(), piece.data(), piece.size());
+    const ssize_t n = read(file.get(), piece.data(), piece.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SystemError("cannot read", path);
     if (n == 0) return bytes;
@@ -80,8 +68,8 @@ absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  Descriptor file(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.fd() < 0 || fsync(file.fd()) != 0) return SystemError("cannot sync folder", path);
+  FileDescriptor file(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0 || fsync(file.get()) != 0) return SystemError("cannot sync folder", path);
   return absl::OkStatus();
 }
 
@@ -106,19 +94,19 @@ class PosixFile final : public File {
 
   absl::StatusOr<int64_t> Size() const override {
     struct stat info {};
-    if (fstat(file_.fd(), &info) != 0) return SystemError("cannot read the size of", path_);
+    if (fstat(file_.get(), &info) != 0) return SystemError("cannot read the size of", path_);
     return info.st_size;
   }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) const override {
-    return ReadExactly(file_.fd(), offset, out, path_);
+    return ReadExactly(file_.get(), offset, out, path_);
   }
-  absl::Status Append(absl::string_view bytes) override { return WriteAll(file_.fd(), bytes, path_); }
+  absl::Status Append(absl::string_view bytes) override { return WriteAll(file_.get(), bytes, path_); }
   absl::Status Sync() override {
-    return fsync(file_.fd()) == 0 ? absl::OkStatus() : SystemError("cannot sync", path_);
+    return fsync(file_.get()) == 0 ? absl::OkStatus() : SystemError("cannot sync", path_);
   }
 
  private:
-  const Descriptor file_;
+  const FileDescriptor file_;
   const std::string path_;
 };
 
@@ -131,11 +119,11 @@ class PosixFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) override {
-    Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.fd() < 0) return SystemError("cannot open", path);
+    FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() < 0) return SystemError("cannot open", path);
     std::string bytes(size, '\0');
     const absl::Span<std::byte> out(reinterpret_cast<std::byte*>(bytes.data()), bytes.size());
-    XLAD_RETURN_IF_ERROR(ReadExactly(file.fd(), offset, out, path));
+    XLAD_RETURN_IF_ERROR(ReadExactly(file.get(), offset, out, path));
     return bytes;
   }
 
@@ -151,8 +139,8 @@ class PosixFileSystem final : public FileSystem {
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
     if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe is not replaced.
-      Descriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
-      return file.fd() < 0 ? SystemError("cannot write", given) : WriteAll(file.fd(), bytes, given);
+      FileDescriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
+      return file.get() < 0 ? SystemError("cannot write", given) : WriteAll(file.get(), bytes, given);
     }
     const std::string path = FollowLinks(given);
     const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", serial++);
@@ -188,10 +176,9 @@ class PosixFileSystem final : public FileSystem {
   absl::Status MakeDirectories(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    if (error) {
-      return absl::InternalError(absl::StrCat("cannot make folder ", path, ": ", error.message()));
-    }
-    return absl::OkStatus();
+    if (!error) return absl::OkStatus();
+    errno = error.value();
+    return SystemError("cannot make folder", path);
   }
 
   absl::Status Remove(const std::string& path) override {
@@ -226,10 +213,10 @@ class PosixFileSystem final : public FileSystem {
 
  private:
   static absl::Status WriteAndSync(const std::string& temporary, const std::string& path, absl::string_view bytes) {
-    Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.fd() < 0) return SystemError("cannot write", path);
-    XLAD_RETURN_IF_ERROR(WriteAll(file.fd(), bytes, path));
-    if (fsync(file.fd()) != 0) return SystemError("cannot sync", path);
+    FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.get() < 0) return SystemError("cannot write", path);
+    XLAD_RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
+    if (fsync(file.get()) != 0) return SystemError("cannot sync", path);
     return absl::OkStatus();
   }
 };

@@ -7,28 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 
 namespace xlad {
-
-// Owns a file descriptor, which it closes on destruction.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.Release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor() { Close(); }
-
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  void Close();
-  // The caller owns the descriptor from now on.
-  int Release();
-
- private:
-  int fd_ = -1;
-};
 
 struct Pipe {
   FileDescriptor read_end, write_end;
