@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -24,9 +25,13 @@ bool UsesJson() {
 }
 
 spdlog::level::level_enum LevelFromEnvironment() {
-  const char* level = std::getenv("XLAD_LOG_LEVEL");
-  if (level == nullptr) return spdlog::level::info;
-  return spdlog::level::from_str(level);
+  const char* name = std::getenv("XLAD_LOG_LEVEL");
+  if (name == nullptr) return spdlog::level::info;
+  const spdlog::level::level_enum level = spdlog::level::from_str(name);
+  // from_str returns `off` for a name that it does not know.
+  if (level != spdlog::level::off || absl::string_view(name) == "off") return level;
+  std::fprintf(stderr, "xlad: found XLAD_LOG_LEVEL=%s, expected debug, info, warn, error or off; using info\n", name);
+  return spdlog::level::info;
 }
 
 struct Logger {
