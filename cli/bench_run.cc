@@ -15,6 +15,7 @@
 #include "cli/bench_launch.h"
 #include "cli/bench_options.h"
 #include "collectives/exec/group/process_group.h"
+#include "collectives/plan/bus_factor.h"
 
 namespace xlad::cli {
 namespace {
@@ -90,23 +91,6 @@ class Buffers {
   std::vector<std::byte*> owned_;
   std::vector<int64_t> sizes_;
 };
-
-// The factor from algbw to busbw (nccl-tests, doc/PERFORMANCE.md).
-double BusFactor(CollectiveKind kind, int ranks) {
-  const double n = ranks;
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * (n - 1) / n;
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kAllToAll:
-    case CollectiveKind::kGather:
-    case CollectiveKind::kScatter:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
-}
 
 bool HasTotalOfAllRanks(CollectiveKind kind) {
   return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);

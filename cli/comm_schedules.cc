@@ -1,4 +1,5 @@
-// `xlad comm check`, `schedule` and `simulate`: schedules of collectives, proven, printed, drawn and timed.
+// `xlad comm check`, `schedule` and `simulate`: prove schedules of collectives, print or draw them, and predict their
+// times.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/random.h"
 #include "cli/comm.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/bus_factor.h"
 #include "collectives/plan/check.h"
 #include "collectives/plan/mutate.h"
 #include "collectives/plan/simulate.h"
@@ -58,8 +60,8 @@ struct SimulateOptions : ScheduleOptions {
   std::vector<std::string> broken_links;
 };
 
-// The collective with f32 elements. `bytes` is the size as nccl-tests counts it: that of the larger of input and
-// output.
+// The collective with f32 elements. `options.bytes` is the size as nccl-tests counts it: the larger of the sizes of the
+// input and the output.
 absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   CollectiveSpec spec;
   XLAD_ASSIGN_OR_RETURN(spec.kind, collectives::ParseCollectiveKind(options.collective));
@@ -230,7 +232,7 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
     XLAD_ASSIGN_OR_RETURN(plan, collectives::PlanFor(spec, network));
   } else {
     XLAD_ASSIGN_OR_RETURN(plan, PlanOf(options, spec));
-    // Rings along the dimensions of the network, in all directions.
+    // Rings for a network of as many dimensions get its grid, and a channel for each direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());
     const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks();
     if (fits && plan.grid.empty()) {
@@ -241,11 +243,8 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
     }
   }
   XLAD_ASSIGN_OR_RETURN(const collectives::SimulatedRun run, collectives::Simulate(plan, spec, network));
-  const double n = spec.ranks;
   const double bytes = static_cast<double>(std::max(spec.input_elements(), spec.output_elements())) * 4;
-  const double factor = spec.kind == CollectiveKind::kAllReduce                 ? 2 * (n - 1) / n
-                        : InputHasParts(spec.kind) || OutputHasParts(spec.kind) ? (n - 1) / n
-                                                                                : 1;
+  const double factor = collectives::BusFactor(spec.kind, spec.ranks);
   const double bound = BandwidthBoundUs(spec, network);
   Json links = Json::array();
   for (size_t i = 0; i < network.links().size(); ++i) {
@@ -308,7 +307,9 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   AddScheduleFlags(check, check_options.get(), /*needs_collective=*/false);
   check->add_option("--schedules", check_options->schedules,
                     "check the schedules that `comm schedule` printed to a file");
-  check->add_option("--mutations", check_options->mutations, "also check this many random changes of the schedules")
+  check
+      ->add_option("--mutations", check_options->mutations,
+                   "also make this many random changes of the schedules; those that are wrong must be rejected")
       ->check(CLI::NonNegativeNumber);
   check->add_option("--seed", check_options->seed, "seed of the random changes");
   check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(CLI::Range(1, 64));
