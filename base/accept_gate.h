@@ -1,10 +1,11 @@
-// Accepts TCP connections for a server that cannot limit them itself, and hands over only those that have begun to
-// speak.
+// Accepts TCP connections for a server that cannot limit them itself, and hands over only those on which the client has
+// sent at least one byte.
 //
 // A connection is unknown until the server says that an authenticated call came over it. Unknown connections are
-// bounded in number and in time: when there are too many, the oldest one is closed, and one that stays unknown is
-// closed. Idle connections without a byte therefore cost the server nothing, and can neither stop it from accepting nor
-// crowd out the connections that are known. The technique is that of sshd's MaxStartups and LoginGraceTime.
+// bounded in number and in time: when there are too many, the oldest one is closed, and each is closed if it is still
+// unknown after some time. Idle connections without a byte therefore cost the server nothing, and can neither stop it
+// from accepting nor displace the connections that are known. The technique is that of sshd's MaxStartups and
+// LoginGraceTime.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 namespace xlad {
 
 struct AcceptGateOptions {
-  int max_unknown = 1024;        // When a further connection arrives, the oldest unknown one is closed.
-  int max_connections = 20000;   // All together; lowered to what the limit on open files leaves.
+  int max_unknown = 1024;        // When a further one arrives, the oldest is closed, first those without a byte.
+  int max_connections = 20000;   // Silent, unknown and known ones. Lowered if the limit on open files requires it.
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.
 };

@@ -20,7 +20,7 @@ class Clock {
 // The system's clocks. The object exists until the process ends.
 const Clock& RealClock();
 
-// A clock that only Advance moves.
+// A clock whose time changes only when Advance is called.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(int64_t now_ns = 0) : now_ns_(now_ns) {}

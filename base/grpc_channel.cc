@@ -13,10 +13,12 @@ namespace xlad {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-constexpr int kConnectTimeoutMs = 2000;  // The time for one attempt to connect, which gRPC calls the minimal backoff.
+// The time limit of one attempt to connect. gRPC calls it the minimum reconnect backoff.
+constexpr int kConnectTimeoutMs = 2000;
 
-// While no call is pending, only gRPC's backup poller sees that a connection has been made, every 5 s by default, so
-// that a channel whose path was refused for a moment took 4 to 8 s to come back. Must be set before gRPC's first use.
+// While no call is pending, only gRPC's backup poller notices that a connection has been made. With its default
+// interval of 5 s, a channel needs 4 to 8 s to recover after connections were refused for a moment. The variable must
+// be set before gRPC is first used.
 void PollOften() {
   static const bool once = (setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "50", /*overwrite=*/0), true);
   (void)once;
@@ -26,8 +28,9 @@ grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  // A worker whose path has broken notices it before it counts as lost (10 s), also if nothing is sent to it. What it
-  // sends must be acknowledged within the timeout, which gRPC also sets as TCP_USER_TIMEOUT.
+  // A worker whose path to the coordinator is broken notices this before the coordinator counts it as lost (10 s), even
+  // if nothing is sent to it. What it sends must be acknowledged within the timeout, which gRPC also sets as
+  // TCP_USER_TIMEOUT.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -62,7 +65,9 @@ absl::StatusOr<std::string> ReadToken(const std::string& token_file) {
   if (token_file.empty()) return std::string();
   XLAD_ASSIGN_OR_RETURN(std::string token, RealFileSystem().Read(token_file));
   token = token.substr(0, token.find('\n'));
-  if (token.empty()) return absl::InvalidArgumentError(absl::StrCat(token_file, " is empty, expected a token"));
+  if (token.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the first line of ", token_file, " is empty, expected a token"));
+  }
   return token;
 }
 

@@ -52,7 +52,8 @@ absl::StatusOr<std::pair<MessageSocket, MessageSocket>> MessageSocket::MakePair(
 }
 
 void MessageSocket::Queue(absl::string_view bytes, FileDescriptor descriptor) {
-  XLAD_CHECK(bytes.size() <= kMaxMessageBytes) << "found a message of " << bytes.size() << " bytes";
+  XLAD_CHECK(bytes.size() <= kMaxMessageBytes)
+      << "found a message of " << bytes.size() << " bytes, expected at most " << kMaxMessageBytes;
   const uint32_t header = static_cast<uint32_t>(bytes.size()) | (descriptor.is_open() ? kHasDescriptor : 0);
   Outgoing& message = outgoing_.emplace_back();
   message.bytes.resize(kHeaderBytes);
@@ -84,16 +85,22 @@ absl::Status MessageSocket::SendAll() {
 }
 
 absl::StatusOr<std::optional<MessageSocket::Message>> MessageSocket::TakeMessage() {
-  const size_t there = received_.size() - taken_;
-  if (there < kHeaderBytes) return std::nullopt;
+  const size_t available = received_.size() - taken_;
+  if (available < kHeaderBytes) return std::nullopt;
   uint32_t header = 0;
   std::memcpy(&header, received_.data() + taken_, kHeaderBytes);
   const size_t size = header & ~kHasDescriptor;
-  if (size > kMaxMessageBytes) return absl::DataLossError(absl::StrCat("found a message of ", size, " bytes"));
-  if (there < kHeaderBytes + size) return std::nullopt;
+  if (size > kMaxMessageBytes) {
+    return absl::DataLossError(
+        absl::StrCat("found a message of ", size, " bytes on a socket, expected at most ", kMaxMessageBytes));
+  }
+  if (available < kHeaderBytes + size) return std::nullopt;
   Message message;
   if ((header & kHasDescriptor) != 0) {
-    if (descriptors_.empty()) return absl::ResourceExhaustedError("a descriptor was lost: this process has too many");
+    if (descriptors_.empty()) {
+      return absl::ResourceExhaustedError(
+          "the descriptor of a message was lost because this process has too many open; raise the limit (ulimit -n)");
+    }
     message.descriptor = std::move(descriptors_.front());
     descriptors_.pop_front();
   }

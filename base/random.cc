@@ -11,7 +11,7 @@ class GetRandom final : public Random {
  public:
   uint64_t Next() override {
     uint64_t value = 0;
-    XLAD_CHECK(getrandom(&value, sizeof value, 0) == sizeof value) << "getrandom";
+    XLAD_CHECK(getrandom(&value, sizeof value, 0) == sizeof value) << "getrandom did not return 8 bytes";
     return value;
   }
 };

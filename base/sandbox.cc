@@ -22,8 +22,8 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// System calls that fail. Calls on descriptors, memory and threads are not among them. io_uring is, because it can do
-// what some of the others do.
+// System calls that fail. Reading and writing open descriptors, mapping memory and starting threads are still allowed.
+// io_uring is forbidden because it can do what some of the other calls do.
 constexpr int kForbidden[] = {
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
     SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_pidfd_open, SYS_pidfd_send_signal,

@@ -5,11 +5,13 @@
 
 namespace xlad {
 
-// From now on this process and its threads can compute, allocate memory, make threads, and use the descriptors that
-// they have. They cannot open or change files (Landlock), make sockets, execute programs, signal or trace other
-// processes or change the system (seccomp: the calls fail with EPERM), or gain privileges. It cannot be undone.
+// From now on this process can compute, allocate memory, make threads, and read and write the descriptors that it has.
+// It cannot open, create or remove files (Landlock), make sockets, execute programs, kill or trace other processes or
+// change the system (seccomp: the calls fail with EPERM), or gain privileges. A process cannot leave the sandbox.
 //
-// Unimplemented says what this kernel, or the container around it, does not support; the rest is in force.
+// Must be called before the process starts other threads, because Landlock restricts only the calling thread and the
+// threads that it starts later. Returns Unimplemented if this kernel, or the container around it, does not support a
+// part of the sandbox; the message names that part, and the other parts are in force.
 absl::Status EnterSandbox();
 
 }  // namespace xlad

@@ -7,7 +7,7 @@
 
 namespace xlad {
 
-// Compares all bytes whatever they are, so that the time tells nothing about the contents, but only about the lengths.
+// Compares in a time that depends on the lengths only, so that an attacker cannot infer the contents by measuring it.
 inline bool SameSecret(absl::string_view a, absl::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;

@@ -8,8 +8,9 @@
 
 namespace xlad {
 
-// The candidate with the smallest Levenshtein distance from `name`, or "" if all distances are too large for a typo
-// (more than a third of the length of `name`, and more than 2).
+// The candidate with the smallest Levenshtein distance from `name`, or "" if all distances are too large for a typo:
+// more than 2 and more than a third of the length of `name`, or as large as if all characters were different. Names of
+// more than 200 bytes have no suggestion.
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace xlad

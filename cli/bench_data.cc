@@ -31,8 +31,9 @@ void Encode(ElementType type, double value, std::byte* to) {
   std::memcpy(to, &integer, std::min<int64_t>(8, tensor::ByteWidth(type)));
 }
 
-// Small integers: their sums over 16 ranks and averages are exact even with 3 bits of mantissa, and so are products,
-// because at most one rank has a factor of 2.
+// Element i of a rank's input. It is a small integer, so that sums and averages over up to 16 ranks are exact even with
+// 3 bits of mantissa. If there are more ranks, only one of them has a 1 in a sum. Products are exact because at most
+// one rank has a factor of 2.
 double Input(Reduction reduction, int rank, int ranks, int64_t i) {
   switch (reduction) {
     case Reduction::kSum:
@@ -86,7 +87,7 @@ BenchData::BenchData(const collectives::CollectiveSpec& spec)
       reduced = rank == 0 ? value : Combine(spec.reduction, reduced, value);
     }
     if (spec.reduction == Reduction::kAverage) reduced /= spec.ranks;
-    // "or" is the sum of pred.
+    // The sum of pred values is their logical or.
     Encode(spec.type, pred ? std::min(reduced, 1.0) : reduced, &reduced_[i * width_]);
   }
 }

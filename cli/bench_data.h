@@ -18,7 +18,7 @@ class BenchData {
 
   // Writes the input of `rank`.
   void FillInput(int rank, std::byte* input) const;
-  // The number of elements of the output of `rank` that are not what the collective must give.
+  // The number of elements of the output of `rank` that differ from the result of the collective.
   int64_t CountWrong(int rank, const std::byte* output) const;
 
  private:
@@ -30,8 +30,8 @@ class BenchData {
   const collectives::CollectiveSpec spec_;
   const int64_t width_;
   std::vector<std::vector<std::byte>> inputs_;  // One period of the input of each rank.
-  std::vector<std::byte> reduced_;              // One period of the reduction of all.
-  std::vector<std::byte> zeros_;
+  std::vector<std::byte> reduced_;              // One period of the reduction of all inputs.
+  std::vector<std::byte> zeros_;                // One period of the output of a rank that receives nothing.
 };
 
 }  // namespace xlad::cli

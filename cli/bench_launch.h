@@ -1,12 +1,13 @@
-// Starts the ranks of `xlad bench --ranks N`: as many processes of this program, with the same arguments.
+// Starts the ranks of `xlad bench --ranks N`: N processes of this program, with the same arguments.
 #pragma once
 
 #include "base/status.h"
 
 namespace xlad::cli {
 
-// Starts `ranks` processes, waits until all have ended, and returns the largest of their exit codes; 1 for a process
-// that was killed by a signal, which is reported on standard error.
+// Starts `ranks` processes, waits until all have ended, and returns the largest of their exit codes. A process that was
+// killed by a signal counts as exit code 1 and is reported on standard error. Unavailable if a process could not be
+// started.
 absl::StatusOr<int> RunRanks(int ranks);
 
 }  // namespace xlad::cli

@@ -14,15 +14,15 @@ struct BenchOptions {
   std::string collective;
   int64_t min_bytes = 32 << 20, max_bytes = 32 << 20, step_bytes = 1 << 20;
   int64_t factor = 0;  // 0: sizes grow by step_bytes.
-  int iterations = 0;  // The number in a batch; 0: chosen by size.
+  int iterations = 0;  // The number of iterations in a batch; 0: chosen by size.
   int batches = 15;
   int warmup = 5;
   int aggregated = 1;  // Operations of one iteration.
   int check = 1;
-  int average = 3;  // Which time of the ranks counts: 0 that of rank 0, 1 mean, 2 minimum, 3 maximum.
+  int average = 3;  // Which of the ranks' times is reported: 0 rank 0's, 1 the mean, 2 the minimum, 3 the maximum.
   int root = 0;
-  int ranks = 0;             // 0: started by a launcher, or as many as there are cores.
-  int registered = 0;        // Buffers that xlad allocated, which ranks access directly.
+  int ranks = 0;             // 0: the launcher's number; without a launcher, the number of cores, from 2 to 8.
+  int registered = 0;        // 1: xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // Iterations use buffers in turn, of this many bytes in total.
   std::string type = "float", op = "sum", algorithm, transport = "auto", mode = "fast", json;
   bool explain = false, wide = false, memory = false;
@@ -39,8 +39,8 @@ int RunBench(const BenchOptions& options);
 // A size such as "8", "64K", "256M" or "1G", in bytes; -1 if the text is not a size.
 int64_t ParseBytes(const std::string& text);
 
-// The names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). InvalidArgument with
-// all names otherwise.
+// Accepts the names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). For any other
+// name, returns InvalidArgument with a list of them.
 absl::StatusOr<tensor::ElementType> ParseBenchType(const std::string& name);
 // The name of nccl-tests if the type has one.
 std::string BenchTypeName(tensor::ElementType type);

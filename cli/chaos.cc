@@ -29,16 +29,17 @@ namespace {
 
 constexpr int64_t kStartMs = 20'000;
 constexpr int64_t kClientPauseMs = 500;
-constexpr double kMaxRecoveryFactor = 10;  // The disturbed run may take this many times as long as the undisturbed one,
-constexpr int64_t kMaxRecoveryMs = 300'000;  // and this much more.
+// The disturbed run is ended after kMaxRecoveryFactor times the duration of the undisturbed one, plus kMaxRecoveryMs.
+constexpr double kMaxRecoveryFactor = 10;
+constexpr int64_t kMaxRecoveryMs = 300'000;
 
 struct ChaosOptions {
   std::string directory, mesh = "dp=4", folder, format = "table", on_loss = "restart";
-  std::vector<std::string> kinds;  // The kinds of faults; empty: all.
+  std::vector<std::string> kinds;  // The kinds of faults, or empty for all.
   double minutes = 1;
   double period_s = 60;  // Between the starts of two faults, on average.
   int64_t seed = 1;
-  int64_t steps = 0;  // 0: as many as fill the time.
+  int64_t steps = 0;  // 0: as many as take `minutes`.
   int64_t workers = 4;
   int64_t checkpoint_every = 10;
 };
@@ -71,7 +72,8 @@ int64_t OpenFiles(pid_t pid) {
   return error ? 0 : std::distance(begin(files), end(files));
 }
 
-// A coordinator, its workers and a proxy before each of them, all of which can be killed and started again.
+// A coordinator, its workers, and a proxy between the coordinator and each worker. The processes can be killed and
+// started again.
 class ChaosCluster {
  public:
   static absl::StatusOr<std::unique_ptr<ChaosCluster>> Start(const ChaosOptions& options, const std::string& folder) {
@@ -93,7 +95,7 @@ class ChaosCluster {
   ChildProcess& worker(int64_t w) { return *workers_[w]; }
   FaultProxy& proxy(int64_t w) { return *proxies_[w]; }
 
-  // Starts the coordinator, again on the port that it had, and waits until it listens.
+  // Starts the coordinator and waits until it listens. When it is started again, it gets the port that it had before.
   absl::Status StartCoordinator() {
     const std::string log = JoinPath(folder_, absl::StrCat("coordinator-", ++coordinator_starts_, ".log"));
     XLAD_ASSIGN_OR_RETURN(coordinator_, ChildProcess::Start({OwnExecutablePath(), "coordinator", "--listen",
@@ -116,7 +118,8 @@ class ChaosCluster {
       }
       SleepMs(10);
     }
-    return absl::DeadlineExceededError(absl::StrCat("the coordinator does not listen; its log: ", log));
+    return absl::DeadlineExceededError(
+        absl::StrCat("the coordinator does not listen after ", kStartMs / 1000, " s; its log: ", log));
   }
 
   absl::Status StartWorker(int64_t w) {
@@ -173,7 +176,7 @@ class ChaosCluster {
 
 // --- Faults.
 
-// One fault: `begin` starts it, `end` ends it after the time for which it is held.
+// One fault: `begin` starts it, and `end` ends it `hold_ms` later.
 struct Fault {
   std::string kind, victim;
   int64_t hold_ms = 0;
@@ -208,7 +211,7 @@ Fault CoordinatorFault(const std::string& kind, ChaosCluster* cluster, Random* r
     fault.hold_ms = Between(random, 2000, 20000);
     fault.begin = [cluster] { return SignalTo(&cluster->coordinator(), SIGSTOP); };
     fault.end = [cluster] { return SignalTo(&cluster->coordinator(), SIGCONT); };
-  } else {  // full-disk: no file may grow, as if the disk were full.
+  } else {  // full-disk: the limit on file sizes is 0, so that no file can grow, as if the disk were full.
     fault.hold_ms = Between(random, 500, 5000);
     fault.begin = [cluster] { return SetFileLimit(cluster->coordinator().pid(), 0); };
     fault.end = [cluster] { return SetFileLimit(cluster->coordinator().pid(), RLIM_INFINITY); };
@@ -278,15 +281,15 @@ Fault NextFault(const ChaosOptions& options, ChaosCluster* cluster, Random* rand
 struct RunResult {
   bool succeeded = false;
   double wall_s = 0, held_s = 0;
-  double median_step_ms = 0, steps_s = 0;  // steps_s: all steps together.
+  double median_step_ms = 0, steps_s = 0;  // steps_s is the sum of the times of all steps.
   std::vector<double> losses;
   nlohmann::json faults = nlohmann::json::array();
   nlohmann::json resources_before, resources_after;
   std::string state_path;
 };
 
-// The command that submits the job and follows it to its end. With the same key it is the same job, however often it is
-// run: when the coordinator was away for too long, the client ends and is started again.
+// The command that submits the job and follows it to its end. If the coordinator is unreachable for too long, the
+// client ends and is started again; because the key is the same, it then follows the same job.
 std::vector<std::string> SubmitCommand(const ChaosOptions& options, int64_t steps, const std::string& address,
                                        const std::string& folder) {
   return {OwnExecutablePath(),
@@ -323,7 +326,7 @@ void ReadCurve(const std::string& path, RunResult* result) {
   result->median_step_ms = times[times.size() / 2];
 }
 
-// Runs the job to its end; `random` null: without faults.
+// Runs the job to its end, or until `limit_s`. If `random` is null, there are no faults.
 absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string& name, int64_t steps, double limit_s,
                                  Random* random) {
   const std::string folder = JoinPath(options.folder, name);
@@ -353,7 +356,7 @@ absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string&
       XLAD_ASSIGN_OR_RETURN(client, ChildProcess::Start(command, log));
     }
     if (fault.has_value() || now_s() < due_s) continue;
-    // Not earlier, so that all processes have begun their work.
+    // The resources are measured just before the first fault, when all processes have begun their work.
     if (result.faults.empty()) result.resources_before = cluster->Resources();
     fault = NextFault(options, cluster.get(), random);
     since_s = now_s();
@@ -401,7 +404,7 @@ std::string ToTable(const nlohmann::json& report) {
 
 absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   constexpr int64_t kTrialSteps = 100;
-  // An error of the directory is reported here, and not by the first client that fails.
+  // An error in the job directory is reported here rather than by the first client, which would fail.
   XLAD_RETURN_IF_ERROR(
       client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, /*steps=*/-1).status());
   int64_t steps = options.steps;
@@ -482,13 +485,13 @@ void AddChaos(CLI::App& parent, Action* action) {
                                         "and compare");
   app->footer(
       "Example:\n  xlad chaos examples/spiral_mlp --minutes 5 --seed 7 --period 10 --format json\n"
-      "The exit code is 1 if the final parameters differ in a bit. A seed repeats the same faults.");
+      "The exit code is 1 if the final parameters differ in any bit. The same seed repeats the same faults.");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--minutes", options->minutes, "how long the undisturbed run takes")
       ->capture_default_str()
       ->check(Positive());
   app->add_option("--steps", options->steps, "steps, instead of --minutes")->check(AtLeast(1));
-  app->add_option("--seed", options->seed, "which faults happen when")->capture_default_str();
+  app->add_option("--seed", options->seed, "seed of the faults: their kinds, victims and times")->capture_default_str();
   app->add_option("--period", options->period_s, "seconds between faults, on average")
       ->capture_default_str()
       ->check(Positive());
@@ -496,7 +499,7 @@ void AddChaos(CLI::App& parent, Action* action) {
       ->delimiter(',')
       ->check(CLI::IsMember(FaultKinds()));
   app->add_option("--mesh", options->mesh, "mesh axes and sizes")->capture_default_str();
-  app->add_option("--workers", options->workers, "worker processes; devices are dealt to them evenly")
+  app->add_option("--workers", options->workers, "worker processes, with the same number of devices each")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   app->add_option("--checkpoint-every", options->checkpoint_every, "steps between checkpoints")

@@ -4,17 +4,17 @@
 // copies, fills and reads device memory through a Stream. The host may add byte offsets to an address and compare
 // addresses.
 //
-// A Stream is a queue: its work happens in the order in which it was enqueued. Work on different streams is not ordered
+// A Stream is a queue: its work runs in the order in which it was enqueued. Work on different streams is not ordered
 // unless an Event orders it. A device may finish work before the call that enqueues it returns (the cpu device does) or
-// at any later time (opaque does); callers must be right for both. An example, in which the host reads what a kernel
-// computed:
+// at any later time (the opaque device does); callers must be correct in both cases. In this example, the host reads
+// what a kernel computed:
 //
 //   auto stream = *device->MakeStream();
 //   auto memory = *device->Allocate(4);
 //   auto launcher = *loaded->MakeLauncher(/*partition_id=*/0, stream.get());
 //   void* const address = memory->address();
 //   XLAD_RETURN_IF_ERROR(stream->CopyToDevice(address, input));            // `input` may be reused at once.
-//   XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, {&address, 1}, nullptr));
+//   XLAD_RETURN_IF_ERROR(launcher->RunKernel(kernel, {&address, 1}, nullptr, /*tiles=*/1));
 //   XLAD_RETURN_IF_ERROR(stream->CopyToHost(absl::MakeSpan(output), address));
 //   XLAD_RETURN_IF_ERROR(stream->Synchronize());                           // Now `output` has its contents.
 //
@@ -38,8 +38,8 @@ namespace xlad::runtime {
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  // Aligned to XLAD_BUFFER_ALIGNMENT, never null, and different from that of every other allocation. The host may
-  // dereference it only if the memory is of kind MEMORY_PINNED_HOST.
+  // The address is aligned to XLAD_BUFFER_ALIGNMENT, never null, and different from that of every other allocation. The
+  // host may dereference it only if the memory is of kind MEMORY_PINNED_HOST.
   virtual void* address() const = 0;
   virtual int64_t bytes() const = 0;  // As allocated; may be 0.
 };
@@ -65,7 +65,7 @@ class Stream : public collectives::DeviceOps {
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
-  // Work enqueued on this stream later happens after the event, which is of a stream of the same device kind.
+  // Work that is enqueued on this stream later runs after the event, which is of a stream of the same device kind.
   virtual absl::Status WaitFor(const Event& event) = 0;
 };
 
@@ -75,7 +75,7 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
   // Runs all `tiles` (KernelStep.tiles, at least 1) of a kernel, whose number is from LoadedExecutable::FindKernel.
-  // `scratch` has KernelStep.scratch_bytes; null if that is 0.
+  // `scratch` has KernelStep.scratch_bytes bytes, or is null if that is 0.
   virtual absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) = 0;
   // `op` indexes Executable.library_ops; buffers are the operands, then the results.
   virtual absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) = 0;

@@ -15,7 +15,7 @@ std::string DigestOf(const std::string& uri) {
   return parsed.ok() && parsed->scheme == storage::Uri::Scheme::kBlob ? parsed->rest : "";
 }
 
-// Errors that say that a blob is not an index, or not any more: then it names no other blobs.
+// Whether the error says that the blob is not an index, or that it no longer exists. Such a blob names no others.
 bool IsNoIndex(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
@@ -48,7 +48,8 @@ absl::StatusOr<std::vector<std::string>> BlobCollector::BlobsOf(const std::strin
   const auto known = blobs_of_.find(uri);
   if (known != blobs_of_.end()) return known->second;
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, BlobsNamedBy(blobs_, uri));
-  if (blobs.size() > 1) blobs_of_[uri] = blobs;  // An index never changes; one that is missing may come back.
+  // Only the blobs of an index are kept: an index never changes, but a missing blob may be uploaded again.
+  if (blobs.size() > 1) blobs_of_[uri] = blobs;
   return blobs;
 }
 
@@ -72,7 +73,7 @@ absl::Status BlobCollector::CollectDropped(const AskState& ask) {
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::set<std::string> kept;
   for (const std::string& digest : std::exchange(dropped_, {})) {
-    if (needed.contains(digest)) continue;  // It is dropped again when that checkpoint is.
+    if (needed.contains(digest)) continue;  // It is added again when the checkpoint that needs it is dropped.
     const absl::StatusOr<bool> is_gone = blobs_.RemoveIfUnused(digest, Before(options_.dropped_ms));
     if (!is_gone.ok() || !*is_gone) kept.insert(digest);
   }

@@ -1,5 +1,5 @@
-// The example training steps on all their meshes: partitioned, checked, one step against JAX's curve, bytes against
-// XLA's.
+// Partitions the training steps of the examples for all their meshes. Compares the losses of their first steps with
+// JAX's, and the bytes that they send with XLA's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,9 +25,9 @@ using nlohmann::json;
 
 struct Example {
   const char* name;
-  int steps;              // Run on the evaluator.
+  int steps;              // The number of steps that the evaluator runs.
   bool bytes_within_xla;  // Whether sent bytes must not exceed XLA's.
-  bool all_sizes;         // Whether to try many other sizes of the mesh, or one.
+  bool all_sizes;         // Whether OtherMeshSizes tries four sizes of the mesh, or one.
 };
 
 std::string Folder(const Example& example) {
@@ -49,7 +49,7 @@ class Examples : public testing::TestWithParam<Example> {
     curve_ = ReadJson(JoinPath(folder_, "curve.json"));
   }
 
-  // `rebind`: other sizes for the mesh's axes, "dp=3,tp=2".
+  // Partitions the step for the mesh of this name; `rebind` gives its axes other sizes, for example "dp=3,tp=2".
   absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh, const std::string& rebind = "") {
     XLAD_ASSIGN_OR_RETURN(const std::string text,
                           RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo.pb")));
@@ -85,7 +85,9 @@ absl::StatusOr<std::vector<hlo::Literal>> Inputs(const json& manifest, const ten
       continue;
     }
     const auto& from = kind == "data" ? data : state;
-    if (!from.contains(name)) return absl::NotFoundError(name);
+    if (!from.contains(name)) {
+      return absl::NotFoundError(absl::StrCat(kind == "data" ? "data" : "state", ".safetensors has no tensor ", name));
+    }
     const tensor::Array& whole = from.at(name);
     if (kind != "data") {
       inputs.emplace_back(whole);
@@ -135,7 +137,7 @@ TEST_P(Examples, StepsFollowTheCurve) {
   }
 }
 
-// Sizes that divide neither batch nor widths.
+// Tries mesh sizes, some of which divide neither the batch nor the widths.
 TEST_P(Examples, OtherMeshSizes) {
   for (const json& mesh : manifest_["meshes"]) {
     const std::string name = mesh["name"];
@@ -145,7 +147,7 @@ TEST_P(Examples, OtherMeshSizes) {
       return names;
     }();
     if (axes.empty()) continue;
-    // A name is made of axes in order, which JSON objects do not keep.
+    // The name of a mesh lists its axes in order; a JSON object does not keep the order of its keys.
     const bool swapped = axes.size() == 2 && name.find(axes[0]) > name.find(axes[1]);
     const std::string first = axes[swapped ? 1 : 0], second = axes.size() == 2 ? axes[swapped ? 0 : 1] : "";
     std::vector<std::pair<int, int>> sizes = {{3, 2}, {2, 3}, {5, 1}, {1, 6}};
@@ -155,7 +157,7 @@ TEST_P(Examples, OtherMeshSizes) {
           axes.size() == 2 ? absl::StrCat(first, "=", a, ",", second, "=", b) : absl::StrCat(first, "=", a * b);
       SCOPED_TRACE(rebind);
       absl::StatusOr<PipelineResult> result = Pipeline(name, rebind);
-      // Shapes in manual computations are those of one mesh.
+      // A program with manual computations has the shapes of one mesh size and cannot be used for another.
       const std::string message(result.status().message());
       if (message.find("export the program for that mesh") != std::string::npos) continue;
       ASSERT_TRUE(result.ok()) << result.status();

@@ -110,10 +110,10 @@ TEST_F(PeerAcceptorTest, IdleConnectionsDoNotBlockOthers) {
 }
 
 TEST_F(PeerAcceptorTest, HellosForUnknownJobsDoNotBlockOthers) {
-  std::vector<std::unique_ptr<Connection>> strangers;
-  for (int i = 0; i < 1100; ++i) strangers.push_back(DialWith(HelloOf("unknown", i)));
+  std::vector<std::unique_ptr<Connection>> unknown;
+  for (int i = 0; i < 1100; ++i) unknown.push_back(DialWith(HelloOf("unknown", i)));
   const auto early = DialWith(HelloOf("job", 1));
-  EXPECT_EQ(Refusal(strangers[0].get()), "closed") << "the oldest make room";
+  EXPECT_EQ(Refusal(unknown[0].get()), "closed") << "the oldest connections are closed first";
   Add({"job", 1});
   WaitForTaken(1);
 }
@@ -121,11 +121,11 @@ TEST_F(PeerAcceptorTest, HellosForUnknownJobsDoNotBlockOthers) {
 TEST_F(PeerAcceptorTest, GarbageIsHarmless) {
   const std::unique_ptr<Random> random = SeededRandom(5);
   for (int i = 0; i < 300; ++i) {
-    const auto stranger = Dial();
+    const auto client = Dial();
     std::string noise(random->Below(200), '\0');
     for (char& c : noise) c = static_cast<char>(random->Next());
-    if (i % 3 == 0 && noise.size() >= 4) noise[1] = noise[2] = noise[3] = 0;  // A size that may be right.
-    stranger->Write(collectives::AsBytes(noise)).IgnoreError();
+    if (i % 3 == 0 && noise.size() >= 4) noise[1] = noise[2] = noise[3] = 0;  // A size within the limit of a hello.
+    client->Write(collectives::AsBytes(noise)).IgnoreError();
   }
   Add({"job", 1});
   const auto peer = DialWith(HelloOf("job", 1));

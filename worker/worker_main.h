@@ -15,7 +15,7 @@ namespace xlad::worker {
 struct WorkerOptions {
   Endpoint coordinator;
   std::vector<runtime::DeviceRequest> devices;  // What this worker offers; each has a count.
-  std::string listen_host = "127.0.0.1";        // The host on which peers connect; the port is any free one.
+  std::string listen_host = "127.0.0.1";        // The host to which peers connect; the system chooses the port.
   std::string worker_id;                        // Empty: the id kept in data_folder, or a random one.
   std::string data_folder;                      // Empty: nothing is kept.
   int64_t grace_ms = 30'000;                    // How long draining may take.
@@ -29,21 +29,21 @@ struct WorkerOptions {
   int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
 };
 
-// Why a worker has ended in good order.
+// Why a worker has ended without an error.
 enum class WorkerEnd {
-  kIdle,       // Nothing ran on it.
-  kWorkMoved,  // It drained: the state of its tasks is saved, and they continue elsewhere.
+  kIdle,       // No task was moved: it had none, or they ended by themselves while it drained.
+  kWorkMoved,  // Tasks were stopped while it drained; their state is saved, and they continue elsewhere.
 };
 
 // Runs until *stop is not 0 and then drains: its tasks stop and save their state, so that other workers can continue
-// them. Without a coordinator its tasks continue until it is back or the grace is over. Each attempt runs in a process
-// of its own, which ends with this one. Called by a thread that lives as long as the process. `kinds` is the table of
-// device kinds (runtime/devices/registry/) and outlives the call. Errors:
+// them. If the coordinator cannot be reached while the worker drains, the tasks continue until it can, or until the
+// grace is over. Each attempt runs in a process of its own, which ends with this one. The calling thread must exist as
+// long as the process. `kinds` is the table of device kinds (runtime/devices/registry/) and outlives the call. Errors:
 //   DeadlineExceeded    if a task was still running when the grace was over;
 //   InvalidArgument     for options that are wrong, for example a listen host that is not loopback;
 //   Unavailable         if this machine has no devices of a requested kind;
-//   FailedPrecondition  if the coordinator refused this worker, for example because of its version; otherwise
-//   the status with which the coordinator rejected this worker permanently.
+//   FailedPrecondition  if the coordinator refused the registration, for example because of the worker's version;
+//   another status      if the coordinator refused the connection permanently, for example Unauthenticated.
 absl::StatusOr<WorkerEnd> RunWorker(const WorkerOptions& options, runtime::DeviceKinds kinds, std::atomic<int>* stop);
 
 }  // namespace xlad::worker

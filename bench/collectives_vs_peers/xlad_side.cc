@@ -1,10 +1,10 @@
-// xlad's side of the comparison: `xlad bench` in a program that has nothing else.
+// xlad's side of the comparison: `xlad bench` as a program of its own.
 #include <CLI/CLI.hpp>
 
 #include "cli/bench_options.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("times of collectives among processes of this host");
+  CLI::App app("Measures the times of collectives among processes of this host.");
   xlad::cli::BenchOptions options;
   app.add_option("COLLECTIVE", options.collective)->required();
   xlad::cli::AddBenchFlags(&app, &options);

@@ -1,11 +1,11 @@
-"""Compares linear algebra and Fourier transforms between xlad and jaxlib, on one thread.
+"""Compares xlad with jaxlib in linear algebra and Fourier transforms, on one thread.
 
     python bench/linear_algebra/linear_algebra.py                    all rows
     python bench/linear_algebra/linear_algebra.py --only fft,eigh    rows whose names begin with these words
 
 Each row is a program of one routine, written as a job directory and measured by step_vs_jax: blocks of steps of xlad
-and of jaxlib alternate, both bound to the same CPU. A ratio is jaxlib's time over xlad's; above 1, xlad is faster. The
-sum over the results, which keeps the program from being empty, is a part of both times.
+and of jaxlib alternate, both bound to the same CPU. A ratio is jaxlib's time over xlad's; above 1, xlad is faster. Both
+times include a sum over the results, without which the routine would be dead code.
 """
 
 import argparse
@@ -54,7 +54,7 @@ ROUTINES = {
     "tridiagonal": tridiagonal,
     "eig": jnp.linalg.eig,
 }
-SINGLE_ROUTINES = {  # Without batches in JAX.
+SINGLE_ROUTINES = {  # In JAX, these take one matrix and no batch.
     "qr_pivoted": lambda a: linalg.qr(a, pivoting=True),
     "schur": linalg.schur,
     "hessenberg": linalg.hessenberg,
@@ -98,7 +98,7 @@ def write(folder, kind, dims, routine):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="names to begin with, separated by commas")
+    parser.add_argument("--only", default="", help="words with which names of rows begin, separated by commas")
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--block-ms", type=float, default=40)
@@ -124,7 +124,7 @@ def main():
         slow += ratio < 0.8
         print(label, f"{row['step']['xlad_ms']['median']:9.3f} {row['step']['jax_ms']['median']:9.3f} {ratio:6.2f}",
               "" if ratio >= 0.8 else "slower", flush=True)
-    print(f"{slow} rows are slower than 0.8 or failed")
+    print(f"{slow} rows have a ratio below 0.8 or failed")
 
 
 if __name__ == "__main__":

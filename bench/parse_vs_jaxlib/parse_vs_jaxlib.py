@@ -1,11 +1,11 @@
-"""Compares the time of reading HLO into a module, as text and as a proto, between xlad and jaxlib.
+"""Compares how fast xlad and jaxlib read HLO, as text and as a proto, into a module.
 
     build/venv/bin/python bench/parse_vs_jaxlib/parse_vs_jaxlib.py FILE_OR_FOLDER ... [--rounds 9] [--json out.json]
 
 Reads *.hlo files, and *.hlo.zst files through the zstd program. The proto is jaxlib's serialization of the text. Both
 sides have the bytes in memory; the time is the CPU time of the thread that reads and releases the module. The sides run
-alternately on one core. Each row is one file: megabytes per second of both sides (median over rounds), and the ratio
-xlad / jaxlib (median, lowest and highest).
+alternately on one core. Each row is one form of one file: megabytes per second of both sides (median over rounds), and
+the ratio xlad / jaxlib of these speeds (median, lowest and highest).
 
 The exit code is 1 if a file cannot be read.
 """
@@ -81,8 +81,8 @@ def main():
             data = source.read_bytes()
             if source.name.endswith(".zst"):
                 data = subprocess.run(["zstd", "-qdc", str(source)], capture_output=True, check=True).stdout
-            text_path, proto_path = pathlib.Path(folder) / "text", pathlib.Path(folder) / f"proto{len(rows)}"
-            text_path = text_path.with_name(f"text{len(rows)}")
+            text_path = pathlib.Path(folder) / f"text{len(rows)}"
+            proto_path = pathlib.Path(folder) / f"proto{len(rows)}"
             try:
                 proto = _hlo.hlo_module_from_text(data.decode()).as_serialized_hlo_module_proto()
                 text_path.write_bytes(data)

@@ -1,13 +1,16 @@
-// Runs a job directory on one mesh, with all devices in this process or divided among several, by commands from
-// standard input.
+// Builds and trains a job directory on one mesh, as commands on standard input say. All devices are in this process, or
+// are divided among several processes.
 //
-//   step_vs_jax_xlad XLAD JOBDIR MESH [WORKERS]     MESH is as in --mesh; "" means one device. WORKERS: processes.
+//   step_vs_jax_xlad XLAD JOBDIR MESH [WORKERS]
+//
+// XLAD is the program xlad. MESH is as in --mesh; "" means one device. WORKERS is the number of processes.
 //
 // Each command prints one line of JSON to standard output:
 //   build      builds the program in a child process, as the coordinator does          {"build_ms": 812.0}
 //   steps 20   trains 20 more steps with the first build                               {"ms": 410.2, "steps": 20}
-//   memory     one device's step by the buffer plan; this process      {"plan_bytes": 17179620, "peak_rss": 9e7}
-// After an error, prints one line to standard error and exits with code 1.
+//   memory     prints the planned bytes of one device's step, and the peak resident bytes of this process
+//                                                                    {"plan_bytes": 17179620, "peak_rss": 90000000}
+// After an error, the program prints one line to standard error and exits with code 1.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -157,7 +160,7 @@ class Side {
   static double Milliseconds(int64_t since_ns) {
     return static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs;
   }
-  // A safetensors file begins with eight bytes of length, then that many bytes of JSON.
+  // The header of a safetensors file: a length of eight bytes, followed by that many bytes of JSON.
   static std::string Header(const std::string& bytes) {
     uint64_t length = 0;
     if (bytes.size() < sizeof(length)) return bytes;
@@ -184,7 +187,8 @@ class Side {
     return absl::UnavailableError("a worker process has ended");
   }
 
-  // The processes tell their addresses, get those of all, and then obey counts of steps.
+  // Each process writes its address, reads the addresses of all, and then trains as many steps as each further line
+  // says.
   absl::Status StartWorkers() {
     for (int worker = 0; worker < workers_; ++worker) {
       int to[2], from[2];
@@ -220,7 +224,7 @@ class Side {
       const absl::StatusOr<std::string> line = ReadLine(in);
       int64_t count = 0;
       if (!line.ok() || !absl::SimpleAtoi(*line, &count)) return absl::OkStatus();
-      // Steps are reported by the worker of device 0.
+      // Only the worker of device 0, which is worker 0, reports steps and can wait for them.
       if (worker == 0) XLAD_RETURN_IF_ERROR(Train(count));
       if (worker > 0) task_->Lease(done_ += count);
       XLAD_RETURN_IF_ERROR(WriteLine(out, "done"));

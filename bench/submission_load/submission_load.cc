@@ -1,11 +1,13 @@
-// Durable submissions: how many a coordinator acknowledges per second, and how long one takes when it is idle.
+// Measures durable submissions: how many of them a coordinator acknowledges per second, and how long one takes when the
+// coordinator is otherwise idle.
 //
 //   submission_load FOLDER [CLIENTS [SECONDS]]
 //
-// Runs a coordinator in this process with its data in FOLDER, and CLIENTS (32) gRPC clients that each submit one job
-// after the other for SECONDS (5): first with the disk as it is, then with 5 ms added to each sync. Then one client
-// submits 50 jobs per second. No worker is there, so that nothing but submissions happens. One JSON object on standard
-// output: acknowledgements and syncs per second, and the times of acknowledgements in milliseconds.
+// Runs a coordinator in this process with its data in FOLDER, and four loads of SECONDS (default 5) each. In the first,
+// one gRPC client submits 50 jobs per second. In the second, CLIENTS (default 32) clients each submit one job after the
+// other. The third is the second with 5 ms added to each sync, and the fourth repeats the first, now with many jobs in
+// the log. There are no workers, so the coordinator does nothing but accept submissions. Prints one JSON object: the
+// acknowledgements and syncs per second of each load, and the times of acknowledgements in milliseconds.
 #include <grpcpp/grpcpp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,7 +43,7 @@ int CountedSync(long call, int fd) {
 
 }  // namespace
 
-// SQLite's calls end here, because the program's own functions come before those of the C library.
+// SQLite calls these functions, because a program's own definitions take precedence over those of the C library.
 extern "C" int fsync(int fd) { return CountedSync(SYS_fsync, fd); }
 extern "C" int fdatasync(int fd) { return CountedSync(SYS_fdatasync, fd); }
 
@@ -109,7 +111,7 @@ nlohmann::json Summary(std::vector<double> times, double seconds, int64_t synced
           {"p99_ms", at(0.99)}};
 }
 
-// Each client submits `per_second` jobs per second, or as fast as it can if that is 0.
+// Each client submits `per_second` jobs per second; if it is 0, each submits its next job after the acknowledgement.
 nlohmann::json Load(std::vector<std::unique_ptr<Client>>* clients, const std::string& label, int seconds,
                     int per_second) {
   std::vector<std::vector<double>> times(clients->size());
@@ -134,7 +136,8 @@ nlohmann::json Load(std::vector<std::unique_ptr<Client>>* clients, const std::st
 
 absl::Status Measure(const std::string& folder, int clients, int seconds) {
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
-  if (!LogToFile(JoinPath(folder, "coordinator.log"))) return absl::InternalError("cannot write the log");
+  const std::string log = JoinPath(folder, "coordinator.log");
+  if (!LogToFile(log)) return absl::InternalError(absl::StrCat("cannot write the log to ", log));
   service::DaemonOptions options;
   options.listen = "127.0.0.1:0";
   options.data_folder = JoinPath(folder, "data");

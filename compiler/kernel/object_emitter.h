@@ -1,4 +1,4 @@
-// ObjectEmitter: from kernels to object code. The only interface between the compiler's passes and LLVM.
+// ObjectEmitter compiles kernels to object code. It is the only interface between the compiler's passes and LLVM.
 //
 // The passes leave a computation in which every instruction is one step. A step that is not a library op, a collective,
 // a copy or control flow is a *kernel*: one HLO instruction (a fusion, or a single op) with its buffers. Control flow
@@ -30,15 +30,16 @@ struct KernelRequest {
   // disjoint, and each result and operand occurs once, unless one operand of the instruction is repeated. A pair is
   // allowed only if MayShareMemory (compiler/analysis/in_place.h) returns it; the code must then
   //   - fusion and elementwise: compute element i of every result from element i of that operand only, and read
-  //     everything that an element needs before writing the element; in row form (compiler/analysis/row_form.h), read
-  //     everything that the row needs of the operand before, or at the same element
+  //     everything that an element needs before writing the element
+  //   - fusion in row form (compiler/analysis/row_form.h): read a row of that operand only in the loops over the row
+  //     before the one that writes the result, and in that loop only the element that it overwrites next
   //   - dynamic-update-slice (alone or as the root of a fusion), scatter: write only the elements that change, if the
   //     pair is with operand 0
   //   - copy, reshape, bitcast: do nothing
   std::vector<std::pair<int, int>> in_place;
   int64_t wanted_tiles = 1;  // About how many tiles the kernel is divided into, if its opcodes allow it.
-  // If it is not null, it is what `root` computes (ScheduleFusion in compiler/kernel/build_kernel.h), and is emitted
-  // instead. Its inputs and outputs are the operands and results.
+  // If it is not null, it computes what `root` computes (ScheduleFusion in compiler/kernel/build_kernel.h), and is
+  // emitted instead of it. Its inputs and outputs are the operands and results of `root`.
   std::shared_ptr<const ScheduledKernel> kernel;
 };
 
@@ -69,8 +70,9 @@ class ObjectEmitter {
 
   // The target with all fields filled in.
   virtual const Target& target() const = 0;
-  // Unimplemented, with the reason, if CanEmit is false. A program has one tile.
+  // Unimplemented, with the reason, if CanEmit is false.
   virtual absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) = 0;
+  // The result always has one tile.
   virtual absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) = 0;
   // Optimizes, and returns the ELF relocatable object. Must be called once, after all Emit calls.
   virtual absl::StatusOr<std::string> Finish() = 0;
@@ -91,7 +93,7 @@ Target CompleteTarget(const Target& target);
 // `why_not` is not null, it is set to the reason.
 bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
 
-// Whether there is code for this opcode, on some element type.
+// Whether there is code for this opcode with at least one element type.
 bool HasCode(hlo::Opcode opcode);
 
 // Whether this instruction may be inside a fused computation. The fusion passes promise in return, for all fusions but

@@ -1,15 +1,14 @@
 // Decides which instructions of a computation are fused.
 //
 // The planner visits instructions from results to parameters (users before operands). An instruction joins the group of
-// its users if all of them are in one group. If it also has users elsewhere, it becomes a further root (result) of a
-// group that reads it element by element, if that makes no cycle between groups. What costs less to compute again than
-// to store and load is copied into every group. Otherwise it starts a group of its own. For example
+// its users if all of them are in one group. If it has users elsewhere, it becomes another root (result) of a group
+// with the same number of elements that reads it element by element, unless that makes a cycle between groups. An
+// instruction that costs less to compute again than to store and load is copied into every group that uses it. Any
+// other instruction starts a group of its own. For example:
 //
-//   d = f32[8,4] subtract(x, y)
-//   e = f32[8,4] exponential(d)           // root: joins as a second result, because `s` reads it once per element
-//   s = f32[8] reduce(e, zero)            // root
-//   b = f32[8,4] broadcast(s)
-//   r = f32[8,4] divide(e, b)             // another group: reads `e` and, through the broadcast, `s` from memory
+//   s = f32[8,4] logistic(x)              // joins the group of `y` as a second root, because `d` reads it from memory
+//   y = f32[8,4] multiply(x, s)           // starts a group
+//   d = f32[8,4] dot(s, w)                // is not fused
 //
 // This is producer-consumer and sibling (multi-output) fusion in one backward pass; the terms are those of XLA.
 #pragma once
@@ -34,7 +33,7 @@ struct FusionGroup {
   // Every member, with the index maps under which it is computed.
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
   std::vector<int64_t> evaluations;  // For each map: how often a member under it is computed in one run of the loop.
-  absl::flat_hash_map<std::string, int> map_ids;  // From what a map does (MapKey) to its number.
+  absl::flat_hash_map<std::string, int> map_ids;  // The number of each map, by its MapKey.
   int64_t elements = 0;  // The positions of the loop: the number of elements of each root.
   int recomputed = 0;    // Members that are computed more often than they have elements.
 };
@@ -46,10 +45,10 @@ class FusionPlanner {
   const std::vector<FusionGroup>& groups() const { return groups_; }
 
  private:
-  // Who reads a value.
+  // The users of a value.
   struct Consumers {
     std::vector<int> groups;  // Sorted, distinct.
-    bool unfused = false;     // An instruction outside all groups, or the result: the value must be in memory.
+    bool unfused = false;     // It must be in memory: it is the result, or an instruction outside all groups uses it.
   };
   void Place(Instruction* instruction);
   // Copies the instruction into every consumer's group, and stores it only if it must be in memory.
@@ -58,8 +57,8 @@ class FusionPlanner {
   bool IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const;
   bool JoinAsRoot(Instruction* instruction, const Consumers& consumers);
   void StartGroup(Instruction* instruction);
-  // Adds the instruction to a group whose members use it. Returns false and changes nothing if the group could not be
-  // emitted, or would compute too much twice.
+  // Adds the instruction to a group whose members use it. Returns false and leaves the members unchanged if the group
+  // could then not be emitted or would recompute too much.
   bool Join(Instruction* instruction, int group, bool as_root);
   std::vector<int> MapsIn(const Instruction& instruction, FusionGroup* group) const;
   int OperandMap(const Instruction& user, int64_t operand, int map, FusionGroup* group) const;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxInstructions = 4'000'000;
 
-// Inlined instructions without metadata, from position `first` on, take the call's.
+// Copies the metadata of the call to the inlined instructions, which begin at position `first`, if they have none.
 void InheritMetadata(const Instruction& call, size_t first) {
   const auto& all = call.parent()->instructions();
   for (size_t i = first; i < all.size(); ++i) {
@@ -45,7 +45,8 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
   return absl::OkStatus();
 }
 
-// Clones each computation below `computation` that already has a caller (is in `owned`).
+// Clones each computation that `computation` calls, directly or not, if it already has another caller, that is, if it
+// is in `owned`.
 absl::Status CloneSharedComputations(Computation* computation, absl::flat_hash_set<Computation*>* owned,
                                      int64_t* total) {
   for (Instruction* instruction : Snapshot(*computation)) {

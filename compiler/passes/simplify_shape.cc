@@ -67,7 +67,7 @@ Instruction* SimplifyBroadcast(Instruction* broadcast, hlo::Builder& builder) {
   return builder.Broadcast(y, to, kept);
 }
 
-// Whether the transpose only moves dimensions of size 1, so that the order of the elements stays.
+// Whether the transpose only moves dimensions of size 1, so that the order of the elements in memory is unchanged.
 bool IsReshape(const Instruction* transpose) {
   int64_t last = -1;
   for (int64_t from : transpose->dimensions()) {

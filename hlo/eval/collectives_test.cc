@@ -15,6 +15,9 @@ add { a = f32[] parameter(0)
   ROOT s = f32[] add(a, b) }
 )";
 
+// An array of shape f32[1].
+Literal OneFloat(float x) { return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x})); }
+
 // Runs one program on `devices` devices. Parameter 0 of device d is {d * width, d * width + 1, ...}.
 absl::StatusOr<std::vector<Literal>> RunSpmd(const std::string& body, int64_t devices, int64_t width,
                                              const std::string& header = "") {
@@ -194,16 +197,13 @@ TEST(Collectives, RaggedAllToAll) {
   EXPECT_EQ(Show((*results)[1]), Show(Constant("f32[3] {0, 2, -1}")));
 }
 
-// Rounding depends on the order of summation, which must be the group's.
+// The result of rounding depends on the order of summation, which must be that of the devices in the group.
 TEST(Collectives, ReduceInRankOrder) {
   const auto module = Program(std::string("HloModule m, replica_count=3\n") + kAdd + R"(
 ENTRY e { p = f32[1] parameter(0)
   ROOT r = f32[1] all-reduce(p), replica_groups={{2,0,1}}, to_apply=add })");
-  const auto value = [](float x) {
-    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
-  };
   const auto results =
-      Evaluate({module.get(), module.get(), module.get()}, {{value(1e8f)}, {value(-1e8f)}, {value(1.0f)}});
+      Evaluate({module.get(), module.get(), module.get()}, {{OneFloat(1e8f)}, {OneFloat(-1e8f)}, {OneFloat(1.0f)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[0].array.values<float>()[0], 0.0f);  // (1 + 1e8) - 1e8 in single precision.
 }
@@ -226,10 +226,7 @@ ENTRY e { p = f32[1] parameter(0)
   t = (s32[], f32[1]) tuple(zero, p)
   w = (s32[], f32[1]) while(t), condition=cond, body=body
   ROOT r = f32[1] get-tuple-element(w), index=1 })");
-  const auto value = [](float x) {
-    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
-  };
-  const auto results = Evaluate({module.get(), module.get()}, {{value(1)}, {value(2)}});
+  const auto results = Evaluate({module.get(), module.get()}, {{OneFloat(1)}, {OneFloat(2)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[0].array.values<float>()[0], 48.0f);  // (1 + 2) * 2^4.
 }
@@ -264,8 +261,8 @@ TEST(Collectives, BadIdsAreErrors) {
   EXPECT_EQ(too_many.status().code(), absl::StatusCode::kInvalidArgument) << too_many.status();
 }
 
-// Collectives of different programs are matched by channel.
-TEST(Collectives, OfDifferentProgramsMatchByChannel) {
+// Instructions of different programs are one collective if they have the same channel_id; their names may differ.
+TEST(Collectives, OfDifferentProgramsMatchByChannelId) {
   const auto variant = [](const std::string& op) {
     return Program(std::string("HloModule m, num_partitions=2\n") + kAdd +
                    "ENTRY e { p = f32[1] parameter(0)\n x = f32[1] " + op + "(p)\n ROOT r" + op.substr(0, 1) +
@@ -273,10 +270,7 @@ TEST(Collectives, OfDifferentProgramsMatchByChannel) {
                    "to_apply=add }");
   };
   const auto a = variant("negate"), b = variant("abs");
-  const auto value = [](float x) {
-    return Literal(tensor::Array::FromValues<float>(tensor::ElementType::kF32, {1}, {x}));
-  };
-  const auto results = Evaluate({a.get(), b.get()}, {{value(-5)}, {value(-7)}});
+  const auto results = Evaluate({a.get(), b.get()}, {{OneFloat(-5)}, {OneFloat(-7)}});
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[1].array.values<float>()[0], 12.0f);
 }

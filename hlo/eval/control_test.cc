@@ -134,8 +134,8 @@ TEST(Control, AsyncUpdateAddsArguments) {
   const auto result = Evaluate(*module, {Constant("s32[2] {3, 5}")});
   ASSERT_TRUE(result.ok()) << result.status();
   ExpectSame(result->tuple[0], Constant("s32[2] {6, 20}"), "bound one by one");
-  ExpectSame(result->tuple[1], Constant("s32[2] {-3, -15}"), "the result is known at the end");
-  ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "a state goes through a loop");
+  ExpectSame(result->tuple[1], Constant("s32[2] {-3, -15}"), "only async-done returns the result");
+  ExpectSame(result->tuple[2], Constant("s32[2] {9, 35}"), "the state of an async op is carried by a loop");
 }
 
 TEST(Control, ElidedConstantsAreCounted) {

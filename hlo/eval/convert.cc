@@ -56,10 +56,10 @@ To ConvertElement(From x, ElementType type) {
     if constexpr (FloatCarrier<From> || ComplexCarrier<From>) {
       return FloatToInt<To>(ToDouble(x), type);
     } else {
-      return static_cast<To>(x);  // Wraps to To; Narrow wraps to types below 8 bits.
+      return static_cast<To>(x);  // Wraps to the width of To; Narrow then wraps to types below 8 bits.
     }
   } else if constexpr (IntCarrier<From>) {
-    return static_cast<To>(x);  // Rounds once; ToDouble would round too.
+    return static_cast<To>(x);  // Rounds to nearest even; ToDouble would round to odd first.
   } else {
     return static_cast<To>(ToDouble(x));
   }
@@ -80,7 +80,7 @@ absl::StatusOr<Value> EvalConvert(const Operation& operation) {
   return ConvertTo(operation.operand(0), operation.result().type);
 }
 
-// The bits of all elements without gaps, from the lowest bit of the first byte.
+// The bits of all elements without gaps; the first element begins at the lowest bit of the first byte.
 std::vector<std::byte> PackBits(const Value& value) {
   const int width = tensor::BitWidth(value.type());
   const auto in = value.values<uint8_t>();
@@ -116,11 +116,12 @@ absl::StatusOr<Value> EvalBitcastConvert(const Operation& operation) {
   return Value(Array(result, bytes));
 }
 
-// The numbers of bits of a floating-point format.
+// The widths of the exponent and the mantissa of a floating-point format, in bits.
 struct FloatBits {
   int exponent, mantissa;
 };
 
+// All zeros if reduce-precision is not defined for the type.
 FloatBits BitsOf(ElementType type) {
   switch (type) {
     case ElementType::kF64:
@@ -142,8 +143,8 @@ FloatBits BitsOf(ElementType type) {
   }
 }
 
-// Rounds the mantissa to nearest even, then replaces values outside the range of the smaller exponent by infinity and
-// zero. NaN is unchanged.
+// Rounds the mantissa to nearest even. Then values that are too large for the smaller exponent become infinity, and
+// values that are too small become zero. NaN is unchanged.
 uint64_t ReducePrecision(uint64_t bits, FloatBits from, FloatBits to) {
   const uint64_t sign = bits & (uint64_t{1} << (from.exponent + from.mantissa));
   const uint64_t exponent_mask = ((uint64_t{1} << from.exponent) - 1) << from.mantissa;
@@ -234,7 +235,7 @@ Value ConvertTo(const Value& value, ElementType type) {
   if (wide.type() == type) return wide;
   const tensor::Shape result{type, value.dims()};
   if (IsSmallFloat(type) && wide.type() == ElementType::kF32) return Value(NarrowFloats(wide.values<float>(), result));
-  if (IsSmallFloat(type)) {  // Rounds once, from the exact value.
+  if (IsSmallFloat(type)) {  // Rounds as if once: ToDouble is exact or rounds to odd.
     Array out(result);
     VisitCarrier(wide.type(), [&]<typename From>() {
       const auto x = wide.values<From>();

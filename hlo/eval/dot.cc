@@ -11,10 +11,11 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// The batch, free and contracting dimensions of an operand, and the product of the sizes of each.
+// The batch, free and contracting dimensions of an operand.
 struct Parts {
-  Dims order;  // The batch dimensions, then the free and contracting ones, or the contracting and free ones.
-  Dims free_dims;
+  Dims order;      // The batch dimensions, then the free and contracting ones, or the contracting and free ones.
+  Dims free_dims;  // The sizes of the free dimensions.
+  // The product of the sizes of each kind.
   int64_t batch = 1, free = 1, contracting = 1;
 };
 
@@ -51,7 +52,8 @@ void MultiplyMatrices(const T* lhs, const T* rhs, T* out, const Parts& left, con
   }
 }
 
-// The type of the products and sums: the widest carrier of the operands and the result.
+// The type of the products and sums: the widest carrier of the result and of the operands of the same kind, which is
+// integer or not.
 ElementType SumCarrier(const Operation& operation) {
   ElementType widest = CarrierOf(operation.result().type);
   for (int64_t i = 0; i < 2; ++i) {
@@ -92,7 +94,7 @@ absl::StatusOr<Value> EvalDot(const Operation& operation) {
                    operation.result().type);
 }
 
-// `value` with zeros outside of [start, start + size) of `dimension`.
+// A copy of `value` with zeros at the indices of `dimension` outside of [start, start + size).
 Value KeepRange(const Value& value, int64_t dimension, int64_t start, int64_t size) {
   Array out(value.shape());
   StridedView view = RowMajor(value.dims());
@@ -109,7 +111,7 @@ void DropDimension(Dims* dims, int64_t dropped) {
   for (int64_t& d : *dims) d -= d > dropped ? 1 : 0;
 }
 
-// Group g has group_sizes[g] consecutive indices of the ragged dimension of lhs. If that dimension is free, these rows
+// Group g has sizes[g] consecutive indices of the ragged dimension of lhs. If that dimension is free, these rows
 // are multiplied by rhs[g]. If it is contracting, result[g] is the sum over these indices. If it is a batch dimension,
 // the result is that of dot.
 absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
@@ -143,7 +145,7 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   return ConvertTo(Value(std::move(out)), type);
 }
 
-// The operands are multiplied by their scales, each of which applies to a block of elements; then a dot.
+// The dot of the operands after each has been multiplied by its scales, each of which applies to a block of elements.
 absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
   Value scaled[2];
   for (int64_t i = 0; i < 2; ++i) {

@@ -6,8 +6,8 @@
 
 namespace xlad::hlo::eval {
 
-// Applies Op::Apply to each element in the operand's carrier type; NotDefined if Op has no Apply for it. The carrier of
-// the result may differ (abs of complex numbers, is-finite).
+// Applies Op::Apply to each element in the operand's carrier type. Returns NotDefined if Op has no Apply for that type.
+// The carrier of the result may be another one (abs of complex numbers, is-finite).
 template <typename Op>
 absl::StatusOr<Value> EvalUnary(const Operation& operation) {
   const Value& operand = operation.operand(0);
@@ -26,6 +26,7 @@ absl::StatusOr<Value> EvalUnary(const Operation& operation) {
   });
 }
 
+// The same for two operands of one element type.
 template <typename Op>
 absl::StatusOr<Value> EvalBinary(const Operation& operation) {
   const Value& left = operation.operand(0);

@@ -1,7 +1,7 @@
-// Transcendental one-operand instructions.
+// Transcendental instructions with one operand.
 //
 // f32 and smaller floats are computed in double, f64 in long double, and complex numbers likewise. On machines whose
-// long double is wider than double, results are correctly rounded except for rare cases of double rounding.
+// long double is wider than double, real results are correctly rounded except for rare cases of double rounding.
 #include <cmath>
 
 #include "hlo/eval/elementwise.h"
@@ -11,7 +11,7 @@ namespace {
 
 using LongComplex = std::complex<long double>;
 
-// Op::On is generic over double and long double, and their complex numbers if the instruction allows them.
+// Op::On accepts double and long double, and also complex numbers of them if the instruction does.
 template <typename Op>
 struct RealOnly {
   static float Apply(float x) { return static_cast<float>(Op::On(double{x})); }
@@ -55,7 +55,7 @@ struct Expm1 {
   static R On(R x) {
     return std::expm1(x);
   }
-  // e^a e^ib - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
+  // For z = a + ib, e^z - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
   template <typename R>
   static std::complex<R> On(std::complex<R> z) {
     const R a = z.real(), b = z.imag(), half = std::sin(b / 2);
@@ -69,7 +69,8 @@ struct Log1p {
   static R On(R x) {
     return std::log1p(x);
   }
-  // log|1 + z| = log1p(a (2 + a) + b^2) / 2, which is accurate for small z; log(1 + z) for large z.
+  // For z = a + ib, log|1 + z| = log1p(a (2 + a) + b^2) / 2, which is accurate if z is small. If z is very large, the
+  // squares overflow, and if 1 + z is small, they cancel; the library's log(1 + z) is used then.
   template <typename R>
   static std::complex<R> On(std::complex<R> z) {
     const R a = z.real(), b = z.imag();

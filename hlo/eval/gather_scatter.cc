@@ -1,5 +1,6 @@
-// gather and scatter: slices of one array at start indices that another array has. The former is called "big array"
-// here (operand of a gather, input of a scatter), the gather's result and the scatter's updates are the "small array".
+// gather and scatter: they read and write slices of one array at start indices that another array has. The array with
+// the slices (the operand of a gather, the input of a scatter) is called the "big array" here. The "small array" is the
+// result of a gather or the updates of a scatter.
 #include <algorithm>
 #include <cstring>
 
@@ -10,14 +11,14 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// Reads start indices from the index array, which has one vector of them per batch index: along index_vector_dim, or
-// one number if index_vector_dim is the number of dimensions.
+// Reads start indices from the index array. It has one vector of start indices per batch index, along index_vector_dim.
+// If index_vector_dim is the number of dimensions, each element is a vector of one start index.
 struct IndexReader {
   const Value& indices;
   int64_t vector_dim;
   const Dims& index_map;            // Element i of a vector is the start in this dimension of the big array.
-  const Dims& big_batching_dims;    // The start in dimension i of these is the batch index
-  const Dims& index_batching_dims;  // at dimension i of these of the index array.
+  const Dims& big_batching_dims;    // In big_batching_dims[i], the start is the batch index in dimension
+  const Dims& index_batching_dims;  // index_batching_dims[i] of the index array.
   Dims strides;                     // Strides of the index array's batch dimensions.
   Dims batch_dims;                  // Sizes of the index array's batch dimensions.
   int64_t vector_stride = 0;
@@ -49,12 +50,12 @@ struct IndexReader {
   }
 };
 
-// The slices of the small array and the big array that correspond.
+// The layout of a window in the small array and of the slice that it corresponds to in the big array.
 struct WindowGeometry {
   Dims dims;           // The sizes of the window dimensions of the small array.
   Dims big_strides;    // Their strides in the big array.
   Dims small_strides;  // Their strides in the small array.
-  Dims full_sizes;     // The slice sizes in all dimensions of the big array, 1 in dimensions that the small one lacks.
+  Dims full_sizes;     // The slice sizes in all dimensions of the big array; 1 if the small array lacks the dimension.
   Dims batch_strides;  // The strides of the other dimensions of the small array.
 };
 
@@ -141,7 +142,7 @@ class Updater {
       return absl::OkStatus();
     }
     if (tensor::Product(window.dims) == 0) return absl::OkStatus();
-    // A typed loop runs over a line of the last window dimension, a call over one element.
+    // The combine loop handles all elements along the last window dimension; a call handles one element.
     const bool line = fast_.has_value() && !window.dims.empty();
     const Dims outer(window.dims.begin(), window.dims.end() - (line ? 1 : 0));
     for (const Dims& index : tensor::MultiIndices(outer)) {

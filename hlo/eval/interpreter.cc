@@ -80,7 +80,7 @@ absl::Status Interpreter::Run() {
 
 absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vector<Value> arguments) {
   const size_t depth = frames_.size();
-  // A reducer may compute in a wider type than its arguments have.
+  // The parameters of a reducer may have a wider type than the arguments.
   for (size_t p = 0; p < arguments.size() && p < computation.parameters().size(); ++p) {
     const Shape& parameter = computation.parameters()[p]->shape();
     if (arguments[p].is_tuple() || !parameter.is_array() || arguments[p].type() == parameter.type()) continue;
@@ -109,11 +109,11 @@ absl::Status Interpreter::RunNext() {
   state_->work_left -= planned.work;
   if (state_->work_left < 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(PlaceOf(*planned.instruction), ": with about ", planned.work,
-                     " element operations here the program exceeds the limit EvaluateLimits.element_steps"));
+        absl::StrCat(PlaceOf(*planned.instruction), ": needs about ", planned.work,
+                     " element operations; with them, the program exceeds the limit EvaluateLimits.element_steps"));
   }
   const absl::Status status = RunInstruction(frame, planned);
-  // If the message has the place of an instruction inside a called computation, that one is the most precise.
+  // The message may already name an instruction inside a called computation, which is the more precise place.
   if (status.ok() || absl::StrContains(status.message(), "%")) return status;
   return Annotate(status, PlaceOf(*planned.instruction));
 }

@@ -22,7 +22,7 @@ struct ComputationPlan {
     std::vector<int64_t> operands;    // The slots of the operands.
     std::vector<bool> last_uses;      // Whether the slot of operand i is not read afterwards.
     bool is_used = false;             // Whether the result is read at all.
-    double work = 0;                  // WorkOf the instruction.
+    double work = 0;                  // WorkOf(*instruction).
   };
   std::vector<Entry> entries;  // In execution order. Entry i writes slot i.
   int64_t root = 0;            // The slot of the computation's result.
@@ -33,7 +33,7 @@ class EvaluationState {
  public:
   explicit EvaluationState(const EvaluateLimits& limits)
       : meter(limits.live_bytes), instructions_left(limits.instructions), work_left(limits.element_steps) {}
-  // Returns the plan of a computation, which the first call makes.
+  // Returns the plan of a computation. The first call for a computation makes its plan.
   const ComputationPlan& PlanOf(const Computation& computation);
 
   MemoryMeter meter;
@@ -48,8 +48,8 @@ class EvaluationState {
 
 class Interpreter final : public Caller {
  public:
-  Interpreter(EvaluationState* program, int64_t replica, int64_t partition)
-      : state_(program), replica_(replica), partition_(partition) {}
+  Interpreter(EvaluationState* state, int64_t replica, int64_t partition)
+      : state_(state), replica_(replica), partition_(partition) {}
 
   // Starts the computation `entry`; Run executes it.
   absl::Status Start(const Computation& entry, std::vector<Value> arguments);
@@ -76,7 +76,7 @@ class Interpreter final : public Caller {
     int64_t next = 0;  // The entry that runs next.
     std::vector<Value> slots;
     std::vector<Value> arguments;
-    std::vector<Value> saved;  // During a call by a while: the loop state. By an async op: its operands.
+    std::vector<Value> saved;  // The loop state while a loop condition runs; the operands while an async op runs.
   };
 
   absl::Status Push(const Computation& computation, Role role, std::vector<Value> arguments);

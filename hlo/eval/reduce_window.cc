@@ -9,9 +9,9 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// The window positions [first, end) of the last dimension at which element `element` of the window is on the operand,
-// and the operand's index at the first. Only without base dilation and reversal, so that these positions are
-// contiguous.
+// The window positions [first, end) of the last dimension at which element `element` of the window is on the operand
+// and not on the padding, and the operand's index at the first. The dimension must have no base dilation and no
+// reversal: these positions are then contiguous.
 struct Run {
   int64_t first = 0, end = 0, operand_first = 0;
 };
@@ -25,8 +25,9 @@ Run RunOf(const WindowDimension& window, int64_t size, int64_t positions, int64_
   return run;
 }
 
-// For a reducer with a typed loop. The outer loop is over the elements of the window, the inner one over positions, a
-// line of the last dimension at a time; so each result combines its window in row-major order.
+// reduce-window with a reducer that has a typed loop. The outer loop is over the elements of the window, and the inner
+// one over positions, a line of the last dimension at a time. Each result thus combines the elements of its window in
+// row-major order.
 Value WindowFast(const Operation& operation, const FastReducer& reducer) {
   const Value operand = ConvertTo(operation.operand(0), reducer.type);
   const Value init = ConvertTo(operation.operand(1), reducer.type);
@@ -149,7 +150,7 @@ absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
       }
       if (!keeps) selected = candidate;
     }
-    if (selected < 0) continue;  // The window is in the padding.
+    if (selected < 0) continue;  // All of the window is in the padding.
     if (fast.has_value()) {
       fast->combine(out.bytes().data() + selected * width, 1, updates.bytes().data() + i * width, 1, 1);
     } else {

@@ -1,4 +1,4 @@
-// The format of a program follows from its content.
+// ReadModule detects the format of a program from its bytes.
 #include "hlo/read/read.h"
 
 #include "gmock/gmock.h"
@@ -16,7 +16,7 @@ std::string Error(absl::string_view bytes) { return std::string(ReadModule(bytes
 TEST(Read, TakesTextAndProto) {
   const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule("\n  %x = f32[2]{0} negate(f32[2]{0} %y)");
   ASSERT_TRUE(text.ok()) << text.status();
-  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths whose bytes look like letters, and long names.
+  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths whose byte could be text ('!', '#'), and long names.
     (*text)->set_name(std::string(static_cast<size_t>(length), 'n'));
     const absl::StatusOr<std::unique_ptr<Module>> proto = ReadModule(*SerializeProto(**text));
     ASSERT_TRUE(proto.ok()) << proto.status();
@@ -28,7 +28,7 @@ TEST(Read, TakesTextBehindAByteOrderMark) {
   EXPECT_TRUE(ReadModule("\xef\xbb\xbf" "f32[2] negate(f32[2] x)").ok());
 }
 
-TEST(Read, RefusesMlirWithAWord) {
+TEST(Read, NamesFormatsThatItCannotRead) {
   EXPECT_THAT(Error("ML\xefR\x01StableHLO"), HasSubstr("found MLIR bytecode (a StableHLO artifact), expected HLO"));
   EXPECT_THAT(Error("module @jit_f attributes {} {\n"), HasSubstr("found MLIR text, expected HLO text"));
   EXPECT_THAT(Error("#loc = loc(unknown)\nmodule {"), HasSubstr("found MLIR text"));
@@ -38,7 +38,7 @@ TEST(Read, RefusesMlirWithAWord) {
   EXPECT_THAT(Error("\x28\xb5\x2f\xfd\x04"), HasSubstr("found a file that zstd has compressed"));
 }
 
-TEST(Read, SaysWhatIsWrong) {
+TEST(Read, ReportsBytesThatAreNotAModule) {
   EXPECT_THAT(Error(""), HasSubstr("found an empty file"));
   EXPECT_EQ(Error("hello world"), "1:1: found \"hello\", expected HloModule, a computation or an instruction");
   EXPECT_THAT(Error("\x7f" "ELF\x02\x01\x01"), HasSubstr("not an HloModuleProto"));

@@ -19,7 +19,7 @@ struct InstructionFields {
   absl::string_view shape, metadata;  // The bytes of the messages.
   int64_t id = 0, parameter_number = 0, tuple_index = 0;
   Dims dimensions, operand_ids, control_predecessor_ids, called_computation_ids;
-  std::string rest;  // The bytes of the other fields.
+  std::string rest;  // The bytes of the other fields, with their tags.
 
   // Reads the fields from the bytes of a pb::Instruction. The fields refer to `bytes` or to `memory`. Returns false if
   // the bytes are not a valid message.
@@ -29,7 +29,8 @@ struct InstructionFields {
   bool Scan(absl::string_view bytes, bool* merged);
 };
 
-// A cache of shapes and metadata. The keys are their bytes, which must outlive the cache. Programs repeat few of them.
+// A cache of shapes and metadata, because a program has few different ones. The keys are their serialized bytes, which
+// must outlive the cache.
 class SharedParts {
  public:
   absl::Status ShapeOf(absl::string_view bytes, Shape* shape);
@@ -40,6 +41,7 @@ class SharedParts {
   absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;
 };
 
+// InvalidArgument: the bytes are not an HloModuleProto.
 absl::Status NoModule();
 
 }  // namespace xlad::hlo

@@ -1,4 +1,4 @@
-// Writes shapes, metadata and string maps to protos.
+// Writes shapes, metadata, string maps and program shapes to protos.
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +15,7 @@ bool TakeInt(absl::string_view* text, int64_t* value) {
   return true;
 }
 
-// Parses "(8,128)" and calls `add` with each number.
+// Parses a list such as "(8,128)" at the start of the text, removes it, and calls `add` with each number.
 template <typename Add>
 bool TakeList(absl::string_view* text, const Add& add) {
   if (text->empty() || text->front() != '(') return false;
@@ -32,7 +32,7 @@ bool TakeList(absl::string_view* text, const Add& add) {
   }
 }
 
-// The letters of a layout's suffix that have a proto field with one number.
+// The parts of a layout's suffix that are a letter and one number, and the proto field of that number.
 struct SuffixLetter {
   char letter;
   void (pb::Layout::*set)(int64_t);
@@ -44,7 +44,7 @@ constexpr SuffixLetter kSuffixLetters[] = {
     {'M', &pb::Layout::set_dynamic_shape_metadata_prefix_bytes},
 };
 
-// Writes the known parts of a suffix such as "T(8,128)(2,1)E(4)S(1)".
+// Writes the parts of a suffix such as "T(8,128)(2,1)E(4)S(1)" up to the first one that has no field.
 void WriteSuffix(absl::string_view text, pb::Layout* out) {
   while (!text.empty()) {
     const char letter = text.front();

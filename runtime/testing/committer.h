@@ -1,4 +1,4 @@
-// The commits of checkpoints in tests of tasks.
+// Commits checkpoints in place of a coordinator, for tests of tasks.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 namespace xlad::runtime {
 
-// Commits a checkpoint when all workers have written their shards, on a thread of its own.
+// Calls `commit` on a thread of its own with each step of which all workers have written their shards.
 class Committer {
  public:
   Committer(size_t workers, std::function<void(int64_t)> commit)

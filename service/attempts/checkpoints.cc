@@ -68,7 +68,7 @@ void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& mes
   CoordinatorMessage committed;
   SetAttempt(job->current(), committed.mutable_committed());
   committed.mutable_committed()->set_step(message.step());
-  // A step that is older than the newest checkpoint is not needed any more.
+  // Shards of a step that is not newer than the newest checkpoint are not needed.
   if (message.step() <= NewestStep(*job)) return context_.Send(worker, std::move(committed));
   Attempt& attempt = context_.attempts.at(job->id);
   attempt.shards[message.step()][worker.str()] = message.shard();
@@ -106,7 +106,7 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = request.index.step();
   if (attempt.storing_step == step) attempt.storing_step = -1;
-  if (absl::IsDataLoss(stored.status())) {  // It cannot be stored later either.
+  if (absl::IsDataLoss(stored.status())) {  // Another try could not store it either.
     return FailAttempt(context_, job,
                        {absl::StrCat("the checkpoint of step ", step, " is lost: ", stored.status().message()), "", "",
                         -1});

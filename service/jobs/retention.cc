@@ -9,7 +9,7 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kFirstPauseMs = 60'000;
-constexpr int64_t kSurplusEvents = 200;  // A job with fewer events that are not needed is left alone.
+constexpr int64_t kSurplusEvents = 200;  // A job's events are trimmed when this many of them are no longer needed.
 
 void AddBlob(const std::string& digest, StoredState* state) {
   if (!digest.empty()) state->blobs.insert(digest);

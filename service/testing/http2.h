@@ -1,4 +1,4 @@
-// HTTP/2 by hand (RFC 9113), as much as a call needs that never ends.
+// Composes the few HTTP/2 frames (RFC 9113) of a gRPC call that never ends.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,14 @@ inline std::string Http2Frame(uint8_t type, uint8_t flags, uint32_t stream, cons
   return frame + payload;
 }
 
-// A literal header field that is never indexed and has no Huffman code (RFC 7541). Both strings are below 127 bytes.
+// A literal header field that is never indexed and has no Huffman code (RFC 7541). Each string must be shorter than
+// 127 bytes.
 inline std::string Http2Header(const std::string& name, const std::string& value) {
   return absl::StrCat(std::string(1, '\x10'), std::string(1, static_cast<char>(name.size())), name,
                       std::string(1, static_cast<char>(value.size())), value);
 }
 
-// The start of a call, without a token, whose message is said to have 60 MB, of which the first bytes follow.
+// The start of a call without a token. It announces a message of 60 MB, and has only the first 10,000 bytes of it.
 inline std::string StalledCall(const std::string& path) {
   const std::string headers = absl::StrCat(
       Http2Header(":method", "POST"), Http2Header(":scheme", "http"), Http2Header(":path", path),

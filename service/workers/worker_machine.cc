@@ -11,12 +11,13 @@ namespace {
 
 constexpr size_t kMaxIdBytes = 256;
 constexpr int64_t kMaxWorkerDevices = 1 << 16;
+// A second process with the id of a connected worker is refused after this time if the first one is still heard from.
 constexpr int64_t kRivalMs = 1000;
 
 std::string HowSilent(const Worker& worker, int64_t silent_ns) {
-  const std::string seconds = absl::StrCat(silent_ns / kNsPerMs, " ms");
-  return worker.connection == ConnectionId() ? absl::StrCat("it has not been connected for ", seconds)
-                                             : absl::StrCat("no heartbeat for ", seconds);
+  const std::string duration = absl::StrCat(silent_ns / kNsPerMs, " ms");
+  return worker.connection == ConnectionId() ? absl::StrCat("it has not been connected for ", duration)
+                                             : absl::StrCat("no heartbeat for ", duration);
 }
 
 }  // namespace
@@ -24,7 +25,7 @@ std::string HowSilent(const Worker& worker, int64_t silent_ns) {
 void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
   if (message.has_register_()) return OnRegister(connection, message.register_());
   const auto known = context_.connections.find(connection);
-  // Not registered, or replaced by a newer connection.
+  // The worker has not registered, or a newer connection has replaced this one.
   if (known == context_.connections.end()) return context_.Close(connection);
   const WorkerId id = known->second;
   Worker& worker = context_.workers.at(id);
@@ -75,7 +76,7 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
   if (!IsProtocolAccepted(kProtocol, message.protocol())) {
     Refuse(connection, absl::StrCat("worker ", message.worker_id(), " speaks protocol ", message.protocol(),
                                     message.version().empty() ? "" : absl::StrCat(" (xlad ", message.version(), ")"),
-                                    ", this coordinator works with ", std::max(1, kProtocol - 1), " to ", kProtocol,
+                                    ", but this coordinator supports ", std::max(1, kProtocol - 1), " to ", kProtocol,
                                     "; use a worker and a coordinator of the same version of xlad"));
     return true;
   }
@@ -96,7 +97,7 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
     Refuse(connection, absl::StrCat("another worker is registered as ", message.worker_id(), " (host ",
                                     known->registration.host(), ", pid ", known->registration.pid(),
                                     "); start this one with another --id"));
-  } else {  // The connection of a process that has ended may still be open: the new one tries again.
+  } else {  // The first process may have ended although its connection is still open, so the second one may retry.
     context_.Close(connection);
   }
   return true;
@@ -121,10 +122,10 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   worker.reason.clear();
   worker.since_ns = context_.now_ns;
   context_.connections[connection] = id;
-  // Attempts that were placed here before this coordinator started.
+  // Reserves the devices of attempts that were placed here before this coordinator started.
   if (const auto recovered = context_.recovered.extract(id); !recovered.empty()) {
     for (const JobId& job : recovered.mapped()) {
-      // By now a later attempt may run, on other workers.
+      // A later attempt of the job may have been placed on other workers since then.
       const Job* placed = context_.jobs.Find(job);
       const bool is_peer = context_.attempts.contains(job) && HasPeer(*placed, id.str());
       if (is_peer) Context::Occupy(*placed, &worker);

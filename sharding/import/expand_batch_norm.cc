@@ -13,7 +13,7 @@ using hlo::ElementType;
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Writes the ops for one batch norm. Arrays are converted to the type in which sums are computed.
+// Emits the ops that replace one batch norm. They compute in f32 if the element type is narrower.
 class Expander {
  public:
   Expander(Instruction* op, hlo::Module* module)
@@ -31,26 +31,27 @@ class Expander {
   Instruction* Training() {
     Instruction* x = Operand(0);
     Instruction* mean = Mean(x);
-    Instruction* distance = builder_.Binary(Opcode::kSubtract, x, PerElement(mean));
-    Instruction* variance = Mean(builder_.Binary(Opcode::kMultiply, distance, distance));
-    Instruction* unit = builder_.Binary(Opcode::kDivide, distance, PerElement(Deviation(variance)));
-    Instruction* scaled = builder_.Binary(Opcode::kMultiply, unit, PerElement(Operand(1)));
+    Instruction* centered = builder_.Binary(Opcode::kSubtract, x, PerElement(mean));
+    Instruction* variance = Mean(builder_.Binary(Opcode::kMultiply, centered, centered));
+    Instruction* normalized = builder_.Binary(Opcode::kDivide, centered, PerElement(Deviation(variance)));
+    Instruction* scaled = builder_.Binary(Opcode::kMultiply, normalized, PerElement(Operand(1)));
     return Results({builder_.Binary(Opcode::kAdd, scaled, PerElement(Operand(2))), mean, variance});
   }
 
-  // (x, scale, mean, variance, gradient of the output) -> (gradients of x, of scale and of offset)
+  // (x, scale, mean, variance, gradient of the output) -> (gradients of x, of scale and of offset). With n = normalized
+  // x and g = gradient of the output, the gradient of x is scale / deviation * (g - mean(g) - n * mean(g * n)).
   Instruction* Gradient() {
     Instruction* gradient = Operand(4);
     Instruction* deviation = Deviation(Operand(3));
-    Instruction* distance = builder_.Binary(Opcode::kSubtract, Operand(0), PerElement(Operand(2)));
-    Instruction* unit = builder_.Binary(Opcode::kDivide, distance, PerElement(deviation));
+    Instruction* centered = builder_.Binary(Opcode::kSubtract, Operand(0), PerElement(Operand(2)));
+    Instruction* normalized = builder_.Binary(Opcode::kDivide, centered, PerElement(deviation));
     Instruction* offset_gradient = Sum(gradient);
-    Instruction* scale_gradient = Sum(builder_.Binary(Opcode::kMultiply, gradient, unit));
-    Instruction* along = builder_.Binary(Opcode::kMultiply, unit, PerElement(Divided(scale_gradient)));
-    Instruction* centered = builder_.Binary(Opcode::kSubtract, gradient, PerElement(Divided(offset_gradient)));
-    Instruction* orthogonal = builder_.Binary(Opcode::kSubtract, centered, along);
-    Instruction* factor = builder_.Binary(Opcode::kDivide, Operand(1), deviation);
-    return Results({builder_.Binary(Opcode::kMultiply, orthogonal, PerElement(factor)), scale_gradient,
+    Instruction* scale_gradient = Sum(builder_.Binary(Opcode::kMultiply, gradient, normalized));
+    Instruction* projection = builder_.Binary(Opcode::kMultiply, normalized, PerElement(Divided(scale_gradient)));
+    Instruction* without_mean = builder_.Binary(Opcode::kSubtract, gradient, PerElement(Divided(offset_gradient)));
+    Instruction* orthogonal = builder_.Binary(Opcode::kSubtract, without_mean, projection);
+    Instruction* multiplier = builder_.Binary(Opcode::kDivide, Operand(1), deviation);
+    return Results({builder_.Binary(Opcode::kMultiply, orthogonal, PerElement(multiplier)), scale_gradient,
                     offset_gradient});
   }
 
@@ -59,10 +60,10 @@ class Expander {
   Instruction* Converted(Instruction* x, ElementType type) {
     return x->shape().type() == type ? x : builder_.Convert(type, x);
   }
-  // A value per feature as an array like x.
+  // Broadcasts an array of one value per feature to the shape of x.
   Instruction* PerElement(Instruction* x) { return builder_.Broadcast(x, dims_, {op_.attributes().feature_index}); }
   Instruction* Sum(Instruction* x) { return builder_.Reduce(x, builder_.Scalar(type_, 0), reduced_, add_); }
-  // Divided by the number of elements per feature.
+  // Divides sums by the number of elements per feature.
   Instruction* Divided(Instruction* sum) {
     const int64_t features = dims_[op_.attributes().feature_index];
     const double count = static_cast<double>(tensor::Product(dims_)) / static_cast<double>(features);

@@ -13,7 +13,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using hlo::Shape;
 
-// trsm: (triangular A, B) -> X.
+// Adds the triangular-solve that computes what a call of trsm does: from a triangular A and B, the solution X.
 Instruction* Trsm(Instruction* call) {
   const auto flag = [&](absl::string_view name, char otherwise) {
     return static_cast<char>(tensor::LapackOption(call->attributes().backend_config, name, otherwise));
@@ -48,7 +48,7 @@ void ReplaceLibraryCalls(hlo::Module* module) {
   for (const auto& computation : module->computations()) {
     for (const auto& instruction : computation->instructions()) {
       if (IsTrsm(*instruction)) calls.push_back(instruction.get());
-      // The layouts and aliases that the call was written for do not hold for its shards.
+      // The layouts and aliases describe the call on global arrays, and do not apply to the calls on shards.
       if (!hlo::IsLapackCall(*instruction)) continue;
       instruction->mutable_attributes().operand_layout_constraints.clear();
       instruction->mutable_attributes().output_operand_aliasing.clear();

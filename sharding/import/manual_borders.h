@@ -1,4 +1,4 @@
-// The borders of manual computations (jax.shard_map), as calls of one array each.
+// Splits the borders of manual computations (jax.shard_map) into one call per array.
 #pragma once
 
 #include "sharding/import/annotations.h"
@@ -6,7 +6,7 @@
 
 namespace xlad::sharding {
 
-// Replaces a border call of several arrays by one call for each, and enters the shardings of the border in `module`:
+// Replaces a border call of several arrays by one call per array, and records the border's shardings in `module`:
 //   GlobalToLocalShape: the in-sharding, for a copy of the operand that becomes the call's operand;
 //   LocalToGlobalShape: the out-sharding, for the call's result.
 // A manual axis that a border sharding does not use becomes a replicated axis of it, so that propagation does not use

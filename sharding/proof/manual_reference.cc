@@ -11,7 +11,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Whether propagation finds the sharding of the instruction: that of data flow, or of a border of a manual computation.
+// Whether propagation determines the sharding of the instruction, because it only passes values on or is a border of a
+// manual computation.
 bool IsFree(const Instruction& instruction, bool in_entry) {
   switch (instruction.opcode()) {
     case Opcode::kGetTupleElement: case Opcode::kWhile: case Opcode::kConditional: return true;
@@ -20,6 +21,7 @@ bool IsFree(const Instruction& instruction, bool in_entry) {
   }
 }
 
+// Whether the instruction is the copy whose sharding is an in-sharding of a manual computation (manual_borders.h).
 bool IsInSharding(const Instruction& instruction) {
   if (instruction.opcode() != Opcode::kCopy) return false;
   for (const Instruction* user : instruction.users()) {
@@ -46,8 +48,8 @@ absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> m
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
     const bool in_entry = computation == sharded.module->entry();
     for (const auto& instruction : computation->instructions()) {
-      const bool leaves = IsManualBorder(*instruction) && !IsCustomCall(*instruction, hlo::kEnterManualCall);
-      if (IsInSharding(*instruction) || leaves) continue;
+      const bool is_exit = IsManualBorder(*instruction) && !IsCustomCall(*instruction, hlo::kEnterManualCall);
+      if (IsInSharding(*instruction) || is_exit) continue;
       sharded.shardings.erase(instruction.get());
       if (IsFree(*instruction, in_entry)) continue;
       sharded.shardings[instruction.get()] = {TensorSharding::Replicated(instruction->shape().ndim())};

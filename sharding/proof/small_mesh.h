@@ -1,4 +1,5 @@
-// Small meshes for instances of ops: an op is partitioned over 65,536 devices as it is over 16.
+// Small meshes on which single ops are checked instead of large ones: an op is partitioned over 65,536 devices as it is
+// over 16.
 #pragma once
 
 #include <vector>
@@ -8,9 +9,9 @@
 
 namespace xlad::sharding {
 
-// A mesh in which axes are shortened. A mesh of up to 64 devices stays as it is. In a larger one, axes that the op does
-// not use get size 1, and longer ones that it uses only as a whole get size 4 or 3. "d=256,t=256" becomes "d=4,t=1" for
-// an op whose operands and results are split over "d".
+// A mesh in which axes are shortened. A mesh of up to 64 devices is unchanged. In a larger one, an axis that the op
+// does not use gets size 1. An axis that it uses only as a whole gets at most size 4 if its size is even, otherwise at
+// most 3. "d=256,t=256" becomes "d=4,t=1" for an op whose operands and results are split over "d".
 class SmallMesh {
  public:
   SmallMesh(const ShardedModule& program, const hlo::Instruction& instruction);

@@ -7,7 +7,7 @@
 namespace xlad::sharding {
 
 // If exactly one chain of constraints starts at a value, its later users (in canonical order) use the result of the
-// last constraint instead: the user constrained the value and not one of its uses.
+// last constraint instead: the author of the program constrained the value and not one of its uses.
 //
 //   x = ...; c = constraint(x); y = tanh(x)     becomes     y = tanh(c)
 //

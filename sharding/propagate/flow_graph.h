@@ -32,10 +32,10 @@ namespace xlad::sharding {
 struct FlowValue {
   const Dims* dims = nullptr;  // Owned by the module.
   TensorSharding sharding;
-  AxisList manual;           // Axes of the surrounding manual computation; in sharding.replicated while propagating.
+  AxisList manual;           // Axes of the surrounding manual computation, which propagation treats as replicated.
   bool annotated = false;
   bool flow_target = false;  // The result of a loop, branch or barrier, or the parameter of a loop's body.
-  int uses = 0;              // How many operands of nodes it is.
+  int uses = 0;              // The number of node operands that are this value.
   std::vector<int> nodes;    // The nodes that have it as operand or result, ascending.
 };
 
@@ -43,12 +43,12 @@ struct FlowNode {
   // The kind decides in which round of op priorities a node propagates (propagate.h).
   enum class Kind {
     kThrough,      // Elementwise, reshape, transpose, dynamic-update-slice, data flow.
-    kForwardOnly,  // dynamic-slice: only forward in the first rounds.
-    kBroadcast,    // Only backward before the last round.
-    kOther,
+    kForwardOnly,  // dynamic-slice: only forward in the first two rounds.
+    kBroadcast,    // Not in the first two rounds, and only backward before the last round.
+    kOther,        // Not in the first two rounds.
   };
   Kind kind = Kind::kOther;
-  const hlo::Instruction* instruction = nullptr;  // Named in origins.
+  const hlo::Instruction* instruction = nullptr;  // The instruction that origins name.
   std::string what;                               // Its opcode, or "return" for a result of the program.
   OpRule rule;
   std::vector<int> operands, results;  // Numbers of values, parallel to the rule's tensors.

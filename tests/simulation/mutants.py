@@ -5,9 +5,10 @@
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
 build and linked before the libraries into a copy of simulation_test, so that nothing else is built and no source is
-touched. The storms run over N seeds (default 300) until one fails: the mutant is caught. Prints a table of what caught
-each one after how many seeds. The exit code is not 0 if fewer than 95 % are caught, or if a piece of text is no longer
-there.
+changed. The fault storms (storm_test.cc) run over at most N seeds (default 300); the mutant is caught if one of them
+fails. Each row of the printed table has the mutant, its state, the number of seeds that passed, and the failure. A
+mutant is stale if its text does not occur exactly once in the file, or if it does not compile. The exit code is not 0
+if fewer than 95 % of the others are caught, or if a mutant is stale.
 """
 
 import argparse

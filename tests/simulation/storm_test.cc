@@ -1,5 +1,5 @@
-// The real coordinator and its real log in storms of faults. XLAD_STORM_SEEDS is the number of seeds (default 30);
-// XLAD_STORM_SEED runs one, to replay it, and XLAD_STORM_TRACE=1 prints its events.
+// Runs the real coordinator and its real log under many simulated faults. XLAD_STORM_SEEDS is the number of seeds
+// (default 30). XLAD_STORM_SEED is the only seed to run, for a replay, and XLAD_STORM_TRACE=1 prints the events.
 #include "tests/simulation/storm.h"
 
 #include <gtest/gtest.h>
@@ -56,10 +56,10 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   EXPECT_GT(sum.crashes, 0);
   EXPECT_GT(sum.disk_faults, 0);
   EXPECT_GT(sum.checkpoints, 0);
-  EXPECT_GT(sum.attempts, static_cast<int64_t>(count)) << "attempts are interrupted";
+  EXPECT_GT(sum.attempts, static_cast<int64_t>(count)) << "each seed has several jobs";
 }
 
-// XLAD_STORM_WORKERS is their number, for example 10000.
+// XLAD_STORM_WORKERS is the number of workers (default 200).
 TEST(StormTest, ManyWorkers) {
   const int workers = static_cast<int>(NumberFrom("XLAD_STORM_WORKERS", 200));
   const StormResult result = Storm({.seed = 1,

@@ -16,7 +16,7 @@ namespace xlad::compiler {
 
 class CodeGenerator {
  public:
-  // Returns InvalidArgument if LLVM does not know the triple, the CPU or a feature.
+  // InvalidArgument if LLVM does not know the triple, the CPU or a feature.
   static absl::StatusOr<std::unique_ptr<CodeGenerator>> Create(const Target& target);
   virtual ~CodeGenerator() = default;
 
@@ -25,10 +25,10 @@ class CodeGenerator {
   virtual void Prepare(llvm::Module& module) const = 0;
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
-  // Runs the O2 pipeline with the loop and SLP vectorizers. Returns an Internal error if the module is
-  // malformed.
+  // Runs the O2 pipeline with the loop and SLP vectorizers. Internal if the module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
-  virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;  // ELF, relocatable.
+  // Returns a relocatable ELF object.
+  virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;
   virtual absl::StatusOr<std::string> Assembly(llvm::Module& module) = 0;
 };
 

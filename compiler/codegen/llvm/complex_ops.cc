@@ -16,7 +16,7 @@ using hlo::Opcode;
 using Operands = absl::Span<llvm::Value* const>;
 using ComplexOp = llvm::Value* (*)(Ir& ir, Operands x);
 
-// The two parts of a complex number, with the arithmetic that the functions below use.
+// The real and imaginary parts of a complex number.
 struct Number {
   llvm::Value* re;
   llvm::Value* im;
@@ -53,25 +53,25 @@ llvm::Value* Divide(Ir& ir, Operands x) {
   llvm::Value* re = b.CreateFDiv(b.CreateFAdd(first, b.CreateFMul(second, ratio)), scale);
   llvm::Value* im = b.CreateFDiv(b.CreateFSub(second, b.CreateFMul(first, ratio)), scale);
   im = b.CreateSelect(swap, b.CreateFNeg(im), im);
-  // A zero denominator divides both parts, which results in infinities or NaNs as for real numbers.
-  llvm::Value* zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, Const(q.re, 0)), b.CreateFCmpOEQ(q.im, Const(q.im, 0)));
-  llvm::Value* size = Fabs(ir, q.re);
-  return Join(ir, b.CreateSelect(zero, b.CreateFDiv(p.re, size), re),
-              b.CreateSelect(zero, b.CreateFDiv(p.im, size), im));
+  // If the denominator is zero, both parts are divided by +0, so that they are infinite or NaN as for real numbers.
+  llvm::Value* is_zero = b.CreateAnd(b.CreateFCmpOEQ(q.re, Const(q.re, 0)), b.CreateFCmpOEQ(q.im, Const(q.im, 0)));
+  llvm::Value* plus_zero = Fabs(ir, q.re);
+  return Join(ir, b.CreateSelect(is_zero, b.CreateFDiv(p.re, plus_zero), re),
+              b.CreateSelect(is_zero, b.CreateFDiv(p.im, plus_zero), im));
 }
 
-llvm::Value* FromPolar(Ir& ir, llvm::Value* size, llvm::Value* angle) {
-  return Join(ir, ir.b.CreateFMul(size, EmitMath(ir, Opcode::kCosine, angle)),
-              ir.b.CreateFMul(size, EmitMath(ir, Opcode::kSine, angle)));
+llvm::Value* FromPolar(Ir& ir, llvm::Value* modulus, llvm::Value* angle) {
+  return Join(ir, ir.b.CreateFMul(modulus, EmitMath(ir, Opcode::kCosine, angle)),
+              ir.b.CreateFMul(modulus, EmitMath(ir, Opcode::kSine, angle)));
 }
 
 llvm::Value* Exp(Ir& ir, Operands x) {
   const Number z = Split(ir, x[0]);
-  llvm::Value* size = EmitMath(ir, Opcode::kExponential, z.re);
-  llvm::Value* value = FromPolar(ir, size, z.im);
-  // The result of a real argument is real, even if its absolute value is infinite.
+  llvm::Value* modulus = EmitMath(ir, Opcode::kExponential, z.re);
+  llvm::Value* value = FromPolar(ir, modulus, z.im);
+  // The exponential of a real number is real. If it is infinite, the product with sin(0) would be NaN.
   llvm::Value* is_real = ir.b.CreateFCmpOEQ(z.im, Const(z.im, 0));
-  return Join(ir, ir.b.CreateSelect(is_real, size, Real(ir.b, value)),
+  return Join(ir, ir.b.CreateSelect(is_real, modulus, Real(ir.b, value)),
               ir.b.CreateSelect(is_real, z.im, Imag(ir.b, value)));
 }
 
@@ -83,9 +83,9 @@ llvm::Value* Log(Ir& ir, Operands x) {
 llvm::Value* Sqrt(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  llvm::Value* size = Hypot(ir, z.re, z.im);
-  // t = sqrt((|re| + |z|) / 2) never cancels; the other part is |im| / (2 t).
-  llvm::Value* half = b.CreateFMul(b.CreateFAdd(Fabs(ir, z.re), size), Const(size, 0.5));
+  llvm::Value* modulus = Hypot(ir, z.re, z.im);
+  // t = sqrt((|re| + |z|) / 2) has no cancellation; the other part is |im| / (2 t).
+  llvm::Value* half = b.CreateFMul(b.CreateFAdd(Fabs(ir, z.re), modulus), Const(modulus, 0.5));
   llvm::Value* t = b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, half);
   llvm::Value* other = b.CreateFDiv(Fabs(ir, z.im), b.CreateFAdd(t, t));
   other = b.CreateSelect(b.CreateFCmpOEQ(t, Const(t, 0)), Const(t, 0), other);
@@ -142,7 +142,7 @@ llvm::Value* InDouble(Ir& ir, Operands x) {
 }
 
 llvm::Value* Tanh(Ir& ir, Operands x) {
-  // (sinh 2a + i sin 2b) / (cosh 2a + cos 2b), computed from tanh a and tan b to avoid overflow.
+  // tanh(a + ib) = (tanh a + i tan b) / (1 + i tanh a tan b), which does not overflow if a is large.
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
   llvm::Value* t = EmitMath(ir, Opcode::kTanh, z.re);
@@ -191,21 +191,22 @@ llvm::Value* Log1p(Ir& ir, Operands x) {
   // log |1 + z| = log1p(2 a + a^2 + b^2) / 2, which has no cancellation near 0.
   llvm::Value* excess = b.CreateFAdd(b.CreateFMul(z.re, b.CreateFAdd(z.re, Const(z.re, 2))), b.CreateFMul(z.im, z.im));
   llvm::Value* near = b.CreateFMul(EmitMath(ir, Opcode::kLogPlusOne, excess), Const(excess, 0.5));
-  llvm::Value* size = Hypot(ir, one_more, z.im);
+  llvm::Value* modulus = Hypot(ir, one_more, z.im);
   llvm::Value* is_near = b.CreateFCmpOLT(Fabs(ir, excess), Const(excess, 0.5));
-  return Join(ir, b.CreateSelect(is_near, near, EmitMath(ir, Opcode::kLog, size)), EmitAtan2(ir, z.im, one_more));
+  return Join(ir, b.CreateSelect(is_near, near, EmitMath(ir, Opcode::kLog, modulus)), EmitAtan2(ir, z.im, one_more));
 }
 
 llvm::Value* Sign(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
-  llvm::Value* size = Hypot(ir, z.re, z.im);
-  llvm::Value* is_zero = b.CreateFCmpOEQ(size, Const(size, 0));
-  return Join(ir, b.CreateSelect(is_zero, z.re, b.CreateFDiv(z.re, size)),
-              b.CreateSelect(is_zero, z.im, b.CreateFDiv(z.im, size)));
+  llvm::Value* modulus = Hypot(ir, z.re, z.im);
+  llvm::Value* is_zero = b.CreateFCmpOEQ(modulus, Const(modulus, 0));
+  return Join(ir, b.CreateSelect(is_zero, z.re, b.CreateFDiv(z.re, modulus)),
+              b.CreateSelect(is_zero, z.im, b.CreateFDiv(z.im, modulus)));
 }
 
-// Compares real parts, then imaginary parts. If either operand has a NaN, it is the result.
+// Compares the real parts, and the imaginary parts if the real ones are equal. An operand of which a part is NaN is the
+// result (the first one if both have a NaN).
 template <bool is_max>
 llvm::Value* Extremum(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;

@@ -1,4 +1,4 @@
-// Conversions between element types, comparisons and reduced precision, of single elements.
+// Code for single elements: conversions between element types, comparisons, and reduced precision.
 #pragma once
 
 #include "compiler/codegen/llvm/ir.h"
@@ -7,8 +7,8 @@
 
 namespace xlad::compiler {
 
-// Converts one element. Floats become integers by truncation toward zero and saturation, NaN becomes 0. A pred is
-// "not equal to zero". Complex numbers become real ones by their real part.
+// Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0. The
+// pred of a number is whether it is not zero. The real number of a complex number is its real part.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
 // Converts a float to an integer with stochastic rounding: away from zero if `random`, an unsigned integer read as a
@@ -16,12 +16,12 @@ llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType t
 llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value,
                                    llvm::Value* random);
 
-// Returns an i1.
+// Compares two elements in the direction of the attributes. Returns an i1.
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);
 
-// Maps a float to a signed integer, so that integers compare as floats do in IEEE 754's total order: -NaN < -inf < ...
-// < -0 < +0 < ... < inf < NaN.
+// Maps a float to a signed integer such that the integers compare as the floats do in IEEE 754's total order:
+// -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 llvm::Value* TotalOrderKey(IrBuilder& b, tensor::ElementType type, llvm::Value* value);
 
 llvm::Value* EmitReducePrecision(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes,

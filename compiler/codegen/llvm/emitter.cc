@@ -23,13 +23,13 @@ class LlvmEmitter final : public ObjectEmitter {
  public:
   explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator)
       : generator_(std::move(generator)), module_(std::make_unique<llvm::Module>("xlad", context_)) {
-    // Drops remarks on loops that LLVM did not vectorize or unroll.
-    context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* told) {
+    // Keeps only the errors: LLVM also reports loops that it did not vectorize or unroll.
+    context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* errors) {
       if (info->getSeverity() != llvm::DS_Error) return;
-      llvm::raw_string_ostream stream(*static_cast<std::string*>(told));
+      llvm::raw_string_ostream stream(*static_cast<std::string*>(errors));
       llvm::DiagnosticPrinterRawOStream printer(stream);
       info->print(printer);
-    }, &complaint_);
+    }, &errors_);
     generator_->Prepare(*module_);
   }
 
@@ -50,7 +50,7 @@ class LlvmEmitter final : public ObjectEmitter {
     finished_ = true;
     XLAD_RETURN_IF_ERROR(generator_->Optimize(*module_));
     auto object = generator_->Object(*module_);
-    if (!complaint_.empty()) return absl::InternalError(absl::StrCat("code generation: ", complaint_));
+    if (!errors_.empty()) return absl::InternalError(absl::StrCat("code generation: ", errors_));
     return object;
   }
 
@@ -70,7 +70,8 @@ class LlvmEmitter final : public ObjectEmitter {
   absl::Status CheckSymbol(const std::string& symbol) const {
     if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
     if (symbol.empty() || functions_.contains(symbol) || module_->getFunction(symbol) != nullptr) {
-      return absl::InvalidArgumentError("kernel symbol '" + symbol + "', expected one that is not in the object yet");
+      return absl::InvalidArgumentError("found kernel symbol '" + symbol +
+                                        "', expected a name that the object does not have yet");
     }
     return absl::OkStatus();
   }
@@ -124,7 +125,7 @@ class LlvmEmitter final : public ObjectEmitter {
 
   std::unique_ptr<CodeGenerator> generator_;
   llvm::LLVMContext context_;
-  std::string complaint_;  // LLVM's errors.
+  std::string errors_;  // LLVM's error messages.
   std::unique_ptr<llvm::Module> module_;
   EmittedFunctions functions_;
   bool finished_ = false;
@@ -153,7 +154,7 @@ bool HasSupportedShapes(const Instruction& instruction) {
 
 constexpr char kNotArrays[] = "found an operand or result that is a token, opaque or a buffer, expected arrays";
 
-bool No(const Instruction& instruction, const char* what, std::string* why_not) {
+bool Refuse(const Instruction& instruction, const char* what, std::string* why_not) {
   if (why_not != nullptr) {
     *why_not = "no CPU code for " + instruction.name() + " (" + instruction.shape().ToString(false) + " " +
                std::string(hlo::ToString(instruction.opcode())) + "): " + what;
@@ -177,26 +178,30 @@ bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
   return true;
 }
 
-// An opcode that is the only instruction of a kernel or the root of its fusion.
+// Whether an instruction whose opcode has a kernel rule can be emitted. It is a kernel of its own or the root of one.
 bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
-  if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
+  if (!HasSupportedShapes(instruction)) return Refuse(instruction, kNotArrays, why_not);
   if (instruction.opcode() == Opcode::kRngBitGenerator) {
     const std::string& algorithm = instruction.attributes().rng_algorithm;
     const ElementType type = instruction.shape().tuple()[1].type();
     const int64_t words = instruction.operand(0)->shape().array().bytes() / 8;
     const bool known = algorithm == "rng_three_fry" || algorithm == "rng_philox" || algorithm == "rng_default";
     if (!known || words < 2 || words > 3 || tensor::BitWidth(type) < 8 || tensor::IsComplex(type)) {
-      return No(instruction, "expected threefry or philox, 8 to 64 bits and a state of 2 or 3 u64", why_not);
+      return Refuse(instruction,
+                    "found another algorithm, element type or state, expected threefry or philox, 8 to 64 bits and a "
+                    "state of 2 or 3 u64",
+                    why_not);
     }
   }
   if (instruction.opcode() == Opcode::kTopk && tensor::IsComplex(instruction.operand(0)->shape().type())) {
-    return No(instruction, "complex numbers have no order", why_not);
+    return Refuse(instruction, "found complex operands, expected real ones, because complex numbers have no order",
+                  why_not);
   }
   return CanEmitCalled(instruction, why_not);
 }
 
 bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
-  if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
+  if (!HasSupportedShapes(instruction)) return Refuse(instruction, kNotArrays, why_not);
   switch (instruction.opcode()) {
     case Opcode::kParameter:
     case Opcode::kTuple:
@@ -208,12 +213,12 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (instruction.opcode() == Opcode::kRaggedDot &&
       (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
-    return No(instruction, "expected one ragged dimension and one list of group sizes", why_not);
+    return Refuse(instruction, "expected one ragged dimension and one list of group sizes", why_not);
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
-    return No(instruction, "found an element type that the opcode has no code for; convert its operands to another",
-              why_not);
+    return Refuse(instruction, "found an element type that the opcode has no code for; convert its operands to another",
+                  why_not);
   }
   return CanEmitCalled(instruction, why_not);
 }
@@ -227,7 +232,7 @@ absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Targe
 
 bool CanEmit(const Instruction& instruction, std::string* why_not) {
   if (instruction.opcode() == Opcode::kFusion) {
-    if (!HasSupportedShapes(instruction)) return No(instruction, kNotArrays, why_not);
+    if (!HasSupportedShapes(instruction)) return Refuse(instruction, kNotArrays, why_not);
     const hlo::Computation& body = *instruction.called()[0];
     const bool has_rule = FindKernelRule(body.root()->opcode()) != nullptr;
     if (has_rule && !CanEmitRule(*body.root(), why_not)) return false;

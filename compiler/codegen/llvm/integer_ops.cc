@@ -21,7 +21,7 @@ unsigned Width(llvm::Value* x) { return x->getType()->getIntegerBitWidth(); }
 
 llvm::Value* IsZero(Ir& ir, llvm::Value* x) { return ir.b.CreateICmpEQ(x, Constant(x, 0)); }
 
-// Whether x is the smallest number and y is -1, whose quotient overflows.
+// Whether x[0] is the smallest signed number and x[1] is -1: their quotient overflows.
 llvm::Value* Overflows(Ir& ir, Operands x) {
   llvm::Value* smallest = llvm::ConstantInt::get(x[0]->getType(), llvm::APInt::getSignedMinValue(Width(x[0])));
   return ir.b.CreateAnd(ir.b.CreateICmpEQ(x[0], smallest), ir.b.CreateICmpEQ(x[1], AllOnes(x[1])));
@@ -157,7 +157,7 @@ const std::map<Opcode, IntegerOp>& IntegerOps() {
   return *ops;
 }
 
-// Arithmetic on pred is logic.
+// The logical opcode that computes the same on pred.
 Opcode BooleanOpcode(Opcode opcode) {
   switch (opcode) {
     case Opcode::kAdd:

@@ -6,7 +6,7 @@
 
 namespace xlad::compiler {
 
-// Emits the loops of a scheduled kernel. `inputs` are the memory of its inputs; its outputs are those of `context`.
+// Emits the loop nest of a scheduled kernel. `inputs[i]` is the array of input i; the outputs are `context.outputs()`.
 void EmitNest(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs);
 
 }  // namespace xlad::compiler

@@ -65,7 +65,7 @@ TEST_P(MemoryConformance, ADeviceIsUsableAfterItRanOutOfMemory) {
 }
 
 TEST_P(MemoryConformance, FreedMemoryIsReused) {
-  // 64 GiB in total: this ends early if freed memory is not given back.
+  // These are 62.5 GiB in total, so that most devices run out of memory unless they reuse what is freed.
   for (int i = 0; i < 1000; ++i) {
     const auto memory = device_->Allocate(64 << 20);
     ASSERT_TRUE(memory.ok()) << i << ": " << memory.status();
@@ -74,13 +74,13 @@ TEST_P(MemoryConformance, FreedMemoryIsReused) {
   }
 }
 
-TEST_P(MemoryConformance, ThousandsOfAllocationsLiveSideBySide) {
+TEST_P(MemoryConformance, ThousandsOfAllocationsKeepTheirContents) {
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   for (int i = 0; i < 3000; ++i) memory.push_back(Upload(std::vector<int32_t>{i}));
   for (int i = 0; i < 3000; i += 7) EXPECT_EQ(Download<int32_t>(memory[i]->address(), 1)[0], i);
 }
 
-TEST_P(MemoryConformance, EveryKindOfMemoryInTheRowCanBeAllocated) {
+TEST_P(MemoryConformance, EveryKindOfMemoryInTheRegistryCanBeAllocated) {
   EXPECT_FALSE(GetParam().memory.empty());
   for (const MemoryKind kind : GetParam().memory) {
     const auto memory = Upload(Sequence(100), kind);
@@ -97,7 +97,7 @@ TEST_P(MemoryConformance, TheHostCanAccessPinnedHostMemory) {
   EXPECT_EQ(Download(values + 99, 1)[0], 7);
 }
 
-TEST_P(MemoryConformance, KindsOfMemoryThatAreNotInItsRowAreRefused) {
+TEST_P(MemoryConformance, KindsOfMemoryThatAreNotInTheRegistryAreRefused) {
   for (const MemoryKind kind : {MEMORY_DEVICE, MEMORY_PINNED_HOST}) {
     const absl::Status status = device_->Allocate(1, kind).status();
     EXPECT_EQ(status.code(), HasMemory(kind) ? absl::StatusCode::kOk : absl::StatusCode::kInvalidArgument) << status;
@@ -108,8 +108,8 @@ TEST_P(MemoryConformance, UnknownKindsOfMemoryAreRefused) {
   EXPECT_EQ(device_->Allocate(1, static_cast<MemoryKind>(99)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_P(MemoryConformance, TheHostCannotAccessMemoryThatItMayNot) {
-  if (stream_->host_can_access()) GTEST_SKIP() << "the host may access the memory of this kind";
+TEST_P(MemoryConformance, TheHostCannotAccessMemoryThatItMayNotAccess) {
+  if (stream_->host_can_access()) GTEST_SKIP() << "the host may access the memory of this kind of device";
   const auto memory = Upload(Sequence(10));
   volatile char* const address = static_cast<char*>(memory->address());
   EXPECT_DEATH({ (void)*address; }, "");
@@ -117,7 +117,7 @@ TEST_P(MemoryConformance, TheHostCannotAccessMemoryThatItMayNot) {
 }
 
 TEST_P(MemoryConformance, AddressesOfFreedMemoryAreRefused) {
-  if (!ChecksAddresses()) GTEST_SKIP() << "this kind does not check addresses";
+  if (!ChecksAddresses()) GTEST_SKIP() << "this kind of device does not check addresses";
   void* const address = FreedAddress();
   std::vector<float> values(10);
   EXPECT_EQ(stream_->CopyToHost(MutableBytesOf(values), address).code(), absl::StatusCode::kInvalidArgument);
@@ -126,7 +126,7 @@ TEST_P(MemoryConformance, AddressesOfFreedMemoryAreRefused) {
 }
 
 TEST_P(MemoryConformance, RangesThatLeaveAnAllocationAreRefused) {
-  if (!ChecksAddresses()) GTEST_SKIP() << "this kind does not check addresses";
+  if (!ChecksAddresses()) GTEST_SKIP() << "this kind of device does not check addresses";
   const auto memory = *device_->Allocate(100);
   EXPECT_TRUE(stream_->FillZero(memory->address(), 100).ok());
   EXPECT_EQ(stream_->FillZero(memory->address(), 101).code(), absl::StatusCode::kInvalidArgument);

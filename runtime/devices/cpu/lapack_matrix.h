@@ -1,8 +1,9 @@
 // One matrix of a LAPACK op: its operands, results, options and scratch memory.
 //
-// Arrays are stored by rows and LAPACK stores by columns, so an array is for LAPACK the transposed matrix. Routines
-// that have a form for the transposed problem use it: the lower triangle is LAPACK's upper one, A X = B is X^T A^T =
-// B^T, and the singular vectors of A^T are those of A with their roles exchanged. The others transpose.
+// Arrays are stored in row-major order and LAPACK uses column-major order, so LAPACK reads an array as the transposed
+// matrix. Routines that have a form for the transposed problem use it: the lower triangle is LAPACK's upper one,
+// A X = B is X^T A^T = B^T, and the singular vectors of A^T are those of A with their roles exchanged. The other
+// routines transpose their operands and results.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,9 @@ namespace xlad::runtime {
 template <typename T>
 constexpr bool kIsComplex = !std::is_same_v<T, decltype(std::real(T()))>;
 
-// Used in two ways. To measure, `memory` is null: a routine takes its memory and asks LAPACK for the size of its work
-// areas, but computes nothing. Then it runs for every matrix with the same op.
+// Before the first Begin, a routine measures: it takes memory, and WorkSize asks LAPACK for the sizes of the routine's
+// work areas, but nothing is computed. After each Begin, the routine computes with one matrix, in memory of the
+// measured size.
 template <typename T>
 class LapackMatrix {
  public:
@@ -35,7 +37,7 @@ class LapackMatrix {
   int32_t result_dim(int result, int d) const { return static_cast<int32_t>(op_.results(result).dims(d)); }
   int32_t rows() const { return dim(0, 0); }
   int32_t columns() const { return dim(0, 1); }
-  // The option's value, a letter or a number.
+  // The option's value, a letter or a number, or `otherwise` if the op does not have the option.
   int Option(absl::string_view name, int otherwise) const {
     for (const LapackOp::Option& option : op_.options()) {
       if (option.name() == name) return option.value();
@@ -54,14 +56,14 @@ class LapackMatrix {
   }
 
   bool measures() const { return memory_ == nullptr; }
-  // Scratch memory for `count` elements; while measuring, memory for some answers of LAPACK.
+  // Scratch memory for `count` elements. While measuring, every call returns the same 64 bytes, which LAPACK may write.
   template <typename E = T>
   E* Take(int64_t count) {
     E* const taken = reinterpret_cast<E*>(measures() ? answers_ : memory_ + used_);
     used_ += (std::max<int64_t>(count, 1) * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
     return taken;
   }
-  // The size of a work area: query() returns it, as LAPACK computes it, when measuring.
+  // The size of a work area. While measuring, query() asks LAPACK for it; later the same size is returned.
   template <typename Query>
   int32_t WorkSize(const Query& query) {
     if (measures()) sizes_.push_back(std::max<int32_t>(1, query()));
@@ -69,7 +71,7 @@ class LapackMatrix {
   }
   int64_t used_bytes() const { return used_; }
 
-  // Starts with the next matrix.
+  // Sets the scratch memory (used_bytes() as measured), the operands and the results of the next matrix.
   void Begin(char* memory, std::vector<const void*> operands, std::vector<void*> results) {
     memory_ = memory;
     operands_ = std::move(operands);
@@ -90,8 +92,8 @@ class LapackMatrix {
   std::vector<void*> results_;
 };
 
-// An answer of LAPACK about the size of a work area. It is a number of the matrix's type, so that it may have been
-// rounded down.
+// The size of a work area that LAPACK has returned. LAPACK returns it as a number of the matrix's element type, which
+// may have rounded it down, so that it is increased a little for f32.
 template <typename T>
 int32_t RoundedSize(const T& work) {
   const double size = static_cast<double>(std::real(work));
@@ -100,7 +102,7 @@ int32_t RoundedSize(const T& work) {
 
 inline char Opposite(char uplo) { return uplo == 'L' ? 'U' : 'L'; }
 
-// to = from^T, for `rows` x `columns` elements stored by rows; the conjugate of it if `conjugate`.
+// to = from^T, for `rows` x `columns` elements stored by rows, or the conjugate of from^T if `conjugate`.
 template <typename T>
 void Transpose(const T* from, int64_t rows, int64_t columns, T* to, bool conjugate = false) {
   constexpr int64_t kBlock = 16;
