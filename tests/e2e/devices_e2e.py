@@ -54,6 +54,8 @@ class DevicesTest(unittest.TestCase):
         with cluster(workers=0, devices=1) as made:
             made.start_worker("w0", "--device", "cpu:1")
             made.start_worker("w1", "--device", "opaque:1")
+            # A job that was built for the first worker would wait for more workers of its kind.
+            wait_for(lambda: len(made.status()["workers"]) == 2, "both workers to register")
             job = made.submit(JOB, "--mesh", "dp=2")
             wait_for(lambda: made.job(job)["state"] == "FAILED", "the job to be refused")
             reason = made.job(job)["reason"]

@@ -113,6 +113,11 @@ class Cluster:
         assert code == 0, err
         return json.loads(out)
 
+    def status(self):
+        code, out, err = xlad("status", "--coordinator", self.address, "--format", "json")
+        assert code == 0, err
+        return json.loads(out)
+
     def job(self, job_id):
         return next(job for job in self.ps() if job["id"] == job_id)
 
