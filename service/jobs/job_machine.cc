@@ -158,6 +158,11 @@ absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
     out->set_digest(checkpoint.digest);
     out->set_unix_ns(checkpoint.unix_ns);
   }
+  for (const JobSpec::Result& result : job->spec.results()) {
+    if (result.kind() == JobSpec::Result::LOSS || result.kind() == JobSpec::Result::METRIC) {
+      status.add_metric_names(result.name());
+    }
+  }
   return status;
 }
 
