@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad.batches import DataOptions
 from xlad.training import Training
 from xlad.waiting import Waiting
 
@@ -114,7 +115,8 @@ class Trees(ClusterTest):
 
         def program():
             data = np.ones((8, 3), np.float32)
-            return Training(step, np.zeros(3, np.float32), data, steps=1, batch=4, name=None).job({"dp": 2}, None).program
+            return Training(step, np.zeros(3, np.float32), data, steps=1, options=DataOptions(4),
+                            name=None).job({"dp": 2}, None).program
 
         programs = []
         for _ in range(2):  # In a loop, because the line of the call is in the program.
@@ -211,7 +213,7 @@ class Mistakes(ClusterTest):
         two = {"dp": 2}
         for words, arguments in {
             "found batch=65, expected 1 to 64": {"batch": 65}, "found batch=0": {"batch": 0},
-            "found steps=-1, expected 0 or more": {"steps": -1}, "found no steps": {"steps": None},
+            "found steps=-1, expected a whole number, 0 or more": {"steps": -1}, "found no steps": {"steps": None},
             "found mesh 'dp', expected AXIS=SIZE": {"mesh": "dp"}, "found mesh {'dp': 0}": {"mesh": {"dp": 0}},
             "found mesh 8": {"mesh": 8}, "of 64 devices, expected at most 4": {"mesh": {"dp": 64}},
             "found axis 'tp' in .* for x, expected one of dp": {"mesh": two, "in_shardings": (None, P("tp"))},
@@ -236,7 +238,8 @@ class Mistakes(ClusterTest):
             (r"bf16\[8\] for state w, expected f32\[8\]", lambda s, b: ({"w": s["w"].astype(jnp.bfloat16)}, 0.0), state,
              data),
             ("a state of structure", lambda s, b: ({}, 0.0), state, data),
-            (r"metric v of shape \[64, 8\], expected a scalar", lambda s, b: (s, {"v": b["x"]}), state, data),
+            (r"metric v of shape \[64, 32\], expected a scalar", lambda s, b: (s, {"v": jnp.tile(b["x"], 4)}), state,
+             data),
             ("state w: found 'a'", keep, {"w": "a"}, data), ("state w: found <built-in", keep, {"w": len}, data),
             ("found data of shapes x .*, y .*, expected arrays with equal", keep, state, {**data, "y": np.ones(3)}),
             (r"found f32\[3\] for batch in batch 1, expected f32\[4\]", keep, state, [np.ones(4), np.ones(3)]),

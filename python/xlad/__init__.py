@@ -8,12 +8,14 @@
 """
 
 from xlad.cluster import Cluster, Worker, connect
+from xlad.commands import explain, verify
 from xlad.errors import Error
 from xlad.export import export
 from xlad.jitted import Jitted
 from xlad.local import LocalCluster, local
-from xlad.run import Run, Status, Step
-from xlad.session import RemoteArray, fetch
+from xlad.lowered import Compiled, Lowered
+from xlad.remote_array import RemoteArray, fetch
+from xlad.run import Checkpoint, Evaluation, Run, Status, Step
 
-__all__ = ["Cluster", "Error", "Jitted", "LocalCluster", "RemoteArray", "Run", "Status", "Step", "Worker", "connect",
-           "export", "fetch", "local"]
+__all__ = ["Checkpoint", "Cluster", "Compiled", "Error", "Evaluation", "Jitted", "LocalCluster", "Lowered",
+           "RemoteArray", "Run", "Status", "Step", "Worker", "connect", "explain", "export", "fetch", "local", "verify"]

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from xlad import protos
-from xlad.connection import CHUNK_BYTES, Connection
+from xlad.connection import CHUNK_BYTES, PATIENCE_S, Connection
 from xlad.errors import Error
 
 PAUSE_S = 0.2
-PATIENCE_S = 60.0
 
 
 class BatchSender:
@@ -20,7 +19,8 @@ class BatchSender:
     When the iterator raises an error, the job is canceled and `error` is set.
     """
 
-    def __init__(self, connection: Connection, job_id: str, batches: Iterator[bytes]) -> None:
+    def __init__(self, connection: Connection, job_id: str, batches: Callable[[int], Iterator[bytes]]) -> None:
+        """`batches(step)` yields the batches from the first step of the job."""
         self.error: BaseException | None = None
         self._connection = connection
         self._job_id = job_id
@@ -40,7 +40,7 @@ class BatchSender:
 
     def _send_all(self) -> None:
         number = self._patiently(lambda: self._put(0, b"", False)).next
-        for batch in self._batches:
+        for batch in self._batches(number):
             if not self._send(number, batch, False):
                 return
             number += 1

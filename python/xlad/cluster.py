@@ -7,18 +7,21 @@ import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from xlad import interrupts
 from xlad.batch_stream import BatchSender
+from xlad.batches import DataOptions
 from xlad.connection import Connection
-from xlad.jitted import Jitted
-from xlad.job import Axes, Job, Recovery, axes_text, parse_axes, read_directory
-from xlad.run import Run, Status
+from xlad.errors import Error
+from xlad.jitted import Host, Jitted, Options
+from xlad.job import Axes, Job, Recovery, axes_text, parse_axes, read_directory, whole_number
+from xlad.progress import for_user
+from xlad.run import Run, Status, Step, Watching
 from xlad.session import Session
-from xlad.training import Training
+from xlad.training import Training, restore_like
 
 
 class Worker(NamedTuple):
@@ -35,6 +38,8 @@ class Cluster:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sessions: dict[str, Session] = {}
+        self._operations: dict[Any, Jitted] = {}  # What remote arrays compute, by mesh and operation.
+        self._host = Host(self._session_for, self._operate)
         self._lock = threading.Lock()
         self._closed = False
         interrupts.hold()
@@ -55,63 +60,131 @@ class Cluster:
         in_shardings: Any = None,
         name: str | None = None,
         checkpoint_every: int | None = None,
-        resume: str | None = None,
+        resume: str | Run | None = None,
         start_step: int = 0,
+        shuffle: bool | int = False,
+        drop_last: bool = False,
+        stop_when_not_finite: bool = False,
+        on_step: Callable[[Step], Any] | None = None,
+        evaluate: Callable[[Any, int], Any] | None = None,
+        evaluate_every: int | None = None,
+        progress: bool | None = None,
     ) -> Run:
         """Submits a training job. Iterate over the returned `Run` for its steps, then call its `result()`.
 
         Arguments are as of `xlad.export`. Instead of a function `step` may be the path of a job directory; then only
-        `mesh` ("dp=4,tp=2"), `steps` and the recovery options are looked at.
+        `mesh` ("dp=4,tp=2"), `steps`, the recovery options, `on_step` and `progress` are looked at.
 
-        A checkpoint is saved every `checkpoint_every` steps (otherwise every 5 minutes). `resume` is a job's id or the
-        URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state` only
-        says what the state looks like. `start_step` is the number of the first step of a state that is not a
-        checkpoint.
+        A checkpoint is saved every `checkpoint_every` steps (otherwise every 5 minutes). `resume` is a run, a job's id
+        or the URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state`
+        only says what the state looks like. `start_step` is the number of the first step of a state that is not a
+        checkpoint. `steps` counts all steps from 0, also those before the first one.
 
         An iterator of batches (a generator, a data loader) is read in a thread while the job runs: training starts with
         the first batch. The batches since the newest checkpoint are kept by the coordinator, so that recovery replays
         them; when this program ends early, the job waits (`xlad why`). Each step needs a batch; an object that is not an
         iterator itself is iterated over again. When training is resumed, the first batch is that of the first step.
+
+        With `shuffle` the rows of `data` (or the batches of a list) come in another order in each epoch, which the
+        number `shuffle` and the epoch determine; they are sent while the job runs. With `drop_last` batches of an
+        iterator or a list that have fewer rows than the first one are left out.
+
+        With `stop_when_not_finite` the job fails at the first step whose loss or metric is NaN or infinite; the error
+        names the step, the value and the first such tensor of the state.
+
+        `on_step` is called with each `Step`, and `evaluate(state, step)` with the state before every
+        `evaluate_every`-th step and with the final one, while the run is iterated over or waited for; what it returns is
+        in `run.evaluations`. A bar of progress is drawn on a terminal or in a notebook while `train`, `wait` and
+        `result` wait; with `progress=True` in loops over the run as well, with `progress=False` never.
         """
-        recovery = Recovery(checkpoint_every, resume, start_step)
+        if isinstance(resume, Run):
+            resume = resume.job_id
+        watching = Watching([], on_step=on_step, draws_steps=progress, progress=for_user(progress),
+                            first_step=whole_number(start_step, "start_step"))
+        recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite)
         if isinstance(step, (str, pathlib.Path)):
-            given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name}
+            given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name,
+                     "evaluate": evaluate, "evaluate_every": evaluate_every, "shuffle": shuffle or None,
+                     "drop_last": drop_last or None}
             if extra := [key for key, value in given.items() if value is not None]:
                 raise TypeError(f"found {', '.join(extra)} with a job directory, expected mesh and steps only")
             axes = parse_axes(mesh or "") if isinstance(mesh, str | None) else dict(mesh)
-            return self.submit(read_directory(step, axes, steps), recovery=recovery)
+            steps = None if steps is None else whole_number(steps, "steps")
+            return self.submit(read_directory(step, axes, steps), watching, recovery)
         if steps is None:
             raise TypeError("found no steps, expected how many to train")
-        training = Training(step, state, data, steps=steps, batch=batch, name=name, stream=True)
-        return self.submit(training.job(mesh, in_shardings), training.restore, recovery)
+        recovery = recovery.with_evaluation(evaluate, evaluate_every, whole_number(steps, "steps"))
+        watching.progress.phase("export")
+        try:
+            options = DataOptions(batch, shuffle, drop_last, watching.first_step)
+            training = Training(step, state, data, steps=steps, options=options, name=name, stream=True)
+            job = training.job(mesh, in_shardings)
+            return self.submit(job, watching._replace(restore=training.restore, evaluate=evaluate,
+                                                      evaluate_every=evaluate_every or 0), recovery)
+        finally:
+            watching.progress.close()
 
     def jit(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | None = None,
         *,
         mesh: Any = None,
         in_shardings: Any = None,
-        donate_argnums: int | Sequence[int] = (),
-        static_argnums: int | Sequence[int] = (),
-    ) -> Jitted:
-        """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s.
+        out_shardings: Any = None,
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None,
+    ) -> Any:
+        """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s. Returns a `Jitted`;
+        without `function` a decorator: `@cluster.jit(mesh={"dp": 4})`.
 
-        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static. Arrays
-        that are passed to `donate_argnums` cannot be used any more; parts of the result that look like them stay where
-        they are. Values of `static_argnums` are part of the program: any that have a hash. All functions on one mesh
-        share its devices and can be called with each other's results.
+        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static; None
+        means that remote arrays stay split as they are, and that other arrays are not split. `out_shardings` is the same
+        for the results, with None where the cluster may choose. Arrays that are passed to donated arguments cannot be
+        used any more; parts of the result that look like them stay where they are. Values of static arguments are part
+        of the program: any that have a hash. All functions on one mesh share its devices and can be called with each
+        other's results.
         """
-        return Jitted(function, self._session_for, mesh, in_shardings, donate_argnums, static_argnums)
+        options = Options(mesh, in_shardings, out_shardings, static_argnums, static_argnames, donate_argnums,
+                          donate_argnames)
+        if function is None:
+            return lambda decorated: Jitted(decorated, self._host, options)
+        return Jitted(function, self._host, options)
 
-    def submit(self, job: Job, restore: Callable[..., Any] = dict, recovery: Recovery = Recovery()) -> Run:
+    def device_put(self, tree: Any, shardings: Any = None, *, mesh: Any = None) -> Any:
+        """Returns the tree with its arrays on the workers, as `RemoteArray`s, like jax.device_put.
+
+        `shardings` is a PartitionSpec, a NamedSharding, a function from a leaf's name to a PartitionSpec, None (not
+        split), or a tree of these that may stop above the leaves. `mesh` is as of `jit`.
+        """
+        def put(tree: Any) -> Any:
+            return tree
+
+        split = (shardings,)
+        return self.jit(put, mesh=mesh, in_shardings=split, out_shardings=shardings, donate_argnums=0)(tree)
+
+    def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
         with self._lock:
             self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
         recovery.fill(spec)
+        watching.progress.phase("upload")
         self._connection.put_blobs(blob for blob in (job.program, job.state, job.data) if blob)
-        answer = self._connection.call("SubmitJob", client_key=uuid.uuid4().hex, spec=spec)
+        answer = self._connection.repeat("SubmitJob", client_key=uuid.uuid4().hex, spec=spec, alive=self._check_alive)
         sender = None if job.stream is None else BatchSender(self._connection, answer.job_id, job.stream)
-        return Run(self._connection, answer.job_id, job.metric_names, restore, self._check_alive, sender)
+        watching = watching._replace(metric_names=job.metric_names)
+        return Run(self._connection, answer.job_id, watching, self._check_alive, sender)
+
+    def job(self, job_id: str, *, like: Any = None, progress: bool | None = None) -> Run:
+        """Returns the run of a job that was submitted before, here or by another program: iterate over it from its
+        first step, wait for its result, cancel it. The state has the form of `like`, a tree like the initial state;
+        without it, it is a dictionary of numpy arrays by name."""
+        restore = dict if like is None else restore_like(like)
+        status = self._connection.call("GetJob", job_id=job_id)
+        names = list(status.metric_names)
+        return Run(self._connection, status.id, Watching(names, restore, progress=for_user(progress),
+                                                         draws_steps=progress), self._check_alive)
 
     def jobs(self) -> list[Status]:
         return [Status.of(job) for job in self._connection.call("ListJobs").jobs]
@@ -128,6 +201,16 @@ class Cluster:
         if not self._closed:
             self._closed = True
             interrupts.release()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<cluster at {self.address}, closed>"
+        try:
+            workers = self.workers()
+        except Error as error:
+            return f"<cluster at {self.address}: {error}>"
+        devices = sum(worker.devices for worker in workers if worker.state in ("alive", "suspect"))
+        return f"<cluster at {self.address}: {len(workers)} workers, {devices} devices>"
 
     def __enter__(self) -> Self:
         return self
@@ -146,6 +229,16 @@ class Cluster:
                     session = self._sessions[axes_text(axes)] = Session(self._connection, axes)
                 stack.enter_context(session.in_use())
             yield session
+
+    def _operate(self, key: Any, function: Callable[..., Any], operands: list[Any]) -> Any:
+        """Computes an operation of remote arrays on the mesh of the first one."""
+        axes = operands[0]._session.axes
+        key = (axes_text(axes), key)
+        with self._lock:
+            if key not in self._operations:
+                self._operations[key] = Jitted(function, self._host, Options(mesh=axes))
+            operation = self._operations[key]
+        return operation(*operands)
 
     def _make_room(self, axes: Axes) -> None:
         """Called before devices for a mesh are requested: closes sessions without arrays. Programs stay cached."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import pathlib
-from collections.abc import Generator, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import grpc
@@ -14,6 +15,8 @@ from xlad import interrupts, protos
 from xlad.errors import Error
 
 CALL_S = 30.0
+PATIENCE_S = 60.0  # How long the coordinator may be unreachable.
+_PAUSE_S = 0.2
 TRANSFER_S = 600.0
 CHUNK_BYTES = 1 << 20
 _OPTIONS = [
@@ -77,6 +80,19 @@ class Connection:
             return stub(m.request(**fields), timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             raise self._error(error) from None
+
+    def repeat(self, method: str, *, alive: Callable[[], None] = lambda: None, **fields: Any) -> Any:
+        """As `call`, for requests that may be repeated: again and again while the coordinator cannot be reached, for
+        PATIENCE_S. `alive` raises an error if it has ended for good."""
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.call(method, **fields)
+            except Error as error:
+                if error.code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or time.monotonic() > give_up:
+                    raise
+            alive()
+            time.sleep(_PAUSE_S)
 
     def upload(self, method: str, requests: Iterable[Any], timeout: float | None = TRANSFER_S) -> Any:
         m = self._method(method)

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from xlad.batches import DataOptions
 from xlad.training import Training, write_directory
 
 
@@ -20,6 +21,7 @@ def export(
     mesh: Any = None,
     in_shardings: Any = None,
     name: str | None = None,
+    drop_last: bool = False,
 ) -> pathlib.Path:
     """Exports `step(state, batch) -> (state, metrics)` to the folder `to`; returns its path.
 
@@ -34,7 +36,8 @@ def export(
     in_shardings: how state and batch are split, as (state, batch): each a PartitionSpec, a NamedSharding, a function
       from a leaf's name ("params.w0") to a PartitionSpec, None (replicated), or a tree of these. An axis that no mesh
       has is an error; an axis of another mesh of the list splits nothing.
+    drop_last: batches of a list or an iterator that have fewer rows than the first one are left out.
     """
-    training = Training(step, state, data, steps=steps, batch=batch, name=name)
+    training = Training(step, state, data, steps=steps, options=DataOptions(batch, drop_last=drop_last), name=name)
     meshes = mesh if isinstance(mesh, (list, tuple)) else [mesh]
     return write_directory(training, to, meshes, in_shardings)

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import threading
+import types
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from xlad import interrupts
-from xlad.job import Axes
-from xlad.session import RemoteArray, Session, Tree
+from xlad.arguments import Binder, Call, apply
+from xlad.job import Axes, axes_text
+from xlad.lowered import Lowered
+from xlad.remote_array import Operate, RemoteArray, Tree, tell_jax
+from xlad.session import Loaded, Session
+
+if TYPE_CHECKING:
+    from xlad.shardings import Arguments
+
+
+class Options(NamedTuple):
+    """What Cluster.jit takes beside the function."""
+
+    mesh: Any = None
+    in_shardings: Any = None
+    out_shardings: Any = None
+    static_argnums: Any = ()
+    static_argnames: Any = ()
+    donate_argnums: Any = ()
+    donate_argnames: Any = ()
+
+
+class Host(NamedTuple):
+    """What a function needs of its cluster: the session of a mesh, and the operators of the arrays that it makes."""
+
+    session_for: Callable[[Axes], AbstractContextManager[Session]]
+    operate: Operate
 
 
 class _Result(NamedTuple):
@@ -21,168 +47,261 @@ class _Result(NamedTuple):
     key: Any
 
 
-class _Lowered(NamedTuple):
+class _Compiled(NamedTuple):
     program: bytes
     feeds: list[int]
     results: list[_Result]
     tree: Any  # The structure of the results.
 
 
+class _Given(NamedTuple):
+    """The arguments of one call as leaves: arrays, or ShapeDtypeStructs."""
+
+    call: Call
+    leaves: list[Any]
+    keys: list[Any]  # By leaf: the implementation of random keys, or None.
+    tree: Any
+    names: list[str]
+
+    def arguments(self, present: Sequence[Any]) -> Arguments:
+        """`present` says by leaf how it is split already, None if it is not."""
+        import jax
+
+        from xlad import program, shardings
+
+        trees = jax.tree_util.tree_unflatten(self.tree, self.leaves)
+        rest = iter(present)
+        known = [[next(rest) for _ in jax.tree_util.tree_leaves(tree)] for tree in trees]
+        names = [program.leaf_names(tree, what) for what, tree in zip(self.call.names(), trees)]
+        return shardings.Arguments(trees, names, self.call.slots, known, self.call.slot_count)
+
+    def signature(self, present: Sequence[Any]) -> Any:
+        shapes = tuple((np.dtype(leaf.dtype).name, tuple(leaf.shape), str(key), spec)
+                       for leaf, key, spec in zip(self.leaves, self.keys, present))
+        # 1 and True are equal.
+        return self.tree, shapes, self.call.keys, self.call.static, tuple(type(v) for _, v in self.call.static)
+
+
+_tracing = threading.local()  # depth: how many functions of clusters this thread is tracing.
+
+
 class Jitted:
     """The result of Cluster.jit. Each new combination of trees, shapes and types is compiled once. Thread-safe."""
 
-    def __init__(self, function: Callable[..., Any], session_for: Callable[[Axes], AbstractContextManager[Session]],
-                 mesh: Any, in_shardings: Any, donate_argnums: int | Sequence[int],
-                 static_argnums: int | Sequence[int]) -> None:
-        from xlad import program
+    def __init__(self, function: Callable[..., Any], host: Host, options: Options) -> None:
+        from xlad import shardings
 
         if not callable(function):
             raise TypeError(f"found {function!r}, expected a function")
+        tell_jax()
         self._function = function
-        self._session_for = session_for
-        self._place = program.placement(mesh, in_shardings)
-        self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
-        self._static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-        if both := set(self._donated) & set(self._static):
-            raise ValueError(f"found {sorted(both)} in donate_argnums and in static_argnums, expected them in one")
+        self._host = host
+        self._place = shardings.placement(options.mesh, options.in_shardings, options.out_shardings)
+        self._out_shardings = options.out_shardings
+        self._binder = Binder(function, static_argnums=options.static_argnums, static_argnames=options.static_argnames,
+                              donate_argnums=options.donate_argnums, donate_argnames=options.donate_argnames)
         self._lock = threading.Lock()
-        self._lowered: dict[Any, _Lowered] = {}
-        self._loaded: dict[Any, tuple[Session, int]] = {}  # Session and program number, by signature.
+        self._lowered: dict[Any, _Compiled] = {}
+        self._loaded: dict[Any, tuple[Session, Loaded, list[Any]]] = {}  # With the results' specs, by signature.
         self._names: dict[Any, list[str]] = {}  # The names of the leaves, by tree.
+        self._is_free: dict[Any, list[bool]] = {}  # By leaf whether in_shardings says nothing about it.
+        functools.update_wrapper(self, function, updated=())
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
-    def __call__(self, *arguments: Tree, **named: Tree) -> Tree:
-        if named:
-            bound = inspect.signature(self._function).bind(*arguments, **named)
-            if bound.kwargs:
-                raise TypeError(f"{self.__name__}: found argument {next(iter(bound.kwargs))!r} by name only, expected "
-                                "arguments that have a position")
-            arguments = bound.args
-        for what, numbers in {"donate_argnums": self._donated, "static_argnums": self._static}.items():
-            if any(not 0 <= i < len(arguments) for i in numbers):
-                raise ValueError(f"{self.__name__}: found {what}={numbers} and {len(arguments)} arguments")
-        interrupts.check()
-        with interrupts.put_off(), self._session_for(self._place.axes) as session:
-            return self._call(session, arguments)
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Methods can be jitted; the object is then the first argument."""
+        return self if instance is None else types.MethodType(self, instance)
 
-    def _call(self, session: Session, everything: Sequence[Tree]) -> Tree:
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, jitted for a cluster, on mesh {axes_text(self._place.axes)}>"
+
+    def __call__(self, *arguments: Tree, **named: Tree) -> Tree:
+        call = self._binder.bind(arguments, named)
+        if getattr(_tracing, "depth", 0) and _has_tracers(call.values):
+            return self._function(*arguments, **named)  # Inside another function of a cluster: it becomes part of it.
+        interrupts.check()
+        with interrupts.put_off(), self._host.session_for(self._place.axes) as session:
+            return self._call(session, call)
+
+    def lower(self, *arguments: Tree, **named: Tree) -> Lowered:
+        """Converts the function to a program for these arguments, which may be jax.ShapeDtypeStructs. Nothing is sent
+        to the cluster before `.compile()`."""
+        given = self._given(self._binder.bind(arguments, named), None)
+        present = self._present(given, None)
+        made, lowered = self._lower(given, present)
+
+        def load() -> Loaded:
+            with self._host.session_for(self._place.axes) as session:
+                return session.load(made.program, made.feeds)
+
+        return Lowered(self.__name__, self._place.axes, made.program, lowered.out, lowered.text, lowered.stablehlo,
+                       load, self)
+
+    def eval_shape(self, *arguments: Tree, **named: Tree) -> Tree:
+        """Returns the shapes of the results, as jax.eval_shape does."""
+        return self.lower(*arguments, **named).out_info
+
+    def _call(self, session: Session, call: Call) -> Tree:
         import jax
 
-        from xlad import program
-
-        static = tuple((i, everything[i]) for i in self._static)
-        positions = [i for i in range(len(everything)) if i not in self._static]
-        arguments = [everything[i] for i in positions]
-        leaves, tree = jax.tree_util.tree_flatten(tuple(arguments))
-        keys = [leaf._key if isinstance(leaf, RemoteArray) else None for leaf in leaves]
-        if tree not in self._names:
-            self._names[tree] = [f"argument {i}{name}" for i, argument in zip(positions, arguments)
-                                 for name in program.leaf_names(argument, "", ".")]
-        names = self._names[tree]
-        leaves, keys = self._on_host(leaves, keys, names, session)
+        given = self._given(call, session)
         numbers = [leaf.number(f"{self.__name__}: {name} ({leaf!r})") if isinstance(leaf, RemoteArray) else leaf
-                   for leaf, name in zip(leaves, names)]
-        lowered, number = self._program(session, leaves, keys, tree, positions, static)
-        donated = self._donated_leaves(everything, session)
-        results = session.call(number, numbers, [leaf.number() for leaf in donated])
+                   for leaf, name in zip(given.leaves, given.names)]
+        compiled, loaded, specs = self._program(session, given)
+        donated = _donated_leaves(call, session)
+        results = session.call(loaded.number, numbers, [leaf.number() for leaf in donated])
         for leaf in donated:
             leaf.donate()
-        arrays = [RemoteArray(session, number, *result) for number, result in zip(results, lowered.results)]
-        return jax.tree_util.tree_unflatten(lowered.tree, arrays)
+        arrays = [RemoteArray(session, number, result.dtype, result.shape, key=result.key, spec=spec,
+                              operate=self._host.operate)
+                  for number, result, spec in zip(results, compiled.results, specs)]
+        return jax.tree_util.tree_unflatten(compiled.tree, arrays)
 
-    def _on_host(self, leaves: list[Any], keys: list[Any], names: list[str],
-                 session: Session) -> tuple[list[Any], list[Any]]:
+    def _given(self, call: Call, session: Session | None) -> _Given:
         """Replaces remote arrays of other sessions by numpy arrays."""
-        from xlad import program
-
-        leaves = [leaf.get() if isinstance(leaf, RemoteArray) and not leaf.is_of(session) else leaf for leaf in leaves]
-        found = program.key_leaves(leaves)
-        keys = [key or new for key, new in zip(keys, found)]
-        leaves = [leaf if isinstance(leaf, RemoteArray) else program.to_array(leaf, f"{self.__name__}: {name}")
-                  for name, leaf in zip(names, leaves)]
-        return leaves, keys
-
-    def _donated_leaves(self, arguments: Sequence[Tree], session: Session) -> list[RemoteArray]:
         import jax
 
-        leaves = [leaf for i in self._donated for leaf in jax.tree_util.tree_leaves(arguments[i])]
-        remote = [leaf for leaf in leaves if isinstance(leaf, RemoteArray) and leaf.is_of(session)]
-        return list({id(leaf): leaf for leaf in remote}.values())
+        from xlad import program
 
-    def _program(self, session: Session, leaves: list[Any], keys: list[Any], tree: Any, positions: list[int],
-                 static: tuple[tuple[int, Any], ...]) -> tuple[_Lowered, int]:
+        leaves, tree = jax.tree_util.tree_flatten(tuple(call.values))
+        if (tree, call.keys) not in self._names:
+            self._names[tree, call.keys] = [f"{what}{name}" for what, value in zip(call.names(), call.values)
+                                            for name in program.leaf_names(value, "", ".")]
+        names = self._names[tree, call.keys]
+        stays = lambda leaf: (isinstance(leaf, RemoteArray) and (session is None or leaf.is_of(session))) or (
+            session is None and isinstance(leaf, jax.ShapeDtypeStruct))
+        found = [leaf.get() if isinstance(leaf, RemoteArray) and not stays(leaf) else leaf for leaf in leaves]
+        keys = [leaf._key if isinstance(leaf, RemoteArray) else key
+                for leaf, key in zip(found, program.key_leaves(found))]
+        found = [program.words(leaf) if stays(leaf) else program.to_array(leaf, f"{self.__name__}: {name}")
+                 for name, leaf in zip(names, found)]
+        return _Given(call, found, keys, tree, names)
+
+    def _present(self, given: _Given, session: Session | None) -> list[Any]:
+        """Returns by leaf how it is split already, None if in_shardings says how, or if it is not split."""
+        from xlad import shardings
+
+        is_split = lambda leaf: isinstance(leaf, RemoteArray) and leaf._spec is not None and any(leaf._spec) and (
+            leaf.is_of(session) if session is not None else leaf._session.axes == self._place.axes)
+        if not any(map(is_split, given.leaves)):
+            return [None] * len(given.leaves)
+        key = given.signature([None] * len(given.leaves))
+        if key not in self._is_free:
+            wanted = shardings.wanted_specs(self._place, given.arguments([None] * len(given.leaves)))
+            self._is_free[key] = [spec is None for of_argument in wanted for spec in of_argument]
+        return [leaf._spec if is_free and is_split(leaf) else None
+                for leaf, is_free in zip(given.leaves, self._is_free[key])]
+
+    def _program(self, session: Session, given: _Given) -> tuple[_Compiled, Loaded, list[Any]]:
         """Lowers the function once and loads it once into each session."""
-        shapes = tuple((np.dtype(leaf.dtype).name, tuple(leaf.shape), str(key)) for leaf, key in zip(leaves, keys))
-        signature = (tree, shapes, static, tuple(type(value) for _, value in static))  # 1 and True are equal.
+        from xlad import shardings
+
+        present = self._present(given, session)
+        signature = given.signature(present)
         try:
             hash(signature)
         except TypeError as error:
-            raise TypeError(f"{self.__name__}: found static arguments {dict(static)!r} ({error}), expected values that "
-                            "have a hash") from None
+            raise TypeError(f"{self.__name__}: found static arguments {dict(given.call.static)!r} ({error}), expected "
+                            "values that have a hash") from None
         with interrupts.let_through(), self._lock:
             if signature not in self._lowered:
-                self._lowered[signature] = self._lower(leaves, keys, tree, positions, dict(static))
-            lowered = self._lowered[signature]
-            known, number = self._loaded.get(signature, (None, 0))
-            if known is not session:
-                number = session.load(lowered.program, lowered.feeds)
-                self._loaded[signature] = session, number
-            return lowered, number
+                self._lowered[signature] = self._lower(given, present)[0]
+            compiled = self._lowered[signature]
+            known = self._loaded.get(signature)
+            if known is None or known[0] is not session:
+                loaded = session.load(compiled.program, compiled.feeds)
+                specs = [shardings.spec_of_boxes(session.axes, result.shape, boxes)
+                         for result, boxes in zip(compiled.results, loaded.results)]
+                known = self._loaded[signature] = session, loaded, specs
+            return compiled, known[1], known[2]
 
-    def _lower(self, leaves: list[Any], keys: list[Any], tree: Any, positions: list[int],
-               static: dict[int, Any]) -> _Lowered:
+    def _lower(self, given: _Given, present: list[Any]) -> tuple[_Compiled, Any]:
         import jax
 
-        from xlad import program
+        from xlad import program, shardings
 
-        arguments = jax.tree_util.tree_unflatten(tree, leaves)
-        names = [program.leaf_names(argument, f"argument {i}") for i, argument in zip(positions, arguments)]
-        specs = program.argument_specs(self._place, arguments, names, ())
-        donated = [positions.index(i) for i in self._donated]
+        call = given.call
+        described = given.arguments(present)
+        arguments = described.trees
+        specs = shardings.argument_specs(self._place, described, ())
         result_keys: list[Any] = []
 
         def flat(*words: Any) -> Any:
-            given = program.wrap_keys(jax.tree_util.tree_leaves(words), keys)
-            by_position = {**static, **dict(zip(positions, jax.tree_util.tree_unflatten(tree, given)))}
-            returned = self._function(*(by_position[i] for i in range(len(by_position))))
+            values = program.wrap_keys(jax.tree_util.tree_leaves(words), given.keys)
+            _tracing.depth = getattr(_tracing, "depth", 0) + 1
+            try:
+                returned = apply(self._function, call.keys, jax.tree_util.tree_unflatten(given.tree, values),
+                                 dict(call.static))
+            finally:
+                _tracing.depth -= 1
             result_keys[:] = program.key_leaves(returned)
             return program.unwrap_keys(returned)
 
         flat.__name__ = self.__name__
-        program.name_arguments(flat, self._function, positions)
+        program.name_arguments(flat, self._function, call.keys)
         out = program.result_shapes(flat, arguments, self._place, specs)
-        feeds, out_specs = self._feeds(arguments, specs.arguments, out, donated)
-        lowered = program.lower(flat, arguments, self._place, specs, out_specs=out_specs, donate=donated)
+        feeds, out_specs = self._result_specs(arguments, specs.arguments, out, call.donated)
+        lowered = program.lower(flat, arguments, self._place, specs, out_specs=out_specs, donate=call.donated)
         shapes, out_tree = jax.tree_util.tree_flatten(out)
         results = [_Result(np.dtype(s.dtype), tuple(s.shape), key) for s, key in zip(shapes, result_keys)]
-        return _Lowered(lowered.proto, feeds, results, out_tree)
+        return _Compiled(lowered.proto, feeds, results, out_tree), lowered
 
-    def _feeds(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,
-               donated: Sequence[int]) -> tuple[list[int], Tree]:
-        """Matches results to donated arguments of the same shape and type. Both get one sharding: loops copy nothing.
+    def _result_specs(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,
+                      donated: Sequence[int]) -> tuple[list[int], Tree]:
+        """Returns by result leaf the parameter that it feeds, and the shardings of the results: those of out_shardings,
+        otherwise None where they are free.
 
-        By result leaf the parameter; and the shardings of the results, None where they are free.
+        Results are matched to donated arguments of the same shape and type. Both get one sharding, so that loops copy
+        nothing.
         """
         import jax
 
-        like = lambda tree: (jax.tree_util.tree_structure(tree), [(s.shape, np.dtype(s.dtype))
-                                                                  for s in jax.tree_util.tree_leaves(tree)])
+        from xlad import program, shardings
+
+        names = program.leaf_names(out, "result")
+        given = shardings.spread(self._place.axes, self._out_shardings, out, names, "out_shardings")
         starts = np.cumsum([0, *(len(jax.tree_util.tree_leaves(argument)) for argument in arguments)])
+        is_spec = lambda x: isinstance(x, shardings.P)
         parts = list(out) if type(out) is tuple else [out]
         free = list(donated)
         feeds: list[int] = []
-        shardings: list[Any] = []
+        found: list[Any] = []
         for part in parts:
-            leaves = len(jax.tree_util.tree_leaves(part))
-            match = next((i for i in free if leaves and like(arguments[i]) == like(part)), None)
-            if match is None:
-                feeds += [-1] * leaves
-                shardings.append(None)
+            count = len(jax.tree_util.tree_leaves(part))
+            wanted = given[len(found) : len(found) + count]
+            match = next((i for i in free if count and _alike(arguments[i], part)), None)
+            of_match = [] if match is None else jax.tree_util.tree_leaves(specs[match], is_leaf=is_spec)
+            if match is None or any(spec not in (None, other) for spec, other in zip(wanted, of_match)):
+                feeds += [-1] * count
+                found += wanted
             else:
                 free.remove(match)
-                feeds += range(int(starts[match]), int(starts[match]) + leaves)
-                shardings.append(specs[match])
-        return feeds, tuple(shardings) if type(out) is tuple else shardings[0]
+                feeds += range(int(starts[match]), int(starts[match]) + count)
+                found += of_match
+        return feeds, jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(out), found)
+
+
+def _alike(one: Tree, other: Tree) -> bool:
+    """Whether two trees have the same structure, and their leaves the same shapes and types."""
+    import jax
+
+    like = lambda tree: (jax.tree_util.tree_structure(tree), [(tuple(s.shape), np.dtype(s.dtype))
+                                                              for s in jax.tree_util.tree_leaves(tree)])
+    return bool(like(one) == like(other))
+
+
+def _has_tracers(values: list[Tree]) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(values))
+
+
+def _donated_leaves(call: Call, session: Session) -> list[RemoteArray]:
+    import jax
+
+    leaves = [leaf for i in call.donated for leaf in jax.tree_util.tree_leaves(call.values[i])]
+    remote = [leaf for leaf in leaves if isinstance(leaf, RemoteArray) and leaf.is_of(session)]
+    return list({id(leaf): leaf for leaf in remote}.values())
 
 
 interrupts.WHOLE.add(Jitted.__call__.__code__)

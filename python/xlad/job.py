@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from xlad import element_types, protos
 from xlad.connection import sha256
 
 Axes = dict[str, int]
+MAX_KEPT = 64  # Checkpoints that are kept for evaluations that come later than the training.
 
 _PARAMETER_KINDS = {"state": 1, "rng": 1, "data": 2, "step": 3}
 _RESULT_KINDS = {"state": 1, "rng": 1, "loss": 2, "metric": 3}
@@ -32,6 +33,15 @@ def parse_axes(text: str) -> Axes:
     return axes
 
 
+def whole_number(value: Any, what: str) -> int:
+    """Returns `value`, which may be a float without a fraction, as an int of 0 or more."""
+    if hasattr(value, "is_integer") and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+        raise ValueError(f"found {what}={value!r}, expected a whole number, 0 or more")
+    return int(value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Recovery:
     """When a job saves its state, and the state from which it starts."""
@@ -39,14 +49,32 @@ class Recovery:
     checkpoint_every: int | None = None  # Steps; None: by time, every 5 minutes.
     resume: str | None = None  # A job's id or the URI of a checkpoint; None: the initial state of the job.
     start_step: int = 0
+    keep: int = 0  # How many checkpoints are kept; 0: 2.
+    stop_when_not_finite: bool = False
+
+    def with_evaluation(self, evaluate: Any, every: int | None, steps: int) -> Recovery:
+        """Returns the same with the checkpoints that evaluations need."""
+        if (evaluate is None) != (every is None):
+            found, missing = ("evaluate_every", "evaluate") if evaluate is None else ("evaluate", "evaluate_every")
+            raise TypeError(f"found {found} without {missing}, expected both")
+        if every is None:
+            return self
+        if whole_number(every, "evaluate_every") < 1:
+            raise ValueError(f"found evaluate_every={every}, expected 1 or more steps")
+        saved = every if self.checkpoint_every is None else self.checkpoint_every
+        if saved < 1 or every % saved:
+            raise ValueError(f"found checkpoint_every={saved} and evaluate_every={every}, expected a multiple of "
+                             "checkpoint_every: states are evaluated when they are saved")
+        keep = min(MAX_KEPT, max(2, steps // saved + 1))  # With the final one.
+        return dataclasses.replace(self, checkpoint_every=saved, keep=keep)
 
     def fill(self, spec: Any) -> None:
         if self.checkpoint_every is not None:
             if self.checkpoint_every < 1:
                 raise ValueError(f"found checkpoint_every={self.checkpoint_every}, expected 1 or more steps")
             spec.checkpoint.every_steps = self.checkpoint_every
-        if self.start_step < 0:
-            raise ValueError(f"found start_step={self.start_step}, expected 0 or more")
+            spec.checkpoint.keep = self.keep
+        spec.stop_when_not_finite = self.stop_when_not_finite
         spec.resume = self.resume or ""
         spec.start_step = self.start_step
 
@@ -58,7 +86,8 @@ class Job:
     program: bytes  # HLO text or proto
     state: bytes  # safetensors
     data: bytes  # safetensors; may be empty
-    stream: Iterator[bytes] | None = None  # Instead of data: one safetensors file for each step.
+    # Instead of data: yields one safetensors file for each step, from the given first one.
+    stream: Callable[[int], Iterator[bytes]] | None = None
 
     @property
     def metric_names(self) -> list[str]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import site
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 try:
     import jax
+    from jax._src import source_info_util
+
+    from xlad import callbacks
 except ModuleNotFoundError:
     raise ImportError("found no jax, which exporting, training and jitting functions require: "
                       "pip install 'jax>=0.10.2'") from None
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xlad.job import Axes, parse_axes
+from xlad.shardings import Placement, Specs
 
 Tree = Any
 
@@ -69,8 +74,16 @@ def to_array(leaf: Any, place: str) -> np.ndarray:
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
+def words(leaf: Any) -> Any:
+    """Returns the shape of the words of a ShapeDtypeStruct of random keys; anything else is returned as it is."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
+    return leaf
+
+
 def key_leaves(tree: Tree) -> list[KeyLeaf | None]:
-    return [KeyLeaf(jax.random.key_impl(leaf)) if is_key(leaf) else None for leaf in jax.tree_util.tree_leaves(tree)]
+    impl = lambda leaf: leaf.dtype._impl.name if isinstance(leaf, jax.ShapeDtypeStruct) else jax.random.key_impl(leaf)
+    return [KeyLeaf(impl(leaf)) if is_key(leaf) else None for leaf in jax.tree_util.tree_leaves(tree)]
 
 
 def wrap_keys(leaves: Sequence[Any], keys: Sequence[KeyLeaf | None]) -> list[Any]:
@@ -79,111 +92,6 @@ def wrap_keys(leaves: Sequence[Any], keys: Sequence[KeyLeaf | None]) -> list[Any
 
 def unwrap_keys(tree: Tree) -> Tree:
     return jax.tree_util.tree_map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
-
-
-class Placement(NamedTuple):
-    """A mesh and the shardings of the arguments as the caller wrote them."""
-
-    axes: Axes
-    mesh: AbstractMesh | None  # None: one device.
-    shardings: Any
-
-
-def placement(mesh: Any, in_shardings: Any) -> Placement:
-    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding, otherwise one device."""
-    if mesh is None:
-        is_leaf = lambda x: isinstance(x, NamedSharding)
-        leaves = jax.tree_util.tree_leaves(in_shardings, is_leaf=is_leaf)
-        mesh = next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), {})
-    if isinstance(mesh, str):
-        mesh = parse_axes(mesh)
-    if isinstance(mesh, Mesh):
-        mesh = mesh.abstract_mesh
-    if isinstance(mesh, Mapping):
-        for name, size in mesh.items():
-            if not isinstance(name, str) or type(size) is not int or size < 1:
-                raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
-        mesh = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
-    if not isinstance(mesh, AbstractMesh):
-        raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
-    axes = dict(zip(mesh.axis_names, mesh.axis_sizes))
-    return Placement(axes, mesh if axes else None, in_shardings)
-
-
-class Specs(NamedTuple):
-    """Returns a PartitionSpec for each leaf of each argument, and whether all sizes are divisible by their axes."""
-
-    arguments: tuple[Tree, ...]
-    even: bool
-
-
-def argument_specs(place: Placement, arguments: Sequence[Tree], names: Sequence[list[str]],
-                   known_axes: Collection[str]) -> Specs:
-    """in_shardings is None, one sharding for everything, or a tuple with an entry for each argument (or for the first
-    ones): a sharding, or a tree of them that may stop above the leaves. A sharding is a PartitionSpec, a
-    NamedSharding, a function from a leaf's name to a PartitionSpec, or None: not split. Axes of `known_axes` that the
-    mesh lacks split nothing.
-    """
-    entries = place.shardings
-    if not isinstance(entries, (tuple, list)) or isinstance(entries, P):
-        entries = (entries,) * len(arguments)
-    if len(entries) > len(arguments):
-        raise ValueError(f"found in_shardings for {len(entries)} arguments, expected at most {len(arguments)}")
-    entries = (*entries, *(None,) * (len(arguments) - len(entries)))
-    specs = []
-    even = True
-    for i, (entry, argument, leaves) in enumerate(zip(entries, arguments, names)):
-        found = _spread(entry, argument, leaves, f"in_shardings[{i}]")
-        shapes = [np.shape(leaf) for leaf in jax.tree_util.tree_leaves(argument)]
-        found = [_on_mesh(place.axes, spec, leaf, shape, known_axes)
-                 for spec, leaf, shape in zip(found, leaves, shapes)]
-        even = even and all(_is_even(place.axes, spec, shape) for spec, shape in zip(found, shapes))
-        specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(argument), found))
-    return Specs(tuple(specs), even)
-
-
-def _spread(entry: Any, argument: Tree, names: list[str], where: str) -> list[P]:
-    """Returns the PartitionSpecs of the argument's leaves; the tree `entry` may be a prefix of the argument's tree."""
-    is_sharding = lambda x: x is None or isinstance(x, (P, NamedSharding)) or callable(x)
-    treedef = jax.tree_util.tree_structure(argument)
-    found = [P()] * len(names)
-
-    def put(sharding: Any, part: Tree) -> None:
-        for i in jax.tree_util.tree_leaves(part):
-            spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
-            spec = spec(names[i]) if callable(spec) and not isinstance(spec, P) else spec
-            if spec is not None and not isinstance(spec, P):
-                raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
-                                "or None")
-            found[i] = P() if spec is None else spec
-
-    numbered = jax.tree_util.tree_unflatten(treedef, list(range(len(names))))
-    try:
-        jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{where}: {str(error).replace('tree_map tree', where)}") from None
-    return found
-
-
-def _axes_of(entry: Any) -> tuple[str, ...]:
-    return (entry,) if isinstance(entry, str) else tuple(entry or ())
-
-
-def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes: Collection[str]) -> P:
-    for axis in (axis for entry in spec for axis in _axes_of(entry)):
-        if axis not in axes and axis not in known_axes:
-            raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
-    dims = [tuple(axis for axis in _axes_of(entry) if axis in axes) or None for entry in spec]
-    used = [axis for dim in dims for axis in dim or ()]
-    if twice := [axis for axis in axes if used.count(axis) > 1]:
-        raise ValueError(f"found axis {twice[0]!r} twice in {spec} for {name}, expected each axis once")
-    if any(dims[len(shape):]):
-        raise ValueError(f"found {spec} for {name} of shape {list(shape)}, expected at most {len(shape)} entries")
-    return P(*dims[: len(shape)])
-
-
-def _is_even(axes: Axes, spec: P, shape: tuple[int, ...]) -> bool:
-    return all(size % math.prod(axes[axis] for axis in _axes_of(entry)) == 0 for size, entry in zip(shape, spec))
 
 
 def positional(function: Callable[..., Any], default: int) -> int:
@@ -200,19 +108,37 @@ def positional(function: Callable[..., Any], default: int) -> int:
     return min(max(default, needed), allowed)
 
 
-def name_arguments(wrapper: Any, function: Callable[..., Any], positions: Sequence[int]) -> None:
-    """Names the wrapper's arguments like those of the function, because programs and messages show these names."""
-    with contextlib.suppress(TypeError, ValueError, IndexError):
-        given = list(inspect.signature(function).parameters.values())
-        parameters = [given[i] for i in positions]
+def name_arguments(wrapper: Any, function: Callable[..., Any], keys: Sequence[int | str]) -> None:
+    """Names the wrapper's arguments like those of the function, and gives it the function's place in the source,
+    because programs and messages show these. `keys` are positions or names."""
+    with contextlib.suppress(TypeError, ValueError, IndexError, KeyError):
+        given = inspect.signature(function).parameters
+        parameters = [list(given.values())[key] if isinstance(key, int) else given[key] for key in keys]
         wrapper.__signature__ = inspect.Signature([
             p.replace(kind=inspect.Parameter.POSITIONAL_ONLY, default=inspect.Parameter.empty) for p in parameters])
+        if (inner := _innermost(function)) is not None:
+            wrapper.__wrapped__ = inner
+
+
+def _innermost(function: Any) -> Any:
+    """Returns the Python function that a partial function, a method or a decorated function calls."""
+    while not inspect.isfunction(function):
+        for name in ("func", "__func__", "__wrapped__", "__call__"):
+            if (inner := getattr(function, name, None)) is not None and inner is not function:
+                function = inner
+                break
+        else:
+            return None
+        if inspect.isbuiltin(function) or type(function).__name__ == "method-wrapper":
+            return None
+    return inspect.unwrap(function)
 
 
 class Lowered(NamedTuple):
     text: str
     proto: bytes
     out: Tree  # ShapeDtypeStructs
+    stablehlo: Callable[[], str]
 
 
 def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs) -> Tree:
@@ -284,27 +210,59 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
             if out_specs is not None:
                 options["out_shardings"] = on_mesh(out_specs)
             stack.enter_context(jax.sharding.use_abstract_mesh(mesh))
-        stack.enter_context(_sources_from_here())
+        stack.enter_context(_sources_of(function))
         traced = jax.jit(function, **options).trace(*_structs(arguments, mesh, specs))
-        program = traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo")
+        more = stack.enter_context(callbacks.without_errors(callbacks.refuse(traced.jaxpr)))
+        lowered = traced.lower(lowering_platforms=("cpu",), **more)
+        program = lowered.compiler_ir("hlo")
     # This printer keeps source lines, which as_hlo_text omits.
     text = program.get_hlo_module().to_string()
     if mesh is not None and "sdy.mesh<" not in text and not jax.tree_util.tree_leaves(out_specs, is_leaf=is_spec):
         # The program has no arguments and no constraints that name a mesh.
         return lower(function, arguments, place, specs, out_specs=P(), donate=donate)
-    if "python_cpu_callback" in text:
-        raise TypeError("found calls back into Python (jax.debug.print, pure_callback, io_callback), expected none: "
-                        "workers run no Python; return what is to be seen as a metric")
-    return Lowered(text, _without_module_id(program.as_serialized_hlo_module_proto()), traced.out_info)
+    return Lowered(text, _without_module_id(program.as_serialized_hlo_module_proto()), traced.out_info,
+                   lowered.as_text)
+
+
+_PACKAGES = {os.path.dirname(os.path.abspath(__file__)), *site.getsitepackages(), site.getusersitepackages(),
+             sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+_sources_lock = threading.Lock()
+_sources_users = 0
+_sources_before: tuple[Any, list[str]] = (None, [])
 
 
 @contextlib.contextmanager
-def _sources_from_here() -> Any:
-    """Makes paths of source files relative to the working directory, so that messages are the same on every machine."""
+def _sources_of(function: Callable[..., Any]) -> Iterator[None]:
+    """Makes the source lines in programs those of the user: an instruction that a library creates gets the line that
+    calls the library. Paths are relative to the working directory, so that messages are the same on every machine."""
+    global _sources_before, _sources_users
     name = "jax_hlo_source_file_canonicalization_regex"
-    before = getattr(jax.config, name)
-    jax.config.update(name, re.escape(os.getcwd() + os.sep))
+    file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", "")
+    with _sources_lock:
+        _sources_users += 1
+        if _sources_users == 1:
+            _sources_before = getattr(jax.config, name), list(_excluded())
+            jax.config.update(name, re.escape(os.getcwd() + os.sep))
+            _exclude([*_sources_before[1], *(path + os.sep for path in _PACKAGES if not file.startswith(path))])
     try:
         yield
     finally:
-        jax.config.update(name, before)
+        with _sources_lock:
+            _sources_users -= 1
+            if _sources_users == 0:
+                jax.config.update(name, _sources_before[0])
+                _exclude(_sources_before[1])
+
+
+def _excluded() -> list[str]:
+    return getattr(source_info_util, "_exclude_paths", [])
+
+
+def _exclude(paths: list[str]) -> None:
+    """Sets the folders whose files are not the user's. Other versions of JAX may lack the list; then lines are those
+    of the libraries."""
+    with contextlib.suppress(AttributeError):
+        source_info_util._exclude_paths[:] = paths
+        source_info_util._exclude_path_regex.cache_clear()
+        source_info_util.is_user_filename.cache_clear()
+        source_info_util.user_frame.cache_clear()

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from xlad import checkpoint, protos, safetensors
 from xlad.batch_stream import BatchSender
-from xlad.connection import Connection
+from xlad.connection import PATIENCE_S, Connection
 from xlad.errors import Error
+from xlad.metrics import Decoder
+from xlad.progress import Progress
 from xlad.waiting import Waiting
 
-PATIENCE_S = 60.0  # How long the coordinator may be unreachable.
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+_PAUSE_S = 0.2
 
 
 class Step(NamedTuple):
-    """The report of one step."""
+    """The report of one step. Metrics are numbers, or numpy arrays."""
 
     step: int
-    metrics: dict[str, float]
+    metrics: dict[str, Any]
     ms: float
 
     @property
-    def loss(self) -> float:
+    def loss(self) -> Any:
         if "loss" not in self.metrics:
             raise AttributeError(f"the step reports {', '.join(self.metrics) or 'no metrics'}, but no loss")
         return self.metrics["loss"]
@@ -51,26 +54,55 @@ class Status(NamedTuple):
                       mesh, len(message.workers))
 
 
+class Checkpoint(NamedTuple):
+    """The state before a step."""
+
+    step: int
+    state: Any
+
+
+class Evaluation(NamedTuple):
+    """What the function `evaluate` returned for the state before a step."""
+
+    step: int
+    result: Any
+
+
+class Watching(NamedTuple):
+    """What is done with a job's reports."""
+
+    metric_names: list[str]
+    restore: Callable[[Mapping[str, Any]], Any] = dict  # Makes the state of arrays by name.
+    on_step: Callable[[Step], Any] | None = None
+    evaluate: Callable[[Any, int], Any] | None = None  # Called with a state and its step.
+    evaluate_every: int = 0
+    first_step: int = 0
+    progress: Progress = Progress()
+    draws_steps: bool | None = None  # Whether `progress` is drawn in loops over the steps too; None: in wait() alone.
+
+
 class Run(Iterator[Step]):
     """Yields each step once, in order, when it is reported. Not thread-safe.
 
     Leaving the loop early leaves the job running; `cancel()` ends it.
     """
 
-    def __init__(self, connection: Connection, job_id: str, metric_names: list[str],
-                 restore: Callable[[Mapping[str, Any]], Any], alive: Callable[[], None],
+    def __init__(self, connection: Connection, job_id: str, watching: Watching, alive: Callable[[], None],
                  sender: BatchSender | None = None) -> None:
         """`alive` raises an error if the coordinator has ended for good. `sender` sends the batches, if they are not
         part of the job."""
         self.job_id = job_id
         self.history: list[Step] = []
+        self.evaluations: list[Evaluation] = []
         self._connection = connection
-        self._metric_names = metric_names
-        self._restore = restore
+        self._watching = watching
+        self._decode = Decoder(watching.metric_names)
         self._alive = alive
         self._sender = sender
         self._status: Any = None
         self._updates: Iterator[Step] | None = None
+        self._draws = watching.draws_steps is True
+        self._next_evaluation = watching.first_step + watching.evaluate_every
 
     def __next__(self) -> Step:
         if self._updates is None:
@@ -83,18 +115,36 @@ class Run(Iterator[Step]):
             self._updates = None
             raise
 
+    def __repr__(self) -> str:
+        if self._status is None:
+            return f"<run of {self.job_id}>"
+        status = Status.of(self._status)
+        metrics = self.history[-1].metrics if self.history else {}
+        loss = f", loss {metrics['loss']}" if "loss" in metrics else ""
+        reason = f": {status.reason}" if status.reason and status.state != "SUCCEEDED" else ""
+        return (f"<run of {self.job_id} ({status.name}), {status.state}, step {status.step} of {status.steps}{loss}"
+                f"{reason}>")
+
     @property
-    def losses(self) -> list[float]:
-        """The metrics of the steps that were iterated over so far."""
+    def losses(self) -> list[Any]:
+        """The losses of the steps that were iterated over so far."""
         return [step.loss for step in self.history]
 
     def status(self) -> Status:
         return Status.of(self._connection.call("GetJob", job_id=self.job_id))
 
+    def why(self) -> str:
+        """Returns one paragraph: what the job does or waits for, the evidence, and what you can do."""
+        return str(self._connection.call("WhyJob", job_id=self.job_id).text)
+
     def wait(self) -> Status:
         """Waits until the job has ended. Raises an error if it did not succeed."""
-        for _ in self:
-            pass
+        self._draws = self._watching.draws_steps is not False
+        try:
+            for _ in self:
+                pass
+        finally:
+            self._draws = self._watching.draws_steps is True
         self._has_ended()
         return Status.of(self._status)
 
@@ -102,36 +152,54 @@ class Run(Iterator[Step]):
         """Waits and returns the final state: a tree like the initial state (for a job directory: arrays by name)."""
         self.wait()
         if self._status.final_state_blob:
-            return self._restore(safetensors.parse(self._connection.get_blob(self._status.final_state_blob)))
+            arrays = safetensors.parse(self._connection.get_blob(self._status.final_state_blob))
+            return self._watching.restore(arrays)
         if not self._status.has_checkpoint:
             raise Error(f"job {self.job_id} has no final state", "NOT_FOUND")
-        return self._restore(checkpoint.read(self._status.checkpoint_uri, self._connection.get_blob))
+        return self._read(self._status.checkpoint_uri)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Returns the newest saved state, also while the job runs; None if none has been saved yet."""
+        for _ in range(3):  # Old checkpoints are dropped during training.
+            status = self._connection.call("GetJob", job_id=self.job_id)
+            if not status.has_checkpoint:
+                return None
+            try:
+                return Checkpoint(status.checkpoint_step, self._read(status.checkpoint_uri))
+            except (Error, FileNotFoundError) as error:
+                dropped = error
+        raise dropped
 
     def cancel(self) -> None:
         self._connection.call("CancelJob", job_id=self.job_id)
 
+    def _read(self, uri: str) -> Any:
+        return self._watching.restore(checkpoint.read(uri, self._connection.get_blob))
+
     def _watch(self) -> Iterator[Step]:
-        waiting = Waiting(self.job_id)
+        waiting = Waiting(self.job_id, self.why)
         try:
             yield from self._updates_of(waiting)
         finally:
             waiting.stop()
+            if self._draws:
+                self._watching.progress.close()
 
     def _updates_of(self, waiting: Waiting) -> Iterator[Step]:
         lost_since: float | None = None
         while True:
-            stream = self._connection.stream("WatchJob", job_id=self.job_id, from_step=len(self.history))
+            stream = self._connection.stream("WatchJob", job_id=self.job_id, from_step=self._from_step())
             try:
                 for update in stream:
                     lost_since = None
                     self._status = update.status
                     waiting.update(protos.enum_name("JobState", update.status.state), update.status.reason)
+                    self._draw()
                     for metrics in update.metrics:
-                        self.history.append(Step(metrics.step, dict(zip(self._metric_names, metrics.values)),
-                                                 metrics.step_ms))
-                        yield self.history[-1]
+                        yield self._report(metrics)
                 # The stream ends after the last metrics; before that, the job may have ended already.
                 if self._status is not None and self._has_ended():
+                    self._evaluate(self._status.steps)
                     return
             except Error as error:
                 if error.code != "UNAVAILABLE":
@@ -142,7 +210,56 @@ class Run(Iterator[Step]):
                     raise
             finally:
                 stream.close()
-            time.sleep(0.2)
+            time.sleep(_PAUSE_S)
+
+    def _from_step(self) -> int:
+        """The step after the last one that was reported: a resumed job begins later than at 0."""
+        return self.history[-1].step + 1 if self.history else 0
+
+    def _report(self, metrics: Any) -> Step:
+        """Evaluations come before the first step that follows their state."""
+        self._evaluate(metrics.step)
+        step = Step(metrics.step, self._decode(metrics.values), metrics.step_ms)
+        self.history.append(step)
+        self._draw()
+        if self._watching.on_step is not None:
+            self._watching.on_step(step)
+        return step
+
+    def _draw(self) -> None:
+        if self._draws and self._status is not None:
+            done = self.history[-1].step + 1 if self.history else self._watching.first_step
+            loss = self.history[-1].metrics.get("loss") if self.history else None
+            state = protos.enum_name("JobState", self._status.state)
+            self._watching.progress.update(state, self._status.reason, done, self._status.steps,
+                                           loss if isinstance(loss, float) else None)
+
+    def _evaluate(self, step: int) -> None:
+        """Evaluates the states up to the one before `step` that were not yet."""
+        every, evaluate = self._watching.evaluate_every, self._watching.evaluate
+        while evaluate is not None and every and self._next_evaluation <= step:
+            wanted = self._next_evaluation
+            state = self._state_before(wanted)
+            if state is not None:
+                self.evaluations.append(Evaluation(wanted, evaluate(state.state, wanted)))
+            self._next_evaluation = wanted + every
+
+    def _state_before(self, step: int) -> Checkpoint | None:
+        """Waits for the checkpoint of a step. None if it was not saved, or is not kept any more."""
+        while True:
+            status = self._connection.repeat("GetJob", job_id=self.job_id, alive=self._alive)
+            uris = {saved.step: saved.uri for saved in status.checkpoints}
+            state = protos.enum_name("JobState", status.state)
+            if step in uris:
+                return Checkpoint(step, self._read(uris[step]))
+            if state == "SUCCEEDED" and step == status.steps and status.final_state_blob:
+                arrays = safetensors.parse(self._connection.get_blob(status.final_state_blob))
+                return Checkpoint(step, self._watching.restore(arrays))
+            if state in ENDED or any(saved > step for saved in uris):
+                logging.getLogger("xlad").warning("%s: the state before step %d was not saved, or is not kept any more;"
+                                                  " it is not evaluated", self.job_id, step)
+                return None
+            time.sleep(_PAUSE_S / 4)
 
     def _has_ended(self) -> bool:
         state = protos.enum_name("JobState", self._status.state)

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import pathlib
-import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from xlad import safetensors
+from xlad import batches, metrics, safetensors
+from xlad.batches import Batches, DataOptions
 from xlad.element_types import shape_text
-from xlad.job import Axes, Job, axes_text
+from xlad.job import Axes, Job, axes_text, whole_number
 
 Tree = Any
 
 
-class Batches(NamedTuple):
-    """The data of all batches."""
-
-    example: Tree  # One batch as programs receive it.
-    names: list[str]
-    arrays: list[np.ndarray]  # count * rows of each leaf, in the order of the batches.
-    rows: int
-    batches: int
-    stacked: bool  # Leaves have a leading dimension of 1 that the step does not see.
-
-
 class Training:
-    """A step, its state and its data. `batch` is the number of rows per batch, unless `data` consists of batches.
+    """A step, its state and its data.
 
     If `stream` is set, iterators of batches are read one batch at a time while the job runs, and not before.
     """
 
-    def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, batch: int | None,
+    def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, options: DataOptions,
                  name: str | None, stream: bool = False) -> None:
         if not callable(step):
             raise TypeError(f"found step {step!r}, expected a function step(state, batch) -> (state, metrics)")
-        if not isinstance(steps, int) or steps < 0:
-            raise ValueError(f"found steps={steps!r}, expected 0 or more")
+        steps = whole_number(steps, "steps")
+        if stream and 0 < steps <= options.start_step:
+            raise ValueError(f"found steps={steps} and start_step={options.start_step}, expected more steps: steps "
+                             "counts those before start_step too")
         from xlad import program
 
         self.name = str(name or getattr(step, "__name__", type(step).__name__))
@@ -51,12 +41,9 @@ class Training:
         self._keys = program.key_leaves(state)
         self.state_names = program.leaf_names(state, "state")
         self._arrays = [program.to_array(leaf, f"state {n}") for n, leaf in zip(self.state_names, leaves)]
-        self._stream: _Stream | None = None
-        if stream and steps > 0 and batch is None and _is_iterable(data) and not isinstance(data, list):
-            self._stream = _Stream(data)
-            self._batches: Batches | None = self._stream.first
-        else:
-            self._batches = _batches(data, batch, steps)
+        self._stream = batches.stream(data, options, steps) if stream else None
+        self._batches: Batches | None = (self._stream.first if self._stream is not None
+                                         else batches.all_batches(data, options, steps))
         arguments = 1 if self._batches is None else 2
         self._takes = program.positional(step, arguments)
         if not arguments <= self._takes <= arguments + 1:
@@ -76,10 +63,11 @@ class Training:
         """Returns the axes and the program for one mesh."""
         from jax.sharding import PartitionSpec as P
 
-        from xlad import program
+        from xlad import program, shardings
 
-        place = program.placement(mesh, in_shardings)
-        specs = program.argument_specs(place, self._arguments, self._argument_names, known_axes)
+        place = shardings.placement(mesh, in_shardings)
+        arguments = shardings.Arguments(self._arguments, self._argument_names)
+        specs = shardings.argument_specs(place, arguments, known_axes)
 
         def flat(state: Tree, *rest: Any) -> tuple[Tree, Any]:
             return self._call(state, rest)
@@ -102,9 +90,9 @@ class Training:
         returned = self._step(state, *rest)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise TypeError(f"the step returned {_kind(returned)}, expected a pair (state, metrics)")
-        new_state, metrics = returned
+        new_state, of_step = returned
         self._check_state(new_state)
-        self._metrics, values = _metrics(metrics)
+        self._metrics, values = _metrics(of_step)
         return program.unwrap_keys(new_state), values
 
     def _check_state(self, new_state: Tree) -> None:
@@ -156,29 +144,54 @@ class Training:
 
     def job(self, mesh: Any, in_shardings: Any) -> Job:
         axes, lowered = self.lower(mesh, in_shardings)
-        stream = None if self._stream is None else self._stream.read()
+        stream = None if self._stream is None else self._stream.read
         return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes(), stream)
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> Tree:
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Tree:
         """Returns the state with the leaf types of the original: JAX arrays, random keys, or otherwise numpy arrays."""
-        import jax
+        return restore_like(self._state)(arrays)
+
+
+def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
+    """Returns a function that makes a tree like `state` of arrays by name."""
+    from xlad import program
+
+    leaves, treedef = _flatten(state)
+    keys = program.key_leaves(state)
+    names = program.leaf_names(state, "state")
+    arrays_before = [program.to_array(leaf, f"state {n}") for n, leaf in zip(names, leaves)]
+    are_of_jax = [_is_of_jax(leaf) for leaf in leaves]
+    shapes = [(a.dtype, a.shape) for a in arrays_before]
+
+    def restore(arrays: Mapping[str, np.ndarray]) -> Tree:
         import jax.numpy as jnp
 
-        from xlad import program
+        if missing := [name for name in names if name not in arrays]:
+            raise ValueError(f"found no {missing[0]} in the saved state, which has {', '.join(arrays) or 'nothing'}, "
+                             "expected a state of the same structure")
+        found: list[Any] = []
+        for name, (dtype, shape), of_jax in zip(names, shapes, are_of_jax):
+            array = arrays[name].view(dtype).reshape(shape)
+            found.append(jnp.asarray(array) if of_jax else array.copy())
+        return _unflatten(treedef, program.wrap_keys(found, keys))
 
-        was = jax.tree_util.tree_leaves(self._state)
-        leaves: list[Any] = [arrays[name].view(a.dtype).reshape(a.shape)
-                             for name, a in zip(self.state_names, self._arrays)]
-        leaves = [jnp.asarray(leaf) if isinstance(old, jax.Array) else leaf.copy() for leaf, old in zip(leaves, was)]
-        return _unflatten(self._treedef, program.wrap_keys(leaves, self._keys))
+    return restore
+
+
+def _is_of_jax(leaf: Any) -> bool:
+    import jax
+
+    from xlad.remote_array import RemoteArray
+
+    return isinstance(leaf, (jax.Array, RemoteArray))
 
 
 def write_directory(training: Training, directory: str | pathlib.Path, meshes: Sequence[Any],
                     in_shardings: Any) -> pathlib.Path:
-    from xlad import program
+    from xlad import shardings
 
     out = pathlib.Path(directory)
-    places = [program.placement(mesh, in_shardings) for mesh in meshes]
+    places = [shardings.placement(mesh, in_shardings) for mesh in meshes]
     known_axes = {axis for place in places for axis in place.axes}
     entries = []
     lowered = [training.lower(mesh, in_shardings, known_axes) for mesh in meshes]
@@ -216,123 +229,10 @@ def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"{type(value).__name__}"
 
 
-def _metrics(metrics: Any) -> tuple[list[tuple[str, str]], list[Any]]:
-    """Returns the names, kinds and f32 values of the metrics. If the metrics are a single scalar, it is the loss."""
-    import jax.numpy as jnp
-
+def _metrics(returned: Any) -> tuple[list[tuple[str, str]], list[Any]]:
+    """Returns the names, kinds and values of the scalars. If the metrics are a single number, it is the loss."""
     from xlad import program
 
-    leaves, _ = _flatten(metrics)
-    named = []
-    values = []
-    for name, leaf in zip(program.leaf_names(metrics, "loss"), leaves):
-        if np.shape(leaf) != ():
-            raise TypeError(f"the step returned metric {name} of shape {list(np.shape(leaf))}, expected a scalar")
-        named.append((name, "loss" if name == "loss" else "metric"))
-        values.append(jnp.asarray(leaf).astype(jnp.float32))
-    return named, values
-
-
-def _batches(data: Any, rows: int | None, steps: int) -> Batches | None:
-    """`data` is None, a tree of arrays whose rows are cut into batches, or a list or iterator of batches."""
-    from xlad import program
-
-    if data is None:
-        if rows is not None:
-            raise ValueError(f"found batch={rows} without data")
-        return None
-    if _is_iterable(data):
-        if rows is not None:
-            raise ValueError(f"found batch={rows} with a list or iterator of batches, expected no batch")
-        return _from_batches(list(itertools.islice(data, max(1, steps))))
-    leaves, treedef = _flatten(data)
-    names = program.leaf_names(data, "batch")
-    arrays = [_data_array(leaf, f"data {n}") for n, leaf in zip(names, leaves)]
-    totals = {array.shape[0] if array.ndim else 0 for array in arrays}
-    if len(totals) != 1 or 0 in totals:
-        raise ValueError(f"found data of shapes {', '.join(f'{n} {list(a.shape)}' for n, a in zip(names, arrays))}, "
-                         "expected arrays with equal numbers of rows, 1 or more")
-    total = totals.pop()
-    rows = total if rows is None else rows
-    if not isinstance(rows, int) or not 1 <= rows <= total:
-        raise ValueError(f"found batch={rows!r}, expected 1 to {total}, as many rows as the data has")
-    count = total // rows
-    arrays = [array[: count * rows] for array in arrays]
-    return Batches(_unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
-
-
-def _is_iterable(data: Any) -> bool:
-    """Whether `data` is a list or iterator of batches, or an object that can be iterated over for them."""
-    if data is None:
-        return False
-    return isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data))
-
-
-class _Stream:
-    """Batches that are read one by one. An object that is not an iterator itself is iterated over again and again."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-        self._iterator = iter(data)
-        try:
-            self._example = next(self._iterator)
-        except StopIteration:
-            raise ValueError("found no batches in the data, expected at least one") from None
-        self.first = _from_batches([self._example])
-
-    def read(self) -> Iterator[bytes]:
-        """Yields each batch as a safetensors file."""
-        yield safetensors.dump(dict(zip(self.first.names, self.first.arrays)))
-        number = 1
-        while True:
-            for batch in self._iterator:
-                both = _from_batches([self._example, batch], number)
-                arrays = [array[self.first.rows :] for array in both.arrays]
-                yield safetensors.dump(dict(zip(both.names, arrays)))
-                number += 1
-            again = iter(self._data)
-            if again is self._iterator:
-                return
-            self._iterator = again
-
-
-def _data_array(leaf: Any, place: str) -> np.ndarray:
-    from xlad import program
-
-    if program.is_key(leaf):
-        raise TypeError(f"{place}: found random keys, expected them in the state, or as words (jax.random.key_data)")
-    return program.to_array(leaf, place)
-
-
-def _is_tree(data: Any) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns about iterable leaves.
-        leaves, _ = _flatten(data)
-    return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
-
-
-def _from_batches(batches: list[Any], number: int = 1) -> Batches:
-    """`number` is that of the second batch, in messages."""
-    from xlad import program
-
-    if not batches:
-        raise ValueError("found no batches in the data, expected at least one")
-    _, treedef = _flatten(batches[0])
-    names = program.leaf_names(batches[0], "batch")
-    columns: list[list[np.ndarray]] = [[] for _ in names]
-    for i, batch in enumerate(batches, number - 1):
-        leaves, found = _flatten(batch)
-        if found != treedef:
-            raise ValueError(f"found batch {i} of structure {found}, expected {treedef}, as batch 0 has")
-        for column, name, leaf in zip(columns, names, leaves):
-            array = _data_array(leaf, f"batch {i} {name}")
-            if column and (array.shape, array.dtype) != (column[0].shape, column[0].dtype):
-                raise ValueError(f"found {shape_text(array.dtype, array.shape)} for {name} in batch {i}, expected "
-                                 f"{shape_text(column[0].dtype, column[0].shape)}, as batch 0 has")
-            column.append(array)
-    rows = {column[0].shape[0] if column[0].ndim else 0 for column in columns}
-    if len(rows) == 1 and 0 not in rows:
-        example = _unflatten(treedef, [column[0] for column in columns])
-        return Batches(example, names, [np.concatenate(column) for column in columns], rows.pop(), len(batches), False)
-    arrays = [np.stack(column) for column in columns]
-    return Batches(_unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)
+    leaves, _ = _flatten(returned)
+    names, values = metrics.encode(program.leaf_names(returned, "loss"), leaves)
+    return [(name, "loss" if name == "loss" else "metric") for name in names], values

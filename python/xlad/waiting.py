@@ -1,30 +1,64 @@
-"""Reports through the logger when something waits for devices for long."""
+"""Reports through the logger when something waits for long."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 SAY_AFTER_S = 5.0
+SAY_AGAIN_S = 60.0
+WAITS = ("PENDING", "STARTING")
 
 
 class Waiting:
-    """Receives `update(state, reason)` at each change. Logs a warning (logger "xlad") if the state stays PENDING."""
+    """Receives `update(state, reason)` at each change. Logs a warning (logger "xlad") if the state stays one of WAITS
+    for long, and again every minute; `why` returns the text of the warning, otherwise the reason is the text."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
         self._what = what
+        self._why = why
         self._reason = ""
-        self._timer = threading.Timer(SAY_AFTER_S, self._say)
-        self._timer.daemon = True
-        self._timer.start()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._stopped = False
+        self._start(SAY_AFTER_S)
 
     def update(self, state: str, reason: str) -> None:
         self._reason = reason
-        if state != "PENDING":
-            self._timer.cancel()
+        if state not in WAITS:
+            self._cancel()
+        elif self._timer is None:
+            self._start(SAY_AFTER_S)
 
     def stop(self) -> None:
-        self._timer.cancel()
+        self._stopped = True
+        self._cancel()
+
+    def _start(self, seconds: float) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._timer = threading.Timer(seconds, self._say)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _cancel(self) -> None:
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _say(self) -> None:
-        logging.getLogger("xlad").warning("%s %s", self._what, self._reason or "waits")
+        timer = self._timer
+        text = self._reason
+        if self._why is not None:
+            try:
+                text = self._why() or text
+            except Exception:  # noqa: BLE001  The coordinator may be gone; then the reason is the text.
+                pass
+        if self._timer is not timer or timer is None:  # It has ended meanwhile.
+            return
+        text = text if self._what.partition(" ")[0] in text else f"{self._what} {text or 'waits'}"
+        logging.getLogger("xlad").warning("%s", text)
+        self._start(SAY_AGAIN_S)

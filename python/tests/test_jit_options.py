@@ -1,0 +1,198 @@
+"""The options of Cluster.jit are those of jax.jit."""
+
+import functools
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import ClusterTest
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import xlad
+
+MESH = {"dp": 2, "tp": 2}
+
+
+class Options(ClusterTest):
+    DEVICES = 4
+
+    def test_decorators(self):
+        @self.cluster.jit
+        def plain(x):
+            """Doubles."""
+            return x * 2
+
+        @self.cluster.jit(mesh=MESH, in_shardings=P("dp"), static_argnames="power")
+        def raised(x, power=2):
+            return x ** power
+
+        class Model:
+            @functools.partial(self.cluster.jit, static_argnums=0)
+            def scaled(self, x):
+                return x * self.scale
+
+            scale = 3.0
+
+        self.assertEqual((float(plain(2.0)), plain.__doc__, plain.__name__), (4.0, "Doubles.", "plain"))
+        self.assertEqual(repr(raised), "<raised, jitted for a cluster, on mesh dp=2,tp=2>")
+        x = np.arange(4.0, dtype=np.float32)
+        np.testing.assert_array_equal(raised(x), x ** 2)
+        np.testing.assert_array_equal(raised(x, power=3), x ** 3)
+        np.testing.assert_array_equal(raised(x, 4), x ** 4)
+        np.testing.assert_array_equal(Model().scaled(x), x * 3)
+
+    def test_arguments_by_name(self):
+        def function(x, y=2.0, *, scale=1.0, mode="add"):
+            return (x + y if mode == "add" else x - y) * scale
+
+        jitted = self.cluster.jit(function, mesh=MESH, in_shardings=(P("dp"), P()), static_argnames=["mode"])
+        x = np.arange(6.0, dtype=np.float32)
+        for arguments, named in [((x,), {}), ((x, 3.0), {"scale": 2.0}), ((x,), {"mode": "sub", "scale": 4.0}),
+                                 ((), {"y": x, "x": 1.0 + x})]:
+            np.testing.assert_allclose(jitted(*arguments, **named), function(*arguments, **named))
+        with self.assertRaisesRegex(TypeError, "function: got an unexpected keyword argument 'z'"):
+            jitted(x, z=1)
+
+    def test_donated_by_name(self):
+        step = self.cluster.jit(lambda x, state: (state + x, x.sum()), mesh=MESH, donate_argnames="state",
+                                in_shardings=(None, P("dp")))
+        state, _ = step(np.ones(4, np.float32), np.zeros(4, np.float32))
+        for _ in range(3):
+            before = state
+            state, _ = step(np.ones(4, np.float32), state=state)
+            self.assertTrue(before.is_deleted())
+        self.assertEqual(state.sharding.spec, P("dp"))
+        np.testing.assert_array_equal(state, np.full(4, 4.0))
+
+    def test_out_shardings(self):
+        x = np.arange(48.0, dtype=np.float32).reshape(8, 6)
+        mesh = AbstractMesh((2, 2), ("dp", "tp"), axis_types=(AxisType.Auto,) * 2)
+        function = lambda x: {"a": x + 1, "b": (x.T, x.sum())}
+        for split, expected in [
+            ({"a": P("dp", "tp"), "b": (P(None, "dp"), None)}, {"a": P("dp", "tp"), "b": (P(None, "dp"), P())}),
+            ({"a": NamedSharding(mesh, P(None, "tp")), "b": P()}, {"a": P(None, "tp"), "b": (P(), P())}),
+            (lambda name, shape: P("tp") if len(shape.shape) == 2 else P(), {"a": P("tp"), "b": (P("tp"), P())}),
+        ]:
+            found = self.cluster.jit(function, mesh=MESH, out_shardings=split)(x)
+            self.assertEqual(jax.tree.map(lambda leaf: leaf.sharding.spec, found), expected)
+            jax.tree.map(np.testing.assert_array_equal, xlad.fetch(found), function(x))
+
+    def test_arrays_stay_split_if_nothing_is_said(self):
+        x = np.arange(16.0, dtype=np.float32).reshape(8, 2)
+        split = self.cluster.device_put({"x": x}, P("dp"), mesh=MESH)
+        self.assertEqual(split["x"].sharding.spec, P("dp"))
+        double = self.cluster.jit(lambda tree: tree["x"] * 2, mesh=MESH)
+        self.assertIn("{devices=[2,1,2]", double.lower(split).as_text())
+        self.assertNotIn("{devices=[", double.lower({"x": x}).as_text().replace("sharding={replicated}", ""))
+        np.testing.assert_array_equal(double(split), x * 2)
+
+    def test_functions_in_functions(self):
+        inner = self.cluster.jit(lambda x: jnp.sin(x) * 2)
+        outer = self.cluster.jit(lambda x: jax.grad(lambda y: inner(y))(x) + 1, mesh=MESH)
+        np.testing.assert_allclose(float(outer(0.5)), 2 * np.cos(0.5) + 1, 1e-6)
+
+    def test_lowering(self):
+        def product(x, w):
+            return (x @ w).sum(axis=1)
+
+        jitted = self.cluster.jit(product, mesh=MESH, in_shardings=(P("dp", "tp"), P("tp")))
+        shapes = jax.ShapeDtypeStruct((8, 6), np.float32), jax.ShapeDtypeStruct((6, 5), np.float32)
+        lowered = jitted.lower(*shapes)
+        self.assertEqual((lowered.out_info.shape, lowered.out_info.dtype), ((8,), np.float32))
+        self.assertEqual(jitted.eval_shape(*shapes).shape, (8,))
+        self.assertIn("f32[8,6]", lowered.as_text())
+        self.assertIn("tensor<8x6xf32>", lowered.as_text("stablehlo"))
+        self.assertIn("all-reduce", lowered.explain())
+        self.assertIn("test_jit_options.py", lowered.explain())
+        self.assertIn("f32[4,3]", lowered.partitioned())
+        compiled = lowered.compile()
+        self.assertEqual([s.spec for s in compiled.input_shardings], [P("dp", "tp"), P("tp")])
+        self.assertEqual(compiled.output_shardings[0].spec, P("dp"))
+        x, w = np.ones((8, 6), np.float32), np.ones((6, 5), np.float32)
+        np.testing.assert_array_equal(compiled(x, w), product(x, w))
+        self.assertTrue(lowered.compile().cached)
+        keys = self.cluster.jit(lambda key: jax.random.normal(key, (3,)))
+        self.assertEqual(keys.lower(jax.eval_shape(lambda: jax.random.key(1))).out_info.shape, (3,))
+        with self.assertRaisesRegex(ValueError, "found dialect 'mhlo'"):
+            lowered.as_text("mhlo")
+
+
+class Messages(ClusterTest):
+    """What users see when JAX or the package refuses a function."""
+
+    DEVICES = 2
+
+    def test_errors_of_tracing_name_the_function(self):
+        def branches(state, batch):
+            if batch.sum() > 0:
+                return state, 0.0
+            return state + 1, 1.0
+
+        line = branches.__code__.co_firstlineno
+        for call in (lambda: self.cluster.train(branches, 0.0, np.ones((4, 2)), steps=1),
+                     lambda: self.cluster.jit(branches, mesh={"dp": 2})(0.0, np.ones(3))):
+            with self.assertRaisesRegex(jax.errors.TracerBoolConversionError,
+                                        rf"branches at .*test_jit_options.py:{line}"):
+                call()
+
+    def test_callbacks_are_named_with_their_line(self):
+        def show(x):
+            jax.debug.print("{}", x[0])
+            return x
+
+        def host(x):
+            return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+        def nested(x):
+            return jax.lax.cond(x[0] > 0, lambda y: host(y), lambda y: y, x)
+
+        for mesh in (None, {"dp": 2}):
+            for function, name, place in [(show, "jax.debug.print", show), (host, "jax.pure_callback", host),
+                                          (nested, "jax.pure_callback", host)]:
+                first = place.__code__.co_firstlineno + 1
+                with self.subTest(name, mesh=mesh), self.assertRaisesRegex(
+                        TypeError, rf"test_jit_options.py:{first}: found {name}.*workers run no Python"):
+                    self.cluster.jit(function, mesh=mesh)(np.ones(4, np.float32))
+
+    def test_errors_of_equinox_are_nan(self):
+        import equinox as eqx
+
+        def root(x, n):
+            x = eqx.error_if(x, x < 0, "expected a number of 0 or more")
+            n = eqx.error_if(n, n < 0, "expected a count of 0 or more")
+            return jnp.sqrt(x), n
+
+        for jitted in (self.cluster.jit(root), self.cluster.jit(jax.vmap(root), mesh={"dp": 2}, in_shardings=P("dp"))):
+            x, n = np.float32([4, 9, 16]), np.int32([1, 2, 3])
+            if jitted.__name__ == "root" and "single" in repr(jitted):
+                x, n = x[0], n[0]
+            found, count = jitted(x, n)
+            np.testing.assert_array_equal(found, np.sqrt(x))
+            np.testing.assert_array_equal(count, n)
+            found, count = jitted(-x, -n)
+            self.assertTrue(np.all(np.isnan(found)))
+            self.assertTrue(np.all(np.asarray(count) == np.iinfo(np.int32).max))
+        with self.assertRaisesRegex(Exception, "expected a number of 0 or more"):  # Here it still raises an error.
+            jax.block_until_ready(jax.jit(root)(np.float32(-1), np.int32(1)))
+
+    def test_lines_are_those_of_the_user(self):
+        """Instructions of a library are attributed to the line that calls it."""
+        import xlad.program as program
+
+        namespace = {"jnp": jnp}
+        library = next(iter(sorted(program._PACKAGES))) + "/somelib/layers.py"
+        exec(compile("def dense(x, w):\n    return jnp.tanh(x @ w)\n", library, "exec"), namespace)
+
+        def step(x, w):
+            return namespace["dense"](x, w).sum()
+
+        text = self.cluster.jit(step, mesh={"dp": 2}, in_shardings=(P("dp"), None)).lower(
+            np.ones((4, 3), np.float32), np.ones((3, 2), np.float32)).as_text()
+        self.assertNotIn("layers.py", text)
+        self.assertIn(f"line={step.__code__.co_firstlineno + 1} ", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,146 @@
+"""Shardings of arguments and results as users write them, without a cluster."""
+
+import itertools
+import random
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+from xlad import program, shardings
+
+AXES = {"dp": 2, "tp": 3}
+MESH = AbstractMesh((2, 3), ("dp", "tp"), axis_types=(AxisType.Auto,) * 2)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Module:
+    """A callable tree, as modules of equinox and variables of nnx are."""
+
+    def __init__(self, weight, bias):
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x):
+        raise AssertionError("a module was taken for a function of names")
+
+    def tree_flatten_with_keys(self):
+        key = jax.tree_util.GetAttrKey
+        return [(key("weight"), self.weight), (key("bias"), self.bias)], None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def spread(entry, tree):
+    return shardings.spread(AXES, entry, tree, program.leaf_names(tree, "x"), "in_shardings[0]")
+
+
+class Trees(unittest.TestCase):
+    def setUp(self):
+        self.tree = {"layers": [Module(np.ones((4, 6)), np.ones(6)), Module(np.ones((6, 3)), None)], "n": np.ones(())}
+
+    def test_modules_of_shardings(self):
+        named = NamedSharding(MESH, P(None, "tp"))
+        split = {"layers": [Module(P("dp", "tp"), P("tp")), Module(named, None)], "n": None}
+        self.assertEqual(spread(split, self.tree), [P("dp", "tp"), P("tp"), P(None, "tp"), None])
+
+    def test_prefixes(self):
+        self.assertEqual(spread({"layers": P("dp"), "n": None}, self.tree), [P("dp"), P("dp"), P("dp"), None])
+        self.assertEqual(spread({"layers": [None, Module(P("dp"), None)], "n": P()}, self.tree),
+                         [None, None, P("dp"), P()])
+
+    def test_functions_of_names_and_shapes(self):
+        names, shapes = [], []
+
+        def by_name(name, axis="tp"):
+            names.append(name)
+            return P(axis) if name.endswith("bias") else None
+
+        def by_shape(name, shape):
+            shapes.append((name, shape.shape, shape.dtype))
+            return NamedSharding(MESH, P("tp")) if shape.ndim and shape.shape[0] % 3 == 0 else P()
+
+        expected = ["layers.0.weight", "layers.0.bias", "layers.1.weight", "n"]
+        self.assertEqual(spread(by_name, self.tree), [None, P("tp"), None, None])
+        self.assertEqual(names, expected)
+        self.assertEqual(spread(by_shape, self.tree), [P(), P("tp"), P("tp"), P()])
+        self.assertEqual(shapes, [(name, leaf.shape, leaf.dtype)
+                                  for name, leaf in zip(expected, jax.tree.leaves(self.tree))])
+        self.assertEqual(spread({"layers": by_name, "n": P()}, self.tree), [None, P("tp"), None, P()])
+
+    def test_a_function_beside_no_leaf_is_ignored(self):
+        """As a tree has that was made of a module with activation functions."""
+        tree = {"activation": None, "w": np.ones(4)}
+        self.assertEqual(spread({"activation": jnp.tanh, "w": P("dp")}, tree), [P("dp")])
+
+    def test_the_entries_of_calls(self):
+        split = lambda entries, **more: shardings.argument_specs(
+            shardings.Placement(AXES, MESH, entries),
+            shardings.Arguments((np.ones(4), np.ones((6, 2))), (["a"], ["b"]), **more), ()).arguments
+        self.assertEqual(split(P("dp")), (P("dp"), P("dp")))
+        self.assertEqual(split((P("dp"),)), (P("dp"), P()))
+        self.assertEqual(split([None, P("tp")], present=[[P("tp")], [P("dp")]]), (P("tp"), P("tp")))
+        self.assertEqual(split((P("dp"), P("tp")), slots=[1, None], slot_count=2), (P("tp"), P()))
+        with self.assertRaisesRegex(ValueError, "for 3 arguments, expected at most 2"):
+            split((None, None, None))
+
+    def test_mistakes(self):
+        for words, error, entry in [
+            (r"in_shardings\[0\]: found 'dp' for layers.0.weight", TypeError, {"layers": "dp", "n": None}),
+            ("found axis 'pp'", ValueError, P("pp")),
+            ("found axis 'tp' twice", ValueError, {"layers": P("tp", "tp"), "n": None}),
+            ("for n of shape", ValueError, P("dp")),
+            (r"in_shardings\[0\]: ", ValueError, {"layers": [P()], "n": None}),
+            ("expected a PartitionSpec", TypeError, lambda name: "dp"),
+            ("found UNCONSTRAINED", ValueError, {"layers": P(P.UNCONSTRAINED), "n": None}),
+            ("SingleDeviceSharding", TypeError, SingleDeviceSharding(jax.devices()[0])),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                spread(entry, self.tree)
+
+
+class Meshes(unittest.TestCase):
+    def test_where_the_mesh_comes_from(self):
+        for mesh in (AXES, "dp=2,tp=3", MESH):
+            self.assertEqual(shardings.placement(mesh, None).axes, AXES)
+        self.assertEqual(shardings.placement(None, (None, {"w": NamedSharding(MESH, P())})).axes, AXES)
+        self.assertEqual(shardings.placement(None, None, NamedSharding(MESH, P())).axes, AXES)
+        with jax.sharding.use_abstract_mesh(MESH):
+            self.assertEqual(shardings.placement(None, P("dp")).axes, AXES)
+        self.assertEqual(shardings.placement(None, None), ({}, None, None))
+
+
+class Boxes(unittest.TestCase):
+    def test_shardings_are_found_again(self):
+        random_of = random.Random(7)
+        for axes in ({"a": 2}, {"a": 2, "b": 3}, {"a": 3, "b": 1, "c": 2}, {"a": 2, "b": 2, "c": 2}):
+            coordinates = list(itertools.product(*(range(size) for size in axes.values())))
+            for _ in range(40):
+                shape = [random_of.choice([12, 24, 60]) for _ in range(random_of.randint(1, 3))]
+                names = [name for name, size in axes.items() if size > 1 and random_of.random() < 0.7]
+                random_of.shuffle(names)
+                dims = [[] for _ in shape]
+                for name in names:
+                    random_of.choice(dims).append(name)
+                boxes = shardings._boxes_of(axes, shape, dims, coordinates)
+                found = shardings.spec_of_boxes(axes, shape, boxes)
+                self.assertIsNotNone(found, (axes, shape, dims))
+                again = [(entry,) if isinstance(entry, str) else entry or () for entry in found]
+                again += [()] * (len(shape) - len(again))
+                self.assertEqual(shardings._boxes_of(axes, shape, again, coordinates), boxes)
+
+    def test_special_boxes(self):
+        self.assertEqual(shardings.spec_of_boxes({"a": 8}, [3], [((0, 3),)]), P())
+        self.assertEqual(shardings.spec_of_boxes({}, [], []), P())
+        uneven = [((0, 2),), ((2, 4),), ((4, 5),), ((5, 5),)]
+        self.assertEqual(shardings.spec_of_boxes({"a": 4}, [5], uneven), P("a"))
+        self.assertIsNone(shardings.spec_of_boxes({"a": 2}, [4], [((0, 1),), ((1, 4),)]))
+        self.assertIsNone(shardings.spec_of_boxes({"a": 2}, [4], [((0, 2),)] * 3))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,201 @@
+"""What happens around a training: evaluations, callbacks, other orders of data, resuming, attaching again."""
+
+import contextlib
+import io
+import logging
+import os
+import signal
+import threading
+import unittest
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import ClusterTest, by_jax
+from jax.sharding import PartitionSpec as P
+
+import xlad
+from xlad.batches import epoch_order
+from xlad.connection import Connection
+from xlad.progress import TerminalProgress
+
+
+def fit(state, batch):
+    def loss_of(w):
+        return jnp.mean((batch["x"] @ w - batch["y"]) ** 2)
+
+    loss, grad = jax.value_and_grad(loss_of)(state["w"])
+    return {"w": state["w"] - 0.05 * grad, "seen": state["seen"] + 1}, loss
+
+
+class Loops(ClusterTest):
+    DEVICES = 4
+
+    def setUp(self):
+        rng = np.random.default_rng(4)
+        self.state = {"w": jnp.zeros(3), "seen": np.int32(0)}
+        x = rng.normal(size=(22, 3)).astype(np.float32)
+        self.data = {"x": x, "y": (x @ [1, 2, 3]).astype(np.float32)}
+        self.options = {"mesh": {"dp": 2}, "in_shardings": (None, P("dp")), "batch": 4}
+
+    def train(self, steps, **more):
+        return self.cluster.train(fit, self.state, self.data, steps=steps, **{**self.options, **more})
+
+    def test_evaluations_see_the_state(self):
+        steps, every = 23, 5
+        batches = [jax.tree.map(lambda a, t=t: a[t % 5 * 4 : t % 5 * 4 + 4], self.data) for t in range(steps)]
+        expected = {t: by_jax(fit, self.state, batches[:t])[1] for t in range(every, steps, every)}
+        seen = []
+        run = self.train(steps, evaluate=lambda state, step: (np.asarray(state["w"]), int(state["seen"]), step),
+                         evaluate_every=every, on_step=lambda step: seen.append(step.step))
+        for step in run:
+            self.assertEqual(len(run.evaluations), step.step // every)  # Before the steps that follow their state.
+        self.assertEqual(seen, list(range(steps)))
+        self.assertEqual([e.step for e in run.evaluations], list(expected))
+        for evaluation in run.evaluations:
+            w, count, step = evaluation.result
+            self.assertEqual((count, step), (evaluation.step, evaluation.step))
+            np.testing.assert_allclose(w, expected[evaluation.step]["w"], 1e-4, 1e-5)
+
+    def test_the_final_state_is_evaluated(self):
+        run = self.train(10, evaluate=lambda state, step: int(state["seen"]), evaluate_every=5)
+        self.assertEqual(int(run.result()["seen"]), 10)
+        self.assertEqual(run.evaluations, [(5, 5), (10, 10)])
+        self.assertEqual(run.checkpoint().step, 10)
+        self.assertEqual(int(run.checkpoint().state["seen"]), 10)
+
+    def test_an_evaluation_that_fails_ends_the_loop_and_not_the_job(self):
+        def fails(state, step):
+            raise ZeroDivisionError
+
+        run = self.train(10, evaluate=fails, evaluate_every=5)
+        with self.assertRaises(ZeroDivisionError):
+            run.wait()
+        self.assertEqual(self.cluster.job(run.job_id).wait().state, "SUCCEEDED")
+
+    def test_metrics_of_any_shape(self):
+        def step(state, batch):
+            return state + 1, {"loss": jnp.mean(batch), "rows": batch.sum(axis=1), "big": jnp.float32(1) / 3}
+
+        data = np.arange(24, dtype=np.float32).reshape(8, 3)
+        reports = list(self.cluster.train(step, 0, data, batch=4, steps=2, mesh={"dp": 2}, in_shardings=(None, P("dp"))))
+        np.testing.assert_allclose(reports[1].metrics["rows"], data[4:].sum(axis=1))
+        self.assertEqual(reports[0].loss, data[:4].mean())
+        with jax.enable_x64(True):
+            third = next(self.cluster.train(lambda s: (s + 1, jnp.float64(s) / 3), np.float64(1), steps=1)).loss
+        self.assertEqual(third, 1 / 3)
+
+    def test_shuffled_epochs(self):
+        rows = np.arange(22, dtype=np.float32)
+        step = lambda state, batch: (state + 1, batch)
+        found = self.cluster.train(step, 0, rows, batch=4, steps=12, mesh={"dp": 2}, shuffle=9)
+        order = np.concatenate([epoch_order(9, epoch, 22)[:20] for epoch in range(3)]).reshape(-1, 4)
+        np.testing.assert_array_equal([s.loss for s in found], order[:12])
+
+    def test_training_is_continued(self):
+        for shuffle in (False, 3):
+            whole = self.train(24, shuffle=shuffle)
+            expected = [s.loss for s in whole]
+            first = self.train(10.0, shuffle=shuffle)
+            found = [s.loss for s in first]
+            state = first.result()
+            second = self.cluster.train(fit, state, self.data, steps=17, start_step=10, shuffle=shuffle, **self.options)
+            found += [s.loss for s in second]
+            self.assertEqual([s.step for s in second.history], list(range(10, 17)))
+            third = self.train(24, resume=second, shuffle=shuffle)
+            found += [s.loss for s in third]
+            self.assertEqual(found, expected)
+            np.testing.assert_array_equal(third.result()["w"], whole.result()["w"])
+        with self.assertRaisesRegex(ValueError, "found steps=5 and start_step=5, expected more steps"):
+            self.train(5, start_step=5)
+
+    def test_attaching_to_a_job(self):
+        run = self.train(12)
+        again = self.cluster.job(run.job_id, like=self.state)
+        self.assertEqual([s.loss for s in again], [s.loss for s in run])
+        self.assertIsInstance(again.result()["w"], jax.Array)
+        np.testing.assert_array_equal(again.result()["w"], run.result()["w"])
+        self.assertEqual(set(self.cluster.job(run.job_id).result()), {"w", "seen"})
+        with self.assertRaisesRegex(ValueError, "found no v in the saved state, which has seen, w"):
+            self.cluster.job(run.job_id, like={"v": 0}).result()
+        with self.assertRaisesRegex(xlad.Error, "no job job-none"):
+            self.cluster.job("job-none")
+        endless = self.cluster.train(lambda s: (s, s), 1.0, steps=100_000_000)
+        self.cluster.job(endless.job_id).cancel()
+        with self.assertRaisesRegex(xlad.Error, "CANCELLED"):
+            self.cluster.job(endless.job_id).wait()
+
+    def test_a_submission_is_repeated_with_its_key(self):
+        call, keys = Connection.call, []
+
+        def loses_answers(connection, method, **fields):
+            answer = call(connection, method, **fields)
+            if method == "SubmitJob":
+                keys.append(fields["client_key"])
+                if len(keys) < 3:
+                    raise xlad.Error("the answer was lost", "UNAVAILABLE")
+            return answer
+
+        before = len(self.cluster.jobs())
+        with mock.patch.object(Connection, "call", loses_answers):
+            run = self.train(3)
+        self.assertEqual((len(keys), len(set(keys)), len(self.cluster.jobs()) - before), (3, 1, 1))
+        self.assertEqual(run.wait().state, "SUCCEEDED")
+
+    def test_what_is_drawn(self):
+        out = io.StringIO()
+        with mock.patch("xlad.cluster.for_user", lambda wanted: TerminalProgress(out, lambda: 80)):
+            self.train(5, progress=True).wait()
+        drawn = out.getvalue().split("\r\x1b[K")
+        self.assertEqual([line for line in drawn if line in ("export", "upload")], ["export", "upload"])
+        self.assertTrue(any("step 5 of 5, loss" in line for line in drawn), drawn)
+
+    def test_texts(self):
+        run = self.train(5)
+        self.assertIn(run.job_id, repr(run))
+        run.wait()
+        self.assertIn("SUCCEEDED, step 5 of 5, loss", repr(run))
+        self.assertIn(": 2 workers, 4 devices>", repr(self.cluster))
+        self.assertIn(run.job_id, run.why())
+
+    def test_explain_and_verify(self):
+        options = {"mesh": {"dp": 2}, "in_shardings": (None, P("dp")), "batch": 4}
+        explained = xlad.explain(fit, self.state, self.data, **options)
+        self.assertIn("all-reduce", explained)
+        self.assertIn("test_training_loop.py", explained)
+        self.assertTrue(xlad.verify(fit, self.state, self.data, **options))
+        with self.assertRaisesRegex(xlad.Error, "expected"):
+            xlad.verify(lambda s: (jnp.sort(s), 0.0), self.state["w"], mesh={"dp": 10**9})
+
+
+class Clusters(unittest.TestCase):
+    def test_all_workers_are_there_at_once(self):
+        with xlad.local(devices=5, workers=3) as cluster:
+            self.assertEqual(sorted(worker.devices for worker in cluster.workers()), [1, 2, 2])
+        self.assertIn("closed", repr(cluster))
+
+    def test_a_training_after_the_loss_of_a_worker(self):
+        """It says what it waits for, until the worker has been replaced."""
+        with xlad.local(devices=2, workers=2) as cluster, self.assertLogs("xlad", logging.WARNING) as logs, \
+                mock.patch("xlad.waiting.SAY_AFTER_S", 0.2):
+            victim = cluster.workers()[1].pid
+            os.kill(victim, signal.SIGSTOP)
+            resumed = threading.Event()
+
+            def let_go(record):
+                if not resumed.is_set():
+                    resumed.set()
+                    os.kill(victim, signal.SIGKILL)
+                return True
+
+            handler = logging.getLogger("xlad").handlers[0]
+            handler.addFilter(let_go)
+            with contextlib.ExitStack() as stack:
+                stack.callback(lambda: None if resumed.is_set() else os.kill(victim, signal.SIGKILL))
+                self.assertEqual(cluster.train(lambda s: (s + 1, s), 0, steps=3, mesh={"dp": 2}).result(), 3)
+        self.assertRegex("\n".join(logs.output), "job-.*")
+
+
+if __name__ == "__main__":
+    unittest.main()

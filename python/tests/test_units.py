@@ -1,0 +1,208 @@
+"""Parts of the package that need no cluster: metrics, arguments, batches, indices, the bar of progress."""
+
+import io
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlad import indexing, metrics, safetensors
+from xlad.arguments import Binder, apply
+from xlad.batches import DataOptions, all_batches, epoch_order, stream
+from xlad.job import Recovery, whole_number
+from xlad.progress import NotebookProgress, TerminalProgress
+
+
+class Metrics(unittest.TestCase):
+    def round_trip(self, tree):
+        names, values = metrics.encode(list(tree), list(tree.values()))
+        for value in values:
+            self.assertEqual((value.shape, value.dtype), ((), np.float32))
+        return metrics.Decoder(names)([float(value) for value in values])
+
+    def test_numbers_and_arrays(self):
+        rng = np.random.default_rng(1)
+        tree = {"loss": np.float32(1.5), "n": np.int32(7), "ok": np.bool_(True), "half": jnp.asarray(0.5, jnp.bfloat16),
+                "vector": rng.normal(size=5).astype(np.float32), "matrix": rng.normal(size=(2, 12)).astype(np.float32),
+                "one": np.ones((1,), np.float32), "a.b~c": np.float32(3), "none": np.ones((0,), np.float32)}
+        found = self.round_trip(tree)
+        self.assertEqual(set(found), set(tree) - {"none"})
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, np.asarray(tree[name], np.float32), name)
+            self.assertEqual(np.shape(value), np.shape(tree[name]))
+        self.assertIs(type(found["loss"]), float)
+
+    def test_numbers_of_64_bits_are_exact(self):
+        rng = np.random.default_rng(2)
+        numbers = np.concatenate([rng.normal(size=40) * 10.0 ** rng.integers(-20, 20, 40), [0, np.inf, -np.inf, np.nan]])
+        with jax.enable_x64(True):
+            found = self.round_trip({"loss": np.float64(1 / 3), "v": numbers, "n": np.int64(2**53 - 1)})
+        self.assertEqual((found["loss"], found["n"]), (1 / 3, 2**53 - 1))
+        np.testing.assert_array_equal(found["v"], numbers)
+        self.assertEqual(found["v"].dtype, np.float64)
+
+    def test_mistakes(self):
+        with self.assertRaisesRegex(TypeError, r"metric big of shape \[33, 32\], expected a scalar or an array of at"):
+            metrics.encode(["big"], [np.ones((33, 32))])
+        with self.assertRaisesRegex(TypeError, "metric c of type complex64, expected real numbers"):
+            metrics.encode(["c"], [np.complex64(1j)])
+
+
+def example(x, y, mode="m", *, scale=1.0, flag=False):
+    return x, y, mode, scale, flag
+
+
+class Arguments(unittest.TestCase):
+    def bind(self, function, arguments, named=None, **options):
+        every = {"static_argnums": None, "static_argnames": None, "donate_argnums": None, "donate_argnames": None}
+        return Binder(function, **{**every, **options}).bind(arguments, named or {})
+
+    def test_calls_arrive_as_they_were_made(self):
+        for arguments, named in [((1, 2), {}), ((1,), {"y": 2, "scale": 3}), ((), {"y": 1, "x": 2, "flag": True}),
+                                 ((1, 2, 3), {"flag": 4}), ((), {"y": 1, "x": 0, "mode": "k"})]:
+            for options in ({}, {"static_argnames": ("mode", "flag")}, {"static_argnums": (-1, 0)},
+                            {"static_argnums": 0, "static_argnames": "scale", "donate_argnums": 1}):
+                call = self.bind(example, arguments, named, **options)
+                found = apply(example, call.keys, call.values, dict(call.static))
+                self.assertEqual(found, example(*arguments, **named))
+        anything = lambda *a, **k: (a, k)
+        call = self.bind(anything, (1, 2), {"b": 3}, static_argnums=(-1,), donate_argnames="b")
+        self.assertEqual((call.static, call.donated), (((1, 2),), (1,)))
+        self.assertEqual(apply(anything, call.keys, call.values, dict(call.static)), ((1, 2), {"b": 3}))
+
+    def test_names_and_positions_mean_the_same(self):
+        for options in ({"static_argnums": 2, "donate_argnums": 1}, {"static_argnums": -1, "donate_argnums": (-2,)},
+                        {"static_argnames": "mode", "donate_argnames": ["y"]}):
+            for arguments, named in [((1, 2, 3), {}), ((1, 2), {"mode": 3}), ((), {"x": 1, "y": 2, "mode": 3})]:
+                call = self.bind(example, arguments, named, **options)
+                self.assertEqual((call.keys, call.values, call.static, call.donated, call.slots, call.slot_count),
+                                 ((0, 1), [1, 2], ((2, 3),), (1,), [0, 1], 2))
+        call = self.bind(example, (1, 2), {"scale": 5}, static_argnums=0)
+        self.assertEqual((call.keys, call.slots, call.slot_count), ((1, "scale"), [0, None], 2))
+
+    def test_mistakes(self):
+        for words, options in [("found donate_argnums=\\(3,\\)", {"donate_argnums": 3}),
+                               ("found static_argnums=\\(-4,\\)", {"static_argnums": -4}),
+                               ("found 'z' in static_argnames, expected one of flag, mode", {"static_argnames": "z"}),
+                               ("in donate_argnums and in static_argnums",
+                                {"donate_argnums": 1, "static_argnames": "y"})]:
+            with self.subTest(words), self.assertRaisesRegex(ValueError, words):
+                self.bind(example, (1, 2), {}, **options)
+        with self.assertRaisesRegex(TypeError, "example: missing a required argument: 'y'"):
+            self.bind(example, (1,))
+        with self.assertRaisesRegex(ValueError, "found donate_argnums=5 and 2 arguments"):
+            self.bind(lambda *a: a, (1, 2), donate_argnums=5)
+
+
+class Data(unittest.TestCase):
+    def read(self, data, count, first=0, **options):
+        read = stream(data, DataOptions(**options), 1000).read(first)
+        return [safetensors.parse(next(read))["batch"].tolist() for _ in range(count)]
+
+    def test_shuffled_rows(self):
+        data = np.arange(10)
+        batches = self.read(data, 6, batch=3, shuffle=5)
+        epochs = [sum(batches[:3], []), sum(batches[3:], [])]
+        for number, epoch in enumerate(epochs):
+            self.assertEqual(epoch, epoch_order(5, number, 10)[:9].tolist())
+            self.assertEqual(len(set(epoch)), 9)
+        self.assertNotEqual(epochs[0], epochs[1])
+        self.assertEqual(self.read(data, 6, batch=3, shuffle=5), batches)
+        self.assertNotEqual(self.read(data, 6, batch=3, shuffle=6), batches)
+        self.assertEqual(self.read(data, 2, 4, batch=3, shuffle=5), batches[4:])  # A training that is continued.
+        of_lists = self.read([np.asarray([i, i]) for i in range(4)], 4, shuffle=True)
+        self.assertEqual(sorted(sum(of_lists, [])), [0, 0, 1, 1, 2, 2, 3, 3])
+
+    def test_short_batches(self):
+        batches = [np.ones(4), np.ones(3), np.full(4, 2.0), np.ones(1)]
+        self.assertEqual(all_batches(batches, DataOptions(drop_last=True), 9).arrays[0].tolist(), [1.0] * 4 + [2.0] * 4)
+        found = stream(iter(batches), DataOptions(drop_last=True), 9)
+        self.assertEqual([safetensors.parse(b)["batch"].tolist() for b in found.read(0)], [[1.0] * 4, [2.0] * 4])
+        with self.assertRaisesRegex(ValueError, r"f32\[3\] for batch in batch 1, expected f32\[4\].*drop_last=True"):
+            all_batches(batches, DataOptions(), 9)
+        with self.assertRaisesRegex(ValueError, r"found f32\[4,2\] for batch in batch 1"):  # It is not shorter.
+            all_batches([np.ones((4, 3)), np.ones((4, 2))], DataOptions(drop_last=True), 9)
+        with self.assertRaisesRegex(TypeError, "shuffle the data where it is read"):
+            stream(iter(batches), DataOptions(shuffle=True), 9)
+        with self.assertRaisesRegex(TypeError, "found shuffle='yes'"):
+            DataOptions(shuffle="yes")
+
+    def test_numbers_of_steps(self):
+        for value in (1000, 1e3, np.int64(1000), np.float32(1000), jnp.asarray(1000)):
+            self.assertEqual(whole_number(value, "steps"), 1000)
+        for value in (-1, 1.5, "3", None, True, float("inf"), float("nan")):
+            with self.assertRaisesRegex(ValueError, "found steps=.*, expected a whole number"):
+                whole_number(value, "steps")
+
+    def test_checkpoints_of_evaluations(self):
+        self.assertEqual(Recovery().with_evaluation(len, 10, 35), Recovery(10, keep=4))
+        self.assertEqual(Recovery(5).with_evaluation(len, 10, 10_000), Recovery(5, keep=64))
+        self.assertEqual(Recovery(7).with_evaluation(None, None, 10), Recovery(7))
+        for words, recovery, evaluate, every in [("a multiple of", Recovery(4), len, 10),
+                                                 ("evaluate_every=0", Recovery(), len, 0)]:
+            with self.assertRaisesRegex(ValueError, words):
+                recovery.with_evaluation(evaluate, every, 100)
+        with self.assertRaisesRegex(TypeError, "found evaluate without evaluate_every"):
+            Recovery().with_evaluation(len, None, 100)
+
+
+class Indices(unittest.TestCase):
+    def test_as_numpy(self):
+        x = np.arange(60).reshape(3, 4, 5)
+        mask = x[0] % 3 == 0
+        for index in [0, -1, np.int32(2), (1, 2), (1, -1, 3), slice(1, None), (slice(None, None, -1), 2), (..., 1),
+                      None, (None, 0, ..., None), np.array([2, 0]), (np.array([0, 1]), np.array([3, 2])),
+                      (slice(None), np.array([[0, 1], [2, 3]])), (0, mask), x > 30, [0, 2], (1, ..., [0, 4]), ()]:
+            found = indexing.split(index, x.shape)
+            with self.subTest(index):
+                taken = jax.jit(found.take)(jnp.asarray(x), *found.arrays)
+                expected = x[np.asarray(index) if isinstance(index, list) else index]
+                np.testing.assert_array_equal(taken, expected)
+        self.assertEqual(indexing.split(1, (3,)).static, indexing.split(2, (3,)).static)  # One program for both.
+
+    def test_mistakes(self):
+        for index, words in [(3, "index 3 in dimension 0 of size 3"), ((0, -6), "index -6 in dimension 1 of size 5"),
+                             ((0, 0, 0), "found 3 indices, expected at most 2"), (1.5, "found index 1.5"),
+                             ("a", "found index 'a'"), (np.array([1.0]), "an index of float64")]:
+            with self.subTest(index), self.assertRaisesRegex(IndexError, words):
+                indexing.split(index, (3, 5))
+
+
+class Bars(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+
+    def test_on_a_terminal(self):
+        out = io.StringIO()
+        bar = TerminalProgress(out, lambda: 60, lambda: self.now)
+        lines = lambda: out.getvalue().split("\r\x1b[K")[1:]
+        bar.phase("export")
+        bar.phase("export")
+        bar.update("PENDING", "all devices are in use", 0, 100, None)
+        bar.update("COMPILING", "", 0, 100, None)
+        bar.update("STARTING", "", 0, 100, None)
+        self.assertEqual(lines(), ["export", "wait for devices: all devices are in use", "compile", "load"])
+        for step in range(1, 101):
+            self.now += 0.05
+            bar.update("RUNNING", "", step, 100, 1 / step)
+        drawn = lines()[4:]
+        self.assertLessEqual(len(drawn), 52)  # At most ten times per second.
+        self.assertTrue(drawn[-1].startswith("[########################] step 100 of 100, loss 0.01"), drawn[-1])
+        self.assertLessEqual(max(map(len, drawn)), 59)
+        bar.close()
+        self.assertTrue(out.getvalue().endswith("\r\x1b[K"))
+
+    def test_in_a_notebook(self):
+        shown = []
+        bar = NotebookProgress(lambda content, new: shown.append((content, new)), lambda: self.now)
+        bar.phase("upload <x>")
+        bar.update("RUNNING", "", 5, 10, None)
+        self.assertEqual([new for _, new in shown], [True, False])
+        self.assertIn("upload &lt;x&gt;", shown[0][0]["text/html"])
+        self.assertIn('value="0.5000"', shown[1][0]["text/html"])
+        self.assertIn("step 5 of 10", shown[1][0]["text/plain"])
+
+
+if __name__ == "__main__":
+    unittest.main()

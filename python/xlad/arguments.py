@@ -1,0 +1,112 @@
+"""Which arguments of a function are static, which are donated, and how a call passes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Tree = Any
+Key = int | str  # A position, or the name of an argument that is passed by name.
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Call(NamedTuple):
+    """The arguments of one call. `static` are pairs of key and value, `donated` are numbers of `keys`."""
+
+    keys: tuple[Key, ...]
+    values: list[Tree]
+    static: tuple[tuple[Key, Any], ...]
+    donated: tuple[int, ...]
+    slots: list[int | None]  # Positions among the arguments that are not static; None: passed by name only.
+    slot_count: int
+
+    def names(self) -> list[str]:
+        return [f"argument {key}" for key in self.keys]
+
+
+def apply(function: Callable[..., Any], keys: Sequence[Key], values: Sequence[Tree],
+          static: Mapping[Key, Any]) -> Any:
+    """Calls the function with arguments by key."""
+    given = {**static, **dict(zip(keys, values))}
+    positions = [key for key in given if isinstance(key, int)]
+    return function(*(given[i] for i in range(len(positions))),
+                    **{key: value for key, value in given.items() if isinstance(key, str)})
+
+
+class Binder:
+    """Binds calls to the parameters of a function."""
+
+    def __init__(self, function: Callable[..., Any], *, static_argnums: Any, static_argnames: Any, donate_argnums: Any,
+                 donate_argnames: Any) -> None:
+        self._name = getattr(function, "__name__", type(function).__name__)
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except (TypeError, ValueError):
+            self._signature = None
+        parameters = [] if self._signature is None else list(self._signature.parameters.values())
+        self._positional = [p.name for p in parameters if p.kind in _POSITIONAL]
+        self._by_name = {p.name for p in parameters if p.kind != inspect.Parameter.POSITIONAL_ONLY}
+        self._open = self._signature is None or any(p.kind == p.VAR_POSITIONAL for p in parameters)
+        self._any_name = self._signature is None or any(p.kind == p.VAR_KEYWORD for p in parameters)
+        self._static = self._keys("static", static_argnums, static_argnames)
+        self._donated = self._keys("donate", donate_argnums, donate_argnames)
+        if both := {self._canonical(key) for key in self._static} & {self._canonical(key) for key in self._donated}:
+            raise ValueError(f"{self._name}: found {sorted(both, key=str)} in donate_argnums and in static_argnums, "
+                             "expected them in one")
+
+    def bind(self, arguments: Sequence[Tree], named: Mapping[str, Tree]) -> Call:
+        if self._signature is not None:
+            try:
+                bound = self._signature.bind(*arguments, **named)
+            except TypeError as error:
+                raise TypeError(f"{self._name}: {error}") from None
+            arguments, named = bound.args, bound.kwargs
+        given: dict[Key, Tree] = {**dict(enumerate(arguments)), **{name: value for name, value in named.items()}}
+        count = len(arguments)
+        if wrong := [key for key in self._donated if isinstance(key, int) and not -count <= key < count
+                     and self._open]:
+            raise ValueError(f"{self._name}: found donate_argnums={wrong[0]} and {count} arguments")
+        static = {key for key in given if self._is_in(self._static, key, count)}
+        keys = tuple(key for key in given if key not in static)
+        donated = tuple(i for i, key in enumerate(keys) if self._is_in(self._donated, key, count))
+        return Call(keys, [given[key] for key in keys], tuple((key, given[key]) for key in given if key in static),
+                    donated, [self._slot(key, count) for key in keys], self._slot_count(count))
+
+    def _keys(self, what: str, numbers: Any, names: Any) -> set[Key]:
+        numbers = () if numbers is None else (numbers,) if hasattr(numbers, "__index__") else tuple(numbers)
+        names = () if names is None else (names,) if isinstance(names, str) else tuple(names)
+        count = len(self._positional)
+        for number in numbers:
+            if not hasattr(number, "__index__"):
+                raise TypeError(f"{self._name}: found {what}_argnums={numbers!r}, expected positions of arguments")
+            if not self._open and not -count <= number < count:
+                raise ValueError(f"{self._name}: found {what}_argnums={numbers!r}, expected positions of its {count} "
+                                 "arguments")
+        for name in names:
+            if not self._any_name and name not in self._by_name:
+                raise ValueError(f"{self._name}: found {name!r} in {what}_argnames, expected one of "
+                                 f"{', '.join(sorted(self._by_name)) or 'none'}")
+        keys = [int(n) + count if n < 0 and not self._open else int(n) for n in numbers]
+        return {*keys, *names}
+
+    def _canonical(self, key: Key) -> Key:
+        return self._positional.index(key) if key in self._positional else key
+
+    def _is_in(self, keys: set[Key], key: Key, count: int) -> bool:
+        """Whether an argument is among `keys`, which may name it by its position or by its name."""
+        if isinstance(key, int):
+            name = self._positional[key] if key < len(self._positional) else None
+            return key in keys or key - count in keys or name in keys
+        return key in keys or self._canonical(key) in keys
+
+    def _slot(self, key: Key, count: int) -> int | None:
+        position = self._canonical(key)
+        if not isinstance(position, int):
+            return None
+        return position - sum(self._is_in(self._static, i, count) for i in range(position))
+
+    def _slot_count(self, count: int) -> int:
+        count = count if self._open else len(self._positional)
+        return count - sum(self._is_in(self._static, i, count) for i in range(count))

@@ -1,0 +1,237 @@
+"""The data of a training job: arrays that are cut into batches, lists of batches, and streams of batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xlad import safetensors
+from xlad.element_types import shape_text
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """How data is cut into batches and in which order they come."""
+
+    batch: int | None = None  # Rows; None: all, or `data` consists of batches.
+    shuffle: bool | int = False  # In each epoch another order; a number seeds it.
+    drop_last: bool = False  # Batches with fewer rows than the first one are left out.
+    start_step: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shuffle, (bool, int, np.integer)):
+            raise TypeError(f"found shuffle={self.shuffle!r}, expected True, False or a number that seeds the order")
+
+    @property
+    def seed(self) -> int | None:
+        """None: no shuffling."""
+        if self.shuffle is False:
+            return None
+        return 0 if self.shuffle is True else int(self.shuffle)
+
+
+class Batches(NamedTuple):
+    """The data of all batches."""
+
+    example: Tree  # One batch as programs receive it.
+    names: list[str]
+    arrays: list[np.ndarray]  # count * rows of each leaf (or more), in the order of the batches.
+    rows: int
+    batches: int
+    stacked: bool  # Leaves have a leading dimension of 1 that the step does not see.
+
+    def one(self, rows: Any) -> bytes:
+        """Returns the batch with these rows as a safetensors file."""
+        return safetensors.dump({name: array[rows] for name, array in zip(self.names, self.arrays)})
+
+
+class Stream(NamedTuple):
+    """Batches that are read one by one while the job runs. `read(step)` yields each as a safetensors file, from the
+    first step of the job."""
+
+    first: Batches
+    read: Callable[[int], Iterator[bytes]]
+
+
+def all_batches(data: Any, options: DataOptions, steps: int) -> Batches | None:
+    """`data` is None, a tree of arrays whose rows are cut into batches, or a list or iterator of batches."""
+    if data is None:
+        for name, value in (("batch", options.batch), ("shuffle", options.shuffle or None)):
+            if value is not None:
+                raise ValueError(f"found {name}={value} without data")
+        return None
+    if is_iterable(data):
+        if options.batch is not None:
+            raise ValueError(f"found batch={options.batch} with a list or iterator of batches, expected no batch")
+        return _from_batches(list(_of_equal_size(itertools.islice(data, max(1, steps)), options.drop_last)))
+    return _from_rows(data, options.batch, cut=options.seed is None)
+
+
+def stream(data: Any, options: DataOptions, steps: int) -> Stream | None:
+    """Returns the stream that reads the batches one by one; None if they are part of the job."""
+    if data is None or steps <= options.start_step:
+        return None
+    if options.seed is not None:
+        if is_iterable(data) and not isinstance(data, list):
+            raise TypeError(f"found shuffle={options.shuffle} with an iterator of batches, expected arrays or a list of "
+                            "batches: shuffle the data where it is read")
+        batches = all_batches(data, options, len(data) if isinstance(data, list) else steps)
+        assert batches is not None
+        return Stream(batches, lambda step: _shuffled(batches, options.seed or 0, step))
+    if options.batch is None and is_iterable(data) and not isinstance(data, list):
+        return _streamed(data, options.drop_last)
+    return None
+
+
+def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
+    """Returns the order of `count` things in one epoch: the same in each run, and whatever the first step is."""
+    return np.random.default_rng([seed & (2**64 - 1), epoch]).permutation(count)
+
+
+def _shuffled(batches: Batches, seed: int, step: int) -> Iterator[bytes]:
+    """Rows are shuffled among all batches; the batches of step `step` and later are yielded."""
+    rows, count = batches.rows, batches.batches
+    total = batches.arrays[0].shape[0]
+    while True:
+        epoch, first = divmod(step, count)
+        order = epoch_order(seed, epoch, total)
+        for number in range(first, count):
+            yield batches.one(order[number * rows : (number + 1) * rows])
+            step += 1
+
+
+def is_iterable(data: Any) -> bool:
+    """Whether `data` is a list or iterator of batches, or an object that can be iterated over for them."""
+    if data is None:
+        return False
+    return isinstance(data, list) or hasattr(data, "__next__") or (hasattr(data, "__iter__") and not _is_tree(data))
+
+
+def _streamed(data: Any, drop_last: bool) -> Stream:
+    """An object that is not an iterator itself is iterated over again and again."""
+    iterator = iter(data)
+    try:
+        example = next(iterator)
+    except StopIteration:
+        raise ValueError("found no batches in the data, expected at least one") from None
+    first = _from_batches([example])
+
+    def read(_: int) -> Iterator[bytes]:
+        yield first.one(slice(None))
+        number = 1
+        current = iterator
+        while True:
+            for batch in current:
+                if drop_last and _has_fewer_rows(batch, example):
+                    continue
+                both = _from_batches([example, batch], number)
+                yield both.one(slice(first.rows, None))
+                number += 1
+            again = iter(data)
+            if again is current:
+                return
+            current = again
+
+    return Stream(first, read)
+
+
+def _has_fewer_rows(batch: Tree, first: Tree) -> bool:
+    """Whether the batch looks like the first one, except that it has fewer rows."""
+    (leaves, tree), (others, expected) = _flatten(batch), _flatten(first)
+    shapes = [(np.shape(a), np.shape(b)) for a, b in zip(leaves, others)]
+    if tree != expected or any(len(a) != len(b) or not b or a[1:] != b[1:] for a, b in shapes):
+        return False
+    return len({a[0] for a, _ in shapes}) == 1 and shapes[0][0][0] < shapes[0][1][0]
+
+
+def _of_equal_size(batches: Iterable[Tree], drop_last: bool) -> Iterator[Tree]:
+    first = None
+    for batch in batches:
+        if first is not None and drop_last and _has_fewer_rows(batch, first):
+            continue
+        first = batch if first is None else first
+        yield batch
+
+
+def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
+    """If `cut` is set, rows behind the last complete batch are left out."""
+    from xlad import program
+
+    leaves, treedef = _flatten(data)
+    names = program.leaf_names(data, "batch")
+    arrays = [_data_array(leaf, f"data {n}") for n, leaf in zip(names, leaves)]
+    totals = {array.shape[0] if array.ndim else 0 for array in arrays}
+    if len(totals) != 1 or 0 in totals:
+        raise ValueError(f"found data of shapes {', '.join(f'{n} {list(a.shape)}' for n, a in zip(names, arrays))}, "
+                         "expected arrays with equal numbers of rows, 1 or more")
+    total = totals.pop()
+    rows = total if rows is None else rows
+    if not hasattr(rows, "__index__") or not 1 <= rows <= total:
+        raise ValueError(f"found batch={rows!r}, expected 1 to {total}, as many rows as the data has")
+    rows = int(rows)
+    count = total // rows
+    arrays = [array[: count * rows] if cut else array for array in arrays]
+    return Batches(_unflatten(treedef, [array[:rows] for array in arrays]), names, arrays, rows, count, False)
+
+
+def _data_array(leaf: Any, place: str) -> np.ndarray:
+    from xlad import program
+
+    if program.is_key(leaf):
+        raise TypeError(f"{place}: found random keys, expected them in the state, or as words (jax.random.key_data)")
+    return program.to_array(leaf, place)
+
+
+def _is_tree(data: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns about iterable leaves.
+        leaves, _ = _flatten(data)
+    return not (len(leaves) == 1 and leaves[0] is data) or hasattr(data, "dtype")
+
+
+def _flatten(tree: Tree) -> tuple[list[Any], Any]:
+    import jax
+
+    leaves, treedef = jax.tree_util.tree_flatten(tree)
+    return leaves, treedef
+
+
+def _unflatten(treedef: Any, leaves: list[Any]) -> Tree:
+    import jax
+
+    return jax.tree_util.tree_unflatten(treedef, leaves)
+
+
+def _from_batches(batches: list[Any], number: int = 1) -> Batches:
+    """`number` is that of the second batch, in messages."""
+    from xlad import program
+
+    if not batches:
+        raise ValueError("found no batches in the data, expected at least one")
+    _, treedef = _flatten(batches[0])
+    names = program.leaf_names(batches[0], "batch")
+    columns: list[list[np.ndarray]] = [[] for _ in names]
+    for i, batch in enumerate(batches, number - 1):
+        leaves, found = _flatten(batch)
+        if found != treedef:
+            raise ValueError(f"found batch {i} of structure {found}, expected {treedef}, as batch 0 has")
+        for column, name, leaf in zip(columns, names, leaves):
+            array = _data_array(leaf, f"batch {i} {name}")
+            if column and (array.shape, array.dtype) != (column[0].shape, column[0].dtype):
+                advice = " (drop_last=True leaves smaller batches out)" if _has_fewer_rows(batch, batches[0]) else ""
+                raise ValueError(f"found {shape_text(array.dtype, array.shape)} for {name} in batch {i}, expected "
+                                 f"{shape_text(column[0].dtype, column[0].shape)}, as batch 0 has{advice}")
+            column.append(array)
+    rows = {column[0].shape[0] if column[0].ndim else 0 for column in columns}
+    if len(rows) == 1 and 0 not in rows:
+        example = _unflatten(treedef, [column[0] for column in columns])
+        return Batches(example, names, [np.concatenate(column) for column in columns], rows.pop(), len(batches), False)
+    arrays = [np.stack(column) for column in columns]
+    return Batches(_unflatten(treedef, [array[:1] for array in arrays]), names, arrays, 1, len(batches), True)

@@ -1,0 +1,83 @@
+"""Calls back into Python, which workers cannot make: they are refused, or replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jax._src import callback, dispatch, source_info_util
+from jax._src.interpreters import mlir
+
+_REFUSED = {"debug_callback": "jax.debug.callback", "debug_print": "jax.debug.print",
+            "pure_callback": "jax.pure_callback", "io_callback": "io_callback"}
+_lock = threading.RLock()
+
+
+def refuse(jaxpr: Any) -> bool:
+    """Raises an error that names the first call back into Python and its line. Returns whether there are calls of
+    equinox.error_if, which `without_errors` replaces."""
+    found = False
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        if name in _REFUSED and _only_raises(eqn.params):
+            found = True
+        elif name in _REFUSED:
+            raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, expected no calls back into Python: workers run no "
+                            "Python; return what is to be seen as a metric or as a result")
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    found = refuse(inner) or found
+    return found
+
+
+@contextlib.contextmanager
+def without_errors(found: bool) -> Iterator[dict[str, Any]]:
+    """Yields options of jax.stages.Traced.lower with which equinox.error_if returns NaN (the largest number, true)
+    instead of raising an error, as it does with EQX_ON_ERROR=nan. No options if there are no calls of it."""
+    if not found:
+        yield {}
+        return
+    rule = mlir.lower_fun(_not_a_number, multiple_results=True)
+    parameters = mlir.LoweringParameters(override_lowering_rules=((callback.pure_callback_p, rule),))
+    need_devices = dispatch.prim_requires_devices_during_lowering
+    with _lock:
+        need_devices.discard(callback.pure_callback_p)
+        dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
+        try:
+            yield {"_private_parameters": parameters}
+        finally:
+            need_devices.add(callback.pure_callback_p)
+            dispatch.jaxpr_has_prim_requiring_devices.cache_clear()
+
+
+def _only_raises(parameters: Any) -> bool:
+    """Whether a callback is that of equinox.error_if."""
+    function = getattr(parameters.get("callback"), "callback_func", None)
+    return getattr(function, "__module__", None) == "equinox._errors"
+
+
+def _not_a_number(*_: Any, result_avals: Any, **__: Any) -> list[Any]:
+    import jax.numpy as jnp
+
+    def of(aval: Any) -> Any:
+        if jnp.issubdtype(aval.dtype, jnp.inexact):
+            return jnp.full(aval.shape, jnp.nan, aval.dtype)
+        largest = True if aval.dtype == bool else np.iinfo(aval.dtype).max
+        return jnp.full(aval.shape, largest, aval.dtype)
+
+    return [of(aval) for aval in result_avals]
+
+
+def _place(eqn: Any) -> str:
+    """"step.py:12: ", or "" if the line is not known."""
+    try:
+        frame = source_info_util.user_frame(eqn.source_info.traceback)
+    except (AttributeError, TypeError):
+        return ""
+    return "" if frame is None else f"{os.path.relpath(frame.file_name)}:{frame.start_line}: "

@@ -1,0 +1,87 @@
+"""Metrics as the f32 scalars that programs return: arrays element by element, 64-bit numbers in parts.
+
+The name of a scalar says what it is part of: "loss", "loss~1" (what f32 does not hold of it), "accuracy[2]",
+"matrix[0,3]~2".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MAX_ELEMENTS = 1024
+_PARTS_OF_64_BITS = 3
+_NAME = re.compile(r"(?P<name>.*?)(\[(?P<index>\d+(,\d+)*)\])?(~(?P<part>\d+))?", re.DOTALL)
+
+
+def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """Returns the names and the values of the scalars, traced by JAX."""
+    import jax.numpy as jnp
+
+    scalars: list[str] = []
+    values: list[Any] = []
+    for name, leaf in zip(names, leaves):
+        array = jnp.asarray(leaf)
+        if jnp.iscomplexobj(array):
+            raise TypeError(f"the step returned metric {name} of type {array.dtype}, expected real numbers")
+        if array.size > MAX_ELEMENTS:
+            raise TypeError(f"the step returned metric {name} of shape {list(array.shape)}, expected a scalar or an "
+                            f"array of at most {MAX_ELEMENTS} elements: put larger ones into the state")
+        parts = _parts(array)
+        for index in np.ndindex(array.shape):
+            for part, of_array in enumerate(parts):
+                place = f"[{','.join(map(str, index))}]" if index else ""
+                scalars.append(f"{name}{place}{f'~{part}' if part else ''}")
+                values.append(of_array[index])
+    return scalars, values
+
+
+def _parts(array: Any) -> list[Any]:
+    """Returns f32 arrays whose exact sum is the array, which is one of them unless elements have 64 bits."""
+    import jax.numpy as jnp
+
+    parts = [array.astype(jnp.float32)]
+    if array.dtype.itemsize == 8:
+        rest = array
+        for _ in range(_PARTS_OF_64_BITS - 1):
+            rest = jnp.where(jnp.isfinite(parts[0]), rest - parts[-1].astype(array.dtype), 0)
+            parts.append(rest.astype(jnp.float32))
+    return parts
+
+
+class _Scalar(NamedTuple):
+    name: str
+    at: tuple[int, ...]  # Its place in the array.
+    part: int
+
+
+class Decoder:
+    """Makes metrics of the scalars of a step: numbers, and arrays of numpy."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._scalars = [_parse(name) for name in names]
+        last: dict[str, tuple[int, ...]] = {}
+        for scalar in self._scalars:
+            last[scalar.name] = max(last.get(scalar.name, ()), scalar.at)
+        self._shapes = {name: tuple(i + 1 for i in index) for name, index in last.items()}
+        self._wide = {scalar.name for scalar in self._scalars if scalar.part}
+
+    def __call__(self, values: Sequence[float]) -> dict[str, Any]:
+        metrics: dict[str, Any] = {name: np.zeros(shape, np.float64 if name in self._wide else np.float32) if shape else 0.0
+                                   for name, shape in self._shapes.items()}
+        for scalar, value in zip(self._scalars, values):
+            if scalar.at:
+                metrics[scalar.name][scalar.at] += value
+            else:
+                metrics[scalar.name] += value
+        return metrics
+
+
+def _parse(name: str) -> _Scalar:
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    index = tuple(int(i) for i in (found["index"] or "").split(",") if i)
+    return _Scalar(found["name"], index, int(found["part"] or 0))

@@ -1,0 +1,382 @@
+"""Arrays that stay on the workers of a session."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlad import element_types
+from xlad.errors import Error
+from xlad.session import Session
+
+if TYPE_CHECKING:
+    from jax.sharding import NamedSharding
+
+Tree = Any
+# Calls a function of arrays on the cluster. The key names the function: equal keys mean equal functions.
+Operate = Callable[[Any, Callable[..., Any], list[Any]], Any]
+
+
+class RemoteArray:
+    """An array on the workers, which behaves like a jax.Array.
+
+    Operators, indexing and methods run on the cluster and return remote arrays. np.asarray(), float(), .get() and the
+    functions of jax.numpy fetch the array and compute here. It is freed when it is no longer referenced. Immutable.
+    """
+
+    __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
+    _committed = False  # Functions of JAX may compute with it on any device of this machine, whatever its sharding is.
+    __hash__ = None  # type: ignore[assignment]  # As == is elementwise.
+
+    def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
+                 spec: Any = None, operate: Operate | None = None) -> None:
+        """If the array contains random keys as uint32 words, `key` is the implementation of the keys. `spec` is its
+        PartitionSpec, None if it is not known."""
+        self.dtype = dtype
+        self.shape = shape
+        self._session = session
+        self._number: int | None = number
+        self._key = key
+        self._spec = spec
+        self._operate = operate
+        self._here: np.ndarray | None = None
+        session.add(self)
+        if not _flax_knows and "flax.serialization" in sys.modules:
+            _tell_flax()
+
+    if TYPE_CHECKING:  # The operators and methods that are added below.
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def sharding(self) -> NamedSharding:
+        """How the array is split: a NamedSharding on an abstract mesh."""
+        from xlad import shardings
+
+        spec = shardings.P() if self._spec is None else self._spec
+        return shardings.RemoteSharding(shardings.abstract_mesh(self._session.axes), spec)
+
+    def get(self) -> Any:
+        """Returns a numpy array, or JAX keys if the array has random keys."""
+        array = self._here
+        if array is None:
+            data = self._session.get(self.number())
+            array = np.frombuffer(data, self.dtype).reshape(self.shape)
+        if self._key is None:
+            return array
+        from xlad import program
+
+        return program.wrap_keys([array], [self._key])[0]
+
+    def move_here(self) -> None:
+        """Fetches the array before its session ends."""
+        data = self._session.get(self.number())
+        self._here = np.frombuffer(data, self.dtype).reshape(self.shape)
+
+    def number(self, what: str = "the array") -> int:
+        """Returns the number of the array. `what` names the array in errors."""
+        if self._number is None:
+            raise Error(f"{what} was donated to an earlier call, expected an array that exists: use what that call "
+                        "returned, or do not donate it", "NOT_FOUND")
+        if self._session.ended is not None:
+            raise Error(f"{what} was lost with its session: {self._session.ended}", "ABORTED")
+        return self._number
+
+    def is_of(self, session: Session) -> bool:
+        return self._session is session
+
+    def is_deleted(self) -> bool:
+        """Whether the array was donated."""
+        return self._number is None
+
+    def donate(self) -> None:
+        self._number = None
+        self._session.forget(self)
+
+    def block_until_ready(self) -> RemoteArray:
+        """Waits like jax.block_until_ready until the array is computed. It cancels a fetch at its first bytes."""
+        if self._here is None:
+            self._session.wait(self.number())
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.get(), dtype)
+
+    def __jax_array__(self) -> Any:
+        import jax.numpy as jnp
+
+        return self.get() if self._key is not None else jnp.asarray(self.get())
+
+    def item(self, *index: int) -> Any:
+        return self.get().item(*index)
+
+    def tolist(self) -> Any:
+        return self.get().tolist()
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __int__(self) -> int:
+        return int(self.get())
+
+    def __complex__(self) -> complex:
+        return complex(self.get())
+
+    def __index__(self) -> int:
+        return operator.index(self.get())
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Fetches the array once, and yields its rows as numpy arrays."""
+        if not self.shape:
+            raise TypeError("iteration over an array without dimensions")
+        return iter(self.get())
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self.get()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __repr__(self) -> str:
+        split = "" if self._spec is None or not any(self._spec) else f", {self._spec}"
+        return f"RemoteArray({element_types.shape_text(self.dtype, self.shape)}{split})"
+
+    def __reduce__(self) -> Any:
+        """Pickled arrays are numpy arrays, or JAX keys."""
+        words = np.asarray(self._here if self._here is not None else
+                           np.frombuffer(self._session.get(self.number()), self.dtype).reshape(self.shape))
+        return _unpickled, (words, None if self._key is None else str(self._key.impl))
+
+    def __copy__(self) -> RemoteArray:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_number", None) is not None and self._session.ended is None:
+            self._session.drop(self._number)  # type: ignore[arg-type]
+
+    @property
+    def T(self) -> Any:
+        return self.transpose()
+
+    @property
+    def mT(self) -> Any:
+        return self.swapaxes(-1, -2)
+
+    @property
+    def real(self) -> Any:
+        return self.run("real", lambda x: x.real)
+
+    @property
+    def imag(self) -> Any:
+        return self.run("imag", lambda x: x.imag)
+
+    @property
+    def at(self) -> _At:
+        """x.at[i].set(y), .add(y), ... return changed copies, as those of jax.Array."""
+        return _At(self)
+
+    def __round__(self, digits: int = 0) -> Any:
+        return self.round(digits)
+
+    def copy(self) -> Any:
+        return self.run("copy", lambda x: x.copy())
+
+    def __getitem__(self, index: Any) -> Any:
+        from xlad import indexing
+
+        found = indexing.split(index, self.shape)
+        return self.run(("getitem", found.static), found.take, *found.arrays)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def run(self, key: Any, function: Callable[..., Any], *others: Any) -> Any:
+        """Returns function(self, *others), computed on the cluster. Equal keys mean equal functions."""
+        if self._operate is None or self._key is not None:
+            if self._key is not None:
+                return function(self.get(), *others)
+            raise Error("the array has no cluster to compute on", "FAILED_PRECONDITION")
+        return self._operate(key, function, [self, *others])
+
+
+def tell_jax() -> None:
+    """Makes functions of JAX take remote arrays, which they fetch. Without the functions of JAX that this uses, which
+    are not public, they take np.asarray(array) only."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import core, dtypes
+        from jax._src.interpreters import pxla
+
+        if RemoteArray in core.pytype_aval_mappings:
+            return
+
+        def shards(arrays: Any, shardings: Any, layouts: Any, copy_semantics: Any) -> Any:
+            return pxla.shard_args(shardings, layouts, copy_semantics, [array.get() for array in arrays])
+
+        pxla.shard_arg_handlers[RemoteArray] = shards
+        dtypes.register_canonicalize_value_handler(RemoteArray, lambda array: array.__jax_array__())
+        core.pytype_aval_mappings[RemoteArray] = lambda array: (
+            core.ShapedArray(array.shape, array.dtype) if array._key is None else core.typeof(array.get()))
+
+
+_flax_knows = False
+
+
+def _tell_flax() -> None:
+    """Makes flax.serialization store remote arrays as numpy arrays."""
+    global _flax_knows
+    _flax_knows = True
+    sys.modules["flax.serialization"].register_serialization_state(
+        RemoteArray, lambda array: np.asarray(array), lambda array, found: found, override=True)
+
+
+class _At:
+    """x.at and, with an index, x.at[i]."""
+
+    def __init__(self, array: RemoteArray, index: Any = None) -> None:
+        self._array = array
+        self._index = index
+
+    def __getitem__(self, index: Any) -> _At:
+        from xlad import indexing
+
+        return _At(self._array, indexing.split(index, self._array.shape))
+
+    def _changed(self, name: str, value: Any) -> Any:
+        found = self._index
+
+        def change(array: Any, given: Any, *passed: Any) -> Any:
+            return getattr(array.at[found.place(*passed)], name)(given)
+
+        return self._array.run(("at", name, found.static), change, _typed(value, self._array), *found.arrays)
+
+    def set(self, value: Any) -> Any:
+        return self._changed("set", value)
+
+    def add(self, value: Any) -> Any:
+        return self._changed("add", value)
+
+    def multiply(self, value: Any) -> Any:
+        return self._changed("multiply", value)
+
+    def divide(self, value: Any) -> Any:
+        return self._changed("divide", value)
+
+    def power(self, value: Any) -> Any:
+        return self._changed("power", value)
+
+    def min(self, value: Any) -> Any:
+        return self._changed("min", value)
+
+    def max(self, value: Any) -> Any:
+        return self._changed("max", value)
+
+
+def _unpickled(words: np.ndarray, impl: str | None) -> Any:
+    if impl is None:
+        return words
+    import jax
+    import jax.numpy as jnp
+
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=impl)
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, (RemoteArray, np.ndarray, np.generic, bool, int, float, complex)) or (
+        hasattr(value, "dtype") and hasattr(value, "shape"))
+
+
+def _typed(value: Any, array: RemoteArray) -> Any:
+    """Returns an operand as an array. Numbers of Python have the type that JAX gives them beside `array`."""
+    if type(value) not in (bool, int, float, complex):
+        return value
+    import jax.numpy as jnp
+
+    return np.asarray(value, jnp.result_type(array.dtype, value))
+
+
+def _binary(name: str, reflected: bool) -> Callable[[RemoteArray, Any], Any]:
+    function = getattr(operator, name)
+
+    def method(self: RemoteArray, other: Any) -> Any:
+        if not _is_operand(other):
+            return NotImplemented
+        if name == "pow" and isinstance(other, int) and not reflected:  # Exact for integers, as in JAX.
+            return self.run(("pow", other), lambda x: x ** other)
+        swapped = (lambda x, y: function(y, x)) if reflected else function
+        return self.run((name, reflected), swapped, _typed(other, self))
+
+    return method
+
+
+def _unary(name: str) -> Callable[[RemoteArray], Any]:
+    function = getattr(operator, name)
+    return lambda self: self.run(name, lambda x: function(x))
+
+
+def _named(name: str) -> Callable[..., Any]:
+    def method(self: RemoteArray, *arguments: Any, **named: Any) -> Any:
+        is_array = lambda value: isinstance(value, (RemoteArray, np.ndarray)) or hasattr(value, "sharding")
+        arrays = [value for value in arguments if is_array(value)]
+        if any(map(is_array, named.values())) or 0 < len(arrays) < len(arguments):
+            return getattr(self.__jax_array__(), name)(*arguments, **named)
+        static = () if arrays else arguments
+        key = (name, repr(static), repr(sorted(named.items())))
+        return self.run(key, lambda x, *rest: getattr(x, name)(*rest, *static, **named), *arrays)
+
+    method.__name__ = name
+    method.__doc__ = f"As jax.Array.{name}, computed on the cluster."
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift",
+              "rshift"):
+    setattr(RemoteArray, f"__{_name.rstrip('_')}__", _binary(_name, False))
+    setattr(RemoteArray, f"__r{_name.rstrip('_')}__", _binary(_name, True))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(RemoteArray, f"__{_name}__", _binary(_name, False))
+for _name in ("neg", "pos", "abs", "invert"):
+    setattr(RemoteArray, f"__{_name}__", _unary(_name))
+for _name in ("all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "cumprod", "cumsum", "diagonal",
+              "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "sort", "squeeze",
+              "std", "sum", "swapaxes", "take", "trace", "transpose", "var"):
+    setattr(RemoteArray, _name, _named(_name))
+
+
+def fetch(tree: Tree) -> Tree:
+    """Returns the tree with every RemoteArray replaced by its contents."""
+    from xlad.program import jax
+
+    return jax.tree_util.tree_map(lambda leaf: leaf.get() if isinstance(leaf, RemoteArray) else leaf, tree)

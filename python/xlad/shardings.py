@@ -1,0 +1,236 @@
+"""Meshes, and how arguments and results are split over them: in_shardings and out_shardings."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xlad.job import Axes, parse_axes
+
+Tree = Any
+
+
+class Placement(NamedTuple):
+    """A mesh and the shardings of the arguments as the caller wrote them."""
+
+    axes: Axes
+    mesh: AbstractMesh | None  # None: one device.
+    shardings: Any
+
+
+def abstract_mesh(axes: Mapping[str, int]) -> AbstractMesh:
+    return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+
+def placement(mesh: Any, *shardings: Any) -> Placement:
+    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding in `shardings`, otherwise that
+    of jax.set_mesh or jax.sharding.use_abstract_mesh, otherwise one device. The first of `shardings` is in_shardings.
+    """
+    if mesh is None:
+        is_leaf = lambda x: isinstance(x, NamedSharding)
+        leaves = jax.tree_util.tree_leaves(shardings, is_leaf=is_leaf)
+        mesh = next((leaf.mesh for leaf in leaves if isinstance(leaf, NamedSharding)), None)
+    if mesh is None:
+        mesh = jax.sharding.get_abstract_mesh()
+        mesh = {} if mesh.empty else mesh
+    if isinstance(mesh, str):
+        mesh = parse_axes(mesh)
+    if isinstance(mesh, Mesh):
+        mesh = mesh.abstract_mesh
+    if isinstance(mesh, Mapping):
+        for name, size in mesh.items():
+            if not isinstance(name, str) or type(size) is not int or size < 1:
+                raise ValueError(f"found mesh {dict(mesh)!r}, expected axes and their sizes, as {{'dp': 4, 'tp': 2}}")
+        mesh = abstract_mesh(mesh)
+    if not isinstance(mesh, AbstractMesh):
+        raise TypeError(f"found mesh {mesh!r}, expected {{'dp': 4, 'tp': 2}}, 'dp=4,tp=2', or a mesh of JAX")
+    axes = dict(zip(mesh.axis_names, mesh.axis_sizes))
+    return Placement(axes, mesh if axes else None, shardings[0] if shardings else None)
+
+
+class RemoteSharding(NamedSharding):
+    """The sharding of a remote array. Functions of JAX that are called with the array compute here: for them it is on
+    one device."""
+
+    @property
+    def num_devices(self) -> int:
+        return 1
+
+
+class Specs(NamedTuple):
+    """A PartitionSpec for each leaf of each argument, and whether all sizes are divisible by their axes."""
+
+    arguments: tuple[Tree, ...]
+    even: bool
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call, and for each: the names of its leaves; its position among the entries of in_shardings
+    (None: it has no position); by leaf, the sharding that the leaf has if in_shardings does not say one."""
+
+    trees: Sequence[Tree]
+    names: Sequence[list[str]]
+    slots: Sequence[int | None] | None = None  # None: 0, 1, 2, ...
+    present: Sequence[Sequence[P | None]] | None = None  # None: no leaf has one.
+    slot_count: int | None = None  # The largest allowed number of entries; None: as many as there are arguments.
+
+
+def argument_specs(place: Placement, arguments: Arguments, known_axes: Collection[str]) -> Specs:
+    """in_shardings is None, one sharding for everything, or a tuple with an entry for each argument (or for the first
+    ones): a sharding, or a tree of them that may stop above the leaves. A sharding is a PartitionSpec, a
+    NamedSharding, a function from a leaf's name (or its name and its shape) to a PartitionSpec, or None: as the array
+    is split already, otherwise not split. Axes of `known_axes` that the mesh lacks split nothing.
+    """
+    specs = []
+    even = True
+    for i, (found, argument) in enumerate(zip(wanted_specs(place, arguments, known_axes), arguments.trees)):
+        present = arguments.present[i] if arguments.present is not None else [None] * len(found)
+        filled = [spec if spec is not None else known if known is not None else P()
+                  for spec, known in zip(found, present)]
+        shapes = [np.shape(leaf) for leaf in jax.tree_util.tree_leaves(argument)]
+        even = even and all(_is_even(place.axes, spec, shape) for spec, shape in zip(filled, shapes))
+        specs.append(jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(argument), filled))
+    return Specs(tuple(specs), even)
+
+
+def wanted_specs(place: Placement, arguments: Arguments, known_axes: Collection[str] = ()) -> list[list[P | None]]:
+    """Returns by argument and leaf what in_shardings says, None if it says nothing."""
+    entries = place.shardings
+    count = len(arguments.trees)
+    slots = range(count) if arguments.slots is None else arguments.slots
+    if not isinstance(entries, (tuple, list)) or isinstance(entries, P) or hasattr(entries, "_fields"):
+        chosen = [entries] * count
+    else:
+        allowed = count if arguments.slot_count is None else arguments.slot_count
+        if len(entries) > allowed:
+            raise ValueError(f"found in_shardings for {len(entries)} arguments, expected at most {allowed}")
+        chosen = [entries[slot] if slot is not None and slot < len(entries) else None for slot in slots]
+    return [spread(place.axes, entry, argument, names, f"in_shardings[{i if slot is None else slot}]", known_axes)
+            for i, (entry, argument, names, slot) in enumerate(zip(chosen, arguments.trees, arguments.names, slots))]
+
+
+def is_sharding(entry: Any) -> bool:
+    """Whether the entry of a tree of shardings is a sharding. A callable object that is a tree (a module of equinox, a
+    variable of nnx) is a tree of shardings."""
+    if entry is None or isinstance(entry, (P, jax.sharding.Sharding)):
+        return True
+    return callable(entry) and jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(entry))
+
+
+def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
+           known_axes: Collection[str] = ()) -> list[P | None]:
+    """Returns the PartitionSpecs of the leaves of `tree`, None for those about which `entry` says nothing. `entry` may be a prefix
+    of the tree."""
+    leaves, treedef = jax.tree_util.tree_flatten(tree)
+    found: list[P | None] = [None] * len(names)
+
+    def put(sharding: Any, part: Tree) -> None:
+        for i in jax.tree_util.tree_leaves(part):
+            spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+            if callable(spec) and not isinstance(spec, P):
+                leaf = leaves[i]
+                shape = jax.ShapeDtypeStruct(np.shape(leaf), getattr(leaf, "dtype", None) or np.result_type(leaf))
+                spec = spec(names[i], shape) if _takes_shape(spec) else spec(names[i])
+            if isinstance(spec, NamedSharding):
+                spec = spec.spec
+            if spec is not None and not isinstance(spec, P):
+                raise TypeError(f"found {spec!r} for {names[i]}, expected a PartitionSpec, a NamedSharding, a function "
+                                "or None")
+            found[i] = None if spec is None else _on_mesh(axes, spec, names[i], np.shape(leaves[i]), known_axes)
+
+    numbered = jax.tree_util.tree_unflatten(treedef, list(range(len(names))))
+    try:
+        jax.tree_util.tree_map(put, entry, numbered, is_leaf=is_sharding)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {str(error).replace('tree_map tree', where)}") from None
+    return found
+
+
+def _takes_shape(function: Callable[..., Any]) -> bool:
+    """Whether a function of a leaf's name requires the leaf's shape too."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters) == 2
+
+
+def _axes_of(entry: Any) -> tuple[str, ...]:
+    return (entry,) if isinstance(entry, str) else tuple(entry or ())
+
+
+def _on_mesh(axes: Axes, spec: P, name: str, shape: tuple[int, ...], known_axes: Collection[str]) -> P:
+    if P.UNCONSTRAINED in spec:
+        raise ValueError(f"found UNCONSTRAINED in {spec} for {name}, expected axes of the mesh or None")
+    for axis in (axis for entry in spec for axis in _axes_of(entry)):
+        if axis not in axes and axis not in known_axes:
+            raise ValueError(f"found axis {axis!r} in {spec} for {name}, expected one of {', '.join(axes) or 'none'}")
+    dims = [tuple(axis for axis in _axes_of(entry) if axis in axes) or None for entry in spec]
+    used = [axis for dim in dims for axis in dim or ()]
+    if twice := [axis for axis in axes if used.count(axis) > 1]:
+        raise ValueError(f"found axis {twice[0]!r} twice in {spec} for {name}, expected each axis once")
+    if any(dims[len(shape):]):
+        raise ValueError(f"found {spec} for {name} of shape {list(shape)}, expected at most {len(shape)} entries")
+    return _short(dims[: len(shape)])
+
+
+def _is_even(axes: Axes, spec: P, shape: tuple[int, ...]) -> bool:
+    return all(size % math.prod(axes[axis] for axis in _axes_of(entry)) == 0 for size, entry in zip(shape, spec))
+
+
+Intervals = list[tuple[tuple[int, int], ...]]
+
+
+def spec_of_boxes(axes: Axes, shape: Sequence[int], boxes: Intervals) -> P | None:
+    """Returns the PartitionSpec under which device d holds boxes[d] (the interval of each dimension), or None if there
+    is none. One box means that all devices hold it. Devices are numbered in row-major order of the axes."""
+    if len(boxes) <= 1:
+        return P()
+    coordinates = list(itertools.product(*(range(size) for size in axes.values())))
+    if len(boxes) != len(coordinates):
+        return None
+    dims: list[tuple[str, ...] | None] = []
+    for d in range(len(shape)):
+        at = {coordinate: box[d] for coordinate, box in zip(coordinates, boxes)}
+        used = [name for a, name in enumerate(axes) if _differs_along(at, a, axes[name])]
+        dims.append(tuple(used) or None)
+    for order in itertools.product(*(itertools.permutations(dim or ()) for dim in dims)):
+        if _boxes_of(axes, shape, order, coordinates) == list(boxes):
+            return _short(order)
+    return None
+
+
+def _short(dims: Sequence[Any]) -> P:
+    """Returns the spec without the dimensions at its end that are not split, so that equal shardings are equal."""
+    length = max((d + 1 for d, names in enumerate(dims) if names), default=0)
+    return P(*(names or None for names in dims[:length]))
+
+
+def _differs_along(at: Mapping[tuple[int, ...], Any], axis: int, size: int) -> bool:
+    return any(at[c[:axis] + (0,) + c[axis + 1:]] != interval for c, interval in at.items() if size > 1)
+
+
+def _boxes_of(axes: Axes, shape: Sequence[int], dims: Sequence[Sequence[str]],
+              coordinates: Sequence[tuple[int, ...]]) -> Intervals:
+    position = {name: a for a, name in enumerate(axes)}
+    boxes = []
+    for coordinate in coordinates:
+        box = []
+        for size, names in zip(shape, dims):
+            parts = math.prod(axes[name] for name in names)
+            number = 0
+            for name in names:
+                number = number * axes[name] + coordinate[position[name]]
+            length = -(-size // parts)
+            box.append((min(size, number * length), min(size, (number + 1) * length)))
+        boxes.append(tuple(box))
+    return boxes
