@@ -1,9 +1,10 @@
 # make demo    train a small GPT, written in JAX, on 8 devices of this machine
 # make test    what every change must pass
 # make build   build/release/bin/xlad
+# make wheel   build/wheel/*.whl: the Python package with the command inside
 # make bench   training steps beside jax.jit: times, compile times, memory
 SHELL := /bin/bash
-.PHONY: demo test test-all bench build setup format tidy clean
+.PHONY: demo test test-all bench build wheel setup format tidy clean
 
 setup:
 	@scripts/setup.sh
@@ -14,6 +15,9 @@ build/%/build.ninja: CMakeLists.txt CMakePresets.json
 
 build: setup build/release/build.ninja
 	@ninja -C build/release $(if $(V),-v) xlad
+
+wheel: build
+	@scripts/wheel.sh
 
 demo: build
 	@scripts/setup.sh --python

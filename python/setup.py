@@ -1,5 +1,9 @@
-"""Compiles proto/ of the checkout into a file of descriptors, from which the package creates its messages."""
+"""Compiles proto/ of the checkout into a file of descriptors, from which the package creates its messages.
 
+If xlad/bin/ is there, as scripts/wheel.sh makes it, the wheel contains the xlad command and is for one platform.
+"""
+
+import os
 import pathlib
 import shutil
 
@@ -7,6 +11,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).resolve().parent
+HAS_COMMAND = (HERE / "xlad" / "bin" / "xlad").exists()
 
 
 class BuildWithProtos(build_py):
@@ -25,4 +30,21 @@ class BuildWithProtos(build_py):
             raise SystemExit(f"protoc ended with {code}")
 
 
-setup(cmdclass={"build_py": BuildWithProtos})
+def options() -> dict[str, object]:
+    if not HAS_COMMAND:
+        return {"cmdclass": {"build_py": BuildWithProtos}}
+    from setuptools.command.bdist_wheel import bdist_wheel
+
+    class WheelOfOnePlatform(bdist_wheel):
+        def finalize_options(self) -> None:
+            super().finalize_options()
+            self.root_is_pure = False
+
+        def get_tag(self) -> tuple[str, str, str]:
+            return "py3", "none", os.environ["XLAD_WHEEL_PLATFORM"]
+
+    return {"cmdclass": {"build_py": BuildWithProtos, "bdist_wheel": WheelOfOnePlatform},
+            "entry_points": {"console_scripts": ["xlad = xlad.local:run_program"]}}
+
+
+setup(**options())

@@ -6,6 +6,7 @@ import atexit
 import math
 import os
 import pathlib
+import runpy
 import selectors
 import shutil
 import signal
@@ -23,14 +24,21 @@ _START_S = 60.0
 _STOP_S = 10.0
 
 
+_OF_PACKAGE = pathlib.Path(__file__).resolve().parent / "bin" / "xlad"  # In wheels that contain it.
+
+
 def find_program() -> str:
-    """Returns the path of the xlad command: the variable XLAD, otherwise PATH, otherwise build/release/bin of a
-    checkout that contains the main script, the working directory or this package."""
+    """Returns the path of the xlad command: the variable XLAD, otherwise the one in this package, otherwise PATH,
+    otherwise build/release/bin of a checkout that contains the main script, the working directory or this package."""
     named = os.environ.get("XLAD")
     if named:
         if not os.access(named, os.X_OK) or os.path.isdir(named):
             raise Error(f"found XLAD={named}, expected the path of the xlad command", "NOT_FOUND")
         return os.path.abspath(named)
+    if _OF_PACKAGE.is_file():
+        if not os.access(_OF_PACKAGE, os.X_OK):  # Some installers do not keep the permissions of a package's files.
+            _OF_PACKAGE.chmod(0o755)
+        return str(_OF_PACKAGE)
     if on_path := shutil.which("xlad"):
         return on_path
     starts = [pathlib.Path.cwd() / "x", pathlib.Path(__file__)]
@@ -43,6 +51,15 @@ def find_program() -> str:
                 return str(program)
     raise Error("found no xlad command, expected it on PATH, in build/release/bin of the checkout (make build), "
                 "or its path in XLAD", "NOT_FOUND")
+
+
+def run_program() -> None:
+    """The command `xlad` of wheels that contain it. `xlad demo` trains a small GPT, written in JAX, on 8 devices."""
+    if sys.argv[1:] == ["demo"]:
+        runpy.run_path(str(_OF_PACKAGE.parent.parent / "examples" / "gpt.py"), run_name="__main__")
+        return
+    program = find_program()
+    os.execv(program, [program, *sys.argv[1:]])
 
 
 class LocalCluster(Cluster):
@@ -66,6 +83,7 @@ class LocalCluster(Cluster):
         atexit.register(self.close)
         try:
             super().__init__(Connection(self._read_address()))
+            self._wait_for_workers()
         except BaseException:
             self.close()
             raise
@@ -119,6 +137,15 @@ class LocalCluster(Cluster):
             self._process.wait()
             raise Error(self._why_ended(), "INTERNAL")
         return address
+
+    def _wait_for_workers(self) -> None:
+        """Waits until all devices are there, so that `workers()` is complete."""
+        deadline = time.monotonic() + _START_S
+        while sum(worker.devices for worker in self.workers()) < self.devices:
+            if time.monotonic() > deadline:
+                raise Error(f"the workers did not start in {_START_S:.0f} s; the end of the log:\n"
+                            f"{self._last_lines()}", "INTERNAL")
+            time.sleep(0.01)
 
     def _why_ended(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
