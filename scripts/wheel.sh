@@ -21,7 +21,7 @@ cp "$binary" "$bin/xlad"
 strip "$bin/xlad"
 
 # Loaded when linear algebra is used, and so not among the libraries that ldd lists.
-blas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && /x86-64|AArch64/ {print $NF; exit}')
+blas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && /x86-64|AArch64/ && !found {print $NF; found = 1}')
 glibc='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libmvec|libnsl|libanl)\.so'
 { ldd "$binary"; ldd "$blas"; echo "libopenblas.so.0 => $blas"; } | awk '$2 == "=>" {print $1, $3}' | sort -u |
   while read -r name path; do

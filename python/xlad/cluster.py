@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, overload
 
 from xlad import interrupts
 from xlad.batch_stream import BatchSender
@@ -124,6 +124,18 @@ class Cluster:
         finally:
             watching.progress.close()
 
+    @overload
+    def jit(self, function: Callable[..., Any], *, mesh: Any = None, in_shardings: Any = None,
+            out_shardings: Any = None, static_argnums: int | Sequence[int] | None = None,
+            static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+            donate_argnames: str | Iterable[str] | None = None) -> Jitted: ...
+
+    @overload
+    def jit(self, function: None = None, *, mesh: Any = None, in_shardings: Any = None,
+            out_shardings: Any = None, static_argnums: int | Sequence[int] | None = None,
+            static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+            donate_argnames: str | Iterable[str] | None = None) -> Callable[[Callable[..., Any]], Jitted]: ...
+
     def jit(
         self,
         function: Callable[..., Any] | None = None,
@@ -135,7 +147,7 @@ class Cluster:
         static_argnames: str | Iterable[str] | None = None,
         donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None,
-    ) -> Any:
+    ) -> Jitted | Callable[[Callable[..., Any]], Jitted]:
         """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s. Returns a `Jitted`;
         without `function` a decorator: `@cluster.jit(mesh={"dp": 4})`.
 

@@ -75,11 +75,10 @@ class _Given(NamedTuple):
         names = [program.leaf_names(tree, what) for what, tree in zip(self.call.names(), trees)]
         return shardings.Arguments(trees, names, self.call.slots, known, self.call.slot_count)
 
-    def signature(self, present: Sequence[Any]) -> Any:
-        shapes = tuple((np.dtype(leaf.dtype).name, tuple(leaf.shape), str(key), spec)
-                       for leaf, key, spec in zip(self.leaves, self.keys, present))
+    def signature(self) -> Any:
+        shapes = tuple([(leaf.dtype, leaf.shape, key) for leaf, key in zip(self.leaves, self.keys)])
         # 1 and True are equal.
-        return self.tree, shapes, self.call.keys, self.call.static, tuple(type(v) for _, v in self.call.static)
+        return self.tree, shapes, self.call.keys, self.call.static, tuple([type(v) for _, v in self.call.static])
 
 
 _tracing = threading.local()  # depth: how many functions of clusters this thread is tracing.
@@ -127,7 +126,7 @@ class Jitted:
         """Converts the function to a program for these arguments, which may be jax.ShapeDtypeStructs. Nothing is sent
         to the cluster before `.compile()`."""
         given = self._given(self._binder.bind(arguments, named), None)
-        present = self._present(given, None)
+        present = self._present(given, None, given.signature())
         made, lowered = self._lower(given, present)
 
         def load() -> Loaded:
@@ -177,32 +176,32 @@ class Jitted:
                  for name, leaf in zip(names, found)]
         return _Given(call, found, keys, tree, names)
 
-    def _present(self, given: _Given, session: Session | None) -> list[Any]:
+    def _present(self, given: _Given, session: Session | None, signature: Any) -> tuple[Any, ...]:
         """Returns by leaf how it is split already, None if in_shardings says how, or if it is not split."""
         from xlad import shardings
 
-        is_split = lambda leaf: isinstance(leaf, RemoteArray) and leaf._spec is not None and any(leaf._spec) and (
-            leaf.is_of(session) if session is not None else leaf._session.axes == self._place.axes)
-        if not any(map(is_split, given.leaves)):
-            return [None] * len(given.leaves)
-        key = given.signature([None] * len(given.leaves))
-        if key not in self._is_free:
-            wanted = shardings.wanted_specs(self._place, given.arguments([None] * len(given.leaves)))
-            self._is_free[key] = [spec is None for of_argument in wanted for spec in of_argument]
-        return [leaf._spec if is_free and is_split(leaf) else None
-                for leaf, is_free in zip(given.leaves, self._is_free[key])]
+        found = [leaf._spec if isinstance(leaf, RemoteArray) and (
+                     leaf.is_of(session) if session is not None else leaf._session.axes == self._place.axes) else None
+                 for leaf in given.leaves]
+        if not any([spec is not None for spec in found]):
+            return tuple(found)
+        if signature not in self._is_free:
+            wanted = shardings.wanted_specs(self._place, given.arguments([None] * len(found)))
+            self._is_free[signature] = [spec is None for of_argument in wanted for spec in of_argument]
+        return tuple([spec if is_free else None for spec, is_free in zip(found, self._is_free[signature])])
 
     def _program(self, session: Session, given: _Given) -> tuple[_Compiled, Loaded, list[Any]]:
         """Lowers the function once and loads it once into each session."""
         from xlad import shardings
 
-        present = self._present(given, session)
-        signature = given.signature(present)
+        signature = given.signature()
         try:
-            hash(signature)
+            hash(given.call.static)
         except TypeError as error:
             raise TypeError(f"{self.__name__}: found static arguments {dict(given.call.static)!r} ({error}), expected "
                             "values that have a hash") from None
+        present = self._present(given, session, signature)
+        signature = signature, present
         with interrupts.let_through(), self._lock:
             if signature not in self._lowered:
                 self._lowered[signature] = self._lower(given, present)[0]
@@ -210,12 +209,12 @@ class Jitted:
             known = self._loaded.get(signature)
             if known is None or known[0] is not session:
                 loaded = session.load(compiled.program, compiled.feeds)
-                specs = [shardings.spec_of_boxes(session.axes, result.shape, boxes)
+                specs = [shardings.spec_of_boxes(session.axes, result.shape, boxes) or None
                          for result, boxes in zip(compiled.results, loaded.results)]
                 known = self._loaded[signature] = session, loaded, specs
             return compiled, known[1], known[2]
 
-    def _lower(self, given: _Given, present: list[Any]) -> tuple[_Compiled, Any]:
+    def _lower(self, given: _Given, present: Sequence[Any]) -> tuple[_Compiled, Any]:
         import jax
 
         from xlad import program, shardings

@@ -37,7 +37,7 @@ class RemoteArray:
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
                  spec: Any = None, operate: Operate | None = None) -> None:
         """If the array contains random keys as uint32 words, `key` is the implementation of the keys. `spec` is its
-        PartitionSpec, None if it is not known."""
+        PartitionSpec, None if it is not split."""
         self.dtype = dtype
         self.shape = shape
         self._session = session
@@ -168,7 +168,7 @@ class RemoteArray:
         return format(self.item(), spec) if spec else str(self)
 
     def __repr__(self) -> str:
-        split = "" if self._spec is None or not any(self._spec) else f", {self._spec}"
+        split = "" if self._spec is None else f", {self._spec}"
         return f"RemoteArray({element_types.shape_text(self.dtype, self.shape)}{split})"
 
     def __reduce__(self) -> Any:
