@@ -42,13 +42,33 @@ class Loops(ClusterTest):
     def train(self, steps, **more):
         return self.cluster.train(fit, self.state, self.data, steps=steps, **{**self.options, **more})
 
+    def batch(self, t):
+        return jax.tree.map(lambda a: a[t % 5 * 4 : t % 5 * 4 + 4], self.data)
+
+    def evaluated(self, every, evaluate, steps, first=0, **more):
+        """A run that is at most one step ahead of its evaluations, so that all of them take place."""
+        permits = threading.Semaphore((first // every + 1) * every + 1 - first)
+
+        def batches():
+            for t in range(first, steps):
+                permits.acquire()
+                yield self.batch(t)
+
+        def counted(state, step):
+            permits.release(every)
+            return evaluate(state, step)
+
+        options = {"mesh": {"dp": 2}, "in_shardings": (None, P("dp"))}
+        return self.cluster.train(fit, self.state, batches(), steps=steps, evaluate=counted, evaluate_every=every,
+                                  **options, **more)
+
     def test_evaluations_see_the_state(self):
         steps, every = 23, 5
-        batches = [jax.tree.map(lambda a, t=t: a[t % 5 * 4 : t % 5 * 4 + 4], self.data) for t in range(steps)]
-        expected = {t: by_jax(fit, self.state, batches[:t])[1] for t in range(every, steps, every)}
+        after = lambda t: by_jax(fit, self.state, [self.batch(i) for i in range(t)])[1]
+        expected = {t: after(t) for t in range(every, steps, every)}
         seen = []
-        run = self.train(steps, evaluate=lambda state, step: (np.asarray(state["w"]), int(state["seen"]), step),
-                         evaluate_every=every, on_step=lambda step: seen.append(step.step))
+        run = self.evaluated(every, lambda state, step: (np.asarray(state["w"]), int(state["seen"]), step), steps,
+                             on_step=lambda step: seen.append(step.step))
         for step in run:
             self.assertEqual(len(run.evaluations), step.step // every)  # Before the steps that follow their state.
         self.assertEqual(seen, list(range(steps)))
@@ -59,11 +79,25 @@ class Loops(ClusterTest):
             np.testing.assert_allclose(w, expected[evaluation.step]["w"], 1e-4, 1e-5)
 
     def test_the_final_state_is_evaluated(self):
-        run = self.train(10, evaluate=lambda state, step: int(state["seen"]), evaluate_every=5)
+        count = lambda state, step: int(state["seen"])
+        run = self.evaluated(5, count, 10)
         self.assertEqual(int(run.result()["seen"]), 10)
         self.assertEqual(run.evaluations, [(5, 5), (10, 10)])
         self.assertEqual(run.checkpoint().step, 10)
         self.assertEqual(int(run.checkpoint().state["seen"]), 10)
+        longer = self.evaluated(4, count, 17, first=10, resume=run)
+        longer.wait()
+        self.assertEqual(longer.evaluations, [(12, 12), (16, 16)])
+
+    def test_a_training_that_is_faster_than_its_evaluations(self):
+        """Those that are skipped are reported once; the others have the right state."""
+        with self.assertLogs("xlad", logging.WARNING) as logs:
+            run = self.train(300, evaluate=lambda state, step: int(state["seen"]), evaluate_every=2)
+            run.wait()
+        self.assertEqual(len(logs.output), 1)
+        self.assertRegex(logs.output[0], "the state before step [0-9]+ is not evaluated")
+        self.assertEqual([(e.step, e.result) for e in run.evaluations], [(e.step, e.step) for e in run.evaluations])
+        self.assertEqual(run.evaluations[-1].step, 300)
 
     def test_an_evaluation_that_fails_ends_the_loop_and_not_the_job(self):
         def fails(state, step):
@@ -79,7 +113,8 @@ class Loops(ClusterTest):
             return state + 1, {"loss": jnp.mean(batch), "rows": batch.sum(axis=1), "big": jnp.float32(1) / 3}
 
         data = np.arange(24, dtype=np.float32).reshape(8, 3)
-        reports = list(self.cluster.train(step, 0, data, batch=4, steps=2, mesh={"dp": 2}, in_shardings=(None, P("dp"))))
+        options = {"mesh": {"dp": 2}, "in_shardings": (None, P("dp"))}
+        reports = list(self.cluster.train(step, 0, data, batch=4, steps=2, **options))
         np.testing.assert_allclose(reports[1].metrics["rows"], data[4:].sum(axis=1))
         self.assertEqual(reports[0].loss, data[:4].mean())
         with jax.enable_x64(True):

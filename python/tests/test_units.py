@@ -35,7 +35,8 @@ class Metrics(unittest.TestCase):
 
     def test_numbers_of_64_bits_are_exact(self):
         rng = np.random.default_rng(2)
-        numbers = np.concatenate([rng.normal(size=40) * 10.0 ** rng.integers(-20, 20, 40), [0, np.inf, -np.inf, np.nan]])
+        numbers = rng.normal(size=40) * 10.0 ** rng.integers(-20, 20, 40)
+        numbers = np.concatenate([numbers, [0, np.inf, -np.inf, np.nan]])
         with jax.enable_x64(True):
             found = self.round_trip({"loss": np.float64(1 / 3), "v": numbers, "n": np.int64(2**53 - 1)})
         self.assertEqual((found["loss"], found["n"]), (1 / 3, 2**53 - 1))

@@ -80,8 +80,8 @@ def stream(data: Any, options: DataOptions, steps: int) -> Stream | None:
         return None
     if options.seed is not None:
         if is_iterable(data) and not isinstance(data, list):
-            raise TypeError(f"found shuffle={options.shuffle} with an iterator of batches, expected arrays or a list of "
-                            "batches: shuffle the data where it is read")
+            raise TypeError(f"found shuffle={options.shuffle} with an iterator of batches, expected arrays or a list "
+                            "of batches: shuffle the data where it is read")
         batches = all_batches(data, options, len(data) if isinstance(data, list) else steps)
         assert batches is not None
         return Stream(batches, lambda step: _shuffled(batches, options.seed or 0, step))

@@ -82,8 +82,8 @@ class Cluster:
 
         An iterator of batches (a generator, a data loader) is read in a thread while the job runs: training starts with
         the first batch. The batches since the newest checkpoint are kept by the coordinator, so that recovery replays
-        them; when this program ends early, the job waits (`xlad why`). Each step needs a batch; an object that is not an
-        iterator itself is iterated over again. When training is resumed, the first batch is that of the first step.
+        them; when this program ends early, the job waits (`xlad why`). Each step needs a batch; an object that is not
+        an iterator itself is iterated over again. When training is resumed, the first batch is that of the first step.
 
         With `shuffle` the rows of `data` (or the batches of a list) come in another order in each epoch, which the
         number `shuffle` and the epoch determine; they are sent while the job runs. With `drop_last` batches of an
@@ -93,9 +93,10 @@ class Cluster:
         names the step, the value and the first such tensor of the state.
 
         `on_step` is called with each `Step`, and `evaluate(state, step)` with the state before every
-        `evaluate_every`-th step and with the final one, while the run is iterated over or waited for; what it returns is
-        in `run.evaluations`. A bar of progress is drawn on a terminal or in a notebook while `train`, `wait` and
-        `result` wait; with `progress=True` in loops over the run as well, with `progress=False` never.
+        `evaluate_every`-th step, and with the final one if the number of steps is a multiple, while the run is iterated
+        over or waited for; what it returns is in `run.evaluations`. A bar of progress is drawn on a terminal or in a
+        notebook while `train`, `wait` and `result` wait; with `progress=True` in loops over the run as well, with
+        `progress=False` never.
         """
         if isinstance(resume, Run):
             resume = resume.job_id
@@ -152,11 +153,11 @@ class Cluster:
         without `function` a decorator: `@cluster.jit(mesh={"dp": 4})`.
 
         `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static; None
-        means that remote arrays stay split as they are, and that other arrays are not split. `out_shardings` is the same
-        for the results, with None where the cluster may choose. Arrays that are passed to donated arguments cannot be
-        used any more; parts of the result that look like them stay where they are. Values of static arguments are part
-        of the program: any that have a hash. All functions on one mesh share its devices and can be called with each
-        other's results.
+        means that remote arrays stay split as they are, and that other arrays are not split. `out_shardings` is the
+        same for the results, with None for those whose sharding the cluster chooses. Arrays that are passed to donated
+        arguments cannot be used any more; parts of the result that look like them stay where they are. Values of static
+        arguments are part of the program: any that have a hash. All functions on one mesh share its devices and can be
+        called with each other's results.
         """
         options = Options(mesh, in_shardings, out_shardings, static_argnums, static_argnames, donate_argnums,
                           donate_argnames)

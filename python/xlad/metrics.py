@@ -70,7 +70,8 @@ class Decoder:
         self._wide = {scalar.name for scalar in self._scalars if scalar.part}
 
     def __call__(self, values: Sequence[float]) -> dict[str, Any]:
-        metrics: dict[str, Any] = {name: np.zeros(shape, np.float64 if name in self._wide else np.float32) if shape else 0.0
+        dtype_of = lambda name: np.float64 if name in self._wide else np.float32
+        metrics: dict[str, Any] = {name: np.zeros(shape, dtype_of(name)) if shape else 0.0
                                    for name, shape in self._shapes.items()}
         for scalar, value in zip(self._scalars, values):
             if scalar.at:

@@ -56,7 +56,8 @@ def is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-_INSTEAD = " (bind other values with functools.partial, or name them in static_argnums of jit)"
+_INSTEAD = (" (bind other values with functools.partial, name them in static_argnums of jit, or separate them from the "
+            "arrays, as equinox.partition does)")
 
 
 def to_array(leaf: Any, place: str) -> np.ndarray:

@@ -133,6 +133,6 @@ def for_user(wanted: bool | None) -> Progress:
 
 def _terminal_columns() -> int:
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80  # Some terminals have none.
     except (OSError, ValueError, AttributeError):
         return 80

@@ -102,7 +102,8 @@ class Run(Iterator[Step]):
         self._status: Any = None
         self._updates: Iterator[Step] | None = None
         self._draws = watching.draws_steps is True
-        self._next_evaluation = watching.first_step + watching.evaluate_every
+        self._skips = False  # Whether a state could not be evaluated.
+        self._next_evaluation: int | None = None  # A step; None before the first report.
 
     def __next__(self) -> Step:
         if self._updates is None:
@@ -235,10 +236,14 @@ class Run(Iterator[Step]):
                                            loss if isinstance(loss, float) else None)
 
     def _evaluate(self, step: int) -> None:
-        """Evaluates the states up to the one before `step` that were not yet."""
+        """Evaluates the states up to the one before `step` that were not yet. The first step that is reported, which is
+        not 0 if the job resumes another one, decides which is the first."""
         every, evaluate = self._watching.evaluate_every, self._watching.evaluate
-        while evaluate is not None and every and self._next_evaluation <= step:
-            wanted = self._next_evaluation
+        if evaluate is None or not every:
+            return
+        if self._next_evaluation is None:
+            self._next_evaluation = (step // every + 1) * every
+        while (wanted := self._next_evaluation) <= step:
             state = self._state_before(wanted)
             if state is not None:
                 self.evaluations.append(Evaluation(wanted, evaluate(state.state, wanted)))
@@ -256,8 +261,12 @@ class Run(Iterator[Step]):
                 arrays = safetensors.parse(self._connection.get_blob(status.final_state_blob))
                 return Checkpoint(step, self._watching.restore(arrays))
             if state in ENDED or any(saved > step for saved in uris):
-                logging.getLogger("xlad").warning("%s: the state before step %d was not saved, or is not kept any more;"
-                                                  " it is not evaluated", self.job_id, step)
+                if not self._skips:
+                    logging.getLogger("xlad").warning(
+                        "%s: the state before step %d is not evaluated, because a newer one was saved before it, or it "
+                        "is not kept any more; the same may hold for others (the job does not wait for evaluations)",
+                        self.job_id, step)
+                self._skips = True
                 return None
             time.sleep(_PAUSE_S / 4)
 

@@ -127,8 +127,8 @@ def is_sharding(entry: Any) -> bool:
 
 def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
            known_axes: Collection[str] = ()) -> list[P | None]:
-    """Returns the PartitionSpecs of the leaves of `tree`, None for those about which `entry` says nothing. `entry` may be a prefix
-    of the tree."""
+    """Returns the PartitionSpecs of the leaves of `tree`, None for those about which `entry` says nothing. `entry` may
+    be a prefix of the tree."""
     leaves, treedef = jax.tree_util.tree_flatten(tree)
     found: list[P | None] = [None] * len(names)
 
