@@ -351,5 +351,23 @@ TEST(Recovery, WhyExplainsEveryState) {
   EXPECT_TRUE(absl::IsNotFound(cluster.coordinator().Why(JobId("nobody")).status()));
 }
 
+TEST(Recovery, NamesTheMetricsOfAJob) {
+  using Result = JobSpec::Result;
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  const std::vector<std::pair<std::string, Result::Kind>> results = {
+      {"rate", Result::METRIC}, {"w", Result::STATE}, {"loss", Result::LOSS}, {"rows[0]", Result::METRIC}};
+  for (const auto& [name, kind] : results) {
+    Result* result = spec.add_results();
+    result->set_name(name);
+    result->set_kind(kind);
+  }
+  const std::string job = cluster.Submit(spec);
+  for (const bool restarted : {false, true}) {
+    if (restarted) cluster.Restart();
+    EXPECT_THAT(cluster.Status(job).metric_names(), ElementsAre("rate", "loss", "rows[0]"));
+  }
+}
+
 }  // namespace
 }  // namespace xlad::service
