@@ -16,6 +16,7 @@ const std::map<std::string, Folders>& AllowedIncludes() {
   static const auto* const table = new std::map<std::string, Folders>{
       {"base", {}},
       {"proto", {}},
+      {"machine", {"base"}},
       {"tensor", {"base"}},
       {"storage", {"base", "proto", "tensor"}},
       {"hlo", {"base", "proto", "tensor"}},

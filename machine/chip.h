@@ -1,0 +1,57 @@
+// Chips: the rates and sizes of an accelerator, as its chip file gives them.
+//
+// A chip file is TOML; quantities are texts of a number and a unit ("819 GB/s"), so that a file cannot be misread.
+// deploy/chips has the files of the public TPU generations with their sources; docs/reference/simulate.md lists the
+// keys. All functions are pure and thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+
+namespace xlad::machine {
+
+struct Chip {
+  std::string name;
+
+  // Computation. All cores of a chip work on one program as one device.
+  int cores = 1;
+  int mxus_per_core = 1;  // Systolic arrays.
+  int mxu_size = 128;     // An array has mxu_size x mxu_size multipliers.
+  double clock_hz = 0;    // The clock of the vector unit.
+  double bf16_flops = 0;  // The peak of the whole chip, in operations per second: a multiplication and an addition are
+  double int8_flops = 0;  // two. The types whose rate is 0 run at the rate of bf16.
+  double fp8_flops = 0;
+  int vector_alus = 1;  // Operations per cycle of each of the 8 x 128 lanes of a core.
+
+  // Memory.
+  double hbm_bytes = 0;  // The memory of the whole chip.
+  double hbm_bytes_per_s = 0;
+  double vmem_bytes = 0;  // The on-chip memory of one core.
+
+  // Links to other chips of the slice, which is a torus or a mesh.
+  int ici_dimensions = 2;
+  double ici_bytes_per_s = 0;           // The rate of one link in one direction.
+  double ici_hop_s = 0;                 // The time from a chip to its neighbor for the first byte.
+  double ici_launch_s = 0;              // The time to start a collective.
+  int ici_wraps_at = 1;                 // A dimension wraps around if its size is this, or
+  bool ici_wraps_at_multiples = false;  // a multiple of it.
+
+  int mxus() const { return cores * mxus_per_core; }
+  double vmem() const { return vmem_bytes * cores; }
+  // The peak rate of the vector units of all cores, in operations per second.
+  double vector_ops() const { return 8.0 * 128 * vector_alus * cores * clock_hz; }
+  bool Wraps(int size) const { return ici_wraps_at_multiples ? size % ici_wraps_at == 0 : size == ici_wraps_at; }
+};
+
+// Parses the text of a chip file. `path` names the file in errors. InvalidArgument with line, found and expected if the
+// text is not TOML, a key is unknown, missing or given twice, or a value has another unit or is out of range.
+absl::StatusOr<Chip> ParseChip(absl::string_view text, absl::string_view path);
+
+// A chip of deploy/chips by name. NotFound, with a list of all names, if the name is unknown.
+absl::StatusOr<Chip> BuiltInChip(absl::string_view name);
+std::vector<std::string> BuiltInChipNames();
+
+}  // namespace xlad::machine

@@ -1,0 +1,81 @@
+#include "machine/quantity.h"
+
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+
+namespace xlad::machine {
+namespace {
+
+struct Prefix {
+  absl::string_view text;
+  double factor;
+  bool is_binary = false;
+};
+constexpr Prefix kPrefixes[] = {{"Ki", 1024, true},
+                                {"Mi", 1024.0 * 1024, true},
+                                {"Gi", 1024.0 * 1024 * 1024, true},
+                                {"k", 1e3},
+                                {"M", 1e6},
+                                {"G", 1e9},
+                                {"T", 1e12},
+                                {"P", 1e15},
+                                {"n", 1e-9},
+                                {"u", 1e-6},
+                                {"m", 1e-3},
+                                {"", 1}};
+
+struct UnitRow {
+  Dimension dimension;
+  absl::string_view unit;
+  absl::string_view example;
+};
+constexpr UnitRow kUnits[] = {
+    {Dimension::kBytes, "B", "16 GB"},
+    {Dimension::kBytesPerSecond, "B/s", "819 GB/s"},
+    {Dimension::kOperationsPerSecond, "FLOP/s", "197 TFLOP/s"},
+    {Dimension::kOperationsPerSecond, "OP/s", "394 TOP/s"},
+    {Dimension::kHertz, "Hz", "1.5 GHz"},
+    {Dimension::kSeconds, "s", "1 us"},
+};
+
+// The factor of a unit such as "GB/s", or 0 if the dimension has no such unit.
+double FactorOf(absl::string_view unit, Dimension dimension) {
+  for (const UnitRow& row : kUnits) {
+    absl::string_view prefix = unit;
+    if (row.dimension != dimension || !absl::ConsumeSuffix(&prefix, row.unit)) continue;
+    const bool is_time = dimension == Dimension::kSeconds;
+    for (const Prefix& known : kPrefixes) {
+      if (prefix != known.text || (known.is_binary && dimension != Dimension::kBytes)) continue;
+      if (is_time ? known.factor <= 1 : known.factor >= 1) return known.factor;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::string_view ExampleOf(Dimension dimension) {
+  for (const UnitRow& row : kUnits) {
+    if (row.dimension == dimension) return row.example;
+  }
+  return "";
+}
+
+absl::StatusOr<double> ParseQuantity(absl::string_view text, Dimension dimension) {
+  const size_t end = text.find_last_of("0123456789.");
+  const absl::string_view number = end == absl::string_view::npos ? "" : text.substr(0, end + 1);
+  const absl::string_view unit = absl::StripAsciiWhitespace(text.substr(number.size()));
+  double value = 0;
+  const double factor = FactorOf(unit, dimension);
+  if (absl::SimpleAtod(number, &value) && factor > 0 && std::isfinite(value * factor) && value > 0) {
+    return value * factor;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("found \"", text, "\", expected a positive quantity such as \"", ExampleOf(dimension), "\""));
+}
+
+}  // namespace xlad::machine
