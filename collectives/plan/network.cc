@@ -45,24 +45,35 @@ void Network::Connect(int a, int b, double latency_us, double gigabytes_per_s) {
   }
 }
 
-Network Network::Torus(std::vector<int> grid, std::vector<bool> wraps, double latency_us, double gigabytes_per_s) {
+Network Network::Torus(const std::vector<TorusDimension>& dimensions, double launch_us) {
   Network network;
+  network.launch_us_ = launch_us;
   network.ranks_ = 1;
-  for (const int size : grid) network.ranks_ *= size;
+  for (const TorusDimension& dimension : dimensions) {
+    network.ranks_ *= dimension.size;
+    network.grid_.push_back(dimension.size);
+    network.wraps_.push_back(dimension.wraps);
+  }
   network.links_of_.resize(network.ranks_);
   for (int rank = 0; rank < network.ranks_; ++rank) {
-    std::vector<int> at = CoordinatesOf(grid, rank);
-    for (size_t d = 0; d < grid.size(); ++d) {
-      const bool last = at[d] + 1 == grid[d];
-      if (last && (!wraps[d] || grid[d] < 3)) continue;
+    const std::vector<int> at = CoordinatesOf(network.grid_, rank);
+    for (size_t d = 0; d < dimensions.size(); ++d) {
+      const TorusDimension& along = dimensions[d];
+      const bool last = at[d] + 1 == along.size;
+      if (last && (!along.wraps || along.size < 3)) continue;
       std::vector<int> next = at;
       next[d] = last ? 0 : at[d] + 1;
-      network.Connect(rank, PositionIn(grid, next), latency_us, gigabytes_per_s);
+      network.Connect(rank, PositionIn(network.grid_, next), along.latency_us, along.gigabytes_per_s);
     }
   }
-  network.grid_ = std::move(grid);
-  network.wraps_ = std::move(wraps);
   return network;
+}
+
+Network Network::Torus(const std::vector<int>& grid, const std::vector<bool>& wraps, double latency_us,
+                       double gigabytes_per_s) {
+  std::vector<TorusDimension> dimensions;
+  for (size_t d = 0; d < grid.size(); ++d) dimensions.push_back({grid[d], wraps[d], latency_us, gigabytes_per_s});
+  return Torus(dimensions);
 }
 
 Network Network::Switch(int ranks, double latency_us, double gigabytes_per_s) {
@@ -92,11 +103,34 @@ absl::StatusOr<Network> Network::Preset(absl::string_view name) {
     for (const int size : grid) {
       wraps.push_back(generation.dimensions == 2 ? size == generation.wraps_at : size % generation.wraps_at == 0);
     }
-    Network network = Torus(std::move(grid), std::move(wraps), kHopUs, generation.gigabytes_per_s);
+    Network network = Torus(grid, wraps, kHopUs, generation.gigabytes_per_s);
     network.launch_us_ = kLaunchUs;
     return network;
   }
   return UnknownPreset(name);
+}
+
+bool Network::IsSymmetric() const {
+  if (grid_.empty()) return false;
+  for (size_t d = 0; d < grid_.size(); ++d) {
+    if (grid_[d] > 2 && !wraps_[d]) return false;
+  }
+  return std::none_of(links_.begin(), links_.end(), [](const NetworkLink& link) { return link.broken; });
+}
+
+int Network::DimensionOf(int link) const {
+  if (grid_.empty()) return -1;
+  const std::vector<int> from = CoordinatesOf(grid_, links_[link].from), to = CoordinatesOf(grid_, links_[link].to);
+  int dimension = 0;
+  while (from[dimension] == to[dimension]) ++dimension;
+  return dimension;
+}
+
+int Network::LinkOfRankZero(int link) const {
+  const std::vector<int> from = CoordinatesOf(grid_, links_[link].from);
+  std::vector<int> to = CoordinatesOf(grid_, links_[link].to);
+  for (size_t d = 0; d < grid_.size(); ++d) to[d] = (to[d] - from[d] + grid_[d]) % grid_[d];
+  return LinkBetween(0, PositionIn(grid_, to));
 }
 
 double Network::InjectionRate() const {

@@ -19,11 +19,21 @@ struct NetworkLink {
   bool broken = false;
 };
 
+// One dimension of a torus or mesh. It has links from the last coordinate to the first if `wraps`.
+struct TorusDimension {
+  int size = 1;
+  bool wraps = false;
+  double latency_us = 1;
+  double gigabytes_per_s = 1;
+};
+
 class Network {
  public:
-  // A torus or mesh of chips. Dimension d has links from the last coordinate to the first if wraps[d]; rank r has the
-  // coordinates r % X, r / X % Y, ...
-  static Network Torus(std::vector<int> grid, std::vector<bool> wraps, double latency_us, double gigabytes_per_s);
+  // A torus or mesh of chips; rank r has the coordinates r % X, r / X % Y, ... A collective takes `launch_us` to start.
+  static Network Torus(const std::vector<TorusDimension>& dimensions, double launch_us = 0);
+  // The same with equal links, where dimension d wraps around if wraps[d].
+  static Network Torus(const std::vector<int>& grid, const std::vector<bool>& wraps, double latency_us,
+                       double gigabytes_per_s);
   // All ranks at one switch without contention inside.
   static Network Switch(int ranks, double latency_us, double gigabytes_per_s);
   // A preset by name. TPU slices: "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around rules of
@@ -35,6 +45,13 @@ class Network {
   const std::vector<int>& grid() const { return grid_; }  // Empty for a switched cluster.
   const std::vector<NetworkLink>& links() const { return links_; }
   double launch_us() const { return launch_us_; }
+  // Whether all ranks of a torus have the same neighbors and links, because every dimension wraps around or has at most
+  // two ranks, and no link is broken.
+  bool IsSymmetric() const;
+  // The dimension of a torus along which a link goes, or -1 for a switched cluster.
+  int DimensionOf(int link) const;
+  // The link of rank 0 that has the direction of `link`, in a symmetric torus.
+  int LinkOfRankZero(int link) const;
   // The sum of the rates of the links that leave a rank, for the rank that has the fewest, in GB/s.
   double InjectionRate() const;
   // The sum of the rates of all links across the middle of the longest dimension, in one direction, in GB/s.

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
+#include "collectives/plan/grid.h"
 
 namespace xlad::collectives {
 namespace {
@@ -52,10 +53,13 @@ struct Event {
 
 class Simulation {
  public:
-  Simulation(const CollectiveSpec& spec, const Network& network, const SimulateOptions& options)
+  // If `only_rank_zero`, the schedule of rank 0 is added alone and stands for all.
+  Simulation(const CollectiveSpec& spec, const Network& network, const SimulateOptions& options,
+             bool only_rank_zero = false)
       : element_bytes_(static_cast<double>(tensor::ByteWidth(spec.type))),
         network_(network),
         options_(options),
+        only_rank_zero_(only_rank_zero),
         free_at_(network.links().size()) {
     run_.busy_us.resize(network.links().size());
   }
@@ -86,13 +90,29 @@ class Simulation {
  private:
   using Key = std::array<int, 4>;  // From, to, channel or flag, whether it is a signal.
 
+  // The distance from one rank to another, as the rank at this distance from rank 0.
+  int DistanceOf(int from, int to) const {
+    const std::vector<int>& grid = network_.grid();
+    const std::vector<int> start = CoordinatesOf(grid, from);
+    std::vector<int> distance = CoordinatesOf(grid, to);
+    for (size_t d = 0; d < grid.size(); ++d) distance[d] = (distance[d] - start[d] + grid[d]) % grid[d];
+    return PositionIn(grid, distance);
+  }
+
   absl::StatusOr<int> FlowOf(int from, int to, int channel, bool is_signal) {
+    if (only_rank_zero_) {
+      to = DistanceOf(from, to);
+      from = 0;
+    }
     const auto [at, is_new] = flow_ids_.try_emplace({from, to, channel, is_signal}, static_cast<int>(flows_.size()));
     if (is_new) {
       Flow& flow = flows_.emplace_back();
       flow.has_slots = !is_signal;
       if (from != to) {
         XLAD_ASSIGN_OR_RETURN(flow.route, network_.Route(from, to));
+      }
+      if (only_rank_zero_) {
+        for (int& link : flow.route) link = network_.LinkOfRankZero(link);
       }
     }
     return at->second;
@@ -193,6 +213,7 @@ class Simulation {
   const double element_bytes_;
   const Network& network_;
   const SimulateOptions options_;
+  const bool only_rank_zero_;
   std::vector<Lane> lanes_;
   std::vector<Flow> flows_;
   absl::flat_hash_map<Key, int> flow_ids_;
@@ -203,24 +224,32 @@ class Simulation {
   SimulatedRun run_;
 };
 
+absl::Status CheckRanks(const CollectiveSpec& spec, const Network& network) {
+  if (network.ranks() >= spec.ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(), " ranks for ",
+                                                 spec.ToString(), ", expected at least ", spec.ranks));
+}
+
+absl::Status CheckSendsMessages(const Schedule& schedule) {
+  for (const ScheduleOp& op : schedule.ops) {
+    if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait || !NeedsWindows(op, schedule.rank)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("found operation \"", Print(op), "\" of rank ", schedule.rank,
+                                                   ", expected an algorithm that sends messages: the simulator has ",
+                                                   "no windows"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network& network,
                                       const std::function<absl::StatusOr<Schedule>(int rank)>& schedule_of,
                                       const SimulateOptions& options) {
-  if (network.ranks() < spec.ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(), " ranks for ",
-                                                   spec.ToString(), ", expected at least ", spec.ranks));
-  }
+  XLAD_RETURN_IF_ERROR(CheckRanks(spec, network));
   Simulation simulation(spec, network, options);
   for (int rank = 0; rank < spec.ranks; ++rank) {
     XLAD_ASSIGN_OR_RETURN(const Schedule schedule, schedule_of(rank));
-    for (const ScheduleOp& op : schedule.ops) {
-      if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait || !NeedsWindows(op, rank)) continue;
-      return absl::InvalidArgumentError(absl::StrCat("found operation \"", Print(op), "\" of rank ", rank,
-                                                     ", expected an algorithm that sends messages: the simulator has ",
-                                                     "no windows"));
-    }
+    XLAD_RETURN_IF_ERROR(CheckSendsMessages(schedule));
     XLAD_RETURN_IF_ERROR(simulation.Add(schedule));
   }
   return simulation.Run();
@@ -230,6 +259,23 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const Collecti
                                       const SimulateOptions& options) {
   return Simulate(
       spec, network, [&](int rank) { return BuildSchedule(plan, spec, rank); }, options);
+}
+
+absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
+                                              const Network& network, const SimulateOptions& options) {
+  XLAD_RETURN_IF_ERROR(CheckRanks(spec, network));
+  if (!network.IsSymmetric() || spec.ranks != network.ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", spec.ToString(), " on a network of ", network.ranks(),
+                                                   " ranks, expected all ranks of a torus without ends"));
+  }
+  XLAD_ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(plan, spec, 0));
+  XLAD_RETURN_IF_ERROR(CheckSendsMessages(schedule));
+  Simulation simulation(spec, network, options, /*only_rank_zero=*/true);
+  XLAD_RETURN_IF_ERROR(simulation.Add(schedule));
+  XLAD_ASSIGN_OR_RETURN(SimulatedRun run, simulation.Run());
+  run.messages *= spec.ranks;
+  run.link_bytes *= spec.ranks;
+  return run;
 }
 
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {

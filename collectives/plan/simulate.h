@@ -36,6 +36,15 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectiveSpec& spec, const Network&
 absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const CollectiveSpec& spec, const Network& network,
                                       const SimulateOptions& options = {});
 
+// As Simulate, but only rank 0 is simulated and stands for all: what it sends to the rank at a distance arrives when it
+// receives from the rank at the opposite distance. The result is that of Simulate if every rank of the plan does the
+// same in its own coordinates, as in `ring` on one dimension and in `ring_2d` and `ring_3d` on the grid of the network,
+// with parts of equal size; `direct` sends the same bytes over every link. In dimensions of two ranks both directions
+// are one link, and the order of simultaneous messages on it may differ. busy_us has the links that leave rank 0 only.
+// Needs a network that IsSymmetric (InvalidArgument); Internal if rank 0 receives what it does not send.
+absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
+                                              const Network& network, const SimulateOptions& options = {});
+
 // The least time in which the links of the rank with the fewest links can carry what any algorithm must send, in
 // microseconds: the bandwidth bound without latency.
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);

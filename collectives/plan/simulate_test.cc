@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,64 @@ TEST(Simulate, LogarithmicAlgorithmsBeatRingsAtSmallSizes) {
   const Network torus = *Network::Preset("v5e-16x16");
   EXPECT_LT(TimeUs("swing grid=16x16", Spec(CollectiveKind::kAllReduce, 256, 4096), torus),
             TimeUs("ring_2d grid=16x16 channels=4", Spec(CollectiveKind::kAllReduce, 256, 4096), torus) * 1.2);
+}
+
+// One rank stands for all on symmetric tori: the same times as those of all ranks, and the same use of each direction.
+TEST(Simulate, RankZeroStandsForAllRanksOfATorus) {
+  const std::vector<std::vector<int>> grids = {{2}, {3}, {16}, {97}, {4, 4}, {16, 16}, {3, 5}, {2, 7}, {4, 4, 4},
+                                               {3, 5, 2}, {2, 2, 2}, {4, 8, 8}};
+  for (const std::vector<int>& grid : grids) {
+    std::vector<TorusDimension> dimensions;
+    for (size_t d = 0; d < grid.size(); ++d) {
+      dimensions.push_back({grid[d], grid[d] > 2, 1.0 + 0.5 * d, 50.0 / (1 + d)});
+    }
+    const Network network = Network::Torus(dimensions, 5);
+    ASSERT_TRUE(network.IsSymmetric());
+    for (const CollectiveKind kind :
+         {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
+      for (const int64_t bytes : {int64_t{4}, int64_t{1} << 20}) {
+        for (const int chunks : {1, 2}) {
+          // The largest networks take seconds.
+          if (network.ranks() == 256 && (chunks == 2 || kind != CollectiveKind::kAllReduce)) continue;
+          CollectivePlan plan{.algorithm = "ring", .chunks = chunks, .channels = 2};
+          if (grid.size() > 1) {
+            plan = {.algorithm = absl::StrCat("ring_", grid.size(), "d"),
+                    .chunks = chunks,
+                    .channels = 2 * static_cast<int>(grid.size()),
+                    .grid = grid};
+          }
+          // Parts of equal size on all ranks and channels.
+          const int64_t unit = 4 * 48 * network.ranks();
+          const CollectiveSpec spec = Spec(kind, network.ranks(), (bytes + unit - 1) / unit * unit);
+          const absl::StatusOr<SimulatedRun> all = Simulate(plan, spec, network);
+          const absl::StatusOr<SimulatedRun> one = SimulateRankZero(plan, spec, network);
+          ASSERT_TRUE(all.ok()) << all.status();
+          ASSERT_TRUE(one.ok()) << one.status();
+          const std::string what = absl::StrCat(plan.ToString(), " of ", spec.ToString());
+          // Both directions of a dimension of two ranks are one link, on which simultaneous messages are ordered.
+          const bool has_pair = std::count(grid.begin(), grid.end(), 2) > 0;
+          EXPECT_NEAR(one->time_us / all->time_us, 1, has_pair ? 0.05 : 1e-9) << what;
+          EXPECT_EQ(one->messages, all->messages) << what;
+          EXPECT_NEAR(one->link_bytes / all->link_bytes, 1, 1e-9) << what;
+          for (size_t link = 0; link < network.links().size(); ++link) {
+            EXPECT_NEAR(one->busy_us[network.LinkOfRankZero(link)], all->busy_us[link], 1e-6) << what;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulate, RankZeroIsRefusedOnAMesh) {
+  const CollectiveSpec spec = Spec(CollectiveKind::kAllReduce, 64, 1 << 16);
+  const Network mesh = *Network::Preset("v5e-8x8");
+  EXPECT_FALSE(mesh.IsSymmetric());
+  EXPECT_THAT(std::string(SimulateRankZero(*ParsePlan("ring_2d grid=8x8"), spec, mesh).status().message()),
+              HasSubstr("expected all ranks of a torus without ends"));
+  Network broken = Network::Torus({8, 8}, {true, true}, 1, 50);
+  EXPECT_TRUE(broken.IsSymmetric());
+  ASSERT_EQ(broken.BreakLink(0, 1), absl::OkStatus());
+  EXPECT_FALSE(broken.IsSymmetric());
 }
 
 TEST(Simulate, PlansAroundBrokenLinks) {
