@@ -24,6 +24,7 @@ const std::map<std::string, Folders>& AllowedIncludes() {
       {"collectives/exec", {"base", "tensor", "proto", "collectives/plan"}},
       {"sharding", {"base", "tensor", "hlo", "collectives/plan"}},
       {"compiler", {"base", "tensor", "proto", "hlo", "sharding", "collectives/plan"}},
+      {"simulate", {"base", "tensor", "proto", "hlo", "sharding", "compiler", "collectives/plan", "machine"}},
       {"runtime", {"base", "tensor", "proto", "storage", "collectives/plan", "collectives/exec"}},
       {"worker", {"base", "tensor", "proto", "storage", "collectives/plan", "collectives/exec", "runtime"}},
       {"service", {"base", "tensor", "proto", "storage", "hlo", "sharding", "compiler", "collectives/plan"}},

@@ -1,0 +1,206 @@
+#include "simulate/kernel_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/analysis/op_cost.h"
+#include "hlo/analysis/leaves.h"
+#include "simulate/systolic.h"
+
+namespace xlad::simulate {
+namespace {
+
+using hlo::Instruction;
+using hlo::Opcode;
+
+// Vector operations of one element of an instruction that compiler::CostOf calls cheap or expensive: a division or a
+// transcendental function is a table look-up or a reciprocal with a few corrections.
+constexpr double kCheapOps = 1, kExpensiveOps = 8;
+// Vector operations of one random word: 20 rounds of threefry with five operations each, for two words.
+constexpr double kRandomOps = 50;
+
+double Bytes(const hlo::Shape& shape) { return static_cast<double>(shape.bytes()); }
+
+double Elements(const hlo::Shape& shape) {
+  double elements = 0;
+  for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) elements += static_cast<double>(leaf->elements());
+  return elements;
+}
+
+// Vector operations of one instruction, on padded elements.
+double VectorOps(const Instruction& instruction) {
+  const hlo::Shape& shape = instruction.shape();
+  const auto log2_of = [](double n) { return std::max(1.0, std::log2(std::max(n, 2.0))); };
+  switch (instruction.opcode()) {
+    case Opcode::kReduce:
+      return PaddedElements(instruction.operand(0)->shape()) * static_cast<double>(instruction.operand_count()) / 2;
+    case Opcode::kReduceWindow: {
+      double window = 1;
+      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
+      return PaddedElements(shape) * window;
+    }
+    case Opcode::kSort:
+    case Opcode::kTopk: {
+      // Bitonic: n log2(n)^2 / 2 compare-exchanges of two operations.
+      const hlo::Shape& keys = instruction.operand(0)->shape();
+      const int64_t along = instruction.dimensions().empty() ? keys.ndim() - 1 : instruction.dimensions()[0];
+      const double rounds = keys.ndim() == 0 ? 1 : log2_of(static_cast<double>(keys.dim(along)));
+      return PaddedElements(keys) * rounds * rounds * static_cast<double>(instruction.operand_count());
+    }
+    case Opcode::kScan:
+      return PaddedElements(instruction.operand(0)->shape()) * 2 *
+             log2_of(static_cast<double>(instruction.operand(0)->shape().elements()));
+    case Opcode::kFft: {
+      double length = 1;
+      for (const int64_t size : instruction.attributes().fft_length) length *= static_cast<double>(size);
+      return 5 * Elements(shape) * log2_of(length);
+    }
+    case Opcode::kCholesky:
+    case Opcode::kTriangularSolve: {
+      const hlo::Shape& matrix = instruction.operand(0)->shape();
+      return Elements(shape) * static_cast<double>(matrix.dim(matrix.ndim() - 1)) / 3;
+    }
+    case Opcode::kRngBitGenerator:
+    case Opcode::kRng:
+      return kRandomOps * Elements(shape);
+    case Opcode::kScatter:
+    case Opcode::kSelectAndScatter:
+      return 2 * PaddedElements(instruction.operand(instruction.operand_count() - 1)->shape());
+    default:
+      break;
+  }
+  if (!shape.is_array()) return 0;
+  switch (compiler::CostOf(instruction)) {
+    case compiler::OpCost::kCheap:
+      return kCheapOps * PaddedElements(shape);
+    case compiler::OpCost::kExpensive:
+      return kExpensiveOps * PaddedElements(shape);
+    default:
+      return 0;
+  }
+}
+
+bool ReadsAPart(const Instruction& user, const Instruction* whole) {
+  const Opcode opcode = user.opcode();
+  const bool reads = opcode == Opcode::kSlice || opcode == Opcode::kDynamicSlice || opcode == Opcode::kGather;
+  return reads && user.operand(0) == whole && std::count(user.operands().begin(), user.operands().end(), whole) == 1;
+}
+
+bool UpdatesInPlace(const Instruction& user, const Instruction* whole) {
+  const bool updates = user.opcode() == Opcode::kDynamicUpdateSlice || user.opcode() == Opcode::kScatter;
+  return updates && user.operand(0) == whole && std::count(user.operands().begin(), user.operands().end(), whole) == 1;
+}
+
+// The bytes of the operand of an update that it writes.
+double UpdateBytes(const Instruction& update) {
+  return Bytes(update.operand(update.opcode() == Opcode::kScatter ? update.operand_count() - 1 : 1)->shape());
+}
+
+// The bytes that a parameter of a fused computation is read for.
+double ReadBytesOf(const Instruction& parameter) {
+  double bytes = 0;
+  for (const Instruction* user : parameter.users()) {
+    if (ReadsAPart(*user, &parameter)) {
+      bytes += Bytes(user->shape());
+    } else if (UpdatesInPlace(*user, &parameter)) {
+      if (user->opcode() == Opcode::kScatter) bytes += UpdateBytes(*user);
+    } else {
+      return Bytes(parameter.shape());
+    }
+  }
+  return std::min(bytes, Bytes(parameter.shape()));
+}
+
+double WrittenBytesOf(const Instruction& root) {
+  if (root.opcode() == Opcode::kTuple) {
+    double bytes = 0;
+    for (const Instruction* element : root.operands()) bytes += WrittenBytesOf(*element);
+    return bytes;
+  }
+  const bool updates = (root.opcode() == Opcode::kDynamicUpdateSlice || root.opcode() == Opcode::kScatter) &&
+                       root.operand(0)->opcode() == Opcode::kParameter;
+  return updates ? UpdateBytes(root) : Bytes(root.shape());
+}
+
+KernelCost CostOfFusion(const Instruction& fusion, const machine::Chip& chip) {
+  KernelCost cost;
+  const hlo::Computation& fused = *fusion.called()[0];
+  double ops = 0;
+  for (const auto& instruction : fused.instructions()) {
+    if (IsProduct(*instruction)) {
+      cost.mxu_us += MxuUs(ProductOf(*instruction), chip);
+    } else {
+      ops += VectorOps(*instruction);
+    }
+  }
+  cost.vpu_us = ops / chip.vector_ops() * 1e6;
+  for (const Instruction* parameter : fused.parameters()) cost.read_bytes.push_back(ReadBytesOf(*parameter));
+  cost.written_bytes = WrittenBytesOf(*fused.root());
+  return cost;
+}
+
+// The bytes that an instruction outside of fusions reads and writes.
+void SetBytes(const Instruction& instruction, KernelCost* cost) {
+  for (const Instruction* operand : instruction.operands()) cost->read_bytes.push_back(Bytes(operand->shape()));
+  cost->written_bytes = Bytes(instruction.shape());
+  switch (instruction.opcode()) {
+    case Opcode::kSlice:
+    case Opcode::kDynamicSlice:
+    case Opcode::kGather:
+      cost->read_bytes[0] = std::min(cost->read_bytes[0], Bytes(instruction.shape()));
+      break;
+    case Opcode::kDynamicUpdateSlice:
+    case Opcode::kScatter:
+      cost->written_bytes = UpdateBytes(instruction);
+      cost->read_bytes[0] = instruction.opcode() == Opcode::kScatter ? cost->written_bytes : 0;
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+double KernelCost::bytes() const { return std::accumulate(read_bytes.begin(), read_bytes.end(), written_bytes); }
+
+double PaddedElements(const hlo::Shape& shape) {
+  double best = 0;
+  for (const hlo::Shape* leaf : hlo::ArrayLeaves(shape)) {
+    const double elements = static_cast<double>(leaf->elements());
+    if (leaf->ndim() < 2) {
+      best = std::max(best, std::ceil(elements / 1024) * 1024);
+      continue;
+    }
+    double least = -1;
+    for (int64_t lanes = 0; lanes < leaf->ndim(); ++lanes) {
+      for (int64_t sublanes = 0; sublanes < leaf->ndim(); ++sublanes) {
+        if (lanes == sublanes || elements == 0) continue;
+        const double x = static_cast<double>(leaf->dim(lanes)), y = static_cast<double>(leaf->dim(sublanes));
+        const double padded = elements / x / y * std::ceil(x / 128) * 128 * std::ceil(y / 8) * 8;
+        if (least < 0 || padded < least) least = padded;
+      }
+    }
+    best = std::max(best, least);
+  }
+  return best;
+}
+
+KernelCost CostOf(const Instruction& instruction, const machine::Chip& chip) {
+  if (instruction.opcode() == Opcode::kFusion) return CostOfFusion(instruction, chip);
+  KernelCost cost;
+  if (IsProduct(instruction)) {
+    const MatrixProduct product = ProductOf(instruction);
+    cost.mxu_us = MxuUs(product, chip);
+    SetBytes(instruction, &cost);
+    const OperandBytes read = ReadBytes(product, {cost.read_bytes[0], cost.read_bytes[1]}, chip);
+    cost.read_bytes[0] = read.lhs;
+    cost.read_bytes[1] = read.rhs;
+    return cost;
+  }
+  cost.vpu_us = VectorOps(instruction) / chip.vector_ops() * 1e6;
+  SetBytes(instruction, &cost);
+  return cost;
+}
+
+}  // namespace xlad::simulate

@@ -1,0 +1,175 @@
+// The cost of kernels: products on systolic arrays, vector operations, bytes.
+#include "simulate/kernel_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "hlo/read/read.h"
+#include "simulate/systolic.h"
+
+namespace xlad::simulate {
+namespace {
+
+machine::Chip ChipOf(const char* name) { return *machine::BuiltInChip(name); }
+
+double PeakUs(const MatrixProduct& p, const machine::Chip& chip) {
+  return 2 * p.batch * p.m * p.n * p.k * p.passes / chip.bf16_flops * 1e6;
+}
+
+TEST(Systolic, LargeProductsReachThePeak) {
+  for (const std::string& name : machine::BuiltInChipNames()) {
+    const machine::Chip chip = ChipOf(name.c_str());
+    const MatrixProduct product{.m = 8192, .n = 8192, .k = 8192};
+    EXPECT_NEAR(MxuUs(product, chip) / PeakUs(product, chip), 1, 0.01) << name;
+  }
+}
+
+TEST(Systolic, NoProductIsFasterThanThePeakAndPaddingCosts) {
+  const machine::Chip chip = ChipOf("v5e");
+  for (const double m : {1, 7, 8, 100, 128, 1000, 4096}) {
+    for (const double n : {1, 127, 128, 129, 2048}) {
+      for (const double k : {1, 128, 200, 1024}) {
+        for (const double batch : {1, 3, 64}) {
+          const MatrixProduct p{.batch = batch, .m = m, .n = n, .k = k};
+          EXPECT_GE(MxuUs(p, chip), PeakUs(p, chip)) << m << " " << n << " " << k;
+          // The product of the transposes has the same size.
+          EXPECT_DOUBLE_EQ(MxuUs(p, chip), MxuUs({.batch = batch, .m = n, .n = m, .k = k}, chip));
+          EXPECT_LE(MxuUs(p, chip), MxuUs({.batch = batch, .m = m, .n = n + 128, .k = k}, chip));
+        }
+      }
+    }
+  }
+  EXPECT_DOUBLE_EQ(MxuUs({.m = 4096, .n = 4096, .k = 129}, chip), MxuUs({.m = 4096, .n = 4096, .k = 256}, chip));
+  EXPECT_EQ(MxuUs({.m = 0, .n = 128, .k = 128}, chip), 0);
+}
+
+// Twice the rate of the file is half of the time.
+TEST(Systolic, TimeIsInverseToTheRate) {
+  machine::Chip chip = ChipOf("v5e");
+  const MatrixProduct product{.m = 100, .n = 300, .k = 500};
+  const double us = MxuUs(product, chip);
+  chip.bf16_flops *= 2;
+  EXPECT_DOUBLE_EQ(MxuUs(product, chip), us / 2);
+}
+
+class KernelCostTest : public testing::Test {
+ protected:
+  // The cost of the root of the entry.
+  KernelCost Cost(const std::string& text) {
+    auto module = hlo::ReadModule(text);
+    EXPECT_TRUE(module.ok()) << module.status();
+    module_ = *std::move(module);
+    return CostOf(*module_->entry()->root(), chip_);
+  }
+  MatrixProduct Product(const std::string& text) {
+    Cost(text);
+    return ProductOf(*module_->entry()->root());
+  }
+
+  machine::Chip chip_ = ChipOf("v5e");
+  std::unique_ptr<hlo::Module> module_;
+};
+
+TEST_F(KernelCostTest, DotsAreProducts) {
+  const MatrixProduct dot = Product(R"(HloModule m
+ENTRY e {
+  a = f32[4,32,48] parameter(0)
+  b = f32[4,48,80] parameter(1)
+  ROOT d = f32[4,32,80] dot(a, b), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}, operand_precision={high,default}
+})");
+  EXPECT_EQ(dot.batch, 4);
+  EXPECT_EQ(dot.m, 32);
+  EXPECT_EQ(dot.n, 80);
+  EXPECT_EQ(dot.k, 48);
+  EXPECT_EQ(dot.passes, 3);
+}
+
+TEST_F(KernelCostTest, ConvolutionsAreProducts) {
+  const MatrixProduct conv = Product(R"(HloModule m
+ENTRY e {
+  x = bf16[8,16,16,32] parameter(0)
+  k = bf16[3,3,32,64] parameter(1)
+  ROOT c = bf16[8,16,16,64] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+})");
+  EXPECT_EQ(conv.m, 8 * 16 * 16);
+  EXPECT_EQ(conv.n, 64);
+  EXPECT_EQ(conv.k, 9 * 32);
+  EXPECT_EQ(conv.passes, 1);
+}
+
+TEST_F(KernelCostTest, FusionsReadAndWriteWhatTheyNeed) {
+  const KernelCost cost = Cost(R"(HloModule m
+f {
+  p = f32[100,1024] parameter(0)
+  q = f32[1024] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  row = f32[1,1024] dynamic-slice(p, i, zero), dynamic_slice_sizes={1,1024}
+  r = f32[1024] reshape(row)
+  ROOT s = f32[1024] add(r, q)
+}
+ENTRY e {
+  a = f32[100,1024] parameter(0)
+  b = f32[1024] parameter(1)
+  c = s32[] parameter(2)
+  ROOT f = f32[1024] fusion(a, b, c), kind=kLoop, calls=f
+})");
+  EXPECT_EQ(cost.bytes(), 3 * 4096 + 4);
+  EXPECT_GT(cost.vpu_us, 0);
+  EXPECT_EQ(cost.mxu_us, 0);
+}
+
+TEST_F(KernelCostTest, UpdatesInPlaceWriteTheUpdate) {
+  const KernelCost cost = Cost(R"(HloModule m
+f {
+  p = f32[100,1024] parameter(0)
+  q = f32[1,1024] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  n = f32[1,1024] negate(q)
+  ROOT u = f32[100,1024] dynamic-update-slice(p, n, i, zero)
+}
+ENTRY e {
+  a = f32[100,1024] parameter(0)
+  b = f32[1,1024] parameter(1)
+  c = s32[] parameter(2)
+  ROOT f = f32[100,1024] fusion(a, b, c), kind=kLoop, calls=f
+})");
+  EXPECT_EQ(cost.bytes(), 2 * 4096 + 4);
+}
+
+TEST_F(KernelCostTest, ArraysArePaddedToTiles) {
+  const auto padded = [](const char* text) {
+    auto module = *hlo::ReadModule(absl::StrCat("HloModule m\nENTRY e { ROOT p = ", text, " parameter(0) }"));
+    return PaddedElements(module->entry()->root()->shape());
+  };
+  EXPECT_EQ(padded("f32[8,128]"), 1024);
+  EXPECT_EQ(padded("f32[9,128]"), 2048);
+  EXPECT_EQ(padded("f32[]"), 1024);
+  EXPECT_EQ(padded("f32[1025]"), 2048);
+  EXPECT_EQ(padded("f32[1024,3]"), 8192);  // The large dimension goes along the lanes.
+  EXPECT_EQ(padded("f32[0,3]"), 0);
+  EXPECT_EQ(padded("(f32[8,128], f32[16,128])"), 2048);
+}
+
+// Both blockings read each operand at least once, and small VMEM makes large products read more.
+TEST(Systolic, ProductsReadMoreIfVmemIsSmall) {
+  machine::Chip chip = ChipOf("v5e");
+  const MatrixProduct product{.m = 16384, .n = 16384, .k = 16384};
+  const double bytes = 2.0 * 16384 * 16384;
+  const auto read = [&](const MatrixProduct& p, double size) {
+    const OperandBytes operands = ReadBytes(p, {size, size}, chip);
+    return operands.lhs + operands.rhs;
+  };
+  const double large = read(product, bytes);
+  EXPECT_EQ(read({.m = 64, .n = 64, .k = 64}, 8192), 2 * 8192);
+  chip.vmem_bytes /= 16;
+  EXPECT_GE(large, 2 * bytes);
+  EXPECT_NEAR(read(product, bytes) / large, 4, 1);
+}
+
+}  // namespace
+}  // namespace xlad::simulate

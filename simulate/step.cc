@@ -1,0 +1,313 @@
+// List scheduling of each computation. Times are in microseconds from the start of the step.
+#include "simulate/step.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "hlo/analysis/collectives.h"
+#include "hlo/analysis/leaves.h"
+#include "hlo/attribute_keys.h"
+#include "simulate/residency.h"
+#include "simulate/systolic.h"
+
+namespace xlad::simulate {
+namespace {
+
+using hlo::Computation;
+using hlo::Instruction;
+using hlo::Opcode;
+
+bool HasOneUser(const Instruction& instruction) {
+  return instruction.users().size() == 1 && &instruction != instruction.parent()->root();
+}
+
+// The product whose result `user` computes on in the registers, before it is written (output fusion), or null: it has
+// no other reader, and `user` has a result of as many elements.
+const Instruction* AbsorbedBy(const Instruction& user) {
+  if (user.opcode() != Opcode::kFusion && !hlo::IsElementwise(user.opcode())) return nullptr;
+  int64_t elements = 0;
+  for (const hlo::Shape* leaf : hlo::ArrayLeaves(user.shape())) elements = std::max(elements, leaf->elements());
+  for (const Instruction* operand : user.operands()) {
+    bool is_only_user = HasOneUser(*operand);
+    const Instruction* const product = ValueOf(operand);
+    for (const Instruction* at = operand; at != product; at = at->operand(0)) {
+      is_only_user = is_only_user && HasOneUser(*at->operand(0));
+    }
+    if (is_only_user && IsProduct(*product) && product->shape().elements() == elements) return product;
+  }
+  return nullptr;
+}
+
+// The state of one computation that is being scheduled.
+struct Schedule {
+  struct Waiting {
+    double ready;
+    int index;
+    bool operator>(const Waiting& other) const {
+      return ready != other.ready ? ready > other.ready : index > other.index;
+    }
+  };
+  std::vector<const Instruction*> instructions;
+  std::vector<std::vector<int>> users;  // By instruction, with one entry for each use.
+  std::vector<int> missing;             // Operands that have no time yet.
+  std::vector<double> ready, finish;
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> later;  // Ready in the future of the core.
+  std::set<int> now;                                                         // Ready.
+  double core = 0;
+  std::vector<double> ici_free;  // By dimension of the slice.
+};
+
+class StepSimulation {
+ public:
+  StepSimulation(const std::vector<ProgramCollective>& collectives, const Placement& placement,
+                 const sharding::Mesh& mesh, const Slice& slice)
+      : placement_(placement), mesh_(mesh), slice_(slice), network_(slice.Network()), timer_(slice) {
+    for (const ProgramCollective& collective : collectives) collectives_[collective.instruction] = &collective;
+    total_.link_us.assign(slice.grid.size(), 0);
+  }
+
+  absl::StatusOr<StepTime> Run(const Computation& entry) {
+    XLAD_ASSIGN_OR_RETURN(total_.us, Time(entry, 0, 1, true));
+    return std::move(total_);
+  }
+
+ private:
+  struct Times {
+    double us = 0;
+    std::vector<int> dimensions;  // Those whose links a collective uses.
+  };
+
+  // Schedules a computation that runs `trips` times, the first time from `start` on. Returns the time of one execution.
+  absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool is_drawn) {
+    Schedule s = Prepare(computation, start);
+    resident_.merge(ResidentValues(computation, slice_.chip.vmem()));
+    std::vector<int> first;  // Without operands.
+    for (int i = 0; i < std::ssize(s.instructions); ++i) {
+      if (s.missing[i] == 0) first.push_back(i);
+    }
+    for (const int i : first) XLAD_RETURN_IF_ERROR(MakeReady(&s, i, trips, is_drawn));
+    while (!s.now.empty() || !s.later.empty()) {
+      if (s.now.empty()) {
+        total_.stall_us += std::max(0.0, s.later.top().ready - s.core) * trips;
+        s.core = std::max(s.core, s.later.top().ready);
+      }
+      while (!s.later.empty() && s.later.top().ready <= s.core) {
+        s.now.insert(s.later.top().index);
+        s.later.pop();
+      }
+      const int index = *s.now.begin();
+      s.now.erase(s.now.begin());
+      const Instruction& instruction = *s.instructions[index];
+      // Collectives of a loop or branch use the links after those that run already.
+      if (Communicates(instruction)) {
+        for (const double free : s.ici_free) s.core = std::max(s.core, free);
+      }
+      XLAD_ASSIGN_OR_RETURN(const double us, CoreTime(instruction, s.core, trips, is_drawn));
+      if (is_drawn && us > 0) total_.timeline.push_back({instruction.name(), Unit::kCore, s.core, us});
+      s.core += us;
+      XLAD_RETURN_IF_ERROR(Finish(&s, index, s.core, trips, is_drawn));
+    }
+    double end = s.core;
+    for (const double finish : s.finish) end = std::max(end, finish);
+    total_.stall_us += (end - s.core) * trips;
+    return end - start;
+  }
+
+  Schedule Prepare(const Computation& computation, double start) const {
+    Schedule s;
+    const size_t count = computation.instructions().size();
+    s.users.resize(count);
+    s.missing.assign(count, 0);
+    s.ready.assign(count, start);
+    s.finish.assign(count, -1);
+    s.core = start;
+    s.ici_free.assign(slice_.grid.size(), start);
+    absl::flat_hash_map<const Instruction*, int> index_of;
+    for (const auto& instruction : computation.instructions()) {
+      const int index = static_cast<int>(s.instructions.size());
+      const auto depend_on = [&](const Instruction* before) {
+        const auto known = index_of.find(before);
+        if (known == index_of.end()) return;
+        s.users[known->second].push_back(index);
+        ++s.missing[index];
+      };
+      for (const Instruction* operand : instruction->operands()) depend_on(operand);
+      for (const Instruction* before : instruction->control_predecessors()) depend_on(before);
+      index_of[instruction.get()] = index;
+      s.instructions.push_back(instruction.get());
+    }
+    return s;
+  }
+
+  // All operands of the instruction have times: gives it one too, or queues it for the core.
+  absl::Status MakeReady(Schedule* s, int index, double trips, bool is_drawn) {
+    const Instruction& instruction = *s->instructions[index];
+    if (IsTransparent(instruction) || IsAbsorbed(instruction)) {
+      return Finish(s, index, s->ready[index], trips, is_drawn);
+    }
+    const auto collective = collectives_.find(&instruction);
+    if (collective == collectives_.end()) {
+      s->later.push({s->ready[index], index});
+      return absl::OkStatus();
+    }
+    XLAD_ASSIGN_OR_RETURN(const Times times, CollectiveTime(*collective->second, trips));
+    double start = s->ready[index];
+    for (const int d : times.dimensions) start = std::max(start, s->ici_free[d]);
+    for (const int d : times.dimensions) s->ici_free[d] = start + times.us;
+    if (is_drawn && times.us > 0) total_.timeline.push_back({instruction.name(), Unit::kIci, start, times.us});
+    return Finish(s, index, start + times.us, trips, is_drawn);
+  }
+
+  // Chains of transparent instructions may be too long for recursion, so the worklist is explicit.
+  absl::Status Finish(Schedule* s, int index, double time, double trips, bool is_drawn) {
+    s->finish[index] = time;
+    finished_.push_back(index);
+    if (is_finishing_) return absl::OkStatus();
+    is_finishing_ = true;
+    while (!finished_.empty()) {
+      const int at = finished_.back();
+      finished_.pop_back();
+      for (const int user : s->users[at]) {
+        s->ready[user] = std::max(s->ready[user], s->finish[at]);
+        if (--s->missing[user] > 0) continue;
+        const absl::Status status = MakeReady(s, user, trips, is_drawn);
+        if (!status.ok()) return status;
+      }
+    }
+    is_finishing_ = false;
+    return absl::OkStatus();
+  }
+
+  static bool IsAbsorbed(const Instruction& instruction) {
+    if (!IsProduct(instruction)) return false;
+    const Instruction* user = &instruction;
+    do {
+      if (!HasOneUser(*user)) return false;
+      user = user->users()[0];
+    } while (user->opcode() == Opcode::kReshape || user->opcode() == Opcode::kBitcast);
+    return AbsorbedBy(*user) == &instruction;
+  }
+
+  static bool Communicates(const Instruction& instruction) {
+    const bool has_steps = instruction.opcode() == Opcode::kWhile || instruction.opcode() == Opcode::kConditional;
+    return has_steps && std::any_of(instruction.called().begin(), instruction.called().end(),
+                                    [](const Computation* called) { return hlo::ContainsCollective(*called); });
+  }
+
+  // The time of an instruction on the cores; for loops and branches, of all that is in them.
+  absl::StatusOr<double> CoreTime(const Instruction& instruction, double start, double trips, bool is_drawn) {
+    if (instruction.opcode() == Opcode::kWhile) return LoopTime(instruction, start, trips, is_drawn);
+    if (instruction.opcode() == Opcode::kConditional) return BranchTime(instruction, start, trips, is_drawn);
+    const Instruction* product = AbsorbedBy(instruction);
+    KernelCost cost = CostOf(instruction, slice_.chip);
+    double bytes = HbmBytes(instruction, cost, product);
+    if (product != nullptr) {
+      KernelCost absorbed = CostOf(*product, slice_.chip);
+      absorbed.written_bytes = 0;
+      cost.mxu_us += absorbed.mxu_us;
+      bytes += HbmBytes(*product, absorbed, nullptr);
+    }
+    const double hbm_us = bytes / slice_.chip.hbm_bytes_per_s * 1e6;
+    total_.mxu_us += cost.mxu_us * trips;
+    total_.vpu_us += cost.vpu_us * trips;
+    total_.hbm_us += hbm_us * trips;
+    total_.hbm_bytes += bytes * trips;
+    return std::max({cost.mxu_us, cost.vpu_us, hbm_us}) + kKernelStartUs;
+  }
+
+  // The bytes of a kernel that are not in VMEM, without those of the absorbed product, which is in registers.
+  double HbmBytes(const Instruction& instruction, const KernelCost& cost, const Instruction* product) const {
+    double bytes = resident_.contains(&instruction) ? 0 : cost.written_bytes;
+    for (const Instruction* user : instruction.users()) {
+      const bool is_element = user->opcode() == Opcode::kGetTupleElement && resident_.contains(user);
+      if (is_element) bytes -= static_cast<double>(user->shape().bytes());
+    }
+    bytes = std::max(bytes, 0.0);
+    for (int64_t i = 0; i < instruction.operand_count(); ++i) {
+      const Instruction* value = ValueOf(instruction.operand(i));
+      if (value != product && !resident_.contains(value)) bytes += cost.read_bytes[i];
+    }
+    return bytes;
+  }
+
+  absl::StatusOr<double> LoopTime(const Instruction& loop, double start, double trips, bool is_drawn) {
+    const Trips count = TripsOf(loop);
+    if (count.is_assumed && is_drawn) {
+      total_.warnings.push_back(absl::StrCat(
+          loop.name(), ": the number of iterations is not known before the loop runs; ", count.count, " are assumed"));
+    }
+    const double inside = trips * count.count;
+    XLAD_ASSIGN_OR_RETURN(const double condition_us, Time(*loop.called()[0], start, inside, is_drawn));
+    XLAD_ASSIGN_OR_RETURN(const double body_us, Time(*loop.called()[1], start + condition_us, inside, is_drawn));
+    return count.count * (condition_us + body_us);
+  }
+
+  absl::StatusOr<double> BranchTime(const Instruction& conditional, double start, double trips, bool is_drawn) {
+    const StepTime before = total_;
+    StepTime longest = total_;
+    double us = 0;
+    for (const Computation* branch : conditional.called()) {
+      total_ = before;
+      XLAD_ASSIGN_OR_RETURN(const double branch_us, Time(*branch, start, trips, is_drawn));
+      if (branch_us < us) continue;
+      us = branch_us;
+      longest = std::move(total_);
+    }
+    total_ = std::move(longest);
+    return us;
+  }
+
+  absl::StatusOr<Times> CollectiveTime(const ProgramCollective& collective, double trips) {
+    GroupTime time;
+    std::string group;
+    if (collective.kind == collectives::CollectiveKind::kCollectivePermute) {
+      std::vector<ChipPair> pairs;
+      for (const auto& [from, to] : collective.pairs) {
+        pairs.push_back({placement_.ChipOf(from, mesh_, slice_), placement_.ChipOf(to, mesh_, slice_)});
+      }
+      XLAD_ASSIGN_OR_RETURN(time, PermuteTime(pairs, collective.bytes, slice_, network_));
+    } else {
+      const GroupShape shape = ShapeOf(collective, placement_, mesh_, slice_);
+      group = ToString(shape);
+      XLAD_ASSIGN_OR_RETURN(const GroupTime* known, timer_.TimeOf({collective.kind, collective.bytes, shape}));
+      time = *known;
+    }
+    Times times{time.us, {}};
+    for (int d = 0; d < std::ssize(time.link_us); ++d) {
+      if (time.link_us[d] > 0) times.dimensions.push_back(d);
+      total_.link_us[d] += time.link_us[d] * trips;
+    }
+    total_.ici_us += time.us * trips;
+    // What is sent is read from HBM and what arrives is written to it.
+    const double bytes = 2 * static_cast<double>(collective.bytes) * trips;
+    total_.hbm_bytes += bytes;
+    total_.hbm_us += bytes / slice_.chip.hbm_bytes_per_s * 1e6;
+    total_.collectives.push_back({collective.instruction->name(), std::string(collectives::ToString(collective.kind)),
+                                  hlo::ReadOrigin(*collective.instruction).axes, group, time.plan, collective.bytes,
+                                  time.us, trips});
+    return times;
+  }
+
+  const Placement& placement_;
+  const sharding::Mesh& mesh_;
+  const Slice& slice_;
+  const collectives::Network network_;
+  GroupTimer timer_;
+  absl::flat_hash_map<const Instruction*, const ProgramCollective*> collectives_;
+  absl::flat_hash_set<const Instruction*> resident_;
+  StepTime total_;
+  std::vector<int> finished_;  // The worklist of Finish.
+  bool is_finishing_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<StepTime> TimeStep(const hlo::Module& module, const std::vector<ProgramCollective>& collectives,
+                                  const Placement& placement, const sharding::Mesh& mesh, const Slice& slice) {
+  return StepSimulation(collectives, placement, mesh, slice).Run(*module.entry());
+}
+
+}  // namespace xlad::simulate
