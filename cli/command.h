@@ -81,6 +81,7 @@ void AddOpt(CLI::App& parent, Action* action);
 void AddEval(CLI::App& parent, Action* action);
 void AddBench(CLI::App& parent, Action* action);
 void AddComm(CLI::App& parent, Action* action);
+void AddSimulate(CLI::App& parent, Action* action);
 void AddChaos(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
 

@@ -16,7 +16,8 @@ namespace {
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
     AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
     AddCkpt,      AddEvents,    AddWhy,         AddStatus, AddResize,  AddDrain,  AddUndrain, AddBackup, AddRestore,
-    AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddChaos, AddVersion,
+    AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddSimulate,
+    AddChaos,     AddVersion,
 };
 
 constexpr char kFooter[] =

@@ -27,7 +27,7 @@ class Commands(unittest.TestCase):
         code, out, _ = xlad("--help")
         self.assertEqual(code, 0)
         for command in ("up coordinator worker run submit ps logs cancel partition explain verify compile opt eval "
-                        "bench version").split():
+                        "bench simulate version").split():
             self.assertIn(command, out)
             self.assertEqual(xlad(command, "--help")[0], 0, command)
         self.assertEqual(xlad("version")[0], 0)
@@ -58,6 +58,34 @@ class Commands(unittest.TestCase):
                     self.assertEqual(xlad("partition", directory, *flags, "-o", proto)[0], 0)
                     self.assertEqual(xlad("opt", text)[1], xlad("opt", proto)[1])
                     self.assertEqual(xlad("verify", directory, *flags)[0], 0)
+
+    def test_simulate(self):
+        run = lambda *args: xlad("simulate", PROGRAM, "--format", "json", *args)
+        code, out, err = run("--topology", "v5e-2x4")
+        self.assertEqual(code, 0, err)
+        found = json.loads(out)
+        self.assertLess({"chips", "step_us", "mfu", "peak_bytes", "hbm_traffic_bytes", "units", "collectives", "links"},
+                        set(found))
+        self.assertEqual(found["chips"], 8)
+        self.assertEqual(set(found["units"]), {"mxu", "vpu", "hbm", "ici"})
+        self.assertGreater(found["step_us"], 0)
+        self.assertEqual(json.loads(run("--topology", "v5e-2x4", "--assign", found["assign"])[1]), found)
+        self.assertEqual(xlad("simulate", JOB, "--topology", "v5p-2x2x2", "--mesh", "dp=4,tp=2")[0], 0)
+        both = json.loads(run("--topology", "v5e-2x4", "--mesh", "dp=4,tp=2", "--compare", "dp=2,tp=4")[1])["runs"]
+        self.assertEqual([one["mesh"] for one in both], ["dp=4,tp=2", "dp=2,tp=4"])
+        swept = json.loads(run("--topology", "v5e-2x4", "--topology", "v6e-2x4", "--mesh", "dp=1,tp=1", "--sweep")[1])
+        self.assertEqual(len(swept["runs"]), 8)
+        with folder() as where:
+            trace, chip = where / "trace.json", where / "mine.toml"
+            self.assertEqual(run("--topology", "v5e-2x4", "--trace", trace)[0], 0)
+            self.assertTrue(json.loads(trace.read_text())["traceEvents"])
+            chip.write_text("name = \"mine\"\n[hbm]\nrate = \"819 GB\"\n")
+            self.fails("simulate", PROGRAM, "--topology", "2x4", "--chip", chip,
+                       words=["mine.toml:3: hbm.rate: found \"819 GB\", expected"])
+        self.fails("simulate", PROGRAM, "--topology", "v5e-4x4", words=["of 8 devices, expected as many as v5e-4x4"])
+        self.fails("simulate", PROGRAM, "--topology", "v9-2x4", words=["found chip \"v9\", expected one of 7x, v2"])
+        self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--assign", "dp=z", words=["expected axes of the mesh"])
+        self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--sweep", words=["--mesh"], code=(2,))
 
     def test_stages_and_emits(self):
         with folder() as where:

@@ -1,0 +1,251 @@
+// `xlad simulate`: the step time of a program on a slice of simulated chips.
+#include "simulate/simulate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "cli/program.h"
+
+namespace xlad::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using simulate::Prediction;
+using simulate::PreparedProgram;
+using simulate::Slice;
+
+constexpr size_t kMaxSweptMeshes = 200;
+constexpr size_t kMaxPrintedCollectives = 20;
+
+struct Options {
+  std::string path, mesh, compare, chip, assign, trace, format;
+  std::vector<std::string> topologies;
+  bool sweep = false;
+};
+
+// A prediction with what it is of. `error` is set instead if the mesh does not fit the program or the slice.
+struct Run {
+  Slice slice;
+  std::string mesh;
+  int64_t peak_bytes = 0;
+  double flops = 0;
+  Prediction prediction;
+  absl::Status error;
+};
+
+absl::StatusOr<std::vector<Slice>> ReadSlices(const Options& options) {
+  std::optional<machine::Chip> chip;
+  if (!options.chip.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(options.chip));
+    XLAD_ASSIGN_OR_RETURN(chip, machine::ParseChip(text, options.chip));
+  }
+  std::vector<Slice> slices;
+  for (const std::string& topology : options.topologies) {
+    XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), simulate::ParseSlice(topology, chip));
+  }
+  return slices;
+}
+
+absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::string& mesh) {
+  XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
+  auto prepared = simulate::PrepareProgram(std::move(program.module), program.import);
+  if (!prepared.ok()) return Annotate(prepared.status(), path);
+  return prepared;
+}
+
+absl::StatusOr<Run> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
+  Run run{slice, program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
+  XLAD_ASSIGN_OR_RETURN(run.prediction, simulate::Predict(program, slice, assign));
+  return run;
+}
+
+// The figures of a run. Without `details`, neither collectives nor links.
+Json ToJson(const Run& run, bool details) {
+  Json json = {{"topology", run.slice.name}, {"mesh", run.mesh}, {"chips", run.slice.chips()}};
+  if (!run.error.ok()) {
+    json["error"] = std::string(run.error.message());
+    return json;
+  }
+  const simulate::StepTime& step = run.prediction.step;
+  json.update({{"chip", run.slice.chip.name},
+               {"assign", run.prediction.placement},
+               {"step_us", step.us},
+               {"mfu", run.prediction.mfu},
+               {"flops", run.flops},
+               {"peak_bytes", run.peak_bytes},
+               {"hbm_bytes", run.slice.chip.hbm_bytes},
+               {"hbm_traffic_bytes", step.hbm_bytes},
+               {"units", {{"mxu", step.mxu_us}, {"vpu", step.vpu_us}, {"hbm", step.hbm_us}, {"ici", step.ici_us}}},
+               {"stall_us", step.stall_us}});
+  if (!details) return json;
+  json["collectives"] = Json::array();
+  for (const simulate::CollectiveUse& use : step.collectives) {
+    json["collectives"].push_back({{"name", use.name},
+                                   {"kind", use.kind},
+                                   {"axes", use.axes},
+                                   {"group", use.group},
+                                   {"plan", use.plan},
+                                   {"bytes", use.bytes},
+                                   {"us", use.us},
+                                   {"trips", use.trips}});
+  }
+  json["links"] = Json::array();
+  for (int d = 0; d < std::ssize(step.link_us); ++d) {
+    json["links"].push_back({{"dimension", std::string(1, simulate::LetterOf(d))},
+                             {"chips", run.slice.grid[d]},
+                             {"wraps", run.slice.Wraps(d)},
+                             {"bytes", step.link_us[d] * run.slice.chip.ici_bytes_per_s / 1e6},
+                             {"busy_us", step.link_us[d]},
+                             {"use", step.us > 0 ? step.link_us[d] / step.us : 0}});
+  }
+  json["warnings"] = step.warnings;
+  return json;
+}
+
+void PrintRun(const Run& run) {
+  const simulate::StepTime& step = run.prediction.step;
+  absl::PrintF("%.1f us per step on %s (%d chips), mesh %s placed as %s\n", step.us, run.slice.name, run.slice.chips(),
+               run.mesh, run.prediction.placement.empty() ? "single" : run.prediction.placement);
+  absl::PrintF("MFU %.1f %%, memory %.2f of %.0f GB%s, HBM traffic %.2f GB\n", 100 * run.prediction.mfu,
+               static_cast<double>(run.peak_bytes) / 1e9, run.slice.chip.hbm_bytes / 1e9,
+               static_cast<double>(run.peak_bytes) > run.slice.chip.hbm_bytes ? " (does not fit)" : "",
+               step.hbm_bytes / 1e9);
+  absl::PrintF("busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f; waiting for collectives %.1f\n", step.mxu_us,
+               step.vpu_us, step.hbm_us, step.ici_us, step.stall_us);
+  for (int d = 0; d < std::ssize(step.link_us); ++d) {
+    absl::PrintF("links along %c: %.1f %% used\n", simulate::LetterOf(d),
+                 step.us > 0 ? 100 * step.link_us[d] / step.us : 0.0);
+  }
+  std::vector<simulate::CollectiveUse> uses = step.collectives;
+  std::stable_sort(uses.begin(), uses.end(),
+                   [](const auto& a, const auto& b) { return a.us * a.trips > b.us * b.trips; });
+  if (!uses.empty())
+    absl::PrintF("\n%12s %6s %12s %-19s %-10s %-14s %s\n", "us", "times", "bytes", "collective", "axes", "chips",
+                 "plan");
+  for (size_t i = 0; i < std::min(uses.size(), kMaxPrintedCollectives); ++i) {
+    const simulate::CollectiveUse& use = uses[i];
+    absl::PrintF("%12.1f %6.0f %12d %-19s %-10s %-14s %s\n", use.us, use.trips, use.bytes, use.kind, use.axes,
+                 use.group, use.plan);
+  }
+  if (uses.size() > kMaxPrintedCollectives) {
+    absl::PrintF("%d collectives that take less time are not shown; --format json has all\n",
+                 uses.size() - kMaxPrintedCollectives);
+  }
+}
+
+// One row and one bar for each run; the longest bar is the slowest step.
+void PrintTable(const std::vector<Run>& runs) {
+  constexpr double kBar = 30;
+  double slowest = 0;
+  for (const Run& run : runs) slowest = std::max(slowest, run.prediction.step.us);
+  absl::PrintF("%-16s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory GB");
+  for (const Run& run : runs) {
+    if (!run.error.ok()) {
+      absl::PrintF("%-16s %-24s %s\n", run.slice.name, run.mesh, run.error.message());
+      continue;
+    }
+    const double us = run.prediction.step.us, bytes = static_cast<double>(run.peak_bytes);
+    absl::PrintF("%-16s %-24s %14.1f %5.1f%% %9.2f%s %s\n", run.slice.name, run.mesh, us, 100 * run.prediction.mfu,
+                 bytes / 1e9, bytes > run.slice.chip.hbm_bytes ? "!" : " ",
+                 std::string(static_cast<size_t>(slowest > 0 ? kBar * us / slowest : 0), '#'));
+  }
+  absl::PrintF("! does not fit in the memory of the chip\n");
+}
+
+absl::StatusOr<std::vector<Run>> Sweep(const Options& options, const std::vector<Slice>& slices) {
+  XLAD_ASSIGN_OR_RETURN(const sharding::Mesh named, sharding::ParseMesh(options.mesh));
+  std::vector<Run> runs;
+  for (const Slice& slice : slices) {
+    for (const sharding::Mesh& mesh : simulate::MeshesLike(named, slice.chips(), kMaxSweptMeshes)) {
+      Run run{slice, mesh.ToString(), 0, 0, {}, {}};
+      const absl::StatusOr<PreparedProgram> program = Prepare(options.path, mesh.ToString());
+      absl::StatusOr<Run> found = program.ok() ? RunOn(*program, slice, options.assign) : program.status();
+      if (found.ok()) {
+        run = *std::move(found);
+      } else {
+        run.error = found.status();
+      }
+      runs.push_back(std::move(run));
+    }
+  }
+  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+    return a.error.ok() != b.error.ok() ? a.error.ok() : a.prediction.step.us < b.prediction.step.us;
+  });
+  return runs;
+}
+
+absl::StatusOr<std::vector<Run>> Simulate(const Options& options, const std::vector<Slice>& slices) {
+  std::vector<std::string> meshes = {options.mesh};
+  if (!options.compare.empty()) meshes.push_back(options.compare);
+  std::vector<Run> runs;
+  for (const std::string& mesh : meshes) {
+    XLAD_ASSIGN_OR_RETURN(const PreparedProgram program, Prepare(options.path, mesh));
+    for (const Slice& slice : slices) {
+      XLAD_ASSIGN_OR_RETURN(runs.emplace_back(), RunOn(program, slice, options.assign));
+      for (const std::string& warning : runs.back().prediction.step.warnings) {
+        absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
+      }
+    }
+  }
+  if (options.trace.empty()) return runs;
+  XLAD_RETURN_IF_ERROR(WriteOutput(options.trace, simulate::TraceJson(runs[0].prediction.step)));
+  return runs;
+}
+
+absl::Status RunSimulate(const Options& options) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Slice> slices, ReadSlices(options));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Run> runs,
+                        options.sweep ? Sweep(options, slices) : Simulate(options, slices));
+  const bool single = runs.size() == 1 && !options.sweep;
+  if (options.format == "json") {
+    Json json = Json::array();
+    for (const Run& run : runs) json.push_back(ToJson(run, !options.sweep));
+    absl::PrintF("%s\n", single ? json[0].dump(1) : Json{{"runs", json}}.dump(1));
+  } else if (single) {
+    PrintRun(runs[0]);
+  } else {
+    PrintTable(runs);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand("simulate", "predict the time of a step on a slice of TPUs");
+  app->footer(
+      "Examples:\n  xlad simulate examples/spiral_mlp --topology v5e-2x4 --mesh dp=4,tp=2\n"
+      "  xlad simulate step.hlo --topology v5p-16x20x28 --mesh dp=2240,tp=4 --assign tp=x4,dp=x4yz\n"
+      "  xlad simulate step.hlo --topology v5e-16x16 --topology v6e-16x16 --mesh dp=1,tp=1 --sweep\n"
+      "docs/reference/simulate.md describes the model and chip files.");
+  app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
+  app->add_option("--topology", options->topologies, "the slice, as v5e-16x16 or v5p-4x4x8; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--chip", options->chip, "a chip file, in place of the chip that the topology names")
+      ->check(CLI::ExistingFile);
+  app->add_option("--assign", options->assign,
+                  "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");
+  auto* compare = app->add_option("--compare", options->compare, "another mesh, beside the first");
+  auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");
+  sweep->needs("--mesh")->excludes(compare);
+  app->add_option("--trace", options->trace,
+                  "write a timeline of the first prediction for chrome://tracing or Perfetto")
+      ->check(OutputFile())
+      ->excludes(sweep);
+  AddFormatFlag(app, &options->format);
+  app->callback([=] {
+    *action = [=] {
+      const absl::Status status = RunSimulate(*options);
+      return status.ok() ? kOk : Fail(status);
+    };
+  });
+}
+
+}  // namespace xlad::cli
