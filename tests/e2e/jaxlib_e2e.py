@@ -1,5 +1,6 @@
 """Comparison with jaxlib: partitioned against unpartitioned protos, random instructions, programs of JAX."""
 
+import json
 import os
 import subprocess
 import unittest
@@ -26,6 +27,22 @@ class Jaxlib(unittest.TestCase):
                          mesh["name"], "--partitioned", proto, "--axes", axes, "--steps", "2"],
                         capture_output=True, text=True, timeout=300, env={**os.environ, "JAX_PLATFORMS": "cpu"})
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_models_of_any_size_are_simulated(self):
+        script = REPO / "examples" / "models" / "transformer.py"
+        with folder() as where:
+            for model, mesh, topology in (("llama3-70b", "dp=280,fsdp=8,tp=4", "v5p-16x20x28"),
+                                          ("mixtral-8x7b", "dp=1,fsdp=16,tp=2", "v4-2x4x4")):
+                path = where / f"{model}.hlo.pb"
+                subprocess.run([PYTHON, "-B", script, model, "--mesh", mesh, "--batch", "2240", "--length", "2048",
+                                "--save", "q,k,v", "-o", path], check=True, timeout=300,
+                               env={**os.environ, "JAX_PLATFORMS": "cpu"})
+                code, out, err = xlad("simulate", path, "--topology", topology, "--format", "json")
+                self.assertEqual(code, 0, err)
+                found = json.loads(out)
+                self.assertGreater(found["mfu"], 0.01, model)
+                self.assertLess(found["mfu"], 1, model)
+                self.assertTrue(found["collectives"], model)
 
     def check_against_jaxlib(self, *flags):
         done = subprocess.run([PYTHON, REPO / "tests" / "conformance" / "differential.py", "--xlad", os.environ["XLAD"],
