@@ -10,6 +10,7 @@ import tempfile
 import time
 import unittest
 from concurrent import futures
+from unittest import mock
 
 from harness import REPO, environment
 
@@ -160,6 +161,21 @@ with xlad.local(devices=2) as cluster:
 
 
 class Finding(unittest.TestCase):
+    def test_the_command_of_a_wheel(self):
+        module = sys.modules["xlad.local"]  # The name xlad.local is the function.
+        with tempfile.TemporaryDirectory() as where:
+            program = pathlib.Path(where) / "xlad"
+            program.write_text("#!/bin/sh\necho $0 $@\n")
+            program.chmod(0o644)  # As some installers leave it.
+            with mock.patch.object(module, "_OF_PACKAGE", program), environment(XLAD=None):
+                self.assertEqual(find_program(), str(program))
+                script = ("import pathlib, sys, xlad; module = sys.modules['xlad.local']; "
+                          f"module._OF_PACKAGE = pathlib.Path({str(program)!r}); module.run_program()")
+                done = subprocess.run([sys.executable, "-c", script, "ps", "--all"], capture_output=True, check=True)
+                self.assertEqual(done.stdout.decode(), f"{program} ps --all\n")
+            with mock.patch.object(module, "_OF_PACKAGE", program), environment(XLAD="/bin/true"):
+                self.assertEqual(find_program(), "/bin/true")
+
     def test_program(self):
         with environment(XLAD="/no/such/xlad"), self.assertRaisesRegex(xlad.Error, "found XLAD=/no/such/xlad"):
             find_program()

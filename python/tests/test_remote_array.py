@@ -127,6 +127,8 @@ class Arrays(ClusterTest):
         self.assertEqual(list(range(100))[abs(number)], abs(self.n[2, 3]))
         self.assertEqual((self.remote_x.ndim, self.remote_x.size, self.remote_x.nbytes, self.remote_x.itemsize),
                          (2, 72, 288, 4))
+        self.assertEqual((str(number), f"{number}", repr(number)), (str(self.n[2, 3]),) * 2 + ("RemoteArray(s32[])",))
+        self.assertEqual(str(self.remote_n), str(self.n))
         with self.assertRaises(TypeError):
             len(number)
         with self.assertRaises(TypeError):

@@ -171,6 +171,10 @@ class RemoteArray:
         split = "" if self._spec is None else f", {self._spec}"
         return f"RemoteArray({element_types.shape_text(self.dtype, self.shape)}{split})"
 
+    def __str__(self) -> str:
+        """The contents, as of a numpy array; the array is fetched."""
+        return repr(self) if self._number is None or self._session.ended is not None else str(self.get())
+
     def __reduce__(self) -> Any:
         """Pickled arrays are numpy arrays, or JAX keys."""
         words = np.asarray(self._here if self._here is not None else
