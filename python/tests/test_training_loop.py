@@ -6,7 +6,9 @@ import logging
 import os
 import signal
 import threading
+import time
 import unittest
+from concurrent import futures
 from unittest import mock
 
 import jax
@@ -209,6 +211,19 @@ class Clusters(unittest.TestCase):
         with xlad.local(devices=5, workers=3) as cluster:
             self.assertEqual(sorted(worker.devices for worker in cluster.workers()), [1, 2, 2])
         self.assertIn("closed", repr(cluster))
+
+    def test_a_session_that_waits_for_devices(self):
+        with xlad.local(devices=2) as cluster, xlad.connect(cluster.address) as other, \
+                self.assertLogs("xlad", logging.WARNING) as logs, mock.patch("xlad.waiting.SAY_AFTER_S", 0.2), \
+                futures.ThreadPoolExecutor() as pool:
+            held = cluster.device_put(np.ones(2), mesh={"dp": 2})
+            waiting = pool.submit(lambda: float(other.jit(lambda x: x + 1, mesh={"dp": 2})(1.0)))
+            while not logs.output:
+                self.assertFalse(waiting.done())
+                time.sleep(0.01)
+            held._session.close()
+            self.assertEqual(waiting.result(), 2)
+        self.assertRegex(logs.output[0], "job-[0-9a-f]+ is PENDING.*waits for 2 devices, 0 are free of 2")
 
     def test_a_training_after_the_loss_of_a_worker(self):
         """It says what it waits for, until the worker has been replaced."""

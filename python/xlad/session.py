@@ -62,7 +62,7 @@ class Session:
         name = f"session on {axes_text(axes)}"
         opened = connection.repeat("OpenSession", client_key=uuid.uuid4().hex, name=name, mesh=mesh)
         self.id = opened.session_id
-        self._waiting = Waiting(f"{self.id} ({name})")
+        self._waiting = Waiting(f"{self.id} ({name})", lambda: str(connection.call("WhyJob", job_id=self.id).text))
         self._place = Place(connection, self.id, self._why_ended)
         self._holder = threading.Thread(target=self._hold, name=f"xlad {self.id}", daemon=True)
         self._holder.start()
