@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax._src import callback, dispatch, source_info_util
-from jax._src.interpreters import mlir
 
 _REFUSED = {"debug_callback": "jax.debug.callback", "debug_print": "jax.debug.print",
             "pure_callback": "jax.pure_callback", "io_callback": "io_callback"}
@@ -43,6 +41,9 @@ def without_errors(found: bool) -> Iterator[dict[str, Any]]:
     if not found:
         yield {}
         return
+    from jax._src import callback, dispatch
+    from jax._src.interpreters import mlir
+
     rule = mlir.lower_fun(_not_a_number, multiple_results=True)
     parameters = mlir.LoweringParameters(override_lowering_rules=((callback.pure_callback_p, rule),))
     need_devices = dispatch.prim_requires_devices_during_lowering
@@ -77,7 +78,9 @@ def _not_a_number(*_: Any, result_avals: Any, **__: Any) -> list[Any]:
 def _place(eqn: Any) -> str:
     """"step.py:12: ", or "" if the line is not known."""
     try:
+        from jax._src import source_info_util
+
         frame = source_info_util.user_frame(eqn.source_info.traceback)
-    except (AttributeError, TypeError):
+    except (ImportError, AttributeError, TypeError):
         return ""
     return "" if frame is None else f"{os.path.relpath(frame.file_name)}:{frame.start_line}: "

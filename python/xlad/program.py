@@ -16,7 +16,6 @@ import numpy as np
 
 try:
     import jax
-    from jax._src import source_info_util
 
     from xlad import callbacks
 except ModuleNotFoundError:
@@ -26,6 +25,11 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xlad.shardings import Placement, Specs
+
+try:
+    from jax._src import source_info_util  # Not public. Without it, lines are those of libraries.
+except ImportError:
+    source_info_util = None  # type: ignore[assignment]
 
 Tree = Any
 
