@@ -149,6 +149,11 @@ absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& req
   return results;
 }
 
+int64_t Session::BytesToFetch(int64_t array) {
+  const ArrayInfo* info = Find(array);
+  return info == nullptr || info->whole ? 0 : info->shape.bytes();
+}
+
 absl::Status Session::Pin(int64_t array) {
   ArrayInfo* info = Find(array);
   if (info == nullptr) {

@@ -50,6 +50,8 @@ class Session {
   // Adds a call and returns the numbers of its results. NotFound or InvalidArgument with the argument if it does not
   // match the program; then nothing has changed.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
+  // The bytes that Pin would fetch from the workers; 0 if the whole array is here, or is unknown.
+  int64_t BytesToFetch(int64_t array);
   // Keeps the whole array until Unpin, fetching it from the workers if necessary.
   absl::Status Pin(int64_t array);
   void Unpin(int64_t array);
@@ -62,6 +64,8 @@ class Session {
   std::vector<SessionCommand> CommandsAfter(int64_t sequence) const;
 
   size_t pending() const { return pending_.size(); }
+  size_t programs() const { return programs_.size(); }
+  size_t arrays() const { return arrays_.size(); }
   SessionEffects TakeEffects() { return std::exchange(effects_, {}); }
 
  private:

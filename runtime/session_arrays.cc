@@ -9,6 +9,8 @@ using tensor::Array;
 void SessionArrays::Put(int64_t array, std::shared_ptr<const Array> contents) {
   const std::lock_guard lock(mutex_);
   Entry& entry = arrays_[array];
+  bytes_ += contents->shape().bytes() - entry.bytes;
+  entry.bytes = contents->shape().bytes();
   entry.shape = contents->shape();
   entry.complete = std::move(contents);
 }
@@ -17,7 +19,8 @@ void SessionArrays::Expect(int64_t array, const tensor::Shape& shape) {
   auto whole = std::make_shared<Array>(shape);
   const std::lock_guard lock(mutex_);
   Entry& entry = arrays_[array];
-  entry = {shape, nullptr, std::move(whole), {}, shape.elements()};
+  bytes_ += shape.bytes() - entry.bytes;
+  entry = {shape, nullptr, std::move(whole), {}, shape.elements(), shape.bytes()};
   if (entry.missing == 0) entry.complete = entry.arriving;
 }
 
@@ -64,7 +67,12 @@ absl::StatusOr<std::shared_ptr<const Array>> SessionArrays::Wait(int64_t array) 
 
 void SessionArrays::Drop(const std::vector<int64_t>& arrays) {
   const std::lock_guard lock(mutex_);
-  for (const int64_t array : arrays) arrays_.erase(array);
+  for (const int64_t array : arrays) {
+    const auto found = arrays_.find(array);
+    if (found == arrays_.end()) continue;
+    bytes_ -= found->second.bytes;
+    arrays_.erase(found);
+  }
   changed_.notify_all();
 }
 
@@ -72,6 +80,7 @@ void SessionArrays::End(const absl::Status& status) {
   const std::lock_guard lock(mutex_);
   ended_ = status;
   arrays_.clear();
+  bytes_ = 0;
   changed_.notify_all();
 }
 

@@ -4,6 +4,7 @@
 // Thread-safe. Arrays are row-major in host memory and are identified by their number.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -33,6 +34,8 @@ class SessionArrays {
   // array is not here.
   absl::StatusOr<std::shared_ptr<const tensor::Array>> Wait(int64_t array);
   void Drop(const std::vector<int64_t>& arrays);
+  // The bytes of all arrays that are here or are arriving.
+  int64_t bytes() const { return bytes_; }
   // Drops all arrays. Pending and later calls of Wait return `status`, which is not OK.
   void End(const absl::Status& status);
 
@@ -43,11 +46,13 @@ class SessionArrays {
     std::shared_ptr<tensor::Array> arriving;
     std::set<std::string> boxes;  // Boxes that have arrived, as text.
     int64_t missing = 0;          // The number of elements that have not arrived.
+    int64_t bytes = 0;            // Counted in bytes_.
   };
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, Entry> arrays_;
+  std::atomic<int64_t> bytes_ = 0;
   absl::Status ended_;
 };
 

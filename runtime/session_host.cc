@@ -18,8 +18,8 @@ absl::Status CheckKey(const std::string& key) {
 
 }  // namespace
 
-SessionHost::SessionHost(std::string session_id, std::string worker, int64_t workers)
-    : session_id_(std::move(session_id)), worker_(std::move(worker)), workers_(workers) {}
+SessionHost::SessionHost(std::string session_id, std::string worker, int64_t workers, const SessionLimits& limits)
+    : session_id_(std::move(session_id)), worker_(std::move(worker)), workers_(workers), limits_(limits) {}
 
 void SessionHost::Begin(std::function<void(const SessionCommand&)> deliver) {
   const std::lock_guard lock(mutex_);
@@ -64,6 +64,11 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(request.request_key())) return known->front();
+  if (session_.programs() >= limits_.programs) {
+    return absl::ResourceExhaustedError(absl::StrCat("session ", session_id_, ": found ", session_.programs() + 1,
+                                                     " programs, expected at most ", limits_.programs,
+                                                     "; open another session for more"));
+  }
   const int64_t program = session_.LoadProgram(executable, request.executable_digest(),
                                                {request.plans().begin(), request.plans().end()});
   Remember(request.request_key(), {program});
@@ -71,11 +76,35 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
   return program;
 }
 
+absl::Status SessionHost::CheckRoom(int64_t bytes) {
+  const int64_t used = arrays_.bytes() + uploading_bytes_;
+  if (bytes <= limits_.host_bytes - used) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("session ", session_id_, ": found ", used, " bytes of whole arrays in the memory of worker ",
+                   worker_, " and ", bytes, " more, expected at most ", limits_.host_bytes,
+                   " together; free arrays that are not needed"));
+}
+
+absl::Status SessionHost::CheckArrays() const {
+  if (session_.arrays() < limits_.arrays) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("session ", session_id_, ": found ", session_.arrays(),
+                                                   " arrays, expected at most ", limits_.arrays, "; free some"));
+}
+
+absl::StatusOr<std::unique_ptr<UploadCount>> SessionHost::BeginUpload(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_.ok()) return ended_;
+  XLAD_RETURN_IF_ERROR(CheckArrays());
+  XLAD_RETURN_IF_ERROR(CheckRoom(bytes));
+  return std::make_unique<UploadCount>(&uploading_bytes_, bytes);
+}
+
 absl::StatusOr<int64_t> SessionHost::PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key) {
   XLAD_RETURN_IF_ERROR(CheckKey(key));
   const std::lock_guard lock(mutex_);
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(key)) return known->front();
+  XLAD_RETURN_IF_ERROR(CheckArrays());
   const int64_t number = session_.AddArray(array->shape());
   arrays_.Put(number, std::move(array));
   Remember(key, {number});
@@ -88,6 +117,7 @@ absl::StatusOr<std::vector<int64_t>> SessionHost::Call(const CallProgramRequest&
   changed_.wait(lock, [this] { return !ended_.ok() || session_.pending() < kMaxPendingCommands; });
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(request.request_key())) return *known;
+  XLAD_RETURN_IF_ERROR(CheckArrays());
   XLAD_ASSIGN_OR_RETURN(std::vector<int64_t> results, session_.Call(request));
   Remember(request.request_key(), results);
   Perform();
@@ -98,6 +128,7 @@ absl::StatusOr<std::shared_ptr<const tensor::Array>> SessionHost::GetArray(int64
   {
     const std::lock_guard lock(mutex_);
     if (!ended_.ok()) return ended_;
+    XLAD_RETURN_IF_ERROR(CheckRoom(session_.BytesToFetch(array)));
     XLAD_RETURN_IF_ERROR(session_.Pin(array));
     Perform();
   }

@@ -22,11 +22,31 @@
 
 namespace xlad::runtime {
 
+// What the clients of a session may have at most. A request above a limit is refused with ResourceExhausted.
+struct SessionLimits {
+  size_t programs = 4096;
+  size_t arrays = 1 << 20;         // That exist at a time.
+  int64_t host_bytes = INT64_MAX;  // The whole arrays in the memory of this worker, and the uploads under way.
+};
+
+// An upload that has begun; see SessionHost::BeginUpload.
+class UploadCount {
+ public:
+  UploadCount(std::atomic<int64_t>* sum, int64_t bytes) : sum_(*sum), bytes_(bytes) { sum_ += bytes_; }
+  ~UploadCount() { sum_ -= bytes_; }
+  UploadCount(const UploadCount&) = delete;
+  UploadCount& operator=(const UploadCount&) = delete;
+
+ private:
+  std::atomic<int64_t>& sum_;
+  const int64_t bytes_;
+};
+
 // Methods return Aborted, with the reason, once the session has ended.
 class SessionHost {
  public:
   // `worker` is the id of this worker, one of `workers`.
-  SessionHost(std::string session_id, std::string worker, int64_t workers);
+  SessionHost(std::string session_id, std::string worker, int64_t workers, const SessionLimits& limits = {});
   // From now on, `deliver` gets the commands for this worker, in their order, until End. It returns quickly and does
   // not call the host. Called once.
   void Begin(std::function<void(const SessionCommand&)> deliver);
@@ -38,6 +58,8 @@ class SessionHost {
   // `digest` is the digest of `executable`. Returns the program's number.
   absl::StatusOr<int64_t> AddProgram(const Executable& executable, const AddProgramRequest& request);
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);
+  // Counts the bytes of an upload until the result is destroyed, which must be before the host is.
+  absl::StatusOr<std::unique_ptr<UploadCount>> BeginUpload(int64_t bytes);
   // Waits while many commands are not done.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
   // Waits until the array is computed.
@@ -66,11 +88,16 @@ class SessionHost {
   const std::vector<int64_t>* Remembered(const std::string& key) const;
   void Remember(const std::string& key, std::vector<int64_t> result);
   void Perform();  // Carries out the effects of the session. Called with the lock held.
+  // Whether `bytes` more fit into the memory of this worker. Called with the lock held.
+  absl::Status CheckRoom(int64_t bytes);
+  absl::Status CheckArrays() const;  // Whether another array may exist. Called with the lock held.
 
   const std::string session_id_;
   const std::string worker_;
   const int64_t workers_;
+  const SessionLimits limits_;
   SessionArrays arrays_;
+  std::atomic<int64_t> uploading_bytes_ = 0;
 
   std::mutex mutex_;  // Guards what follows.
   std::condition_variable changed_;

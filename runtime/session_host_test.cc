@@ -100,6 +100,48 @@ TEST_F(SessionHostTest, RefusesLongKeys) {
   }
 }
 
+TEST(SessionHostLimits, AreForProgramsArraysAndBytes) {
+  SessionHost host("job-1", "a", 1, {.programs = 2, .arrays = 4, .host_bytes = 40});
+  host.Begin([](const SessionCommand&) {});
+  const auto refusal = [](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    return std::string(status.message());
+  };
+  AddProgramRequest program;
+  const int64_t number = *host.AddProgram(MakeExecutable(), program);
+  ASSERT_TRUE(host.AddProgram(MakeExecutable(), program).ok());
+  EXPECT_THAT(refusal(host.AddProgram(MakeExecutable(), program).status()),
+              HasSubstr("session job-1: found 3 programs, expected at most 2"));
+
+  auto upload = host.BeginUpload(30);
+  ASSERT_TRUE(upload.ok()) << upload.status();
+  EXPECT_THAT(refusal(host.BeginUpload(16).status()),
+              HasSubstr("found 30 bytes of whole arrays in the memory of worker a and 16 more, expected at most 40 "
+                        "together"));
+  EXPECT_TRUE(host.BeginUpload(10).ok());
+  EXPECT_FALSE(host.BeginUpload(INT64_MAX).ok());
+  upload->reset();
+  const int64_t x = *host.PutArray(Numbers(), ""), y = *host.PutArray(Numbers(), "");
+  EXPECT_THAT(refusal(host.BeginUpload(16).status()), HasSubstr("found 32 bytes"));
+  ASSERT_TRUE(host.FreeArrays({y}).ok());
+  EXPECT_TRUE(host.BeginUpload(16).ok());
+
+  // Results are on the workers, and count when they are read.
+  CallProgramRequest call;
+  call.set_program(number);
+  call.add_arguments()->set_array(x);
+  const int64_t z = host.Call(call)->front();
+  ASSERT_TRUE(host.Call(call).ok());
+  {
+    const auto room = host.BeginUpload(20);
+    EXPECT_THAT(refusal(host.GetArray(z).status()), HasSubstr("and 16 more"));
+  }
+  ASSERT_TRUE(host.Call(call).ok());
+  EXPECT_THAT(refusal(host.Call(call).status()), HasSubstr("found 4 arrays, expected at most 4"));
+  EXPECT_THAT(refusal(host.PutArray(Numbers(), "").status()), HasSubstr("found 4 arrays"));
+  EXPECT_THAT(refusal(host.BeginUpload(0).status()), HasSubstr("found 4 arrays"));
+}
+
 TEST_F(SessionHostTest, WorkersReadBoxesOfUploadedArraysUntilTheyHaveThem) {
   const int64_t x = *host_.PutArray(Numbers(), "");
   ASSERT_TRUE(host_.Call(Call(x)).ok());

@@ -1,5 +1,7 @@
 // Sessions in the coordinator: virtual clock, scripted workers.
 #include "base/log.h"
+#include "proto/protocol.h"
+#include "security/session_keys.h"
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -53,16 +55,40 @@ TEST_F(SessionsTest, ClientsAndWorkersAreToldWhereTheFirstWorkerServes) {
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_EQ(place->address(), "127.0.0.1:1");
   EXPECT_EQ(place->key().size(), 32u);
-  std::vector<std::string> launched, started;
+  std::vector<LaunchTask> launched;
+  std::vector<std::string> started;
   for (const SendMessage& message : sent) {
-    if (message.message.has_launch()) launched.push_back(message.message.launch().session_key());
+    if (message.message.has_launch()) launched.push_back(message.message.launch());
     if (message.message.has_start()) started.push_back(message.message.start().places(0).address());
   }
-  EXPECT_THAT(launched, ::testing::ElementsAre(place->key(), place->key()));
+  ASSERT_EQ(launched.size(), 2u);
+  EXPECT_EQ(launched[0].session_key(), place->key());
+  const std::string secret = launched[0].session_secret();
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ(launched[1].session_key(), security::FollowerKey(secret, "b")) << "each other worker has a key of its own";
+  EXPECT_EQ(launched[1].session_secret(), "");
+  EXPECT_EQ(*coordinator().sessions().SealOf(JobId(id), "digest", {}), security::ProgramSeal(secret, "digest", {}));
   EXPECT_THAT(started, ::testing::ElementsAre("127.0.0.1:1", "127.0.0.1:1"));
   Beat(1, id, 17);
   EXPECT_EQ(Status(id).step(), 17);
   EXPECT_TRUE(Status(id).session());
+}
+
+TEST_F(SessionsTest, WithAWorkerOfTheVersionBeforeAllCallsCarryOneKey) {
+  Register(1, "a");
+  protocol = kSessionSecretProtocol - 1;
+  Register(2, "b");
+  const std::string id = Open();
+  ReadyAt(1, id, "127.0.0.1:1");
+  Ready(2, id);
+  const auto place = Locate(id);
+  ASSERT_TRUE(place.ok()) << place.status();
+  for (const SendMessage& message : sent) {
+    if (!message.message.has_launch()) continue;
+    EXPECT_EQ(message.message.launch().session_key(), place->key());
+    EXPECT_EQ(message.message.launch().session_secret(), "");
+  }
+  EXPECT_EQ(*coordinator().sessions().SealOf(JobId(id), "digest", {}), "");
 }
 
 TEST_F(SessionsTest, NeedsAWorkerThatServes) {
@@ -121,6 +147,7 @@ TEST_F(SessionsTest, OutlivesARestartOfTheCoordinatorIfItsClientAndItsWorkersRet
   const std::string id = Running();
   ASSERT_TRUE(Hold(id).ok());
   const std::string key = Locate(id)->key();
+  const std::string seal = *coordinator().sessions().SealOf(JobId(id), "digest", {});
   Restart();
   Register(1, "a", 1, {Task(id, 3)});
   Register(2, "b", 1, {Task(id, 3)});
@@ -128,6 +155,7 @@ TEST_F(SessionsTest, OutlivesARestartOfTheCoordinatorIfItsClientAndItsWorkersRet
   ASSERT_TRUE(Locate(id).ok()) << Why(id);
   EXPECT_EQ(Locate(id)->address(), "127.0.0.1:1");
   EXPECT_EQ(Locate(id)->key(), key);
+  EXPECT_EQ(*coordinator().sessions().SealOf(JobId(id), "digest", {}), seal);
   ASSERT_TRUE(Hold(id).ok());
   RunFor(30'000, {1, 2});
   EXPECT_TRUE(Check(id).ok()) << Why(id);

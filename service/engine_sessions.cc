@@ -63,6 +63,9 @@ absl::StatusOr<LoadProgramResponse> Engine::LoadProgram(const LoadProgramRequest
   LoadProgramResponse response;
   response.set_executable_digest(built.executable_digest);
   response.mutable_plans()->Assign(plans.begin(), plans.end());
+  XLAD_ASSIGN_OR_RETURN(*response.mutable_seal(), Ask<std::string>([&](CoordinatorCore& coordinator) {
+                          return coordinator.sessions().SealOf(JobId(id), built.executable_digest, response.plans());
+                        }));
   for (const EntryValue& entry : executable.parameters()) *response.add_parameters() = WithoutBuffer(entry);
   for (const EntryValue& entry : executable.results()) *response.add_results() = WithoutBuffer(entry);
   response.set_compile_ms(built.compile_ms);

@@ -259,6 +259,7 @@ absl::Status Validate(const LoadProgramRequest& request) {
 }
 absl::Status Validate(const CallProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckCount("arguments", request.arguments_size()));
+  XLAD_RETURN_IF_ERROR(CheckCount("free", request.free_size()));
   return CheckId("session_id", request.session_id());
 }
 absl::Status Validate(const PutBatchRequest& header) {
@@ -274,10 +275,15 @@ absl::Status Validate(const GetBatchRangeRequest& request) {
 absl::Status Validate(const LocateSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const AddProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
+  XLAD_RETURN_IF_ERROR(CheckCount("plans", request.plans_size()));
+  XLAD_RETURN_IF_ERROR(CheckText("seal", request.seal()));
   return CheckDigest("executable_digest", request.executable_digest());
 }
 absl::Status Validate(const GetArrayRequest& request) { return CheckId("session_id", request.session_id()); }
-absl::Status Validate(const FreeArraysRequest& request) { return CheckId("session_id", request.session_id()); }
+absl::Status Validate(const FreeArraysRequest& request) {
+  XLAD_RETURN_IF_ERROR(CheckCount("arrays", request.arrays_size()));
+  return CheckId("session_id", request.session_id());
+}
 absl::Status Validate(const CloseSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 
 absl::Status Validate(const PutBlobRequest& header) { return CheckDigest("digest", header.digest()); }

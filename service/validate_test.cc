@@ -106,6 +106,31 @@ TEST(Validate, RefusesShapesThatOverflowAndMalformedDigests) {
   }
 }
 
+TEST(Validate, LimitsTheEntriesOfSessionRequests) {
+  constexpr int kMost = 1 << 20;
+  FreeArraysRequest free;
+  free.set_session_id("s");
+  CallProgramRequest call;
+  call.set_session_id("s");
+  for (int i = 0; i < kMost; ++i) {
+    free.add_arrays(i);
+    call.add_free(i);
+  }
+  EXPECT_TRUE(Validate(free).ok());
+  EXPECT_TRUE(Validate(call).ok());
+  free.add_arrays(0);
+  call.add_free(0);
+  ExpectBad(Validate(free), "arrays");
+  ExpectBad(Validate(call), "free");
+  AddProgramRequest add;
+  add.set_session_id("s");
+  add.set_executable_digest(std::string(64, 'a'));
+  add.set_seal(std::string(64, '0'));
+  EXPECT_TRUE(Validate(add).ok());
+  add.set_seal(std::string(300, '0'));
+  ExpectBad(Validate(add), "seal");
+}
+
 TEST(Validate, ChecksMessagesOfWorkers) {
   EXPECT_TRUE(Validate(Parsed<WorkerMessage>("register { worker_id: 'w0' devices: 2 offers { count: 2 } }")).ok());
   const std::pair<const char*, const char*> bad[] = {

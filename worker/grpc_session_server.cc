@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "base/secret.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
+#include "security/session_keys.h"
 #include "tensor/wire.h"
 
 namespace xlad::worker {
@@ -26,6 +29,7 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kReservedBytes = size_t{1} << 30;  // Up to this size, an upload never moves in memory.
 constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
+constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
 constexpr int kMaxThreads = 256;  // A call that waits holds a thread.
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -71,14 +75,66 @@ absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
   return tensor::BoxFromWire(wire);
 }
 
+absl::Status CheckEntries(absl::string_view field, int entries) {
+  if (entries <= kMaxEntries) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": found ", entries, " entries, expected at most ", kMaxEntries));
+}
+
+// Checks the tokens of calls and the seals of programs.
+class Gate {
+ public:
+  explicit Gate(const SessionAccess& access) : access_(access) {
+    for (const std::string& worker : access_.followers) {
+      keys_[worker] = access_.secret.empty() ? access_.client_key : security::FollowerKey(access_.secret, worker);
+    }
+  }
+
+  absl::Status CheckClient(const grpc::ServerContext& context) const {
+    if (HasToken(context, access_.client_key)) return absl::OkStatus();
+    return absl::UnauthenticatedError(
+        "found no key of this session or a wrong one, expected the one that LocateSession returns");
+  }
+  // Any other worker of the session, or the one with this id.
+  absl::Status CheckFollower(const grpc::ServerContext& context, std::optional<std::string> worker) const {
+    for (const auto& [id, key] : keys_) {
+      if ((!worker.has_value() || *worker == id) && HasToken(context, key)) return absl::OkStatus();
+    }
+    return absl::UnauthenticatedError("found no key of this session or a wrong one, expected that of another worker");
+  }
+  absl::Status CheckSeal(const AddProgramRequest& request) const {
+    if (access_.secret.empty()) return absl::OkStatus();
+    const std::string expected =
+        security::ProgramSeal(access_.secret, request.executable_digest(), request.plans());
+    if (SameSecret(request.seal(), expected)) return absl::OkStatus();
+    return absl::PermissionDeniedError(absl::StrCat(
+        "found executable ", request.executable_digest(),
+        request.seal().empty() ? " without a seal" : " with a wrong seal",
+        ", expected digest, plans and seal of a response of LoadProgram for this session; a client without seals is of "
+        "an older version of xlad"));
+  }
+
+ private:
+  static bool HasToken(const grpc::ServerContext& context, const std::string& key) {
+    const auto range = context.client_metadata().equal_range("authorization");
+    return std::any_of(range.first, range.second, [&](const auto& entry) {
+      return SameSecret({entry.second.data(), entry.second.size()}, "Bearer " + key);
+    });
+  }
+
+  const SessionAccess access_;
+  std::map<std::string, std::string> keys_;  // By worker.
+};
+
 class Service final : public SessionWorker::Service {
  public:
-  Service(const std::string& key, SessionHost* host, SessionServer::ReadExecutable read)
-      : expected_("Bearer " + key), host_(host), read_(std::move(read)) {}
+  Service(const SessionAccess& access, SessionHost* host, SessionServer::ReadExecutable read)
+      : gate_(access), host_(host), read_(std::move(read)) {}
 
   grpc::Status AddProgram(grpc::ServerContext* context, const AddProgramRequest* request,
                           AddProgramResponse* response) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForClient(context, [&]() -> absl::Status {
+      XLAD_RETURN_IF_ERROR(gate_.CheckSeal(*request));
       XLAD_ASSIGN_OR_RETURN(const std::string bytes, read_(request->executable_digest()));
       Executable executable;
       if (!executable.ParseFromString(bytes)) {
@@ -93,7 +149,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status PutArray(grpc::ServerContext* context, grpc::ServerReader<PutArrayRequest>* reader,
                         PutArrayResponse* response) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForClient(context, [&]() -> absl::Status {
       PutArrayRequest request;
       if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
       XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::CheckedShapeFromWire(request.shape()));
@@ -102,8 +158,10 @@ class Service final : public SessionWorker::Service {
                                                        shape.ToString(), ", expected at most ", kMaxArrayBytes));
       }
       const std::string key = request.request_key();
+      XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
       XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, static_cast<size_t>(shape.bytes())));
       auto array = std::make_shared<Array>(shape, std::move(bytes));
+      upload.reset();  // From now on the array counts.
       XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
       response->set_array(number);
       return absl::OkStatus();
@@ -112,7 +170,8 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status CallProgram(grpc::ServerContext* context, const CallProgramRequest* request,
                            CallProgramResponse* response) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForClient(context, [&]() -> absl::Status {
+      XLAD_RETURN_IF_ERROR(CheckEntries("free", request->free_size()));
       XLAD_ASSIGN_OR_RETURN(const std::vector<int64_t> results, host_->Call(*request));
       response->mutable_results()->Assign(results.begin(), results.end());
       return absl::OkStatus();
@@ -121,7 +180,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status GetArray(grpc::ServerContext* context, const GetArrayRequest* request,
                         grpc::ServerWriter<Chunk>* writer) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForClient(context, [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const auto array, host_->GetArray(request->array()));
       WriteChunks(array->bytes(), writer);
       return absl::OkStatus();
@@ -130,17 +189,20 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status FreeArrays(grpc::ServerContext* context, const FreeArraysRequest* request,
                           FreeArraysResponse*) override {
-    return Run(context, [&] { return host_->FreeArrays({request->arrays().begin(), request->arrays().end()}); });
+    return ForClient(context, [&]() -> absl::Status {
+      XLAD_RETURN_IF_ERROR(CheckEntries("arrays", request->arrays_size()));
+      return host_->FreeArrays({request->arrays().begin(), request->arrays().end()});
+    });
   }
 
   grpc::Status Follow(grpc::ServerContext* context,
                       grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) override {
-    return Run(context, [&] { return SendCommands(context, stream); });
+    return ForFollower(context, [&] { return SendCommands(context, stream); });
   }
 
   grpc::Status GetArrayShard(grpc::ServerContext* context, const GetArrayShardRequest* request,
                              grpc::ServerWriter<Chunk>* writer) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForFollower(context, [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request->box()));
       XLAD_ASSIGN_OR_RETURN(const Array part, host_->ReadBox(request->array(), box));
       WriteChunks(part.bytes(), writer);
@@ -150,7 +212,7 @@ class Service final : public SessionWorker::Service {
 
   grpc::Status PutArrayShard(grpc::ServerContext* context, grpc::ServerReader<PutArrayShardRequest>* reader,
                              PutArrayShardResponse*) override {
-    return Run(context, [&]() -> absl::Status {
+    return ForFollower(context, [&]() -> absl::Status {
       PutArrayShardRequest request;
       if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
@@ -166,14 +228,15 @@ class Service final : public SessionWorker::Service {
 
  private:
   template <typename Work>
-  grpc::Status Run(grpc::ServerContext* context, const Work& work) {
-    const auto range = context->client_metadata().equal_range("authorization");
-    const bool is_known = std::any_of(range.first, range.second, [&](const auto& entry) {
-      return SameSecret({entry.second.data(), entry.second.size()}, expected_);
-    });
-    if (is_known) return ToGrpc(work());
-    return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                        "found no key of this session or a wrong one, expected the one that LocateSession returns");
+  grpc::Status ForClient(grpc::ServerContext* context, const Work& work) {
+    const absl::Status status = gate_.CheckClient(*context);
+    return ToGrpc(status.ok() ? work() : status);
+  }
+
+  template <typename Work>
+  grpc::Status ForFollower(grpc::ServerContext* context, const Work& work) {
+    const absl::Status status = gate_.CheckFollower(*context, std::nullopt);
+    return ToGrpc(status.ok() ? work() : status);
   }
 
   // Reads the answers of a worker on a thread of its own while this one sends commands.
@@ -181,6 +244,7 @@ class Service final : public SessionWorker::Service {
                             grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) {
     FollowSessionRequest first;
     if (!stream->Read(&first)) return absl::InvalidArgumentError("found a call without a request");
+    XLAD_RETURN_IF_ERROR(gate_.CheckFollower(*context, first.worker_id()));
     std::atomic<bool> gone = false;
     host_->Answer(first.worker_id(), first.done());
     std::thread answers([&] {
@@ -204,15 +268,15 @@ class Service final : public SessionWorker::Service {
     return status;
   }
 
-  const std::string expected_;
+  const Gate gate_;
   SessionHost* const host_;
   const SessionServer::ReadExecutable read_;
 };
 
 class GrpcSessionServer final : public SessionServer {
  public:
-  GrpcSessionServer(const std::string& key, SessionHost* host, ReadExecutable read)
-      : service_(key, host, std::move(read)) {}
+  GrpcSessionServer(const SessionAccess& access, SessionHost* host, ReadExecutable read)
+      : service_(access, host, std::move(read)) {}
   ~GrpcSessionServer() override {
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
   }
@@ -249,10 +313,18 @@ class GrpcSessionServer final : public SessionServer {
 
 }  // namespace
 
+SessionAccess AccessOf(const LaunchTask& launch, const std::string& worker_id) {
+  SessionAccess access{launch.session_key(), launch.session_secret(), {}};
+  for (const Peer& peer : launch.peers()) {
+    if (peer.worker_id() != worker_id) access.followers.push_back(peer.worker_id());
+  }
+  return access;
+}
+
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(const std::string& listen_host,
-                                                                    const std::string& key, SessionHost* host,
+                                                                    const SessionAccess& access, SessionHost* host,
                                                                     ReadExecutable read) {
-  auto server = std::make_unique<GrpcSessionServer>(key, host, std::move(read));
+  auto server = std::make_unique<GrpcSessionServer>(access, host, std::move(read));
   XLAD_RETURN_IF_ERROR(server->Listen(listen_host));
   return server;
 }

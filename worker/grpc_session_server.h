@@ -5,21 +5,35 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
 #include "runtime/session_host.h"
 
 namespace xlad::worker {
+
+// Who may call the server, by the token of the call. A client cannot make the calls of workers, a worker cannot make
+// those of clients or speak for another worker, and a program is added only with the coordinator's seal.
+struct SessionAccess {
+  std::string client_key;
+  std::string secret;                  // security/session_keys.h. Empty: all calls carry the client's key.
+  std::vector<std::string> followers;  // The ids of the other workers.
+};
+// `launch` is the task of the session's first worker, whose id is `worker_id`.
+SessionAccess AccessOf(const LaunchTask& launch, const std::string& worker_id);
 
 class SessionServer {
  public:
   // Reads an executable by its digest.
   using ReadExecutable = std::function<absl::StatusOr<std::string>(const std::string& digest)>;
 
-  // Listens on a port of `listen_host`, a loopback address, because the connections are not encrypted. Calls must carry
-  // `key` as their token. `host` must outlive the server.
-  static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host, const std::string& key,
-                                                              runtime::SessionHost* host, ReadExecutable read);
+  // Listens on a port of `listen_host`, a loopback address, because the connections are not encrypted. `host` must
+  // outlive the server.
+  static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
+                                                              const SessionAccess& access, runtime::SessionHost* host,
+                                                              ReadExecutable read);
   virtual ~SessionServer() = default;  // Ends all calls. The host must have been ended before.
   virtual std::string address() const = 0;  // HOST:PORT
 };

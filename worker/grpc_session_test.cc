@@ -9,6 +9,7 @@
 
 #include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
+#include "security/session_keys.h"
 #include "tensor/wire.h"
 #include "worker/grpc_session_follower.h"
 #include "worker/grpc_session_server.h"
@@ -20,6 +21,7 @@ using tensor::ElementType;
 using ::testing::HasSubstr;
 
 const tensor::Shape kVector{ElementType::kF32, {4}};
+constexpr char kSecret[] = "known to the coordinator and the first worker";
 
 // (x) -> (y): both f32[4], x split over two devices.
 std::string SerializedExecutable() {
@@ -37,8 +39,11 @@ class SessionServerTest : public ::testing::Test {
  protected:
   SessionServerTest() : host_("job-1", "a", /*workers=*/2) {
     launch_.set_job_id("job-1");
-    launch_.set_session_key("secret");
-    auto server = SessionServer::Start("127.0.0.1", "secret", &host_, [](const std::string& digest) {
+    launch_.set_session_key(security::FollowerKey(kSecret, "b"));
+    Serve({"client's", kSecret, {"b"}});
+  }
+  void Serve(const SessionAccess& access) {
+    auto server = SessionServer::Start("127.0.0.1", access, &host_, [](const std::string& digest) {
       return digest == "damaged" ? std::string("no executable") : SerializedExecutable();
     });
     EXPECT_TRUE(server.ok()) << server.status();
@@ -50,12 +55,18 @@ class SessionServerTest : public ::testing::Test {
     host_.End("the test ends");
     server_.reset();
   }
-  void Prepare(grpc::ClientContext* context, const std::string& key = "secret") { PrepareCall(context, key, 60'000); }
+  void Prepare(grpc::ClientContext* context, const std::string& key = "client's") {
+    PrepareCall(context, key, 60'000);
+  }
   grpc::Status AddProgram(const std::string& digest, const std::string& key, int64_t* program) {
-    grpc::ClientContext context;
-    Prepare(&context, key);
     AddProgramRequest request;
     request.set_executable_digest(digest);
+    request.set_seal(security::ProgramSeal(kSecret, digest, {}));
+    return AddProgram(request, key, program);
+  }
+  grpc::Status AddProgram(const AddProgramRequest& request, const std::string& key, int64_t* program) {
+    grpc::ClientContext context;
+    Prepare(&context, key);
     AddProgramResponse response;
     const grpc::Status status = stub_->AddProgram(&context, request, &response);
     *program = response.program();
@@ -112,29 +123,100 @@ class SessionServerTest : public ::testing::Test {
 
 TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
   int64_t number = 0;
-  for (const std::string key : {"", "wrong", "secret2"}) {
+  for (const std::string& key : std::vector<std::string>{"", "wrong", "client's2", launch_.session_key()}) {
     EXPECT_EQ(AddProgram("digest", key, &number).error_code(), grpc::StatusCode::UNAUTHENTICATED) << key;
   }
-  EXPECT_THAT(AddProgram("damaged", "secret", &number).error_message(),
+  EXPECT_THAT(AddProgram("damaged", "client's", &number).error_message(),
               HasSubstr("damaged, which is not an executable"));
   EXPECT_THAT(Put("123", &number).error_message(), HasSubstr("found 3 bytes, expected 16"));
   EXPECT_THAT(Put("12345678901234567", &number).error_message(), HasSubstr("found more than 16 bytes, expected 16"));
   grpc::ClientContext context;
-  Prepare(&context);
+  Prepare(&context, launch_.session_key());
   GetArrayShardRequest request;
   request.mutable_box()->add_lo(0);
   const auto reader = stub_->GetArrayShard(&context, request);
   Chunk chunk;
   EXPECT_FALSE(reader->Read(&chunk));
   EXPECT_THAT(reader->Finish().error_message(), HasSubstr("expected as many of both"));
-  EXPECT_FALSE(SessionServer::Start("0.0.0.0", "secret", &host_, nullptr).ok()) << "it is not encrypted";
+  EXPECT_FALSE(SessionServer::Start("0.0.0.0", {}, &host_, nullptr).ok()) << "it is not encrypted";
+}
+
+// Machine code is loaded only if the coordinator made it for this session.
+TEST_F(SessionServerTest, AProgramNeedsTheSealOfTheCoordinator) {
+  AddProgramRequest request;
+  request.set_executable_digest("digest");
+  int64_t number = 0;
+  const grpc::Status none = AddProgram(request, "client's", &number);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(none.error_message(), HasSubstr("found executable digest without a seal, expected digest, plans and seal "
+                                              "of a response of LoadProgram"));
+  request.set_seal(security::ProgramSeal("of another session", "digest", {}));
+  EXPECT_THAT(AddProgram(request, "client's", &number).error_message(), HasSubstr("with a wrong seal"));
+  request.set_seal(security::ProgramSeal(kSecret, "digest", {}));
+  EXPECT_TRUE(AddProgram(request, "client's", &number).ok());
+  request.add_plans()->set_algorithm("ring");
+  EXPECT_THAT(AddProgram(request, "client's", &number).error_message(), HasSubstr("with a wrong seal"));
+  request.set_seal(security::ProgramSeal(kSecret, "digest", request.plans()));
+  EXPECT_TRUE(AddProgram(request, "client's", &number).ok());
+}
+
+TEST_F(SessionServerTest, ClientsAndWorkersHaveTheirOwnCalls) {
+  const auto read_shard = [&](const std::string& key) {
+    grpc::ClientContext context;
+    Prepare(&context, key);
+    const auto reader = stub_->GetArrayShard(&context, GetArrayShardRequest());
+    Chunk chunk;
+    while (reader->Read(&chunk)) {
+    }
+    return reader->Finish().error_code();
+  };
+  EXPECT_EQ(read_shard("client's"), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(read_shard(security::FollowerKey(kSecret, "c")), grpc::StatusCode::UNAUTHENTICATED) << "it has no part";
+  EXPECT_EQ(read_shard(launch_.session_key()), grpc::StatusCode::NOT_FOUND);
+  // A worker that names another one cannot answer for it.
+  grpc::ClientContext context;
+  Prepare(&context, launch_.session_key());
+  const auto stream = stub_->Follow(&context);
+  FollowSessionRequest request;
+  request.set_worker_id("a");
+  stream->Write(request);
+  SessionCommand command;
+  EXPECT_FALSE(stream->Read(&command));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+// A session of which one worker is of the version before: the coordinator has made no secret.
+TEST_F(SessionServerTest, WithoutASecretAllHaveTheClientsKey) {
+  LaunchTask launch;
+  launch.set_session_key("shared");
+  for (const char* worker : {"a", "b"}) launch.add_peers()->set_worker_id(worker);
+  const SessionAccess access = AccessOf(launch, "a");
+  EXPECT_THAT(access.followers, ::testing::ElementsAre("b"));
+  Serve(access);
+  launch_.set_session_key("shared");
+  Follow();
+  AddProgramRequest request;
+  request.set_executable_digest("digest");
+  int64_t number = 0;
+  ASSERT_TRUE(AddProgram(request, "shared", &number).ok());
+  EXPECT_EQ(WaitForCommand(1).load().executable_digest(), "digest");
+}
+
+TEST_F(SessionServerTest, EntriesOfRequestsHaveALimit) {
+  grpc::ClientContext freeing;
+  Prepare(&freeing);
+  FreeArraysRequest request;
+  for (int i = 0; i <= 1 << 20; ++i) request.add_arrays(i);
+  FreeArraysResponse response;
+  EXPECT_THAT(stub_->FreeArrays(&freeing, request, &response).error_message(),
+              HasSubstr("arrays: found 1048577 entries, expected at most 1048576"));
 }
 
 TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
   Follow();
   host_.Begin([this](const SessionCommand& command) { host_answers_.push_back(command.sequence()); });
   int64_t program = 0, x = 0;
-  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  ASSERT_TRUE(AddProgram("digest", "client's", &program).ok());
   ASSERT_TRUE(Put("1111222233334444", &x).ok());
   CallProgramRequest call;
   call.set_program(program);
@@ -193,12 +275,12 @@ TEST_F(SessionServerTest, AFollowerThatIsRefusedSaysSo) {
 TEST_F(SessionServerTest, AFollowerDeliversNothingAfterItHasStopped) {
   Follow();
   int64_t program = 0;
-  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  ASSERT_TRUE(AddProgram("digest", "client's", &program).ok());
   WaitForCommand(1);
   follower_->Stop();
   const size_t delivered = commands_.size();  // No other thread uses them after Stop.
   follower_->Done(1);
-  ASSERT_TRUE(AddProgram("digest", "secret", &program).ok());
+  ASSERT_TRUE(AddProgram("digest", "client's", &program).ok());
   follower_->Stop();
   EXPECT_EQ(commands_.size(), delivered);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "runtime/session_host.h"
 #include "worker/grpc_session_follower.h"
 #include "worker/grpc_session_server.h"
@@ -33,10 +34,12 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
     const auto deliver = [this](const SessionCommand& command) { executor_->Command(command); };
     const std::string& worker = options_.environment.worker_id;
     if (is_first) {
-      host_ = std::make_unique<runtime::SessionHost>(launch_.job_id(), worker, launch_.peers_size());
+      runtime::SessionLimits limits;
+      limits.host_bytes = UsableMemoryBytes() / 2;
+      host_ = std::make_unique<runtime::SessionHost>(launch_.job_id(), worker, launch_.peers_size(), limits);
       const auto read = [this](const std::string& digest) { return options_.read_blob(digest, &reads_); };
       XLAD_ASSIGN_OR_RETURN(server_,
-                            SessionServer::Start(options_.listen_host, launch_.session_key(), host_.get(), read));
+                            SessionServer::Start(options_.listen_host, AccessOf(launch_, worker), host_.get(), read));
     } else {
       const auto fail = [this](const absl::Status& status) { executor_->Abort({status, ""}); };
       follower_ = SessionFollower::Make(launch_, worker, {deliver, fail});

@@ -77,7 +77,7 @@ class Session:
                 self._has_ended(str(error))
             raise
         number = self._place.call("AddProgram", executable_digest=loaded.executable_digest, plans=loaded.plans,
-                                  request_key=request_key()).program
+                                  seal=loaded.seal, request_key=request_key()).program
         return Loaded(int(number), [_boxes(value) for value in loaded.parameters],
                       [_boxes(value) for value in loaded.results], loaded.compile_ms, loaded.cached,
                       list(loaded.warnings))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "proto/protocol.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -38,6 +39,9 @@ void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std:
   placed->set_checkpoint_uri(start.checkpoint_uri);
   placed->set_checkpoint_digest(start.checkpoint_digest);
   if (job->spec.session()) placed->set_session_key(context_.random->Hex(16));
+  if (job->spec.session() && context_.AllSpeak(kSessionSecretProtocol, peers)) {
+    placed->set_session_secret(context_.random->Hex(32));
+  }
   context_.Record(std::move(event));
   Attempt& attempt = context_.AddAttempt(*job);
   for (const Peer& peer : peers) {

@@ -49,6 +49,13 @@ absl::StatusOr<LocateSessionResponse> SessionMachine::Locate(const JobId& id) co
   return response;
 }
 
+absl::StatusOr<std::string> SessionMachine::SealOf(const JobId& id, const std::string& executable_digest,
+                                                   const security::CollectivePlans& plans) const {
+  XLAD_RETURN_IF_ERROR(Check(id));
+  const std::string& secret = context_.jobs.Find(id)->placed.session_secret();
+  return secret.empty() ? std::string() : security::ProgramSeal(secret, executable_digest, plans);
+}
+
 absl::StatusOr<Target> SessionMachine::TargetOf(const JobId& id) const {
   XLAD_RETURN_IF_ERROR(Check(id));
   const Peer& first = context_.jobs.Find(id)->placed.peers(0);

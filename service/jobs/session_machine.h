@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "security/session_keys.h"
 #include "service/attempts/ending.h"
 #include "service/state/context.h"
 
@@ -22,6 +23,10 @@ class SessionMachine {
   absl::Status Close(const JobId& id);
   absl::Status Check(const JobId& id) const;
   absl::StatusOr<Target> TargetOf(const JobId& id) const;
+  // The seal by which the first worker knows that the coordinator has built the program for the session; empty if a
+  // worker of the session is of an older version, which needs none.
+  absl::StatusOr<std::string> SealOf(const JobId& id, const std::string& executable_digest,
+                                     const security::CollectivePlans& plans) const;
   // The address of the first worker, and the key for it.
   absl::StatusOr<LocateSessionResponse> Locate(const JobId& id) const;
 

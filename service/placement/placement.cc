@@ -9,6 +9,7 @@
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
+#include "security/session_keys.h"
 
 namespace xlad::service {
 
@@ -220,7 +221,11 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   launch.set_checkpoint_uri(job.placed.checkpoint_uri());
   launch.set_checkpoint_digest(job.placed.checkpoint_digest());
   launch.set_checkpoints(true);
-  launch.set_session_key(job.placed.session_key());
+  const std::string& secret = job.placed.session_secret();
+  const bool is_first = std::find(peer.devices().begin(), peer.devices().end(), 0) != peer.devices().end();
+  const bool has_own_key = !secret.empty() && !is_first;
+  launch.set_session_key(has_own_key ? security::FollowerKey(secret, peer.worker_id()) : job.placed.session_key());
+  if (is_first) launch.set_session_secret(secret);
   return launch;
 }
 

@@ -88,6 +88,13 @@ void Context::RemoveAttempt(const Job& job) {
   reschedule = true;
 }
 
+bool Context::AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const {
+  return std::all_of(peers.begin(), peers.end(), [&](const Peer& peer) {
+    const auto worker = workers.find(WorkerId(peer.worker_id()));
+    return worker != workers.end() && worker->second.registration.protocol() >= protocol;
+  });
+}
+
 bool Context::TakesWork(const Worker& worker) const {
   return worker.state == WorkerState::kAlive && worker.connection != ConnectionId() && !worker.leaving &&
          !jobs.drained().contains(worker.id);

@@ -74,6 +74,8 @@ struct Context {
   // Counts the devices of the job's attempt as used on this worker.
   static void Occupy(const Job& job, Worker* worker);
 
+  // Whether all of these workers are registered with at least this protocol (proto/protocol.h).
+  bool AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const;
   // Whether the worker gets new attempts.
   bool TakesWork(const Worker& worker) const;
   // The devices of all workers that take work, and the free ones among them.
