@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "base/log.h"
+#include "storage/free_space.h"
 #include "storage/uri.h"
 
 namespace xlad::service {
@@ -21,8 +22,6 @@ constexpr char kSums[] = ".sums";
 constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
-// The free space is read again after this many bytes have been written.
-constexpr int64_t kSpaceCheckBytes = 16 << 20;
 
 }  // namespace
 
@@ -175,19 +174,13 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
 class BlobStore::FileUpload final : public BlobStore::Upload {
  public:
   FileUpload(std::shared_ptr<Files> store, std::string digest, std::unique_ptr<storage::ObjectWriter> writer)
-      : store_(std::move(store)), digest_(std::move(digest)), writer_(std::move(writer)) {}
+      : store_(std::move(store)),
+        digest_(std::move(digest)),
+        writer_(std::move(writer)),
+        space_(store_->files(), store_->folder(), store_->reserve_bytes()) {}
 
   absl::Status Append(absl::string_view bytes) override {
-    if (writer_->bytes() >= next_space_check_) {
-      next_space_check_ = writer_->bytes() + kSpaceCheckBytes;
-      XLAD_ASSIGN_OR_RETURN(const int64_t free_bytes, store_->files().FreeBytes(store_->folder()));
-      if (free_bytes < store_->reserve_bytes() + kSpaceCheckBytes) {
-        return absl::ResourceExhaustedError(absl::StrCat("the coordinator's disk has ", free_bytes >> 20,
-                                                         " MiB left, of which it keeps ",
-                                                         store_->reserve_bytes() >> 20,
-                                                         " MiB for its log; free some space in ", store_->folder()));
-      }
-    }
+    XLAD_RETURN_IF_ERROR(space_.Check(writer_->bytes()));
     return writer_->Append(bytes);
   }
 
@@ -210,7 +203,7 @@ class BlobStore::FileUpload final : public BlobStore::Upload {
   const std::shared_ptr<Files> store_;
   const std::string digest_;
   const std::unique_ptr<storage::ObjectWriter> writer_;
-  int64_t next_space_check_ = 0;
+  storage::FreeSpace space_;
 };
 
 BlobStore::BlobStore(std::shared_ptr<Files> store) : store_(std::move(store)) {}

@@ -54,8 +54,10 @@ absl::Status Engine::Open() {
   blobs_ = std::make_unique<BlobStore>(std::move(blobs));
   collector_ = std::make_unique<BlobCollector>(blobs_.get(), options_.blobs);
   builds_ = std::make_unique<BuildQueue>(options_.builds);
-  XLAD_ASSIGN_OR_RETURN(
-      spool_, storage::BatchSpool::Open(RealFileSystem(), RealClock(), JoinPath(options_.data_folder, "batches")));
+  storage::BatchSpool::Limits limits;
+  limits.reserve_bytes = blob_options.reserve_bytes;
+  XLAD_ASSIGN_OR_RETURN(spool_, storage::BatchSpool::Open(RealFileSystem(), RealClock(),
+                                                          JoinPath(options_.data_folder, "batches"), limits));
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {

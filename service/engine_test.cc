@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "proto/protocol.h"
+#include "service/restore.h"
 
 namespace xlad::service {
 namespace {
@@ -153,6 +154,37 @@ TEST_F(EngineTest, RemovedJobsLeaveNothingOnTheDisk) {
   EXPECT_TRUE(absl::IsNotFound(engine_->GetJob(jobs[0]).status()));
   EXPECT_TRUE(engine_->GetJob(jobs[3]).ok());
   EXPECT_NE(Submit("tiny 0"), jobs[0]) << "it is another job, whose program is uploaded again";
+}
+
+TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
+  Start();
+  SubmitJobRequest request;
+  request.set_client_key("fed");
+  request.mutable_spec()->set_program_blob(*engine_->blobs().Put("huge-1"));
+  request.mutable_spec()->set_data_uri("stream:");
+  const std::string job = engine_->Submit(request)->job_id();
+  ASSERT_EQ(engine_->NextBatch(job)->next(), 0);
+  for (int64_t batch = 0; batch < 2; ++batch) {
+    const auto arrival = engine_->spool().Begin(job, batch);
+    ASSERT_TRUE((*arrival)->Append(absl::StrCat("batch ", batch)).ok());
+    ASSERT_TRUE((*arrival)->Finish().ok());
+  }
+  const auto arriving = engine_->spool().Begin(job, 2);
+  ASSERT_TRUE((*arriving)->Append("the begin of").ok());
+  const std::string backup = JoinPath(folder_, "backup"), restored = JoinPath(folder_, "restored");
+  ASSERT_TRUE(engine_->Backup(backup).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(engine_->Backup(backup).status()));
+  ASSERT_TRUE(engine_->Cancel(job).ok());
+  engine_->Stop();
+  engine_.reset();
+
+  ASSERT_TRUE(RestoreBackup(backup, restored, 0).ok());
+  options_.data_folder = restored;
+  Start();
+  EXPECT_EQ(engine_->NextBatch(job)->next(), 2) << "the job is there, and waits for the third batch";
+  const auto batch = engine_->spool().Read(job, 1, 0);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(*storage::ReadString(**batch, 0, (*batch)->size()), "batch 1");
 }
 
 TEST_F(EngineTest, ASubmissionNamesItsMissingBlobs) {

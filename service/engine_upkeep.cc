@@ -1,6 +1,7 @@
 // What the engine does with its folder beside the work for jobs: removes what is not needed any more, makes backups.
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "base/log.h"
 #include "service/engine.h"
 #include "storage/checkpoint_folder.h"
@@ -10,6 +11,28 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
+
+// Makes the folder `to` with the files of the folder `from`, which never change: by hard links, or by copies on another
+// disk. Files that are still being written are left out.
+absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
+  FileSystem& files = RealFileSystem();
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(to));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(from));
+  for (const std::string& name : names) {
+    const std::string source = JoinPath(from, name), copy = JoinPath(to, name);
+    if (absl::StrContains(name, ".tmp")) continue;
+    std::error_code error;
+    std::filesystem::create_hard_link(source, copy, error);
+    if (error) std::filesystem::copy_file(source, copy, error);
+    if (error && files.Exists(source)) {
+      return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", source, " to ", copy, ": ", error.message()));
+    }
+    if (error) continue;  // It has been removed meanwhile.
+    if (storage::IsDigest(name)) response->set_blobs(response->blobs() + 1);  // The others are checksums or batches.
+    response->set_bytes(response->bytes() + files.Size(copy).value_or(0));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -88,28 +111,21 @@ absl::StatusOr<std::shared_ptr<void>> Engine::HoldBlobs(const JobSpec& spec, con
 absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
   FileSystem& files = RealFileSystem();
-  XLAD_RETURN_IF_ERROR(files.MakeDirectories(JoinPath(folder, "blobs")));
+  const std::string blobs = JoinPath(folder, "blobs"), batches = JoinPath(folder, "batches");
+  XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, files.List(folder));
-  if (present.size() > 1) {
+  if (!present.empty()) {
     return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected an empty or a new folder"));
   }
   BackupResponse response;
   const std::lock_guard lock(collecting_);
-  // The log first: every blob that it names exists, because blobs are stored before they are recorded.
+  const std::shared_ptr<void> hold = spool_->HoldRemovals();
+  // The log first: every blob and batch that it needs exists, because they are stored before they are recorded.
   XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
-  const std::string blobs = JoinPath(options_.data_folder, "blobs");
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(blobs));
-  for (const std::string& name : names) {
-    std::error_code error;
-    const std::string from = JoinPath(blobs, name), to = JoinPath(JoinPath(folder, "blobs"), name);
-    std::filesystem::create_hard_link(from, to, error);  // Blobs never change.
-    if (error) std::filesystem::copy_file(from, to, error);
-    if (error && files.Exists(from)) {
-      return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", from, " to ", to, ": ", error.message()));
-    }
-    if (error) continue;
-    if (name.size() == 64) response.set_blobs(response.blobs() + 1);  // The others are checksums.
-    response.set_bytes(response.bytes() + files.Size(to).value_or(0));
+  XLAD_RETURN_IF_ERROR(LinkFiles(JoinPath(options_.data_folder, "blobs"), blobs, &response));
+  for (const std::string& job : spool_->Jobs()) {
+    const std::string from = JoinPath(JoinPath(options_.data_folder, "batches"), job);
+    XLAD_RETURN_IF_ERROR(LinkFiles(from, JoinPath(batches, job), &response));
   }
   return response;
 }

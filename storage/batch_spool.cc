@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "storage/free_space.h"
 
 namespace xlad::storage {
 namespace {
@@ -24,8 +25,20 @@ bool ParseName(absl::string_view name, absl::string_view suffix, int64_t* number
 class BatchSpool::FileArrival final : public BatchSpool::Arrival {
  public:
   FileArrival(BatchSpool* spool, std::string job, int64_t batch, std::unique_ptr<ObjectWriter> writer)
-      : spool_(spool), job_(std::move(job)), batch_(batch), writer_(std::move(writer)) {}
-  absl::Status Append(absl::string_view bytes) override { return writer_->Append(bytes); }
+      : spool_(spool),
+        job_(std::move(job)),
+        batch_(batch),
+        writer_(std::move(writer)),
+        space_(spool_->files_, spool_->folder_, spool_->limits_.reserve_bytes) {}
+  absl::Status Append(absl::string_view bytes) override {
+    const int64_t limit = spool_->limits_.batch_bytes;
+    if (std::ssize(bytes) > limit - writer_->bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat("batch ", batch_, " of job ", job_, ": found more than ", limit,
+                                                     " bytes, expected at most ", limit));
+    }
+    XLAD_RETURN_IF_ERROR(space_.Check(writer_->bytes()));
+    return writer_->Append(bytes);
+  }
   absl::Status Finish() override {
     XLAD_RETURN_IF_ERROR(writer_->Finish().status());
     return spool_->Add(job_, batch_, writer_.get());
@@ -36,12 +49,13 @@ class BatchSpool::FileArrival final : public BatchSpool::Arrival {
   const std::string job_;
   const int64_t batch_;
   const std::unique_ptr<ObjectWriter> writer_;
+  FreeSpace space_;
 };
 
 absl::StatusOr<std::unique_ptr<BatchSpool>> BatchSpool::Open(FileSystem& files, const Clock& clock,
-                                                             std::string folder) {
+                                                             std::string folder, const Limits& limits) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
-  std::unique_ptr<BatchSpool> spool(new BatchSpool(files, clock, folder));
+  std::unique_ptr<BatchSpool> spool(new BatchSpool(files, clock, folder, limits));
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, files.List(folder));
   for (const std::string& job : jobs) XLAD_RETURN_IF_ERROR(spool->OpenJob(job));
   return spool;
@@ -95,6 +109,7 @@ absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
     found = streams_.emplace(job, Stream{first, first, -1, -1, clock_.NowNs()}).first;
   }
   Stream& stream = found->second;
+  if (holds_ > 0) return absl::OkStatus();  // The next call removes them.
   if (stream.next < first) stream.first = stream.next = first;  // The disk has nothing that is needed.
   for (; stream.first < first; ++stream.first) {
     const absl::Status removed = files_.Remove(PathOf(job, stream.first));
@@ -108,12 +123,22 @@ void BatchSpool::Remove(const std::string& job) {
     const std::lock_guard lock(mutex_);
     if (streams_.erase(job) == 0) return;
     changed_.notify_all();
+    if (holds_ > 0) return;  // They are removed after the next start.
   }
   // What cannot be removed now is removed after the next start.
   const auto names = files_.List(FolderOf(job));
   if (!names.ok()) return;
   for (const std::string& name : *names) files_.Remove(JoinPath(FolderOf(job), name)).IgnoreError();
   files_.RemoveDirectory(FolderOf(job)).IgnoreError();
+}
+
+std::shared_ptr<void> BatchSpool::HoldRemovals() {
+  const std::lock_guard lock(mutex_);
+  ++holds_;
+  return std::shared_ptr<void>(nullptr, [this](void*) {
+    const std::lock_guard released(mutex_);
+    --holds_;
+  });
 }
 
 bool BatchSpool::Has(const std::string& job) const {

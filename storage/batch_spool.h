@@ -27,13 +27,21 @@ class BatchSpool {
  public:
   static constexpr int64_t kAhead = 8;
 
+  struct Limits {
+    int64_t batch_bytes = int64_t{64} << 30;  // The largest size of one batch.
+    int64_t reserve_bytes = 0;                // The space on the disk that is kept for others.
+  };
+
   // Opens what is on the disk. `files` and `clock` must outlive the spool.
-  static absl::StatusOr<std::unique_ptr<BatchSpool>> Open(FileSystem& files, const Clock& clock, std::string folder);
+  static absl::StatusOr<std::unique_ptr<BatchSpool>> Open(FileSystem& files, const Clock& clock, std::string folder,
+                                                          const Limits& limits);
 
   // Adds the job, unless it is there, and removes its batches before `first`: the job does not need them any more.
   absl::Status Keep(const std::string& job, int64_t first);
   // Removes the job with its files; calls that wait for it return NotFound.
   void Remove(const std::string& job);
+  // Until the result is destroyed, which must be before the spool is, no batch is removed from the disk.
+  std::shared_ptr<void> HoldRemovals();
   std::vector<std::string> Jobs() const;
   bool Has(const std::string& job) const;
 
@@ -46,6 +54,7 @@ class BatchSpool {
   class Arrival {
    public:
     virtual ~Arrival() = default;  // Removes what was written, unless Finish succeeded.
+    // InvalidArgument if the batch is too large, ResourceExhausted if the disk is nearly full.
     virtual absl::Status Append(absl::string_view bytes) = 0;
     // When it returns OK, the batch is on disk. Aborted if another sender has sent the batch meanwhile.
     virtual absl::Status Finish() = 0;
@@ -72,8 +81,8 @@ class BatchSpool {
     int64_t message_ns = 0;  // When the last message of the sender came.
   };
 
-  BatchSpool(FileSystem& files, const Clock& clock, std::string folder)
-      : files_(files), clock_(clock), folder_(std::move(folder)) {}
+  BatchSpool(FileSystem& files, const Clock& clock, std::string folder, const Limits& limits)
+      : files_(files), clock_(clock), folder_(std::move(folder)), limits_(limits) {}
   absl::Status OpenJob(const std::string& job);
   std::string FolderOf(const std::string& job) const { return JoinPath(folder_, job); }
   std::string PathOf(const std::string& job, int64_t batch) const;
@@ -83,10 +92,12 @@ class BatchSpool {
   FileSystem& files_;
   const Clock& clock_;
   const std::string folder_;
+  const Limits limits_;
   mutable std::mutex mutex_;  // Guards what follows.
   std::condition_variable changed_;
   std::map<std::string, Stream> streams_;  // By job.
   int64_t serial_ = 0;                     // The number of the next temporary file.
+  int64_t holds_ = 0;                      // See HoldRemovals.
 };
 
 }  // namespace xlad::storage

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "storage/free_space.h"
 #include "storage/testing/memory_files.h"
 
 namespace xlad::storage {
@@ -20,7 +21,7 @@ class BatchSpoolTest : public ::testing::Test {
   BatchSpoolTest() { Open(); }
   void Open() {
     spool_.reset();
-    auto opened = BatchSpool::Open(files_, clock_, "spool");
+    auto opened = BatchSpool::Open(files_, clock_, "spool", limits_);
     ASSERT_TRUE(opened.ok()) << opened.status();
     spool_ = *std::move(opened);
   }
@@ -36,10 +37,43 @@ class BatchSpoolTest : public ::testing::Test {
     return bytes.ok() ? *bytes : std::string(bytes.status().message());
   }
 
+  BatchSpool::Limits limits_;
   MemoryFiles files_;
   ManualClock clock_{1};
   std::unique_ptr<BatchSpool> spool_;
 };
+
+TEST_F(BatchSpoolTest, NothingIsRemovedWhileABackupIsMade) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(spool_->Keep("ended", 0).ok());
+  for (int64_t batch = 0; batch < 3; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  auto hold = spool_->HoldRemovals(), another = spool_->HoldRemovals();
+  hold.reset();
+  ASSERT_TRUE(spool_->Keep("job", 2).ok());
+  spool_->Remove("ended");
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
+  EXPECT_THAT(*files_.List("spool"), ElementsAre("ended", "job"));
+  another.reset();
+  ASSERT_TRUE(spool_->Keep("job", 2).ok());
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("2.safetensors"));
+}
+
+TEST_F(BatchSpoolTest, ABatchHasALimitAndTheDiskAReserve) {
+  limits_ = {.batch_bytes = 5, .reserve_bytes = int64_t{1} << 30};
+  Open();
+  ASSERT_TRUE(spool_->Keep("job", 3).ok());
+  const absl::Status large = Send(3, "123456");
+  EXPECT_EQ(large.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(large.message(), HasSubstr("batch 3 of job job: found more than 5 bytes, expected at most 5"));
+  EXPECT_TRUE(Send(3, "12345").ok());
+  files_.free_bytes = (int64_t{1} << 30) + FreeSpace::kCheckBytes - 1;
+  const absl::Status full = Send(4, "1");
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, of which it keeps 1024 MiB"));
+  EXPECT_EQ(*spool_->Next("job"), 4) << "nothing is left of it";
+  files_.free_bytes += 1;
+  EXPECT_TRUE(Send(4, "1").ok());
+}
 
 TEST_F(BatchSpoolTest, BatchesComeInOrderAndAreKeptUntilACheckpoint) {
   ASSERT_TRUE(spool_->Keep("job", 10).ok());

@@ -22,6 +22,7 @@ class MemoryFiles final : public FileSystem {
  public:
   int64_t fail_after = INT64_MAX;
   int64_t operations = 0;
+  int64_t free_bytes = int64_t{1} << 40;
 
   // Loses contents that have not been synced; files keep half of them. If `lose_names`, names that are not on disk are
   // lost too.
@@ -111,7 +112,7 @@ class MemoryFiles final : public FileSystem {
     folders_.erase(path);
     return absl::OkStatus();
   }
-  absl::StatusOr<int64_t> FreeBytes(const std::string&) override { return int64_t{1} << 40; }
+  absl::StatusOr<int64_t> FreeBytes(const std::string&) override { return free_bytes; }
 
  private:
   struct Contents {
