@@ -242,6 +242,12 @@ void Engine::PerformOne(const Action& action) {
     }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
     Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
+  } else if (const auto* tidy = std::get_if<TidyCheckpoints>(&action)) {
+    Enqueue(&upkeep_, [request = *tidy] {
+      const absl::Status removed = storage::RemoveOthers(RealFileSystem(), request.folder, request.rest);
+      if (removed.ok()) return;
+      LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
+    });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
     Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
   }

@@ -81,14 +81,14 @@ absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, 
   return found;
 }
 
-absl::Status RemoveUnfinished(FileSystem& files, const std::string& job_folder, int64_t step, int64_t attempt) {
+absl::Status RemoveOthers(FileSystem& files, const std::string& job_folder, const Others& others) {
   if (!files.IsDirectory(job_folder)) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(job_folder));
   for (const std::string& name : names) {
     const std::optional<StepAndAttempt> parsed = ParseName(name);
     const std::string folder = JoinPath(job_folder, name);
-    if (!parsed.has_value() || files.Exists(JoinPath(folder, kIndexFileName))) continue;
-    if (parsed->step < step || parsed->attempt < attempt) {
+    if (!parsed.has_value() || others.keep.contains(name)) continue;
+    if (parsed->step < others.step || parsed->attempt < others.attempt) {
       XLAD_RETURN_IF_ERROR(RemoveCheckpointFolder(files, folder));
     }
   }

@@ -5,6 +5,8 @@
 // The index is written last and removed first: a folder without it is not a checkpoint, whatever else it has.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,14 @@ struct FoundCheckpoint {
 // job are in the order of their steps. NotFound if the path is not a folder.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
-// Removes the folders of a job (ROOT/JOB) that have no index and belong to a step before `step` or to an attempt before
-// `attempt`: their writers continued without them or were replaced.
-absl::Status RemoveUnfinished(FileSystem& files, const std::string& job_folder, int64_t step, int64_t attempt);
+// The folders of a job that belong to a step before `step` or to an attempt before `attempt`, except for some: what was
+// never committed, and what is not needed any more.
+struct Others {
+  int64_t step = INT64_MAX;
+  int64_t attempt = INT64_MAX;
+  std::set<std::string> keep;  // Names of folders.
+};
+// Removes these folders of a job (ROOT/JOB). OK if it has none.
+absl::Status RemoveOthers(FileSystem& files, const std::string& job_folder, const Others& others);
 
 }  // namespace xlad::storage

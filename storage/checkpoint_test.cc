@@ -11,6 +11,7 @@
 #include "storage/checkpoint_shard.h"
 #include "storage/export.h"
 #include "storage/store.h"
+#include "storage/testing/checkpoints.h"
 #include "storage/testing/memory_files.h"
 #include "tensor/wire.h"
 
@@ -19,132 +20,10 @@ namespace {
 
 using tensor::Array;
 using tensor::Box;
-using tensor::Dims;
 using tensor::ElementType;
-using tensor::Shape;
 using ::testing::HasSubstr;
-using Random = std::mt19937_64;
 
-constexpr ElementType kTypes[] = {ElementType::kF32,  ElementType::kBF16, ElementType::kS4,
-                                  ElementType::kC128, ElementType::kPred, ElementType::kS64};
-
-// A tensor and the boxes that cover it: those of a mesh of devices, of which several may have the same box.
-struct Sharded {
-  Array array;
-  std::vector<Box> boxes;  // By device.
-};
-using State = std::map<std::string, Sharded>;
-
-// The boxes of `devices` devices: each dimension is divided into an equal number of rows, the last of which may be
-// shorter or empty, as the partitioner divides it.
-std::vector<Box> RandomBoxes(Random& random, const Shape& shape, int64_t devices) {
-  std::vector<int64_t> parts(shape.dims.size(), 1);
-  int64_t rest = devices;
-  for (int64_t& part : parts) {
-    const int64_t factor = random() % 3 == 0 ? rest : (rest % 2 == 0 ? 2 : 1);
-    part = factor;
-    rest /= factor;
-  }
-  std::vector<Box> boxes;
-  for (int64_t device = 0; device < devices; ++device) {
-    Box box = FullBox(shape);
-    int64_t index = device;
-    for (const int64_t d : tensor::Indices(parts)) {
-      const int64_t rows = (shape.dims[d] + parts[d] - 1) / parts[d];
-      box.lo[d] = std::min(shape.dims[d], rows * (index % parts[d]));
-      box.hi[d] = std::min(shape.dims[d], box.lo[d] + rows);
-      index /= parts[d];
-    }
-    boxes.push_back(std::move(box));
-  }
-  return boxes;
-}
-
-Array RandomArray(Random& random, const Shape& shape) {
-  Array array(shape);
-  for (std::byte& byte : array.bytes()) byte = static_cast<std::byte>(random());
-  tensor::ToStored(shape.type, array.bytes());
-  tensor::FromStored(shape.type, array.bytes());
-  return array;
-}
-
-State RandomState(Random& random, int64_t devices) {
-  State state;
-  const int64_t tensors = 1 + random() % 6;
-  for (int64_t t = 0; t < tensors; ++t) {
-    Shape shape{kTypes[random() % std::size(kTypes)], {}};
-    const int64_t ndim = random() % 4;
-    for (int64_t d = 0; d < ndim; ++d) shape.dims.push_back(random() % 5 == 0 ? 0 : random() % 40);
-    Sharded& sharded = state[absl::StrCat("t\"", t)];
-    sharded.array = RandomArray(random, shape);
-    sharded.boxes = RandomBoxes(random, shape, devices);
-  }
-  return state;
-}
-
-// A checkpoint of `state` in /c: each of the workers has `devices_each` devices, and of all devices that have the same
-// box the first one writes it. Returns its folder.
-absl::StatusOr<std::string> WriteCheckpoint(FileSystem& files, const State& state, int64_t workers,
-                                            int64_t devices_each, const ShardOrigin& origin) {
-  const std::string folder = CheckpointFolder("/c", origin);
-  v1::CheckpointIndex index;
-  index.set_job_id(origin.job_id);
-  index.set_step(origin.step);
-  index.set_attempt(origin.attempt);
-  for (const auto& [name, sharded] : state) {
-    v1::CheckpointTensor* tensor = index.add_tensors();
-    tensor->set_name(name);
-    tensor::ShapeToWire(sharded.array.shape(), tensor->mutable_shape());
-  }
-  for (int64_t worker = 0; worker < workers; ++worker) {
-    std::vector<Array> arrays;
-    std::vector<PieceBytes> pieces;
-    arrays.reserve(state.size() * devices_each);
-    for (int64_t device = worker * devices_each; device < (worker + 1) * devices_each; ++device) {
-      for (const auto& [name, sharded] : state) {
-        const Box& box = sharded.boxes[device];
-        const auto first = std::find(sharded.boxes.begin(), sharded.boxes.end(), box);
-        if (box.elements() == 0 || first - sharded.boxes.begin() != device) continue;
-        arrays.push_back(tensor::ExtractBox(sharded.array, box, box.sizes()));
-        tensor::ToStored(sharded.array.shape().type, arrays.back().bytes());
-        pieces.push_back({name, sharded.array.shape(), box, arrays.back().bytes()});
-      }
-    }
-    const std::string name = absl::StrCat("shard-", worker, ".safetensors");
-    XLAD_ASSIGN_OR_RETURN(*index.add_shards(),
-                          WriteShardFile(files, folder, name, SerializedShard(std::move(pieces), origin)));
-  }
-  XLAD_RETURN_IF_ERROR(WriteIndexFile(files, folder, index));
-  return folder;
-}
-
-// Reads every box and compares it with the state. `boxes` are read together, as a worker does.
-absl::Status ReadBoxes(const TensorSource& source, const State& state) {
-  std::vector<Array> arrays;
-  std::vector<BoxRead> reads;
-  std::vector<Array> expected;
-  for (const auto& [name, sharded] : state) {
-    XLAD_RETURN_IF_ERROR(source.CheckShape(name, sharded.array.shape()));
-    for (const Box& box : sharded.boxes) {
-      expected.push_back(tensor::ExtractBox(sharded.array, box, box.sizes()));
-      arrays.emplace_back(expected.back().shape());
-    }
-  }
-  size_t next = 0;
-  for (const auto& [name, sharded] : state) {
-    for (const Box& box : sharded.boxes) {
-      reads.push_back({name, sharded.array.shape().type, box, arrays[next++].bytes()});
-    }
-  }
-  XLAD_RETURN_IF_ERROR(source.Read(reads));
-  return arrays == expected ? absl::OkStatus() : absl::InternalError("the arrays differ");
-}
-
-absl::Status ReadCheckpoint(FileSystem& files, const std::string& folder, const State& state) {
-  const Store store(files);
-  XLAD_ASSIGN_OR_RETURN(const auto source, store.OpenTensors(FileUri(folder)));
-  return ReadBoxes(*source, state);
-}
+std::string NameOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
 
 TEST(Checkpoint, IsReadOnEveryOtherMesh) {
   Random random(5);
@@ -201,14 +80,6 @@ TEST(Checkpoint, ExportsToOneFile) {
   }
 }
 
-State SmallState(Random& random) {
-  State state;
-  state["w"].array = RandomArray(random, {ElementType::kF32, {40, 100}});
-  state["m"].array = RandomArray(random, {ElementType::kBF16, {77}});
-  for (auto& [name, sharded] : state) sharded.boxes = RandomBoxes(random, sharded.array.shape(), 4);
-  return state;
-}
-
 TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
   Random random(8);
   const State first = SmallState(random), second = SmallState(random);
@@ -232,7 +103,7 @@ TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
       EXPECT_TRUE(read.ok()) << read << " after " << fail_after << " operations";
       EXPECT_TRUE(ReadCheckpoint(files, old, first).ok());
       // A later attempt tidies up and is not disturbed by what was left.
-      EXPECT_TRUE(RemoveUnfinished(files, "/c/job", 30, 2).ok());
+      EXPECT_TRUE(RemoveOthers(files, "/c/job", {30, 2, {NameOf(old), NameOf(newest.folder)}}).ok());
       const auto next = WriteCheckpoint(files, second, 2, 2, {"job", 2, 20});
       ASSERT_TRUE(next.ok()) << next.status();
       EXPECT_TRUE(ReadCheckpoint(files, *next, second).ok());

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "service/attempts/ending.h"
+#include "service/attempts/shared_folder.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -135,6 +136,7 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   context_.SendToAll(*job, message);
   context_.Changed(job->id);
   DropOld(job);
+  TidyFolder(context_, *job);
 }
 
 void Checkpoints::DropOld(Job* job) {
@@ -145,11 +147,12 @@ void Checkpoints::DropOld(Job* job) {
   for (int64_t i = 0; i < surplus; ++i) {
     const Checkpoint& old = job->checkpoints[i];
     event.mutable_dropped()->add_steps(old.step);
-    const std::vector<Job*> open = context_.jobs.Open();
-    const bool is_needed = std::any_of(open.begin(), open.end(), [&](const Job* other) {
-      return other->resumed.uri == old.uri || (other->attempt_running && other->placed.checkpoint_uri() == old.uri &&
-                                               other->state == STARTING);
-    });
+    const auto starts_from_it = [&](const auto& attempt) {
+      const Job& other = *context_.jobs.Find(attempt.first);
+      return other.attempt_running && other.placed.checkpoint_uri() == old.uri && other.state == STARTING;
+    };
+    const bool is_needed = context_.jobs.IsResumed(old.uri) ||
+                           std::any_of(context_.attempts.begin(), context_.attempts.end(), starts_from_it);
     if (!is_needed) context_.effects.actions.push_back(DropCheckpoint{old.uri});
   }
   context_.Record(std::move(event));

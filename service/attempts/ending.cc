@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "service/attempts/shared_folder.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -22,6 +23,17 @@ std::string WhyNoRetry(const Job& job, const AttemptEnding& ending) {
   return "";
 }
 
+// Records the end of the running attempt and sends `message` to its workers.
+void EndAttempt(Context& context, Job* job, const AttemptEnded& ended, const CoordinatorMessage& message) {
+  JobEvent event = context.NewEvent(job->id);
+  *event.mutable_attempt_ended() = ended;
+  event.mutable_attempt_ended()->set_attempt(job->attempt);
+  context.Record(std::move(event));
+  context.SendToAll(*job, message);
+  context.RemoveAttempt(*job);
+  context.Changed(job->id);
+}
+
 }  // namespace
 
 void EndJob(Context& context, Job* job, JobState state, const std::string& reason) {
@@ -37,38 +49,29 @@ void EndJob(Context& context, Job* job, JobState state, const std::string& reaso
   context.RemoveAttempt(*job);
   context.Changed(job->id);
   context.reschedule = true;
+  TidyFolder(context, *job);
+  DropResumed(context, *job);
 }
 
 void FailAttempt(Context& context, Job* job, const AttemptEnding& ending) {
-  JobEvent event = context.NewEvent(job->id);
-  AttemptEnded* ended = event.mutable_attempt_ended();
-  ended->set_attempt(job->attempt);
-  ended->set_reason(ending.reason);
-  ended->set_lost_worker(ending.lost_worker);
-  ended->set_program_error(ending.program_error);
-  ended->set_step(ending.step >= 0 ? ending.step : job->step);
-  const AttemptId attempt = job->current();
-  context.Record(std::move(event));
-  context.SendToAll(*job, AbortMessage(attempt, ending.reason));
-  context.RemoveAttempt(*job);
-  context.Changed(job->id);
+  AttemptEnded ended;
+  ended.set_reason(ending.reason);
+  ended.set_lost_worker(ending.lost_worker);
+  ended.set_program_error(ending.program_error);
+  ended.set_step(ending.step >= 0 ? ending.step : job->step);
+  EndAttempt(context, job, ended, AbortMessage(job->current(), ending.reason));
   job->failed_ns = context.now_ns;
   const std::string final_reason = WhyNoRetry(*job, ending);
   if (!final_reason.empty()) EndJob(context, job, FAILED, final_reason);
 }
 
 void StopAttempt(Context& context, Job* job, const AttemptStop& stop) {
-  JobEvent event = context.NewEvent(job->id);
-  AttemptEnded* ended = event.mutable_attempt_ended();
-  ended->set_attempt(job->attempt);
-  ended->set_reason(stop.reason);
-  ended->set_step(stop.step);
-  ended->set_stopped(true);
+  AttemptEnded ended;
+  ended.set_reason(stop.reason);
+  ended.set_step(stop.step);
+  ended.set_stopped(true);
   const AttemptId attempt = job->current();
-  context.Record(std::move(event));
-  context.SendToAll(*job, stop.forget ? ForgetMessage(attempt) : AbortMessage(attempt, stop.reason));
-  context.RemoveAttempt(*job);
-  context.Changed(job->id);
+  EndAttempt(context, job, ended, stop.forget ? ForgetMessage(attempt) : AbortMessage(attempt, stop.reason));
 }
 
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures) {

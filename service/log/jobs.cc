@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+
 namespace xlad::service {
 
 void Jobs::Apply(const JobEvent& event) {
@@ -27,9 +29,24 @@ void Jobs::Apply(const JobEvent& event) {
     by_number_[job->number] = job.get();
     open_[job->number] = job.get();
     by_key_[job->client_key] = job.get();
+    if (!job->resumed.uri.empty()) resumed_.insert(job->resumed.uri);
   }
   if (event.has_placed()) generation_ = std::max(generation_, Generation(event.placed().generation()));
-  if (HasEnded(*job)) open_.erase(job->number);
+  if (HasEnded(*job)) Close(*job);
+}
+
+std::vector<std::string> Jobs::ResumedWithPrefix(const std::string& prefix) const {
+  std::vector<std::string> found;
+  for (auto at = resumed_.lower_bound(prefix); at != resumed_.end() && absl::StartsWith(*at, prefix); ++at) {
+    found.push_back(*at);
+  }
+  return found;
+}
+
+void Jobs::Close(const Job& job) {
+  if (open_.erase(job.number) == 0) return;
+  const auto resumed = resumed_.find(job.resumed.uri);
+  if (resumed != resumed_.end()) resumed_.erase(resumed);
 }
 
 Job* Jobs::Find(const JobId& id) {
@@ -69,7 +86,7 @@ void Jobs::ApplyRemoved(const JobsRemoved& removed) {
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;  // Its events have been deleted already.
     by_number_.erase(found->second->number);
-    open_.erase(found->second->number);
+    Close(*found->second);
     by_key_.erase(found->second->client_key);
     jobs_.erase(found);
   }

@@ -26,6 +26,10 @@ class Jobs {
   // The first `limit` jobs, oldest first, that were submitted after the job `after` (from the first if it is empty or
   // unknown).
   std::vector<const Job*> Page(const JobId& after, int64_t limit) const;
+  // Whether a job that has not ended was submitted to continue from this checkpoint.
+  bool IsResumed(const std::string& checkpoint_uri) const { return resumed_.contains(checkpoint_uri); }
+  // The checkpoints from which jobs that have not ended were submitted to continue, if their URIs begin like this.
+  std::vector<std::string> ResumedWithPrefix(const std::string& prefix) const;
   size_t size() const { return jobs_.size(); }
   const std::map<int64_t, Job*>& by_number() const { return by_number_; }
 
@@ -38,10 +42,12 @@ class Jobs {
 
  private:
   void ApplyRemoved(const JobsRemoved& removed);
+  void Close(const Job& job);  // It has ended, or is removed.
 
   std::map<JobId, std::unique_ptr<Job>> jobs_;
   std::map<int64_t, Job*> by_number_, open_;
   std::map<std::string, Job*> by_key_;
+  std::multiset<std::string> resumed_;  // The checkpoints from which open jobs continue.
   std::set<WorkerId> drained_;
   std::set<JobId> removed_;
   int64_t next_number_ = 1;

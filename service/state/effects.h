@@ -11,6 +11,7 @@
 #include "proto/xlad_v1.h"
 #include "service/log/compaction.h"
 #include "service/log/job_log.h"
+#include "storage/checkpoint_folder.h"
 #include "tensor/shape.h"
 
 namespace xlad::service {
@@ -46,6 +47,11 @@ struct StoreIndex {
 struct DropCheckpoint {
   std::string uri;
 };
+// Removes what else is in the folder of a job's checkpoints.
+struct TidyCheckpoints {
+  std::string folder;
+  storage::Others rest;
+};
 // Deletes what is not needed any more: events of the log, blobs, and the folders of removed jobs.
 struct CleanUp {
   std::vector<TrimmedJob> trimmed;
@@ -55,7 +61,7 @@ struct JobChanged {
   JobId job;
 };
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, StoreIndex, DropCheckpoint,
-                            CleanUp, JobChanged>;
+                            TidyCheckpoints, CleanUp, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

@@ -51,7 +51,7 @@ MUTANTS = [
     ("success without the final checkpoint", "service/attempts/attempt_machine.cc",
      "if (Checkpoints::NewestStep(*job) == step) {", "if (true) {"),
     ("devices of failed attempts stay reserved", "service/attempts/ending.cc",
-     "  context.RemoveAttempt(*job);\n  context.Changed(job->id);\n  job->failed_ns", "  context.Changed(job->id);\n  job->failed_ns"),
+     "  context.RemoveAttempt(*job);\n  context.Changed(job->id);\n}", "  context.Changed(job->id);\n}"),
     ("terms do not rise", "service/coordinator.cc", "context_.jobs.term().value() + 1;", "context_.jobs.term().value();"),
     ("silent workers are never lost", "service/workers/worker_machine.cc",
      "} else if (silent_ns >= options.lost_ms * kNsPerMs) {", "} else if (false) {"),

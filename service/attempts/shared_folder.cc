@@ -1,0 +1,58 @@
+#include "service/attempts/shared_folder.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "storage/checkpoint_index.h"
+#include "storage/uri.h"
+
+namespace xlad::service {
+namespace {
+
+// The folder of the job's checkpoints, or an empty text if they are not in a shared folder.
+std::string FolderOf(const Job& job) {
+  const auto root = storage::ParseUri(job.spec.checkpoint().uri());
+  if (!root.ok() || root->scheme != storage::Uri::Scheme::kFile) return "";
+  return JoinPath(root->rest, job.id.str());
+}
+
+// "step-...-attempt-..." of the URI of a checkpoint in `folder`; empty for others.
+std::string NameIn(const std::string& folder, const std::string& uri) {
+  absl::string_view rest = uri;
+  if (!absl::ConsumePrefix(&rest, storage::FileUri(folder) + "/")) return "";
+  return std::string(rest.substr(0, rest.find('/')));
+}
+
+}  // namespace
+
+void TidyFolder(Context& context, const Job& job) {
+  TidyCheckpoints tidy;
+  tidy.folder = FolderOf(job);
+  if (tidy.folder.empty()) return;
+  if (!HasEnded(job)) {
+    tidy.rest.step = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
+    tidy.rest.attempt = job.attempt;
+  }
+  for (const Checkpoint& checkpoint : job.checkpoints) tidy.rest.keep.insert(NameIn(tidy.folder, checkpoint.uri));
+  for (const std::string& uri : context.jobs.ResumedWithPrefix(storage::FileUri(tidy.folder) + "/")) {
+    tidy.rest.keep.insert(NameIn(tidy.folder, uri));
+  }
+  context.effects.actions.push_back(std::move(tidy));
+}
+
+void DropResumed(Context& context, const Job& job) {
+  // "file:ROOT/OWNER/step-...", or the index in that folder.
+  const std::string uri(absl::StripSuffix(job.resumed.uri, absl::StrCat("/", storage::kIndexFileName)));
+  const std::vector<absl::string_view> parts = absl::StrSplit(uri, '/');
+  if (parts.size() < 3 || !absl::StartsWith(uri, "file:")) return;
+  const Job* owner = context.jobs.Find(JobId(std::string(parts[parts.size() - 2])));
+  if (owner == nullptr || NameIn(FolderOf(*owner), uri) != parts.back()) return;
+  const bool is_kept = std::any_of(owner->checkpoints.begin(), owner->checkpoints.end(),
+                                   [&](const Checkpoint& checkpoint) { return checkpoint.uri == uri; });
+  if (is_kept || !context.jobs.ResumedWithPrefix(uri).empty()) return;
+  context.effects.actions.push_back(DropCheckpoint{uri});
+}
+
+}  // namespace xlad::service

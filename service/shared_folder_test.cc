@@ -1,0 +1,119 @@
+// Checkpoints in a shared folder: what is removed there, and when.
+#include "service/attempts/shared_folder.h"
+
+#include "service/testing/cluster.h"
+#include "storage/checkpoint_shard.h"
+#include "storage/uri.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr char kRoot[] = "/shared/run7";
+
+class SharedFolderTest : public ::testing::Test, protected Cluster {
+ protected:
+  std::string Running() {
+    JobSpec spec = Spec(4);
+    spec.mutable_checkpoint()->set_uri(storage::FileUri(kRoot));
+    spec.mutable_checkpoint()->set_keep(2);
+    return RunningJob(spec);
+  }
+  std::string FolderOf(const std::string& job, int64_t step, int64_t attempt = 1) {
+    return storage::CheckpointFolder(kRoot, {job, attempt, step});
+  }
+  static std::string NameOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
+  // Workers 1 and 2 have written their shards, and the index is in the folder.
+  void Commit(const std::string& job, int64_t step) {
+    Shard(1, job, step);
+    Shard(2, job, step);
+    ASSERT_FALSE(indexes.empty());
+    const StoreIndex request = indexes.back();
+    const Checkpoint stored{step, storage::FileUri(FolderOf(job, step, request.attempt.number)), "digest", 0};
+    Do([&](CoordinatorCore& c) { c.OnIndexStored(request, stored); });
+  }
+  void Cancel(const std::string& job) {
+    Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(job)).ok()); });
+  }
+  std::string Resume(const std::string& job, const std::string& key) {
+    SubmitJobRequest request;
+    request.set_client_key(key);
+    *request.mutable_spec() = Spec(64);  // It waits.
+    std::string next;
+    Do([&](CoordinatorCore& c) {
+      const auto resume = c.jobs().NewestCheckpoint(JobId(job));
+      ASSERT_TRUE(resume.ok()) << resume.status();
+      next = c.Submit(request, *resume)->job_id();
+    });
+    return next;
+  }
+};
+
+TEST_F(SharedFolderTest, WhatIsNotCommittedIsRemovedWithTheNextCheckpointAndAtTheEnd) {
+  const std::string job = Running();
+  Commit(job, 10);
+  ASSERT_EQ(tidied.size(), 1u);
+  EXPECT_EQ(tidied[0].folder, absl::StrCat(kRoot, "/", job));
+  EXPECT_EQ(tidied[0].rest.step, 10) << "shards of later steps may be written by now";
+  EXPECT_EQ(tidied[0].rest.attempt, 1);
+  EXPECT_THAT(tidied[0].rest.keep, ElementsAre(NameOf(FolderOf(job, 10))));
+  Commit(job, 20);
+  Commit(job, 30);
+  EXPECT_THAT(tidied.back().rest.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))));
+  EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 10))));
+  Cancel(job);
+  EXPECT_EQ(tidied.size(), 4u);
+  EXPECT_EQ(tidied.back().rest.step, INT64_MAX);
+  EXPECT_EQ(tidied.back().rest.attempt, INT64_MAX);
+  EXPECT_THAT(tidied.back().rest.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))))
+      << "the checkpoints of a job that has ended stay";
+}
+
+TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatEnds) {
+  const std::string job = Running();
+  Commit(job, 10);
+  const std::string uri = storage::FileUri(FolderOf(job, 10));
+  const std::string first = Resume(job, "first"), second = Resume(job, "second");
+  for (const int64_t step : {20, 30, 40}) Commit(job, step);
+  EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 20)))) << "not that of step 10";
+  EXPECT_THAT(tidied.back().rest.keep, UnorderedElementsAre(NameOf(FolderOf(job, 10)), NameOf(FolderOf(job, 30)),
+                                                            NameOf(FolderOf(job, 40))));
+  dropped.clear();
+  Restart();  // Nothing of this is only in memory.
+  Cancel(first);
+  EXPECT_THAT(dropped, IsEmpty()) << "the other one still needs it";
+  Cancel(job);
+  EXPECT_THAT(tidied.back().rest.keep, ::testing::Contains(NameOf(FolderOf(job, 10))));
+  EXPECT_THAT(dropped, IsEmpty());
+  Cancel(second);
+  EXPECT_THAT(dropped, ElementsAre(uri));
+}
+
+TEST_F(SharedFolderTest, WhatItsOwnerKeepsAndWhatTheUserNamedStays) {
+  const std::string job = Running();
+  Commit(job, 10);
+  Cancel(Resume(job, "again"));
+  EXPECT_THAT(dropped, IsEmpty()) << "its owner keeps it";
+  SubmitJobRequest request;
+  request.set_client_key("mine");
+  *request.mutable_spec() = Spec(64);
+  std::string mine;
+  Do([&](CoordinatorCore& c) {
+    mine = c.Submit(request, {"file:/home/me/checkpoints/step-000000000005-attempt-1", "digest", 5})->job_id();
+  });
+  Cancel(mine);
+  EXPECT_THAT(dropped, IsEmpty());
+}
+
+TEST_F(SharedFolderTest, NothingIsTidiedInTheStoreOfBlobs) {
+  const std::string job = RunningJob();
+  CommitCheckpoint(job, 10);
+  Cancel(job);
+  EXPECT_THAT(tidied, IsEmpty());
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -1,0 +1,228 @@
+// Checkpoints in real files: their writer is killed at random points; committed ones are cut off or have a flipped bit.
+// XLAD_CHECKPOINT_KILLS is the number of kills (default 60), XLAD_CHECKPOINT_FLIPS that of flipped bits
+// (default 200), XLAD_CHECKPOINT_SEED the seed.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/file_descriptor.h"
+#include "storage/checkpoint_index.h"
+#include "storage/testing/checkpoints.h"
+
+namespace xlad::storage {
+namespace {
+
+constexpr int64_t kWorkers = 2, kDevicesEach = 2;
+constexpr int64_t kKeep = 2;
+constexpr int64_t kCheckpointsPerLife = 3;
+constexpr int64_t kCutBytes = 4096;
+
+uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// The state before a step: its bits are a function of the step alone. A quarter of a megabyte.
+State StateAt(int64_t step) {
+  Random random(step);
+  State state;
+  state["w"].array = RandomArray(random, {ElementType::kF32, {256, 200}});
+  state["m"].array = RandomArray(random, {ElementType::kBF16, {20'011}});
+  state["count"].array = RandomArray(random, {ElementType::kS64, {}});
+  for (auto& [name, sharded] : state) {
+    sharded.boxes = RandomBoxes(random, sharded.array.shape(), kWorkers * kDevicesEach);
+  }
+  return state;
+}
+
+std::string MakeFolder() {
+  std::string folder = ::testing::TempDir() + "/checkpoints-XXXXXX";
+  XLAD_CHECK(mkdtemp(folder.data()) != nullptr) << folder;
+  return folder;
+}
+
+void RemoveTree(const std::string& folder) { XLAD_CHECK(std::system(("rm -rf " + folder).c_str()) == 0); }
+
+std::vector<FoundCheckpoint> Committed(const std::string& job_folder) {
+  auto found = ListCheckpoints(RealFileSystem(), job_folder);
+  if (!found.ok()) return {};
+  std::erase_if(*found, [](const FoundCheckpoint& checkpoint) { return !checkpoint.index.ok(); });
+  return *std::move(found);
+}
+
+// Sends SIGKILL to this process itself, while some system call or computation is under way.
+void KillThisProcessAfter(int64_t ns) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer;
+  const itimerspec at{{}, {ns / 1'000'000'000, std::max<int64_t>(1, ns % 1'000'000'000)}};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &at, nullptr) != 0) _exit(3);
+}
+
+// What one life of a writer does: tidies up after the one before, then writes checkpoint after checkpoint, each kept
+// until kKeep newer ones are there, and says through `acknowledged` which one is committed.
+[[noreturn]] void WriteForEver(const std::string& root, int64_t attempt, int64_t first_step, int acknowledged,
+                               int64_t checkpoints) {
+  FileSystem& files = RealFileSystem();
+  const std::string job_folder = JoinPath(root, "job");
+  Others others{INT64_MAX, attempt, {}};
+  for (const FoundCheckpoint& checkpoint : Committed(job_folder)) {
+    others.keep.insert(checkpoint.folder.substr(checkpoint.folder.rfind('/') + 1));
+  }
+  if (!RemoveOthers(files, job_folder, others).ok()) _exit(4);
+  for (int64_t step = first_step; step < first_step + checkpoints; ++step) {
+    const ShardOrigin origin{"job", attempt, step};
+    const auto folder = WriteCheckpointIn(root, files, StateAt(step), {kWorkers, kDevicesEach}, origin);
+    if (!folder.ok()) _exit(5);
+    if (write(acknowledged, &step, sizeof step) != sizeof step) _exit(6);
+    const std::vector<FoundCheckpoint> found = Committed(job_folder);
+    for (int64_t c = 0; c + kKeep < std::ssize(found); ++c) {
+      if (!RemoveCheckpointFolder(files, found[c].folder).ok()) _exit(7);
+    }
+  }
+  _exit(0);
+}
+
+struct Life {
+  int64_t acknowledged = -1;  // The newest step that was said to be committed.
+  bool killed = false;
+  int exit_code = 0;
+};
+
+Life RunWriter(const std::string& root, int64_t attempt, int64_t first_step, int64_t kill_after_ns,
+               int64_t checkpoints) {
+  int ends[2];
+  XLAD_CHECK(pipe(ends) == 0);
+  const pid_t child = fork();
+  XLAD_CHECK(child >= 0);
+  if (child == 0) {
+    close(ends[0]);
+    if (kill_after_ns >= 0) KillThisProcessAfter(kill_after_ns);
+    WriteForEver(root, attempt, first_step, ends[1], checkpoints);
+  }
+  close(ends[1]);
+  Life life;
+  for (int64_t step; read(ends[0], &step, sizeof step) == sizeof step;) life.acknowledged = step;
+  close(ends[0]);
+  int status = 0;
+  XLAD_CHECK(waitpid(child, &status, 0) == child);
+  life.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  life.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return life;
+}
+
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+TEST(CheckpointKill, TheNewestCommittedOneAlwaysLoads) {
+  const uint64_t kills = NumberFrom("XLAD_CHECKPOINT_KILLS", 60);
+  Random random(NumberFrom("XLAD_CHECKPOINT_SEED", 1));
+  const std::string root = MakeFolder(), job_folder = JoinPath(root, "job");
+  const int64_t start_ns = NowNs();
+  const Life whole = RunWriter(root, 1, 0, /*kill_after_ns=*/-1, kCheckpointsPerLife);
+  ASSERT_EQ(whole.exit_code, 0);
+  ASSERT_EQ(whole.acknowledged, kCheckpointsPerLife - 1);
+  const int64_t life_ns = NowNs() - start_ns;
+  int64_t newest = whole.acknowledged, loaded = 0, unfinished = 0, ahead = 0;
+  uint64_t killed = 0;
+  for (int64_t attempt = 2; killed < kills; ++attempt) {
+    ASSERT_LT(attempt, static_cast<int64_t>(10 * kills)) << "the writer ends before it is killed";
+    const Life life = RunWriter(root, attempt, newest + 1, random() % life_ns, kCheckpointsPerLife);
+    ASSERT_EQ(life.exit_code, 0) << "attempt " << attempt;
+    killed += life.killed;
+    const std::vector<FoundCheckpoint> found = Committed(job_folder);
+    ASSERT_FALSE(found.empty()) << "after " << killed << " kills";
+    unfinished += std::ssize(*RealFileSystem().List(job_folder)) - std::ssize(found);
+    // The process may have died between the commit and its word.
+    const int64_t step = found.back().index->step();
+    ASSERT_GE(step, std::max(newest, life.acknowledged));
+    ASSERT_LE(step, std::max(newest, life.acknowledged) + 1);
+    ahead += step > std::max(newest, life.acknowledged);
+    newest = step;
+    for (const FoundCheckpoint& checkpoint : found) {
+      const absl::Status read = ReadCheckpoint(RealFileSystem(), checkpoint.folder, StateAt(checkpoint.index->step()));
+      ASSERT_TRUE(read.ok()) << read << ", step " << checkpoint.index->step() << " after " << killed << " kills";
+      ++loaded;
+    }
+  }
+  std::printf("%llu kills in %.1f s: newest step %lld, %lld checkpoints loaded bit for bit, %lld unfinished folders "
+              "found, %lld commits without a word\n",
+              static_cast<unsigned long long>(killed), static_cast<double>(NowNs() - start_ns) / 1e9,
+              static_cast<long long>(newest), static_cast<long long>(loaded), static_cast<long long>(unfinished),
+              static_cast<long long>(ahead));
+  EXPECT_GT(unfinished, 0) << "some of the kills were in the middle of a checkpoint";
+  RemoveTree(root);
+}
+
+// An older checkpoint and a newer one, whose files are damaged.
+class DamagedCheckpoint : public ::testing::Test {
+ protected:
+  DamagedCheckpoint() {
+    for (const int64_t step : {1, 2}) {
+      const auto folder =
+          WriteCheckpointIn(root_, RealFileSystem(), StateAt(step), {kWorkers, kDevicesEach}, {"job", 1, step});
+      XLAD_CHECK(folder.ok()) << folder.status();
+      folders_.push_back(*folder);
+    }
+    const std::vector<std::string> names = *RealFileSystem().List(folders_[1]);
+    for (const std::string& name : names) paths_.push_back(JoinPath(folders_[1], name));
+  }
+  ~DamagedCheckpoint() override { RemoveTree(root_); }
+  absl::Status Verify() const { return Store(RealFileSystem()).VerifyCheckpoint(FileUri(folders_[1])); }
+  absl::Status Load(int64_t step) const {
+    return ReadCheckpoint(RealFileSystem(), folders_[step - 1], StateAt(step));
+  }
+
+  const std::string root_ = MakeFolder();
+  std::vector<std::string> folders_, paths_;
+};
+
+TEST_F(DamagedCheckpoint, IsFoundWhenAFileIsCutOffAnywhere) {
+  ASSERT_EQ(paths_.size(), 3u);
+  int64_t cuts = 0;
+  for (const std::string& path : paths_) {
+    const std::string whole = *RealFileSystem().Read(path);
+    for (int64_t size = 0; size < std::ssize(whole); size += kCutBytes, ++cuts) {
+      ASSERT_EQ(truncate(path.c_str(), size), 0);
+      EXPECT_FALSE(Verify().ok()) << path << " cut at " << size;
+      EXPECT_FALSE(Load(2).ok()) << path << " cut at " << size;
+      EXPECT_TRUE(RealFileSystem().WriteAtomically(path, whole).ok());
+    }
+  }
+  EXPECT_GT(cuts, 50);
+  EXPECT_TRUE(Load(1).ok());
+  EXPECT_TRUE(Load(2).ok());
+}
+
+TEST_F(DamagedCheckpoint, IsFoundWhenABitIsFlipped) {
+  Random random(NumberFrom("XLAD_CHECKPOINT_SEED", 1));
+  const uint64_t flips = NumberFrom("XLAD_CHECKPOINT_FLIPS", 200);
+  for (uint64_t flip = 0; flip < flips; ++flip) {
+    const std::string& path = paths_[random() % paths_.size()];
+    const FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    const int64_t bit = static_cast<int64_t>(random() % (*RealFileSystem().Size(path) * 8));
+    char byte = 0;
+    ASSERT_EQ(pread(file.get(), &byte, 1, bit / 8), 1);
+    byte ^= static_cast<char>(1 << (bit % 8));
+    ASSERT_EQ(pwrite(file.get(), &byte, 1, bit / 8), 1);
+    EXPECT_FALSE(Verify().ok()) << path << " bit " << bit;
+    byte ^= static_cast<char>(1 << (bit % 8));
+    ASSERT_EQ(pwrite(file.get(), &byte, 1, bit / 8), 1);
+  }
+  EXPECT_TRUE(Verify().ok());
+  EXPECT_TRUE(Load(2).ok());
+}
+
+}  // namespace
+}  // namespace xlad::storage
