@@ -28,6 +28,7 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
     NoteLoss(*last, job);
   }
   attempts_.AfterRecovery();
+  jobs_.AfterRecovery();
   sessions_.AfterRecovery();
   JobEvent event = context_.NewEvent(JobId());
   const int64_t term = context_.jobs.term().value() + 1;
@@ -64,6 +65,7 @@ Effects CoordinatorCore::Take() {
       if (!context_.reschedule && context_.ended.empty()) break;
       continue;
     }
+    context_.runnable.insert(context_.runnable.end(), submitted.begin(), submitted.end());
     workers_.ReleaseLeaving();
     jobs_.Schedule();
   }

@@ -448,7 +448,7 @@ TEST(Coordinator, JobsLargerThanTheClusterDoNotBlockOthers) {
   const std::string small = cluster.Submit(2, "small");
   cluster.Built();
   EXPECT_EQ(cluster.Status(large).state(), PENDING);
-  EXPECT_EQ(cluster.Status(large).reason(), "waits for 64 devices, 2 are free of 2");
+  EXPECT_EQ(cluster.Status(large).reason(), "waits for 64 devices, the workers have 2");
   EXPECT_EQ(cluster.Status(small).state(), STARTING);
 }
 

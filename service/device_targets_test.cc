@@ -53,11 +53,11 @@ TEST(DeviceTargets, ABuiltJobIsBuiltAgainIfOnlyAnotherTargetHasEnoughDevices) {
   const std::string job = cluster.Submit(4);
   ASSERT_EQ(cluster.builds.size(), 1);
   cluster.Built();
-  EXPECT_EQ(cluster.Status(job).reason(), "waits for 4 devices, 2 are free of 2");
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for 4 devices, the workers have 2");
   cluster.Register(2, "w2", 1, {}, {kNewCpu});
   cluster.Register(3, "w3", 1, {}, {kNewCpu});
   EXPECT_EQ(cluster.Status(job).reason(),
-            "waits for 4 devices, 2 are free of 2 that run code for cpu (znver3), the target of its executable");
+            "waits for 4 devices, the workers have 2 that run code for cpu (znver3), the target of its executable");
   EXPECT_EQ(cluster.builds.size(), 1) << "more workers of its target may register";
   cluster.RunFor(5000, {1, 2, 3});
   ASSERT_EQ(cluster.builds.size(), 2);

@@ -61,6 +61,42 @@ TEST(Scheduling, JobsBehindAWaitingOneSaySoUntilItRuns) {
   EXPECT_EQ(cluster.Status(small).state(), COMPILING);
 }
 
+// What a job waits for wakes it: workers that register or are undrained, a plan that is read again, an end of a pause.
+TEST(Scheduling, JobsAreWokenByWhatTheyWaitFor) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  std::vector<std::string> large;
+  for (int i = 0; i < 50; ++i) {
+    large.push_back(cluster.Submit(4, absl::StrCat("large ", i)));
+    cluster.Built("digest");
+    EXPECT_EQ(cluster.Status(large.back()).reason(), "waits for 4 devices, the workers have 2");
+  }
+  const std::string small = cluster.Submit(2, "small");
+  cluster.Built("small");
+  EXPECT_EQ(cluster.Status(small).state(), STARTING) << "no large job blocks it";
+  cluster.Register(2, "b");
+  EXPECT_THAT(cluster.Status(large[0]).reason(), HasSubstr("waits for 4 devices, 2 are free of 4"));
+  EXPECT_THAT(cluster.Status(large[1]).reason(), StartsWith("waits behind job " + large[0]));
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("b")).ok()); });
+  EXPECT_EQ(cluster.Status(large[0]).reason(), "waits for 4 devices, the workers have 2");
+  Cancel(&cluster, small);
+  EXPECT_EQ(cluster.Status(large[0]).state(), PENDING);
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Undrain(WorkerId("b")).ok()); });
+  EXPECT_EQ(cluster.Status(large[0]).state(), STARTING);
+
+  cluster.Restart();  // The plan of the program is read when the first job that waits for it can be placed.
+  cluster.Register(1, "a", 7);
+  cluster.Register(2, "b", 7);
+  cluster.Advance(1000);
+  ASSERT_FALSE(cluster.loads.empty());
+  EXPECT_EQ(cluster.Status(large[0]).state(), PENDING);
+  cluster.Do([](CoordinatorCore& c) { c.OnPlanLoaded("digest", PlannedProgram()); });
+  EXPECT_EQ(cluster.Status(large[0]).state(), STARTING);
+  EXPECT_EQ(std::count(cluster.loads.begin(), cluster.loads.end(), "digest"), 1) << "all jobs wait for one";
+  Cancel(&cluster, large[0]);
+  EXPECT_EQ(cluster.Status(large[1]).state(), STARTING) << "the others were woken as well";
+}
+
 TEST(Scheduling, NewJobsAreScheduledBehindThoseBeforeThem) {
   Cluster cluster;
   cluster.Register(1, "a");

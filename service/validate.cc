@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/escaping.h"
+#include "storage/uri.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -41,6 +42,14 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
     return Bad(field, absl::StrCat(value), absl::StrCat("a number of ", low, " to ", high));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckCheckpointUri(absl::string_view field, const std::string& uri) {
+  XLAD_RETURN_IF_ERROR(CheckText(field, uri, kMaxPathBytes));
+  if (uri.empty() || uri == "xlad:") return absl::OkStatus();
+  const auto parsed = storage::ParseUri(uri);
+  if (parsed.ok() && parsed->scheme == storage::Uri::Scheme::kFile) return absl::OkStatus();
+  return Bad(field, Shown(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
 }
 
 absl::Status CheckStep(absl::string_view field, int64_t step) { return CheckRange(field, step, 0, kMaxSteps); }
@@ -188,7 +197,7 @@ absl::Status Validate(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_steps", spec.checkpoint().every_steps()));
   XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_ms", spec.checkpoint().every_ms()));
   XLAD_RETURN_IF_ERROR(CheckRange("checkpoint.keep", spec.checkpoint().keep(), 0, kMaxEntries));
-  XLAD_RETURN_IF_ERROR(CheckText("checkpoint.uri", spec.checkpoint().uri(), kMaxPathBytes));
+  XLAD_RETURN_IF_ERROR(CheckCheckpointUri("checkpoint.uri", spec.checkpoint().uri()));
   XLAD_RETURN_IF_ERROR(CheckText("resume", spec.resume(), kMaxPathBytes));
   XLAD_RETURN_IF_ERROR(CheckText("state_uri", spec.state_uri(), kMaxPathBytes));
   XLAD_RETURN_IF_ERROR(CheckText("data_uri", spec.data_uri(), kMaxPathBytes));

@@ -46,6 +46,18 @@ TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
   ExpectBad(Validate(request), "name");
 }
 
+TEST(Validate, CheckpointsGoToTheCoordinatorOrToAFolder) {
+  SubmitJobRequest request = GoodJob();
+  for (const char* uri : {"", "xlad:", "file:/shared/run7"}) {
+    request.mutable_spec()->mutable_checkpoint()->set_uri(uri);
+    EXPECT_TRUE(Validate(request).ok()) << uri;
+  }
+  for (const char* uri : {"/shared/run7", "file:run7", "s3://bucket", "xlad:run7", "file:"}) {
+    request.mutable_spec()->mutable_checkpoint()->set_uri(uri);
+    ExpectBad(Validate(request), "checkpoint.uri");
+  }
+}
+
 TEST(Validate, RefusesNegativeCounts) {
   const std::pair<const char*, void (JobSpec::*)(int64_t)> counts[] = {{"steps", &JobSpec::set_steps},
                                                                        {"batch_size", &JobSpec::set_batch_size},

@@ -183,6 +183,14 @@ ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {
 void JobMachine::OnEnded(const JobId& id) {
   building_.erase(id);
   refused_since_ns_.erase(id);
+  const Job* job = context_.jobs.Find(id);
+  if (job == nullptr) return;
+  due_.erase(job->number);
+  parked_.erase(job->number);
+}
+
+void JobMachine::AfterRecovery() {
+  for (const Job* job : context_.jobs.Open()) due_[job->number] = job->id;
 }
 
 }  // namespace xlad::service

@@ -1,6 +1,7 @@
 // Requests of clients about jobs, and the builds of their programs.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,9 +47,10 @@ class JobMachine {
   absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;
 
   // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
-  // block later jobs. A job that waits for busy devices does, so that later small jobs cannot starve it.
+  // block later jobs. A job that waits for busy devices does, so that later small jobs cannot starve it. Looks only at
+  // jobs whose wait may be over: what a job waits for decides what it is woken by.
   void Schedule();
-  // As Schedule, for new jobs alone: nothing has changed for those before them.
+  // As Schedule, for new jobs alone, oldest first: nothing has changed for those before them.
   void ScheduleNew(const std::vector<JobId>& jobs);
 
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
@@ -56,9 +58,18 @@ class JobMachine {
   // Reschedules when a pause between attempts is over.
   void OnTick();
   void OnEnded(const JobId& id);
+  // All jobs that have not ended are looked at again.
+  void AfterRecovery();
 
  private:
-  enum class Outcome { kDone, kWaits, kBlocks };
+  // What became of a job that was looked at.
+  enum class Outcome {
+    kDone,             // It does not wait.
+    kWaitsForWorkers,  // Until the workers and their devices change.
+    kWaitsForDevices,  // Until devices are free, without blocking others.
+    kWaitsForEvent,    // Until its build or its plan is there, or until the time of WakeAt.
+    kBlocks,           // Until devices are free.
+  };
   // What many waiting jobs ask for in the same way, within one pass over them.
   struct Pass {
     struct Devices {
@@ -68,8 +79,13 @@ class JobMachine {
     std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
     std::map<std::string, Devices> devices;  // By target: those that run its code.
   };
-  // Does for one job what Schedule does for all. Returns false if later jobs have to wait for it.
-  bool ScheduleOne(Job* job);
+  // Does for one job what Schedule does for all.
+  Outcome ScheduleOne(Job* job);
+  void Visit(std::map<int64_t, JobId>::iterator at);  // From this one of the jobs in due_ on.
+  void Wake(const JobId& id);
+  void WakeJobs();
+  // The job that is being looked at is looked at again at this time.
+  void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   const std::vector<WorkerDevices>& FreeOffers();
   Pass::Devices DevicesFor(const Target& target);
@@ -90,9 +106,14 @@ class JobMachine {
   Context& context_;
   AttemptMachine& attempts_;
   std::map<JobId, Target> building_;           // The targets of builds under way.
-  std::set<std::string> loading_;              // Digests of executables whose plans are being read.
+  std::map<std::string, std::vector<JobId>> loading_;  // By executable whose plan is being read: who waits for it.
   std::map<JobId, int64_t> refused_since_ns_;  // Since when the workers cannot run the job.
-  int64_t next_retry_ns_ = INT64_MAX;          // When the next pause between attempts is over.
+  // Jobs that may be pending, by number: those that the next pass looks at, and those that wait until the workers
+  // change. A job that is in neither waits for an event of its own or for a time.
+  std::map<int64_t, JobId> due_, parked_;
+  std::multimap<int64_t, JobId> timers_;  // By time. Entries may be out of date.
+  int64_t wake_ns_ = INT64_MAX;           // See WakeAt.
+  uint64_t offers_ = 0;                   // Context::OffersHash at the last pass.
   Pass pass_;
 };
 

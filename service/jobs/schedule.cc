@@ -20,36 +20,69 @@ void JobMachine::SetReason(Job* job, const std::string& reason) {
   job->reason = job->ending.empty() ? reason : absl::StrCat(job->ending, "; ", reason);
 }
 
-bool JobMachine::ScheduleOne(Job* job) {
-  if (job->state != PENDING || job->attempt_running) return true;
+JobMachine::Outcome JobMachine::ScheduleOne(Job* job) {
+  if (job->state != PENDING || job->attempt_running) return Outcome::kDone;
+  wake_ns_ = INT64_MAX;
   const int64_t pause_ms = RetryPauseMs(context_.options, job->failures);
-  if (job->failed_ns >= 0 && context_.now_ns < job->failed_ns + pause_ms * kNsPerMs) {
-    next_retry_ns_ = std::min(next_retry_ns_, job->failed_ns + pause_ms * kNsPerMs);
-    SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
-                                pause_ms, " ms"));
-    return true;
+  if (job->failed_ns < 0 || context_.now_ns >= job->failed_ns + pause_ms * kNsPerMs) return TryJob(job);
+  WakeAt(job->failed_ns + pause_ms * kNsPerMs);
+  SetReason(job, absl::StrCat(job->failures, " attempts in a row have failed; the next one begins after a pause of ",
+                              pause_ms, " ms"));
+  return Outcome::kWaitsForEvent;
+}
+
+void JobMachine::Wake(const JobId& id) {
+  const Job* job = context_.jobs.Find(id);  // Null if it has ended and has been removed since.
+  if (job == nullptr || HasEnded(*job)) return;
+  due_[job->number] = id;
+  parked_.erase(job->number);
+}
+
+// Finds the jobs whose wait may be over.
+void JobMachine::WakeJobs() {
+  for (const JobId& id : std::exchange(context_.runnable, {})) Wake(id);
+  while (!timers_.empty() && timers_.begin()->first <= context_.now_ns) {
+    const JobId id = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    Wake(id);
   }
-  if (TryJob(job) != Outcome::kBlocks) return true;
-  context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
-  return false;
+  const uint64_t offers = context_.OffersHash();
+  if (std::exchange(offers_, offers) == offers) return;
+  due_.insert(parked_.begin(), parked_.end());
+  parked_.clear();
 }
 
 void JobMachine::Schedule() {
-  next_retry_ns_ = INT64_MAX;
+  WakeJobs();
   context_.blocking = JobId();
-  pass_ = Pass();
-  for (Job* job : context_.jobs.Open()) {
-    if (!ScheduleOne(job)) break;
-  }
-  pass_ = Pass();
+  Visit(due_.begin());
 }
 
 void JobMachine::ScheduleNew(const std::vector<JobId>& jobs) {
-  if (!context_.blocking.empty()) return;
-  pass_ = Pass();
+  int64_t first = INT64_MAX;
   for (const JobId& id : jobs) {
-    Job* job = context_.jobs.Find(id);  // Null if it has ended and has been removed since.
-    if (job != nullptr && !ScheduleOne(job)) break;
+    Wake(id);
+    if (const Job* job = context_.jobs.Find(id); job != nullptr) first = std::min(first, job->number);
+  }
+  if (context_.blocking.empty()) Visit(due_.lower_bound(first));
+}
+
+void JobMachine::Visit(std::map<int64_t, JobId>::iterator at) {
+  pass_ = Pass();
+  while (at != due_.end()) {
+    Job* job = context_.jobs.Find(at->second);
+    const Outcome outcome = job == nullptr ? Outcome::kDone : ScheduleOne(job);
+    if (outcome == Outcome::kBlocks) {
+      context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
+      break;
+    }
+    if (outcome == Outcome::kWaitsForDevices) {
+      ++at;
+      continue;
+    }
+    if (outcome == Outcome::kWaitsForWorkers) parked_[job->number] = job->id;
+    if (outcome != Outcome::kDone && wake_ns_ < INT64_MAX) timers_.emplace(wake_ns_, job->id);
+    at = due_.erase(at);
   }
   pass_ = Pass();
 }
@@ -96,9 +129,9 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
 
 // Starts the build if a worker is registered: its target decides what the program is built for.
 JobMachine::Outcome JobMachine::Build(Job* job) {
-  if (building_.contains(job->id)) return Outcome::kWaits;
+  if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
   const std::optional<Target> target = TargetFor(job);
-  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
+  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   building_[job->id] = *target;
   job->state = COMPILING;
   job->since_unix_ns = context_.wall_ns;
@@ -113,7 +146,7 @@ bool JobMachine::IsRefusedForLong(const Job& job) {
   const int64_t since_ns = refused_since_ns_.emplace(job.id, context_.now_ns).first->second;
   const int64_t due_ns = since_ns + context_.options.device_kind_grace_ms * kNsPerMs;
   if (context_.now_ns >= due_ns) return true;
-  next_retry_ns_ = std::min(next_retry_ns_, due_ns);
+  WakeAt(due_ns);
   return false;
 }
 
@@ -132,7 +165,9 @@ std::optional<Target> JobMachine::TargetFor(Job* job) {
 }
 
 void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
-  SetReason(job, absl::StrCat("waits for ", DeviceCount(job->mesh), " devices, ", free, " are free of ", all));
+  const int64_t wanted = DeviceCount(job->mesh);
+  SetReason(job, wanted > all ? absl::StrCat("waits for ", wanted, " devices, the workers have ", all)
+                              : absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
 }
 
 // Resizes a job that may shrink, if it has lost a worker some time ago and a smaller mesh fits.
@@ -140,7 +175,7 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
   if (job->spec.on_loss() != JobSpec::SHRINK || job->lost_worker.empty()) return false;
   const int64_t due_ns = job->failed_ns + context_.options.suspect_ms * kNsPerMs;
   if (context_.now_ns < due_ns) {  // The worker may come back.
-    next_retry_ns_ = std::min(next_retry_ns_, due_ns);
+    WakeAt(due_ns);
     return false;
   }
   const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
@@ -157,10 +192,10 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
 JobMachine::Outcome JobMachine::Place(Job* job) {
   const auto plan = context_.plans.find(job->executable_digest);
   if (plan == context_.plans.end()) {
-    if (loading_.insert(job->executable_digest).second) {
-      context_.effects.actions.push_back(LoadPlan{job->executable_digest});
-    }
-    return Outcome::kWaits;
+    std::vector<JobId>& waiting = loading_[job->executable_digest];
+    if (waiting.empty()) context_.effects.actions.push_back(LoadPlan{job->executable_digest});
+    waiting.push_back(job->id);
+    return Outcome::kWaitsForEvent;
   }
   const Target& target = plan->second.target;
   const int64_t wanted = DeviceCount(job->mesh);
@@ -180,7 +215,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   }
   if (needs_its_workers) {
     SetReason(job, absl::StrCat("waits for worker ", job->lost_worker, " (--on-loss wait)"));
-    return Outcome::kWaits;
+    return Outcome::kWaitsForDevices;
   }
   WaitForDevices(job, devices.free, devices.all);
   if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTarget(job, target);
@@ -196,18 +231,18 @@ JobMachine::Outcome JobMachine::WaitForTarget(Job* job, const Target& target) {
     SetReason(job, selection.reason);
   } else if (!IsSameTarget(*selection.target, target)) {
     absl::StrAppend(&job->reason, " that run code for ", TargetText(target), ", the target of its executable");
-    if (!IsRefusedForLong(*job)) return Outcome::kWaits;
+    if (!IsRefusedForLong(*job)) return Outcome::kWaitsForWorkers;
     refused_since_ns_.erase(job->id);
     return Build(job);
   }
   refused_since_ns_.erase(job->id);
-  return Outcome::kWaits;
+  return Outcome::kWaitsForWorkers;
 }
 
 // The programs of a session are compiled for the devices that it is placed on.
 JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::optional<Target> target = TargetFor(job);
-  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaits;
+  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   const int64_t wanted = DeviceCount(job->mesh);
   for (const WorkerDevices& worker : FreeOffers()) {
     const Target& offered = worker.offer.target();
@@ -219,7 +254,7 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   }
   const Pass::Devices devices = DevicesFor(*target);
   WaitForDevices(job, devices.free, devices.all);
-  return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaits;
+  return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaitsForWorkers;
 }
 
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
@@ -244,6 +279,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
 
 void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
   pass_ = Pass();
+  for (const JobId& id : loading_[digest]) Wake(id);
   loading_.erase(digest);
   context_.reschedule = true;
   if (plan.ok()) {
@@ -255,11 +291,12 @@ void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<Pl
     LogWarn("an executable cannot be read and is built again",
             {{"job", job->id.str()}, {"error", std::string(plan.status().message())}});
     Build(job);
+    Wake(job->id);  // If no worker decides now what to build it for.
   }
 }
 
 void JobMachine::OnTick() {
-  if (context_.now_ns >= next_retry_ns_) context_.reschedule = true;
+  if (!timers_.empty() && context_.now_ns >= timers_.begin()->first) context_.reschedule = true;
 }
 
 }  // namespace xlad::service

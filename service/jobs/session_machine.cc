@@ -80,11 +80,11 @@ void SessionMachine::OnEnded(const JobId& id) {
 }
 
 void SessionMachine::OnTick() {
-  for (Job* job : context_.jobs.Open()) {
-    if (!job->spec.session()) continue;
-    const auto found = holds_.find(job->id);
-    if (found == holds_.end() || found->second.count > 0) continue;
-    if (context_.now_ns - found->second.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
+  for (const auto& [id, holds] : holds_) {  // OnEnded removes entries only afterwards.
+    if (holds.count > 0) continue;
+    if (context_.now_ns - holds.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
+    Job* job = context_.jobs.Find(id);
+    if (job == nullptr || HasEnded(*job)) continue;
     EndJob(context_, job, CANCELLED,
            absl::StrCat("no client has held it for ", context_.options.session_grace_ms, " ms"));
   }

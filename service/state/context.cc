@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "proto/device_name.h"
 
@@ -29,6 +30,10 @@ JobEvent Context::NewEvent(const JobId& job) const {
 void Context::Record(JobEvent event) {
   jobs.Apply(event);
   if (event.has_ended()) ended.emplace_back(event.job_id());
+  if (event.has_built() || event.has_attempt_ended() || event.has_resized()) {
+    runnable.emplace_back(event.job_id());
+    reschedule = true;
+  }
   LogInfo(Describe(event), {{"job", event.job_id()}});
   effects.batch.events.push_back(std::move(event));
 }
@@ -119,6 +124,17 @@ std::vector<WorkerDevices> Context::Offers(bool only_free) const {
     }
   }
   return offers;
+}
+
+uint64_t Context::OffersHash() const {
+  uint64_t hash = 1;
+  for (const auto& [id, worker] : workers) {
+    if (!TakesWork(worker)) continue;
+    const uint64_t offer[] = {hash, worker.registration.incarnation(),
+                              static_cast<uint64_t>(worker.registration.devices())};
+    hash = Hash64(id.str(), Hash64({reinterpret_cast<const char*>(offer), sizeof offer}));
+  }
+  return hash;
 }
 
 std::string Context::WorkerText(const Job& job, const std::string& worker_id) {

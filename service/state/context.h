@@ -50,6 +50,7 @@ struct Context {
   Effects effects;
   bool reschedule = false;   // Devices or jobs have changed: all jobs are scheduled after the events.
   std::vector<JobId> submitted;  // Otherwise, only these jobs are.
+  std::vector<JobId> runnable;   // Jobs that may have become pending since the last pass over the jobs.
   JobId blocking;            // The job that waits for busy devices, which no later one may take; empty: none.
   std::vector<JobId> ended;  // Jobs that have ended since the last event.
 
@@ -80,6 +81,8 @@ struct Context {
   bool TakesWork(const Worker& worker) const;
   // The devices of all workers that take work, and the free ones among them.
   std::vector<WorkerDevices> Offers(bool only_free) const;
+  // A hash of the workers that take work, and of their devices.
+  uint64_t OffersHash() const;
   // "worker w1 (host h, pid 17)", as it was when the job was placed.
   static std::string WorkerText(const Job& job, const std::string& worker_id);
 };

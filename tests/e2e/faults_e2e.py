@@ -182,7 +182,8 @@ class Faults(unittest.TestCase):
             submit = Process(made.where / "submit.log", "submit", JOB, "--mesh", "dp=8", "--wait", "--coordinator",
                              made.address)
             try:
-                wait_for(lambda: "waits for 8 devices, 1 are free of 1" in submit.log(), "what the job waits for", 30)
+                words = "waits for 8 devices, the workers have 1"
+                wait_for(lambda: words in submit.log(), "what the job waits for", 30)
             finally:
                 submit.close()
 
