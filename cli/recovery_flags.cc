@@ -1,13 +1,52 @@
 #include "cli/recovery_flags.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/command.h"
 
 namespace xlad::cli {
+namespace {
+
+// Both are 0 if the text is wrong.
+struct Every {
+  int64_t steps = 0, ms = 0;
+};
+
+Every ParseEvery(const std::string& text) {
+  constexpr int64_t kMost = 1'000'000'000;
+  int64_t number = 0;
+  const auto parse = [&number](absl::string_view digits) {
+    return absl::SimpleAtoi(digits, &number) && number > 0 && number <= kMost;
+  };
+  if (parse(text)) return {number, 0};
+  for (const auto& [unit, ms] : {std::pair("ms", 1), std::pair("s", 1000), std::pair("m", 60'000)}) {
+    absl::string_view digits = text;
+    if (absl::ConsumeSuffix(&digits, unit) && parse(digits)) return {0, number * ms};
+  }
+  return {};
+}
+
+std::string CheckEvery(const std::string& text) {
+  const Every every = ParseEvery(text);
+  if (every.steps > 0 || every.ms > 0) return "";
+  return absl::StrCat("found \"", text,
+                      "\", expected a number of steps of 1 or more, or a time such as 500ms, 30s or 5m");
+}
+
+}  // namespace
 
 void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
   app->add_option("--checkpoint-every", flags->checkpoint_every,
-                  "save the state every N steps; default: every 5 minutes")
+                  "save the state every N steps, or every 30s or 5m; default: every 5m")
+      ->check(CLI::Validator(CheckEvery, "N|TIME"));
+  app->add_option("--checkpoint-keep", flags->checkpoint_keep, "how many checkpoints are kept; default: 2")
       ->check(AtLeast(1));
+  app->add_option("--checkpoint-to", flags->checkpoint_to,
+                  "a folder that all workers share, as file:/PATH; default: the coordinator keeps the checkpoints");
   app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI");
   app->add_option(
          "--on-loss", flags->on_loss,
@@ -29,7 +68,11 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
 }
 
 void ApplyRecoveryFlags(const RecoveryFlags& flags, JobSpec* spec) {
-  if (flags.checkpoint_every > 0) spec->mutable_checkpoint()->set_every_steps(flags.checkpoint_every);
+  const Every every = ParseEvery(flags.checkpoint_every);
+  if (every.steps > 0) spec->mutable_checkpoint()->set_every_steps(every.steps);
+  if (every.ms > 0) spec->mutable_checkpoint()->set_every_ms(every.ms);
+  if (flags.checkpoint_keep > 0) spec->mutable_checkpoint()->set_keep(flags.checkpoint_keep);
+  if (!flags.checkpoint_to.empty()) spec->mutable_checkpoint()->set_uri(flags.checkpoint_to);
   spec->set_resume(flags.resume);
   spec->set_max_attempts(flags.attempts);
   spec->set_stop_when_not_finite(flags.stop_when_not_finite);

@@ -9,7 +9,9 @@
 namespace xlad::cli {
 
 struct RecoveryFlags {
-  int64_t checkpoint_every = 0;
+  std::string checkpoint_every;  // "10" steps, or a time such as "30s"; empty: the coordinator's default.
+  int32_t checkpoint_keep = 0;   // 0: the coordinator's default.
+  std::string checkpoint_to;     // "file:/PATH"; empty: the coordinator keeps them.
   int32_t attempts = 0;
   std::string resume, on_loss = "restart";
   std::vector<std::string> shrink_axes;

@@ -35,6 +35,8 @@ class Commands(unittest.TestCase):
         self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
         self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number from 0"], code=(2,))
         self.fails("run", JOB, "--curve", "/no/where/c.json", words=["/no/where is not a folder"], code=(2,))
+        self.fails("run", JOB, "--checkpoint-every", "5x", words=["a time such as 500ms, 30s or 5m"], code=(2,))
+        self.fails("run", JOB, "--checkpoint-every", "0", words=["steps of 1 or more"], code=(2,))
         self.assertIn("Usage: xlad run ", xlad("run", "--help")[1])
         self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
         self.fails("run", code=(2,))
