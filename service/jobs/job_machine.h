@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/attempts/attempt_machine.h"
+#include "service/placement/free_devices.h"
 #include "service/state/context.h"
 
 namespace xlad::service {
@@ -72,12 +73,13 @@ class JobMachine {
   };
   // What many waiting jobs ask for in the same way, within one pass over them.
   struct Pass {
-    struct Devices {
-      int64_t all = 0, free = 0;
-    };
-    std::optional<std::vector<WorkerDevices>> all, free;
+    std::optional<std::vector<WorkerDevices>> all;
+    std::optional<FreeDevices> free;
     std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
-    std::map<std::string, Devices> devices;  // By target: those that run its code.
+    std::map<std::string, int64_t> devices;  // By target: the number of those that run its code.
+  };
+  struct Devices {
+    int64_t all = 0, free = 0;
   };
   // Does for one job what Schedule does for all.
   Outcome ScheduleOne(Job* job);
@@ -87,10 +89,9 @@ class JobMachine {
   // The job that is being looked at is looked at again at this time.
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
-  const std::vector<WorkerDevices>& FreeOffers();
-  Pass::Devices DevicesFor(const Target& target);
+  FreeDevices& Free();
+  Devices DevicesFor(const Target& target);
   const TargetSelection& SelectionFor(const Job& job);
-  void Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans);
   JobStatus StatusOf(const Job& job) const;
   Outcome TryJob(Job* job);
   Outcome Place(Job* job);

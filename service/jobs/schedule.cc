@@ -92,21 +92,19 @@ const std::vector<WorkerDevices>& JobMachine::AllOffers() {
   return *pass_.all;
 }
 
-const std::vector<WorkerDevices>& JobMachine::FreeOffers() {
-  if (!pass_.free.has_value()) pass_.free = context_.Offers(/*only_free=*/true);
+FreeDevices& JobMachine::Free() {
+  if (!pass_.free.has_value()) pass_.free.emplace(context_.Offers(/*only_free=*/true));
   return *pass_.free;
 }
 
-JobMachine::Pass::Devices JobMachine::DevicesFor(const Target& target) {
+JobMachine::Devices JobMachine::DevicesFor(const Target& target) {
   const auto [found, is_new] = pass_.devices.try_emplace(target.SerializeAsString());
-  if (!is_new) return found->second;
-  for (const WorkerDevices& offer : AllOffers()) {
-    if (IsSameTarget(offer.offer.target(), target)) found->second.all += offer.devices;
+  if (is_new) {
+    for (const WorkerDevices& offer : AllOffers()) {
+      if (IsSameTarget(offer.offer.target(), target)) found->second += offer.devices;
+    }
   }
-  for (const WorkerDevices& offer : FreeOffers()) {
-    if (IsSameTarget(offer.offer.target(), target)) found->second.free += offer.devices;
-  }
-  return found->second;
+  return {found->second, Free().Count(target)};
 }
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
@@ -114,12 +112,6 @@ const TargetSelection& JobMachine::SelectionFor(const Job& job) {
   const auto found = pass_.selections.find(key);
   if (found != pass_.selections.end()) return found->second;
   return pass_.selections.emplace(key, SelectTarget(AllOffers(), key.first, key.second)).first->second;
-}
-
-void JobMachine::Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans) {
-  attempts_.Launch(job, peers, plans);
-  pass_.free.reset();
-  pass_.devices.clear();
 }
 
 JobMachine::Outcome JobMachine::TryJob(Job* job) {
@@ -199,18 +191,16 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   }
   const Target& target = plan->second.target;
   const int64_t wanted = DeviceCount(job->mesh);
-  const Pass::Devices devices = DevicesFor(target);
+  const Devices devices = DevicesFor(target);
   const bool needs_its_workers = WaitsForItsWorkers(*job);
   std::vector<Peer> peers;
   if (needs_its_workers) {
-    std::vector<WorkerDevices> own = FreeOffers();
-    std::erase_if(own, [&](const WorkerDevices& offer) { return !HasPeer(*job, offer.registration->worker_id()); });
-    peers = PlaceOnWorkers(own, wanted, target);
-  } else if (wanted <= devices.free) {
-    peers = PlaceOnWorkers(FreeOffers(), wanted, target);
+    peers = Free().TakeFrom([job](const std::string& worker) { return HasPeer(*job, worker); }, wanted, target);
+  } else {
+    peers = Free().Take(wanted, target);
   }
   if (!peers.empty()) {
-    Launch(job, peers, plan->second.plans);
+    attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
   if (needs_its_workers) {
@@ -244,15 +234,14 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const std::optional<Target> target = TargetFor(job);
   if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   const int64_t wanted = DeviceCount(job->mesh);
-  for (const WorkerDevices& worker : FreeOffers()) {
-    const Target& offered = worker.offer.target();
+  for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
-    const std::vector<Peer> peers = PlaceOnWorkers(FreeOffers(), wanted, offered);
+    const std::vector<Peer> peers = Free().Take(wanted, offered);
     if (peers.empty()) continue;
-    Launch(job, peers, {});
+    attempts_.Launch(job, peers, {});
     return Outcome::kDone;
   }
-  const Pass::Devices devices = DevicesFor(*target);
+  const Devices devices = DevicesFor(*target);
   WaitForDevices(job, devices.free, devices.all);
   return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaitsForWorkers;
 }

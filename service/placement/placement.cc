@@ -14,6 +14,8 @@
 namespace xlad::service {
 
 bool IsSameTarget(const Target& a, const Target& b) {
+  const bool same_name = a.device_kind() == b.device_kind() && a.device_model() == b.device_model();
+  if (same_name) return a.cpu() == b.cpu() && a.features() == b.features();
   return DeviceName(a) == DeviceName(b) && a.cpu() == b.cpu() && a.features() == b.features();
 }
 
@@ -43,7 +45,7 @@ namespace {
 struct Pool {
   Target target;
   int64_t devices = 0;
-  std::vector<std::string> workers;
+  std::vector<const WorkerDevices*> workers;
 };
 
 // The pools whose device name is `required`, or all pools if that is empty, ordered by name.
@@ -55,7 +57,7 @@ std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::
     auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return IsSameTarget(p.target, target); });
     if (pool == pools.end()) pool = pools.insert(pools.end(), {target});
     pool->devices += worker.devices;
-    pool->workers.push_back(absl::StrCat(worker.devices, " on ", worker.registration->worker_id()));
+    pool->workers.push_back(&worker);
   }
   std::stable_sort(pools.begin(), pools.end(),
                    [](const Pool& a, const Pool& b) { return DeviceName(a.target) < DeviceName(b.target); });
@@ -71,9 +73,12 @@ bool HaveSeveralCpus(const std::vector<Pool>& pools) {
 // "cpu: 2 on w1, 1 on w2; opaque: 2 on w3", with the CPUs if those differ between devices of one kind.
 std::string PoolsText(const std::vector<Pool>& pools) {
   const bool with_cpu = HaveSeveralCpus(pools);
+  const auto worker_text = [](std::string* out, const WorkerDevices* worker) {
+    absl::StrAppend(out, worker->devices, " on ", worker->registration->worker_id());
+  };
   return absl::StrJoin(pools, "; ", [&](std::string* out, const Pool& pool) {
     absl::StrAppend(out, with_cpu ? TargetText(pool.target) : DeviceName(pool.target), ": ",
-                    absl::StrJoin(pool.workers, ", "));
+                    absl::StrJoin(pool.workers, ", ", worker_text));
   });
 }
 

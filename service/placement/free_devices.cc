@@ -1,0 +1,84 @@
+#include "service/placement/free_devices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/device_name.h"
+
+namespace xlad::service {
+
+FreeDevices::FreeDevices(std::vector<WorkerDevices> free) : offers_(std::move(free)) {
+  for (size_t o = 0; o < offers_.size(); ++o) {
+    const Target& target = offers_[o].offer.target();
+    Pool* pool = const_cast<Pool*>(Find(target));
+    if (pool == nullptr) pool = &pools_.emplace_back(Pool{target, 0, {}});
+    pool->devices += offers_[o].devices;
+    pool->offers[offers_[o].devices].insert(o);
+  }
+}
+
+const FreeDevices::Pool* FreeDevices::Find(const Target& target) const {
+  const auto pool =
+      std::find_if(pools_.begin(), pools_.end(), [&](const Pool& p) { return IsSameTarget(p.target, target); });
+  return pool == pools_.end() ? nullptr : &*pool;
+}
+
+int64_t FreeDevices::Count(const Target& target) const {
+  const Pool* pool = Find(target);
+  return pool == nullptr ? 0 : pool->devices;
+}
+
+std::vector<Target> FreeDevices::Targets() const {
+  std::vector<Target> targets;
+  for (const Pool& pool : pools_) targets.push_back(pool.target);
+  return targets;
+}
+
+std::vector<Peer> FreeDevices::Take(int64_t devices, const Target& target) {
+  Pool* pool = const_cast<Pool*>(Find(target));
+  if (pool == nullptr || pool->devices < devices) return {};
+  std::vector<size_t> largest;
+  int64_t capacity = 0;
+  for (auto at = pool->offers.begin(); at != pool->offers.end() && capacity < devices; ++at) {
+    for (auto offer = at->second.begin(); offer != at->second.end() && capacity < devices; ++offer) {
+      largest.push_back(*offer);
+      capacity += at->first;
+    }
+  }
+  return TakeOffers(largest, devices, pool);
+}
+
+std::vector<Peer> FreeDevices::TakeFrom(const std::function<bool(const std::string& worker_id)>& may_have,
+                                        int64_t devices, const Target& target) {
+  Pool* pool = const_cast<Pool*>(Find(target));
+  if (pool == nullptr) return {};
+  std::vector<size_t> allowed;
+  for (const auto& [count, offers] : pool->offers) {
+    for (const size_t offer : offers) {
+      if (may_have(offers_[offer].registration->worker_id())) allowed.push_back(offer);
+    }
+  }
+  return TakeOffers(allowed, devices, pool);
+}
+
+std::vector<Peer> FreeDevices::TakeOffers(const std::vector<size_t>& offers, int64_t devices, Pool* pool) {
+  std::vector<WorkerDevices> fit;
+  for (const size_t offer : offers) fit.push_back(offers_[offer]);
+  std::vector<Peer> peers = PlaceOnWorkers(fit, devices, pool->target);
+  for (const Peer& peer : peers) {
+    const size_t offer = *std::find_if(offers.begin(), offers.end(), [&](size_t o) {
+      return offers_[o].registration->worker_id() == peer.worker_id() &&
+             DeviceName(offers_[o].offer.target()) == peer.device_name();
+    });
+    int64_t& left = offers_[offer].devices;
+    auto known = pool->offers.find(left);
+    known->second.erase(offer);
+    if (known->second.empty()) pool->offers.erase(known);
+    left -= peer.devices_size();
+    pool->devices -= peer.devices_size();
+    if (left > 0) pool->offers[left].insert(offer);
+  }
+  return peers;
+}
+
+}  // namespace xlad::service
