@@ -13,6 +13,8 @@ namespace xlad::simulation {
 namespace {
 
 constexpr char kLogPath[] = "/data/jobs.sqlite";
+constexpr uint64_t kStormKinds = 3;
+constexpr int kMaxWorkersOfAKind = 20;
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
 constexpr int64_t kReadMs = 2;  // From the continuation of a stopped process until it reads what has arrived.
@@ -25,6 +27,9 @@ constexpr int64_t kMaxEventsPerWorker = 500'000;  // More of them mean that mess
 
 Storm::Storm(const StormOptions& options)
     : options_(options),
+      kind_(options.workers > kMaxWorkersOfAKind ? StormKind::kMixed
+                                                 : static_cast<StormKind>(options.seed % kStormKinds)),
+      aims_(options.seed % 2 == 1),
       random_(SeededRandom(options.seed)),
       coordinator_random_(SeededRandom(options.seed + 1)),
       disk_(options.seed + 2),
@@ -103,6 +108,7 @@ void Storm::Ask(std::function<void(Core&)> request, std::function<void(const abs
 
 std::string Storm::AnyWorker() { return workers_->AnyId(); }
 bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
+bool Storm::IsReachable(const std::string& worker) const { return workers_->IsReachable(worker); }
 
 void Storm::ScheduleTurn(bool tick) {
   tick_is_due_ = tick_is_due_ || tick;
@@ -125,6 +131,25 @@ void Storm::TryToServe() {
   const auto actions = commit_->TryOpen("simulation");
   if (disk_.has_crashed()) return Die("while it recovers");
   if (actions.ok()) Perform(*actions, actions->size());
+}
+
+// Sometimes plans a fault that meets the command, or what the worker does next.
+void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
+  const bool is_aim =
+      message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
+  if (calm_ || !aims_ || !is_aim || random_->Below(message.has_stop_at() ? 8 : 40) != 0) return;
+  const uint64_t fate = random_->Below(4);
+  After(Between(0, 200), [this, fate, connection] {
+    if (calm_) return;
+    if (fate == 0) Die("after a command");
+    if (fate == 1) Pause(Between(500, 15'000));
+    if (fate >= 2) workers_->Break(connection, /*kill=*/fate == 2);
+  });
+}
+
+void Storm::Pause(int64_t ms) {
+  Note("coordinator is stopped");
+  stopped_until_ns_ = busy_until_ns_ = clock_.NowNs() + ms * kNsPerMs;
 }
 
 // Handles all that has arrived, as the engine's thread does.
@@ -171,7 +196,7 @@ void Storm::BreakDisk() {
   if (fate == 0) disk_.CrashAt(at - 1);
   constexpr DiskFault kFaults[] = {DiskFault::kNoSpace, DiskFault::kIoError, DiskFault::kTornWrite,
                                    DiskFault::kLostSync, DiskFault::kAmbiguousSync};
-  if (fate >= 1 && fate <= 2) {
+  if (fate >= 1 && fate <= (aims_ ? 5 : 2)) {
     ++result_.disk_faults;
     disk_.FailAt(at, kFaults[random_->Below(std::size(kFaults))], Between(1, 12));
   }
@@ -189,6 +214,7 @@ void Storm::PerformOne(const service::Action& action) {
   };
   if (const auto* send = std::get_if<service::SendMessage>(&action)) {
     workers_->Deliver(send->connection.value(), send->message);
+    AimAt(send->connection.value(), send->message);
   } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
     workers_->Close(close->connection.value());
   } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
@@ -206,10 +232,10 @@ void Storm::PerformOne(const service::Action& action) {
       c.OnPlanLoaded(digest, service::PlannedProgram());
     });
   } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
-    const bool fails = !calm_ && random_->Below(15) == 0;
+    const bool fails = !calm_ && random_->Below(15) == 0, is_fast = random_->Below(4) == 0;
     absl::StatusOr<service::Checkpoint> stored = absl::UnavailableError("the storage of checkpoints");
     if (!fails) stored = workers_->StoreIndex(store->index);
-    later(Between(1, fails || calm_ ? 100 : 1500),
+    later(Between(1, is_fast ? 3 : fails || calm_ ? 100 : 1500),
           [request = *store, stored](Core& c) { c.OnIndexStored(request, stored); });
   }
 }
@@ -223,8 +249,7 @@ void Storm::Misfortune() {
       Die("killed");
       break;
     case 1:  // Stopped, as by SIGSTOP or a slow machine.
-      Note("coordinator is stopped");
-      stopped_until_ns_ = busy_until_ns_ = clock_.NowNs() + Between(500, 15'000) * kNsPerMs;
+      Pause(Between(500, 15'000));
       break;
     default:
       workers_->Misfortune();

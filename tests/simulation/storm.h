@@ -26,6 +26,13 @@ class StormClients;
 class StormWorkers;
 using Core = std::remove_pointer_t<decltype(std::declval<service::GroupCommit&>().coordinator())>;
 
+// What a storm has most of. Faults that reveal an error must often meet within milliseconds, and rarely do by chance.
+enum class StormKind {
+  kMixed,  // All kinds of faults.
+  kLong,   // Long jobs whose tasks die often, with limits of attempts.
+  kStops,  // Long jobs that are stopped: drains, changes of the mesh, and several workers that go at once.
+};
+
 struct StormOptions {
   uint64_t seed = 0;
   int workers = 5;
@@ -78,11 +85,13 @@ class Storm {
   std::string AnyWorker();
   // Whether an id of a worker will never be used again.
   bool HasLostWorkers() const;
+  bool IsReachable(const std::string& worker) const;
   StormClients& clients() { return *clients_; }
   std::map<std::string, StoredIndex>& indexes() { return indexes_; }
   // The client key of a job, by which its contents are known.
   std::string KeyOf(const std::string& job_id) const;
   bool is_calm() const { return calm_; }
+  StormKind kind() const { return kind_; }
 
  private:
   void StartCoordinator();
@@ -95,10 +104,14 @@ class Storm {
   void PerformOne(const service::Action& action);
   void HandleNext();
   void BreakDisk();
+  void Pause(int64_t ms);
+  void AimAt(int64_t connection, const CoordinatorMessage& message);
   void Misfortune();
   void Repair();
 
   const StormOptions options_;
+  const StormKind kind_;
+  const bool aims_;  // Some faults come right after a command of the coordinator.
   service::CoordinatorOptions coordinator_options_;
   ManualClock clock_;
   const std::unique_ptr<Random> random_, coordinator_random_;

@@ -16,6 +16,8 @@ constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has n
 constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
 constexpr int64_t kMetricsPerRead = 50;
 constexpr int64_t kMaxSteps = 150;
+constexpr int64_t kMaxStepsOfLongJobs = 800;
+constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if all its workers can be reached.
 
 }  // namespace
 
@@ -45,19 +47,22 @@ void StormClients::AddClient(int number) {
   client->request.set_client_key(client->key);
   JobSpec* spec = client->request.mutable_spec();
   spec->set_name(client->key);
-  spec->set_steps(storm_->Between(0, kMaxSteps));
+  const bool is_long = storm_->kind() != StormKind::kMixed;
+  const bool has_steps = !is_long || random.Below(10) != 0;
+  spec->set_steps(has_steps ? storm_->Between(0, is_long ? kMaxStepsOfLongJobs : kMaxSteps) : 0);
   spec->set_keep_final_state(random.Below(4) != 0);
   spec->mutable_checkpoint()->set_every_steps(storm_->Between(0, 30));
   spec->mutable_checkpoint()->set_every_ms(random.Below(2) == 0 ? 0 : storm_->Between(200, 3000));
   spec->mutable_checkpoint()->set_keep(static_cast<int32_t>(storm_->Between(0, 3)));
   constexpr JobSpec::OnLoss kPolicies[] = {JobSpec::RESTART, JobSpec::RESTART, JobSpec::WAIT, JobSpec::SHRINK};
   spec->set_on_loss(kPolicies[random.Below(std::size(kPolicies))]);
-  if (random.Below(4) == 0) spec->set_max_attempts(storm_->Between(1, 4));
+  if (storm_->kind() == StormKind::kStops && random.Below(2) == 0) spec->set_on_loss(JobSpec::SHRINK);
+  if (random.Below(storm_->kind() == StormKind::kLong ? 2 : 4) == 0) spec->set_max_attempts(storm_->Between(1, 4));
   spec->add_mesh()->set_name("dp");
   spec->mutable_mesh(0)->set_size(storm_->Between(1, max_devices_));
   if (random.Below(8) == 0 && spec->steps() > 0) client->fails_at = storm_->Between(0, spec->steps() - 1);
   client->wants_cancel = random.Below(10) == 0;
-  client->resizes = random.Below(3) == 0 ? 2 : 0;
+  client->resizes = storm_->kind() == StormKind::kStops ? 4 : random.Below(3) == 0 ? 2 : 0;
   clients_.push_back(std::move(client));
 }
 
@@ -149,7 +154,8 @@ void StormClients::Resize(Client* client) {
 
 void StormClients::Operate() {
   if (storm_->is_calm()) return;
-  storm_->After(storm_->Between(1000, 8000), [this] { Operate(); });
+  const int64_t often = storm_->kind() == StormKind::kStops ? 4 : 1;
+  storm_->After(storm_->Between(1000 / often, 8000 / often), [this] { Operate(); });
   if (operator_waits_) return;
   operator_waits_ = true;
   const std::string worker = storm_->AnyWorker();
@@ -163,6 +169,7 @@ void StormClients::Operate() {
     operator_waits_ = false;
     if (drain && status.ok()) drained_.insert(worker);
     if (!drain) drained_.erase(worker);
+    if (storm_->is_calm()) return;  // The worker has been undrained meanwhile, perhaps in the same batch.
     if (status.ok() && storm_->model().drained().contains(worker) != drain) {
       storm_->Violate(absl::StrCat("the drain of ", worker, " was acknowledged and is not durable"));
     }
@@ -193,8 +200,35 @@ void StormClients::Watch(Client* client) {
   }
 }
 
+// An attempt does not run on lost workers, and stops soon when it is to stop.
+void StormClients::CheckAttempts() {
+  const auto& context = storm_->core()->context();
+  for (const auto& [id, attempt] : context.attempts) {
+    const auto& peers = context.jobs.Find(id)->placed.peers();
+    const auto is_lost = [&](const Peer& peer) {
+      const auto worker = context.workers.find(WorkerId(peer.worker_id()));
+      return worker != context.workers.end() && worker->second.state == service::WorkerState::kLost;
+    };
+    const auto is_reachable = [&](const Peer& peer) { return storm_->IsReachable(peer.worker_id()); };
+    if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
+      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " runs on although a worker of it is lost"));
+    }
+    const bool must_stop = attempt.stop_at >= 0 && !attempt.awaiting_adoption &&
+                           std::all_of(peers.begin(), peers.end(), is_reachable);
+    Stop& stop = stops_[id.str()];
+    const Stop now{context.jobs.Find(id)->attempt, must_stop ? attempt.stop_at : -1, storm_->NowNs()};
+    if (stop.attempt != now.attempt || stop.step != now.step) stop = now;
+    if (must_stop && storm_->NowNs() - stop.since_ns > kMaxStopMs * kNsPerMs) {
+      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " does not stop before step ", stop.step));
+      stop.since_ns = storm_->NowNs();
+    }
+  }
+}
+
 void StormClients::CheckJobs() {
+  if (!storm_->is_responsive()) stops_.clear();
   if (storm_->is_responsive()) {
+    CheckAttempts();
     for (const auto& client : clients_) {
       Watch(client.get());
       if (!client->job_id.empty()) CheckSaysWhy(client.get());

@@ -36,6 +36,10 @@ class StormClients {
 
  private:
   struct Client;
+  struct Stop {  // That an attempt is to make.
+    int64_t attempt = 0, step = -1;
+    int64_t since_ns = 0;  // Since when nothing is in its way.
+  };
   using Request = std::function<absl::Status(service::CoordinatorCore&)>;
 
   void AddClient(int number);
@@ -49,6 +53,7 @@ class StormClients {
   void Operate();
   void Watch(Client* client);
   void CheckJobs();
+  void CheckAttempts();
   void CheckSaysWhy(Client* client);
   bool HasSettled(const Client& client) const;
   void CheckEndOf(Client* client);
@@ -58,6 +63,7 @@ class StormClients {
   std::vector<std::unique_ptr<Client>> clients_;
   std::set<std::string> drained_;  // Workers that an operator has drained.
   bool operator_waits_ = false;    // For an answer.
+  std::map<std::string, Stop> stops_;  // By job.
 };
 
 }  // namespace xlad::simulation

@@ -12,6 +12,8 @@
 namespace xlad::simulation {
 namespace {
 
+constexpr int kRack = 3;  // Workers that go at once.
+constexpr uint64_t kTaskDies = 6;
 constexpr int64_t kBeatMs = 500;
 constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker is lost.
 constexpr int64_t kDeadLinkMs = 6000;      // A link on which nothing has passed for this long is closed by both ends.
@@ -313,6 +315,13 @@ bool StormWorkers::IsWell(const std::string& id) const {
   return false;
 }
 
+bool StormWorkers::IsReachable(const std::string& id) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& process) {
+    const bool is_cut = process->refused || process->cut_up || process->cut_down || process->data_cut;
+    return process->id == id && process->registered && !is_cut && storm_->NowNs() >= process->stopped_until_ns;
+  });
+}
+
 void StormWorkers::CheckEnd() const {
   for (const auto& process : processes_) {
     for (const auto& [key, task] : process->tasks) {
@@ -345,9 +354,31 @@ void StormWorkers::Heal(Process* process) {
 
 std::string StormWorkers::AnyId() { return processes_[storm_->random().Below(processes_.size())]->id; }
 
+void StormWorkers::Lose(Process* process, int64_t away_ms) {
+  Kill(process);
+  storm_->After(away_ms, [this, process] { StartProcess(process); });
+}
+
+void StormWorkers::Break(int64_t connection, bool kill) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  Process* process = found->second;
+  process->trouble_ns = storm_->NowNs();
+  if (kill) return Lose(process, storm_->Between(50, 5000));
+  storm_->Note(absl::StrCat("the connection of ", process->id, " breaks"));
+  Disconnect(process);
+}
+
 void StormWorkers::Misfortune() {
+  if (storm_->kind() == StormKind::kStops && storm_->random().Below(8) == 0) {  // A rack loses its power.
+    for (int i = 0; i < kRack; ++i) {
+      Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 12'000));
+    }
+    return;
+  }
   Process* process = processes_[storm_->random().Below(processes_.size())].get();
-  switch (storm_->random().Below(7)) {
+  const bool dies = storm_->kind() == StormKind::kLong && storm_->random().Below(2) == 0;
+  switch (dies ? kTaskDies : storm_->random().Below(7)) {
     case 0:
     case 1: {
       Kill(process);

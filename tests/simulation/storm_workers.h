@@ -45,6 +45,10 @@ class StormWorkers {
   // Reports tasks of attempts that have ended.
   void CheckEnd() const;
 
+  // Whether the worker runs and can be reached by the coordinator and by its peers, now.
+  bool IsReachable(const std::string& id) const;
+  // Closes the connection, if it is still open; kills the worker too, which starts again.
+  void Break(int64_t connection, bool kill);
   // One fault of a worker or of a path.
   void Misfortune();
   // Ends all faults.
@@ -85,6 +89,7 @@ class StormWorkers {
   void Cut(Process* process);
   void ExitTask(Process* process, Task* task);
   void Heal(Process* process);
+  void Lose(Process* process, int64_t away_ms);
 
   Storm* const storm_;
   const int devices_each_;
