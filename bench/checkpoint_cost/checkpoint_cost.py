@@ -1,0 +1,131 @@
+"""What checkpoints cost a training job, and how long the first step of a model with many tensors takes.
+
+    python3 bench/checkpoint_cost/checkpoint_cost.py                       # examples/spiral_mlp
+    python3 bench/checkpoint_cost/checkpoint_cost.py --job DIR --mesh dp=2 --seconds 12 --rounds 3
+    python3 bench/checkpoint_cost/checkpoint_cost.py --leaves 1600
+
+Runs of the same number of steps take turns on one cluster: without checkpoints, with one every 5 seconds, and with one
+every 10 steps. A run is timed by the coordinator's events, from the begin of its steps to its end; the run without
+checkpoints before it and the one after it are what it is compared with. Prints one JSON object: the added time of each
+run in percent, and how many checkpoints it committed.
+
+With --leaves, the state has this many tensors on 8 workers instead, and the time from the submission to the first step
+is printed, with the executable in the cache.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import struct
+import sys
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+os.environ.setdefault("XLAD", str(REPO / "build/release/bin/xlad"))
+os.environ.setdefault("XLAD_REPO", str(REPO))
+sys.path.insert(0, str(REPO / "tests/e2e"))
+
+from harness import cluster, wait_for, xlad  # noqa: E402
+
+NEVER = "1000000000"
+KINDS = {"every 5 s": "5s", "every 10 steps": "10"}
+
+
+def events_of(made, job_id):
+    code, out, err = xlad("events", job_id, "--coordinator", made.address, "--format", "json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def run(made, job, mesh, steps, every):
+    """Runs a job to its end; returns the seconds of its steps and the number of its checkpoints."""
+    job_id = made.submit(job, "--mesh", mesh, "--steps", steps, "--checkpoint-every", every)
+    done = wait_for(lambda: (j := made.job(job_id))["state"] in ("SUCCEEDED", "FAILED") and j, "the end", 600)
+    assert done["state"] == "SUCCEEDED", done
+    events = events_of(made, job_id)
+    at = {event["kind"]: event["unix_ns"] for event in events}
+    return (at["ended"] - at["started"]) / 1e9, sum(event["kind"] == "checkpoint" for event in events)
+
+
+def measure_cost(arguments):
+    result = {kind: {"added_percent": [], "checkpoints": []} for kind in KINDS}
+    with cluster(workers=arguments.workers, devices=arguments.devices) as made:
+        seconds, _ = run(made, arguments.job, arguments.mesh, 20, NEVER)
+        steps = max(20, int(20 * arguments.seconds / seconds))
+        before, _ = run(made, arguments.job, arguments.mesh, steps, NEVER)
+        plain = [before]
+        for _ in range(arguments.rounds):
+            for kind, every in KINDS.items():
+                took, checkpoints = run(made, arguments.job, arguments.mesh, steps, every)
+                after, _ = run(made, arguments.job, arguments.mesh, steps, NEVER)
+                result[kind]["added_percent"].append(round(100 * (2 * took / (before + after) - 1), 2))
+                result[kind]["checkpoints"].append(checkpoints)
+                plain.append(after)
+                before = after
+    for kind in KINDS:
+        result[kind]["median_percent"] = statistics.median(result[kind]["added_percent"])
+    result["plain"] = {"steps": steps, "seconds": [round(seconds, 2) for seconds in plain]}
+    return result
+
+
+def write_leaves(where, leaves):
+    """A job whose state is `leaves` small matrices, to which each step adds 1."""
+    shape = "f32[16,8]"
+    names = [f"leaf{i}" for i in range(leaves)]
+    sharding = 'frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"dp\\"}, {}]>"}'
+    lines = [f"  %{name} = {shape} parameter({i}), {sharding}\n  %next{i} = {shape} add(%{name}, %ones)"
+             for i, name in enumerate(names)]
+    types = ", ".join([shape] * leaves)
+    (where / "step.hlo").write_text(
+        'HloModule leaves, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=8]>}}\n\n'
+        f"ENTRY %main ({', '.join(f'{name}: {shape}' for name in names)}, s: s32[]) -> ({types}, f32[]) {{\n"
+        f"  %s = s32[] parameter({leaves})\n  %loss = f32[] convert(%s)\n  %one = f32[] constant(1)\n"
+        f"  %ones = {shape} broadcast(%one), dimensions={{}}\n" + "\n".join(lines) +
+        f"\n  ROOT %out = ({types}, f32[]) tuple({', '.join(f'%next{i}' for i in range(leaves))}, %loss)\n}}\n")
+    state = [{"index": i, "name": name, "shape": shape, "kind": "state"} for i, name in enumerate(names)]
+    (where / "manifest.json").write_text(json.dumps({
+        "name": "leaves", "steps": 3,
+        "parameters": [*state, {"index": leaves, "name": "step", "shape": "s32[]", "kind": "step"}],
+        "results": [*({**entry, "feeds": entry["index"]} for entry in state),
+                    {"index": leaves, "name": "loss", "shape": "f32[]", "kind": "loss"}],
+        "meshes": [{"name": "dp8", "axes": {"dp": 8}, "files": ["step.hlo"]}]}))
+    header = json.dumps({name: {"dtype": "F32", "shape": [16, 8], "data_offsets": [512 * i, 512 * i + 512]}
+                         for i, name in enumerate(names)}).encode()
+    (where / "state.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(512 * leaves))
+
+
+def measure_leaves(arguments):
+    times = []
+    with cluster(workers=8, devices=1) as made, tempfile.TemporaryDirectory() as folder:
+        where = pathlib.Path(folder)
+        write_leaves(where, arguments.leaves)
+        run(made, where, "dp=8", 3, NEVER)  # Fills the cache.
+        for _ in range(arguments.rounds):
+            time.sleep(1)  # The workers prepare a process for the next attempt.
+            job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the end", 600)
+            at = {event["kind"]: event["unix_ns"] for event in events_of(made, job_id)}
+            # The job has one step: "started" is before it, and what comes after it ends with the saved state.
+            times.append({"submitted to started": round((at["started"] - at["submitted"]) / 1e9, 3),
+                          "submitted to checkpoint": round((at["checkpoint"] - at["submitted"]) / 1e9, 3)})
+    return {"leaves": arguments.leaves, "devices": 8, "seconds": times}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--job", type=pathlib.Path, default=REPO / "examples/spiral_mlp", help="a job directory")
+    parser.add_argument("--mesh", default="dp=2")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--devices", type=int, default=1, help="of each worker")
+    parser.add_argument("--seconds", type=float, default=12, help="about how long a run is")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--leaves", type=int, default=0)
+    arguments = parser.parse_args()
+    print(json.dumps(measure_leaves(arguments) if arguments.leaves else measure_cost(arguments), indent=1))
+
+
+if __name__ == "__main__":
+    main()
