@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
+#include "base/status.h"
 #include "compiler/kernel/object_emitter.h"
 #include "hlo/text/text.h"
 #include "runtime/devices/cpu/cpu_device.h"
@@ -45,31 +46,47 @@ double UlpError(float got, double exact) {
   return std::fabs(static_cast<double>(got) - exact) / ulp;
 }
 
+// A function compiled for arrays of n numbers, with its argument x and result y.
+class Compiled {
+ public:
+  Compiled(const std::string& opcode, int64_t n)
+      : in_(*device_->Allocate(4 * n)), out_(*device_->Allocate(4 * n)), buffers_{in_->address(), out_->address()} {
+    const auto module = hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n x = f32[", n,
+                                                    "] parameter(0)\n ROOT r = f32[", n, "] ", opcode, "(x)\n}\n"));
+    XLAD_CHECK(module.ok()) << module.status();
+    auto emitter = *ObjectEmitter::Create(Target());
+    KernelRequest request;
+    request.root = (*module)->entry()->root();
+    request.symbol = "f";
+    XLAD_CHECK(emitter->EmitKernel(request).ok());
+    Executable executable;
+    executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
+    executable.set_object_code(*emitter->Finish());
+    loaded_ = *device_->Load(executable);
+    launcher_ = *loaded_->MakeLauncher(0, stream_.get());
+    kernel_ = *loaded_->FindKernel("f");
+  }
+
+  float* x() { return static_cast<float*>(in_->address()); }
+  const float* y() const { return static_cast<const float*>(out_->address()); }
+  void Run() { XLAD_CHECK(launcher_->RunKernel(kernel_, buffers_, nullptr, 1).ok()); }
+
+ private:
+  const std::unique_ptr<runtime::Device> device_ = runtime::MakeCpuDevice();
+  const std::unique_ptr<runtime::Stream> stream_ = *device_->MakeStream();
+  const std::unique_ptr<runtime::DeviceMemory> in_, out_;
+  const std::vector<void*> buffers_;
+  std::unique_ptr<runtime::LoadedExecutable> loaded_;
+  std::unique_ptr<runtime::Launcher> launcher_;
+  int kernel_ = 0;
+};
+
 class Math : public testing::TestWithParam<Function> {};
 
 TEST_P(Math, StaysWithinItsBound) {
   const Function& function = GetParam();
-  const auto module =
-      hlo::ParseText(absl::StrCat("HloModule m\nENTRY e {\n x = f32[", kBlock, "] parameter(0)\n ROOT r = f32[", kBlock,
-                                  "] ", function.opcode, "(x)\n}\n"));
-  ASSERT_TRUE(module.ok()) << module.status();
-  auto emitter = *ObjectEmitter::Create(Target());
-  KernelRequest request;
-  request.root = (*module)->entry()->root();
-  request.symbol = "f";
-  ASSERT_TRUE(emitter->EmitKernel(request).ok());
-  Executable executable;
-  executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
-  executable.set_object_code(*emitter->Finish());
-  const auto device = runtime::MakeCpuDevice();
-  const auto loaded = *device->Load(executable);
-  const auto stream = *device->MakeStream();
-  const auto launcher = *loaded->MakeLauncher(0, stream.get());
-  const int kernel = *loaded->FindKernel("f");
-  const auto in = *device->Allocate(4 * kBlock), out = *device->Allocate(4 * kBlock);
-  auto* x = static_cast<float*>(in->address());
-  const auto* y = static_cast<const float*>(out->address());
-  void* const buffers[] = {in->address(), out->address()};
+  Compiled compiled(function.opcode, kBlock);
+  float* const x = compiled.x();
   // Every 4093rd f32 (a prime, so that all low bits occur), of both signs and with all special values.
   double worst = 0;
   float at = 0;
@@ -85,9 +102,9 @@ TEST_P(Math, StaysWithinItsBound) {
     for (const float special : specials) {
       if (n < kBlock) x[n++] = special;
     }
-    ASSERT_TRUE(launcher->RunKernel(kernel, buffers, nullptr, 1).ok());
+    compiled.Run();
     for (int64_t i = 0; i < n; ++i) {
-      const double error = UlpError(y[i], function.exact(static_cast<double>(x[i])));
+      const double error = UlpError(compiled.y()[i], function.exact(static_cast<double>(x[i])));
       if (error > worst) {
         worst = error;
         at = x[i];
@@ -97,6 +114,55 @@ TEST_P(Math, StaysWithinItsBound) {
   EXPECT_LE(worst, function.most_ulp) << function.opcode << " at " << at;
   RecordProperty("worst_ulp", absl::StrCat(worst));
   std::printf("%s: at most %.3f ulp, at %g\n", function.opcode, worst, static_cast<double>(at));
+}
+
+uint32_t BitsOf(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+// Numbers of every exponent beside one another, in vectors, at the end of an array, and alone: the bits are the same.
+TEST_P(Math, DoesNotDependOnTheNumbersBeside) {
+  Compiled one(GetParam().opcode, 1);
+  for (const int64_t n : {16, 1021}) {
+    Compiled many(GetParam().opcode, n);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t bits = static_cast<uint32_t>(i) * 0x9e3779b9u;
+      std::memcpy(&many.x()[i], &bits, sizeof(bits));
+    }
+    many.Run();
+    for (int64_t i = 0; i < n; ++i) {
+      one.x()[0] = many.x()[i];
+      one.Run();
+      if (std::isnan(one.y()[0]) && std::isnan(many.y()[i])) continue;
+      ASSERT_EQ(BitsOf(many.y()[i]), BitsOf(one.y()[0])) << "at " << many.x()[i];
+    }
+  }
+}
+
+// The arguments of f32 nearest to multiples of pi/2, at which sine and cosine are smallest: those around the limit of
+// the fast reduction, and the worst case of all f32 numbers (16367173 * 2^72).
+TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
+  constexpr int64_t kCount = 20000;
+  for (const Function& function : kFunctions) {
+    const std::string opcode = function.opcode;
+    if (opcode != "sine" && opcode != "cosine") continue;
+    Compiled compiled(opcode, kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      const double multiple = i < 10000 ? static_cast<double>(i) : 42722830.0 + static_cast<double>(i - 15000);
+      compiled.x()[i] = static_cast<float>(multiple * 1.5707963267948966);
+    }
+    compiled.x()[kCount - 1] = 16367173.0f * 0x1p72f;
+    compiled.x()[kCount - 2] = 0x1p26f;
+    compiled.x()[kCount - 3] = std::nextafter(0x1p26f, 0.0f);
+    compiled.Run();
+    double worst = 0;
+    for (int64_t i = 0; i < kCount; ++i) {
+      worst = std::max(worst, UlpError(compiled.y()[i], function.exact(static_cast<double>(compiled.x()[i]))));
+    }
+    EXPECT_LE(worst, function.most_ulp) << opcode;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, Math, testing::ValuesIn(kFunctions), [](const auto& info) {

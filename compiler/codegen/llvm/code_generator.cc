@@ -12,8 +12,14 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+#include <llvm/Transforms/IPO/GlobalDCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/ModuleUtils.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -35,6 +41,14 @@ void InitializeTargets() {
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
   });
+}
+
+std::vector<llvm::Function*> InlinedLate(llvm::Module& module) {
+  std::vector<llvm::Function*> functions;
+  for (llvm::Function& function : module) {
+    if (function.hasFnAttribute(kInlineLate)) functions.push_back(&function);
+  }
+  return functions;
 }
 
 class LlvmCodeGenerator final : public CodeGenerator {
@@ -83,7 +97,26 @@ class LlvmCodeGenerator final : public CodeGenerator {
     builder.registerFunctionAnalyses(functions);
     builder.registerLoopAnalyses(loops);
     builder.crossRegisterProxies(loops, functions, components, modules);
+    const std::vector<llvm::Function*> late = InlinedLate(module);
+    for (llvm::Function* function : late) Prepare(*function);
     builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    if (late.empty()) return absl::OkStatus();
+    llvm::removeFromUsedLists(module, [&](llvm::Constant* global) {
+      return std::find(late.begin(), late.end(), global->stripPointerCasts()) != late.end();
+    });
+    for (llvm::Function* function : late) {
+      function->removeFnAttr(llvm::Attribute::NoInline);
+      function->addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+    modules.clear();
+    llvm::FunctionPassManager cleanup;
+    cleanup.addPass(llvm::EarlyCSEPass());
+    cleanup.addPass(llvm::SimplifyCFGPass());
+    llvm::ModulePassManager inlining;
+    inlining.addPass(llvm::AlwaysInlinerPass(/*InsertLifetime=*/false));
+    inlining.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(cleanup)));
+    inlining.addPass(llvm::GlobalDCEPass());
+    inlining.run(module, modules);
     return absl::OkStatus();
   }
 

@@ -14,6 +14,10 @@ class Module;
 
 namespace xlad::compiler {
 
+// The attribute of functions that Optimize inlines after the vectorizers, which replace calls of such a function by
+// calls of its vector forms. They are named in llvm.compiler.used until then.
+inline constexpr char kInlineLate[] = "xlad-inline-late";
+
 class CodeGenerator {
  public:
   // InvalidArgument if LLVM does not know the triple, the CPU or a feature.
@@ -25,7 +29,8 @@ class CodeGenerator {
   virtual void Prepare(llvm::Module& module) const = 0;
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
-  // Runs the O2 pipeline with the loop and SLP vectorizers. Internal if the module is malformed.
+  // Runs the O2 pipeline with the loop vectorizer, then inlines functions that are marked kInlineLate. Internal if the
+  // module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
   // Returns a relocatable ELF object.
   virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;

@@ -10,17 +10,22 @@
 
 namespace xlad::compiler {
 
-// Short names for floating-point arithmetic in LLVM IR.
+// Short names for floating-point arithmetic in LLVM IR, on single numbers or on vectors of them.
 class Float {
  public:
-  explicit Float(Ir& ir) : b(ir.b) {}
+  explicit Float(Ir& ir) : Float(ir.b, ir.b.getFloatTy()) {}
+  // `type` is float or a vector of floats.
+  Float(IrBuilder& builder, llvm::Type* type) : b(builder), type_(type) {}
   IrBuilder& b;
 
-  llvm::Value* C(double value) const { return llvm::ConstantFP::get(b.getFloatTy(), value); }
+  llvm::Value* C(double value) const { return llvm::ConstantFP::get(type_, value); }
+  llvm::Value* I(uint32_t value) const { return llvm::ConstantInt::get(Of(b.getInt32Ty()), value); }
+  // `element`, or a vector of as many of them as the numbers have lanes.
+  llvm::Type* Of(llvm::Type* element) const { return type_->getWithNewType(element); }
   llvm::Value* Abs(llvm::Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
   // x * y + z, rounded once if the target has a fused instruction, else twice.
   llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* z) const {
-    return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {b.getFloatTy()}, {x, y, z});
+    return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
   }
   // c[0] + c[1] x + c[2] x^2 ...
   llvm::Value* Polynomial(llvm::Value* x, std::initializer_list<double> c) const {
@@ -29,13 +34,16 @@ class Float {
     for (; next != std::rend(c); ++next) sum = Fma(sum, x, C(*next));
     return sum;
   }
-  llvm::Value* Bits(llvm::Value* x) const { return b.CreateBitCast(x, b.getInt32Ty()); }
-  llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, b.getFloatTy()); }
+  llvm::Value* Bits(llvm::Value* x) const { return b.CreateBitCast(x, Of(b.getInt32Ty())); }
+  llvm::Value* FromBits(llvm::Value* x) const { return b.CreateBitCast(x, type_); }
   llvm::Value* Select(llvm::Value* condition, llvm::Value* yes, llvm::Value* no) const {
     return b.CreateSelect(condition, yes, no);
   }
   // 2^n for an integer n in [-126, 127].
-  llvm::Value* PowerOfTwo(llvm::Value* n) const { return FromBits(b.CreateShl(b.CreateAdd(n, b.getInt32(127)), 23)); }
+  llvm::Value* PowerOfTwo(llvm::Value* n) const { return FromBits(b.CreateShl(b.CreateAdd(n, I(127)), 23)); }
+
+ private:
+  llvm::Type* type_;
 };
 
 llvm::Value* EmitSineF32(Ir& ir, llvm::Value* x);
