@@ -90,14 +90,8 @@ absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects);
 Target CompleteTarget(const Target& target);
 
 // Whether EmitKernel accepts this instruction as a kernel (a fusion with everything in it, or a single op). If not, and
-// `why_not` is not null, it is set to the reason.
-bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
-
-// Whether there is code for this opcode with at least one element type.
-bool HasCode(hlo::Opcode opcode);
-
-// Whether this instruction may be inside a fused computation. The fusion passes promise in return, for all fusions but
-// those in row form, which are emitted from their kernels:
+// `why_not` is not null, it is set to the reason. The passes promise of all fusions but those in row form, which are
+// emitted from their kernels:
 //   - every path from a fusion's root to a value with an inner loop (reduce, reduce-window) keeps the index (it has
 //     elementwise ops and reshapes only), so that no reduction is computed twice; reductions may be roots (a `tuple` of
 //     several roots)
@@ -106,6 +100,9 @@ bool HasCode(hlo::Opcode opcode);
 //     same dimensions, or are elementwise values of the shape of the reductions' operands
 //   - the fused computation has no control flow, dot, convolution, collective, scatter, sort or nested fusion;
 //     dynamic-update-slice is at the root only
-bool CanEmitInFusion(const hlo::Instruction& instruction);
+bool CanEmit(const hlo::Instruction& instruction, std::string* why_not);
+
+// Whether there is code for this opcode with at least one element type.
+bool HasCode(hlo::Opcode opcode);
 
 }  // namespace xlad::compiler

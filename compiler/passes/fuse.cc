@@ -1,7 +1,7 @@
 // Fusion: several instructions become one loop over memory.
 //
-// Needs: simplified step computations without opt-barriers. Leaves: `fusion` instructions that keep the promises of
-// CanEmitInFusion (compiler/kernel/object_emitter.h); everything else is a kernel, library op, collective or control
+// Needs: simplified step computations without opt-barriers. Leaves: `fusion` instructions that keep the promises made
+// to CanEmit (compiler/kernel/object_emitter.h); everything else is a kernel, library op, collective or control
 // flow of its own. Scalar constants are inside the fusions that use them. fusion_groups.h decides what is fused.
 #include "compiler/passes/passes.h"
 

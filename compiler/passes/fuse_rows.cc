@@ -11,15 +11,13 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/row_form.h"
 #include "compiler/analysis/step_computations.h"
+#include "compiler/passes/fusion_limits.h"
 #include "compiler/passes/passes.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::compiler {
 namespace {
 
-// The limits of a merged fusion, as those of fusion_groups.cc.
-constexpr int64_t kMaxMembers = 600;
-constexpr int64_t kMaxResults = 12;
 // Shorter rows are vectorized better across rows.
 constexpr int64_t kMinColumns = 32;
 // Fewer rows than this cannot be divided among many threads; then each row must be short.
@@ -27,8 +25,6 @@ constexpr int64_t kManyRows = 32;
 constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
 // The full values of a row must stay in the second-level cache.
 constexpr int64_t kMaxRowBytes = 512 << 10;
-// The search for a path between two instructions stops after this many and assumes that there is one.
-constexpr int kMaxVisits = 4000;
 
 bool IsCandidate(const Instruction& instruction) {
   if (!instruction.control_predecessors().empty()) return false;
@@ -76,7 +72,7 @@ bool HasDetour(const Instruction* from, const Instruction* to) {
   for (int visits = 0; !pending.empty(); ++visits) {
     const Instruction* at = pending.back();
     pending.pop_back();
-    if (at == to || visits > kMaxVisits) return true;
+    if (at == to || visits > kMaxPathVisits) return true;
     push_users(at);
   }
   return false;
@@ -126,7 +122,7 @@ class Merger {
       });
       if (elsewhere) Keep(made[i], std::move(uses));
     }
-    if (std::ssize(results_) > kMaxResults) return nullptr;
+    if (std::ssize(results_) > kMaxFusionResults) return nullptr;
     const bool single = results_.size() == 1;
     std::vector<Shape> shapes;
     for (const Instruction* result : results_) shapes.push_back(result->shape());
@@ -227,7 +223,7 @@ bool IsUsedByElements(const Instruction& fusion) {
 bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, const RowForm& form) {
   if (form.columns < kMinColumns) return false;
   if (form.rows < kManyRows && form.rows * form.columns > kMaxElementsOfFewRows) return false;
-  if (MembersOf(producer) + MembersOf(consumer) > kMaxMembers) return false;
+  if (MembersOf(producer) + MembersOf(consumer) > kMaxFusedInstructions) return false;
   int64_t row_bytes = 0;
   absl::flat_hash_set<const Instruction*> counted;
   for (const Instruction* fusion : {&producer, &consumer}) {

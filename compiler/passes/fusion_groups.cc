@@ -4,17 +4,13 @@
 
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/clone.h"
+#include "compiler/passes/fusion_limits.h"
 
 namespace xlad::compiler {
 namespace {
 
-// The limits of a group. The time of LLVM's optimization grows with its members.
-constexpr size_t kMaxMembers = 600;
-constexpr size_t kMaxRoots = 12;
 constexpr size_t kMaxMapsOfMember = 4;
 constexpr int kMaxRecomputed = 6;
-// The search for a cycle stops after this many instructions and assumes that there is one.
-constexpr int kMaxVisits = 4000;
 // Computing this many cheap instructions again is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
 
@@ -131,7 +127,8 @@ bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const C
 bool FusionPlanner::JoinAsRoot(Instruction* instruction, const Consumers& consumers) {
   for (int group : consumers.groups) {
     FusionGroup& candidate = groups_[group];
-    if (candidate.roots.size() >= kMaxRoots || candidate.elements != instruction->shape().elements()) continue;
+    if (std::ssize(candidate.roots) >= kMaxFusionResults) continue;
+    if (candidate.elements != instruction->shape().elements()) continue;
     if (WouldCycle(*instruction, group)) continue;
     if (Join(instruction, group, true)) return true;
   }
@@ -150,7 +147,7 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
 
 bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
   FusionGroup& joined = groups_[group];
-  if (joined.maps.size() >= kMaxMembers) return false;
+  if (std::ssize(joined.maps) >= kMaxFusedInstructions) return false;
   std::vector<int> maps = MapsIn(*instruction, &joined);
   if (as_root && maps != std::vector<int>{FusionGroup::kIdentity}) return false;
   if (!IsAllowed(*instruction, maps, joined)) return false;
@@ -245,7 +242,7 @@ bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const 
     for (int id : found->second) visit_group(id);
   }
   for (int visits = 0; !pending.empty(); ++visits) {
-    if (visits > kMaxVisits) return true;
+    if (visits > kMaxPathVisits) return true;
     const Instruction* at = pending.back();
     pending.pop_back();
     auto found = member_of_.find(at);

@@ -63,8 +63,8 @@ class Elements {
   const ArrayView* ArrayOf(const hlo::Instruction* instruction, int leaf = 0) const;
   bool IsBound(const hlo::Instruction* instruction) const { return sources_.contains(instruction); }
 
-  // Emits one element of an instruction, or of leaf `leaf` of a tuple-shaped one. CanEmitInFusion must hold for the
-  // instruction and for all that it depends on, up to bound instructions.
+  // Emits one element of an instruction, or of leaf `leaf` of a tuple-shaped one. There must be a scalar op or an
+  // element rule for the instruction and for all that it depends on, up to bound instructions.
   llvm::Value* Emit(const hlo::Instruction* instruction, const Index& index, int leaf = 0);
   llvm::Value* EmitScalar(const hlo::Instruction* instruction) { return Emit(instruction, Index::Of({}), 0); }
 

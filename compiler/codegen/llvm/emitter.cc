@@ -246,13 +246,4 @@ bool HasCode(Opcode opcode) {
   return FindKernelRule(opcode) != nullptr || FindElementRule(opcode) != nullptr || HasScalarOp(opcode);
 }
 
-bool CanEmitInFusion(const Instruction& instruction) {
-  const Opcode opcode = instruction.opcode();
-  if (opcode == Opcode::kDot || opcode == Opcode::kConvolution || opcode == Opcode::kRaggedDot ||
-      opcode == Opcode::kCall || opcode == Opcode::kFusion) {
-    return false;
-  }
-  return CanEmitElement(instruction, nullptr);
-}
-
 }  // namespace xlad::compiler

@@ -3,7 +3,7 @@
 // Reductions are computed first, in one pass for each group of equal operand shapes, into their outputs or into
 // scratch. One loop over the other outputs then reads them. An element's loads come before its stores, so outputs may
 // share the memory of operands that they read at the same element. A reduction and an output need the results of other
-// reductions at their own position only (CanEmitInFusion), so each tile computes everything for its positions.
+// reductions at their own position only (CanEmit), so each tile computes everything for its positions.
 #include <algorithm>
 #include <set>
 

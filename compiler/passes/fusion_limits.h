@@ -1,0 +1,14 @@
+// The limits of a fusion, for the passes that make fusions and merge them.
+#pragma once
+
+#include <cstdint>
+
+namespace xlad::compiler {
+
+// The time of LLVM's optimization grows with the instructions in a fusion.
+inline constexpr int64_t kMaxFusedInstructions = 600;
+inline constexpr int64_t kMaxFusionResults = 12;
+// The search for a path between two instructions stops after this many and assumes that there is one.
+inline constexpr int kMaxPathVisits = 4000;
+
+}  // namespace xlad::compiler
