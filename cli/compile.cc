@@ -3,7 +3,9 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/compile_flags.h"
 #include "cli/program.h"
+#include "compiler/kernel/schedule_tables.h"
 #include "compiler/report.h"
 #include "hlo/text/text.h"
 #include "service/build.h"
@@ -14,6 +16,7 @@ namespace {
 struct Options {
   std::string path, mesh, emit, output, dump_directory;
   std::string cpu;
+  CompileFlags compile;
 };
 
 // The kernels of a program, or their kernel schedules.
@@ -26,7 +29,8 @@ std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
       continue;
     }
     absl::StrAppend(&text, "# ", request.symbol, "\n",
-                    schedules ? compiler::ScheduleText(scheduled->schedule) : compiler::KernelText(scheduled->kernel),
+                    schedules ? compiler::ScheduleEntryText(scheduled->kernel, scheduled->schedule)
+                              : compiler::KernelText(scheduled->kernel),
                     "\n");
   }
   return text;
@@ -34,7 +38,8 @@ std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
 
 absl::Status Run(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
-  const JobSpec spec = program.job.spec;
+  JobSpec spec = program.job.spec;
+  XLAD_ASSIGN_OR_RETURN(*spec.mutable_compile(), ReadCompileFlags(options.compile));
   auto result = PartitionProgram(std::move(program));
   if (!result.ok()) return Annotate(result.status(), options.path);
   Target target;
@@ -72,6 +77,7 @@ void AddCompile(CLI::App& parent, Action* action) {
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, steps or buffers")
       ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "steps", "buffers"}));
+  AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
   app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects");

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
+#include "cli/compile_flags.h"
 #include "cli/devices.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
@@ -23,6 +24,7 @@ struct Options {
   DeviceRequests devices;
   FollowOptions follow;
   RecoveryFlags recovery;
+  CompileFlags compile;
 };
 
 // Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
@@ -83,6 +85,9 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
 int Run(Options options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
+  auto policy = ReadCompileFlags(options.compile);
+  if (!policy.ok()) return Fail(policy.status());
+  *job->spec.mutable_compile() = *std::move(policy);
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
   job->spec.set_keep_final_state(!options.follow.state_path.empty());
   ApplyRecoveryFlags(options.recovery, &job->spec);
@@ -103,7 +108,8 @@ void AddRun(CLI::App& parent, Action* action) {
   app->footer("Examples:\n"
               "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
-              "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque");
+              "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
+              "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
   app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")
@@ -120,6 +126,7 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)")->check(OutputFile());
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
   AddRecoveryFlags(app, &options->recovery);
+  AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
   app->callback([=] { *action = [=] { return Run(*options); }; });

@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "cli/command.h"
+#include "cli/compile_flags.h"
 #include "cli/follow.h"
 #include "cli/recovery_flags.h"
 #include "client/coordinator_client.h"
@@ -13,6 +14,7 @@ struct Options {
   std::string directory, mesh, curve, save_state, client_key;
   int64_t steps = -1;
   RecoveryFlags recovery;
+  CompileFlags compile;
   bool wait = false;
   Endpoint endpoint;
 };
@@ -22,6 +24,9 @@ int Run(const Options& options) {
   if (!job.ok()) return Fail(job.status());
   job->spec.set_keep_final_state(!options.save_state.empty());
   ApplyRecoveryFlags(options.recovery, &job->spec);
+  auto policy = ReadCompileFlags(options.compile);
+  if (!policy.ok()) return Fail(policy.status());
+  *job->spec.mutable_compile() = *std::move(policy);
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
@@ -57,6 +62,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")
       ->check(OutputFile());
   AddRecoveryFlags(app, &options->recovery);
+  AddCompileFlags(app, &options->compile);
   app->add_option("--key", options->client_key, "submitting again with the same key returns the same job");
   AddEndpointFlags(app, &options->endpoint);
   app->callback([=] { *action = [=] { return Run(*options); }; });

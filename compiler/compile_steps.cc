@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "compiler/buffers/memory_limit.h"
 #include "compiler/compile.h"
 
 namespace xlad::compiler {
@@ -57,6 +58,9 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
+  const CompilePolicy& policy = request.policy();
+  if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse", "fuse-rows"};
+  XLAD_ASSIGN_OR_RETURN(const ScheduleTables schedules, ScheduleTables::Read(policy));
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
   XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
@@ -66,9 +70,12 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
   XLAD_RETURN_IF_ERROR(
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
+  XLAD_RETURN_IF_ERROR(CheckMemoryLimit(result.program, result.assignment, policy.memory_limit_bytes()));
+  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules};
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
-                          return BuildSteps(result.program, result.assignment, context.devices);
+                          return BuildSteps(result.program, result.assignment, steps);
                         }));
+  result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics();
   return result;
 }
 

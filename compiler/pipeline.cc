@@ -36,8 +36,10 @@ absl::Status RunPipeline(hlo::Module& module, PassContext& context, const Pipeli
   size_t number = 0;
   for (const PassEntry& entry : kPasses) {
     ++number;
-    const auto& only = options.only;
-    if (!only.empty() && std::find(only.begin(), only.end(), entry.name) == only.end()) continue;
+    const auto names = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), entry.name) != list.end();
+    };
+    if ((!options.only.empty() && !names(options.only)) || names(options.without)) continue;
     const int64_t start = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(Annotate(entry.pass(module, context), entry.name));
     if (times != nullptr) times->push_back({entry.name, RealClock().NowNs() - start});

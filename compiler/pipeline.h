@@ -21,8 +21,9 @@ absl::Span<const PassEntry> PassTable();
 struct PipelineOptions {
   // If not empty, the module's text is written to this directory: 00.input.hlo, then NN.NAME.hlo after every pass.
   std::string dump_directory;
-  bool verify = false;            // Run hlo::Verify after every pass; an error names the pass.
-  std::vector<std::string> only;  // If not empty, run only the passes with these names.
+  bool verify = false;               // Run hlo::Verify after every pass; an error names the pass.
+  std::vector<std::string> only;     // If not empty, run only the passes with these names.
+  std::vector<std::string> without;  // Do not run the passes with these names.
 };
 
 // Runs the table on the module. Appends the time of each pass to `times`, which may be null. An error of a pass is

@@ -121,8 +121,15 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step) {
   environment.allocations = shard.buffers->addresses();
   environment.scratch = shard.scratch->address();
   environment.step = step;
+  environment.device = positions_[index];
+  if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
   return steps_->Run(environment);
+}
+
+void ConnectedExecutable::MeasureSteps(const Clock* clock) {
+  times_.assign(shards_.size(), StepTimes());
+  for (StepTimes& times : times_) times.clock = clock;
 }
 
 std::string ConnectedExecutable::RecentCollectives() const {

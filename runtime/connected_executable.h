@@ -50,6 +50,11 @@ class ConnectedExecutable {
   // group to run the same step.
   absl::Status Run(int index, int64_t step);
 
+  // From now on the time of every step of a run is measured; called while none runs.
+  void MeasureSteps(const Clock* clock);
+  // The times of a shard since MeasureSteps.
+  const StepTimes& times(int index) const { return times_[index]; }
+
   const Executable& executable() const { return loaded_->executable(); }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
   // The last collectives of each shard here, a line each, for the log.
@@ -85,6 +90,7 @@ class ConnectedExecutable {
   AttemptFabric* fabric_ = nullptr;
   int first_channel_ = 0;
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<StepTimes> times_;  // By index; empty unless they are measured.
 };
 
 }  // namespace xlad::runtime

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/mesh.h"
+#include "runtime/numerics_check.h"
 #include "runtime/slice.h"
 
 namespace xlad::runtime {
@@ -18,6 +19,8 @@ struct StepProgram::Node {
   bool has_scratch = false;
   int64_t tiles = 1;
   bool selector_is_predicate = false;
+  int number = 0;  // As in StepTimes.
+  std::vector<CheckedSlice> checked_operands, checked_results;
   std::vector<std::vector<Node>> bodies;  // The condition and body of a loop; the branches of an if.
 };
 
@@ -46,11 +49,16 @@ class Preparer {
     for (const Step& step : steps) {
       Node& node = nodes.emplace_back();
       node.place = PlaceOf(step);
-      const absl::Status status = Fill(step, depth, &node);
+      node.number = num_steps_++;
+      absl::Status status = Fill(step, depth, &node);
+      if (status.ok()) status = Checked(step.checked_operands(), &node.checked_operands);
+      if (status.ok()) status = Checked(step.checked_results(), &node.checked_results);
       if (!status.ok()) return Annotate(status, absl::StrCat("step ", node.place));
     }
     return nodes;
   }
+
+  int num_steps() const { return num_steps_; }
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -73,6 +81,15 @@ class Preparer {
         return absl::InvalidArgumentError(
             "found a step of an unknown kind: the executable is of a later version than this worker");
     }
+  }
+
+  absl::Status Checked(const google::protobuf::RepeatedPtrField<CheckedArray>& arrays,
+                       std::vector<CheckedSlice>* out) const {
+    for (const CheckedArray& array : arrays) {
+      XLAD_ASSIGN_OR_RETURN(const Slice slice, ReadSlice(executable_, array.buffer()));
+      out->push_back({slice, static_cast<tensor::ElementType>(array.element_type())});
+    }
+    return absl::OkStatus();
   }
 
   absl::Status AddSlice(const BufferSlice& proto, std::vector<Slice>* out) {
@@ -173,6 +190,7 @@ class Preparer {
   const LoadedExecutable& loaded_;
   const Executable& executable_;
   int64_t scratch_bytes_ = 0;
+  int num_steps_ = 0;
 };
 
 // One run over the nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all loops.
@@ -183,7 +201,8 @@ class Runner {
   absl::Status Steps(const std::vector<Node>& nodes, uint64_t iteration) {
     for (const Node& node : nodes) {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
-      const absl::Status status = One(node, iteration);
+      const bool is_observed = environment_.times != nullptr || !node.checked_results.empty();
+      const absl::Status status = is_observed ? Observed(node, iteration) : One(node, iteration);
       if (status.ok()) continue;
       // Only the innermost step names its place.
       return std::exchange(named_, true) ? status : Annotate(status, node.place);
@@ -193,6 +212,25 @@ class Runner {
 
  private:
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
+
+  // Runs a node whose time is measured or whose floats are checked.
+  absl::Status Observed(const Node& node, uint64_t iteration) {
+    const bool is_checked = !node.checked_results.empty();
+    NumericsCheck check(environment_.stream, environment_.allocations);
+    const auto on_device = [&](const absl::Status& status) {
+      return Annotate(status, absl::StrCat("device ", environment_.device));
+    };
+    if (is_checked) XLAD_RETURN_IF_ERROR(on_device(check.Before(node.checked_operands)));
+    const int64_t start_ns = environment_.times == nullptr ? 0 : environment_.times->clock->NowNs();
+    XLAD_RETURN_IF_ERROR(One(node, iteration));
+    if (environment_.times != nullptr) {
+      XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
+      ++environment_.times->calls[node.number];
+      environment_.times->ns[node.number] += environment_.times->clock->NowNs() - start_ns;
+    }
+    if (!is_checked) return absl::OkStatus();
+    return on_device(check.After(node.checked_results));
+  }
 
   absl::Status One(const Node& node, uint64_t iteration) {
     switch (node.kind) {
@@ -277,10 +315,15 @@ absl::StatusOr<std::unique_ptr<StepProgram>> StepProgram::Prepare(const LoadedEx
   if (!nodes.ok()) return Annotate(nodes.status(), absl::StrCat("executable '", loaded.executable().name(), "'"));
   program->nodes_ = *std::move(nodes);
   program->scratch_bytes_ = preparer.scratch_bytes();
+  program->num_steps_ = preparer.num_steps();
   return program;
 }
 
 absl::Status StepProgram::Run(const StepEnvironment& environment) const {
+  if (environment.times != nullptr) {
+    environment.times->calls.resize(num_steps_);
+    environment.times->ns.resize(num_steps_);
+  }
   XLAD_RETURN_IF_ERROR(Runner(environment).Steps(nodes_, 0));
   return environment.stream->Synchronize();
 }

@@ -5,6 +5,9 @@
 #include <google/protobuf/stubs/logging.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "base/clock.h"
 #include "base/random.h"
 #include "runtime/testing/test_support.h"
 
@@ -12,6 +15,7 @@ namespace xlad::runtime {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Allocations: 0: s32 counter, 1: pred, 2: s32 result, 3: 64 bytes.
@@ -54,6 +58,8 @@ class StepProgramTest : public ::testing::Test {
     environment.launcher = launcher.get();
     environment.allocations = addresses;
     environment.abort = abort;
+    environment.device = 3;
+    environment.times = times_;
     return program->Run(environment);
   }
 
@@ -65,6 +71,7 @@ class StepProgramTest : public ::testing::Test {
   Executable executable_;
   TestKernels kernels_;
   std::unique_ptr<TestLoaded> loaded_;
+  StepTimes* times_ = nullptr;
   alignas(64) std::byte memory_[4][64] = {};
 };
 
@@ -105,6 +112,69 @@ TEST_F(StepProgramTest, SelectorsOutOfRangeChooseTheLastBranch) {
   At(0) = 0;
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(At(2), 1) << "false is the second branch, which is empty";
+}
+
+// A clock that moves by 5 ns whenever it is read.
+class SteppingClock final : public Clock {
+ public:
+  int64_t NowNs() const override { return now_ns_ += 5; }
+  int64_t WallNs() const override { return 0; }
+
+ private:
+  mutable int64_t now_ns_ = 0;
+};
+
+TEST_F(StepProgramTest, MeasuresEachStepOfALoop) {
+  Step loop;
+  WhileStep* step = loop.mutable_while_();
+  *step->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *step->mutable_predicate() = Whole(executable_, 1);
+  *step->add_body() = KernelOn(executable_, "increment", {0});
+  Add(loop);
+  Add(KernelOn(executable_, "increment", {2}));
+  const SteppingClock clock;
+  StepTimes times;
+  times.clock = &clock;
+  times_ = &times;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(times.calls, ElementsAre(1, 11, 10, 1)) << "the loop, its condition, its body, the kernel after it";
+  EXPECT_THAT(times.ns, ElementsAre(5 + 21 * 10, 11 * 5, 10 * 5, 5)) << "the loop contains 21 measured steps";
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(times.calls, ElementsAre(2, 12, 10, 2)) << "the counter is 10 already";
+}
+
+TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
+  const auto set = [&](const char* name, float value) {
+    kernels_[name] = [value](absl::Span<void* const> b, int) {
+      static_cast<float*>(b[1])[2] = value;
+      return absl::OkStatus();
+    };
+    Step step = KernelOn(executable_, name, {0, 3});
+    step.set_source("train.py:31");
+    for (const auto& [allocation, arrays] :
+         {std::pair(0, step.mutable_checked_operands()), std::pair(3, step.mutable_checked_results())}) {
+      *arrays->Add()->mutable_buffer() = Whole(executable_, allocation);
+      arrays->Mutable(0)->set_element_type(static_cast<int>(tensor::ElementType::kF32));
+    }
+    Add(step);
+  };
+  set("one", 1);
+  ASSERT_TRUE(Run().ok());
+  set("infinity", INFINITY);
+  absl::Status status = Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("infinity (train.py:31): device 3: found an infinity in floating-point result 0, "),
+                    HasSubstr("element 2, expected")));
+  // An operand with an infinity is to blame for infinite results, but not for a NaN.
+  *reinterpret_cast<float*>(memory_[0]) = -INFINITY;
+  ASSERT_TRUE(Run().ok());
+  set("nan", NAN);
+  EXPECT_THAT(std::string(Run().message()),
+              HasSubstr("nan (train.py:31): device 3: found NaN in floating-point result"));
+  *reinterpret_cast<float*>(memory_[0]) = NAN;
+  EXPECT_THAT(std::string(Run().message()),
+              HasSubstr("one (train.py:31): device 3: found NaN in floating-point operand 0"));
 }
 
 TEST_F(StepProgramTest, CopiesParts) {

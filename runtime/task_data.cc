@@ -1,13 +1,11 @@
 #include "runtime/task_data.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/connected_executable.h"
 #include "storage/job_uris.h"
-#include "tensor/small_float.h"
+#include "tensor/not_finite.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -20,30 +18,6 @@ using tensor::Shape;
 
 // How much of the state is in host memory at a time while it is read (or one shard, if that is larger).
 constexpr int64_t kMaxStateBytes = 64 << 20;
-
-template <typename T>
-bool AllFinite(absl::Span<const std::byte> bytes) {
-  for (size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
-}
-
-// Types that have no infinity and no NaN are finite. Floats of 8 bits have a byte each.
-bool AllFinite(tensor::ElementType type, absl::Span<const std::byte> bytes) {
-  if (type == tensor::ElementType::kF32) return AllFinite<float>(bytes);
-  if (type == tensor::ElementType::kF64) return AllFinite<double>(bytes);
-  const int bits = tensor::IsSmallFloat(type) ? tensor::BitWidth(type) : 0;
-  if (bits != 8 && bits != 16) return true;
-  for (size_t at = 0; at < bytes.size(); at += bits / 8) {
-    uint16_t value = 0;
-    std::memcpy(&value, bytes.data() + at, bits / 8);
-    if (!std::isfinite(tensor::DecodeSmallFloat(type, value))) return false;
-  }
-  return true;
-}
 
 // Where the state before the first step is.
 std::string StartUri(const LaunchTask& launch) {
@@ -236,7 +210,7 @@ absl::StatusOr<std::string> TaskData::FirstNotFinite(int index, const DeviceBuff
     std::vector<std::byte> bytes(entry.local.bytes());
     XLAD_RETURN_IF_ERROR(buffers.Read(entry.slice, absl::MakeSpan(bytes)));
     const Array part = WithoutPadding(entry, devices_[index], bytes);
-    if (!AllFinite(entry.local.type, part.bytes())) return entry.name;
+    if (!tensor::FindNotFinite(entry.local.type, part.bytes()).all_finite()) return entry.name;
   }
   return std::string();
 }

@@ -80,6 +80,7 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
   CompileRequest request;
   XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(*program.variants[0].module));
   *request.mutable_target() = target;
+  *request.mutable_policy() = spec.compile();
   for (const sharding::Axis& axis : program.mesh.axes()) {
     MeshAxis* out = request.add_mesh();
     out->set_name(axis.name);

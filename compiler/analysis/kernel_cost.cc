@@ -1,6 +1,7 @@
 #include "compiler/analysis/kernel_cost.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/analysis/op_cost.h"
 #include "hlo/analysis/leaves.h"
@@ -69,32 +70,55 @@ double NsOf(const Instruction& instruction) {
   return elements * (cost == OpCost::kCheap ? kNsOfCheap : kNsOfExpensive);
 }
 
-}  // namespace
+// The most elements of one operand that a kernel reads: it may read a small part of a large one (gather,
+// dynamic-slice).
+double ElementsRead(const Instruction& root) {
+  double elements = static_cast<double>(ElementsOf(root.shape()));
+  const auto count_reduced = [&](const Instruction& reduce) {
+    if (reduce.opcode() != Opcode::kReduce) return;
+    for (const Instruction* operand : reduce.operands()) {
+      elements = std::max(elements, static_cast<double>(ElementsOf(operand->shape())));
+    }
+  };
+  count_reduced(root);
+  if (root.opcode() == Opcode::kFusion) {
+    for (const auto& instruction : root.called()[0]->instructions()) count_reduced(*instruction);
+  }
+  return elements;
+}
 
-double EstimateNs(const Instruction& root) {
-  double ns = 0, elements = static_cast<double>(ElementsOf(root.shape()));
+// The bytes of the results and of at most `elements` elements of each operand.
+double BytesOf(const Instruction& root, double elements) {
   double bytes = 0;
   for (const tensor::Shape& leaf : hlo::LeafShapes(root.shape())) bytes += static_cast<double>(leaf.bytes());
-  if (root.opcode() == Opcode::kFusion) {
-    for (const auto& instruction : root.called()[0]->instructions()) {
-      ns += NsOf(*instruction);
-      for (const Instruction* operand : instruction->operands()) {
-        if (instruction->opcode() != Opcode::kReduce) continue;
-        elements = std::max(elements, static_cast<double>(ElementsOf(operand->shape())));
-      }
-    }
-  } else {
-    ns += NsOf(root);
-    if (root.opcode() == Opcode::kReduce) elements = static_cast<double>(root.operand(0)->shape().elements());
-  }
-  // A kernel may read a small part of a large operand (gather, dynamic-slice).
   for (const Instruction* operand : root.operands()) {
     for (const tensor::Shape& leaf : hlo::LeafShapes(operand->shape())) {
       const double read = std::min(static_cast<double>(leaf.elements()), elements);
       bytes += read * static_cast<double>(tensor::ByteWidth(leaf.type));
     }
   }
-  return ns + kNsOfByte * bytes;
+  return bytes;
+}
+
+}  // namespace
+
+double EstimateNs(const Instruction& root) {
+  double ns = 0;
+  if (root.opcode() == Opcode::kFusion) {
+    for (const auto& instruction : root.called()[0]->instructions()) ns += NsOf(*instruction);
+  } else {
+    ns += NsOf(root);
+  }
+  return ns + kNsOfByte * BytesOf(root, ElementsRead(root));
+}
+
+double BytesMoved(const Instruction& root) {
+  const Instruction* inner = root.opcode() == Opcode::kFusion ? root.called()[0]->root() : &root;
+  if (inner->opcode() == Opcode::kDynamicUpdateSlice) {
+    return 2 * static_cast<double>(inner->operand(1)->shape().array().bytes());
+  }
+  const bool reads_all = root.opcode() == Opcode::kDot || root.opcode() == Opcode::kConvolution;
+  return BytesOf(root, reads_all ? std::numeric_limits<double>::infinity() : ElementsRead(root));
 }
 
 int64_t WantedTiles(const Instruction& root) {

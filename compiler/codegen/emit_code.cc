@@ -105,12 +105,16 @@ absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique
   return objects;
 }
 
+std::vector<NativeLoop> NativeLoopsOf(const StepProgram& program, std::vector<Step>* steps) {
+  return program.native_loops ? MakeNativeLoops(steps) : std::vector<NativeLoop>();
+}
+
 }  // namespace
 
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings) {
   EmittedCode code;
   std::vector<Step> draft = program.steps;
-  const std::vector<Part> parts = Distribute(Groups(program.kernels, MakeNativeLoops(&draft)));
+  const std::vector<Part> parts = Distribute(Groups(program.kernels, NativeLoopsOf(program, &draft)));
   std::vector<std::unique_ptr<ObjectEmitter>> emitters;
   absl::flat_hash_map<std::string, EmittedKernel> facts;
   for (const Part& part : parts) {
@@ -123,7 +127,7 @@ absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& pr
   code.target = emitters[0]->target();
   code.steps = program.steps;
   SetKernelFacts(&code.steps, facts);
-  const std::vector<NativeLoop> loops = MakeNativeLoops(&code.steps);
+  const std::vector<NativeLoop> loops = NativeLoopsOf(program, &code.steps);
   for (size_t p = 0; p < parts.size(); ++p) {
     for (const size_t l : parts[p].loops) {
       XLAD_ASSIGN_OR_RETURN(const EmittedKernel native, emitters[p]->EmitProgram(loops[l].request));

@@ -6,7 +6,9 @@
 #include "compiler/analysis/op_cost.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "compiler/analysis/row_form.h"
+#include "compiler/kernel/object_emitter.h"
 #include "compiler/kernel/scalar_code.h"
+#include "compiler/kernel/schedule_tables.h"
 
 namespace xlad::compiler {
 namespace {
@@ -255,6 +257,14 @@ std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion,
   auto scheduled = ApplySchedule(*std::move(kernel), std::move(schedule));
   XLAD_CHECK(scheduled.ok()) << scheduled.status();
   return std::make_shared<ScheduledKernel>(*std::move(scheduled));
+}
+
+absl::StatusOr<std::shared_ptr<const ScheduledKernel>> ScheduleRequest(const KernelRequest& request,
+                                                                       const ScheduleTables* tables) {
+  auto usual = ScheduleFusion(*request.root, request.wanted_tiles);
+  if (usual == nullptr || tables == nullptr) return usual;
+  XLAD_ASSIGN_OR_RETURN(auto found, tables->Find(*usual, /*in_place=*/!request.in_place.empty()));
+  return found == nullptr ? usual : found;
 }
 
 }  // namespace xlad::compiler

@@ -20,4 +20,12 @@ std::optional<Kernel> BuildKernel(const Instruction& fusion);
 // The kernel with the compiler's own schedule for about this number of tiles, or null if it has none.
 std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion, int64_t wanted_tiles);
 
+struct KernelRequest;
+class ScheduleTables;
+
+// The same for a request, with the schedule that `tables`, which may be null, have for the kernel, if there is one.
+// InvalidArgument, with the line of the table, if that does not fit: see ScheduleTables::Find.
+absl::StatusOr<std::shared_ptr<const ScheduledKernel>> ScheduleRequest(const KernelRequest& request,
+                                                                       const ScheduleTables* tables);
+
 }  // namespace xlad::compiler

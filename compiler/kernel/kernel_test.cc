@@ -13,6 +13,7 @@
 #include "compiler/kernel/interpret.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_rows.h"
+#include "compiler/testing/random_schedule.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
@@ -107,70 +108,6 @@ bool SameBytes(const Array& a, const Array& b) {
   return std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(), b.bytes().end());
 }
 
-// Random schedules, of which only some are accepted.
-class RandomSchedule {
- public:
-  RandomSchedule(const Kernel& kernel, Random* random) : kernel_(kernel), random_(*random) {}
-
-  KernelSchedule Make() {
-    KernelSchedule schedule;
-    std::vector<int> dims;
-    for (int d = 0; d < std::ssize(kernel_.dims); ++d) {
-      const std::string& name = kernel_.dims[d].name;
-      std::vector<std::string> loops = {name};
-      if (OneIn(2)) {
-        schedule.splits.push_back({name, 1 + Below(kernel_.dims[d].size + 2)});
-        loops = {name + ".o", name + ".i"};
-      }
-      // Sometimes before loops of earlier dimensions.
-      const auto at = OneIn(4) ? schedule.order.begin() + Below(std::ssize(schedule.order) + 1) : schedule.order.end();
-      schedule.order.insert(at, loops.begin(), loops.end());
-    }
-    const KernelSchedule usual = DefaultSchedule(kernel_, 1 + Below(5));
-    if (schedule.splits.empty() || OneIn(2)) {
-      schedule.bind = usual.bind;
-      schedule.tile = usual.tile;
-    }
-    for (size_t s = 0; s + 1 < kernel_.statements.size(); ++s) {
-      if (!OneIn(4)) schedule.at.push_back({kernel_.statements[s].name, AnyOf(schedule.order)});
-    }
-    for (const KernelArray& array : kernel_.arrays) {
-      if (array.role == KernelArray::Role::kTemporary && OneIn(3)) {
-        schedule.stage.push_back({array.name, AnyOf(schedule.order)});
-      }
-    }
-    if (OneIn(2)) schedule.vectorize = {schedule.order.back()};
-    if (OneIn(4)) schedule.unroll = {schedule.order.back()};
-    return schedule;
-  }
-
-  // Leaves out primitives until the schedule is accepted.
-  absl::StatusOr<ScheduledKernel> Accepted() {
-    KernelSchedule schedule = Make();
-    while (true) {
-      auto scheduled = ApplySchedule(kernel_, schedule);
-      if (scheduled.ok() || !absl::IsInvalidArgument(scheduled.status())) return scheduled;
-      if (!schedule.bind.empty()) {
-        schedule.bind.clear();
-      } else if (!schedule.stage.empty()) {
-        schedule.stage.pop_back();
-      } else if (!schedule.at.empty()) {
-        schedule.at.erase(schedule.at.begin() + Below(std::ssize(schedule.at)));
-      } else {
-        schedule = Make();
-      }
-    }
-  }
-
- private:
-  int64_t Below(int64_t n) { return static_cast<int64_t>(random_.Below(static_cast<uint64_t>(n))); }
-  bool OneIn(int64_t n) { return Below(n) == 0; }
-  std::string AnyOf(const std::vector<std::string>& names) { return names[Below(std::ssize(names))]; }
-
-  const Kernel& kernel_;
-  Random& random_;
-};
-
 int64_t Count(const char* variable, int64_t usual) {
   const char* text = std::getenv(variable);
   int64_t count = 0;
@@ -192,7 +129,7 @@ TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
     const std::vector<Array> expected = Evaluated(*module, inputs);
     for (int i = 0; i < 2; ++i) {
       auto scheduled =
-          i == 0 ? ApplySchedule(kernel, DefaultSchedule(kernel, 3)) : RandomSchedule(kernel, random.get()).Accepted();
+          i == 0 ? ApplySchedule(kernel, DefaultSchedule(kernel, 3)) : RandomScheduled(kernel, random.get());
       ASSERT_TRUE(scheduled.ok()) << scheduled.status();
       const auto run = InterpretKernel(*scheduled, inputs);
       ASSERT_TRUE(run.ok()) << run.status();
@@ -221,7 +158,7 @@ TEST(Kernel, SchedulesDoNotChangeBits) {
     const Kernel kernel = KernelOf(*module);
     const std::vector<Array> inputs = RandomInputs(*module, random.get());
     const auto usual = ApplySchedule(kernel, DefaultSchedule(kernel, 1));
-    const auto other = RandomSchedule(kernel, random.get()).Accepted();
+    const auto other = RandomScheduled(kernel, random.get());
     ASSERT_TRUE(usual.ok() && other.ok());
     const auto a = InterpretKernel(*usual, inputs), b = InterpretKernel(*other, inputs);
     ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
@@ -261,7 +198,7 @@ TEST(Kernel, TextRoundTrips) {
     renamed.arrays[0].elements += 1;
     EXPECT_NE(KernelHash(renamed), KernelHash(kernel));
     const auto random = SeededRandom(seed);
-    const KernelSchedule schedule = RandomSchedule(kernel, random.get()).Make();
+    const KernelSchedule schedule = RandomSchedule(kernel, random.get());
     const auto again = ParseSchedule(ScheduleText(schedule));
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, schedule);

@@ -1,14 +1,17 @@
 #include "compiler/steps/step_program.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
 #include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/flops.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
 #include "compiler/kernel/build_kernel.h"
+#include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 
 namespace xlad::compiler {
@@ -20,7 +23,8 @@ bool SameSlice(const BufferSlice& a, const BufferSlice& b) {
 
 class StepBuilder {
  public:
-  StepBuilder(const BufferAssignment& assignment, int64_t devices) : assignment_(assignment), devices_(devices) {}
+  StepBuilder(const BufferAssignment& assignment, const StepOptions& options)
+      : assignment_(assignment), options_(options) {}
 
   // Appends the steps of the operations.
   absl::Status Add(const std::vector<LinearOp>& ops, google::protobuf::RepeatedPtrField<Step>* steps) {
@@ -29,11 +33,17 @@ class StepBuilder {
       step.set_name(op.instruction->name());
       step.set_source(op.instruction->parent()->parent()->SourceOf(*op.instruction));
       XLAD_ASSIGN_OR_RETURN(bool needed, Fill(op, &step));
-      if (needed) *steps->Add() = std::move(step);
+      if (!needed) continue;
+      SetWork(op, &step);
+      if (options_.check_numerics) SetChecked(op, &step);
+      *steps->Add() = std::move(step);
     }
     return absl::OkStatus();
   }
-  StepProgram Finish() { return std::move(result_); }
+  absl::StatusOr<StepProgram> Finish() {
+    if (options_.schedules != nullptr) XLAD_RETURN_IF_ERROR(options_.schedules->CheckAllUsed(result_.kernels));
+    return std::move(result_);
+  }
 
  private:
   const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
@@ -42,7 +52,7 @@ class StepBuilder {
   absl::StatusOr<bool> Fill(const LinearOp& op, Step* step) {
     switch (op.kind) {
       case LinearOp::Kind::kKernel:
-        FillKernel(op, step->mutable_kernel());
+        XLAD_RETURN_IF_ERROR(FillKernel(op, step->mutable_kernel()));
         return true;
       case LinearOp::Kind::kLibrary:
         FillLibrary(op, step->mutable_library());
@@ -76,7 +86,51 @@ class StepBuilder {
     return false;
   }
 
-  void FillKernel(const LinearOp& op, KernelStep* step) {
+  static void SetWork(const LinearOp& op, Step* step) {
+    const auto add = [&](const google::protobuf::RepeatedPtrField<Step>& steps, double times) {
+      for (const Step& inner : steps) {
+        step->set_flops(step->flops() + times * inner.flops());
+        step->set_bytes(step->bytes() + times * inner.bytes());
+      }
+    };
+    if (step->has_while_()) {
+      const double trips = static_cast<double>(std::max<int64_t>(step->while_().trip_count(), 1));
+      add(step->while_().condition(), trips);
+      return add(step->while_().body(), trips);
+    }
+    if (step->has_if_()) {
+      // One branch is executed: they count as their mean.
+      const double share = 1.0 / step->if_().branches_size();
+      for (const IfStep::Branch& branch : step->if_().branches()) add(branch.steps(), share);
+      return;
+    }
+    if (step->has_copy()) return step->set_bytes(2.0 * static_cast<double>(step->copy().to().bytes()));
+    step->set_flops(FlopsOf(*op.instruction));
+    step->set_bytes(BytesMoved(*op.instruction));
+  }
+
+  void SetChecked(const LinearOp& op, Step* step) const {
+    if (!step->has_kernel() && !step->has_library() && !step->has_collective()) return;
+    size_t input = 0, output = 0;
+    const auto add = [&](ElementType type, int value, google::protobuf::RepeatedPtrField<CheckedArray>* arrays) {
+      if (!tensor::IsFloating(type) && !tensor::IsComplex(type)) return;
+      CheckedArray* array = arrays->Add();
+      *array->mutable_buffer() = slice(value);
+      array->set_element_type(static_cast<int32_t>(type));
+    };
+    for (const Instruction* operand : op.instruction->operands()) {
+      for (const Shape* leaf : Leaves(operand->shape())) {
+        const int value = op.inputs[input++];
+        if (leaf->is_array()) add(leaf->type(), value, step->mutable_checked_operands());
+      }
+    }
+    for (const Shape* leaf : Leaves(op.instruction->shape())) {
+      const int value = op.outputs[output++];
+      if (leaf->is_array()) add(leaf->type(), value, step->mutable_checked_results());
+    }
+  }
+
+  absl::Status FillKernel(const LinearOp& op, KernelStep* step) {
     KernelRequest request;
     request.root = op.instruction;
     for (const auto& [output, input] : op.may_share) {
@@ -87,12 +141,13 @@ class StepBuilder {
     }
     for (int value : op.inputs) *step->add_buffers() = slice(value);
     for (int value : op.outputs) *step->add_buffers() = slice(value);
-    step->set_symbol(FindOrAddKernel(std::move(request)));
+    XLAD_ASSIGN_OR_RETURN(*step->mutable_symbol(), FindOrAddKernel(std::move(request)));
+    return absl::OkStatus();
   }
 
   // Returns the symbol of an earlier kernel with the same code. If there is none, adds the requested kernel and returns
   // its symbol.
-  const std::string& FindOrAddKernel(KernelRequest request) {
+  absl::StatusOr<std::string> FindOrAddKernel(KernelRequest request) {
     std::vector<size_t>& similar = kernels_by_hash_[CodeHash(*request.root)];
     for (size_t k : similar) {
       const KernelRequest& kernel = result_.kernels[k];
@@ -101,7 +156,7 @@ class StepBuilder {
     similar.push_back(result_.kernels.size());
     request.symbol = Symbol(*request.root);
     request.wanted_tiles = WantedTiles(*request.root);
-    request.kernel = ScheduleFusion(*request.root, request.wanted_tiles);
+    XLAD_ASSIGN_OR_RETURN(request.kernel, ScheduleRequest(request, options_.schedules));
     result_.kernels.push_back(std::move(request));
     return result_.kernels.back().symbol;
   }
@@ -117,7 +172,7 @@ class StepBuilder {
   }
 
   absl::Status FillCollective(const LinearOp& op, CollectiveStep* step) {
-    XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, devices_));
+    XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, options_.devices));
     // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
     step->set_spec(result_.collectives.size());
@@ -137,7 +192,7 @@ class StepBuilder {
   }
 
   const BufferAssignment& assignment_;
-  const int64_t devices_;
+  const StepOptions options_;
   StepProgram result_;
   absl::flat_hash_map<size_t, std::vector<size_t>> kernels_by_hash_;
   absl::flat_hash_map<std::string, int32_t> library_numbers_;
@@ -147,11 +202,11 @@ class StepBuilder {
 }  // namespace
 
 absl::StatusOr<StepProgram> BuildSteps(const LinearProgram& program, const BufferAssignment& assignment,
-                                       int64_t devices) {
-  StepBuilder builder(assignment, devices);
+                                       const StepOptions& options) {
+  StepBuilder builder(assignment, options);
   google::protobuf::RepeatedPtrField<Step> steps;
   XLAD_RETURN_IF_ERROR(builder.Add(program.ops, &steps));
-  StepProgram result = builder.Finish();
+  XLAD_ASSIGN_OR_RETURN(StepProgram result, builder.Finish());
   result.steps.assign(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
   return result;
 }

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/buffers/buffer_assignment.h"
 #include "compiler/kernel/object_emitter.h"
+#include "compiler/kernel/schedule_tables.h"
 
 namespace xlad::compiler {
 
@@ -19,13 +20,19 @@ struct StepProgram {
   std::vector<KernelRequest> kernels;  // Each kernel once. They refer to instructions of the module.
   std::vector<LibraryOp> library_ops;
   std::vector<CollectiveSpec> collectives;
+  bool native_loops = true;  // Whether EmitCode makes native programs of loops (MakeNativeLoops).
 };
 
-// Builds the steps for `devices` devices, against which groups and pairs of collectives are checked. While and
-// conditional operations stay lists of steps here; MakeNativeLoops compiles them. Errors are those of
-// MakeCollectiveSpec.
+struct StepOptions {
+  int64_t devices = 1;          // Groups and pairs of collectives are checked against it.
+  bool check_numerics = false;  // Fill Step.checked_operands and Step.checked_results.
+  const ScheduleTables* schedules = nullptr;  // Kernel schedules other than the compiler's own; may be null.
+};
+
+// While and conditional operations stay lists of steps here; MakeNativeLoops compiles them. Errors are those of
+// MakeCollectiveSpec, and InvalidArgument for a kernel schedule that does not fit the program.
 absl::StatusOr<StepProgram> BuildSteps(const LinearProgram& program, const BufferAssignment& assignment,
-                                       int64_t devices);
+                                       const StepOptions& options);
 
 // A while or conditional step that became one kernel step.
 struct NativeLoop {

@@ -9,6 +9,7 @@
 #include "base/kernel_abi.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/object_emitter.h"
+#include "compiler/testing/random_schedule.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/text/text.h"
@@ -175,6 +176,7 @@ struct Launch {
   hlo::Shape result;
   EmittedKernel kernel;
   std::vector<std::pair<int, int>> in_place;
+  bool has_random_schedule = false;
 };
 
 // Runs a kernel of a loaded executable.
@@ -267,6 +269,14 @@ void Batch::Run() {
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
       if (kernel->tiles == 1) break;  // It cannot be divided.
     }
+    if (request.kernel == nullptr || !request.in_place.empty()) continue;
+    const auto scheduled = RandomScheduled(request.kernel->kernel, random_.get());
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status() << "\n" << cases_[i].text;
+    request.symbol = absl::StrCat("kernel", i, "_random");
+    request.kernel = std::make_shared<ScheduledKernel>(*scheduled);
+    const auto kernel = (*emitter)->EmitKernel(request);
+    ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
+    launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place, true});
   }
   if (std::getenv("XLAD_TEST_IR") != nullptr) std::fputs((*emitter)->IrText().c_str(), stderr);
   auto object = (*emitter)->Finish();
@@ -281,13 +291,16 @@ void Batch::Run() {
   for (size_t i = 0; i < cases_.size(); ++i) {
     const auto expected = RunEvaluated(*cases_[i].module, cases_[i].inputs);
     ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << cases_[i].text;
+    std::vector<Array> of_usual_schedule;
     for (const Launch& launch : launches[i]) {
-      const std::vector<int> threads = launch.kernel.tiles > 1 ? std::vector<int>{1, 2, 3, 7} : std::vector<int>{1};
       std::vector<Array> of_one_thread;
+      const std::vector<int> threads = launch.kernel.tiles > 1 ? std::vector<int>{1, 2, 3, 7} : std::vector<int>{1};
       for (const int count : threads) {
         const auto actual = RunKernel(device.get(), **loaded, launch, cases_[i].inputs, count);
         ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
         if (count == 1) of_one_thread = *actual;
+        if (of_usual_schedule.empty()) of_usual_schedule = *actual;
+        if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, cases_[i].text);
         if (count == 1) ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
         ExpectSameBits(*actual, of_one_thread, cases_[i].text);
       }

@@ -23,8 +23,9 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
 // because a run of LLVM's pipeline takes longer than compiling one kernel in it. Each program is compiled as one tile
-// and, if it can be divided, as about five, which run on 1, 2, 3 and 7 threads and must have the same bits. The entry
-// of a program becomes one fusion, or stays one instruction if that instruction's operands are the parameters.
+// and, if it can be divided, as about five, which run on 1, 2, 3 and 7 threads and must have the same bits. If it has a
+// kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must not change bits. The
+// entry of a program becomes one fusion, or stays one instruction if that instruction's operands are the parameters.
 class Batch {
  public:
   explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}

@@ -1,0 +1,41 @@
+#include "cli/compile_flags.h"
+
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "compiler/kernel/schedule_tables.h"
+
+namespace xlad::cli {
+
+void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
+  app->add_option("--executor", flags->executor,
+                  "compiled, or op-by-op: every instruction by itself, nothing is fused or combined")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"compiled", "op-by-op"}));
+  app->add_flag("--check-numerics", flags->check_numerics,
+                "with --executor op-by-op: fail at the first NaN or infinity that an instruction makes, and name it");
+  app->add_option("--schedules", flags->schedules_path,
+                  "kernel schedules instead of the compiler's own, as compile --emit schedules prints them")
+      ->check(CLI::ExistingFile);
+  app->add_option("--memory-limit", flags->memory_limit_bytes,
+                  "refuse a program whose step needs more memory on a device, in bytes or as 500MB or 2GB; 0: no limit")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->capture_default_str();
+}
+
+absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags) {
+  CompilePolicy policy;
+  policy.set_op_by_op(flags.executor == "op-by-op");
+  policy.set_check_numerics(flags.check_numerics);
+  policy.set_memory_limit_bytes(flags.memory_limit_bytes);
+  if (flags.check_numerics && !policy.op_by_op()) {
+    return absl::InvalidArgumentError(
+        "--check-numerics: found --executor compiled, expected op-by-op, in which every instruction can be checked");
+  }
+  if (flags.schedules_path.empty()) return policy;
+  XLAD_ASSIGN_OR_RETURN(*policy.mutable_kernel_schedules(), RealFileSystem().Read(flags.schedules_path));
+  const auto table = compiler::ScheduleTable::Parse(policy.kernel_schedules());
+  if (!table.ok()) return Annotate(table.status(), flags.schedules_path);
+  return policy;
+}
+
+}  // namespace xlad::cli

@@ -1,0 +1,22 @@
+// Flags of `xlad run`, `xlad submit` and `xlad compile` that say how a program is compiled.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/status.h"
+#include "proto/executable.pb.h"
+
+namespace xlad::cli {
+
+struct CompileFlags {
+  std::string executor = "compiled", schedules_path;
+  bool check_numerics = false;
+  int64_t memory_limit_bytes = 0;
+};
+
+void AddCompileFlags(CLI::App* app, CompileFlags* flags);
+// Reads the file of schedules. InvalidArgument, with the file and the line, if it cannot be understood.
+absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags);
+
+}  // namespace xlad::cli

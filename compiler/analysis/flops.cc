@@ -1,0 +1,83 @@
+#include "compiler/analysis/flops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/analysis/hlo_names.h"
+#include "hlo/analysis/leaves.h"
+
+namespace xlad::compiler {
+namespace {
+
+bool IsNumber(ElementType type) { return tensor::IsFloating(type) || tensor::IsComplex(type); }
+
+double ElementsOf(const Shape& shape) {
+  double most = 0;
+  for (const tensor::Shape& leaf : hlo::LeafShapes(shape)) {
+    most = std::max(most, static_cast<double>(leaf.elements()));
+  }
+  return most;
+}
+
+// The elementwise instructions on floats in a computation on scalars.
+double InstructionsOf(const Computation& computation) {
+  double count = 0;
+  for (const auto& instruction : computation.instructions()) {
+    if (!hlo::IsElementwise(instruction->opcode()) || !instruction->shape().is_array()) continue;
+    if (IsNumber(instruction->shape().type())) ++count;
+  }
+  return count;
+}
+
+double DotFlops(const Instruction& dot) {
+  double contracted = 1;
+  for (const int64_t d : dot.attributes().dot->lhs_contracting) {
+    contracted *= static_cast<double>(dot.operand(0)->shape().dim(d));
+  }
+  return 2 * ElementsOf(dot.shape()) * contracted;
+}
+
+// Each result is a sum over the elements of the kernel that belong to one output feature.
+double ConvolutionFlops(const Instruction& convolution) {
+  const Shape& kernel = convolution.operand(1)->shape();
+  const int64_t feature = convolution.attributes().convolution->kernel_output_feature;
+  return 2 * ElementsOf(convolution.shape()) * ElementsOf(kernel) /
+         std::max<double>(1, static_cast<double>(kernel.dim(feature)));
+}
+
+}  // namespace
+
+double FlopsOf(const Instruction& instruction) {
+  switch (instruction.opcode()) {
+    case Opcode::kFusion: {
+      double sum = 0;
+      for (const auto& inner : instruction.called()[0]->instructions()) sum += FlopsOf(*inner);
+      return sum;
+    }
+    case Opcode::kDot:
+      return DotFlops(instruction);
+    case Opcode::kConvolution:
+      return ConvolutionFlops(instruction);
+    case Opcode::kFft: {
+      const double elements = ElementsOf(instruction.operand(0)->shape());
+      double points = 1;
+      for (const int64_t length : instruction.attributes().fft_length) points *= static_cast<double>(length);
+      return 5 * elements * std::log2(std::max(points, 1.0));
+    }
+    case Opcode::kReduce:
+    case Opcode::kScan:
+      return ElementsOf(instruction.operand(0)->shape()) * InstructionsOf(*instruction.called()[0]);
+    case Opcode::kReduceWindow: {
+      double window = 1;
+      for (const hlo::WindowDimension& d : *instruction.attributes().window) window *= static_cast<double>(d.size);
+      return ElementsOf(instruction.shape()) * window * InstructionsOf(*instruction.called()[0]);
+    }
+    default:
+      break;
+  }
+  if (!hlo::IsElementwise(instruction.opcode()) || !instruction.shape().is_array()) return 0;
+  const bool moves = instruction.opcode() == Opcode::kCopy || instruction.opcode() == Opcode::kConvert;
+  return moves || !IsNumber(instruction.shape().type()) ? 0 : ElementsOf(instruction.shape());
+}
+
+}  // namespace xlad::compiler

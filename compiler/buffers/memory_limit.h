@@ -1,0 +1,12 @@
+// The limit on the memory that a step may need on each device.
+#pragma once
+
+#include "compiler/buffers/buffer_assignment.h"
+
+namespace xlad::compiler {
+
+// ResourceExhausted if the allocations need more than `limit` bytes; 0 means any number. The error has the bytes of
+// parameters, results, constants and temporaries, and names the largest values.
+absl::Status CheckMemoryLimit(const LinearProgram& program, const BufferAssignment& assignment, int64_t limit);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,169 @@
+// The policy of a compile request: op by op, checked floats, a memory limit, kernel schedules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "compiler/testing/random_inputs.h"
+#include "compiler/testing/run_steps.h"
+#include "hlo/testing/test_material.h"
+#include "hlo/text/text.h"
+
+namespace xlad::compiler {
+namespace {
+
+using tensor::Array;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Twelve times softmax, a product and a logarithm.
+std::string Loop() { return hlo::TestText("compiler/steps/testdata/softmax_in_a_loop.hlo"); }
+
+absl::StatusOr<Compilation> CompileWith(const std::string& text, const CompilePolicy& policy) {
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Module> module, hlo::ParseText(text));
+  CompileRequest request;
+  *request.mutable_policy() = policy;
+  return CompileToSteps(std::move(module), request);
+}
+
+CompilePolicy OpByOp() {
+  CompilePolicy policy;
+  policy.set_op_by_op(true);
+  return policy;
+}
+
+std::string Refusal(const CompilePolicy& policy) {
+  const auto compilation = CompileWith(Loop(), policy);
+  return compilation.ok() ? "" : std::string(compilation.status().message());
+}
+
+int CountFusions(const Module& module) {
+  int count = 0;
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) count += instruction->opcode() == Opcode::kFusion;
+  }
+  return count;
+}
+
+TEST(Policy, OpByOpFusesNothingAndComputesTheSame) {
+  const auto fused = CompileWith(Loop(), CompilePolicy()), single = CompileWith(Loop(), OpByOp());
+  ASSERT_TRUE(fused.ok() && single.ok()) << fused.status() << single.status();
+  EXPECT_GT(CountFusions(*fused->module), 0);
+  EXPECT_EQ(CountFusions(*single->module), 0);
+  EXPECT_TRUE(fused->steps.native_loops);
+  EXPECT_FALSE(single->steps.native_loops);
+  const auto random = SeededRandom(1);
+  const std::vector<Array> inputs = RandomInputs(*fused->module, random.get());
+  const auto a = RunSteps(*fused, {inputs}), b = RunSteps(*single, {inputs});
+  ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+  const auto bytes = a->at(0).at(0).bytes(), other = b->at(0).at(0).bytes();
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), other.begin(), other.end()));
+}
+
+TEST(Policy, CheckedStepsSayWhichFloatsTheyReadAndWrite) {
+  CompilePolicy policy = OpByOp();
+  auto compilation = CompileWith(Loop(), policy);
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  EXPECT_EQ(compilation->steps.steps.back().checked_results_size(), 0);
+  policy.set_check_numerics(true);
+  compilation = CompileWith(Loop(), policy);
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  for (const Step& step : compilation->steps.steps) {
+    if (step.source() != "train.py:31") continue;
+    ASSERT_EQ(step.checked_operands_size(), 1);
+    ASSERT_EQ(step.checked_results_size(), 1);
+    EXPECT_EQ(step.checked_results(0).buffer().bytes(), 144);
+    EXPECT_EQ(step.checked_results(0).element_type(), static_cast<int>(ElementType::kF32));
+    return;
+  }
+  FAIL() << "the logarithm is not a step";
+}
+
+TEST(Policy, StepsHaveTheirWork) {
+  const auto compilation = CompileWith(Loop(), OpByOp());
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  double of_loop = 0, of_dot = 0, dot_bytes = 0;
+  for (const Step& step : compilation->steps.steps) {
+    if (step.has_while_()) of_loop = step.flops();
+    if (!step.has_library()) continue;
+    of_dot = step.flops();
+    dot_bytes = step.bytes();
+  }
+  // Twelve times an exponential, an addition and a division for each of the 600 elements.
+  EXPECT_EQ(of_loop, 12 * 3 * 600);
+  EXPECT_EQ(of_dot, 2 * 6 * 6 * 100);
+  EXPECT_EQ(dot_bytes, 4 * (600 + 600 + 36));
+}
+
+TEST(Policy, MemoryLimitNamesTheLargestValues) {
+  CompilePolicy policy;
+  policy.set_memory_limit_bytes(1);
+  const auto refused = CompileWith(Loop(), policy);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("parameters 2400, results 144"), HasSubstr("expected at most 1;"),
+                    HasSubstr("the largest values: x.1 (parameters, 2400 bytes), w (temporaries, 2400")));
+  const auto free = CompileWith(Loop(), CompilePolicy());
+  ASSERT_TRUE(free.ok());
+  int64_t total = 0;
+  for (const Allocation& allocation : free->assignment.allocations) total += allocation.bytes();
+  policy.set_memory_limit_bytes(total);
+  EXPECT_EQ(Refusal(policy), "");
+  policy.set_memory_limit_bytes(total - 1);
+  EXPECT_NE(Refusal(policy), "");
+}
+
+// The program's own schedules, as text.
+std::string OwnSchedules() {
+  const auto compilation = CompileWith(Loop(), CompilePolicy());
+  std::string text = "# The schedules of a loop.\n\n";
+  for (const KernelRequest& request : compilation->steps.kernels) {
+    if (request.kernel != nullptr) text += ScheduleEntryText(request.kernel->kernel, request.kernel->schedule) + "\n";
+  }
+  return text;
+}
+
+TEST(Policy, SchedulesAreReadChangedAndUsed) {
+  CompilePolicy policy;
+  const std::string own = OwnSchedules();
+  ASSERT_THAT(own, HasSubstr("split c 64\n"));
+  policy.set_kernel_schedules(own);
+  EXPECT_EQ(Refusal(policy), "");
+  policy.set_kernel_schedules(absl::StrReplaceAll(own, {{"split c 64", "split c 16"}}));
+  const auto changed = CompileWith(Loop(), policy);
+  ASSERT_TRUE(changed.ok()) << changed.status();
+  int found = 0;
+  for (const KernelRequest& request : changed->steps.kernels) {
+    if (request.kernel == nullptr || request.kernel->schedule.splits.empty()) continue;
+    ++found;
+    EXPECT_EQ(request.kernel->schedule.splits[0].factor, 16);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST(Policy, WrongSchedulesAreRefusedWithTheirLine) {
+  CompilePolicy policy;
+  const std::string own = OwnSchedules();
+  const auto expect = [&](const std::string& text, const std::string& place, const std::string& words) {
+    policy.set_kernel_schedules(text);
+    EXPECT_THAT(Refusal(policy), AllOf(HasSubstr(place), HasSubstr(words)));
+  };
+  expect("split c 64\n", "schedules: line 1:", "found \"split c 64\", expected kernel HASH NAME");
+  expect("\nkernel 12 x\norder r\n", "schedules: line 2:", "a hash of 16 digits");
+  expect("kernel 0123456789abcdef x\norder r\n", "schedules: line 1:",
+         "found kernel 0123456789abcdef, expected one of the program's: ");
+  expect(absl::StrReplaceAll(own, {{"split c 64", "splat c 64"}}), "schedules: line 4:", "found \"splat c 64\"");
+  expect(absl::StrReplaceAll(own, {{"split c 64", "split d 64"}}), "schedules: line 3: kernel ", "no such dimension");
+  expect(own + own, "schedules: line ", "again, expected each kernel once; the first is in line 3");
+  expect(absl::StrReplaceAll(own, {{"split c 64", "split c 100"}, {"vectorize c.i", "unroll r\nunroll c.i"}}),
+         "schedules: line 3: kernel ", "found 600 copies of a loop's body, expected at most 256");
+  // What was tuned for another program or by another version is left out.
+  policy.clear_kernel_schedules();
+  policy.set_tuned_schedules(absl::StrReplaceAll(own, {{"split c 64", "split d 64"}}) +
+                             "kernel 0123456789abcdef x\norder r\n");
+  EXPECT_EQ(Refusal(policy), "");
+}
+
+}  // namespace
+}  // namespace xlad::compiler

@@ -1,0 +1,24 @@
+// Finds numbers that are not finite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "tensor/element_type.h"
+
+namespace xlad::tensor {
+
+// Indices of elements; -1: there is none. Both parts of a complex number are looked at.
+struct NotFinite {
+  int64_t first_nan = -1;
+  int64_t first_infinity = -1;
+
+  bool all_finite() const { return first_nan < 0 && first_infinity < 0; }
+};
+
+// `bytes` are the elements of an array. Types that have no infinity and no NaN, and floats of fewer than 8 bits, count
+// as finite.
+NotFinite FindNotFinite(ElementType type, absl::Span<const std::byte> bytes);
+
+}  // namespace xlad::tensor

@@ -1,0 +1,112 @@
+"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit."""
+
+import json
+import re
+import struct
+import unittest
+
+from harness import OWN_EXAMPLES, folder, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+
+# The sum of 2 log(w - t), of which one element is NaN from step 3 on.
+FADING = """HloModule fading
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  w = f32[8] parameter(0), sharding={devices=[2]<=[2]}
+  t = s32[] parameter(1)
+  f = f32[] convert(t)
+  ff = f32[8] broadcast(f), dimensions={}
+  d = f32[8] subtract(w, ff)
+  l = f32[8] log(d), metadata={op_name="log" source_file="fading.py" source_line=7}
+  twice = f32[8] add(l, l)
+  zero = f32[] constant(0)
+  loss = f32[] reduce(twice, zero), dimensions={0}, to_apply=add
+  ROOT r = (f32[8], f32[]) tuple(w, loss)
+}
+"""
+
+
+def write_fading(where):
+    """Writes the job directory of FADING: the element on the second device is the first to become NaN."""
+    values = struct.pack("<8f", 100, 100, 100, 100, 100, 2.5, 100, 100)
+    header = json.dumps({"w": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}}).encode()
+    (where / "state.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + values)
+    (where / "step.hlo").write_text(FADING)
+    state = {"index": 0, "name": "w", "shape": "f32[8]", "kind": "state"}
+    manifest = {
+        "name": "fading", "steps": 6,
+        "parameters": [state, {"index": 1, "name": "t", "shape": "s32[]", "kind": "step"}],
+        "results": [{**state, "feeds": 0}, {"index": 1, "name": "loss", "shape": "f32[]", "kind": "loss"}],
+        "meshes": [{"name": "two", "axes": {"axis_0": 2}, "files": ["step.hlo"]}],
+    }
+    (where / "manifest.json").write_text(json.dumps(manifest))
+
+
+class Compiling(unittest.TestCase):
+    def run_ok(self, *args):
+        code, out, err = xlad(*args)
+        self.assertEqual(code, 0, err)
+        return out
+
+    def curve(self, where, *flags):
+        self.run_ok("run", JOB, "--steps", 12, "--curve", where / "curve.json", *flags)
+        return json.loads((where / "curve.json").read_text())["loss"]
+
+    def test_op_by_op_has_the_same_losses(self):
+        with folder() as where:
+            for mesh in ([], ["--mesh", "dp=2,tp=2"]):
+                compiled = self.curve(where, *mesh)
+                for loss, other in zip(compiled, self.curve(where, *mesh, "--executor", "op-by-op"), strict=True):
+                    self.assertAlmostEqual(loss, other, delta=2e-6)  # Sums may be computed in another order.
+        optimized = self.run_ok("compile", JOB, "--emit", "optimized", "--executor", "op-by-op")
+        self.assertNotIn("fusion(", optimized)
+
+    def test_the_first_nan_is_named(self):
+        with folder() as where:
+            write_fading(where)
+            flags = ["--mesh", "axis_0=2", "--workers", 2]
+            self.assertEqual(xlad("run", where, *flags, "--executor", "op-by-op")[0], 0)
+            code, _, err = xlad("run", where, *flags, "--executor", "op-by-op", "--check-numerics")
+            self.assertEqual(code, 1, err)
+            self.assertRegex(err, r"step 3: l \(fading.py:7\): device 1: found NaN in floating-point result 0, "
+                                  r"element 1, expected a number; the operands are finite")
+            code, _, err = xlad("run", where, *flags, "--check-numerics")
+            self.assertEqual(code, 1)
+            self.assertIn("found --executor compiled, expected op-by-op", err)
+
+    def test_schedules_are_printed_changed_and_run(self):
+        with folder() as where:
+            path = where / "schedules.txt"
+            own = self.run_ok("compile", JOB, "--emit", "schedules")
+            self.assertIn("kernel ", own)
+            usual = self.curve(where)
+            path.write_text(re.sub(r"bind (.*) \d+", r"bind \1 5", own))
+            self.assertEqual(self.curve(where, "--schedules", path), usual)
+            changed = self.run_ok("compile", JOB, "--emit", "schedules", "--schedules", path)
+            self.assertRegex(changed, r"bind .* 5\n")
+            path.write_text(own + "spilt c 3\n")
+            code, _, err = xlad("run", JOB, "--schedules", path)
+            self.assertEqual(code, 1)
+            self.assertRegex(err, rf"{re.escape(str(path))}: schedules: line \d+: found \"spilt c 3\", expected split")
+            path.write_text("kernel 0123456789abcdef x\norder r\n")
+            code, _, err = xlad("run", JOB, "--schedules", path)
+            self.assertEqual(code, 1)
+            self.assertIn("schedules: line 1: found kernel 0123456789abcdef, expected one of the program's", err)
+
+    def test_the_memory_limit_names_the_largest_values(self):
+        code, _, err = xlad("run", JOB, "--memory-limit", "100KB")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"memory limit: found a step that needs \d+ bytes on a device \(parameters \d+, results "
+                              r"\d+, constants \d+, temporaries \d+\), expected at most 102400; the largest values: ")
+        self.run_ok("run", JOB, "--steps", 2, "--memory-limit", "1GB")
+        self.assertEqual(xlad("compile", JOB, "--memory-limit", "100KB")[0], 1)
+
+
+
+if __name__ == "__main__":
+    unittest.main()
