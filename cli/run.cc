@@ -10,6 +10,7 @@
 #include "cli/devices.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
+#include "cli/profile.h"
 #include "cli/recovery_flags.h"
 #include "proto/mesh.h"
 #include "service/executable_cache.h"
@@ -25,6 +26,8 @@ struct Options {
   FollowOptions follow;
   RecoveryFlags recovery;
   CompileFlags compile;
+  bool profile = false;
+  ProfileOptions profiling;
 };
 
 // Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
@@ -88,6 +91,10 @@ int Run(Options options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  if (options.profile) {
+    options.profiling.threads = options.threads;
+    return RunProfile(*job, options.profiling);
+  }
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
   job->spec.set_keep_final_state(!options.follow.state_path.empty());
   ApplyRecoveryFlags(options.recovery, &job->spec);
@@ -109,6 +116,7 @@ void AddRun(CLI::App& parent, Action* action) {
               "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
               "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
+              "  xlad run examples/spiral_mlp --steps 50 --profile\n"
               "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
@@ -129,6 +137,14 @@ void AddRun(CLI::App& parent, Action* action) {
   AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
+  auto* const profile = app->add_flag("--profile", options->profile,
+                                      "train in this process and print the time of every kernel, its operations and "
+                                      "bytes, and its share of what this machine can do");
+  AddFormatFlag(app, &options->profiling.format);
+  for (const char* other :
+       {"--workers", "--device", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every"}) {
+    profile->excludes(other);
+  }
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }
 

@@ -61,6 +61,7 @@ absl::Status TaskExecutor::Load() {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
   XLAD_ASSIGN_OR_RETURN(executable_,
                         ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans()}, environment_, &abort_));
+  if (environment_.on_times) executable_->MeasureSteps(environment_.clock);
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
   XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
@@ -132,6 +133,7 @@ absl::Status TaskExecutor::RunSteps(int index) {
         gate_.WaitWhileStopped(step);
         break;
       case TaskGate::Decision::kDone:
+        if (environment_.on_times) environment_.on_times(devices_[index], executable_->times(index));
         ++finished_devices_;
         return absl::OkStatus();
       case TaskGate::Decision::kEnd:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -25,6 +26,9 @@ namespace xlad::runtime {
 struct TaskEnvironment : WorkerEnvironment {
   TaskStore* store = nullptr;
   TaskListener* listener = nullptr;
+  // If it is set, the time of every step of the program is measured, and the function is called for each device after
+  // its last step of the job, by the thread of the device.
+  std::function<void(int device, const StepTimes& times)> on_times;
 };
 
 // Thread-safe.

@@ -14,12 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
@@ -32,74 +30,13 @@
 #include "collectives/exec/transports/data_plane.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/host_threads.h"
+#include "runtime/local_task.h"
 #include "runtime/task_executor.h"
 #include "service/build.h"
 #include "service/placement/placement.h"
-#include "storage/uri.h"
 
 namespace xlad {
 namespace {
-
-// The blobs of a job, in memory.
-class JobStore final : public runtime::TaskStore {
- public:
-  static absl::StatusOr<std::unique_ptr<JobStore>> Make(const client::Job& job, const std::string& executable) {
-    auto store = std::make_unique<JobStore>();
-    for (const auto& [digest, bytes] :
-         {std::pair(job.spec.state_blob(), job.state), {job.spec.data_blob(), job.data}}) {
-      if (bytes.empty()) continue;
-      XLAD_ASSIGN_OR_RETURN(store->sources_[storage::BlobUri(digest)],
-                            storage::OpenSafetensors({storage::MakeMemoryReader(bytes)}, {digest}));
-    }
-    store->executable_ = executable;
-    return store;
-  }
-
-  absl::StatusOr<std::string> ReadBlob(const std::string&, collectives::AbortSignal*) override { return executable_; }
-  absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
-                                                                     collectives::AbortSignal*) override {
-    return sources_.at(uri);
-  }
-  absl::StatusOr<CheckpointShard> WriteShard(int64_t, const std::string&, const storage::SerializedShard&,
-                                             collectives::AbortSignal*) override {
-    return absl::UnimplementedError("nothing is saved here");
-  }
-
- private:
-  std::string executable_;
-  std::map<std::string, std::shared_ptr<storage::TensorSource>> sources_;
-};
-
-class Listener final : public runtime::TaskListener {
- public:
-  void OnReady() override {}
-  void OnStep(const StepMetrics& metrics) override {
-    Note([&] { reported_ = metrics.step() + 1; });
-  }
-  void OnStopped(int64_t) override {}
-  void OnFinished() override {}
-  void OnFailed(int64_t, const collectives::Failure& failure) override {
-    Note([&] { status_ = failure.status; });
-  }
-
-  absl::Status WaitForStep(int64_t steps) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reported_ >= steps || !status_.ok(); });
-    return status_;
-  }
-
- private:
-  template <typename Change>
-  void Note(const Change& change) {
-    const std::lock_guard lock(mutex_);
-    change();
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t reported_ = 0;
-  absl::Status status_;
-};
 
 class Side {
  public:
@@ -237,7 +174,9 @@ class Side {
   }
 
   absl::Status Start(int worker, const std::vector<std::string>& addresses) {
-    XLAD_ASSIGN_OR_RETURN(store_, JobStore::Make(job_, serialized_));
+    store_ = std::make_unique<runtime::MemoryStore>(serialized_);
+    XLAD_RETURN_IF_ERROR(store_->Add(job_.spec.state_blob(), job_.state));
+    XLAD_RETURN_IF_ERROR(store_->Add(job_.spec.data_blob(), job_.data));
     Executable executable;
     if (!executable.ParseFromString(serialized_)) return absl::InternalError("the executable cannot be read");
     int devices = 1;
@@ -280,8 +219,8 @@ class Side {
   std::vector<Child> children_;
   std::unique_ptr<collectives::DataPlane> data_plane_;
   std::unique_ptr<runtime::Device> device_ = runtime::MakeCpuDevice();
-  std::unique_ptr<JobStore> store_;
-  Listener listener_;
+  std::unique_ptr<runtime::MemoryStore> store_;
+  runtime::StepWaiter listener_;
   std::unique_ptr<runtime::TaskExecutor> task_;
   int64_t done_ = 0;
 };

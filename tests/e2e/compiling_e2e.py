@@ -1,4 +1,4 @@
-"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit."""
+"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit, the profile."""
 
 import json
 import re
@@ -106,6 +106,26 @@ class Compiling(unittest.TestCase):
         self.run_ok("run", JOB, "--steps", 2, "--memory-limit", "1GB")
         self.assertEqual(xlad("compile", JOB, "--memory-limit", "100KB")[0], 1)
 
+    def test_the_profile_has_calls_work_and_lines(self):
+        profile = json.loads(self.run_ok("run", JOB, "--steps", 7, "--mesh", "dp=2,tp=2", "--profile", "--json"))
+        self.assertEqual((profile["steps"], profile["devices"]), (7, 4))
+        self.assertGreater(profile["copy_bytes_per_s"], 0)
+        rows = profile["kernels"]
+        self.assertTrue({"kernel", "dot", "collective"} <= {row["kind"] for row in rows})
+        for row in rows:
+            self.assertEqual(row["calls"] % (7 * 4), 0, row)
+            self.assertGreater(row["ms"], 0, row)
+            if row["kind"] == "dot":
+                self.assertGreater(row["roofline_share"], 0, row)
+        self.assertEqual(rows, sorted(rows, key=lambda row: -row["ms"]))
+        self.assertTrue(any(row["source"] for row in rows))
+        text = self.run_ok("run", JOB, "--steps", 3, "--profile")
+        self.assertIn("this machine: ", text)
+        # The first product of the network: 192 x 8 times 8 x 192.
+        single = json.loads(self.run_ok("run", JOB, "--steps", 3, "--profile", "--json"))
+        self.assertIn(2.0 * 192 * 8 * 192 * 3, [row["flops"] for row in single["kernels"] if row["kind"] == "dot"])
+        code, _, err = xlad("run", JOB, "--profile", "--workers", 2)
+        self.assertEqual(code, 2, err)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,237 @@
+#include "cli/profile.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/network.h"
+#include "cli/command.h"
+#include "proto/mesh.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/host_threads.h"
+#include "runtime/local_task.h"
+#include "runtime/task_executor.h"
+#include "service/build.h"
+#include "service/placement/placement.h"
+
+namespace xlad::cli {
+namespace {
+
+constexpr size_t kMaxRows = 40;
+
+double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
+
+std::string KindOf(const Executable& executable, const Step& step) {
+  switch (step.step_case()) {
+    case Step::kKernel:
+      return "kernel";
+    case Step::kCollective:
+      return "collective";
+    case Step::kCopy:
+      return "copy";
+    case Step::kLibrary:
+      break;
+    default:
+      return "";  // Loops and branches, whose time is that of what is in them.
+  }
+  const LibraryOp& op = executable.library_ops(step.library().op());
+  return op.has_dot() ? "dot" : op.has_convolution() ? "convolution" : op.has_fft() ? "fft" : "lapack";
+}
+
+// All steps in the order of their numbers (runtime::StepTimes).
+void AppendSteps(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<const Step*>* all) {
+  for (const Step& step : steps) {
+    all->push_back(&step);
+    AppendSteps(step.while_().condition(), all);
+    AppendSteps(step.while_().body(), all);
+    for (const IfStep::Branch& branch : step.if_().branches()) AppendSteps(branch.steps(), all);
+  }
+}
+
+// The header of a safetensors file: eight bytes of length, then that many bytes of JSON.
+std::string HeaderOf(const std::string& bytes) {
+  uint64_t length = 0;
+  if (bytes.size() < sizeof(length)) return bytes;
+  std::memcpy(&length, bytes.data(), sizeof(length));
+  return bytes.substr(0, sizeof(length) + length);
+}
+
+absl::StatusOr<std::string> BuildJob(const client::Job& job) {
+  BuildRequest request;
+  request.set_program(job.program);
+  *request.mutable_spec() = job.spec;
+  request.set_state_header(HeaderOf(job.state));
+  request.set_data_header(HeaderOf(job.data));
+  absl::StatusOr<BuildResponse> response = service::Build(request);
+  if (!response.ok()) return Annotate(response.status(), job.program_path);
+  return std::move(*response->mutable_executable());
+}
+
+absl::StatusOr<LaunchTask> LaunchOf(const client::Job& job, const std::string& bytes, const Executable& executable) {
+  const int devices = static_cast<int>(NumDevices(executable.mesh()));
+  LaunchTask launch;
+  launch.set_job_id("profile");
+  launch.set_attempt(1);
+  launch.set_executable_digest(Sha256Hex(bytes));
+  *launch.mutable_spec() = job.spec;
+  launch.mutable_spec()->set_keep_final_state(false);
+  launch.set_state_blob(job.spec.state_blob());
+  Peer* peer = launch.add_peers();
+  peer->set_worker_id("profile");
+  for (int device = 0; device < devices; ++device) {
+    launch.add_devices()->set_device(device);
+    peer->add_devices(device);
+  }
+  XLAD_ASSIGN_OR_RETURN(const auto plans, service::PlanCollectives(executable, devices));
+  for (const CollectivePlanProto& plan : plans) *launch.add_plans() = plan;
+  return launch;
+}
+
+absl::StatusOr<Profile> Train(const client::Job& job, int threads) {
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, BuildJob(job));
+  Executable executable;
+  if (!executable.ParseFromString(bytes)) return absl::InternalError("the executable cannot be read");
+  XLAD_ASSIGN_OR_RETURN(const LaunchTask launch, LaunchOf(job, bytes, executable));
+  Profile profile;
+  profile.devices = launch.devices_size();
+  profile.steps = job.spec.steps();
+  profile.threads = runtime::ThreadsOfEach(threads > 0 ? threads : runtime::HostThreads(), profile.devices);
+  XLAD_ASSIGN_OR_RETURN(profile.rates, MeasureMachine(RealClock(), profile.threads * profile.devices));
+
+  runtime::MemoryStore store(bytes);
+  XLAD_RETURN_IF_ERROR(store.Add(job.spec.state_blob(), job.state));
+  XLAD_RETURN_IF_ERROR(store.Add(job.spec.data_blob(), job.data));
+  runtime::StepWaiter waiter;
+  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  std::mutex mutex;
+  std::vector<runtime::StepTimes> times;
+  runtime::TaskEnvironment environment;
+  environment.devices = {device.get()};
+  environment.clock = &RealClock();
+  environment.network = &TcpNetwork();
+  environment.store = &store;
+  environment.listener = &waiter;
+  environment.worker_id = "profile";
+  environment.threads_of_each = profile.threads;
+  environment.on_times = [&](int, const runtime::StepTimes& of_device) {
+    const std::lock_guard lock(mutex);
+    times.push_back(of_device);
+  };
+  runtime::TaskExecutor task(launch, environment);
+  const int64_t start_ns = RealClock().NowNs();
+  task.Lease(job.spec.steps());
+  XLAD_RETURN_IF_ERROR(waiter.WaitForEnd());
+  profile.ns = RealClock().NowNs() - start_ns;
+  profile.rows = ProfileRows(executable, times);
+  return profile;
+}
+
+std::string Rate(double value, double seconds) {
+  return value == 0 || seconds == 0 ? "-" : absl::StrFormat("%.2f", value / seconds / 1e9);
+}
+
+int64_t TotalNs(const Profile& profile) {
+  int64_t ns = 0;
+  for (const ProfileRow& row : profile.rows) ns += row.ns;
+  return ns;
+}
+
+}  // namespace
+
+double ProfileRow::RooflineShare(const MachineRates& rates) const {
+  if (ns == 0 || kind == "collective" || rates.bytes_per_s <= 0 || rates.flops_per_s <= 0) return 0;
+  return std::max(bytes / rates.bytes_per_s, flops / rates.flops_per_s) / (static_cast<double>(ns) * 1e-9);
+}
+
+std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vector<runtime::StepTimes>& times) {
+  std::vector<const Step*> steps;
+  AppendSteps(executable.steps(), &steps);
+  std::vector<ProfileRow> rows;
+  std::map<std::string, size_t> row_of;  // By the symbol of a kernel, or the number of another step.
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Step& step = *steps[s];
+    const std::string kind = KindOf(executable, step);
+    if (kind.empty()) continue;
+    const std::string key = step.has_kernel() ? step.kernel().symbol() : absl::StrCat(s);
+    const auto [entry, fresh] = row_of.emplace(key, rows.size());
+    if (fresh) rows.push_back({step.name(), kind, step.source()});
+    ProfileRow& row = rows[entry->second];
+    for (const runtime::StepTimes& of_device : times) {
+      if (s >= of_device.calls.size()) continue;
+      row.calls += of_device.calls[s];
+      row.ns += of_device.ns[s];
+      row.flops += step.flops() * static_cast<double>(of_device.calls[s]);
+      row.bytes += step.bytes() * static_cast<double>(of_device.calls[s]);
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) { return a.ns > b.ns; });
+  return rows;
+}
+
+std::string ProfileTable(const Profile& profile) {
+  const double steps = static_cast<double>(std::max<int64_t>(profile.steps, 1) * profile.devices);
+  const auto total_ns = static_cast<double>(std::max<int64_t>(TotalNs(profile), 1));
+  std::string text = absl::StrFormat("%9s %6s %9s %9s %9s %8s %7s  %-11s %s\n", "ms/step", "time", "calls/step",
+                                     "us/call", "GFLOP/s", "GB/s", "roof", "kind", "instruction");
+  for (size_t r = 0; r < profile.rows.size(); ++r) {
+    const ProfileRow& row = profile.rows[r];
+    if (r == kMaxRows) {
+      absl::StrAppendFormat(&text, "and %d more (--format json prints all)\n", profile.rows.size() - r);
+      break;
+    }
+    const double seconds = static_cast<double>(row.ns) * 1e-9;
+    const double share = row.RooflineShare(profile.rates);
+    absl::StrAppendFormat(
+        &text, "%9.3f %5.1f%% %10.1f %9.1f %9s %8s %7s  %-11s %s%s\n", Milliseconds(row.ns) / steps,
+        100 * static_cast<double>(row.ns) / total_ns, static_cast<double>(row.calls) / steps,
+        static_cast<double>(row.ns) / 1e3 / static_cast<double>(std::max<int64_t>(row.calls, 1)),
+        Rate(row.flops, seconds), Rate(row.bytes, seconds), share == 0 ? "-" : absl::StrFormat("%.0f%%", 100 * share),
+        row.kind, row.name, row.source.empty() ? "" : absl::StrCat("  ", row.source));
+  }
+  absl::StrAppendFormat(&text,
+                        "%d steps on %d devices of %d threads: %.3f ms each, %.3f ms in these rows\n"
+                        "this machine: %.1f GB/s copied, %.1f GFLOP/s in f32 matrix products\n",
+                        profile.steps, profile.devices, profile.threads,
+                        Milliseconds(profile.ns) / static_cast<double>(std::max<int64_t>(profile.steps, 1)),
+                        total_ns / kNsPerMs / steps, profile.rates.bytes_per_s / 1e9, profile.rates.flops_per_s / 1e9);
+  return text;
+}
+
+std::string ProfileJson(const Profile& profile) {
+  nlohmann::ordered_json json;
+  json["steps"] = profile.steps;
+  json["devices"] = profile.devices;
+  json["threads"] = profile.threads;
+  json["ms"] = Milliseconds(profile.ns);
+  json["copy_bytes_per_s"] = profile.rates.bytes_per_s;
+  json["dot_flops_per_s"] = profile.rates.flops_per_s;
+  json["kernels"] = nlohmann::ordered_json::array();
+  for (const ProfileRow& row : profile.rows) {
+    json["kernels"].push_back({{"name", row.name},
+                               {"kind", row.kind},
+                               {"source", row.source},
+                               {"calls", row.calls},
+                               {"ms", Milliseconds(row.ns)},
+                               {"flops", row.flops},
+                               {"bytes", row.bytes},
+                               {"roofline_share", row.RooflineShare(profile.rates)}});
+  }
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+int RunProfile(const client::Job& job, const ProfileOptions& options) {
+  SetLogLevel(LogLevel::kWarn);
+  const absl::StatusOr<Profile> profile = Train(job, options.threads);
+  if (!profile.ok()) return Fail(profile.status());
+  const std::string text = options.format == "json" ? ProfileJson(*profile) : ProfileTable(*profile);
+  std::fputs(text.c_str(), stdout);
+  return kOk;
+}
+
+}  // namespace xlad::cli
