@@ -77,6 +77,7 @@ void AddPartition(CLI::App& parent, Action* action);
 void AddExplain(CLI::App& parent, Action* action);
 void AddVerify(CLI::App& parent, Action* action);
 void AddCompile(CLI::App& parent, Action* action);
+void AddTune(CLI::App& parent, Action* action);
 void AddOpt(CLI::App& parent, Action* action);
 void AddEval(CLI::App& parent, Action* action);
 void AddBench(CLI::App& parent, Action* action);

@@ -16,7 +16,7 @@ namespace {
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
     AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
     AddCkpt,      AddEvents,    AddWhy,         AddStatus, AddResize,  AddDrain,  AddUndrain, AddBackup, AddRestore,
-    AddPartition, AddExplain,     AddVerify, AddCompile, AddOpt,    AddEval, AddBench, AddComm, AddSimulate,
+    AddPartition, AddExplain,     AddVerify, AddCompile, AddTune, AddOpt,    AddEval, AddBench, AddComm, AddSimulate,
     AddChaos,     AddVersion,
 };
 

@@ -12,6 +12,7 @@
 #include "cli/local_cluster.h"
 #include "cli/profile.h"
 #include "cli/recovery_flags.h"
+#include "cli/tuned.h"
 #include "proto/mesh.h"
 #include "service/executable_cache.h"
 
@@ -91,6 +92,8 @@ int Run(Options options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  const std::string cache = service::CacheFolder(options.cache, service::UserCacheFolder());
+  job->spec.mutable_compile()->set_tuned_schedules(ReadTuned(cache));
   if (options.profile) {
     options.profiling.threads = options.threads;
     return RunProfile(*job, options.profiling);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "compiler/kernel/build_kernel.h"
+#include "compiler/kernel/candidate_schedules.h"
 #include "compiler/kernel/interpret.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/random_rows.h"
@@ -164,6 +166,34 @@ TEST(Kernel, SchedulesDoNotChangeBits) {
     ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
     EXPECT_TRUE(SameBytes(a->outputs[0], b->outputs[0])) << ScheduleText(other->schedule);
   }
+}
+
+TEST(Kernel, CandidatesAreDifferentAndDoNotChangeBits) {
+  int64_t candidates = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const auto random = SeededRandom(seed);
+    const auto module = Parsed(seed == 1 ? Softmax() : seed == 2 ? LayerNorm() : RandomRowProgram(seed));
+    const Kernel kernel = KernelOf(*module);
+    const std::vector<Array> inputs = RandomInputs(*module, random.get());
+    const auto usual = ApplySchedule(kernel, DefaultSchedule(kernel, 3));
+    ASSERT_TRUE(usual.ok()) << usual.status();
+    const auto expected = InterpretKernel(*usual, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    std::set<std::string> texts;
+    for (const KernelSchedule& schedule : CandidateSchedules(*usual)) {
+      if (texts.empty()) EXPECT_EQ(schedule, usual->schedule) << "the first is the usual one";
+      EXPECT_TRUE(texts.insert(ScheduleText(schedule)).second) << ScheduleText(schedule);
+      const auto scheduled = ApplySchedule(kernel, schedule);
+      ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+      const auto run = InterpretKernel(*scheduled, inputs);
+      ASSERT_TRUE(run.ok()) << run.status();
+      for (size_t o = 0; o < expected->outputs.size(); ++o) {
+        EXPECT_TRUE(SameBytes(run->outputs[o], expected->outputs[o])) << ScheduleText(schedule);
+      }
+    }
+    candidates += std::ssize(texts);
+  }
+  EXPECT_GT(candidates, 40) << "the candidates must differ from the usual schedules";
 }
 
 TEST(Kernel, SoftmaxAndLayerNormReadAndWriteMemoryOnce) {

@@ -1,4 +1,4 @@
-"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit, the profile."""
+"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit, the profile, tuning."""
 
 import json
 import re
@@ -97,6 +97,21 @@ class Compiling(unittest.TestCase):
             code, _, err = xlad("run", JOB, "--schedules", path)
             self.assertEqual(code, 1)
             self.assertIn("schedules: line 1: found kernel 0123456789abcdef, expected one of the program's", err)
+
+    def test_tuned_schedules_are_found_and_keep_the_bits(self):
+        with folder() as where:
+            cache = ["--cache", where / "cache"]
+            usual = self.curve(where, "--cache", "off")
+            tuned = json.loads(self.run_ok("tune", JOB, "--budget", "1s", "--json", *cache))
+            self.assertTrue(tuned["kernels"])
+            for kernel in tuned["kernels"]:
+                self.assertGreater(kernel["candidates"], 1)
+                self.assertLessEqual(kernel["tuned_ns"], kernel["usual_ns"])
+            self.assertEqual(self.curve(where, *cache), usual)
+            self.run_ok("tune", JOB, "--budget", "1s", "-o", where / "mine.txt")
+            self.assertEqual(self.curve(where, "--cache", "off", "--schedules", where / "mine.txt"), usual)
+            code, _, err = xlad("tune", JOB, "--budget", "1")
+            self.assertEqual(code, 2, err)
 
     def test_the_memory_limit_names_the_largest_values(self):
         code, _, err = xlad("run", JOB, "--memory-limit", "100KB")

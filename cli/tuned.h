@@ -1,0 +1,17 @@
+// The kernel schedules that `xlad tune` has found, in the cache folder: a file for each CPU, in the text form of
+// compiler/kernel/schedule_tables.h.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace xlad::cli {
+
+// The path of the file for this machine's CPU; empty if `cache_folder` is.
+std::string TunedPath(const std::string& cache_folder);
+// The contents of the file; empty if there is none, or if it cannot be read or understood, which is then reported as a
+// warning.
+std::string ReadTuned(const std::string& cache_folder);
+
+}  // namespace xlad::cli
