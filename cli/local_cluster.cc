@@ -53,7 +53,10 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
                    "--id",
                    worker.name,
                    "--threads",
-                   absl::StrCat(share)};
+                   absl::StrCat(share),
+                   "--transport",
+                   options.transport};
+    if (options.any_network) worker.argv.push_back("--insecure-network");
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }

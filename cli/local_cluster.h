@@ -19,6 +19,8 @@ struct LocalClusterOptions {
   std::vector<DeviceRequests> devices;  // By worker; each request has a count.
   std::string cache_folder;             // For executables; empty: none are kept.
   int threads = 0;                      // The cores of all devices together; 0: those that this process may use.
+  std::string transport = "auto";       // How messages travel between the workers (cli/transports.h).
+  bool any_network = false;
   service::CoordinatorOptions coordinator;
   ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
   bool workers_log_to_files = true;     // To data_folder/worker-N.log; otherwise to standard error.

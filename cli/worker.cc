@@ -3,6 +3,7 @@
 #include "base/child_process.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/transports.h"
 #include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
@@ -35,6 +36,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--idle-attempt", options->keep_idle_attempt,
                   "keep a process ready for the next attempt, so that it starts sooner")
       ->capture_default_str();
+  AddTransportFlags(app, &options->transport, &options->any_network);
   AddEndpointFlags(app, &options->coordinator);
   app->callback([=] {
     *action = [=] {

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<AttemptFabric>> AttemptFabric::Make(const LaunchT
   options.tcp.incarnation = environment.incarnation;
   options.network = environment.network;
   options.data_plane = environment.data_plane;
+  options.transport = environment.transport;
   XLAD_ASSIGN_OR_RETURN(made->fabric_, collectives::Fabric::Make(options, *made->bootstrap_, abort));
   if (environment.progress_limit_ms > 0) made->watch_ = std::thread([raw = made.get()] { raw->WatchProgress(); });
   return made;

@@ -32,6 +32,7 @@ struct WorkerEnvironment {
   int64_t progress_limit_ms = 0;
   // The cores that each logical shard may keep busy; 0: an equal share of the machine for each shard of this process.
   int threads_of_each = 0;
+  collectives::TransportChoice transport;
 };
 
 // The connections of an attempt, and a thread that raises its signal if a collective makes no progress. A program opens

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "collectives/exec/transports/data_plane.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/spec_proto.h"
 #include "runtime/testing/test_support.h"

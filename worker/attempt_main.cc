@@ -17,7 +17,8 @@
 #include "base/log.h"
 #include "base/message_socket.h"
 #include "base/network.h"
-#include "collectives/exec/transports/data_plane.h"
+#include "collectives/exec/transports/registry/registry.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
 #include "runtime/task_executor.h"
 #include "worker/attempt_process.h"
 #include "worker/attempt_runner.h"
@@ -111,8 +112,7 @@ class AttemptMain {
       : kinds_(kinds),
         socket_(FileDescriptor(kChannelDescriptor)),
         data_plane_(collectives::DataPlane::WithoutListener()),
-        reports_(std::make_unique<ReportQueue>(
-            &socket_, [this] { return FinishedSteps(); }, [] { _exit(1); })) {}
+        reports_(std::make_unique<ReportQueue>(&socket_, [this] { return FinishedSteps(); }, [] { _exit(1); })) {}
 
   [[noreturn]] void Run() {
     while (true) {
@@ -155,11 +155,17 @@ class AttemptMain {
     setup_ = setup;
     XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel({setup.coordinator(), setup.ca_file(), setup.token_file()}));
     XLAD_ASSIGN_OR_RETURN(token_, ReadToken(setup.token_file()));
+    XLAD_ASSIGN_OR_RETURN(transport_, MakeTransport(setup));
     for (const AttemptDevice& device : setup.devices()) {
       XLAD_ASSIGN_OR_RETURN(devices_.emplace_back(),
                             runtime::MakeDevice({device.kind(), device.model(), device.count()}, kinds_));
     }
     return absl::OkStatus();
+  }
+
+  static absl::StatusOr<collectives::TransportChoice> MakeTransport(const AttemptSetup& setup) {
+    if (setup.transport().empty()) return collectives::TransportChoice();
+    return collectives::ChooseTransport(setup.transport(), setup.any_network());
   }
 
   void Launch(const LaunchTask& launch) {
@@ -174,7 +180,8 @@ class AttemptMain {
                                            setup_.worker_id(),
                                            setup_.incarnation(),
                                            setup_.progress_limit_ms(),
-                                           setup_.threads_of_each()};
+                                           setup_.threads_of_each(),
+                                           transport_};
     for (const auto& device : devices_) environment.devices.push_back(device.get());
     std::unique_ptr<Runner> runner;
     if (launch.spec().session()) {
@@ -205,6 +212,8 @@ class AttemptMain {
       }
       runner.reset();
       reports_.reset();
+      const xlad_transport_api* const plugin = transport_.plugin;
+      if (plugin != nullptr && plugin->end_process != nullptr) plugin->end_process();
       _exit(0);
     }).detach();
   }
@@ -224,6 +233,7 @@ class AttemptMain {
   std::shared_ptr<grpc::Channel> channel_;
   std::string token_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
+  collectives::TransportChoice transport_;
   const std::unique_ptr<collectives::DataPlane> data_plane_;
   std::mutex mutex_;  // Guards what follows.
   int64_t finished_steps_ = 0;

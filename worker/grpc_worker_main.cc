@@ -12,6 +12,7 @@
 #include "base/file_system.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "collectives/exec/transports/registry/registry.h"
 #include "proto/protocol.h"
 #include "runtime/host_threads.h"
 #include "worker/attempt_process.h"
@@ -188,6 +189,7 @@ class Daemon {
     const std::unique_ptr<Random> random = SystemRandom();
     WorkerCoreOptions core;
     XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
+    XLAD_RETURN_IF_ERROR(collectives::ChooseTransport(options.transport).status());
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
     XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(absl::StrCat(options.listen_host, ":0")));
     core.grace_ms = options.grace_ms;
@@ -237,6 +239,8 @@ class Daemon {
     setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
     setup.set_memory_bytes(options.memory_limit_bytes);
     setup.set_listen_host(options.listen_host);
+    setup.set_transport(options.transport);
+    setup.set_any_network(options.any_network);
     setup.set_text_log(LogsText());
     return setup;
   }

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/network.h"
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
 
 namespace xlad::worker {
 namespace {
@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<PeerAcceptor>> PeerAcceptor::Listen(const std::st
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
   if (!IsLoopback(at.host)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found data address ", address, ", expected a loopback one: traffic between workers is neither "
+        absl::StrCat("found data address ", address,
+                     ", expected a loopback one: traffic between workers is neither "
                      "encrypted nor authenticated yet, so it stays on this machine (use --listen 127.0.0.1)"));
   }
   XLAD_ASSIGN_OR_RETURN(FileDescriptor listener, ListenOn(at));

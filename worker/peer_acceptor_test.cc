@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/network.h"
 #include "base/random.h"
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
 
 namespace xlad::worker {
 namespace {

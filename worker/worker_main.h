@@ -27,6 +27,8 @@ struct WorkerOptions {
   std::string program_path;        // The path of xlad: `program_path __attempt` is the process of an attempt.
   bool keep_idle_attempt = true;   // Whether a process is kept ready for the next attempt, so that it starts sooner.
   int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
+  std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
+  bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
 };
 
 // Why a worker has ended without an error.

@@ -27,7 +27,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "client/job_directory.h"
-#include "collectives/exec/transports/data_plane.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"

@@ -3,8 +3,16 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/checksum.h"
 
 namespace xlad::collectives {
+namespace {
+
+// Smaller messages are copied faster than memory is offered for them.
+constexpr int64_t kInPlaceBytes = 16 << 10;
+
+}  // namespace
+
 ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport,
                          Recorder* recorder)
     : program_(*program), launch_(launch), transport_(transport), recorder_(recorder) {}
@@ -77,12 +85,22 @@ absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
 }
 
 absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
-  return op.to->send->Post(Header(op.message_index), Resolve(op.sources[0]));
+  const Pieces pieces = Resolve(op.sources[0]);
+  MessageHeader header = Header(op.message_index);
+  if (program_.checksums) header.checksum = PayloadChecksum(pieces);
+  return op.to->send->Post(header, pieces);
 }
 
 absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const {
-  const MessageHeader expected = Header(operand.message_index);
-  if (message.header == expected && message.bytes == bytes) return absl::OkStatus();
+  MessageHeader expected = Header(operand.message_index);
+  expected.checksum = message.header.checksum;
+  if (message.header == expected && message.bytes == bytes) {
+    const uint32_t sent = message.header.checksum;
+    if (sent == 0 || PayloadChecksum(message.pieces) == sent) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("the payload of ", DescribeMessage(expected, bytes),
+                                            " was changed on its way from ", transport_.Describe(operand.link->peer),
+                                            " to here: its checksum is wrong"));
+  }
   return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", DescribeMessage(expected, bytes), "; ",
                                                     transport_.Describe(operand.link->peer), " sent ",
                                                     DescribeMessage(message.header, message.bytes)));
@@ -103,6 +121,26 @@ absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   return status;
 }
 
+// A large message that is only copied is received where it belongs, if it has one place there.
+absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* link) {
+  if (op.kind != OpKind::kRecv || op.dst.pieces.size() != 1 || op.bytes < kInPlaceBytes || !link->ReceivesInPlace()) {
+    return absl::OkStatus();
+  }
+  XLAD_RETURN_IF_ERROR(WaitUntilFree(op));
+  const Piece& piece = op.dst.pieces[0];
+  auto* const dst = const_cast<std::byte*>(Address(op.dst.buffer, piece));
+  link->PostInto({dst, static_cast<size_t>(piece.bytes)});
+  return absl::OkStatus();
+}
+
+// Waits until the peers have read what they were sent from dst.
+absl::Status ScheduleRun::WaitUntilFree(const ScheduleInstruction& op) {
+  for (const auto& [link, messages] : op.overwrites) {
+    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
+  }
+  return absl::OkStatus();
+}
+
 // `held` counts the received messages, which must be released even after an error.
 absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held) {
   for (const ScheduleOperand& operand : op.sources) {
@@ -110,6 +148,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
       sources->push_back(Resolve(operand));
       continue;
     }
+    XLAD_RETURN_IF_ERROR(PostInto(op, operand.link->receive));
     XLAD_ASSIGN_OR_RETURN(const Incoming message, operand.link->receive->Next());
     ++*held;
     XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
@@ -121,9 +160,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
 absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const bool is_noop = op.kind == OpKind::kCopy && Resolve(op.dst) == sources[0];
   if (is_noop) return absl::OkStatus();
-  for (const auto& [link, messages] : op.overwrites) {
-    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
-  }
+  XLAD_RETURN_IF_ERROR(WaitUntilFree(op));
   return Combine(op, sources);
 }
 

@@ -48,6 +48,7 @@ struct ScheduleProgram {
   Schedule schedule;
   uint32_t sequence = 0;  // The number of earlier runs.
   ReduceFunction reduce = nullptr;
+  bool checksums = false;  // Messages carry checksums of their payloads.
   std::vector<ScheduleInstruction> ops;
   std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // By link: the number of messages per run.
 };
@@ -69,6 +70,8 @@ class ScheduleRun {
   absl::Status Send(const ScheduleInstruction& op);
   absl::Status Write(const ScheduleInstruction& op);
   absl::Status Receive(const ScheduleInstruction& op, std::vector<Pieces>* sources, int* held);
+  absl::Status PostInto(const ScheduleInstruction& op, ReceiveLink* link);
+  absl::Status WaitUntilFree(const ScheduleInstruction& op);
   absl::Status WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
   absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
   absl::Status CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const;

@@ -212,6 +212,7 @@ absl::Status ScheduledCommunicator::Prepare(int spec) {
   absl::StatusOr<ScheduleProgram> program = compiler.Compile(spec);
   if (!program.ok()) return Annotate(program.status(), collective.name);
   if (scratch > std::ssize(scratch_)) scratch_.resize(scratch);
+  program->checksums = options_.checksums;
   programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
   return absl::OkStatus();
 }

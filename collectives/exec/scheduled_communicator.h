@@ -23,6 +23,7 @@ class ScheduledCommunicator final : public Communicator {
     Transport* transport = nullptr;
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
+    bool checksums = false;  // Each message carries a checksum of its payload, which the receiver compares.
   };
 
   // Connects to all devices with which `device` shares a group and compares the hashes of the schedules of all

@@ -1,4 +1,4 @@
-// Moves messages between two devices.
+// Moves messages between two devices. A transport is a folder in transports/ and a row in transports/registry/.
 //
 // A link carries messages in one direction between two devices on one channel. Delivery is ordered and reliable. Every
 // message takes a slot of the link from when it is sent until the receiver releases it; the number of slots is bounded.
@@ -6,6 +6,7 @@
 //
 // Threads: all calls on a device's transport and its links come from the one thread of that device.
 // Ownership: a transport owns its links. Posted memory belongs to the sender and is borrowed until it is released.
+// Memory that is posted for a receive belongs to the receiver and is borrowed until the next call of Next has returned.
 // Errors: a call returns the status of the task's AbortSignal if that is raised, and FailedPrecondition if the peer has
 // finished. After an error all later calls fail; the sender must call Revoke before it frees posted memory.
 #pragma once
@@ -29,7 +30,7 @@ struct MessageHeader {
   uint32_t spec = 0;           // Index into Executable.collectives.
   uint32_t sequence = 0;       // The number of earlier runs of this collective, modulo 2^32.
   uint32_t index = 0;          // The index of the message within this run and link.
-  uint32_t reserved = 0;
+  uint32_t checksum = 0;       // PayloadChecksum of the payload; 0: it has none.
   friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
 };
 
@@ -61,16 +62,49 @@ class SendLink {
 class ReceiveLink {
  public:
   virtual ~ReceiveLink() = default;
+  // Whether PostInto has an effect.
+  virtual bool ReceivesInPlace() const { return false; }
+  // Offers memory for the message that the following call of Next returns. If the message has not begun to arrive, and
+  // has exactly memory.size() bytes, it is received there without a copy, and the one piece of it is this memory.
+  virtual void PostInto(absl::Span<std::byte> memory) {}
   // Waits for the next message. The message stays valid until it is released; several messages may be held at once.
   virtual absl::StatusOr<Incoming> Next() = 0;
   // Releases the oldest message that is held. Every message that Next returned must be released, even after an error.
   virtual absl::Status Release() = 0;
 };
 
+enum class MemoryKind { kHost, kPinned, kDevice };
+
+// Memory that a transport has prepared for its transfers, until the object is destroyed. The memory belongs to the
+// caller and must exist as long.
+class RegisteredMemory {
+ public:
+  RegisteredMemory(absl::Span<std::byte> memory, MemoryKind kind) : memory_(memory), kind_(kind) {}
+  virtual ~RegisteredMemory() = default;
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+  absl::Span<std::byte> memory() const { return memory_; }
+  MemoryKind kind() const { return kind_; }
+  // By which peers name the memory in OpenWindow; empty if they cannot access it.
+  virtual std::string key() const { return ""; }
+
+ private:
+  const absl::Span<std::byte> memory_;
+  const MemoryKind kind_;
+};
+
 // All links of one device.
 class Transport {
  public:
   virtual ~Transport() = default;
+  // Prepares memory of the device for transfers. Unregistered host memory can be posted too. Unimplemented for kinds of
+  // memory that the transport cannot read.
+  virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(absl::Span<std::byte> memory, MemoryKind kind);
+  // The memory of a peer, by the key of its registration, as this process can read and write it. The peer must keep it
+  // registered. Unimplemented if the transport has no such windows; then data is sent as messages.
+  virtual absl::StatusOr<absl::Span<std::byte>> OpenWindow(int peer, const std::string& key);
+  // Moves what can be moved without waiting. A waiting call does so too, so that Poll is only for devices that compute.
+  virtual void Poll() {}
   // Returns the same link for the same arguments. Waits for the peer if a new connection is needed.
   virtual absl::StatusOr<SendLink*> OpenSend(int peer, int channel) = 0;
   virtual absl::StatusOr<ReceiveLink*> OpenReceive(int peer, int channel) = 0;

@@ -1,4 +1,5 @@
-// Transport conformance: one suite, run on in-process links, on connections, and on both together.
+// What only some transports have: connections, rings in shared memory, the data plane. What all have in common is in
+// transport_conformance_test.cc.
 #include "collectives/exec/transport.h"
 
 #include <gmock/gmock.h>
@@ -10,172 +11,15 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "collectives/exec/testing/test_world.h"
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
+#include "collectives/exec/transports/plugin/load.h"
+#include "collectives/exec/transports/registry/registry.h"
 
 namespace xlad::collectives {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-struct TransportCase {
-  std::string name;
-  DevicesOfWorkers placement;
-  size_t ring_bytes = 0;
-};
-
-class TransportTest : public ::testing::TestWithParam<TransportCase> {
- protected:
-  static ConstPiece Bytes(const std::string& text) { return AsBytes(text); }
-  static std::string Text(const Incoming& message) {
-    std::string text;
-    for (const ConstPiece& piece : message.pieces) {
-      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    }
-    EXPECT_EQ(std::ssize(text), message.bytes);
-    return text;
-  }
-  static MessageHeader Header(uint32_t index) {
-    MessageHeader header;
-    header.step = -3;
-    header.index = index;
-    return header;
-  }
-};
-
-TEST_P(TransportTest, DeliversInOrderWithManyMessagesInFlight) {
-  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
-  const int n = world.num_devices();
-  world.Run([&](int device) {
-    const int next = (device + 1) % n, previous = (device + n - 1) % n;
-    SendLink* to = *world.transport(device).OpenSend(next, 0);
-    ReceiveLink* from = *world.transport(device).OpenReceive(previous, 0);
-    for (uint32_t i = 0; i < 300; ++i) {
-      const std::string payload(i * 37 % 9000, static_cast<char>('a' + i % 26));
-      ASSERT_TRUE(to->Post(Header(i), {Bytes(payload)}).ok());
-      const absl::StatusOr<Incoming> message = from->Next();
-      ASSERT_TRUE(message.ok()) << message.status();
-      EXPECT_EQ(message->header, Header(i));
-      EXPECT_EQ(Text(*message), payload);
-      ASSERT_TRUE(from->Release().ok());
-      ASSERT_TRUE(to->WaitReleased(i + 1).ok());
-    }
-  });
-}
-
-TEST_P(TransportTest, SlotsBoundTheSenderAndSeveralMessagesMayBeHeld) {
-  TestWorld world(GetParam().placement, /*slots=*/4, GetParam().ring_bytes);
-  std::atomic<int> posted = 0;
-  std::promise<void> held;
-  world.Run([&](int device) {
-    const std::string big(20000, 'x'), end = "!";
-    if (device == 0) {
-      SendLink* to = *world.transport(0).OpenSend(1, 5);
-      for (uint32_t i = 0; i < 12; ++i) {
-        ASSERT_TRUE(to->Post(Header(i), {Bytes(big), Bytes(end)}).ok());
-        ++posted;
-      }
-      ASSERT_TRUE(to->WaitReleased(12).ok());
-    } else if (device == 1) {
-      ReceiveLink* from = *world.transport(1).OpenReceive(0, 5);
-      std::vector<Incoming> messages;
-      for (int i = 0; i < 4; ++i) messages.push_back(*from->Next());
-      EXPECT_LE(posted.load(), 4);
-      for (int i = 0; i < 4; ++i) {
-        EXPECT_EQ(messages[i].header.index, i);
-        EXPECT_EQ(Text(messages[i]), big + "!");
-      }
-      for (int i = 0; i < 4; ++i) ASSERT_TRUE(from->Release().ok());
-      for (int i = 4; i < 12; ++i) {
-        EXPECT_EQ(Text(*from->Next()), big + "!");
-        ASSERT_TRUE(from->Release().ok());
-      }
-    }
-  });
-}
-
-TEST_P(TransportTest, ChannelsAreIndependent) {
-  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
-  world.Run([&](int device) {
-    if (device == 0) {
-      for (int channel : {2, 1, 0}) {
-        SendLink* to = *world.transport(0).OpenSend(1, channel);
-        ASSERT_TRUE(to->Post(Header(0), {Bytes(absl::StrCat("channel ", channel))}).ok());
-        ASSERT_TRUE(to->Post(Header(1), {}).ok());
-      }
-      // The payloads above were temporaries: small messages are copied by every transport.
-    } else if (device == 1) {
-      for (int channel : {0, 1, 2}) {
-        ReceiveLink* from = *world.transport(1).OpenReceive(0, channel);
-        EXPECT_EQ(Text(*from->Next()), absl::StrCat("channel ", channel));
-        EXPECT_EQ(Text(*from->Next()), "");
-        ASSERT_TRUE(from->Release().ok());
-        ASSERT_TRUE(from->Release().ok());
-      }
-    }
-  });
-}
-
-TEST_P(TransportTest, LargeMessagesBothWaysAtOnce) {
-  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
-  world.Run([&](int device) {
-    if (device > 1) return;
-    const int peer = 1 - device;
-    std::vector<std::byte> mine(8 << 20, static_cast<std::byte>(device + 1));
-    SendLink* to = *world.transport(device).OpenSend(peer, 0);
-    ReceiveLink* from = *world.transport(device).OpenReceive(peer, 0);
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(to->Post(Header(i), {ConstPiece(mine)}).ok());
-    for (int i = 0; i < 3; ++i) {
-      const Incoming message = *from->Next();
-      EXPECT_EQ(message.bytes, 8 << 20);
-      EXPECT_EQ(message.pieces.back().back(), static_cast<std::byte>(peer + 1));
-      ASSERT_TRUE(from->Release().ok());
-    }
-    ASSERT_TRUE(to->WaitReleased(3).ok());
-  });
-}
-
-TEST_P(TransportTest, AbortWakesAllWaitingDevices) {
-  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
-  const int n = world.num_devices();
-  std::atomic<int> woken = 0;
-  world.Run([&](int device) {
-    // All other devices are connected to device 0 and wait for a message from it that is never sent.
-    if (device == 0) {
-      for (int peer = 1; peer < n; ++peer) {
-        ASSERT_TRUE((*world.transport(0).OpenSend(peer, 0))->Post(Header(0), {}).ok());
-      }
-      world.worker_of(0).abort.Raise({absl::DataLossError("device 0 gives up"), "w9"});
-      return;
-    }
-    ReceiveLink* from = *world.transport(device).OpenReceive(0, 0);
-    ASSERT_TRUE(from->Next().ok() || world.worker_of(device).abort.raised());
-    const absl::Status status = from->Next().status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("device 0 gives up"));
-    EXPECT_EQ(world.worker_of(device).abort.failure().suspect_worker, "w9");
-    ++woken;
-  });
-  EXPECT_EQ(woken.load(), n - 1);
-}
-
-TEST_P(TransportTest, RefusesInvalidLinks) {
-  TestWorld world(GetParam().placement, 4, GetParam().ring_bytes);
-  EXPECT_FALSE(world.transport(0).OpenSend(99, 0).ok());
-  EXPECT_FALSE(world.transport(0).OpenReceive(0, 0).ok());
-  EXPECT_FALSE(world.transport(0).OpenSend(1, -1).ok());
-  EXPECT_FALSE(world.transport(0).OpenSend(1, kMaxChannels).ok());
-}
-
-// Rings of 200 bytes: no frame fits, so that every frame is split and wraps around.
-INSTANTIATE_TEST_SUITE_P(All, TransportTest,
-                         ::testing::Values(TransportCase{"in_process", {{0, 1, 2, 3}}},
-                                           TransportCase{"tcp", {{0}, {1}, {2}, {3}}},
-                                           TransportCase{"shared", {{0}, {1}, {2}, {3}}, 256 << 10},
-                                           TransportCase{"shared_small", {{0}, {1}, {2}, {3}}, 200},
-                                           TransportCase{"mixed", {{0, 2}, {1, 3, 4}}},
-                                           TransportCase{"mixed_shared", {{0, 2}, {1, 3, 4}}, 4096}),
-                         [](const auto& info) { return info.param.name; });
 
 class TcpFabricTest : public ::testing::TestWithParam<size_t> {};  // The size of the rings in bytes.
 
@@ -311,6 +155,47 @@ std::string Answer(TestWorld* world, const PeerHello& hello) {
   PeerWelcome welcome;
   EXPECT_TRUE(block.ok() && welcome.ParseFromString(*block)) << block.status();
   return welcome.refused();
+}
+
+TEST(Transports, AnUnknownNameIsAnsweredWithAllNames) {
+  const absl::Status status = ChooseTransport("pigeon").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  for (const TransportRow& row : AllTransports()) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(row.name)));
+  }
+  EXPECT_TRUE(ChooseTransport("in-process")->one_process);
+  EXPECT_TRUE(ChooseTransport("shm")->requires_shared_memory);
+  EXPECT_FALSE(ChooseTransport("tcp")->shares_memory);
+}
+
+TEST(Transports, AMissingPluginNamesFoldersAndPackage) {
+  const absl::Status status =
+      LoadPlugin({"nothing", "libnothing-dev", "libnothing0"}, {"/nowhere", "/elsewhere"}).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("libxlad_transport_nothing.so in /nowhere, /elsewhere"),
+                                                   HasSubstr("libnothing-dev"), HasSubstr("XLAD_PLUGIN_PATH")));
+}
+
+TEST(Transports, AFileThatIsNotAPluginIsRefused) {
+  const std::string folder = ::testing::TempDir();
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(JoinPath(folder, "libxlad_transport_text.so"), "not a library").ok());
+  const absl::Status status = LoadPlugin({"text", "libtext-dev", "libtext0"}, {folder}).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("cannot load"), HasSubstr("libtext0")));
+}
+
+// One side sends through a plugin, the other does not.
+TEST(DataPlane, RefusesAHelloOfAnotherTransport) {
+  TestWorld world({{0}, {1}});
+  PeerHello hello;
+  hello.set_job_id("job");
+  hello.set_attempt(1);
+  hello.set_to_device(1);
+  hello.set_worker_id("w0");
+  hello.set_incarnation(7);
+  hello.set_machine("plugin:ucx");
+  EXPECT_THAT(Answer(&world, hello),
+              AllOf(HasSubstr("without a plugin"), HasSubstr("by ucx"), HasSubstr("the same --transport")));
 }
 
 TEST(DataPlane, RefusesStaleAndWrongHellos) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
 #include <cstdint>
@@ -37,9 +40,12 @@ class Waiter {
   explicit Waiter(int spins = 1, WaiterWords* shared = nullptr)
       : spins_(spins), shared_(shared != nullptr), words_(shared != nullptr ? shared : &own_) {}
 
-  // Sets a function that the waiting thread calls before each test, to receive from shared memory. Call before any
-  // wait.
-  void SetPump(std::function<void()> pump) { pump_ = std::move(pump); }
+  // Sets a function that the waiting thread calls before each test, to receive messages. With `polls`, messages
+  // arrive without a notification: the waiter never sleeps longer than kMaxSleepUs. Call before any wait.
+  void SetPump(std::function<void()> pump, bool polls = false) {
+    pump_ = std::move(pump);
+    polls_ = polls;
+  }
 
   // Waits until `ready()` returns true or the signal is raised. Returns false in the second case.
   template <typename Ready>
@@ -48,17 +54,22 @@ class Waiter {
       if (pump_ != nullptr) pump_();
       return ready();
     };
-    for (int spin = 0; spin < spins_; ++spin) {
+    const int spins = polls_ ? std::max(spins_, kYields) : spins_;
+    for (int spin = 0; spin < spins; ++spin) {
       if (test()) return true;
+      if (polls_) sched_yield();
     }
+    int64_t sleep_us = polls_ ? kMinSleepUs : 0;
     while (true) {
       const uint32_t seen = words_->epoch.load();
       if (test()) return true;
       if (abort.raised()) return false;
       words_->sleeping.store(1);
       // A notification since `seen` was read has changed the epoch, and the sleep then returns at once.
-      if (!test() && !abort.raised()) Sleep(seen);
+      if (!test() && !abort.raised()) Sleep(seen, sleep_us);
       words_->sleeping.store(0);
+      // After a long wait, a bit more latency costs little, and the processor is left to others.
+      sleep_us = std::min(sleep_us + sleep_us / 4, kMaxSleepUs);
     }
   }
 
@@ -77,8 +88,15 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
-  void Sleep(uint32_t seen) {
-    syscall(SYS_futex, &words_->epoch, shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+  // A waiter that polls lets other threads run this many times before it sleeps, for about a millisecond.
+  static constexpr int kYields = 1000;
+  static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;
+
+  // `sleep_us` is 0 to sleep until a notification.
+  void Sleep(uint32_t seen, int64_t sleep_us = 0) {
+    const timespec timeout{0, static_cast<long>(sleep_us * 1000)};
+    syscall(SYS_futex, &words_->epoch, shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen,
+            sleep_us > 0 ? &timeout : nullptr, nullptr, 0);
   }
 
   const int spins_;
@@ -86,6 +104,7 @@ class Waiter {
   WaiterWords own_;
   WaiterWords* const words_;
   std::function<void()> pump_;
+  bool polls_ = false;
 };
 
 }  // namespace xlad::collectives

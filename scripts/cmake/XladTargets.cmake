@@ -67,6 +67,18 @@ function(xlad_tests name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 900)
 endfunction()
 
+# xlad_plugin(NAME SOURCE [INCLUDES ...] [LIBRARIES ...]): a transport plugin (collectives/exec/transports/plugin/), beside
+# the programs, which find it there.
+function(xlad_plugin name source)
+  cmake_parse_arguments(ARG "" "" "INCLUDES;LIBRARIES" ${ARGN})
+  set(target xlad_transport_${name})
+  add_library(${target} MODULE ${source})
+  target_include_directories(${target} SYSTEM PRIVATE ${ARG_INCLUDES})
+  target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
+                                             CXX_VISIBILITY_PRESET hidden)
+endfunction()
+
 # xlad_fuzz(NAME SOURCE [DEPENDS ...]): a libFuzzer target, with -DXLAD_FUZZ=ON (clang; best together with XLAD_ASAN).
 option(XLAD_FUZZ "libFuzzer targets" OFF)
 if(XLAD_FUZZ)

@@ -20,6 +20,15 @@ class Fabric::Router final : public Transport {
     return To(peer)->OpenReceive(peer, channel);
   }
   std::string Describe(int peer) const override { return To(peer)->Describe(peer); }
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(absl::Span<std::byte> memory, MemoryKind kind) override {
+    return (outside_ == nullptr ? inside_ : outside_)->Register(memory, kind);
+  }
+  absl::StatusOr<absl::Span<std::byte>> OpenWindow(int peer, const std::string& key) override {
+    return To(peer)->OpenWindow(peer, key);
+  }
+  void Poll() override {
+    if (outside_ != nullptr) outside_->Poll();
+  }
 
  private:
   Transport* To(int peer) const {
@@ -40,10 +49,16 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
     XLAD_ASSIGN_OR_RETURN(const std::string text, bootstrap.Get(PeerKey(device)));
     XLAD_ASSIGN_OR_RETURN(peers[device], DecodePeer(text));
   }
-  if (!peers.empty() && options.tcp.ring_bytes > 0) {
+  const TransportChoice& transport = options.transport;
+  if (transport.one_process && !peers.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("transport ", transport.name, ": found ", peers.size(),
+                                                   " devices in other processes, expected all in one"));
+  }
+  if (!peers.empty() && options.tcp.ring_bytes > 0 && transport.shares_memory) {
     absl::StatusOr<std::unique_ptr<SharedWaiters>> shared =
         SharedWaiters::Create(static_cast<int>(options.devices.size()));
     if (shared.ok()) fabric->shared_ = *std::move(shared);
+    if (!shared.ok() && transport.requires_shared_memory) return shared.status();
     if (!shared.ok()) {
       LogWarn("no shared memory; messages go by TCP", {{"error", std::string(shared.status().message())}});
     }
@@ -65,25 +80,38 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
     for (const auto& [device, waiter] : waiters) waiter->Notify();
   });
   fabric->in_process_ = std::make_unique<InProcessFabric>(waiters, abort, options.in_process);
-  if (!peers.empty()) {
-    if (options.network == nullptr || options.data_plane == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
-    }
-    TcpOptions tcp = options.tcp;
-    tcp.shared = fabric->shared_.get();
-    fabric->tcp_ = std::make_unique<TcpFabric>(tcp, waiters, peers, options.network, abort);
-    for (const auto& [device, waiter] : waiters) {
-      waiter->SetPump([tcp = fabric->tcp_.get(), device = device] { tcp->Pump(device); });
-    }
-    fabric->data_plane_ = options.data_plane;
-    fabric->data_plane_->AddTask(fabric->tcp_.get());
-  }
+  if (!peers.empty()) XLAD_RETURN_IF_ERROR(fabric->ConnectOutside(options, peers, waiters));
   for (int device : options.devices) {
-    fabric->transports_[device] =
-        std::make_unique<Router>(fabric.get(), &fabric->in_process_->transport(device),
-                                 fabric->tcp_ == nullptr ? nullptr : &fabric->tcp_->transport(device));
+    std::unique_ptr<Transport>& made = fabric->transports_[device];
+    made = std::make_unique<Router>(fabric.get(), &fabric->in_process_->transport(device),
+                                    fabric->tcp_ == nullptr ? nullptr : &fabric->tcp_->transport(device));
+    if (options.decorate != nullptr) fabric->decorated_[device] = options.decorate(device, made.get());
   }
   return fabric;
+}
+
+absl::Status Fabric::ConnectOutside(const FabricOptions& options, const std::map<int, PeerInfo>& peers,
+                                    const std::map<int, Waiter*>& waiters) {
+  if (options.network == nullptr || options.data_plane == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
+  }
+  TcpOptions tcp = options.tcp;
+  tcp.shared = shared_.get();
+  tcp.requires_shared = options.transport.requires_shared_memory;
+  const bool has_plugin = options.transport.plugin != nullptr;
+  for (int device : options.devices) {
+    if (!has_plugin) break;
+    XLAD_ASSIGN_OR_RETURN(engines_[device],
+                          Engine::Open(options.transport.plugin, device, options.transport.any_network));
+    tcp.engines[device] = engines_[device].get();
+  }
+  tcp_ = std::make_unique<TcpFabric>(tcp, waiters, peers, options.network, abort_);
+  for (const auto& [device, waiter] : waiters) {
+    waiter->SetPump([tcp = tcp_.get(), device = device] { tcp->Pump(device); }, /*polls=*/has_plugin);
+  }
+  data_plane_ = options.data_plane;
+  data_plane_->AddTask(tcp_.get());
+  return absl::OkStatus();
 }
 
 Fabric::~Fabric() {
@@ -92,6 +120,7 @@ Fabric::~Fabric() {
 }
 
 Transport& Fabric::transport(int device) {
+  if (const auto decorated = decorated_.find(device); decorated != decorated_.end()) return *decorated->second;
   const auto found = transports_.find(device);
   XLAD_CHECK(found != transports_.end()) << "device " << device << " is not on this worker";
   return *found->second;
@@ -108,7 +137,8 @@ absl::StatusOr<int> Fabric::ReserveChannels(const CollectiveSet& collectives) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Member& member) {
   const ScheduledCommunicator::Options messages{
-      member.device, member.first_channel, member.collectives, &transport(member.device), abort_, member.recorder};
+      member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, member.recorder,
+      /*checksums=*/false};
   return HostCommunicator::Form({messages, memory_, own_cores_});
 }
 

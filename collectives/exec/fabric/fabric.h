@@ -1,8 +1,9 @@
 // What connects the devices of one task: in-process links and shared memory between the devices on one worker and on
-// others of the same machine, and connections to the devices of other workers.
+// others of the same machine, and connections to the devices of other workers; or the transport that was chosen.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -10,10 +11,23 @@
 #include "collectives/exec/communicator.h"
 #include "collectives/exec/host/host_memory.h"
 #include "collectives/exec/recorder.h"
-#include "collectives/exec/transports/data_plane.h"
-#include "collectives/exec/transports/in_process.h"
+#include "collectives/exec/transports/in_process/in_process.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
 
 namespace xlad::collectives {
+
+// How messages travel between processes. The rows of transports/registry/ make such choices.
+struct TransportChoice {
+  std::string name = "auto";
+  bool one_process = false;             // Devices of other processes are an error.
+  bool shares_memory = true;            // Processes that can map each other's memory use it.
+  bool requires_shared_memory = false;  // Those that cannot are an error.
+  const xlad_transport_api* plugin = nullptr;
+  bool any_network = false;  // The plugin may use other networks than the loopback interface.
+};
+
+// Puts a transport around that of a device, for example one that injects faults. `inner` outlives the result.
+using DecorateTransport = std::function<std::unique_ptr<Transport>(int device, Transport* inner)>;
 
 struct FabricOptions {
   std::vector<int> devices;  // The devices on this worker, by mesh position.
@@ -22,6 +36,8 @@ struct FabricOptions {
   InProcessOptions in_process;
   Network* network = nullptr;       // May be null if all devices are on this worker.
   DataPlane* data_plane = nullptr;  // May be null if all devices are on this worker.
+  TransportChoice transport;
+  DecorateTransport decorate;  // May be null.
 };
 
 // Thread-safe, except that a device's transport is used by its thread only.
@@ -61,6 +77,8 @@ class Fabric {
   class Router;
 
   explicit Fabric(AbortSignal* abort) : abort_(abort) {}
+  absl::Status ConnectOutside(const FabricOptions& options, const std::map<int, PeerInfo>& peers,
+                              const std::map<int, Waiter*>& waiters);
 
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
@@ -71,8 +89,10 @@ class Fabric {
   std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.
   std::map<int, std::unique_ptr<Waiter>> waiters_;
   std::unique_ptr<InProcessFabric> in_process_;
+  std::map<int, std::unique_ptr<Engine>> engines_;  // The engines of the plugin, by device.
   std::unique_ptr<TcpFabric> tcp_;
   std::map<int, std::unique_ptr<Transport>> transports_;
+  std::map<int, std::unique_ptr<Transport>> decorated_;
 };
 
 }  // namespace xlad::collectives

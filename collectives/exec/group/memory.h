@@ -9,7 +9,7 @@
 
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/core.h"
-#include "collectives/exec/transports/shared_memory.h"
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 
 namespace xlad::collectives {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "collectives/exec/transports/shared_memory.h"
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 
 namespace xlad::collectives {
 

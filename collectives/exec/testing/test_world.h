@@ -22,9 +22,18 @@ class TestWorld {
     std::unique_ptr<Fabric> fabric;
   };
 
-  // `ring_bytes` is the size of the rings in shared memory between workers; 0 to use only TCP.
+  struct Options {
+    int slots = 4;
+    // The size of the rings in shared memory between workers; 0 to use only TCP.
+    size_t ring_bytes = TcpOptions().ring_bytes;
+    TransportChoice transport;
+    DecorateTransport decorate;
+  };
+
   explicit TestWorld(const DevicesOfWorkers& placement, int slots = 4, size_t ring_bytes = TcpOptions().ring_bytes)
-      : placement_(placement) {
+      : TestWorld(placement, Options{slots, ring_bytes, {}, nullptr}) {}
+
+  TestWorld(const DevicesOfWorkers& placement, const Options& world) : placement_(placement) {
     std::map<std::string, std::string> values;
     for (size_t w = 0; w < placement.size(); ++w) {
       workers_.push_back(std::make_unique<Worker>());
@@ -44,11 +53,15 @@ class TestWorld {
       options.tcp.attempt = 1;
       options.tcp.worker_id = absl::StrCat("w", w);
       options.tcp.incarnation = 7;
-      options.tcp.slots = options.in_process.slots = slots;
-      options.tcp.ring_bytes = ring_bytes;
+      options.tcp.slots = options.in_process.slots = world.slots;
+      options.tcp.ring_bytes = world.ring_bytes;
+      options.transport = world.transport;
+      options.decorate = world.decorate;
       options.network = &TcpNetwork();
       options.data_plane = workers_[w]->data_plane.get();
-      workers_[w]->fabric = *Fabric::Make(options, *bootstrap, &workers_[w]->abort);
+      auto fabric = Fabric::Make(options, *bootstrap, &workers_[w]->abort);
+      XLAD_CHECK(fabric.ok()) << fabric.status();
+      workers_[w]->fabric = *std::move(fabric);
     }
   }
 

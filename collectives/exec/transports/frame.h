@@ -14,7 +14,7 @@ enum class FrameKind : uint32_t {
   kMessage = 1,   // A message of a link: header, then `bytes` of payload.
   kReleased = 2,  // The receiver released `count` messages of channel `channel`.
   kAbort = 3,     // The sender's task failed. Payload: worker id of the suspect, a newline, the error.
-  kBye = 4,       // The sender's task is finished; no frame follows.
+  kBye = 4,       // The sender's task is finished; no frame follows. `bytes` counts the frames on its FramePath.
 };
 
 // The fixed start of every frame, in memory order (little-endian hosts only).
@@ -29,6 +29,9 @@ struct FrameHead {
   static constexpr uint32_t kFrameMagic = 0x786c6131;  // "1alx"
 };
 static_assert(sizeof(FrameHead) == 64);
+
+// DataLoss unless the head is one that a FramePath carries: a message or releases.
+absl::Status CheckPathFrame(const FrameHead& head);
 
 constexpr uint64_t kMaxReasonBytes = 16 * 1024;
 

@@ -1,8 +1,9 @@
-#include "collectives/exec/transports/in_process.h"
+#include "collectives/exec/transports/in_process/in_process.h"
 
 #include <cstring>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace xlad::collectives {
@@ -97,6 +98,27 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
   alignas(64) std::atomic<int64_t> released_ = 0;
 };
 
+// Registered memory of a device, which the other devices of the process access at its address.
+class InProcessFabric::Window final : public RegisteredMemory {
+ public:
+  Window(InProcessFabric* fabric, int device, absl::Span<std::byte> memory)
+      : RegisteredMemory(memory, MemoryKind::kHost), fabric_(fabric), device_(device) {
+    const std::lock_guard<std::mutex> lock(fabric_->mutex_);
+    number_ = ++fabric_->last_window_;
+    fabric_->windows_[{device_, number_}] = memory;
+  }
+  ~Window() override {
+    const std::lock_guard<std::mutex> lock(fabric_->mutex_);
+    fabric_->windows_.erase({device_, number_});
+  }
+  std::string key() const override { return absl::StrCat(number_); }
+
+ private:
+  InProcessFabric* const fabric_;
+  const int device_;
+  int64_t number_ = 0;
+};
+
 class InProcessTransport final : public Transport {
  public:
   InProcessTransport(InProcessFabric* fabric, int device) : fabric_(fabric), device_(device) {}
@@ -110,6 +132,21 @@ class InProcessTransport final : public Transport {
     return fabric_->FindOrAdd(peer, device_, channel);
   }
   std::string Describe(int peer) const override { return absl::StrCat("device ", peer, " of this process"); }
+
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(absl::Span<std::byte> memory, MemoryKind kind) override {
+    if (kind != MemoryKind::kHost) return Transport::Register(memory, kind);
+    return std::make_unique<InProcessFabric::Window>(fabric_, device_, memory);
+  }
+
+  absl::StatusOr<absl::Span<std::byte>> OpenWindow(int peer, const std::string& key) override {
+    int64_t number = 0;
+    const std::lock_guard<std::mutex> lock(fabric_->mutex_);
+    const auto found =
+        absl::SimpleAtoi(key, &number) ? fabric_->windows_.find({peer, number}) : fabric_->windows_.end();
+    if (found != fabric_->windows_.end()) return found->second;
+    return absl::NotFoundError(
+        absl::StrCat("found \"", key, "\", expected the key of registered memory of ", Describe(peer)));
+  }
 
  private:
   absl::Status Check(int peer, int channel) const {

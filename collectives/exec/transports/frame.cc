@@ -1,4 +1,4 @@
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,6 +14,14 @@ static_assert(std::endian::native == std::endian::little, "frames are written in
 constexpr uint32_t kMaxBlockBytes = 64 * 1024;
 
 }  // namespace
+
+absl::Status CheckPathFrame(const FrameHead& head) {
+  if (head.magic == FrameHead::kFrameMagic && head.channel < kMaxChannels &&
+      (head.kind == FrameKind::kMessage || head.kind == FrameKind::kReleased)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError("found bytes that do not start a frame of messages");
+}
 
 std::string AbortFrame(const Failure& failure) {
   const std::string reason = absl::StrCat(failure.suspect_worker, "\n", failure.status.message());

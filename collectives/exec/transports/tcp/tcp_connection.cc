@@ -1,30 +1,19 @@
-#include "collectives/exec/transports/tcp_connection.h"
+#include "collectives/exec/transports/tcp/tcp_connection.h"
 
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 
 namespace xlad::collectives {
 namespace {
 
 // Smaller frames are assembled in memory and written at once.
 constexpr int64_t kJoinBelowBytes = 16 * 1024;
-
-struct Buffer {
-  std::unique_ptr<std::byte[]> data;
-  size_t capacity = 0;
-};
+// How long the reason for the failure of a path may take to arrive on the connection.
+constexpr int64_t kReasonNs = 200 * kNsPerMs;
 
 }  // namespace
-
-// The progress of the frame that is being received from shared memory.
-struct TcpConnection::Arriving {
-  FrameHead head;
-  size_t head_bytes = 0;
-  Inbox* inbox = nullptr;
-  Buffer buffer;
-  size_t bytes = 0;
-};
 
 class TcpConnection::Outbox final : public SendLink {
  public:
@@ -33,24 +22,36 @@ class TcpConnection::Outbox final : public SendLink {
   absl::Status Post(const MessageHeader& header, absl::Span<const ConstPiece> pieces) override {
     TcpConnection& c = *connection_;
     const int slots = c.options_.slots;
-    if (!c.waiter_->Wait(*c.abort_, [&] { return posted_ - released_.load() < slots || c.received_bye_.load(); })) {
-      return c.abort_->status();
-    }
+    const auto free = [&] { return posted_ - released_.load() < slots || c.PeerHasFinished(); };
+    if (!c.waiter_->Wait(*c.abort_, free)) return c.abort_->status();
     FrameHead head;
     head.channel = static_cast<uint32_t>(channel_);
     head.message = header;
     for (const ConstPiece& piece : pieces) head.bytes += piece.size();
     ++posted_;
-    if (c.WriteFrame(head, pieces).ok()) return absl::OkStatus();
+    const absl::StatusOr<uint64_t> sent = c.SendMessage(head, pieces);
+    if (sent.ok()) {
+      if (*sent != 0) unsent_.emplace_back(posted_, *sent);
+      return absl::OkStatus();
+    }
+    c.PathHasFailed(sent.status());
     // The reader thread reports the reason, which the peer may have sent before it closed.
-    if (!c.waiter_->Wait(*c.abort_, [&] { return c.received_bye_.load(); })) return c.abort_->status();
+    if (!c.waiter_->Wait(*c.abort_, [&] { return c.PeerHasFinished(); })) return c.abort_->status();
     return absl::FailedPreconditionError(
         absl::StrCat(c.options_.peer, " has finished and takes nothing more from ", c.options_.self));
   }
 
-  // The system has copied the payload.
-  absl::Status WaitReleased(int64_t) override { return absl::OkStatus(); }
-  void Revoke() override {}
+  // The system, or the path, has copied the payloads of all messages but those in `unsent_`.
+  absl::Status WaitReleased(int64_t messages) override {
+    TcpConnection& c = *connection_;
+    const auto is_sent = [&] {
+      while (!unsent_.empty() && c.path_->IsSent(unsent_.front().second)) unsent_.pop_front();
+      return unsent_.empty() || unsent_.front().first > messages;
+    };
+    if (unsent_.empty() || c.waiter_->Wait(*c.abort_, is_sent)) return absl::OkStatus();
+    return c.abort_->status();
+  }
+  void Revoke() override { connection_->RevokePath(); }
 
   void Released(uint32_t count) { released_.fetch_add(count); }
 
@@ -58,6 +59,7 @@ class TcpConnection::Outbox final : public SendLink {
   TcpConnection* const connection_;
   const int channel_;
   int64_t posted_ = 0;
+  std::deque<std::pair<int64_t, uint64_t>> unsent_;  // Number of the message; number on the path.
   std::atomic<int64_t> released_ = 0;
 };
 
@@ -65,27 +67,36 @@ class TcpConnection::Inbox final : public ReceiveLink {
  public:
   Inbox(TcpConnection* connection, int channel) : connection_(connection), channel_(channel) {}
 
+  bool ReceivesInPlace() const override { return connection_->options_.receives_in_place; }
+
+  void PostInto(absl::Span<std::byte> memory) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // A message that has begun to arrive is received elsewhere.
+    if (begun_ == taken_ && ReceivesInPlace()) posted_ = memory;
+  }
+
   absl::StatusOr<Incoming> Next() override {
     TcpConnection& c = *connection_;
-    const auto ready = [&] { return arrived_.load() > taken_ || c.received_bye_.load(); };
-    if (!c.waiter_->Wait(*c.abort_, ready)) return c.abort_->status();
+    const auto ready = [&] { return arrived_.load() > taken_ || c.PeerHasFinished(); };
+    if (!c.waiter_->Wait(*c.abort_, ready)) return Withdraw(c.abort_->status());
     // The last messages of the peer may have arrived after the previous test and before the end of its task.
     if (arrived_.load() == taken_) c.Pump();
     if (arrived_.load() == taken_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(c.options_.peer, " has finished and sends nothing more to ", c.options_.self));
+      return Withdraw(absl::FailedPreconditionError(
+          absl::StrCat(c.options_.peer, " has finished and sends nothing more to ", c.options_.self)));
     }
     std::lock_guard<std::mutex> lock(mutex_);
+    posted_ = {};
+    filling_ = false;
     Received& received = messages_[taken_ - released_];
     ++taken_;
-    return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1),
-                    std::ssize(received.piece)};
+    return Incoming{received.header, absl::MakeConstSpan(&received.piece, 1), std::ssize(received.piece)};
   }
 
   absl::Status Release() override {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      spare_.push_back(std::move(messages_.front().buffer));
+      if (messages_.front().buffer.owned != nullptr) spare_.push_back(std::move(messages_.front().buffer));
       messages_.pop_front();
       ++released_;
     }
@@ -105,24 +116,32 @@ class TcpConnection::Inbox final : public ReceiveLink {
     return head;
   }
 
-  // Called by the reader thread.
-  Buffer TakeBuffer(size_t bytes) {
+  // Memory for a message that begins to arrive. Called by the reader thread, or by the device's thread if there is a
+  // path.
+  FrameBuffer TakeBuffer(size_t bytes) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      ++begun_;
+      const absl::Span<std::byte> posted = std::exchange(posted_, {});
+      filling_ = !posted.empty() && posted.size() == bytes;
+      if (filling_) return {posted.data(), posted.size(), nullptr};
       if (!spare_.empty()) {
-        Buffer buffer = std::move(spare_.back());
+        FrameBuffer buffer = std::move(spare_.back());
         spare_.pop_back();
         if (buffer.capacity >= bytes) return buffer;
       }
     }
-    const size_t capacity = std::max<size_t>(bytes, 1);
-    return {std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[capacity]), capacity};
+    FrameBuffer buffer;
+    buffer.capacity = std::max<size_t>(bytes, 1);
+    buffer.owned.reset(new (std::nothrow) std::byte[buffer.capacity]);
+    buffer.data = buffer.owned.get();
+    return buffer;
   }
 
-  void Arrived(const MessageHeader& header, Buffer buffer, size_t bytes) {
+  void Arrived(const MessageHeader& header, FrameBuffer buffer, size_t bytes) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      const ConstPiece piece(buffer.data.get(), bytes);
+      const ConstPiece piece(buffer.data, bytes);
       messages_.push_back({header, std::move(buffer), piece});
     }
     arrived_.fetch_add(1);
@@ -136,30 +155,45 @@ class TcpConnection::Inbox final : public ReceiveLink {
  private:
   struct Received {
     MessageHeader header;
-    Buffer buffer;
+    FrameBuffer buffer;
     ConstPiece piece;
   };
+
+  // When it returns, no thread and no library writes to posted memory any longer.
+  absl::Status Withdraw(absl::Status status) {
+    TcpConnection& c = *connection_;
+    std::unique_lock<std::mutex> lock(mutex_);
+    posted_ = {};
+    if (!filling_) return status;
+    lock.unlock();
+    if (c.path_ != nullptr) {
+      c.RevokePath();
+    } else {
+      c.connection_->Shutdown();
+      c.waiter_->WaitRegardless([&] { return c.reader_has_ended_.load() || arrived_.load() > taken_; });
+    }
+    return status;
+  }
 
   TcpConnection* const connection_;
   const int channel_;
   std::mutex mutex_;
   // Messages that are not released. A deque, because growing does not move its elements.
   std::deque<Received> messages_;
-  std::vector<Buffer> spare_;
+  std::vector<FrameBuffer> spare_;
+  absl::Span<std::byte> posted_;  // Where the next message is received.
+  bool filling_ = false;          // It is being received there, or has been.
+  int64_t begun_ = 0;             // The number of messages that have begun to arrive.
   std::atomic<int64_t> arrived_ = 0;
   int64_t taken_ = 0;  // Used by the device's thread only.
   int64_t released_ = 0;
   int unsent_releases_ = 0;
 };
 
-TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection,
-                             std::unique_ptr<SharedPipe> pipe, Waiter* waiter, AbortSignal* abort)
-    : options_(options),
-      connection_(std::move(connection)),
-      pipe_(std::move(pipe)),
-      waiter_(waiter),
-      abort_(abort),
-      arriving_(std::make_unique<Arriving>()) {
+TcpConnection::TcpConnection(const Options& options, std::unique_ptr<Connection> connection, const MakePath& make_path,
+                             Waiter* waiter, AbortSignal* abort)
+    : options_(options), connection_(std::move(connection)), waiter_(waiter), abort_(abort) {
+  if (make_path != nullptr) path_ = make_path(&received_bye_);
   reader_ = std::thread([this] { ReadLoop(); });
 }
 
@@ -187,16 +221,6 @@ ReceiveLink* TcpConnection::OpenReceive(int channel) { return FindInbox(channel)
 
 absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
   absl::Status status;
-  if (pipe_ != nullptr && (head.kind == FrameKind::kMessage || head.kind == FrameKind::kReleased)) {
-    writing_ = true;
-    status = WriteShared(ConstPiece(reinterpret_cast<const std::byte*>(&head), sizeof head));
-    for (const ConstPiece& piece : pieces) {
-      if (status.ok()) status = WriteShared(piece);
-    }
-    writing_ = false;
-    pipe_->NotifyPeer();
-    return status;
-  }
   {
     std::lock_guard<std::mutex> lock(write_mutex_);
     status = WriteLocked(head, pieces);
@@ -205,87 +229,72 @@ absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const C
   return status;
 }
 
-// Waits for room in the ring. Receives meanwhile, because the peer may be waiting for room too.
-absl::Status TcpConnection::WriteShared(ConstPiece bytes) {
-  while (true) {
-    XLAD_ASSIGN_OR_RETURN(const size_t written, pipe_->Write(bytes));
-    bytes.remove_prefix(written);
-    if (bytes.empty()) return absl::OkStatus();
-    pipe_->NotifyPeer();
-    pipe_->WantRoom(true);
-    const bool go_on = waiter_->Wait(*abort_, [&] {
-      const absl::StatusOr<size_t> room = pipe_->Room();
-      return !room.ok() || *room > 0 || received_bye_.load();
-    });
-    pipe_->WantRoom(false);
-    if (!go_on) return abort_->status();
-    if (received_bye_) return absl::UnavailableError("the peer has finished");
+absl::StatusOr<uint64_t> TcpConnection::SendMessage(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
+  if (path_ == nullptr) {
+    XLAD_RETURN_IF_ERROR(WriteFrame(head, pieces));
+    return 0;
   }
+  ++frames_out_;
+  return path_->Send(head, pieces);
 }
 
 // Never waits: if there is no room now, the next Pump tries again.
 void TcpConnection::SendReleased(Inbox* inbox) {
-  if (pipe_ != nullptr) {
-    const absl::StatusOr<size_t> room = pipe_->Room();
-    releases_pending_ = writing_ || !room.ok() || *room < sizeof(FrameHead);
+  if (path_ != nullptr) {
+    releases_pending_ = !path_->CanSend();
     if (releases_pending_) return;
   }
   const FrameHead head = inbox->TakeReleases();
-  // The reader thread detects and reports a broken connection.
-  if (head.count > 0) WriteFrame(head, {}).IgnoreError();
+  // The reader thread, or Pump, detects and reports a broken connection.
+  if (head.count > 0) SendMessage(head, {}).IgnoreError();
 }
 
 void TcpConnection::Pump() {
-  if (pipe_ == nullptr) return;
-  if (releases_pending_ && !writing_) {
+  if (path_ == nullptr || path_is_revoked_) return;
+  if (releases_pending_ && path_->CanSend()) {
     std::lock_guard<std::mutex> lock(links_mutex_);
     releases_pending_ = false;
     for (const auto& [channel, inbox] : inboxes_) {
       if (!releases_pending_) SendReleased(inbox.get());
     }
   }
-  const absl::Status status = PumpFrames();
-  if (status.ok()) return;
-  abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
+  if (failed_at_ns_ == 0) {
+    path_status_ = path_->Receive(this);
+    if (path_status_.ok()) return;
+    failed_at_ns_ = RealClock().NowNs();
+  }
+  if (sent_bye_ || PeerHasFinished()) return;
+  // A peer that is lost may have sent its reason on the connection, which then is the better message.
+  if (absl::IsUnavailable(path_status_) && RealClock().NowNs() - failed_at_ns_ < kReasonNs) return;
+  abort_->Raise({absl::Status(path_status_.code(), absl::StrCat("lost ", options_.peer, ": ", path_status_.message())),
                  options_.peer_worker});
 }
 
-absl::Status TcpConnection::PumpFrames() {
-  while (!abort_->raised()) {
-    XLAD_ASSIGN_OR_RETURN(size_t there, pipe_->Readable());
-    if (there == 0) return absl::OkStatus();
-    Arriving& a = *arriving_;
-    if (a.head_bytes < sizeof a.head) {
-      std::byte* const head = reinterpret_cast<std::byte*>(&a.head);
-      XLAD_ASSIGN_OR_RETURN(const size_t n, pipe_->Read({head + a.head_bytes, sizeof a.head - a.head_bytes}));
-      a.head_bytes += n;
-      if (a.head_bytes < sizeof a.head) continue;
-      if (a.head.magic != FrameHead::kFrameMagic || a.head.channel >= kMaxChannels ||
-          (a.head.kind != FrameKind::kMessage && a.head.kind != FrameKind::kReleased)) {
-        return absl::DataLossError("found bytes in shared memory that do not start a frame");
-      }
-      if (a.head.kind == FrameKind::kMessage) {
-        a.inbox = FindInbox(static_cast<int>(a.head.channel));
-        XLAD_RETURN_IF_ERROR(CheckMessage(a.head, a.inbox));
-        a.buffer = a.inbox->TakeBuffer(a.head.bytes);
-        if (a.buffer.data == nullptr) {
-          return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", a.head.bytes, " bytes"));
-        }
-      }
-    } else {
-      XLAD_ASSIGN_OR_RETURN(const size_t n, pipe_->Read({a.buffer.data.get() + a.bytes, a.head.bytes - a.bytes}));
-      a.bytes += n;
-    }
-    if (a.head.kind == FrameKind::kReleased) {
-      FindOutbox(static_cast<int>(a.head.channel))->Released(a.head.count);
-    } else if (a.bytes == a.head.bytes) {
-      a.inbox->Arrived(a.head.message, std::move(a.buffer), a.bytes);
-    } else {
-      continue;
-    }
-    a = Arriving();
-  }
-  return absl::OkStatus();
+// The next call of Pump reports the failure of a send, unless the peer has said more.
+void TcpConnection::PathHasFailed(const absl::Status& status) {
+  if (path_ == nullptr || failed_at_ns_ != 0 || received_bye_) return;
+  path_status_ = status;
+  failed_at_ns_ = RealClock().NowNs();
+}
+
+void TcpConnection::RevokePath() {
+  if (path_ == nullptr || std::exchange(path_is_revoked_, true)) return;
+  path_->Revoke();
+}
+
+absl::StatusOr<FrameBuffer> TcpConnection::OnHead(const FrameHead& head) {
+  Inbox* const inbox = FindInbox(static_cast<int>(head.channel));
+  XLAD_RETURN_IF_ERROR(CheckMessage(head, inbox));
+  FrameBuffer buffer = inbox->TakeBuffer(head.bytes);
+  if (buffer.data != nullptr) return buffer;
+  return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", head.bytes, " bytes"));
+}
+
+void TcpConnection::OnFrame(const FrameHead& head, FrameBuffer payload) {
+  const int channel = static_cast<int>(head.channel);
+  ++frames_in_;
+  if (head.kind == FrameKind::kReleased) return FindOutbox(channel)->Released(head.count);
+  FindInbox(channel)->Arrived(head.message, std::move(payload), head.bytes);
 }
 
 absl::Status TcpConnection::WriteLocked(const FrameHead& head, absl::Span<const ConstPiece> pieces) {
@@ -309,10 +318,11 @@ void TcpConnection::SendBye() {
   if (sent_bye_.exchange(true)) return;
   FrameHead head;
   head.kind = FrameKind::kBye;
+  head.bytes = frames_out_;
   WriteFrame(head, {}).IgnoreError();
 }
 
-void TcpConnection::WaitForBye() {
+void TcpConnection::WaitForEnd() {
   if (reader_.joinable()) reader_.join();
 }
 
@@ -327,12 +337,13 @@ bool TcpConnection::TellAbort() {
 
 void TcpConnection::ReadLoop() {
   const absl::Status status = ReadFrames();
-  if (status.ok() || (sent_bye_ && received_bye_)) return;
   // Cancelled means that this side closed it. Otherwise the first thread that detects the failure names the peer.
-  if (!absl::IsCancelled(status)) {
+  if (!status.ok() && !(sent_bye_ && received_bye_) && !absl::IsCancelled(status)) {
     abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
                    options_.peer_worker});
   }
+  reader_has_ended_ = true;
+  waiter_->Notify();
 }
 
 // Reads until both sides have sent the end of the task, or an error occurs.
@@ -354,6 +365,7 @@ absl::Status TcpConnection::ReadFrames() {
       case FrameKind::kAbort:
         return OnAbort(head);
       case FrameKind::kBye:
+        frames_before_bye_ = head.bytes;
         received_bye_ = true;
         waiter_->Notify();
         return absl::OkStatus();
@@ -365,14 +377,9 @@ absl::Status TcpConnection::ReadFrames() {
 }
 
 absl::Status TcpConnection::OnMessage(const FrameHead& head) {
-  Inbox* inbox = FindInbox(static_cast<int>(head.channel));
-  XLAD_RETURN_IF_ERROR(CheckMessage(head, inbox));
-  Buffer buffer = inbox->TakeBuffer(head.bytes);
-  if (buffer.data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a message of ", head.bytes, " bytes"));
-  }
-  XLAD_RETURN_IF_ERROR(ReadFully(connection_.get(), absl::MakeSpan(buffer.data.get(), head.bytes)));
-  inbox->Arrived(head.message, std::move(buffer), head.bytes);
+  XLAD_ASSIGN_OR_RETURN(FrameBuffer buffer, OnHead(head));
+  XLAD_RETURN_IF_ERROR(ReadFully(connection_.get(), absl::MakeSpan(buffer.data, head.bytes)));
+  FindInbox(static_cast<int>(head.channel))->Arrived(head.message, std::move(buffer), head.bytes);
   return absl::OkStatus();
 }
 

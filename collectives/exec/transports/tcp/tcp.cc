@@ -1,16 +1,32 @@
-#include "collectives/exec/transports/tcp.h"
+#include "collectives/exec/transports/tcp/tcp.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
-#include "collectives/exec/transports/tcp_connection.h"
+#include "collectives/exec/transports/plugin/engine_path.h"
+#include "collectives/exec/transports/shared_memory/shared_path.h"
+#include "collectives/exec/transports/tcp/tcp_connection.h"
 
 namespace xlad::collectives {
 namespace {
 
+// How often connections with a plugin are looked at while the end of the peers is awaited.
+constexpr std::chrono::microseconds kPollEndEvery{100};
+// A hello names a plugin in the fields for shared memory: the machine is this and the plugin's name, the segment is the
+// address of the engine in hexadecimal. A block with the other engine's address follows the answer.
+constexpr absl::string_view kPluginMark = "plugin:";
 // How long a writer may be blocked after an abort before its connection is closed.
 constexpr std::chrono::milliseconds kCutAfter{250};
+
+// The plugin that a hello names; empty if it names none.
+std::string PluginOf(const PeerHello& hello) {
+  absl::string_view machine = hello.machine();
+  return absl::ConsumePrefix(&machine, kPluginMark) ? std::string(machine) : "";
+}
 
 }  // namespace
 
@@ -26,6 +42,8 @@ class TcpTransport final : public Transport {
     XLAD_ASSIGN_OR_RETURN(TcpConnection * connection, Get(peer, channel));
     return connection->OpenReceive(channel);
   }
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(absl::Span<std::byte> memory, MemoryKind kind) override;
+  void Poll() override { fabric_->Pump(device_); }
   std::string Describe(int peer) const override {
     const auto found = fabric_->peers_.find(peer);
     return absl::StrCat("device ", peer,
@@ -43,6 +61,28 @@ class TcpTransport final : public Transport {
   TcpFabric* const fabric_;
   const int device_;
 };
+
+namespace {
+
+class RegisteredWithEngine final : public RegisteredMemory {
+ public:
+  RegisteredWithEngine(absl::Span<std::byte> memory, MemoryKind kind,
+                       std::unique_ptr<Engine::Registration> registration)
+      : RegisteredMemory(memory, kind), registration_(std::move(registration)) {}
+
+ private:
+  const std::unique_ptr<Engine::Registration> registration_;  // May be null.
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RegisteredMemory>> TcpTransport::Register(absl::Span<std::byte> memory,
+                                                                         MemoryKind kind) {
+  const auto engine = fabric_->options_.engines.find(device_);
+  if (engine == fabric_->options_.engines.end() || kind != MemoryKind::kHost) return Transport::Register(memory, kind);
+  XLAD_ASSIGN_OR_RETURN(auto registration, engine->second->Register(memory, XLAD_TRANSPORT_HOST));
+  return std::make_unique<RegisteredWithEngine>(memory, kind, std::move(registration));
+}
 
 TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters,
                      const std::map<int, PeerInfo>& peers, Network* network, AbortSignal* abort)
@@ -116,7 +156,21 @@ absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
         "device ", hello.from_device(), " is on ", peer->second.ToString(), ", incarnation ", peer->second.incarnation,
         "; the hello is from worker ", hello.worker_id(), ", incarnation ", hello.incarnation()));
   }
-  return absl::OkStatus();
+  return CheckPaths(hello);
+}
+
+absl::Status TcpFabric::CheckPaths(const PeerHello& hello) const {
+  if (PluginOf(hello) == Plugin()) return absl::OkStatus();
+  const auto text = [](const std::string& plugin) { return plugin.empty() ? "without a plugin" : plugin; };
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker ", options_.worker_id, " sends messages by the transport ", text(Plugin()), ", worker ",
+                   hello.worker_id(), " by ", text(PluginOf(hello)), "; start all workers with the same --transport"));
+}
+
+absl::Status TcpFabric::CheckShared(const SharedPipe* pipe, const std::string& peer) const {
+  if (pipe != nullptr || !options_.requires_shared) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("worker ", options_.worker_id, " and ", peer,
+                                                    " cannot share memory, which the transport shm needs; use tcp"));
 }
 
 void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& hello) {
@@ -127,11 +181,17 @@ void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& 
     status = absl::FailedPreconditionError("these devices are already connected");
   }
   std::unique_ptr<SharedPipe> pipe = status.ok() ? AcceptPipe(hello) : nullptr;
+  if (status.ok()) status = CheckShared(pipe.get(), absl::StrCat("worker ", hello.worker_id()));
   PeerWelcome welcome;
   welcome.set_refused(std::string(status.message()));
   welcome.set_shared(pipe != nullptr);
   if (!WriteBlock(connection.get(), welcome.SerializeAsString()).ok() || !status.ok()) return;
-  Adopt(pair, {std::move(connection), std::move(pipe)});
+  Dialed accepted{std::move(connection), std::move(pipe), ""};
+  if (const auto engine = options_.engines.find(pair.first); engine != options_.engines.end()) {
+    if (!WriteBlock(accepted.connection.get(), engine->second->address()).ok()) return;
+    accepted.plugin_address = absl::HexStringToBytes(hello.segment());
+  }
+  Adopt(pair, std::move(accepted));
 }
 
 int TcpFabric::IndexOf(int device) const {
@@ -176,14 +236,26 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   options.peer_worker = peer.worker_id;
   options.slots = options_.slots;
   options.max_message_bytes = options_.max_message_bytes;
-  auto adopted = std::make_unique<TcpConnection>(options, std::move(dialed.connection), std::move(dialed.pipe),
-                                                 waiters_.at(pair.first), abort_);
+  Waiter* const waiter = waiters_.at(pair.first);
+  TcpConnection::MakePath make_path;
+  const auto engine = options_.engines.find(pair.first);
+  if (engine != options_.engines.end()) {
+    options.receives_in_place = !engine->second->keeps_memory();
+    make_path = [&](const std::atomic<bool>*) {
+      return std::make_unique<EnginePath>(engine->second, pair.second, dialed.plugin_address);
+    };
+  } else if (dialed.pipe != nullptr) {
+    ++shared_connections_;
+    make_path = [&](const std::atomic<bool>* peer_finished) {
+      return std::make_unique<SharedPath>(std::move(dialed.pipe), waiter, abort_, peer_finished);
+    };
+  }
+  auto adopted = std::make_unique<TcpConnection>(options, std::move(dialed.connection), make_path, waiter, abort_);
   TcpConnection* result = adopted.get();
-  if (result->has_pipe()) {
+  if (result->has_path()) {
     Pumped& pumped = *pumped_.at(pair.first);
     pumped.all.push_back(result);
     pumped.count.store(pumped.all.size(), std::memory_order_release);
-    ++shared_connections_;
   }
   connections_[pair] = std::move(adopted);
   changed_.notify_all();
@@ -218,14 +290,16 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
 
 absl::StatusOr<TcpFabric::Dialed> TcpFabric::Dial(int device, int peer) {
   Dialed dialed;
-  XLAD_ASSIGN_OR_RETURN(dialed.connection,
-                        network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
+  XLAD_ASSIGN_OR_RETURN(dialed.connection, network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
   dialed.pipe = OfferPipe(device);
-  XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome,
-                        SayHello(device, peer, dialed.pipe.get(), dialed.connection.get()));
+  XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome, SayHello(device, peer, dialed.pipe.get(), dialed.connection.get()));
   if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
   if (!welcome.shared()) dialed.pipe = nullptr;
+  XLAD_RETURN_IF_ERROR(CheckShared(dialed.pipe.get(), absl::StrCat("device ", peer)));
   if (dialed.pipe != nullptr) XLAD_RETURN_IF_ERROR(dialed.pipe->Connect());
+  if (!options_.engines.empty()) {
+    XLAD_ASSIGN_OR_RETURN(dialed.plugin_address, ReadBlock(dialed.connection.get()));
+  }
   return dialed;
 }
 
@@ -242,6 +316,10 @@ absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const Shar
   if (pipe != nullptr) {
     hello.set_machine(machine_);
     hello.set_segment(pipe->name());
+  }
+  if (const auto engine = options_.engines.find(device); engine != options_.engines.end()) {
+    hello.set_machine(absl::StrCat(kPluginMark, engine->second->name()));
+    hello.set_segment(absl::BytesToHexString(engine->second->address()));
   }
   XLAD_RETURN_IF_ERROR(WriteBlock(connection, hello.SerializeAsString()));
   {
@@ -278,7 +356,16 @@ absl::Status TcpFabric::Finish() {
     for (const auto& [pair, connection] : connections_) open.push_back(connection.get());
   }
   for (TcpConnection* connection : open) connection->SendBye();
-  for (TcpConnection* connection : open) connection->WaitForBye();
+  // Messages that peers still need move through a plugin only while it is called.
+  const auto all_have_ended = [&] {
+    return std::all_of(open.begin(), open.end(),
+                       [](const TcpConnection* connection) { return connection->HasEnded(); });
+  };
+  while (!options_.engines.empty() && !all_have_ended()) {
+    for (const auto& [device, waiter] : waiters_) Pump(device);
+    std::this_thread::sleep_for(kPollEndEvery);
+  }
+  for (TcpConnection* connection : open) connection->WaitForEnd();
   return abort_->raised() ? abort_->status() : absl::OkStatus();
 }
 

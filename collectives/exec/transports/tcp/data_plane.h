@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/network.h"
-#include "collectives/exec/transports/tcp.h"
+#include "collectives/exec/transports/tcp/tcp.h"
 
 namespace xlad::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/exec/transports/shared_memory.h"
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Open(const std::st
   std::unique_ptr<SharedSegment> segment(new SharedSegment());
   segment->file_ = open(absl::StrCat("/proc/", pid, "/fd/", file).c_str(), O_RDWR | O_CLOEXEC);
   if (segment->file_ < 0) return SystemError("cannot open the peer's segment");
-  struct stat info {};
+  struct stat info{};
   const int seals = fcntl(segment->file_, F_GET_SEALS);
   if (fstat(segment->file_, &info) != 0 || !S_ISREG(info.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (bytes != 0 && static_cast<size_t>(info.st_size) != bytes + 64) || info.st_size < 64) {

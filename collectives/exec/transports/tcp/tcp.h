@@ -1,5 +1,6 @@
-// The transport between devices of different processes: one connection per pair of devices, over base/network.h. If
-// both processes are on one machine and can map each other's memory, messages are sent through shared memory.
+// The transport between devices of different processes: one connection per pair of devices, over base/network.h.
+// Messages go through the connection; or, if both processes are on one machine and can map each other's memory, through
+// shared memory; or through a plugin (plugin/xlad_transport.h). The connection then still detects the end of the peer.
 //
 // One thread per connection reads continuously, so that the end of a peer is detected at once and senders cannot
 // deadlock. Messages are kept in memory until the device takes them, at most `slots` per link.
@@ -17,7 +18,8 @@
 #include "base/network.h"
 #include "collectives/exec/bootstrap.h"
 #include "collectives/exec/transport.h"
-#include "collectives/exec/transports/shared_memory.h"
+#include "collectives/exec/transports/plugin/engine.h"
+#include "collectives/exec/transports/shared_memory/shared_memory.h"
 #include "collectives/exec/waiter.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
@@ -38,6 +40,9 @@ struct TcpOptions {
   // The waiting words of the devices on this worker, in order; null to share no memory. Must outlive the fabric.
   const SharedWaiters* shared = nullptr;
   size_t ring_bytes = 256 << 10;  // Shared memory per direction between two devices; 0 to use none.
+  bool requires_shared = false;   // A peer with which no memory can be shared is refused.
+  // The engines of the devices on this worker, if messages go through a plugin. Must outlive the fabric.
+  std::map<int, Engine*> engines;
 };
 
 // All connections of one task's devices on this worker. Thread-safe, except that a device's transport is used by its
@@ -54,7 +59,7 @@ class TcpFabric {
   Transport& transport(int device);
   const TcpOptions& options() const { return options_; }
 
-  // Receives the device's messages from shared memory. Called by the device's thread.
+  // Receives the device's messages that do not come through connections. Called by the device's thread.
   void Pump(int device);
   int connections();
   // The number of connections that send messages through shared memory.
@@ -64,7 +69,7 @@ class TcpFabric {
   void Accept(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
   // Sends the end of the task to every peer and waits until all peers have sent theirs. Returns the error of the abort
-  // signal if that is raised.
+  // signal if that is raised. No device uses its transport meanwhile.
   absl::Status Finish();
   // Sends the end of the task without waiting: peers that need no more messages see no failure.
   void Leave();
@@ -77,6 +82,7 @@ class TcpFabric {
   struct Dialed {
     std::unique_ptr<Connection> connection;
     std::unique_ptr<SharedPipe> pipe;
+    std::string plugin_address;
   };
   absl::StatusOr<Dialed> Dial(int device, int peer);
   absl::StatusOr<PeerWelcome> SayHello(int device, int peer, const SharedPipe* pipe, Connection* connection);
@@ -84,6 +90,9 @@ class TcpFabric {
   std::unique_ptr<SharedPipe> OfferPipe(int device);
   std::unique_ptr<SharedPipe> AcceptPipe(const PeerHello& hello);
   absl::Status CheckHello(const PeerHello& hello) const;
+  absl::Status CheckPaths(const PeerHello& hello) const;
+  absl::Status CheckShared(const SharedPipe* pipe, const std::string& peer) const;
+  std::string Plugin() const { return options_.engines.empty() ? "" : options_.engines.begin()->second->name(); }
   void OnAbort();
   void TellDialed(Connection* connection);
   TcpConnection* Adopt(Pair pair, Dialed dialed);
@@ -101,7 +110,7 @@ class TcpFabric {
   bool closing_ = false;
   std::thread cutter_;  // Started by an abort: closes connections whose writer is blocked.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
-  // The connections of a device that use shared memory. `seen` is used by its thread only.
+  // The connections of a device that have a FramePath. `seen` is used by its thread only.
   struct Pumped {
     std::vector<TcpConnection*> all, seen;
     std::atomic<size_t> count = 0;

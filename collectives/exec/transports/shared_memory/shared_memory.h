@@ -63,8 +63,7 @@ class SharedWaiters {
 class SharedPipe {
  public:
   // The dialing side creates the segment. `waiters` are those of this side, `index` is that of the device.
-  static absl::StatusOr<std::unique_ptr<SharedPipe>> Create(const SharedWaiters& waiters, int index,
-                                                            size_t ring_bytes);
+  static absl::StatusOr<std::unique_ptr<SharedPipe>> Create(const SharedWaiters& waiters, int index, size_t ring_bytes);
   // The accepting side maps the segment `name` and stores the name of its waiters in it.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Open(const std::string& name, const SharedWaiters& waiters,
                                                           int index);

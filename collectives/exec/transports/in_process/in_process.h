@@ -30,6 +30,7 @@ class InProcessFabric {
  private:
   friend class InProcessTransport;
   class Link;
+  class Window;
   Link* FindOrAdd(int from, int to, int channel);
 
   std::map<int, Waiter*> waiters_;
@@ -37,6 +38,8 @@ class InProcessFabric {
   const InProcessOptions options_;
   std::mutex mutex_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links_;
+  int64_t last_window_ = 0;
+  std::map<std::pair<int, int64_t>, absl::Span<std::byte>> windows_;  // Registered memory by device and number.
   std::map<int, std::unique_ptr<Transport>> transports_;
 };
 

@@ -1,13 +1,14 @@
 // One connection between a local device and a peer device, and the links on it.
 //
-// If the two processes share memory, messages and releases are sent through it, and the device's thread receives them
-// whenever it waits (Pump). The connection then carries only the end of the task and aborts, and detects the end of the
-// peer's process.
+// With a FramePath, messages and releases are sent through that, and the device's thread receives them whenever it
+// waits (Pump). The connection then carries only the end of the task and aborts, and detects the end of the peer's
+// process.
 //
 // Threads: links are used by the device's thread; a reader thread belongs to the connection; the rest is thread-safe.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,13 +17,13 @@
 
 #include "base/network.h"
 #include "collectives/exec/transport.h"
-#include "collectives/exec/transports/shared_memory.h"
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
+#include "collectives/exec/transports/frame_path.h"
 #include "collectives/exec/waiter.h"
 
 namespace xlad::collectives {
 
-class TcpConnection {
+class TcpConnection final : private FrameSink {
  public:
   struct Options {
     std::string self;  // "device 1 (worker w0, ...)"
@@ -31,24 +32,29 @@ class TcpConnection {
     std::string peer_worker;  // Named as the suspect if the connection breaks.
     int slots = 4;
     int64_t max_message_bytes = 0;
+    bool receives_in_place = true;
   };
 
-  // Starts the reader thread. Each message wakes `waiter`. `pipe` may be null.
-  TcpConnection(const Options& options, std::unique_ptr<Connection> connection, std::unique_ptr<SharedPipe> pipe,
+  // Makes the path of the connection, which needs to know when the peer has finished; null for none.
+  using MakePath = std::function<std::unique_ptr<FramePath>(const std::atomic<bool>* peer_finished)>;
+  // Starts the reader thread. Each message wakes `waiter`.
+  TcpConnection(const Options& options, std::unique_ptr<Connection> connection, const MakePath& make_path,
                 Waiter* waiter, AbortSignal* abort);
-  ~TcpConnection();
+  ~TcpConnection() override;
 
   SendLink* OpenSend(int channel);
   ReceiveLink* OpenReceive(int channel);
 
-  // Receives from shared memory. Called by the device's thread.
+  // Receives from the path. Called by the device's thread.
   void Pump();
-  bool has_pipe() const { return pipe_ != nullptr; }
+  bool has_path() const { return path_ != nullptr; }
 
   // Tells the peer that nothing more will be sent.
   void SendBye();
-  // Waits until the peer has sent the same, or the connection has ended.
-  void WaitForBye();
+  // Whether the peer has sent the same, or the connection has ended.
+  bool HasEnded() const { return reader_has_ended_; }
+  // Waits for that. Only for connections without a path, which must be pumped meanwhile.
+  void WaitForEnd();
   // Sends the reason of an abort, as far as possible without blocking, and closes the connection. Returns false if the
   // device's thread is writing; that thread then does the same when its write ends.
   bool TellAbort();
@@ -62,9 +68,13 @@ class TcpConnection {
   Outbox* FindOutbox(int channel);
   Inbox* FindInbox(int channel);
   absl::Status WriteFrame(const FrameHead& head, absl::Span<const ConstPiece> pieces);
-  absl::Status WriteShared(ConstPiece bytes);
+  absl::StatusOr<uint64_t> SendMessage(const FrameHead& head, absl::Span<const ConstPiece> pieces);
   void SendReleased(Inbox* inbox);
-  absl::Status PumpFrames();
+  absl::StatusOr<FrameBuffer> OnHead(const FrameHead& head) override;
+  void OnFrame(const FrameHead& head, FrameBuffer payload) override;
+  bool PeerHasFinished() const { return received_bye_ && (path_ == nullptr || frames_in_ >= frames_before_bye_); }
+  void PathHasFailed(const absl::Status& status);
+  void RevokePath();
   absl::Status WriteLocked(const FrameHead& head, absl::Span<const ConstPiece> pieces);
   void ReadLoop();
   absl::Status ReadFrames();
@@ -74,21 +84,25 @@ class TcpConnection {
 
   const Options options_;
   const std::unique_ptr<Connection> connection_;
-  const std::unique_ptr<SharedPipe> pipe_;
   Waiter* const waiter_;
   AbortSignal* const abort_;
   std::mutex write_mutex_;
   std::mutex links_mutex_;
   std::map<int, std::unique_ptr<Outbox>> outboxes_;
   std::map<int, std::unique_ptr<Inbox>> inboxes_;
-  // Used by the device's thread only: the frame being received, the frame being sent, releases that are not sent yet.
-  struct Arriving;
-  std::unique_ptr<Arriving> arriving_;
-  bool writing_ = false;
-  bool releases_pending_ = false;
+  // Used by the device's thread only.
+  bool releases_pending_ = false;  // Some releases could not be sent yet.
+  bool path_is_revoked_ = false;
+  absl::Status path_status_;
+  int64_t failed_at_ns_ = 0;  // When path_status_ became an error.
+  uint64_t frames_in_ = 0;    // On the path.
+  std::atomic<uint64_t> frames_out_ = 0;
+  uint64_t frames_before_bye_ = 0;  // Those of the peer; set before received_bye_.
   std::atomic<bool> abort_wanted_ = false;
   std::atomic<bool> sent_bye_ = false;
   std::atomic<bool> received_bye_ = false;
+  std::atomic<bool> reader_has_ended_ = false;
+  std::unique_ptr<FramePath> path_;  // May be null.
   std::thread reader_;
 };
 

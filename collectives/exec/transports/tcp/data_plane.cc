@@ -1,8 +1,8 @@
-#include "collectives/exec/transports/data_plane.h"
+#include "collectives/exec/transports/tcp/data_plane.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "collectives/exec/transports/tcp_frame.h"
+#include "collectives/exec/transports/frame.h"
 
 namespace xlad::collectives {
 namespace {

@@ -1,0 +1,303 @@
+// The transport plugins "openmpi" and "mpich", which differ only in the library that they are built with: nonblocking
+// point-to-point messages of MPI (mpi-forum.org, MPI 3.1, chapter 3). The tag of a message has both devices and the
+// stream.
+//
+// MPI is initialized by the first engine of the process and finalized when the process exits, because it can be
+// initialized only once.
+// Only the functions of C.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collectives/exec/transports/plugin/xlad_transport.h"
+
+struct xlad_transport_request {
+  std::vector<MPI_Request> parts;
+  xlad_transport_peer* peer = nullptr;
+  bool receives = false;
+};
+
+struct xlad_transport_peer {
+  int32_t device = 0;
+  int rank = 0;
+  int generation = 0;
+  std::set<xlad_transport_request*> requests;
+};
+
+struct Address {
+  int32_t rank = 0;
+  int32_t generation = 0;  // How many engines of this device there were before in this process.
+};
+
+struct xlad_transport_engine {
+  int32_t device = 0;
+  Address address;
+};
+
+namespace {
+
+// Counts of MPI are ints; larger messages are sent in parts.
+constexpr size_t kPartBytes = size_t{1} << 30;
+// Tags have 27 bits at least in both libraries: two devices, the stream and the receiver's generation, so that messages
+// to an earlier engine, which had an error, do not reach a later one.
+constexpr int kDeviceBits = 10, kGenerationBits = 6;
+
+// The engines of the process share MPI, which allows one call at a time.
+struct Mpi {
+  std::mutex mutex;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  std::map<int32_t, int32_t> engines;  // By device: how many there were.
+  bool abandoned = false;              // Operations were left behind, so that finalizing could wait forever.
+};
+
+Mpi& TheMpi() {
+  static auto* const mpi = new Mpi();
+  return *mpi;
+}
+
+int Fail(int code, const std::string& text, xlad_transport_error* error) {
+  std::snprintf(error->text, sizeof error->text, "%s", text.c_str());
+  return code;
+}
+
+int FailMpi(const char* what, int result, xlad_transport_error* error) {
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  return Fail(XLAD_TRANSPORT_PEER_LOST, std::string(what) + ": " + text, error);
+}
+
+int64_t NowMs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int Tag(int32_t from, int32_t to, int32_t stream, int32_t generation) {
+  const int devices = ((from << kDeviceBits) | to) * 2 + stream;
+  return (generation % (1 << kGenerationBits)) << (2 * kDeviceBits + 1) | devices;
+}
+
+int LargestTag() { return (1 << (2 * kDeviceBits + 1 + kGenerationBits)) - 1; }
+
+// At exit, or before a process ends without calling the functions of std::atexit.
+void Finalize() {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (initialized == 0) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0 && !mpi.abandoned) MPI_Finalize();
+}
+
+int Initialize(Mpi* mpi, xlad_transport_error* error) {
+  if (mpi->communicator != MPI_COMM_NULL) return XLAD_TRANSPORT_OK;
+  int provided = MPI_THREAD_SINGLE;
+  int result = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  if (result != MPI_SUCCESS) return FailMpi("MPI_Init_thread", result, error);
+  std::atexit(Finalize);
+  if (provided < MPI_THREAD_SERIALIZED) {
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED,
+                "MPI_Init_thread: the library was built without threads, expected MPI_THREAD_SERIALIZED", error);
+  }
+  int* largest = nullptr;
+  int has_largest = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &has_largest);
+  if (has_largest != 0 && *largest < LargestTag()) {
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "the library has too few tags", error);
+  }
+  result = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->communicator);
+  if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_dup", result, error);
+  MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN);
+  return XLAD_TRANSPORT_OK;
+}
+
+int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
+  if (options->device >= 1 << kDeviceBits) {
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "found a device above 1023, which has no tag", error);
+  }
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  if (const int code = Initialize(&mpi, error); code != XLAD_TRANSPORT_OK) return code;
+  auto* const made = new xlad_transport_engine();
+  made->device = options->device;
+  MPI_Comm_rank(mpi.communicator, &made->address.rank);
+  made->address.generation = mpi.engines[made->device]++;
+  *engine = made;
+  return XLAD_TRANSPORT_OK;
+}
+
+void Close(xlad_transport_engine* engine) { delete engine; }
+
+int GetAddress(xlad_transport_engine* engine, const void** data, size_t* bytes, xlad_transport_error*) {
+  *data = &engine->address;
+  *bytes = sizeof engine->address;
+  return XLAD_TRANSPORT_OK;
+}
+
+int Connect(xlad_transport_engine*, int32_t peer_device, const void* address, size_t bytes, xlad_transport_peer** peer,
+            xlad_transport_error* error) {
+  Address found;
+  int ranks = 0;
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  MPI_Comm_size(mpi.communicator, &ranks);
+  if (bytes == sizeof found) std::memcpy(&found, address, sizeof found);
+  if (bytes != sizeof found || found.rank < 0 || found.rank >= ranks || found.generation < 0) {
+    return Fail(XLAD_TRANSPORT_FAILED, "found the address of a process of another launch, expected one of this mpirun",
+                error);
+  }
+  *peer = new xlad_transport_peer{peer_device, found.rank, found.generation, {}};
+  return XLAD_TRANSPORT_OK;
+}
+
+// Whether all parts have ended. `received` is the sum of their sizes.
+int TestParts(xlad_transport_request* request, bool* ended, size_t* received) {
+  int flag = 0;
+  std::vector<MPI_Status> statuses(request->parts.size());
+  const int result =
+      MPI_Testall(static_cast<int>(request->parts.size()), request->parts.data(), &flag, statuses.data());
+  *ended = flag != 0;
+  if (result != MPI_SUCCESS || flag == 0) return result;
+  *received = 0;
+  for (const MPI_Status& status : statuses) {
+    int bytes = 0;
+    if (request->receives) MPI_Get_count(&status, MPI_BYTE, &bytes);
+    *received += static_cast<size_t>(bytes);
+  }
+  return result;
+}
+
+// What does not end in time is left to MPI, with its memory (XLAD_TRANSPORT_KEEPS_MEMORY).
+void Disconnect(xlad_transport_engine*, xlad_transport_peer* peer, int32_t flush_ms) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  const int64_t end_ms = NowMs() + flush_ms;
+  for (xlad_transport_request* request : peer->requests) {
+    bool ended = false;
+    size_t received = 0;
+    int result = TestParts(request, &ended, &received);
+    while (!request->receives && !ended && result == MPI_SUCCESS && NowMs() < end_ms) {
+      result = TestParts(request, &ended, &received);
+    }
+    for (MPI_Request& part : request->parts) {
+      if (part == MPI_REQUEST_NULL) continue;
+      if (request->receives) {
+        MPI_Cancel(&part);
+      } else {
+        mpi.abandoned = true;
+      }
+      MPI_Request_free(&part);
+    }
+    delete request;
+  }
+  delete peer;
+}
+
+int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
+         xlad_transport_request** request, xlad_transport_error* error) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  auto* const made = new xlad_transport_request{{}, peer, false};
+  peer->requests.insert(made);
+  const int tag = Tag(engine->device, peer->device, stream, peer->generation);
+  size_t at = 0;
+  do {
+    const size_t part = std::min(bytes - at, kPartBytes);
+    const int result = MPI_Isend(static_cast<const char*>(data) + at, static_cast<int>(part), MPI_BYTE, peer->rank, tag,
+                                 mpi.communicator, &made->parts.emplace_back(MPI_REQUEST_NULL));
+    if (result != MPI_SUCCESS) return FailMpi("MPI_Isend", result, error);
+    at += part;
+  } while (at < bytes);
+  *request = made;
+  return XLAD_TRANSPORT_PENDING;
+}
+
+int PostReceive(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data, size_t bytes,
+                xlad_transport_request** request, size_t*, xlad_transport_error* error) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  auto* const made = new xlad_transport_request{{}, peer, true};
+  peer->requests.insert(made);
+  const int tag = Tag(peer->device, engine->device, stream, engine->address.generation);
+  size_t at = 0;
+  do {
+    const size_t part = std::min(bytes - at, kPartBytes);
+    const int result = MPI_Irecv(static_cast<char*>(data) + at, static_cast<int>(part), MPI_BYTE, peer->rank, tag,
+                                 mpi.communicator, &made->parts.emplace_back(MPI_REQUEST_NULL));
+    if (result != MPI_SUCCESS) return FailMpi("MPI_Irecv", result, error);
+    at += part;
+  } while (at < bytes);
+  *request = made;
+  return XLAD_TRANSPORT_PENDING;
+}
+
+int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* received, xlad_transport_error* error) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  bool ended = false;
+  size_t bytes = 0;
+  const int result = TestParts(request, &ended, &bytes);
+  if (result != MPI_SUCCESS) return FailMpi("MPI_Testall", result, error);
+  if (!ended) return XLAD_TRANSPORT_PENDING;
+  if (received != nullptr) *received = bytes;
+  request->peer->requests.erase(request);
+  delete request;
+  return XLAD_TRANSPORT_OK;
+}
+
+// Any call makes progress; this one looks for a message with a tag that is never sent.
+int Progress(xlad_transport_engine*) {
+  Mpi& mpi = TheMpi();
+  const std::lock_guard<std::mutex> lock(mpi.mutex);
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, LargestTag(), mpi.communicator, &found, MPI_STATUS_IGNORE);
+  return 0;
+}
+
+const char* Library() {
+  static const std::string text = [] {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const std::string all(version);
+    return all.substr(0, all.find_first_of(",\n"));
+  }();
+  return text.c_str();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const xlad_transport_api* xlad_transport(void) {
+  static const xlad_transport_api api = {XLAD_TRANSPORT_ABI,
+                                         sizeof(xlad_transport_api),
+                                         XLAD_TRANSPORT_KEEPS_MEMORY,
+                                         "mpi",
+                                         Library(),
+                                         Open,
+                                         Close,
+                                         GetAddress,
+                                         Connect,
+                                         Disconnect,
+                                         Post,
+                                         PostReceive,
+                                         Test,
+                                         Progress,
+                                         /*register_memory=*/nullptr,
+                                         /*unregister_memory=*/nullptr,
+                                         Finalize};
+  return &api;
+}

@@ -1,0 +1,121 @@
+#include "collectives/exec/transports/plugin/engine.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::collectives {
+namespace {
+
+// How often messages move while the device computes. A device that waits polls far more often itself.
+constexpr std::chrono::milliseconds kMoveEvery{2};
+
+}  // namespace
+
+absl::Status Engine::ToStatus(int code, const xlad_transport_error& error) const {
+  if (code == XLAD_TRANSPORT_OK || code == XLAD_TRANSPORT_PENDING) return absl::OkStatus();
+  const std::string text = absl::StrCat(api_->library, ": ", error.text);
+  if (code == XLAD_TRANSPORT_PEER_LOST || code == XLAD_TRANSPORT_UNSUPPORTED) return absl::UnavailableError(text);
+  return absl::InternalError(text);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const xlad_transport_api* api, int device, bool any_network) {
+  std::unique_ptr<Engine> made(new Engine(api));
+  xlad_transport_options options{};
+  options.struct_bytes = sizeof options;
+  options.device = device;
+  options.any_network = any_network ? 1 : 0;
+  xlad_transport_error error{};
+  XLAD_RETURN_IF_ERROR(made->ToStatus(api->open(&options, &made->engine_, &error), error));
+  const void* data = nullptr;
+  size_t bytes = 0;
+  XLAD_RETURN_IF_ERROR(made->ToStatus(api->address(made->engine_, &data, &bytes, &error), error));
+  made->address_.assign(static_cast<const char*>(data), bytes);
+  made->mover_ = std::thread([raw = made.get()] { raw->KeepMoving(); });
+  return made;
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    ending_changed_.notify_all();
+  }
+  if (mover_.joinable()) mover_.join();
+  if (engine_ != nullptr) api_->close(engine_);
+}
+
+void Engine::KeepMoving() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!ending_changed_.wait_for(lock, kMoveEvery, [this] { return ending_; })) api_->progress(engine_);
+}
+
+absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  xlad_transport_peer* peer = nullptr;
+  xlad_transport_error error{};
+  const int code = api_->connect(engine_, peer_device, address.data(), address.size(), &peer, &error);
+  XLAD_RETURN_IF_ERROR(ToStatus(code, error));
+  return peer;
+}
+
+void Engine::Disconnect(xlad_transport_peer* peer, int flush_ms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  api_->disconnect(engine_, peer, flush_ms);
+}
+
+absl::StatusOr<Engine::Started> Engine::Post(xlad_transport_peer* peer, Stream stream,
+                                             absl::Span<const std::byte> data) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Started started;
+  xlad_transport_error error{};
+  const int code = api_->post(engine_, peer, stream, data.data(), data.size(), &started.request, &error);
+  XLAD_RETURN_IF_ERROR(ToStatus(code, error));
+  if (code == XLAD_TRANSPORT_OK) started.request = nullptr;
+  return started;
+}
+
+absl::StatusOr<Engine::Started> Engine::PostReceive(xlad_transport_peer* peer, Stream stream,
+                                                    absl::Span<std::byte> data) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Started started;
+  xlad_transport_error error{};
+  const int code =
+      api_->post_receive(engine_, peer, stream, data.data(), data.size(), &started.request, &started.received, &error);
+  XLAD_RETURN_IF_ERROR(ToStatus(code, error));
+  if (code == XLAD_TRANSPORT_OK) started.request = nullptr;
+  return started;
+}
+
+absl::StatusOr<bool> Engine::Test(Started* started) {
+  if (started->request == nullptr) return true;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  xlad_transport_error error{};
+  const int code = api_->test(engine_, started->request, &started->received, &error);
+  if (code == XLAD_TRANSPORT_PENDING) return false;
+  started->request = nullptr;
+  XLAD_RETURN_IF_ERROR(ToStatus(code, error));
+  return true;
+}
+
+void Engine::Progress() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  api_->progress(engine_);
+}
+
+absl::StatusOr<std::unique_ptr<Engine::Registration>> Engine::Register(absl::Span<std::byte> memory, int kind) {
+  if (api_->register_memory == nullptr) return nullptr;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  void* handle = nullptr;
+  xlad_transport_error error{};
+  const int code = api_->register_memory(engine_, memory.data(), memory.size(), kind, &handle, &error);
+  XLAD_RETURN_IF_ERROR(ToStatus(code, error));
+  return std::make_unique<Registration>(this, handle);
+}
+
+Engine::Registration::~Registration() {
+  const std::lock_guard<std::mutex> lock(engine_->mutex_);
+  engine_->api_->unregister_memory(engine_->engine_, handle_);
+}
+
+}  // namespace xlad::collectives

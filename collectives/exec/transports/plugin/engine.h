@@ -1,0 +1,80 @@
+// The engine of one device in a transport plugin (xlad_transport.h), with its errors as statuses.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "collectives/exec/transports/plugin/xlad_transport.h"
+
+namespace xlad::collectives {
+
+// Thread-safe. A thread of the engine makes progress regularly, so that messages move while the device computes.
+class Engine {
+ public:
+  enum Stream : int32_t { kHeads = 0, kBodies = 1 };
+
+  // `any_network`: other networks than the loopback interface may be used. Unavailable, naming the library, if it
+  // cannot be used here.
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(const xlad_transport_api* api, int device, bool any_network);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  std::string name() const { return api_->name; }
+  std::string library() const { return api_->library; }
+  // What peers pass to Connect.
+  const std::string& address() const { return address_; }
+  // Whether memory that is lent to the library may have to stay allocated until the process ends.
+  bool keeps_memory() const { return (api_->flags & XLAD_TRANSPORT_KEEPS_MEMORY) != 0; }
+
+  absl::StatusOr<xlad_transport_peer*> Connect(int peer_device, const std::string& address);
+  // Waits up to flush_ms until what was posted has left this process.
+  void Disconnect(xlad_transport_peer* peer, int flush_ms);
+
+  // An operation that was started. The request is null if it has ended.
+  struct Started {
+    xlad_transport_request* request = nullptr;
+    size_t received = 0;
+  };
+  absl::StatusOr<Started> Post(xlad_transport_peer* peer, Stream stream, absl::Span<const std::byte> data);
+  absl::StatusOr<Started> PostReceive(xlad_transport_peer* peer, Stream stream, absl::Span<std::byte> data);
+  // Whether the operation has ended; then its request does not exist any more. After an error neither.
+  absl::StatusOr<bool> Test(Started* started);
+  void Progress();
+
+  // Memory that is prepared for faster transfers while the object exists.
+  class Registration {
+   public:
+    Registration(Engine* engine, void* handle) : engine_(engine), handle_(handle) {}
+    ~Registration();
+    Registration(const Registration&) = delete;
+    Registration& operator=(const Registration&) = delete;
+
+   private:
+    Engine* const engine_;
+    void* const handle_;
+  };
+  // Null if the library needs no registration. `kind` is one of XLAD_TRANSPORT_HOST to XLAD_TRANSPORT_DEVICE.
+  absl::StatusOr<std::unique_ptr<Registration>> Register(absl::Span<std::byte> memory, int kind);
+
+ private:
+  explicit Engine(const xlad_transport_api* api) : api_(api) {}
+  absl::Status ToStatus(int code, const xlad_transport_error& error) const;
+  void KeepMoving();
+
+  const xlad_transport_api* const api_;
+  std::string address_;
+  std::mutex mutex_;  // Held during every call of the library.
+  std::condition_variable ending_changed_;
+  bool ending_ = false;
+  xlad_transport_engine* engine_ = nullptr;
+  std::thread mover_;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,77 @@
+// The frames of a connection through a transport plugin.
+//
+// The head of a frame is a message on the first stream; a small payload travels with it, a larger one is a message on
+// the second stream, received in the memory that the sink returns.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/exec/transports/frame_path.h"
+#include "collectives/exec/transports/plugin/engine.h"
+
+namespace xlad::collectives {
+
+class EnginePath final : public FramePath {
+ public:
+  static constexpr size_t kInlineBytes = 8 << 10;  // Larger payloads are messages of their own.
+
+  // Connects to the engine of `peer_device` at its first use, by the device's thread. `engine` must outlive the path.
+  EnginePath(Engine* engine, int peer_device, std::string peer_address)
+      : engine_(engine), peer_device_(peer_device), peer_address_(std::move(peer_address)) {}
+  ~EnginePath() override;
+
+  absl::StatusOr<uint64_t> Send(const FrameHead& head, absl::Span<const ConstPiece> pieces) override;
+  bool CanSend() override { return !revoked_; }
+  bool IsSent(uint64_t number) override;
+  absl::Status Receive(FrameSink* sink) override;
+  void Revoke() override;
+
+ private:
+  static constexpr size_t kHeadsAhead = 4;  // Receives of heads that are posted at any time.
+
+  using Memory = std::unique_ptr<std::byte[]>;
+  struct Sending {
+    uint64_t number = 0;  // As returned by Send; 0 if the memory belongs to the path.
+    Engine::Started started;
+    Memory memory;           // Null if the memory belongs to the sender.
+    bool is_packet = false;  // `memory` is a packet, which can be used again.
+  };
+  struct HeadReceive {
+    Engine::Started started;
+    Memory memory;
+  };
+  struct Arriving {
+    FrameHead head;
+    FrameBuffer payload;
+    Engine::Started started;
+    bool complete = true;
+  };
+
+  absl::Status Connect();
+  void Disconnect(int flush_ms);
+  absl::Status PostHead(Memory memory);
+  absl::Status PostOwned(Engine::Stream stream, Memory memory, size_t bytes);
+  absl::Status CompleteSends();
+  absl::Status TakeHeads(FrameSink* sink);
+  absl::Status OnHead(const FrameHead& head, absl::Span<const std::byte> packet, FrameSink* sink);
+  absl::Status Deliver(FrameSink* sink);
+  Memory TakePacket();
+
+  Engine* const engine_;
+  const int peer_device_;
+  const std::string peer_address_;
+  xlad_transport_peer* peer_ = nullptr;
+  bool revoked_ = false;
+  uint64_t last_number_ = 0;
+  std::list<Sending> sending_;
+  std::deque<HeadReceive> heads_;
+  std::deque<Arriving> arriving_;  // In the order of their heads, in which they are delivered.
+  std::vector<Memory> spare_packets_;
+};
+
+}  // namespace xlad::collectives

@@ -1,0 +1,58 @@
+#include "collectives/exec/transports/plugin/load.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/child_process.h"
+#include "base/file_system.h"
+
+namespace xlad::collectives {
+namespace {
+
+std::string Folder(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+absl::StatusOr<const xlad_transport_api*> Load(const PluginSource& source, const std::string& path) {
+  // Global, because the components of Open MPI expect its symbols to be visible. Never closed: libraries of networks
+  // have threads and handlers that run until the process ends.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    return absl::UnavailableError(absl::StrCat("transport ", source.name, ": cannot load ", path, ": ", dlerror(),
+                                               "; install the package ", source.runtime_package));
+  }
+  const auto function = reinterpret_cast<xlad_transport_function>(dlsym(library, "xlad_transport"));
+  const xlad_transport_api* const api = function == nullptr ? nullptr : function();
+  if (api != nullptr && api->abi == XLAD_TRANSPORT_ABI && api->struct_bytes == sizeof(xlad_transport_api)) return api;
+  return absl::FailedPreconditionError(absl::StrCat("transport ", source.name, ": ", path,
+                                                    " is not a plugin of version ", XLAD_TRANSPORT_ABI,
+                                                    " of the interface; build it together with xlad"));
+}
+
+}  // namespace
+
+std::vector<std::string> PluginFolders() {
+  std::vector<std::string> folders;
+  if (const char* const path = std::getenv("XLAD_PLUGIN_PATH"); path != nullptr) {
+    folders = absl::StrSplit(path, ':', absl::SkipEmpty());
+  }
+  folders.push_back(Folder(OwnExecutablePath()));
+  return folders;
+}
+
+absl::StatusOr<const xlad_transport_api*> LoadPlugin(const PluginSource& source,
+                                                     const std::vector<std::string>& folders) {
+  const std::string file = absl::StrCat("libxlad_transport_", source.name, ".so");
+  for (const std::string& folder : folders) {
+    const std::string path = JoinPath(folder, file);
+    if (RealFileSystem().Exists(path)) return Load(source, path);
+  }
+  return absl::NotFoundError(absl::StrCat("transport ", source.name, ": found no ", file, " in ",
+                                          absl::StrJoin(folders, ", "), "; it is built if the package ", source.package,
+                                          " is installed when the build is configured, and looked for beside the "
+                                          "program and in the folders of XLAD_PLUGIN_PATH"));
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,266 @@
+// The transport plugin "ucx": tagged messages of UCX's protocol layer (openucx.readthedocs.io, UCP). One worker for
+// each engine; the tag of a message has the device that sends it and the stream.
+#include <time.h>
+#include <ucp/api/ucp.h>
+
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "collectives/exec/transports/plugin/xlad_transport.h"
+
+struct xlad_transport_request {
+  void* ucx = nullptr;
+  xlad_transport_peer* peer = nullptr;
+  bool receives = false;
+};
+
+struct xlad_transport_peer {
+  ucp_ep_h endpoint = nullptr;
+  int32_t device = 0;
+  ucs_status_t failure = UCS_OK;  // Set by UCX when the peer is lost.
+  std::set<xlad_transport_request*> requests;
+};
+
+struct xlad_transport_engine {
+  ucp_context_h context = nullptr;
+  ucp_worker_h worker = nullptr;
+  ucp_address_t* address = nullptr;
+  size_t address_bytes = 0;
+  int32_t device = 0;
+};
+
+namespace {
+
+// How long operations that were cancelled may take to end.
+constexpr int64_t kEndMs = 1000;
+
+int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
+  std::snprintf(error->text, sizeof error->text, "%s: %s", what, ucs_status_string(status));
+  const bool lost = status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
+                    status == UCS_ERR_UNREACHABLE || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
+  return lost ? XLAD_TRANSPORT_PEER_LOST : XLAD_TRANSPORT_FAILED;
+}
+
+uint64_t Tag(int32_t from_device, int32_t stream) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(from_device)) << 1 | static_cast<uint32_t>(stream);
+}
+
+int64_t NowMs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void OnFailure(void* argument, ucp_ep_h, ucs_status_t status) {
+  static_cast<xlad_transport_peer*>(argument)->failure = status;
+}
+
+ucs_status_t OpenContext(const xlad_transport_options* options, xlad_transport_engine* engine) {
+  ucp_config_t* config = nullptr;
+  ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
+  if (status != UCS_OK) return status;
+  if (options->any_network == 0) status = ucp_config_modify(config, "NET_DEVICES", "lo");
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_TAG;
+  params.name = "xlad";
+  if (status == UCS_OK) status = ucp_init(&params, config, &engine->context);
+  ucp_config_release(config);
+  return status;
+}
+
+void Close(xlad_transport_engine* engine) {
+  if (engine->address != nullptr) ucp_worker_release_address(engine->worker, engine->address);
+  if (engine->worker != nullptr) ucp_worker_destroy(engine->worker);
+  if (engine->context != nullptr) ucp_cleanup(engine->context);
+  delete engine;
+}
+
+int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
+  auto* const made = new xlad_transport_engine();
+  made->device = options->device;
+  ucs_status_t status = OpenContext(options, made);
+  const char* what = "ucp_init";
+  if (status == UCS_OK) {
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+    what = "ucp_worker_create";
+    status = ucp_worker_create(made->context, &params, &made->worker);
+  }
+  if (status == UCS_OK) {
+    what = "ucp_worker_get_address";
+    status = ucp_worker_get_address(made->worker, &made->address, &made->address_bytes);
+  }
+  if (status != UCS_OK) {
+    Close(made);
+    return Fail(what, status, error);
+  }
+  *engine = made;
+  return XLAD_TRANSPORT_OK;
+}
+
+int Address(xlad_transport_engine* engine, const void** data, size_t* bytes, xlad_transport_error*) {
+  *data = engine->address;
+  *bytes = engine->address_bytes;
+  return XLAD_TRANSPORT_OK;
+}
+
+int Connect(xlad_transport_engine* engine, int32_t peer_device, const void* address, size_t bytes,
+            xlad_transport_peer** peer, xlad_transport_error* error) {
+  const std::string copy(static_cast<const char*>(address), bytes);
+  auto* const made = new xlad_transport_peer();
+  made->device = peer_device;
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(copy.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = OnFailure;
+  params.err_handler.arg = made;
+  const ucs_status_t status = ucp_ep_create(engine->worker, &params, &made->endpoint);
+  if (status != UCS_OK) {
+    delete made;
+    return Fail("ucp_ep_create", status, error);
+  }
+  *peer = made;
+  return XLAD_TRANSPORT_OK;
+}
+
+// Polls until `done()` is true, or for at most `ms` milliseconds.
+template <typename Done>
+bool ProgressUntil(xlad_transport_engine* engine, int64_t ms, const Done& done) {
+  const int64_t end_ms = NowMs() + ms;
+  while (!done()) {
+    if (NowMs() > end_ms) return false;
+    ucp_worker_progress(engine->worker);
+  }
+  return true;
+}
+
+bool HasEnded(void* request) { return ucp_request_check_status(request) != UCS_INPROGRESS; }
+
+// Receives are cancelled, sends end with the endpoint.
+void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
+  const auto sends_have_ended = [&] {
+    for (const xlad_transport_request* request : peer->requests) {
+      if (!request->receives && !HasEnded(request->ucx)) return false;
+    }
+    return true;
+  };
+  const bool flushed = peer->failure == UCS_OK && flush_ms > 0 && ProgressUntil(engine, flush_ms, sends_have_ended);
+  for (const xlad_transport_request* request : peer->requests) {
+    if (request->receives && !HasEnded(request->ucx)) ucp_request_cancel(engine->worker, request->ucx);
+  }
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = flushed ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
+  void* const closing = ucp_ep_close_nbx(peer->endpoint, &param);
+  const bool is_request = closing != nullptr && !UCS_PTR_IS_ERR(closing);
+  const bool ended = ProgressUntil(engine, flush_ms + kEndMs, [&] {
+    for (const xlad_transport_request* request : peer->requests) {
+      if (!HasEnded(request->ucx)) return false;
+    }
+    return !is_request || HasEnded(closing);
+  });
+  if (is_request) ucp_request_free(closing);
+  for (xlad_transport_request* request : peer->requests) {
+    ucp_request_free(request->ucx);
+    delete request;
+  }
+  peer->requests.clear();
+  // UCX may still call OnFailure for an endpoint that has not ended.
+  if (ended) delete peer;
+}
+
+int Started(xlad_transport_peer* peer, void* ucx, bool receives, xlad_transport_request** request,
+            xlad_transport_error* error) {
+  if (ucx == nullptr) return XLAD_TRANSPORT_OK;
+  if (UCS_PTR_IS_ERR(ucx)) {
+    return Fail(receives ? "ucp_tag_recv_nbx" : "ucp_tag_send_nbx", UCS_PTR_STATUS(ucx), error);
+  }
+  *request = new xlad_transport_request{ucx, peer, receives};
+  peer->requests.insert(*request);
+  return XLAD_TRANSPORT_PENDING;
+}
+
+int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
+         xlad_transport_request** request, xlad_transport_error* error) {
+  if (peer->failure != UCS_OK) return Fail("the peer", peer->failure, error);
+  const ucp_request_param_t param{};
+  return Started(peer, ucp_tag_send_nbx(peer->endpoint, data, bytes, Tag(engine->device, stream), &param), false,
+                 request, error);
+}
+
+int PostReceive(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data, size_t bytes,
+                xlad_transport_request** request, size_t*, xlad_transport_error* error) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  return Started(peer, ucp_tag_recv_nbx(engine->worker, data, bytes, Tag(peer->device, stream), UINT64_MAX, &param),
+                 true, request, error);
+}
+
+int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* received, xlad_transport_error* error) {
+  ucp_tag_recv_info_t info{};
+  const ucs_status_t status =
+      request->receives ? ucp_tag_recv_request_test(request->ucx, &info) : ucp_request_check_status(request->ucx);
+  xlad_transport_peer* const peer = request->peer;
+  if (status == UCS_INPROGRESS) {
+    // The request stays for `disconnect`, which must end it before its memory is used again.
+    return peer->failure == UCS_OK ? XLAD_TRANSPORT_PENDING : Fail("the peer", peer->failure, error);
+  }
+  if (received != nullptr) *received = info.length;
+  ucp_request_free(request->ucx);
+  peer->requests.erase(request);
+  delete request;
+  return status == UCS_OK ? XLAD_TRANSPORT_OK : Fail("a transfer", status, error);
+}
+
+int Progress(xlad_transport_engine* engine) { return static_cast<int>(ucp_worker_progress(engine->worker)); }
+
+int RegisterMemory(xlad_transport_engine* engine, void* data, size_t bytes, int32_t kind, void** handle,
+                   xlad_transport_error* error) {
+  if (kind != XLAD_TRANSPORT_HOST) return Fail("ucp_mem_map of device memory", UCS_ERR_UNSUPPORTED, error);
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = data;
+  params.length = bytes;
+  ucp_mem_h memory = nullptr;
+  const ucs_status_t status = ucp_mem_map(engine->context, &params, &memory);
+  if (status != UCS_OK) return Fail("ucp_mem_map", status, error);
+  *handle = memory;
+  return XLAD_TRANSPORT_OK;
+}
+
+void UnregisterMemory(xlad_transport_engine* engine, void* handle) {
+  ucp_mem_unmap(engine->context, static_cast<ucp_mem_h>(handle));
+}
+
+const char* Library() {
+  static const std::string text = std::string("UCX ") + ucp_get_version_string();
+  return text.c_str();
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const xlad_transport_api* xlad_transport(void) {
+  static const xlad_transport_api api = {XLAD_TRANSPORT_ABI,
+                                         sizeof(xlad_transport_api),
+                                         /*flags=*/0,
+                                         "ucx",
+                                         Library(),
+                                         Open,
+                                         Close,
+                                         Address,
+                                         Connect,
+                                         Disconnect,
+                                         Post,
+                                         PostReceive,
+                                         Test,
+                                         Progress,
+                                         RegisterMemory,
+                                         UnregisterMemory,
+                                         /*end_process=*/nullptr};
+  return &api;
+}
