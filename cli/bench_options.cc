@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "cli/transports.h"
 
 namespace xlad::cli {
 namespace {
@@ -147,9 +148,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->check(CLI::Range(0, 1));
   app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
   app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
-  app->add_option("--transport", o->transport, "how bytes move between ranks")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "shm"}));
+  AddTransportFlags(app, &o->transport, &o->any_network);
+  app->add_flag("--checksums", o->checksums, "messages carry checksums of their payloads (not auto and shm)");
   app->add_option("--mode", o->mode,
                   "order of reductions; the algorithms for processes of one host keep the same order in all")
       ->capture_default_str()

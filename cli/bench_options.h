@@ -25,6 +25,7 @@ struct BenchOptions {
   int registered = 0;        // 1: xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // Iterations use buffers in turn, of this many bytes in total.
   std::string type = "float", op = "sum", algorithm, transport = "auto", mode = "fast", json;
+  bool any_network = false, checksums = false;
   bool explain = false, wide = false, memory = false;
   int64_t deadline_ms = 30000;
 };

@@ -15,14 +15,17 @@
 #include "cli/bench_launch.h"
 #include "cli/bench_options.h"
 #include "collectives/exec/group/process_group.h"
+#include "collectives/exec/messages/message_group.h"
+#include "collectives/exec/transports/registry/registry.h"
 #include "collectives/plan/bus_factor.h"
+#include "collectives/plan/mapped.h"
 
 namespace xlad::cli {
 namespace {
 
 using collectives::CollectiveKind;
 using collectives::CollectiveSpec;
-using collectives::GroupOperation;
+using collectives::MessageGroup;
 using collectives::ProcessGroup;
 using collectives::Reduction;
 
@@ -42,9 +45,10 @@ struct Row {
 };
 
 // The buffers of one rank for one size. Those of Allocate lie in memory that other ranks can map.
+template <typename Group>
 class Buffers {
  public:
-  Buffers(ProcessGroup* group, bool registered) : group_(group), registered_(registered) {}
+  Buffers(Group* group, bool registered) : group_(group), registered_(registered) {}
   ~Buffers() {
     for (std::byte* address : owned_) {
       if (registered_) {
@@ -86,7 +90,7 @@ class Buffers {
   }
 
  private:
-  ProcessGroup* const group_;
+  Group* const group_;
   const bool registered_;
   std::vector<std::byte*> owned_;
   std::vector<int64_t> sizes_;
@@ -96,9 +100,11 @@ bool HasTotalOfAllRanks(CollectiveKind kind) {
   return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);
 }
 
+// `Group` is a ProcessGroup or a MessageBench.
+template <typename Group>
 class Bench {
  public:
-  Bench(const BenchOptions& options, ProcessGroup* group) : options_(options), group_(*group) {}
+  Bench(const BenchOptions& options, Group* group) : options_(options), group_(*group) {}
 
   absl::Status Run() {
     XLAD_ASSIGN_OR_RETURN(spec_.kind, ParseBenchCollective(options_.collective));
@@ -181,7 +187,7 @@ class Bench {
   };
 
   // One pair of buffers, or as many as --rotate asks for.
-  absl::StatusOr<std::vector<Pair>> MakePairs(bool in_place, Buffers* buffers) {
+  absl::StatusOr<std::vector<Pair>> MakePairs(bool in_place, Buffers<Group>* buffers) {
     const int rank = group_.rank();
     const int64_t width = tensor::ByteWidth(spec_.type);
     const int64_t in = spec_.input_elements(rank) * width, out = spec_.output_elements(rank) * width;
@@ -204,7 +210,7 @@ class Bench {
   }
 
   absl::StatusOr<Side> RunSide(const BenchData& data, const Row& row, bool in_place) {
-    Buffers buffers(&group_, options_.registered != 0);
+    Buffers<Group> buffers(&group_, options_.registered != 0);
     XLAD_ASSIGN_OR_RETURN(const std::vector<Pair> pairs, MakePairs(in_place, &buffers));
     for (const Pair& pair : pairs) data.FillInput(group_.rank(), pair.input);
     Side side;
@@ -331,9 +337,12 @@ class Bench {
     std::printf("# %lld bytes: %s\n", static_cast<long long>(row.bytes), row.plan.c_str());
     if (collectives::Reduces(spec_.kind)) {
       const bool widened = tensor::IsFloating(spec_.type) && tensor::BitWidth(spec_.type) < 32;
-      std::printf("#   reduced in order of rank%s\n", widened ? ", in f32, rounded once at the end"
-                                                      : tensor::IsFloating(spec_.type) ? ", each addition rounded"
-                                                                                       : "");
+      const std::string order = collectives::ReductionOrder(operation_->plan());
+      const bool by_rank = order == collectives::ReductionOrder({.algorithm = collectives::kMappedWindows});
+      std::printf("#   reduced in order of %s%s\n", by_rank ? "rank" : "the plan",
+                  widened                          ? ", in f32, rounded once at the end"
+                  : tensor::IsFloating(spec_.type) ? ", each addition rounded"
+                                                   : "");
     }
   }
 
@@ -378,9 +387,9 @@ class Bench {
   }
 
   const BenchOptions& options_;
-  ProcessGroup& group_;
+  Group& group_;
   CollectiveSpec spec_;
-  std::unique_ptr<GroupOperation> operation_, gather_, sum_;
+  std::unique_ptr<typename Group::Operation> operation_, gather_, sum_;
   std::vector<Row> rows_;
   int64_t wrong_ = 0, broken_guards_ = 0;
 };
@@ -390,6 +399,65 @@ int Report(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
+// A MessageGroup with the functions of a ProcessGroup that Bench uses.
+class MessageBench {
+ public:
+  using Operation = MessageGroup::Operation;
+
+  MessageBench(MessageGroup* group, const BenchOptions& options) : group_(*group), fast_(options.mode == "fast") {}
+  int rank() const { return group_.rank(); }
+  int ranks() const { return group_.ranks(); }
+  std::string host(int rank) const { return group_.host(rank); }
+  int64_t pid(int rank) const { return group_.pid(rank); }
+  int64_t shared_bytes() const { return 0; }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_.Allocate(bytes); }
+  absl::Status Free(std::byte* address) { return group_.Free(address); }
+  absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec,
+                                                     const collectives::PrepareOptions& options = {}) {
+    CollectiveSpec ours = spec;
+    if (fast_ && collectives::Reduces(spec.kind)) ours.mode = collectives::ReductionMode::kFast;
+    return group_.Prepare(ours, options.plan);
+  }
+  absl::Status Run(Operation& operation, const void* input, void* output) {
+    return group_.Run(operation, input, output);
+  }
+  absl::Status Barrier() { return group_.Barrier(); }
+
+ private:
+  MessageGroup& group_;
+  const bool fast_;  // Plans may reduce in any order.
+};
+
+template <typename Group>
+int RunIn(const BenchOptions& options, Group* group) {
+  Bench<Group> bench(options, group);
+  if (const absl::Status status = bench.Run(); !status.ok()) return Report(status);
+  return bench.failed() ? 1 : 0;
+}
+
+// Runs the ranks as threads of this process.
+int RunThreads(const BenchOptions& options, int ranks, const MessageGroup::Options& group_options) {
+  const auto groups = MessageGroup::InProcess(ranks, group_options);
+  if (!groups.ok()) return Report(groups.status());
+  std::vector<int> codes(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      MessageBench group((*groups)[rank].get(), options);
+      codes[rank] = RunIn(options, &group);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+int RunMessages(const BenchOptions& options, const MessageGroup::Options& group_options) {
+  const auto group = MessageGroup::Join(group_options);
+  if (!group.ok()) return Report(group.status());
+  MessageBench bench(group->get(), options);
+  return RunIn(options, &bench);
+}
+
 }  // namespace
 
 int RunBench(const BenchOptions& options) {
@@ -397,11 +465,19 @@ int RunBench(const BenchOptions& options) {
   if (!kind.ok()) return Report(kind.status());
   if (const auto type = ParseBenchType(options.type); !type.ok()) return Report(type.status());
   if (const auto op = ParseBenchOp(options.op); !op.ok()) return Report(op.status());
+  const auto transport = collectives::ChooseTransport(options.transport, options.any_network);
+  if (!transport.ok()) return Report(transport.status());
   const auto launch = collectives::DetectLaunch();
   if (!launch.ok()) return Report(launch.status());
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int ranks = options.ranks > 0 ? options.ranks : std::clamp(cores, 2, 8);
+  MessageGroup::Options messages;
+  messages.transport = *transport;
+  messages.deadline_ms = options.deadline_ms;
+  messages.checksums = options.checksums;
   if (!launch->has_value()) {
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    const auto code = RunRanks(options.ranks > 0 ? options.ranks : std::clamp(cores, 2, 8));
+    if (transport->one_process) return RunThreads(options, ranks, messages);
+    const auto code = RunRanks(ranks);
     return code.ok() ? *code : Report(code.status());
   }
   if (options.ranks > 0 && options.ranks != (*launch)->ranks) {
@@ -409,11 +485,14 @@ int RunBench(const BenchOptions& options) {
         absl::InvalidArgumentError(absl::StrCat("--ranks: found ", options.ranks, ", but ", (*launch)->launcher,
                                                 " has started ", (*launch)->ranks, " ranks; omit the flag")));
   }
+  if (transport->one_process) {
+    return Report(absl::InvalidArgumentError(absl::StrCat("--transport ", options.transport, ": ", (*launch)->launcher,
+                                                          " has started processes; it connects threads of one")));
+  }
+  messages.launch = **launch;
+  if (!transport->shares_memory) return RunMessages(options, messages);
   const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
-  if (!group.ok()) return Report(group.status());
-  Bench bench(options, group->get());
-  if (const absl::Status status = bench.Run(); !status.ok()) return Report(status);
-  return bench.failed() ? 1 : 0;
+  return group.ok() ? RunIn(options, group->get()) : Report(group.status());
 }
 
 }  // namespace xlad::cli

@@ -57,6 +57,7 @@ class GroupOperation {
 // It has more than 25 methods because it has one for each collective.
 class ProcessGroup final : private GroupOwner {
  public:
+  using Operation = GroupOperation;
   struct Options {
     Launch launch;
     int64_t generation = 0;

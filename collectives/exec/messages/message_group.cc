@@ -1,0 +1,185 @@
+#include "collectives/exec/messages/message_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "collectives/exec/bootstrap/rendezvous.h"
+#include "collectives/exec/group/control.h"
+#include "collectives/exec/group/meeting.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr char kPeerKey[] = "peer";
+
+PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
+  PeerInfo self;
+  self.worker_id = absl::StrCat("rank ", rank);
+  self.incarnation = SystemRandom()->Next();
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  self.host = host;
+  self.pid = getpid();
+  self.data_address = data_plane == nullptr ? "" : data_plane->address();
+  return self;
+}
+
+CollectiveSpec BarrierSpec(int ranks) {
+  CollectiveSpec spec;
+  spec.kind = CollectiveKind::kBarrier;
+  spec.type = tensor::ElementType::kU8;
+  spec.counts = {0};
+  spec.ranks = ranks;
+  return spec;
+}
+
+}  // namespace
+
+MessageGroup::Shared::~Shared() {
+  if (fabric != nullptr && !abort.raised()) fabric->Finish().IgnoreError();
+}
+
+// The ranks exchange their addresses through a folder of this host.
+absl::StatusOr<std::vector<PeerInfo>> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+  XLAD_ASSIGN_OR_RETURN(const auto meeting,
+                        MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key, "-messages")));
+  const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
+  const int ranks = options.launch.ranks;
+  Rendezvous rendezvous({options.launch.rank, ranks, 0, options.deadline_ms,
+                         absl::StrCat("ranks of the launch by ", options.launch.launcher)},
+                        bootstrap.get(), &RealClock());
+  XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, EncodePeer(self)));
+  XLAD_RETURN_IF_ERROR(rendezvous.Fence("addresses"));
+  std::vector<PeerInfo> peers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, rendezvous.Get(rank, kPeerKey));
+    XLAD_ASSIGN_OR_RETURN(peers.emplace_back(), DecodePeer(text));
+  }
+  return peers;
+}
+
+absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& options) {
+  auto shared = std::make_shared<Shared>();
+  XLAD_ASSIGN_OR_RETURN(shared->data_plane, DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+  const int rank = options.launch.rank;
+  const PeerInfo self = SelfOf(rank, shared->data_plane.get());
+  XLAD_ASSIGN_OR_RETURN(std::vector<PeerInfo> peers, Meet(options, self));
+  FabricOptions fabric;
+  fabric.devices = {rank};
+  fabric.num_devices = options.launch.ranks;
+  fabric.tcp.job_id = options.launch.key;
+  fabric.tcp.attempt = 1;
+  fabric.tcp.worker_id = self.worker_id;
+  fabric.tcp.incarnation = self.incarnation;
+  fabric.network = &TcpNetwork();
+  fabric.data_plane = shared->data_plane.get();
+  fabric.transport = options.transport;
+  std::map<std::string, std::string> values;
+  for (int peer = 0; peer < std::ssize(peers); ++peer) values[PeerKey(peer)] = EncodePeer(peers[peer]);
+  const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(std::move(values));
+  XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
+  std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(peers)));
+  XLAD_ASSIGN_OR_RETURN(group->barrier_, group->Prepare(BarrierSpec(group->ranks())));
+  return group;
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<MessageGroup>>> MessageGroup::InProcess(int ranks, const Options& options) {
+  auto shared = std::make_shared<Shared>();
+  FabricOptions fabric;
+  fabric.num_devices = ranks;
+  fabric.transport = options.transport;
+  std::vector<PeerInfo> peers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    fabric.devices.push_back(rank);
+    peers.push_back(SelfOf(rank, nullptr));
+  }
+  const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
+  XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
+  std::vector<std::unique_ptr<MessageGroup>> groups;
+  for (int rank = 0; rank < ranks; ++rank) {
+    groups.push_back(std::unique_ptr<MessageGroup>(new MessageGroup(rank, options, shared, peers)));
+  }
+  return groups;
+}
+
+MessageGroup::~MessageGroup() = default;
+
+absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(const CollectiveSpec& spec,
+                                                                               const std::string& plan) {
+  XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
+  if (spec.ranks != ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a collective over ", spec.ranks, " ranks, expected ", ranks(), ", the size of the group"));
+  }
+  auto operation = std::make_unique<Operation>();
+  CollectiveSet& set = operation->set_;
+  Collective& collective = set.collectives.emplace_back();
+  collective.name = std::string(ToString(spec.kind));
+  collective.spec = spec;
+  if (plan.empty()) {
+    XLAD_ASSIGN_OR_RETURN(collective.plan, MakePlan(spec));
+  } else {
+    XLAD_ASSIGN_OR_RETURN(collective.plan, ParsePlan(plan));
+  }
+  XLAD_ASSIGN_OR_RETURN(collective.hash, ScheduleHash(collective.plan, spec));
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank == 0) collective.groups.emplace_back();
+    collective.groups[0].push_back(rank);
+  }
+  set.num_devices = ranks();
+  operation->recorder_ = std::make_unique<Recorder>(rank_, &set, &RealClock());
+  // All ranks prepare the same operations in the same order, so that their channels have equal numbers.
+  const int first_channel = next_channel_;
+  next_channel_ += kFirstDataChannel + collective.plan.channels;
+  if (next_channel_ > kMaxChannels) {
+    return absl::ResourceExhaustedError(absl::StrCat("the group has used all ", kMaxChannels, " channels"));
+  }
+  XLAD_ASSIGN_OR_RETURN(operation->communicator_,
+                        ScheduledCommunicator::Form({rank_, first_channel, &set, &shared_->fabric->transport(rank_),
+                                                     &shared_->abort, operation->recorder_.get(), checksums_}));
+  XLAD_RETURN_IF_ERROR(operation->communicator_->PrepareAll());
+  return operation;
+}
+
+absl::Status MessageGroup::Run(Operation& operation, const void* input, void* output) {
+  const auto* const in = static_cast<const std::byte*>(input);
+  auto* const out = static_cast<std::byte*>(output);
+  CollectiveLaunch launch;
+  launch.inputs = {&in, 1};
+  launch.outputs = {&out, 1};
+  launch.step = runs_++;
+  return operation.communicator_->Launch(launch);
+}
+
+absl::Status MessageGroup::Barrier() {
+  if (barrier_ == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(barrier_, Prepare(BarrierSpec(ranks())));
+  }
+  return Run(*barrier_, nullptr, nullptr);
+}
+
+absl::StatusOr<std::byte*> MessageGroup::Allocate(int64_t bytes) {
+  constexpr int64_t kPage = 4096;
+  const int64_t all = (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  Allocated allocated;
+  allocated.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, all)));
+  std::byte* const address = allocated.memory.get();
+  if (address == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+  XLAD_ASSIGN_OR_RETURN(allocated.registration, shared_->fabric->transport(rank_).Register(
+                                                    {address, static_cast<size_t>(all)}, MemoryKind::kHost));
+  allocated_[address] = std::move(allocated);
+  return address;
+}
+
+absl::Status MessageGroup::Free(std::byte* address) {
+  if (allocated_.erase(address) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("found an address that Allocate has not returned, expected one");
+}
+
+}  // namespace xlad::collectives
