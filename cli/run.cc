@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -12,8 +13,11 @@
 #include "cli/local_cluster.h"
 #include "cli/profile.h"
 #include "cli/recovery_flags.h"
+#include "cli/run_launched.h"
+#include "cli/transports.h"
 #include "cli/tuned.h"
 #include "proto/mesh.h"
+#include "runtime/host_threads.h"
 #include "service/executable_cache.h"
 
 namespace xlad::cli {
@@ -23,6 +27,8 @@ struct Options {
   std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
   int threads = 0;
+  std::string transport = "auto";
+  bool any_network = false;
   DeviceRequests devices;
   FollowOptions follow;
   RecoveryFlags recovery;
@@ -50,7 +56,17 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
       needs_several ? "; mixed jobs, which run on several kinds of device, are not supported yet" : ""));
 }
 
-int RunOn(const Options& options, const client::Job& job, const std::string& folder) {
+// The cores of the devices of one worker of several.
+int ThreadsOf(const Options& options, const DeviceRequests& devices) {
+  int64_t count = 0, all = 0;
+  for (const runtime::DeviceRequest& request : devices) count += request.count;
+  for (const runtime::DeviceRequest& request : options.devices) all += request.count;
+  const int64_t threads = options.threads > 0 ? options.threads : runtime::HostThreads();
+  return static_cast<int>(std::max<int64_t>(1, threads * count / std::max<int64_t>(all, 1)));
+}
+
+// `launched` is null unless mpirun has started this process, which then is rank 0.
+int RunOn(const Options& options, const client::Job& job, const std::string& folder, LaunchedRun* launched) {
   StopRequested();
   KeepFilesPrivate();
   LocalClusterOptions cluster_options;
@@ -58,6 +74,12 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
   cluster_options.devices = runtime::DealDevices(options.devices, options.workers);
   cluster_options.threads = options.threads;
+  if (launched != nullptr) {
+    cluster_options.devices.resize(1);
+    cluster_options.threads = ThreadsOf(options, cluster_options.devices[0]);
+  }
+  cluster_options.transport = options.transport;
+  cluster_options.any_network = options.any_network;
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
@@ -65,6 +87,10 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   }
   const auto cluster = LocalCluster::Start(cluster_options);
   if (!cluster.ok()) return Fail(cluster.status());
+  if (launched != nullptr) {
+    const absl::Status told = launched->PutCoordinator((*cluster)->Address());
+    if (!told.ok()) return Fail(told);
+  }
   const auto client = client::CoordinatorClient::Connect({(*cluster)->Address(), "", ""});
   if (!client.ok()) return Fail(client.status());
   const auto id = (*client)->Submit(job, SystemRandom()->Hex(16));
@@ -86,6 +112,34 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   return code;
 }
 
+int RunInFolder(const Options& options, const client::Job& job, LaunchedRun* launched) {
+  if (!options.data_folder.empty()) return RunOn(options, job, options.data_folder, launched);
+  const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
+                                      absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
+  const int code = RunOn(options, job, folder, launched);
+  std::error_code ignored;
+  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, for the logs.
+  return code;
+}
+
+// One process of a launch.
+int RunRank(const Options& options, const client::Job& job, const collectives::Launch& launch) {
+  const auto launched = LaunchedRun::Open(launch);
+  if (!launched.ok()) return Fail(launched.status());
+  const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
+  if (std::ssize(devices) < launch.ranks) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("found ", launch.ranks, " ranks of ", launch.launcher, " for ",
+                                                        devices.size(), " devices, expected a device for each rank")));
+  }
+  if (launch.rank > 0) {
+    const DeviceRequests& own = devices[launch.rank];
+    return (*launched)->RunWorker({own, ThreadsOf(options, own), options.transport, options.any_network});
+  }
+  const int code = RunInFolder(options, job, launched->get());
+  const absl::Status told = (*launched)->PutEnd(code);
+  return told.ok() ? code : Fail(told);
+}
+
 int Run(Options options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
@@ -98,16 +152,16 @@ int Run(Options options) {
     options.profiling.threads = options.threads;
     return RunProfile(*job, options.profiling);
   }
+  const auto launch = MpirunLaunch();
+  if (!launch.ok()) return Fail(launch.status());
+  if (launch->has_value()) options.workers = (*launch)->ranks;
+  const absl::Status transport = CheckTransport(options.transport, options.workers);
+  if (!transport.ok()) return Fail(transport);
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
   job->spec.set_keep_final_state(!options.follow.state_path.empty());
   ApplyRecoveryFlags(options.recovery, &job->spec);
-  if (!options.data_folder.empty()) return RunOn(options, *job, options.data_folder);
-  const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
-                                      absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
-  const int code = RunOn(options, *job, folder);
-  std::error_code ignored;
-  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, for the logs.
-  return code;
+  if (launch->has_value()) return RunRank(options, *job, **launch);
+  return RunInFolder(options, *job, nullptr);
 }
 
 }  // namespace
@@ -120,7 +174,8 @@ void AddRun(CLI::App& parent, Action* action) {
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
               "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
               "  xlad run examples/spiral_mlp --steps 50 --profile\n"
-              "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics");
+              "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
+              "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
   app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")
@@ -128,6 +183,7 @@ void AddRun(CLI::App& parent, Action* action) {
       ->check(CLI::Range(1, 1024));
   AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
   AddThreadsFlag(app, &options->threads, "for all devices together");
+  AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")
       ->check(AtLeast(0));
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")

@@ -1,0 +1,88 @@
+#include "cli/run_launched.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "cli/command.h"
+#include "collectives/exec/bootstrap/rendezvous.h"
+#include "collectives/exec/group/control.h"
+#include "runtime/devices/registry/registry.h"
+#include "worker/worker_main.h"
+
+namespace xlad::cli {
+namespace {
+
+constexpr char kCoordinator[] = "coordinator";
+constexpr char kEnd[] = "end";
+// Rank 0 starts its coordinator in about a second; the others may have been started much earlier.
+constexpr int64_t kArriveMs = 60'000;
+constexpr std::chrono::milliseconds kLookEvery{50};
+
+}  // namespace
+
+absl::StatusOr<std::optional<collectives::Launch>> MpirunLaunch() {
+  XLAD_ASSIGN_OR_RETURN(std::optional<collectives::Launch> launch, collectives::DetectLaunch());
+  const bool by_mpirun = launch.has_value() && (launch->launcher == "Open MPI" || launch->launcher == "MPICH");
+  if (!by_mpirun || launch->ranks == 1) launch.reset();
+  return launch;
+}
+
+LaunchedRun::LaunchedRun(const collectives::Launch& launch, std::unique_ptr<collectives::MeetingFolder> folder)
+    : launch_(launch),
+      folder_(std::move(folder)),
+      values_(collectives::FileBootstrap(RealFileSystem(), folder_->path())) {}
+
+absl::StatusOr<std::unique_ptr<LaunchedRun>> LaunchedRun::Open(const collectives::Launch& launch) {
+  XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());
+  XLAD_ASSIGN_OR_RETURN(auto meeting,
+                        collectives::MeetingFolder::Open(absl::StrCat(folder, "/meet-", launch.key, "-run")));
+  return std::unique_ptr<LaunchedRun>(new LaunchedRun(launch, std::move(meeting)));
+}
+
+absl::Status LaunchedRun::PutCoordinator(const std::string& address) { return values_->Put(kCoordinator, address); }
+
+absl::Status LaunchedRun::PutEnd(int exit_code) { return values_->Put(kEnd, absl::StrCat(exit_code)); }
+
+int LaunchedRun::RunWorker(const WorkerPart& part) {
+  const int64_t deadline_ns = RealClock().NowNs() + kArriveMs * kNsPerMs;
+  absl::StatusOr<std::string> address = values_->Get(kCoordinator);
+  while (!address.ok() && RealClock().NowNs() < deadline_ns) {
+    std::this_thread::sleep_for(kLookEvery);
+    if (values_->Get(kEnd).ok()) return kFailed;  // Rank 0 has printed the reason.
+    address = values_->Get(kCoordinator);
+  }
+  if (!address.ok()) {
+    return Fail(absl::DeadlineExceededError(
+        absl::StrCat("rank ", rank(), ": rank 0 has not started the coordinator within ", kArriveMs, " ms")));
+  }
+  worker::WorkerOptions options;
+  options.coordinator.address = *address;
+  options.devices = part.devices;
+  options.worker_id = absl::StrCat("worker-", rank());
+  options.threads = part.threads;
+  options.program_path = OwnExecutablePath();
+  options.version = XLAD_VERSION;
+  options.transport = part.transport;
+  options.any_network = part.any_network;
+  std::atomic<int>* const stop = StopRequested();
+  std::atomic<bool> worker_has_ended = false;
+  std::thread watch([&] {
+    while (!worker_has_ended && !values_->Get(kEnd).ok()) std::this_thread::sleep_for(kLookEvery);
+    *stop = 1;
+  });
+  const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), stop);
+  worker_has_ended = true;
+  watch.join();
+  int code = kFailed;
+  const absl::StatusOr<std::string> text = values_->Get(kEnd);
+  if (text.ok() && absl::SimpleAtoi(*text, &code)) return code;
+  return end.ok() ? kFailed : Fail(end.status());
+}
+
+}  // namespace xlad::cli
