@@ -83,6 +83,21 @@ void Combine(const GroupCommand& command, const GroupStep& step, const std::vect
   }
 }
 
+// The end of the furthest access of any step to each base.
+std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
+  std::vector<int64_t> bytes(static_cast<size_t>(ranks) * program.bases.stride(), 0);
+  const auto add = [&](const std::vector<GroupRegion>& regions, const GroupStep& step) {
+    for (const GroupRegion& region : regions) {
+      bytes[region.base] = std::max(bytes[region.base], region.offset + step.bytes);
+    }
+  };
+  for (const GroupStep& step : program.steps) {
+    add(step.sources, step);
+    add(step.dsts, step);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
@@ -90,6 +105,7 @@ absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const 
   GroupCommand command;
   XLAD_ASSIGN_OR_RETURN(command.program, LowerForGroup(spec, schedule, protocol));
   command.element_bytes = tensor::ByteWidth(spec.type);
+  command.accessed_bytes = AccessedBytes(command.program, spec.ranks);
   const bool one = spec.counts.size() == 1;  // Then the sizes may differ between ranks.
   for (const int64_t count : spec.counts) {
     command.input_bytes.push_back((one ? spec.input_elements(schedule.rank) : count) * command.element_bytes);
@@ -267,7 +283,8 @@ absl::Status GroupCore::MapPeer(const GroupCommand& command, int peer) {
     WindowPosition position;
     std::memcpy(&position, at, sizeof position);
     if (position.generation == 0) continue;
-    XLAD_ASSIGN_OR_RETURN(bases_[bases.Input(peer, i)], options_.memory->Address(peer, position));
+    const int base = bases.Input(peer, i);
+    XLAD_ASSIGN_OR_RETURN(bases_[base], options_.memory->Address(peer, position, command.accessed_bytes[base]));
   }
   mapped_[peer] = true;
   return absl::OkStatus();

@@ -23,8 +23,9 @@ class WindowMemory {
   virtual ~WindowMemory() = default;
   // The position of [address, address + bytes), or nullopt if peers cannot access it.
   virtual std::optional<WindowPosition> Find(const void* address, int64_t bytes) const = 0;
-  // The address in this process of a position in the memory of `peer`, which must not free it meanwhile.
-  virtual absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position) = 0;
+  // The address in this process of `bytes` bytes from a position in the memory of `peer`, which must not free it
+  // meanwhile. DataLoss if the peer's memory ends before.
+  virtual absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) = 0;
 };
 
 // An operation that is ready to run.
@@ -35,6 +36,7 @@ struct GroupCommand {
   bool streams = false;                        // The data of all ranks does not fit into the cache.
   int64_t element_bytes = 0;
   std::vector<int64_t> input_bytes, output_bytes;  // By operand.
+  std::vector<int64_t> accessed_bytes;             // By base (GroupBases): where the furthest access of a step ends.
 };
 
 // Lowers the schedule of one rank. Errors as in LowerForGroup, and Unimplemented if there is no kernel for the type.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -65,7 +66,7 @@ std::optional<WindowPosition> GroupMemory::Find(const void* address, int64_t byt
   return std::nullopt;
 }
 
-absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& position) {
+absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& position, int64_t bytes) {
   Mapped& mapped = peers_[peer][position.window];
   if (mapped.segment == nullptr || mapped.generation != position.generation) {
     if (position.window >= RankBlock::kWindows) {
@@ -81,8 +82,10 @@ absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& 
     PreferHugePages(*mapped.segment);
     mapped.generation = position.generation;
   }
-  if (position.offset + kDataStart > mapped.segment->bytes()) {
-    return absl::DataLossError(absl::StrCat("rank ", peer, " announced a position outside its window"));
+  const uint64_t size = std::max<uint64_t>(mapped.segment->bytes(), kDataStart) - kDataStart;
+  if (position.offset > size || static_cast<uint64_t>(bytes) > size - position.offset) {
+    return absl::DataLossError(absl::StrCat("rank ", peer, " announced a buffer at ", position.offset,
+                                            " of its window of ", size, " bytes, expected room for ", bytes, " bytes"));
   }
   return mapped.segment->data() + kDataStart + position.offset;
 }

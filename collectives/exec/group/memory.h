@@ -27,7 +27,7 @@ class GroupMemory final : public WindowMemory {
   absl::Status Free(std::byte* address);
 
   std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
-  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position) override;
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) override;
 
  private:
   struct Own {

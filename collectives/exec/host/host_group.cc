@@ -174,12 +174,15 @@ std::optional<WindowPosition> HostGroup::Find(const void* address, int64_t bytes
   return WindowPosition{0, 1, *offset};
 }
 
-absl::StatusOr<std::byte*> HostGroup::Address(int peer, const WindowPosition& position) {
+absl::StatusOr<std::byte*> HostGroup::Address(int peer, const WindowPosition& position, int64_t bytes) {
   if (all_local_) return reinterpret_cast<std::byte*>(position.offset);
   const HostMemory::Arena& arena = arenas_[peer];
-  if (position.offset < static_cast<uint64_t>(arena.bytes)) return arena.base + position.offset;
-  return absl::DataLossError(absl::StrCat("found position ", position.offset, " of ", options_.members[peer].text,
-                                          ", expected one below ", arena.bytes));
+  const auto size = static_cast<uint64_t>(arena.bytes);
+  if (position.offset <= size && static_cast<uint64_t>(bytes) <= size - position.offset) {
+    return arena.base + position.offset;
+  }
+  return absl::DataLossError(absl::StrCat("found a buffer of ", options_.members[peer].text, " at ", position.offset,
+                                          " of its arena of ", size, " bytes, expected room for ", bytes, " bytes"));
 }
 
 absl::Status HostGroup::CheckWhileWaiting() {

@@ -77,7 +77,7 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   explicit HostGroup(const Options& options) : options_(options) {}
 
   std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
-  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position) override;
+  absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) override;
   absl::Status CheckWhileWaiting() override;
   absl::Status Disagreement(int peer) override;
   void AtStep(int op) override { options_.recorder->AtOp(op); }

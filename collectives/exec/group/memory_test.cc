@@ -1,0 +1,68 @@
+// Positions that a peer announces are compared with the memory that it has shared.
+#include "collectives/exec/group/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "base/file_system.h"
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GroupMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string path = JoinPath(::testing::TempDir(), "group-memory-test");
+    RealFileSystem().Remove(path).IgnoreError();
+    auto control = ControlFile::Create(path, 2);
+    ASSERT_TRUE(control.ok()) << control.status();
+    control_ = *std::move(control);
+    control_->Unlink();
+    owner_ = std::make_unique<GroupMemory>(control_.get(), 0);
+    peer_ = std::make_unique<GroupMemory>(control_.get(), 1);
+  }
+
+  std::unique_ptr<ControlFile> control_;
+  std::unique_ptr<GroupMemory> owner_, peer_;
+};
+
+TEST_F(GroupMemoryTest, APeerSeesWhatTheOwnerWrites) {
+  std::byte* const address = *owner_->Allocate(5000);
+  const std::optional<WindowPosition> position = owner_->Find(address + 7, 4993);
+  ASSERT_TRUE(position.has_value());
+  const auto seen = peer_->Address(0, *position, 4993);
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  address[4999] = std::byte{42};
+  EXPECT_EQ((*seen)[4992], std::byte{42});
+  EXPECT_FALSE(owner_->Find(address + 7, 4994).has_value());
+}
+
+TEST_F(GroupMemoryTest, BuffersThatEndAfterTheWindowAreRefused) {
+  std::byte* const address = *owner_->Allocate(5000);
+  WindowPosition position = *owner_->Find(address, 5000);
+  const uint64_t size = 5000;
+  for (const auto& [offset, bytes] : std::vector<std::pair<uint64_t, int64_t>>{
+           {size, 100000}, {size + 100000, 0}, {~uint64_t{0}, 1}, {~uint64_t{0} - 10, 100}, {0, int64_t{1} << 60}}) {
+    position.offset = offset;
+    const absl::Status status = peer_->Address(0, position, bytes).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << offset << " " << bytes << " " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected room for"));
+  }
+}
+
+TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
+  std::byte* const address = *owner_->Allocate(100);
+  WindowPosition position = *owner_->Find(address, 100);
+  ASSERT_TRUE(owner_->Free(address).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(peer_->Address(0, position, 100).status()));
+  position.window = RankBlock::kWindows;
+  EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status()));
+}
+
+}  // namespace
+}  // namespace xlad::collectives
