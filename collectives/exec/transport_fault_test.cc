@@ -76,7 +76,11 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     }
     Result result{std::vector<absl::Status>(kDevices), std::vector<std::vector<float>>(kDevices), false};
     std::atomic<int> running = kDevices;
-    std::thread watch([&] { Watch(state, &clock, recorders, running); });
+    // Only these faults leave devices waiting.
+    const bool is_silent = plan.fault == Fault::kDrop || plan.fault == Fault::kHalfClose;
+    std::thread watch([&] {
+      if (is_silent) Watch(state, &clock, recorders, running);
+    });
     world_->Run([&](int device) {
       result.values[device].assign(count, static_cast<float>(device + 1));
       result.statuses[device] = RunDevice(device, set, recorders[device].get(), checksums, &result.values[device]);
@@ -121,7 +125,7 @@ class FaultTest : public ::testing::TestWithParam<Way> {
       const std::string now = texts();
       same = state.happened && now == last ? same + 1 : 0;
       last = now;
-      if (same < 20) continue;
+      if (same < 200) continue;
       clock->Advance((kLimitMs + 1) * kNsPerMs);
       for (const auto& watchdog : watchdogs) watchdog->Poll();
     }
@@ -156,7 +160,9 @@ TEST_P(FaultTest, WithoutAFaultTheSumIsRight) {
 TEST_P(FaultTest, ALostOrRepeatedMessageIsNamed) {
   for (const Fault fault : {Fault::kDrop, Fault::kDuplicate, Fault::kCorruptHeader, Fault::kHalfClose}) {
     for (const char* algorithm : kAlgorithms) {
-      for (int64_t message = 0; message < MessagesOf(algorithm); message += 4) {
+      // A second copy is found in the following all-reduce if no message follows in its own.
+      const int64_t messages = MessagesOf(algorithm) / (fault == Fault::kDuplicate ? 2 : 1);
+      for (int64_t message = 0; message < messages; message += 4) {
         FaultPlan plan;
         plan.fault = fault;
         plan.message = message;
@@ -170,6 +176,9 @@ TEST_P(FaultTest, ALostOrRepeatedMessageIsNamed) {
           EXPECT_THAT(text, HasSubstr("all-reduce.5"));
           // The message of another place in the schedule, or the operations that wait for one.
           EXPECT_THAT(text, AnyOf(AllOf(HasSubstr("ranks disagree"), HasSubstr("message")), HasSubstr("no progress")));
+        }
+        for (const int device : {0, 2, 3}) {
+          const std::string text(result.statuses[device].message());
           named += text.find("device 1") != std::string::npos || text.find("<-1") != std::string::npos;
         }
         EXPECT_GE(named, 1) << Texts(result);
@@ -188,10 +197,7 @@ TEST_P(FaultTest, ADelayedMessageChangesNothing) {
     };
     const Result result = Run(plan, algorithm, /*checksums=*/true);
     EXPECT_TRUE(result.happened);
-    for (int device = 0; device < kDevices; ++device) {
-      if (absl::IsDeadlineExceeded(result.statuses[device])) continue;  // The watchdog was faster.
-      EXPECT_TRUE(result.statuses[device].ok()) << Texts(result);
-    }
+    for (const absl::Status& status : result.statuses) EXPECT_TRUE(status.ok()) << Texts(result);
   }
 }
 

@@ -250,7 +250,8 @@ void TcpConnection::SendReleased(Inbox* inbox) {
 }
 
 void TcpConnection::Pump() {
-  if (path_ == nullptr || path_is_revoked_) return;
+  // After an abort nothing arrives any more, so that all calls fail from then on.
+  if (path_ == nullptr || path_is_revoked_ || abort_->raised()) return;
   if (releases_pending_ && path_->CanSend()) {
     std::lock_guard<std::mutex> lock(links_mutex_);
     releases_pending_ = false;
