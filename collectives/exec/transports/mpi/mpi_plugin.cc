@@ -148,19 +148,19 @@ int GetAddress(xlad_transport_engine* engine, const void** data, size_t* bytes, 
   return XLAD_TRANSPORT_OK;
 }
 
-int Connect(xlad_transport_engine*, int32_t peer_device, const void* address, size_t bytes, xlad_transport_peer** peer,
+int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_transport_peer** peer,
             xlad_transport_error* error) {
   Address found;
   int ranks = 0;
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
   MPI_Comm_size(mpi.communicator, &ranks);
-  if (bytes == sizeof found) std::memcpy(&found, address, sizeof found);
-  if (bytes != sizeof found || found.rank < 0 || found.rank >= ranks || found.generation < 0) {
+  if (target->bytes == sizeof found) std::memcpy(&found, target->address, sizeof found);
+  if (target->bytes != sizeof found || found.rank < 0 || found.rank >= ranks || found.generation < 0) {
     return Fail(XLAD_TRANSPORT_FAILED, "found the address of a process of another launch, expected one of this mpirun",
                 error);
   }
-  *peer = new xlad_transport_peer{peer_device, found.rank, found.generation, {}};
+  *peer = new xlad_transport_peer{target->device, found.rank, found.generation, {}};
   return XLAD_TRANSPORT_OK;
 }
 
@@ -207,8 +207,9 @@ void Disconnect(xlad_transport_engine*, xlad_transport_peer* peer, int32_t flush
   delete peer;
 }
 
-int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
-         xlad_transport_request** request, xlad_transport_error* error) {
+int Post(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+         xlad_transport_error* error) {
+  const auto [peer, stream, data, to, bytes] = *message;
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
   auto* const made = new xlad_transport_request{{}, peer, false};
@@ -226,8 +227,9 @@ int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t strea
   return XLAD_TRANSPORT_PENDING;
 }
 
-int PostReceive(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data, size_t bytes,
-                xlad_transport_request** request, size_t*, xlad_transport_error* error) {
+int PostReceive(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+                size_t*, xlad_transport_error* error) {
+  const auto [peer, stream, unused, data, bytes] = *message;
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
   auto* const made = new xlad_transport_request{{}, peer, true};

@@ -52,9 +52,10 @@ void Engine::KeepMoving() {
 
 absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const xlad_transport_target target{peer_device, address.data(), address.size()};
   xlad_transport_peer* peer = nullptr;
   xlad_transport_error error{};
-  const int code = api_->connect(engine_, peer_device, address.data(), address.size(), &peer, &error);
+  const int code = api_->connect(engine_, &target, &peer, &error);
   XLAD_RETURN_IF_ERROR(ToStatus(code, error));
   return peer;
 }
@@ -69,7 +70,8 @@ absl::StatusOr<Engine::Started> Engine::Post(xlad_transport_peer* peer, Stream s
   const std::lock_guard<std::mutex> lock(mutex_);
   Started started;
   xlad_transport_error error{};
-  const int code = api_->post(engine_, peer, stream, data.data(), data.size(), &started.request, &error);
+  const xlad_transport_message message{peer, stream, data.data(), nullptr, data.size()};
+  const int code = api_->post(engine_, &message, &started.request, &error);
   XLAD_RETURN_IF_ERROR(ToStatus(code, error));
   if (code == XLAD_TRANSPORT_OK) started.request = nullptr;
   return started;
@@ -80,8 +82,8 @@ absl::StatusOr<Engine::Started> Engine::PostReceive(xlad_transport_peer* peer, S
   const std::lock_guard<std::mutex> lock(mutex_);
   Started started;
   xlad_transport_error error{};
-  const int code =
-      api_->post_receive(engine_, peer, stream, data.data(), data.size(), &started.request, &started.received, &error);
+  const xlad_transport_message message{peer, stream, nullptr, data.data(), data.size()};
+  const int code = api_->post_receive(engine_, &message, &started.request, &started.received, &error);
   XLAD_RETURN_IF_ERROR(ToStatus(code, error));
   if (code == XLAD_TRANSPORT_OK) started.request = nullptr;
   return started;
@@ -108,7 +110,8 @@ absl::StatusOr<std::unique_ptr<Engine::Registration>> Engine::Register(absl::Spa
   const std::lock_guard<std::mutex> lock(mutex_);
   void* handle = nullptr;
   xlad_transport_error error{};
-  const int code = api_->register_memory(engine_, memory.data(), memory.size(), kind, &handle, &error);
+  const xlad_transport_memory described{memory.data(), memory.size(), kind};
+  const int code = api_->register_memory(engine_, &described, &handle, &error);
   XLAD_RETURN_IF_ERROR(ToStatus(code, error));
   return std::make_unique<Registration>(this, handle);
 }

@@ -2,7 +2,7 @@
  * does not link (UCX, MPI). xlad loads libxlad_transport_NAME.so and calls its function xlad_transport.
  *
  * An engine belongs to one device of this process. A peer is a device of another process. Messages between two devices
- * have a stream (0 or 1). Those of one stream arrive in the order in which they were posted, and each one is received by
+ * have a stream (0 or 1). Those of one stream arrive in the order in which they were posted. Each one is received by
  * the oldest posted receive of its peer and stream.
  *
  * Threads: xlad serializes all calls for one engine; calls for different engines may be concurrent. No function waits
@@ -54,6 +54,28 @@ typedef struct xlad_transport_engine xlad_transport_engine;
 typedef struct xlad_transport_peer xlad_transport_peer;
 typedef struct xlad_transport_request xlad_transport_request;
 
+/* Where a peer is: what `address` of its engine has returned. */
+typedef struct xlad_transport_target {
+  int32_t device;
+  const void* address;
+  size_t bytes;
+} xlad_transport_target;
+
+/* A message to send, or memory for one to receive (`to`). */
+typedef struct xlad_transport_message {
+  xlad_transport_peer* peer;
+  int32_t stream;
+  const void* data;
+  void* to;
+  size_t bytes;
+} xlad_transport_message;
+
+typedef struct xlad_transport_memory {
+  void* data;
+  size_t bytes;
+  int32_t kind; /* XLAD_TRANSPORT_HOST, ... */
+} xlad_transport_memory;
+
 typedef struct xlad_transport_api {
   uint32_t abi;          /* XLAD_TRANSPORT_ABI */
   uint32_t struct_bytes; /* sizeof(xlad_transport_api) */
@@ -68,19 +90,19 @@ typedef struct xlad_transport_api {
   /* The bytes that a peer passes to `connect`. They belong to the engine. */
   int (*address)(xlad_transport_engine* engine, const void** data, size_t* bytes, xlad_transport_error* error);
   /* Both sides connect to each other, in any order, once. */
-  int (*connect)(xlad_transport_engine* engine, int32_t peer_device, const void* address, size_t bytes,
-                 xlad_transport_peer** peer, xlad_transport_error* error);
-  /* Ends all operations with the peer. Afterwards the peer and its requests do not exist. What was posted is first given
-   * up to `flush_ms` milliseconds to leave this process; what has not left it then is lost. */
+  int (*connect)(xlad_transport_engine* engine, const xlad_transport_target* target, xlad_transport_peer** peer,
+                 xlad_transport_error* error);
+  /* Ends all operations with the peer. Afterwards the peer and its requests do not exist. What was posted first has up
+   * to `flush_ms` milliseconds to leave this process; the rest is lost. */
   void (*disconnect)(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms);
 
   /* Starts to send or to receive a message. XLAD_TRANSPORT_OK: it has ended already, and there is no request.
    * XLAD_TRANSPORT_PENDING: *request is set. A received message has exactly `bytes` bytes, or at most `bytes` on
    * stream 0. *received is set if the receive has ended. */
-  int (*post)(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
-              xlad_transport_request** request, xlad_transport_error* error);
-  int (*post_receive)(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data,
-                      size_t bytes, xlad_transport_request** request, size_t* received, xlad_transport_error* error);
+  int (*post)(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+              xlad_transport_error* error);
+  int (*post_receive)(xlad_transport_engine* engine, const xlad_transport_message* message,
+                      xlad_transport_request** request, size_t* received, xlad_transport_error* error);
   /* Whether a request has ended; if it has, it does not exist any more. After an error, `disconnect` ends it.
    * `received` is set for receives; it may be NULL for sends. */
   int (*test)(xlad_transport_engine* engine, xlad_transport_request* request, size_t* received,
@@ -89,7 +111,7 @@ typedef struct xlad_transport_api {
   int (*progress)(xlad_transport_engine* engine);
 
   /* Prepares memory for faster transfers; both are NULL if the library needs no such thing. */
-  int (*register_memory)(xlad_transport_engine* engine, void* data, size_t bytes, int32_t kind, void** handle,
+  int (*register_memory)(xlad_transport_engine* engine, const xlad_transport_memory* memory, void** handle,
                          xlad_transport_error* error);
   void (*unregister_memory)(xlad_transport_engine* engine, void* handle);
 

@@ -102,12 +102,12 @@ int Address(xlad_transport_engine* engine, const void** data, size_t* bytes, xla
   return XLAD_TRANSPORT_OK;
 }
 
-int Connect(xlad_transport_engine*, int32_t peer_device, const void* address, size_t bytes, xlad_transport_peer** peer,
+int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_transport_peer** peer,
             xlad_transport_error* error) {
   int64_t id = 0;
-  if (bytes != sizeof id) return Fail(XLAD_TRANSPORT_FAILED, "connect: the address has the wrong size", error);
-  std::memcpy(&id, address, sizeof id);
-  *peer = new xlad_transport_peer{id, peer_device};
+  if (target->bytes != sizeof id) return Fail(XLAD_TRANSPORT_FAILED, "connect: the address has the wrong size", error);
+  std::memcpy(&id, target->address, sizeof id);
+  *peer = new xlad_transport_peer{id, target->device};
   return XLAD_TRANSPORT_OK;
 }
 
@@ -130,8 +130,9 @@ void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_
   delete peer;
 }
 
-int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
-         xlad_transport_request** request, xlad_transport_error* error) {
+int Post(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+         xlad_transport_error* error) {
+  const auto [peer, stream, data, to, bytes] = *message;
   Hub& hub = TheHub();
   const std::lock_guard<std::mutex> lock(hub.mutex);
   if (!hub.engines.contains(peer->id)) return Fail(XLAD_TRANSPORT_PEER_LOST, "post: the peer has closed", error);
@@ -153,8 +154,9 @@ int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t strea
   return XLAD_TRANSPORT_PENDING;
 }
 
-int PostReceive(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data, size_t bytes,
-                xlad_transport_request** request, size_t*, xlad_transport_error*) {
+int PostReceive(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+                size_t*, xlad_transport_error*) {
+  const auto [peer, stream, unused, data, bytes] = *message;
   Hub& hub = TheHub();
   const std::lock_guard<std::mutex> lock(hub.mutex);
   auto made = std::make_unique<Request>();

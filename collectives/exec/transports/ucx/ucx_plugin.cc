@@ -107,11 +107,11 @@ int Address(xlad_transport_engine* engine, const void** data, size_t* bytes, xla
   return XLAD_TRANSPORT_OK;
 }
 
-int Connect(xlad_transport_engine* engine, int32_t peer_device, const void* address, size_t bytes,
-            xlad_transport_peer** peer, xlad_transport_error* error) {
-  const std::string copy(static_cast<const char*>(address), bytes);
+int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, xlad_transport_peer** peer,
+            xlad_transport_error* error) {
+  const std::string copy(static_cast<const char*>(target->address), target->bytes);
   auto* const made = new xlad_transport_peer();
-  made->device = peer_device;
+  made->device = target->device;
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -185,16 +185,18 @@ int Started(xlad_transport_peer* peer, void* ucx, bool receives, xlad_transport_
   return XLAD_TRANSPORT_PENDING;
 }
 
-int Post(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, const void* data, size_t bytes,
-         xlad_transport_request** request, xlad_transport_error* error) {
+int Post(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+         xlad_transport_error* error) {
+  const auto [peer, stream, data, to, bytes] = *message;
   if (peer->failure != UCS_OK) return Fail("the peer", peer->failure, error);
   const ucp_request_param_t param{};
   return Started(peer, ucp_tag_send_nbx(peer->endpoint, data, bytes, Tag(engine->device, stream), &param), false,
                  request, error);
 }
 
-int PostReceive(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t stream, void* data, size_t bytes,
-                xlad_transport_request** request, size_t*, xlad_transport_error* error) {
+int PostReceive(xlad_transport_engine* engine, const xlad_transport_message* message, xlad_transport_request** request,
+                size_t*, xlad_transport_error* error) {
+  const auto [peer, stream, unused, data, bytes] = *message;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   return Started(peer, ucp_tag_recv_nbx(engine->worker, data, bytes, Tag(peer->device, stream), UINT64_MAX, &param),
@@ -219,13 +221,14 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
 
 int Progress(xlad_transport_engine* engine) { return static_cast<int>(ucp_worker_progress(engine->worker)); }
 
-int RegisterMemory(xlad_transport_engine* engine, void* data, size_t bytes, int32_t kind, void** handle,
+int RegisterMemory(xlad_transport_engine* engine, const xlad_transport_memory* memory_to_map, void** handle,
                    xlad_transport_error* error) {
-  if (kind != XLAD_TRANSPORT_HOST) return Fail("ucp_mem_map of device memory", UCS_ERR_UNSUPPORTED, error);
+  if (memory_to_map->kind != XLAD_TRANSPORT_HOST)
+    return Fail("ucp_mem_map of device memory", UCS_ERR_UNSUPPORTED, error);
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-  params.address = data;
-  params.length = bytes;
+  params.address = memory_to_map->data;
+  params.length = memory_to_map->bytes;
   ucp_mem_h memory = nullptr;
   const ucs_status_t status = ucp_mem_map(engine->context, &params, &memory);
   if (status != UCS_OK) return Fail("ucp_mem_map", status, error);
