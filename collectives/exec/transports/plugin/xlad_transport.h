@@ -54,7 +54,7 @@ typedef struct xlad_transport_engine xlad_transport_engine;
 typedef struct xlad_transport_peer xlad_transport_peer;
 typedef struct xlad_transport_request xlad_transport_request;
 
-/* Where a peer is: what `address` of its engine has returned. */
+/* The device of a peer, and the bytes that `address` of its engine has returned. */
 typedef struct xlad_transport_target {
   int32_t device;
   const void* address;
