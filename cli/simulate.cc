@@ -106,6 +106,23 @@ Json ToJson(const Run& run, bool details) {
   return json;
 }
 
+// Collectives of the same kind, size and group as one, with the sum of their executions.
+std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::CollectiveUse>& uses) {
+  std::vector<simulate::CollectiveUse> combined;
+  for (const simulate::CollectiveUse& use : uses) {
+    const auto same = std::find_if(combined.begin(), combined.end(), [&](const simulate::CollectiveUse& other) {
+      return other.kind == use.kind && other.axes == use.axes && other.group == use.group && other.plan == use.plan &&
+             other.bytes == use.bytes && other.us == use.us;
+    });
+    if (same == combined.end()) {
+      combined.push_back(use);
+    } else {
+      same->trips += use.trips;
+    }
+  }
+  return combined;
+}
+
 void PrintRun(const Run& run) {
   const simulate::StepTime& step = run.prediction.step;
   absl::PrintF("%.1f us per step on %s (%d chips), mesh %s placed as %s\n", step.us, run.slice.name, run.slice.chips(),
@@ -120,7 +137,7 @@ void PrintRun(const Run& run) {
     absl::PrintF("links along %c: %.1f %% used\n", simulate::LetterOf(d),
                  step.us > 0 ? 100 * step.link_us[d] / step.us : 0.0);
   }
-  std::vector<simulate::CollectiveUse> uses = step.collectives;
+  std::vector<simulate::CollectiveUse> uses = Combined(step.collectives);
   std::stable_sort(uses.begin(), uses.end(),
                    [](const auto& a, const auto& b) { return a.us * a.trips > b.us * b.trips; });
   if (!uses.empty())
@@ -132,7 +149,7 @@ void PrintRun(const Run& run) {
                  use.group, use.plan);
   }
   if (uses.size() > kMaxPrintedCollectives) {
-    absl::PrintF("%d collectives that take less time are not shown; --format json has all\n",
+    absl::PrintF("%d rows of collectives that take less time are not shown; --format json has all collectives\n",
                  uses.size() - kMaxPrintedCollectives);
   }
 }
