@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Published times on TPUs and predictions of `xlad simulate`: bench/tpu_sim/validate.py [--only WORD] [--json FILE]
 
-Every row names its source. No constant is fitted, so that every row is a prediction. Batch, sharding and what is kept
-for the backward pass are those of the published recipe; rows of models need jax.
+Every row names its source. No constant is fitted to a row; docs/reference/simulate.md says which two choices were made
+after rows had been seen. Batch, sharding and what is kept for the backward pass are those of the published recipe; rows
+of models need jax.
 
   book     "How to Scale Your Model" (2025), https://jax-ml.github.io/scaling-book
   recipes  https://github.com/AI-Hypercomputer/tpu-recipes, training/trillium: tokens per second and chip of MaxText
