@@ -1,0 +1,38 @@
+// An HTTP/1.1 server for a few small pages: metrics, health, a dashboard. GET and HEAD only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace xlad::observe {
+
+struct HttpRequest {
+  std::string path;                          // "/api/job", without the query.
+  std::map<std::string, std::string> query;  // Decoded.
+  std::string client;                        // "127.0.0.1:4711" or "[::1]:4711"
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+// Called by several threads at once.
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+
+class HttpServer {
+ public:
+  // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
+  // InvalidArgument if the address is malformed.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
+  // Waits for the requests that have begun.
+  virtual ~HttpServer() = default;
+  virtual std::string Address() const = 0;
+};
+
+}  // namespace xlad::observe

@@ -1,0 +1,53 @@
+#include "security/private_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "base/file_descriptor.h"
+
+namespace xlad::security {
+namespace {
+
+absl::Status Failed(absl::string_view what, const std::string& path) {
+  return absl::UnavailableError(absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::Status MakePrivateFolder(const std::string& folder) {
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  return chmod(folder.c_str(), 0700) == 0 ? absl::OkStatus() : Failed("make private the folder", folder);
+}
+
+absl::Status WritePrivateFile(const std::string& path, const std::string& contents) {
+  const std::string temporary = absl::StrCat(path, ".", SystemRandom()->Hex(4));
+  {
+    const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file.is_open()) return Failed("make", temporary);
+    size_t written = 0;
+    while (written < contents.size()) {
+      const ssize_t n = write(file.get(), contents.data() + written, contents.size() - written);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        const absl::Status status = Failed("write", temporary);
+        unlink(temporary.c_str());
+        return status;
+      }
+      written += static_cast<size_t>(n);
+    }
+    if (fsync(file.get()) != 0) return Failed("write", temporary);
+  }
+  if (rename(temporary.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const absl::Status status = Failed("replace", path);
+  unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace xlad::security

@@ -1,0 +1,249 @@
+#include "security/secure_connection.h"
+
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+
+namespace xlad::security {
+namespace {
+
+constexpr size_t kMinKeyBytes = 16;
+constexpr size_t kChunkBytes = 64 << 10;
+// TLS_AES_128_GCM_SHA256, the cipher that every implementation of TLS 1.3 has. A pre-shared key is bound to a hash.
+constexpr unsigned char kCipher[2] = {0x13, 0x01};
+
+template <auto kFree>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using Tls = std::unique_ptr<SSL, Deleter<SSL_free>>;
+
+// The key and the name by which the client offers it.
+struct SharedKey {
+  std::string bytes;  // 32
+  std::string name;
+};
+
+// What the library knows an object's key by.
+int KeyIndex() {
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
+
+SSL_SESSION* MakeSession(SSL* tls, const SharedKey& key) {
+  SSL_SESSION* const session = SSL_SESSION_new();
+  if (session == nullptr) return nullptr;
+  if (SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(key.bytes.data()),
+                                  key.bytes.size()) == 1 &&
+      SSL_SESSION_set_cipher(session, SSL_CIPHER_find(tls, kCipher)) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+    return session;
+  }
+  SSL_SESSION_free(session);
+  return nullptr;
+}
+
+int OfferKey(SSL* tls, const EVP_MD* /*hash*/, const unsigned char** name, size_t* size, SSL_SESSION** session) {
+  const auto* key = static_cast<const SharedKey*>(SSL_get_ex_data(tls, KeyIndex()));
+  *name = reinterpret_cast<const unsigned char*>(key->name.data());
+  *size = key->name.size();
+  *session = MakeSession(tls, *key);
+  return *session != nullptr ? 1 : 0;
+}
+
+// With another name the handshake fails later, because the server has no certificate.
+int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** session) {
+  const auto* key = static_cast<const SharedKey*>(SSL_get_ex_data(tls, KeyIndex()));
+  const bool found = key->name == std::string(reinterpret_cast<const char*>(name), size);
+  *session = found ? MakeSession(tls, *key) : nullptr;
+  return !found || *session != nullptr ? 1 : 0;
+}
+
+SSL_CTX* Context() {
+  static SSL_CTX* const context = [] {
+    SSL_CTX* const made = SSL_CTX_new(TLS_method());
+    SSL_CTX_set_min_proto_version(made, TLS1_3_VERSION);
+    SSL_CTX_set_ciphersuites(made, "TLS_AES_128_GCM_SHA256");
+    SSL_CTX_set_psk_use_session_callback(made, OfferKey);
+    SSL_CTX_set_psk_find_session_callback(made, FindKey);
+    SSL_CTX_set_num_tickets(made, 0);
+    SSL_CTX_set_session_cache_mode(made, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(made, SSL_MODE_RELEASE_BUFFERS);
+    return made;
+  }();
+  return context;
+}
+
+std::string LibraryText() {
+  char text[256] = "unknown error";
+  if (const unsigned long code = ERR_peek_last_error(); code != 0) ERR_error_string_n(code, text, sizeof text);
+  ERR_clear_error();
+  return text;
+}
+
+class SecureConnection final : public SecuredConnection {
+ public:
+  SecureConnection(Connection* inner, SharedKey key) : inner_(inner), key_(std::move(key)) {}
+  void Own(std::unique_ptr<Connection> inner) override { owned_ = std::move(inner); }
+
+  absl::Status Handshake(bool is_client) {
+    tls_.reset(SSL_new(Context()));
+    if (tls_ == nullptr) return absl::InternalError(absl::StrCat("cannot begin TLS: ", LibraryText()));
+    SSL_set_ex_data(tls_.get(), KeyIndex(), &key_);
+    SSL_set_bio(tls_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    is_client ? SSL_set_connect_state(tls_.get()) : SSL_set_accept_state(tls_.get());
+    while (true) {
+      ERR_clear_error();
+      const int done = SSL_do_handshake(tls_.get());
+      const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls_.get(), done);
+      const std::string why = done == 1 ? "" : LibraryText();
+      // Also what says why the handshake has failed.
+      const absl::Status sent = Send(TakeEncrypted());
+      if (done == 1) return sent;
+      if (error != SSL_ERROR_WANT_READ) {
+        return absl::UnauthenticatedError(absl::StrCat("the connection with ", inner_->Peer(),
+                                                       " cannot be secured: the other side has another key, or "
+                                                       "does not speak TLS 1.3 (",
+                                                       why, ")"));
+      }
+      XLAD_RETURN_IF_ERROR(sent);
+      XLAD_RETURN_IF_ERROR(ReceiveEncrypted());
+    }
+  }
+
+  absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
+    if (bytes.empty()) return absl::InvalidArgumentError("found a read of no bytes");
+    while (true) {
+      {
+        const std::lock_guard<std::mutex> lock(tls_mutex_);
+        ERR_clear_error();
+        size_t n = 0;
+        const int read = SSL_read_ex(tls_.get(), bytes.data(), bytes.size(), &n);
+        if (read == 1) return n;
+        const int error = SSL_get_error(tls_.get(), read);
+        if (error == SSL_ERROR_ZERO_RETURN) return absl::UnavailableError("the peer has closed the connection");
+        if (error != SSL_ERROR_WANT_READ) {
+          return absl::DataLossError(
+              absl::StrCat("found bytes from ", inner_->Peer(), " that the peer has not sent: ", LibraryText()));
+        }
+      }
+      XLAD_RETURN_IF_ERROR(ReceiveEncrypted());
+    }
+  }
+
+  absl::Status Write(absl::Span<const std::byte> bytes) override {
+    const std::lock_guard<std::mutex> writing(write_mutex_);
+    while (!bytes.empty()) {
+      const auto piece = bytes.subspan(0, kChunkBytes);
+      XLAD_ASSIGN_OR_RETURN(const std::string encrypted, Encrypt(piece));
+      XLAD_RETURN_IF_ERROR(Send(encrypted));
+      bytes.remove_prefix(piece.size());
+    }
+    return absl::OkStatus();
+  }
+
+  // All or nothing: if a part of a record has been written, nothing can follow it.
+  size_t TryWrite(absl::Span<const std::byte> bytes) override {
+    const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
+    if (!writing.owns_lock()) return 0;
+    const absl::StatusOr<std::string> encrypted = Encrypt(bytes);
+    if (!encrypted.ok()) return 0;
+    const size_t written = inner_->TryWrite({reinterpret_cast<const std::byte*>(encrypted->data()), encrypted->size()});
+    if (written == encrypted->size()) return bytes.size();
+    broken_ = true;
+    return 0;
+  }
+
+  void Shutdown() override { inner_->Shutdown(); }
+  std::string Peer() const override { return inner_->Peer(); }
+
+ private:
+  absl::Status Send(const std::string& encrypted) {
+    if (encrypted.empty()) return absl::OkStatus();
+    return inner_->Write({reinterpret_cast<const std::byte*>(encrypted.data()), encrypted.size()});
+  }
+
+  // Requires tls_mutex_, except during the handshake.
+  std::string TakeEncrypted() {
+    BIO* const out = SSL_get_wbio(tls_.get());
+    std::string bytes(BIO_ctrl_pending(out), '\0');
+    if (!bytes.empty()) bytes.resize(std::max(0, BIO_read(out, bytes.data(), static_cast<int>(bytes.size()))));
+    return bytes;
+  }
+
+  absl::StatusOr<std::string> Encrypt(absl::Span<const std::byte> bytes) {
+    const std::lock_guard<std::mutex> lock(tls_mutex_);
+    if (broken_) return absl::UnavailableError("the connection is broken");
+    ERR_clear_error();
+    size_t n = 0;
+    if (SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n) != 1 || n != bytes.size()) {
+      return absl::InternalError(absl::StrCat("cannot encrypt: ", LibraryText()));
+    }
+    return TakeEncrypted();
+  }
+
+  // Blocks until bytes have arrived. Called by the reader only.
+  absl::Status ReceiveEncrypted() {
+    XLAD_ASSIGN_OR_RETURN(const size_t n, inner_->Read(absl::MakeSpan(received_)));
+    const std::lock_guard<std::mutex> lock(tls_mutex_);
+    if (BIO_write(SSL_get_rbio(tls_.get()), received_.data(), static_cast<int>(n)) == static_cast<int>(n)) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError("no memory for bytes that have arrived");
+  }
+
+  Connection* const inner_;
+  std::unique_ptr<Connection> owned_;  // May be null.
+  SharedKey key_;
+  std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
+  std::mutex tls_mutex_;    // Guards what follows.
+  Tls tls_;
+  bool broken_ = false;
+  std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
+};
+
+absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, absl::string_view key,
+                                                          absl::string_view context, bool is_client) {
+  if (key.size() < kMinKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a key of ", key.size(), " bytes, expected at least ", kMinKeyBytes));
+  }
+  // The key is used for this purpose only, and has the length of the hash.
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  const std::string labeled = absl::StrCat("xlad data plane\n", key);
+  if (EVP_Digest(labeled.data(), labeled.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    return absl::InternalError("cannot hash a key");
+  }
+  SharedKey shared{std::string(reinterpret_cast<const char*>(digest), size), Sha256Hex(context)};
+  auto connection = std::make_unique<SecureConnection>(inner, std::move(shared));
+  XLAD_RETURN_IF_ERROR(connection->Handshake(is_client));
+  return connection;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureClient(Connection* inner, absl::string_view key,
+                                                                absl::string_view context) {
+  return Secure(inner, key, context, /*is_client=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureServer(Connection* inner, absl::string_view key,
+                                                                absl::string_view context) {
+  return Secure(inner, key, context, /*is_client=*/false);
+}
+
+}  // namespace xlad::security

@@ -1,0 +1,231 @@
+// Roles, tokens, join files, and certificates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "security/certificates.h"
+#include "security/join_file.h"
+#include "security/private_files.h"
+#include "security/tokens.h"
+
+namespace xlad::security {
+namespace {
+
+using ::testing::HasSubstr;
+
+int ModeOf(const std::string& path) {
+  struct stat found{};
+  return stat(path.c_str(), &found) == 0 ? static_cast<int>(found.st_mode & 07777) : -1;
+}
+
+class FolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = JoinPath(testing::TempDir(),
+                       absl::StrCat("security_", testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST(Roles, WhatTheTableDoesNotNameIsDenied) {
+  for (const Role role : {Role::kReader, Role::kSubmitter, Role::kWorker, Role::kOperator, Role::kOwner}) {
+    for (const char* call : {"", "submitjob", "SubmitJob ", "DropEverything", "../Attach"}) {
+      EXPECT_EQ(AccessTo(call, role), Access::kDenied) << call;
+    }
+  }
+  EXPECT_EQ(AccessTo("CancelJob", Role::kReader), Access::kDenied);
+  EXPECT_EQ(AccessTo("CancelJob", Role::kSubmitter), Access::kOwn);
+  EXPECT_EQ(AccessTo("CancelJob", Role::kOperator), Access::kAll);
+  EXPECT_EQ(AccessTo("CancelJob", Role::kWorker), Access::kDenied);
+  EXPECT_EQ(AccessTo("Attach", Role::kOperator), Access::kDenied);
+}
+
+TEST(Roles, ReadersChangeNothingAndWorkersSeeNoJobs) {
+  const std::set<std::string> reads = {"ListJobs", "GetJob",      "WatchJob", "JobLog",
+                                       "WhyJob",   "ListWorkers", "GetStatus"};
+  std::set<std::string> calls;
+  for (const CallRule& rule : CallRules()) {
+    EXPECT_TRUE(calls.insert(rule.call).second) << rule.call << " is in the table twice";
+    EXPECT_EQ(AccessTo(rule.call, Role::kReader) != Access::kDenied, reads.contains(rule.call)) << rule.call;
+    if (reads.contains(rule.call)) EXPECT_EQ(AccessTo(rule.call, Role::kWorker), Access::kDenied) << rule.call;
+    EXPECT_EQ(AccessTo(rule.call, Role::kOwner), Access::kAll) << rule.call;
+  }
+}
+
+TEST(Roles, NamesAndUsers) {
+  for (const Role role : {Role::kReader, Role::kSubmitter, Role::kWorker, Role::kOperator}) {
+    EXPECT_EQ(ParseRole(RoleName(role)), role);
+  }
+  EXPECT_FALSE(ParseRole("owner").has_value());
+  EXPECT_FALSE(ParseRole("root").has_value());
+  for (const char* good : {"a", "alice", "a-b_c.d9"}) EXPECT_TRUE(IsUserName(good)) << good;
+  for (const char* bad : {"", "Alice", "9a", "-a", "a b", "a/b", "a\nb", "../x", "abcdefghijklmnopqrstuvwxyzabcdefg"}) {
+    EXPECT_FALSE(IsUserName(bad)) << bad;
+  }
+}
+
+class TokensTest : public FolderTest {
+ protected:
+  ManualClock clock_{1'800'000'000 * kNsPerSecond};
+  std::unique_ptr<Random> random_ = SystemRandom();
+};
+
+TEST_F(TokensTest, AreFoundUntilTheyExpire) {
+  TokenStore store(folder_, &clock_);
+  const auto token = store.Issue(Role::kSubmitter, "alice", 3600, random_.get());
+  ASSERT_TRUE(token.ok()) << token.status();
+  const auto caller = store.Find(*token);
+  ASSERT_TRUE(caller.ok()) << caller.status();
+  EXPECT_EQ(caller->user, "alice");
+  EXPECT_EQ(caller->role, Role::kSubmitter);
+  clock_.Advance(3599 * kNsPerSecond);
+  EXPECT_TRUE(store.Find(*token).ok());
+  clock_.Advance(kNsPerSecond);
+  const absl::Status expired = store.Find(*token).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(expired));
+  EXPECT_THAT(std::string(expired.message()), HasSubstr("expired"));
+}
+
+TEST_F(TokensTest, AreRefusedAfterTheyAreRevokedBesideTheStore) {
+  TokenStore serving(folder_, &clock_);
+  TokenStore command(folder_, &clock_);
+  const std::string token = *command.Issue(Role::kWorker, "w", 60, random_.get());
+  EXPECT_TRUE(serving.Find(token).ok());
+  EXPECT_TRUE(command.Revoke(TokenId(token)).ok());
+  clock_.Advance(kNsPerSecond);
+  EXPECT_TRUE(absl::IsUnauthenticated(serving.Find(token).status()));
+  EXPECT_TRUE(absl::IsNotFound(command.Revoke(TokenId(token))));
+  EXPECT_TRUE(absl::IsNotFound(command.Revoke("../../etc/passwd")));
+}
+
+// Each character of the secret counts, and an id alone says nothing.
+TEST_F(TokensTest, OtherTextsAreRefused) {
+  TokenStore store(folder_, &clock_);
+  const std::string token = *store.Issue(Role::kOperator, "op", 60, random_.get());
+  for (size_t i = 0; i < token.size(); ++i) {
+    std::string changed = token;
+    changed[i] = changed[i] == '0' ? '1' : '0';
+    EXPECT_TRUE(absl::IsUnauthenticated(store.Find(changed).status())) << i;
+  }
+  for (const std::string& other : {std::string(), std::string("xlad_"), TokenId(token), token + "0", token + "\n",
+                                   absl::StrCat("xlad_../../x_", std::string(64, '0')), std::string(1 << 20, 'x')}) {
+    EXPECT_TRUE(absl::IsUnauthenticated(store.Find(other).status()));
+  }
+  const std::string unknown = absl::StrCat("xlad_000000000000_", std::string(64, '0'));
+  std::string wrong = token;
+  wrong.back() = wrong.back() == '0' ? '1' : '0';
+  // The errors for an unknown id and for a wrong secret differ in the id only.
+  EXPECT_EQ(std::string(store.Find(unknown).status().message()).substr(25),
+            std::string(store.Find(wrong).status().message()).substr(25));
+}
+
+TEST_F(TokensTest, FilesHaveNoSecretAndAreTheOwnersAlone) {
+  TokenStore store(folder_, &clock_);
+  const std::string token = *store.Issue(Role::kReader, "r", 60, random_.get());
+  const std::string secret = token.substr(token.rfind('_') + 1);
+  EXPECT_EQ(ModeOf(folder_), 0700);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    ++files;
+    EXPECT_EQ(ModeOf(entry.path().string()), 0600);
+    const std::string text = *RealFileSystem().Read(entry.path().string());
+    EXPECT_FALSE(absl::StrContains(text, secret));
+    EXPECT_THAT(text, HasSubstr(Sha256Hex(secret)));
+  }
+  EXPECT_EQ(files, 1);
+  const auto all = store.List();
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 1u);
+  EXPECT_EQ(all->front().id, TokenId(token));
+}
+
+TEST_F(TokensTest, RefusesOwnersBadUsersAndDamage) {
+  TokenStore store(folder_, &clock_);
+  EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kOwner, "a", 60, random_.get()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kReader, "a b", 60, random_.get()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kReader, "a", 0, random_.get()).status()));
+  const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());
+  const std::string path = JoinPath(folder_, TokenId(token) + ".token");
+  const std::string text = *RealFileSystem().Read(path);
+  for (size_t line = 0; line < 5; ++line) {  // Without any one of its lines it is refused.
+    std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    lines.erase(lines.begin() + static_cast<int64_t>(line));
+    ASSERT_TRUE(WritePrivateFile(path, absl::StrJoin(lines, "\n")).ok());
+    clock_.Advance(kNsPerSecond);
+    EXPECT_TRUE(absl::IsUnauthenticated(store.Find(token).status())) << line;
+  }
+  ASSERT_TRUE(WritePrivateFile(path, absl::StrCat(text, "role owner\n")).ok());
+  clock_.Advance(kNsPerSecond);
+  EXPECT_EQ(store.Find(token)->role, Role::kReader);
+}
+
+TEST(JoinFiles, RoundTripAndNameWhatIsMissing) {
+  const JoinFile join = {"10.0.0.1:7411", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n",
+                         absl::StrCat("xlad_0123456789ab_", std::string(64, 'f'))};
+  const std::string text = FormatJoinFile(join);
+  const auto parsed = ParseJoinFile(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->address, join.address);
+  EXPECT_EQ(parsed->token, join.token);
+  EXPECT_EQ(parsed->authority, join.authority);
+  EXPECT_EQ(text.substr(0, text.find('\n')), join.token);  // So it is a token file, too.
+  for (size_t size = 0; size + 1 < text.size(); ++size) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseJoinFile(text.substr(0, size)).status())) << size;
+  }
+}
+
+TEST(Certificates, AuthoritiesAndServersDiffer) {
+  const auto authority = MakeAuthority(1'800'000'000);
+  ASSERT_TRUE(authority.ok()) << authority.status();
+  const auto server = IssueServer(*authority, {"host", "*.svc", "10.0.0.1", "fd00::1"}, 1'800'000'000);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_THAT(server->certificate, HasSubstr("BEGIN CERTIFICATE"));
+  EXPECT_THAT(server->key, HasSubstr("BEGIN PRIVATE KEY"));
+  EXPECT_NE(*Fingerprint(server->certificate), *Fingerprint(authority->certificate));
+  EXPECT_NE(*Fingerprint(MakeAuthority(1'800'000'000)->certificate), *Fingerprint(authority->certificate));
+  EXPECT_TRUE(absl::IsInvalidArgument(IssueServer(*authority, {}, 0).status()));
+  for (const char* bad : {"", "a b", "a,DNS:evil", "a\nb"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(IssueServer(*authority, {bad}, 0).status())) << bad;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(IssueServer({"x", "y"}, {"host"}, 0).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Fingerprint("nothing").status()));
+}
+
+using CertificatesTest = FolderTest;
+
+TEST_F(CertificatesTest, TheAuthorityOfAFolderStays) {
+  const ManualClock clock{1'800'000'000 * kNsPerSecond};
+  const auto first = AuthorityIn(folder_, clock);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(AuthorityIn(folder_, clock)->certificate, first->certificate);
+  EXPECT_EQ(ModeOf(folder_), 0700);
+  EXPECT_EQ(ModeOf(JoinPath(folder_, "ca-key.pem")), 0600);
+}
+
+using PrivateFilesTest = FolderTest;
+
+TEST_F(PrivateFilesTest, ReplaceOlderFilesAndNeverWidenTheirMode) {
+  ASSERT_TRUE(MakePrivateFolder(folder_).ok());
+  const std::string path = JoinPath(folder_, "f");
+  for (const std::string& contents : {std::string("a"), std::string(), std::string(1 << 20, 'x')}) {
+    ASSERT_TRUE(WritePrivateFile(path, contents).ok());
+    EXPECT_EQ(*RealFileSystem().Read(path), contents);
+    EXPECT_EQ(ModeOf(path), 0600);
+    chmod(path.c_str(), 0644);
+  }
+  EXPECT_FALSE(WritePrivateFile(JoinPath(folder_, "missing/f"), "x").ok());
+}
+
+}  // namespace
+}  // namespace xlad::security

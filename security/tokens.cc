@@ -1,0 +1,147 @@
+#include "security/tokens.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "base/secret.h"
+#include "security/private_files.h"
+
+namespace xlad::security {
+namespace {
+
+constexpr absl::string_view kPrefix = "xlad_";
+constexpr int kIdBytes = 6;
+constexpr int kSecretBytes = 32;
+constexpr int64_t kCacheNs = kNsPerSecond;
+constexpr size_t kMaxCached = 10'000;
+constexpr char kSuffix[] = ".token";
+
+bool IsHex(absl::string_view text, size_t bytes) {
+  if (text.size() != 2 * bytes) return false;
+  for (const char c : text) {
+    if (!absl::ascii_isdigit(c) && (c < 'a' || c > 'f')) return false;
+  }
+  return true;
+}
+
+struct Parts {
+  std::string id, secret;
+};
+
+absl::StatusOr<Parts> Split(absl::string_view token) {
+  const std::vector<std::string> parts = absl::StrSplit(token, '_');
+  if (parts.size() == 3 && absl::StartsWith(token, kPrefix) && IsHex(parts[1], kIdBytes) &&
+      IsHex(parts[2], kSecretBytes)) {
+    return Parts{parts[1], parts[2]};
+  }
+  return absl::UnauthenticatedError(
+      "found a token that is not of the form xlad_ID_SECRET, expected one of `xlad token`");
+}
+
+std::string Text(const TokenRecord& record) {
+  return absl::StrCat("role ", RoleName(record.role), "\nuser ", record.user, "\ncreated ", record.created_unix_s,
+                      "\nexpires ", record.expires_unix_s, "\nsha256 ", record.secret_sha256, "\n");
+}
+
+}  // namespace
+
+std::string TokenId(const std::string& token) {
+  const absl::StatusOr<Parts> parts = Split(token);
+  return parts.ok() ? parts->id : "";
+}
+
+std::string TokenStore::PathOf(const std::string& id) const { return JoinPath(folder_, absl::StrCat(id, kSuffix)); }
+
+absl::StatusOr<std::string> TokenStore::Issue(Role role, const std::string& user, int64_t valid_s, Random* random) {
+  if (role == Role::kOwner) return absl::InvalidArgumentError("found role owner, which no token can have");
+  if (!IsUserName(user)) {
+    return absl::InvalidArgumentError(absl::StrCat("found user \"", user,
+                                                   "\", expected 1 to 32 characters of a-z, "
+                                                   "0-9, -, _ and ., the first a letter"));
+  }
+  if (valid_s <= 0) return absl::InvalidArgumentError("found a token that expires at once, expected a later time");
+  TokenRecord record;
+  record.id = random->Hex(kIdBytes);
+  record.role = role;
+  record.user = user;
+  record.created_unix_s = clock_->WallNs() / kNsPerSecond;
+  record.expires_unix_s = record.created_unix_s + valid_s;
+  const std::string secret = random->Hex(kSecretBytes);
+  record.secret_sha256 = Sha256Hex(secret);
+  XLAD_RETURN_IF_ERROR(MakePrivateFolder(folder_));
+  XLAD_RETURN_IF_ERROR(WritePrivateFile(PathOf(record.id), Text(record)));
+  return absl::StrCat(kPrefix, record.id, "_", secret);
+}
+
+absl::StatusOr<TokenRecord> TokenStore::Load(const std::string& id) const {
+  const absl::StatusOr<std::string> text = RealFileSystem().Read(PathOf(id));
+  if (!text.ok()) return absl::NotFoundError(absl::StrCat("found token ", id, ", which does not exist or was revoked"));
+  TokenRecord record;
+  record.id = id;
+  int fields = 0;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    const std::optional<Role> role = field.first == "role" ? ParseRole(field.second) : std::nullopt;
+    bool read = role.has_value();
+    if (read) record.role = *role;
+    if (field.first == "user" && IsUserName(field.second)) record.user = std::string(field.second), read = true;
+    if (field.first == "created") read = absl::SimpleAtoi(field.second, &record.created_unix_s);
+    if (field.first == "expires") read = absl::SimpleAtoi(field.second, &record.expires_unix_s);
+    if (field.first == "sha256" && IsHex(field.second, 32))
+      record.secret_sha256 = std::string(field.second), read = true;
+    fields += read ? 1 : 0;
+  }
+  constexpr int kFields = 5;
+  if (fields == kFields) return record;
+  return absl::DataLossError(absl::StrCat(PathOf(id), " is damaged: expected role, user, created, expires and sha256"));
+}
+
+absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
+  XLAD_ASSIGN_OR_RETURN(const Parts parts, Split(token));
+  absl::StatusOr<TokenRecord> record;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (cache_.size() > kMaxCached) cache_.clear();
+    const int64_t now_ns = clock_->NowNs();
+    auto found = cache_.find(parts.id);
+    if (found == cache_.end() || now_ns - found->second.read_ns >= kCacheNs) {
+      found = cache_.insert_or_assign(parts.id, Cached{Load(parts.id), now_ns}).first;
+    }
+    record = found->second.record;
+  }
+  if (!record.ok()) return absl::UnauthenticatedError(record.status().message());
+  // The same error as for an unknown id, so that ids cannot be searched.
+  if (!SameSecret(Sha256Hex(parts.secret), record->secret_sha256)) {
+    return absl::UnauthenticatedError(absl::StrCat("found token ", parts.id, ", which does not exist or was revoked"));
+  }
+  if (clock_->WallNs() / kNsPerSecond >= record->expires_unix_s) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("found token ", parts.id, ", which has expired; ask for another one (xlad token)"));
+  }
+  return Caller{record->user, record->role};
+}
+
+absl::StatusOr<std::vector<TokenRecord>> TokenStore::List() const {
+  std::vector<TokenRecord> records;
+  if (!RealFileSystem().IsDirectory(folder_)) return records;
+  XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, RealFileSystem().List(folder_));
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    if (!absl::EndsWith(name, kSuffix)) continue;  // A file that is being written.
+    XLAD_ASSIGN_OR_RETURN(records.emplace_back(), Load(name.substr(0, name.size() - (sizeof kSuffix - 1))));
+  }
+  return records;
+}
+
+absl::Status TokenStore::Revoke(const std::string& id) {
+  if (!IsHex(id, kIdBytes) || !RealFileSystem().Exists(PathOf(id))) {
+    return absl::NotFoundError(absl::StrCat("found no token ", id, "; see xlad token --list"));
+  }
+  return RealFileSystem().Remove(PathOf(id));
+}
+
+}  // namespace xlad::security

@@ -1,0 +1,63 @@
+// Bearer tokens: who may call the coordinator, in which role, until when.
+//
+// Each token is a file in one folder, so that `xlad token` works beside a running coordinator: it issues by writing a
+// file and revokes by removing it. The folder has only the SHA-256 of a token's secret. A token is "xlad_ID_SECRET";
+// the secret has 256 random bits, so that its hash cannot be searched.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "security/roles.h"
+
+namespace xlad::security {
+
+struct TokenRecord {
+  std::string id;
+  Role role = Role::kReader;
+  std::string user;
+  int64_t created_unix_s = 0;
+  int64_t expires_unix_s = 0;
+  std::string secret_sha256;  // Lower-case hexadecimal digits.
+};
+
+// Thread-safe.
+class TokenStore {
+ public:
+  // `folder` need not exist; nothing is read now. `clock` must outlive the store.
+  TokenStore(std::string folder, const Clock* clock) : folder_(std::move(folder)), clock_(clock) {}
+
+  // Makes a token and stores its record. InvalidArgument for the role kOwner, for malformed users and for tokens that
+  // would not be valid now.
+  absl::StatusOr<std::string> Issue(Role role, const std::string& user, int64_t valid_s, Random* random);
+  // Who has the token. Unauthenticated, with the reason, if it is malformed, unknown, revoked or expired. A revoked
+  // token is refused within a second.
+  absl::StatusOr<Caller> Find(const std::string& token);
+  // All tokens, by id; also those that have expired.
+  absl::StatusOr<std::vector<TokenRecord>> List() const;
+  // NotFound if there is no such token.
+  absl::Status Revoke(const std::string& id);
+
+ private:
+  absl::StatusOr<TokenRecord> Load(const std::string& id) const;
+  std::string PathOf(const std::string& id) const;
+
+  const std::string folder_;
+  const Clock* const clock_;
+  struct Cached {
+    absl::StatusOr<TokenRecord> record;
+    int64_t read_ns = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Cached> cache_;  // By id.
+};
+
+// The id of a token, for display; "" if it is malformed.
+std::string TokenId(const std::string& token);
+
+}  // namespace xlad::security
