@@ -3,32 +3,66 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
+#include "collectives/exec/bootstrap/host_list.h"
 
 namespace xlad::collectives {
 namespace {
 
-using Get = std::function<std::optional<std::string>(const std::string&)>;
+using Names = std::vector<const char*>;  // Alternatives: the first that is set counts.
+
+// How close a launcher is to the process: of two that disagree, the closer one was started by the other.
+enum Level {
+  kByHand,    // XLAD_RANK is set by xlad itself or by the user.
+  kAgent,     // torchrun starts processes inside of what others have started.
+  kMpi,       // mpirun, also inside of an allocation.
+  kBatch,     // The tasks of an allocation.
+  kPod,       // A container.
+  kInherited  // RANK and WORLD_SIZE without torchrun: who has set them is unknown, so that they must agree.
+};
 
 struct Launcher {
   const char* name;
-  const char* rank;
-  const char* ranks;
-  const char* local_ranks;       // The number of ranks on this host; null if the launcher does not say.
-  std::vector<const char*> key;  // Variables that together differ between launches; may be unset.
+  Level level;
+  Names rank, ranks, local_rank, local_ranks;
+  Names key;                   // Variables that together differ between launches; may be unset.
+  const char* needs = "";      // A further variable without which the others are not of this launcher.
+  bool key_is_unique = false;  // Whether the first of `key`, if it is set, differs between launches on a machine.
+  // Reads what is more than a number, and may refuse the launch. Null: there is nothing more.
+  absl::Status (*complete)(const GetVariable& get, Launch* launch) = nullptr;
 };
 
-const Launcher kLaunchers[] = {
-    {"xlad", "XLAD_RANK", "XLAD_RANKS", nullptr, {"XLAD_LAUNCH"}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE"}},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", {}},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-};
+std::optional<std::string> First(const GetVariable& get, const Names& names) {
+  for (const char* name : names) {
+    if (std::optional<std::string> value = get(name); value.has_value() && !value->empty()) return value;
+  }
+  return std::nullopt;
+}
+
+// The first of `names` that is set, for messages.
+std::string NameOf(const GetVariable& get, const Names& names) {
+  for (const char* name : names) {
+    if (get(name).has_value()) return name;
+  }
+  return names.front();
+}
+
+absl::StatusOr<int> Number(const GetVariable& get, const Names& names) {
+  const std::optional<std::string> text = First(get, names);
+  int value = 0;
+  if (text.has_value() && absl::SimpleAtoi(*text, &value)) return value;
+  return absl::InvalidArgumentError(absl::StrCat("found ", NameOf(get, names), "=",
+                                                 text.has_value() ? *text : "(not set)",
+                                                 ", expected a number; the variable is set by the launcher"));
+}
 
 // The process that started this one, with its start time, because process ids are reused.
 std::string ParentText() {
@@ -41,49 +75,192 @@ std::string ParentText() {
   return absl::StrCat(parent, "-", fields.size() > kStartTime ? fields[kStartTime] : "");
 }
 
-absl::StatusOr<int> Number(const Get& get, const char* name) {
-  const std::optional<std::string> text = get(name);
-  int value = 0;
-  if (text.has_value() && absl::SimpleAtoi(*text, &value)) return value;
-  return absl::InvalidArgumentError(absl::StrCat("found ", name, "=", text.has_value() ? *text : "(not set)",
-                                                 ", expected a number; the variable is set by the launcher"));
+// The host of mpirun: "494403584.0;tcp://10.0.0.1,192.168.0.1:41001;tcp6://..." has its addresses.
+absl::Status CompleteOpenMpi(const GetVariable& get, Launch* launch) {
+  const std::string uri = get("OMPI_MCA_orte_hnp_uri").value_or("");
+  const size_t at = uri.find("tcp://");
+  if (at == std::string::npos) return absl::OkStatus();
+  const std::string addresses = uri.substr(at + 6);
+  launch->first_host = addresses.substr(0, addresses.find_first_of(",:;"));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Launch> Read(const Launcher& launcher, const Get& get) {
+absl::Status CompleteTorch(const GetVariable& get, Launch* launch) {
+  launch->first_host = get("MASTER_ADDR").value_or("");
+  return absl::OkStatus();
+}
+
+absl::Status CompleteSlurm(const GetVariable& get, Launch* launch) {
+  constexpr char kBatchStep[] = "4294967291";  // What newer versions set as the step of a batch script.
+  const std::optional<std::string> job = get("SLURM_JOB_ID");
+  const std::string step = get("SLURM_STEP_ID").value_or(kBatchStep);
+  if (job.has_value() && step == kBatchStep && launch->ranks > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found the batch script of Slurm job ", *job, " with ", launch->ranks,
+                     " tasks, of which this is the only process; start the tasks by srun, or unset SLURM_PROCID"));
+  }
+  if (const auto hosts = First(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandHostList(*hosts));
+    launch->first_host = names.front();
+  }
+  if (const auto tasks = First(get, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})) {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<int> counts, ExpandCounts(*tasks));
+    int node = 0;
+    if (absl::SimpleAtoi(get("SLURM_NODEID").value_or("0"), &node) && node >= 0 && node < std::ssize(counts)) {
+      launch->local_ranks = counts[node];
+    }
+  }
+  if (job.has_value()) {
+    launch->name = absl::StrCat("slurm-", *job, step == "0" || step == kBatchStep ? "" : "." + step, "-", launch->rank);
+  }
+  return absl::OkStatus();
+}
+
+// The host name of a pod is its own and comes back with it.
+absl::Status CompletePod(const GetVariable& get, Launch* launch) {
+  launch->name = get("HOSTNAME").value_or("");
+  return absl::OkStatus();
+}
+
+const std::vector<Launcher>& Launchers() {
+  static const auto* const launchers = new std::vector<Launcher>{
+#include "collectives/exec/bootstrap/launchers.inc"
+  };
+  return *launchers;
+}
+
+std::string KeyOf(const Launcher& launcher, const GetVariable& get) {
+  std::string key;
+  for (const char* name : launcher.key) {
+    if (const std::optional<std::string> value = get(name)) absl::StrAppend(&key, *value, "-");
+  }
+  if (!launcher.key_is_unique || key.empty()) absl::StrAppend(&key, ParentText());
+  for (char& c : key) {
+    if (!absl::ascii_isalnum(c)) c = '-';
+  }
+  return key;
+}
+
+absl::Status CheckRank(const Launch& launch, const std::string& rank, const std::string& ranks) {
+  if (launch.ranks >= 1 && launch.rank >= 0 && launch.rank < launch.ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("found ", rank, "=", launch.rank, " and ", ranks, "=", launch.ranks,
+                                                 ", expected a rank below the number of ranks"));
+}
+
+absl::StatusOr<Launch> Read(const Launcher& launcher, const GetVariable& get) {
   Launch launch;
   launch.launcher = launcher.name;
   XLAD_ASSIGN_OR_RETURN(launch.rank, Number(get, launcher.rank));
   XLAD_ASSIGN_OR_RETURN(launch.ranks, Number(get, launcher.ranks));
-  if (launch.ranks < 1 || launch.rank < 0 || launch.rank >= launch.ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", launcher.rank, "=", launch.rank, " and ", launcher.ranks,
-                                                   "=", launch.ranks, ", expected a rank below the number of ranks"));
+  XLAD_RETURN_IF_ERROR(CheckRank(launch, NameOf(get, launcher.rank), NameOf(get, launcher.ranks)));
+  if (First(get, launcher.local_rank)) {
+    XLAD_ASSIGN_OR_RETURN(launch.local_rank, Number(get, launcher.local_rank));
   }
-  const std::optional<std::string> local = launcher.local_ranks == nullptr ? std::nullopt : get(launcher.local_ranks);
-  if (local.has_value() && *local != absl::StrCat(launch.ranks)) {
-    return absl::UnimplementedError(absl::StrCat("found ", *local, " of ", launch.ranks,
-                                                 " ranks on this host, expected all: process groups are formed "
-                                                 "through shared memory; start all ranks on one host"));
+  if (First(get, launcher.local_ranks)) {
+    XLAD_ASSIGN_OR_RETURN(launch.local_ranks, Number(get, launcher.local_ranks));
   }
-  for (const char* name : launcher.key) {
-    if (const std::optional<std::string> value = get(name)) absl::StrAppend(&launch.key, *value, "-");
-  }
-  const bool unique = launcher.key.size() == 1 && !launch.key.empty();
-  if (!unique) absl::StrAppend(&launch.key, ParentText());
-  for (char& c : launch.key) {
-    if (!absl::ascii_isalnum(c)) c = '-';
-  }
+  launch.key = KeyOf(launcher, get);
+  if (launcher.complete != nullptr) XLAD_RETURN_IF_ERROR(launcher.complete(get, &launch));
   return launch;
+}
+
+// The pods of a StatefulSet, whose host names end with their number. Other pods have a host name as well, and so this
+// counts only if XLAD_RANKS says that there is a number of ranks.
+absl::StatusOr<std::optional<Launch>> ReadStatefulSet(const GetVariable& get) {
+  if (!get("KUBERNETES_SERVICE_HOST") || !get("XLAD_RANKS") || get("XLAD_RANK") || get("JOB_COMPLETION_INDEX")) {
+    return std::optional<Launch>();
+  }
+  Launch launch;
+  launch.launcher = "a StatefulSet of Kubernetes";
+  launch.name = get("HOSTNAME").value_or("");
+  const size_t dash = launch.name.rfind('-');
+  if (dash == std::string::npos || !absl::SimpleAtoi(launch.name.substr(dash + 1), &launch.rank)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found XLAD_RANKS in a pod with HOSTNAME=", launch.name,
+                     " and without XLAD_RANK and JOB_COMPLETION_INDEX, expected the host name of a pod of a "
+                     "StatefulSet, such as worker-3; set XLAD_RANK, or unset XLAD_RANKS"));
+  }
+  XLAD_ASSIGN_OR_RETURN(launch.ranks, Number(get, {"XLAD_RANKS"}));
+  XLAD_RETURN_IF_ERROR(CheckRank(launch, "the rank in HOSTNAME", "XLAD_RANKS"));
+  launch.key = absl::StrCat(launch.name.substr(0, dash), "-", ParentText());
+  return std::optional<Launch>(std::move(launch));
+}
+
+// The hosts of a slice of TPUs, which Google's machines and pods tell in the same variables.
+absl::StatusOr<std::optional<Launch>> ReadTpuSlice(const GetVariable& get) {
+  const std::optional<std::string> hosts = get("TPU_WORKER_HOSTNAMES");
+  if (!get("TPU_WORKER_ID") || !hosts.has_value() || hosts->empty()) return std::optional<Launch>();
+  Launch launch;
+  launch.launcher = "the slice of TPUs";
+  XLAD_ASSIGN_OR_RETURN(launch.rank, Number(get, {"TPU_WORKER_ID"}));
+  const std::vector<std::string> names = absl::StrSplit(*hosts, ',');
+  launch.ranks = static_cast<int>(names.size());
+  XLAD_RETURN_IF_ERROR(CheckRank(launch, "TPU_WORKER_ID", "the number of hosts in TPU_WORKER_HOSTNAMES"));
+  launch.first_host = names.front();
+  launch.local_rank = 0;
+  launch.local_ranks = 1;
+  launch.key = ParentText();
+  return std::optional<Launch>(std::move(launch));
+}
+
+struct Found {
+  Level level;
+  Launch launch;
+};
+
+// What every launcher says, in the order of the table.
+absl::StatusOr<std::vector<Found>> ReadAll(const GetVariable& get) {
+  std::vector<Found> found;
+  for (const Launcher& launcher : Launchers()) {
+    if (!First(get, launcher.rank) || (*launcher.needs != 0 && !get(launcher.needs))) continue;
+    if (launcher.level == kInherited && get("TORCHELASTIC_RUN_ID")) continue;  // It has been read as torchrun's.
+    absl::StatusOr<Launch> launch = Read(launcher, get);
+    // Within mpirun, for example, the variables of the allocation need not be those of a task.
+    const bool is_outer = !found.empty() && found.front().level < launcher.level;
+    if (!launch.ok() && is_outer) continue;
+    XLAD_RETURN_IF_ERROR(launch.status());
+    if (launcher.level == kByHand) return std::vector<Found>{{launcher.level, *std::move(launch)}};
+    found.push_back({launcher.level, *std::move(launch)});
+  }
+  for (const auto read : {ReadStatefulSet, ReadTpuSlice}) {
+    absl::StatusOr<std::optional<Launch>> launch = read(get);
+    if (!launch.ok() && !found.empty()) continue;
+    XLAD_RETURN_IF_ERROR(launch.status());
+    if (launch->has_value()) found.push_back({kPod, **std::move(launch)});
+  }
+  return found;
+}
+
+absl::Status Ambiguous(const Launch& a, const Launch& b) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("found rank ", a.rank, " of ", a.ranks, " by ", a.launcher, " and rank ", b.rank, " of ", b.ranks,
+                   " by ", b.launcher,
+                   ", expected one launcher; set XLAD_RANK and XLAD_RANKS, or unset the variables "
+                   "of one of them (docs/reference/launchers.md)"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<Launch>> DetectLaunch(const Get& get) {
-  for (const Launcher& launcher : kLaunchers) {
-    if (!get(launcher.rank).has_value()) continue;
-    XLAD_ASSIGN_OR_RETURN(Launch launch, Read(launcher, get));
-    return std::optional<Launch>(std::move(launch));
+absl::StatusOr<std::optional<Launch>> DetectLaunch(const GetVariable& get) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Found> found, ReadAll(get));
+  const Found* chosen = nullptr;
+  for (const Found& one : found) {
+    if (chosen == nullptr || one.level < chosen->level) chosen = &one;
   }
-  return std::optional<Launch>();
+  if (chosen == nullptr) return std::optional<Launch>();
+  Launch launch = chosen->launch;
+  for (const Found& other : found) {
+    const bool agrees = other.launch.rank == launch.rank && other.launch.ranks == launch.ranks;
+    const bool is_outer = other.level > chosen->level && other.level != kInherited;
+    if (!agrees && !is_outer) return Ambiguous(launch, other.launch);
+    if (!agrees) continue;
+    // A second launcher that counts in the same way, such as Slurm if srun serves MPI, may say more.
+    if (!launch.local_rank) launch.local_rank = other.launch.local_rank;
+    if (!launch.local_ranks) launch.local_ranks = other.launch.local_ranks;
+    if (launch.first_host.empty()) launch.first_host = other.launch.first_host;
+    if (launch.name.empty()) launch.name = other.launch.name;
+  }
+  return std::optional<Launch>(std::move(launch));
 }
 
 absl::StatusOr<std::optional<Launch>> DetectLaunch() {
@@ -92,6 +269,13 @@ absl::StatusOr<std::optional<Launch>> DetectLaunch() {
     if (value == nullptr) return std::nullopt;
     return value;
   });
+}
+
+absl::Status CheckOneHost(const Launch& launch) {
+  if (!launch.local_ranks.has_value() || *launch.local_ranks == launch.ranks) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("found ", *launch.local_ranks, " of ", launch.ranks,
+                                               " ranks on this host, expected all: process groups are formed through "
+                                               "shared memory; start all ranks on one host"));
 }
 
 }  // namespace xlad::collectives

@@ -42,8 +42,12 @@ TEST(Launcher, ReadsTheVariablesOfEachLauncher) {
 TEST(Launcher, RefusesValuesThatAreNotARank) {
   EXPECT_THAT(std::string(Detect({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).status().message()), HasSubstr("PMI_RANK=2"));
   EXPECT_FALSE(Detect({{"PMI_RANK", "x"}, {"PMI_SIZE", "2"}}).ok());
+  EXPECT_FALSE(Detect({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}).ok());
   EXPECT_THAT(std::string(Detect({{"PMI_RANK", "1"}}).status().message()), HasSubstr("PMI_SIZE=(not set)"));
-  EXPECT_TRUE(absl::IsUnimplemented(Detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}}).status()));
+  const auto spread = Detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
+  ASSERT_TRUE(spread.ok() && spread->has_value());
+  EXPECT_TRUE(absl::IsUnimplemented(CheckOneHost(**spread)));
+  EXPECT_TRUE(CheckOneHost(**Detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "4"}})).ok());
 }
 
 TEST(Cores, CountsQuotaAndMasks) {

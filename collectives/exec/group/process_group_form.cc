@@ -205,6 +205,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline
         "no launcher has started this process: found none of XLAD_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
         "SLURM_PROCID; start it by mpirun, srun or `xlad bench --ranks N`");
   }
+  XLAD_RETURN_IF_ERROR(CheckOneHost(*launch));
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
   XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", launch->key)));
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
